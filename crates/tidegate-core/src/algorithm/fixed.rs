@@ -1,0 +1,78 @@
+//! Fixed window: `count` per window, then wait for the next one (A1).
+//!
+//! State    The window's start and what has been used of it.
+//! Always   At most `count` per window; a refused request is not counted (seed flaw 3), and the
+//!          count is not given back when a request ends (seed flaw 6).
+//! Bound    Just under twice the count in any interval of one period: all of one window at its end,
+//!          all of the next at its start. `spec/fixed.md` shows it happening.
+//! Spec     `spec/fixed.md`.
+
+use super::window::{self, Counter, Window};
+use super::{Algorithm, Usage};
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::{Span, Timestamp};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fixed {
+    rate: Rate,
+    start: Start,
+}
+
+/// Where the windows begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    /// One of them this long after the epoch, the others a whole number of periods from it.
+    Aligned(Span),
+    /// With the first request that is counted.
+    FirstRequest,
+}
+
+impl Fixed {
+    pub(crate) fn new(rate: Rate, start: Start) -> Self {
+        Self { rate, start }
+    }
+
+    fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
+        match self.start {
+            Start::Aligned(offset) => window::aligned(now, self.rate.period, offset),
+            Start::FirstRequest => {
+                let open = counter.used > 0
+                    && counter.start <= now
+                    && now.since(counter.start) < self.rate.period;
+                let start = if open { counter.start } else { now };
+                Window { start, end: start + self.rate.period }
+            }
+        }
+    }
+}
+
+impl Algorithm for Fixed {
+    type State = Counter;
+
+    fn fresh(&self, _birth: Timestamp) -> Counter {
+        Counter::default()
+    }
+
+    fn decide(&self, counter: &mut Counter, now: Timestamp, cost: u64) -> Decision {
+        let window = self.window_at(counter, now);
+        counter.decide(self.rate.count, window, now, cost)
+    }
+
+    fn refund(&self, counter: &mut Counter, now: Timestamp, cost: u64) {
+        counter.refund(self.window_at(counter, now), cost);
+    }
+
+    fn usage(&self, counter: &Counter, now: Timestamp) -> Usage {
+        counter.usage(self.window_at(counter, now), now)
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> Counter {
+        let window = self.window_at(&Counter::default(), now);
+        Counter::adopt(usage, self.rate.count, window, now)
+    }
+
+    fn window(&self, counter: &Counter, now: Timestamp) -> Option<Window> {
+        Some(self.window_at(counter, now))
+    }
+}

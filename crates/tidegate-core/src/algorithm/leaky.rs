@@ -1,0 +1,52 @@
+//! Leaky bucket as a meter: each request pours its cost in, the rate drains it, an overflow is
+//! refused (A5).
+//!
+//! The water that may still be poured in is the tokens that may still be taken out: this is the
+//! token bucket seen from below, so it *is* the token bucket, with `capacity` for `burst`. It has
+//! its own name because people look for it, and its own page because they compare the two.
+//!
+//! Always   Water never stands above `capacity`: capacity + 1 is refused (seed flaw 5).
+//! Spec     `spec/leaky.md`.
+
+use super::token_bucket::{NarrowBucket, TokenBucket};
+use super::{Algorithm, Usage};
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Timestamp;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaky(TokenBucket);
+
+impl Leaky {
+    pub(crate) fn new(rate: Rate, capacity: u64) -> Self {
+        Self(TokenBucket::new(rate, capacity, false))
+    }
+
+    pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
+        self.0.narrow()
+    }
+}
+
+impl Algorithm for Leaky {
+    type State = u128;
+
+    fn fresh(&self, birth: Timestamp) -> u128 {
+        self.0.fresh(birth)
+    }
+
+    fn decide(&self, empty_at: &mut u128, now: Timestamp, cost: u64) -> Decision {
+        self.0.decide(empty_at, now, cost)
+    }
+
+    fn refund(&self, empty_at: &mut u128, now: Timestamp, cost: u64) {
+        self.0.refund(empty_at, now, cost);
+    }
+
+    fn usage(&self, empty_at: &u128, now: Timestamp) -> Usage {
+        self.0.usage(empty_at, now)
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
+        self.0.adopt(usage, now)
+    }
+}

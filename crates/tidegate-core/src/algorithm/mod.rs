@@ -1,0 +1,92 @@
+//! Every limiting algorithm, one file each, behind one interface.
+//!
+//! They are a closed set: [`Limit`](crate::Limit) matches on them, so the compiler lists what a new
+//! one still lacks. To add one: `spec/<name>.md`, `<name>.rs` here, a variant in `each_algorithm!`,
+//! and its rule text.
+
+pub(crate) mod calendar;
+pub(crate) mod concurrency;
+pub(crate) mod fixed;
+pub(crate) mod leaky;
+pub(crate) mod nginx;
+pub(crate) mod queue;
+pub(crate) mod sliding;
+pub(crate) mod sliding_log;
+pub(crate) mod smooth;
+pub(crate) mod token_bucket;
+pub(crate) mod warmup;
+mod window;
+
+pub use calendar::{CalendarUnit, Windows};
+pub use token_bucket::NarrowBucket;
+pub use window::Window;
+
+use crate::decision::Decision;
+use crate::rate::Ticks;
+use crate::time::{Span, Timestamp};
+use core::fmt;
+
+/// What every algorithm can do. Pure: the state and the time come in, the answer goes out.
+pub(crate) trait Algorithm: fmt::Debug {
+    /// All that is remembered of one key.
+    type State: Clone + fmt::Debug;
+
+    /// The state of a key nobody has asked about since the limit's birth.
+    fn fresh(&self, birth: Timestamp) -> Self::State;
+
+    /// Decides about `cost` and charges it if the answer is not a denial. A cost of zero charges
+    /// nothing and is never denied.
+    fn decide(&self, state: &mut Self::State, now: Timestamp, cost: u64) -> Decision;
+
+    /// What `decide` would say, without charging.
+    fn peek(&self, state: &Self::State, now: Timestamp, cost: u64) -> Decision {
+        self.decide(&mut state.clone(), now, cost)
+    }
+
+    /// Gives back `cost` of what was charged last, and never more than is charged.
+    fn refund(&self, state: &mut Self::State, now: Timestamp, cost: u64);
+
+    /// What a key has used up, in terms that another rule understands.
+    fn usage(&self, state: &Self::State, now: Timestamp) -> Usage;
+
+    /// A state in which that is used up: no more is free than the capacity, and a request of cost 1
+    /// is admitted within `usage.drain`.
+    fn adopt(&self, usage: Usage, now: Timestamp) -> Self::State;
+
+    /// The state to go on with when `self` takes over from `old`, which is the same algorithm.
+    fn inherit(&self, old: &Self, state: &Self::State, now: Timestamp) -> Self::State {
+        self.adopt(old.usage(state, now), now)
+    }
+
+    /// The window of `now`, for algorithms that have windows.
+    fn window(&self, _state: &Self::State, _now: Timestamp) -> Option<Window> {
+        None
+    }
+}
+
+/// How much of a limit is used up, and how long until none of it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) units: u64,
+    /// And `part / parts` of a unit.
+    pub(crate) part: u128,
+    pub(crate) parts: u128,
+    pub(crate) drain: Span,
+}
+
+impl Usage {
+    fn whole(units: u64, drain: Span) -> Self {
+        Self { units, part: 0, parts: 1, drain }
+    }
+
+    fn units_ceil(self) -> u64 {
+        self.units.saturating_add(u64::from(self.part > 0))
+    }
+
+    /// Rounded up to whole ticks: a change of rule refunds nothing.
+    fn in_ticks(self, ticks: Ticks) -> u128 {
+        // Both factors are below 2^53, so the product is not near the end of the range.
+        let part = (self.part * u128::from(ticks.per_unit)).div_ceil(self.parts);
+        ticks.of_cost(self.units) + part
+    }
+}

@@ -1,0 +1,139 @@
+//! nginx's `limit_req`, number for number: milliseconds, thousandths of a request, and its
+//! rounding (P9).
+//!
+//! State    `level`, in thousandths of a request, and the millisecond it is of. nginx keeps the
+//!          *excess*, which is the level less the one request that is always free.
+//! Always   What nginx does. That includes what we would not do: `1r/m` is 16 thousandths a second,
+//!          one in 62.5 s. The one exception is a clock that steps back, see `touch`.
+//! Rounding nginx's: rate, leak and delay are cut. `retry_after` is exact for that arithmetic.
+//! Spec     `spec/nginx.md`.
+
+use super::{Algorithm, Usage};
+use crate::decision::{Decision, Retry, Verdict};
+use crate::time::{Span, Timestamp};
+
+/// One request, in thousandths.
+const REQUEST: u64 = 1_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nginx {
+    /// Thousandths of a request per second.
+    rate: u64,
+    burst: u64,
+    /// Requests beyond this many wait; `None` when none does (`nodelay`).
+    delay: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Node {
+    level: u64,
+    last_ms: u64,
+}
+
+impl Nginx {
+    /// `per_second` is `r/s`; otherwise the count is `r/m`, cut to thousandths a second as nginx does.
+    pub(crate) fn new(count: u64, per_second: bool, burst: u64, delay: Option<u64>) -> Self {
+        let scale = if per_second { 1 } else { 60 };
+        Self { rate: count * REQUEST / scale, burst, delay }
+    }
+
+    fn room(&self) -> u64 {
+        (self.burst + 1) * REQUEST
+    }
+
+    /// Milliseconds since the node was touched. A node from the future is touched now: nginx would
+    /// let it stand still until the clock has caught up, which locks out for as long as the step.
+    fn touch(node: &mut Node, now: Timestamp) -> u64 {
+        let now_ms = now.as_micros() / 1_000;
+        node.last_ms = node.last_ms.min(now_ms);
+        now_ms - node.last_ms
+    }
+
+    fn leaked(&self, elapsed_ms: u64) -> u64 {
+        let leaked = u128::from(self.rate) * u128::from(elapsed_ms) / 1_000;
+        u64::try_from(leaked).unwrap_or(u64::MAX)
+    }
+
+    /// Milliseconds of leaking after which at least `level` has gone.
+    fn ms_to_leak(&self, level: u64) -> u64 {
+        let ms = (u128::from(level) * 1_000).div_ceil(u128::from(self.rate));
+        u64::try_from(ms).unwrap_or(u64::MAX)
+    }
+
+    /// How long until `level` of what the node holds has leaked, counted from `now`.
+    fn until_leaked(&self, node: &Node, now: Timestamp, level: u64) -> Span {
+        let due_ms = node.last_ms.saturating_add(self.ms_to_leak(level));
+        Timestamp::from_micros(due_ms.saturating_mul(1_000)).since(now)
+    }
+
+    fn wait(&self, level: u64) -> Span {
+        let Some(delay) = self.delay else { return Span::ZERO };
+        // `level` counts the request itself, which is free.
+        let beyond = level.saturating_sub((delay + 1) * REQUEST);
+        Span::from_millis(beyond * 1_000 / self.rate)
+    }
+
+    fn answer(&self, verdict: Verdict, node: &Node, now: Timestamp) -> Decision {
+        let elapsed_ms = Self::touch(&mut node.clone(), now);
+        let level = node.level.saturating_sub(self.leaked(elapsed_ms));
+        Decision {
+            verdict,
+            limit: self.burst + 1,
+            remaining: self.room().saturating_sub(level) / REQUEST,
+            reset_after: if level == 0 {
+                Span::ZERO
+            } else {
+                self.until_leaked(node, now, node.level)
+            },
+        }
+    }
+}
+
+impl Algorithm for Nginx {
+    type State = Node;
+
+    fn fresh(&self, _birth: Timestamp) -> Node {
+        Node::default()
+    }
+
+    fn decide(&self, node: &mut Node, now: Timestamp, cost: u64) -> Decision {
+        let elapsed_ms = Self::touch(node, now);
+        if cost == 0 {
+            return self.answer(Verdict::Allow, node, now);
+        }
+        if cost > self.burst + 1 {
+            return self.answer(Verdict::Deny(Retry::Never), node, now);
+        }
+        let level = node.level.saturating_sub(self.leaked(elapsed_ms)) + cost * REQUEST;
+        if level > self.room() {
+            let missing = node.level + cost * REQUEST - self.room();
+            let retry = Retry::After(self.until_leaked(node, now, missing));
+            return self.answer(Verdict::Deny(retry), node, now);
+        }
+        *node = Node { level, last_ms: now.as_micros() / 1_000 };
+        let verdict = match self.wait(level) {
+            Span::ZERO => Verdict::Allow,
+            wait => Verdict::Wait(wait),
+        };
+        self.answer(verdict, node, now)
+    }
+
+    fn refund(&self, node: &mut Node, _now: Timestamp, cost: u64) {
+        node.level = node.level.saturating_sub(cost.saturating_mul(REQUEST));
+    }
+
+    fn usage(&self, node: &Node, now: Timestamp) -> Usage {
+        let decision = self.answer(Verdict::Allow, node, now);
+        Usage::whole(self.burst + 1 - decision.remaining, decision.reset_after)
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> Node {
+        let used = usage.units_ceil().min(self.burst + 1);
+        let mut node = Node { level: used * REQUEST, last_ms: now.as_micros() / 1_000 };
+        let next = self.decide(&mut node.clone(), now, 1);
+        if next.retry_after().is_some_and(|wait| wait > usage.drain) {
+            node.level = self.burst * REQUEST;
+        }
+        node
+    }
+}

@@ -1,0 +1,119 @@
+//! Leaky bucket as a queue: requests leave evenly spaced, the ones that came too early wait (A6).
+//!
+//! State    One instant, `free_at`: when the next request may leave, in ticks of 1/n µs.
+//! Always   Two requests leave at least cost/rate apart, in the order they came. At most `capacity`
+//!          stand behind the one that leaves now, and none is told to wait longer than `wait`.
+//! Rounding Waits up, so nobody leaves early.
+//! Bound    Of what leaves: at most `1 + ⌊L · rate⌋` in any interval of length L.
+//! Spec     `spec/queue.md`.
+
+use super::{Algorithm, Usage};
+use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::{Rate, Ticks};
+use crate::time::{Span, Timestamp};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    ticks: Ticks,
+    /// The one that leaves and those that may stand behind it, in units and in ticks.
+    room: u64,
+    room_ticks: u128,
+    /// The longest wait, in ticks; never more than the room itself.
+    wait_ticks: u128,
+}
+
+impl Queue {
+    pub(crate) fn new(rate: Rate, capacity: u64, wait: Option<Span>) -> Self {
+        let ticks = rate.ticks();
+        let room = capacity + 1;
+        let room_ticks = ticks.of_cost(room);
+        let wait_ticks = wait.map_or(room_ticks, |wait| ticks.in_span(wait).min(room_ticks));
+        Self { ticks, room, room_ticks, wait_ticks }
+    }
+
+    fn backlog(&self, free_at: &mut u128, now: u128) -> u128 {
+        let backlog = free_at.saturating_sub(now);
+        if backlog > self.room_ticks {
+            // Longer than the queue can be: the clock has stepped back.
+            *free_at = now + self.room_ticks;
+            return self.room_ticks;
+        }
+        backlog
+    }
+
+    /// How many more of cost 1 would be taken in, one after the other.
+    fn remaining(&self, backlog: u128) -> u64 {
+        let by_room = self.ticks.units_floor(self.room_ticks - backlog);
+        let by_wait = self
+            .wait_ticks
+            .checked_sub(backlog)
+            .map_or(0, |slack| self.ticks.units_floor(slack).saturating_add(1));
+        by_room.min(by_wait)
+    }
+
+    fn answer(&self, verdict: Verdict, backlog: u128) -> Decision {
+        Decision {
+            verdict,
+            limit: self.remaining(0),
+            remaining: self.remaining(backlog),
+            reset_after: self.ticks.span_ceil(backlog),
+        }
+    }
+}
+
+impl Algorithm for Queue {
+    type State = u128;
+
+    fn fresh(&self, _birth: Timestamp) -> u128 {
+        0
+    }
+
+    fn decide(&self, free_at: &mut u128, now: Timestamp, cost: u64) -> Decision {
+        let now = self.ticks.at(now);
+        let backlog = self.backlog(free_at, now);
+        if cost == 0 {
+            return self.answer(Verdict::Allow, backlog);
+        }
+        if cost > self.room {
+            return self.answer(Verdict::Deny(Retry::Never), backlog);
+        }
+        let after = backlog + self.ticks.of_cost(cost);
+        let over_room = after.saturating_sub(self.room_ticks);
+        let over_wait = backlog.saturating_sub(self.wait_ticks);
+        let over = over_room.max(over_wait);
+        if over > 0 {
+            let retry_after = self.ticks.span_ceil(over);
+            return self.answer(Verdict::Deny(Retry::After(retry_after)), backlog);
+        }
+        *free_at = now + after;
+        let verdict = match self.ticks.span_ceil(backlog) {
+            Span::ZERO => Verdict::Allow,
+            wait => Verdict::Wait(wait),
+        };
+        self.answer(verdict, after)
+    }
+
+    fn refund(&self, free_at: &mut u128, now: Timestamp, cost: u64) {
+        let now = self.ticks.at(now);
+        let backlog = self.backlog(free_at, now);
+        *free_at = now + backlog.saturating_sub(self.ticks.of_cost(cost));
+    }
+
+    fn usage(&self, free_at: &u128, now: Timestamp) -> Usage {
+        let backlog = self.backlog(&mut free_at.clone(), self.ticks.at(now));
+        let per_unit = u128::from(self.ticks.per_unit);
+        Usage {
+            units: self.ticks.units_floor(backlog),
+            part: backlog % per_unit,
+            parts: per_unit,
+            drain: self.ticks.span_ceil(backlog),
+        }
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
+        let used = usage.in_ticks(self.ticks).min(self.room_ticks);
+        // The next one is taken in while its wait is bearable and there is room for it.
+        let taken_in = self.wait_ticks.min(self.room_ticks - self.ticks.of_cost(1));
+        self.ticks.at(now) + used.min(taken_in + self.ticks.in_span(usage.drain))
+    }
+}

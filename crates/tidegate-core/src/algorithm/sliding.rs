@@ -1,0 +1,149 @@
+//! Sliding window by two counters: constant memory, and an estimate (A4).
+//!
+//! The last full window is assumed to have been evenly filled, so the part of it that still counts
+//! is `previous · (W − elapsed) / W`; to that comes what this window has seen.
+//!
+//! State    The current window's start, its count, and the count of the one before.
+//! Always   `previous · (W − elapsed) + current · W <= count · W` after an admission; compared as
+//!          whole numbers, so nothing is rounded. A denial changes nothing.
+//! Bound    Less than twice the count in any window W, and `spec/sliding.md` shows how an attacker
+//!          gets there. Evenly spread traffic is held to the count.
+//! Spec     `spec/sliding.md`.
+
+use super::window::{self, Window};
+use super::{Algorithm, Usage};
+use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::Rate;
+use crate::time::{Span, Timestamp};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sliding {
+    rate: Rate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct TwoCounters {
+    start: Timestamp,
+    previous: u64,
+    current: u64,
+}
+
+impl Sliding {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate }
+    }
+
+    fn window_at(&self, now: Timestamp) -> Window {
+        window::aligned(now, self.rate.period, Span::ZERO)
+    }
+
+    /// Brings the counters to the window of `now`.
+    fn roll(&self, counters: &mut TwoCounters, window: Window) {
+        if counters.start < window.start {
+            let is_next = window.start.since(counters.start) == self.rate.period;
+            counters.previous = if is_next { counters.current } else { 0 };
+            counters.current = 0;
+        }
+        // When the clock has stepped back the counts are kept: at most two windows of patience.
+        counters.start = window.start;
+    }
+
+    /// What of the window before still counts, times W, so that it is whole.
+    fn weight(&self, previous: u64, left: Span) -> u128 {
+        u128::from(previous) * u128::from(left.as_micros())
+    }
+
+    fn scaled(&self, units: u64) -> u128 {
+        u128::from(units) * u128::from(self.rate.period.as_micros())
+    }
+
+    /// With `left` of the window to go, how long until `fading` has faded to make room for what is
+    /// still needed besides `fixed`? Never zero when there is no room now.
+    fn fade(&self, fading: u64, fixed: u64, left: Span) -> Span {
+        // fading · left' <= (count − fixed) · W, for the largest whole left'.
+        let room = self.scaled(self.rate.count - fixed);
+        let left_then = Span::from_wide(room / u128::from(fading));
+        left.saturating_sub(left_then)
+    }
+
+    fn retry_after(&self, counters: &TwoCounters, cost: u64, left: Span) -> Span {
+        let with_current = counters.current.saturating_add(cost);
+        if with_current <= self.rate.count {
+            return self.fade(counters.previous, with_current, left);
+        }
+        // Not in this window: in the next one, this one's count is what fades.
+        left + self.fade(counters.current, cost, self.rate.period)
+    }
+
+    fn answer(&self, verdict: Verdict, counters: &TwoCounters, left: Span) -> Decision {
+        let used = self.weight(counters.previous, left) + self.scaled(counters.current);
+        let free = self.scaled(self.rate.count).saturating_sub(used);
+        let reset_after = match (counters.previous, counters.current) {
+            (0, 0) => Span::ZERO,
+            (_, 0) => left,
+            _ => left + self.rate.period,
+        };
+        let remaining = free / u128::from(self.rate.period.as_micros());
+        Decision {
+            verdict,
+            limit: self.rate.count,
+            remaining: u64::try_from(remaining).unwrap_or(self.rate.count),
+            reset_after,
+        }
+    }
+}
+
+impl Algorithm for Sliding {
+    type State = TwoCounters;
+
+    fn fresh(&self, _birth: Timestamp) -> TwoCounters {
+        TwoCounters::default()
+    }
+
+    fn decide(&self, counters: &mut TwoCounters, now: Timestamp, cost: u64) -> Decision {
+        let window = self.window_at(now);
+        self.roll(counters, window);
+        let left = self.rate.period.saturating_sub(now.since(window.start));
+        if cost > self.rate.count {
+            return self.answer(Verdict::Deny(Retry::Never), counters, left);
+        }
+        let used = self.weight(counters.previous, left) + self.scaled(counters.current);
+        // A limit that was lowered while it was in use may stand above it; asking for nothing is
+        // still no offence.
+        if cost == 0 || used + self.scaled(cost) <= self.scaled(self.rate.count) {
+            counters.current += cost;
+            return self.answer(Verdict::Allow, counters, left);
+        }
+        let retry = Retry::After(self.retry_after(counters, cost, left));
+        self.answer(Verdict::Deny(retry), counters, left)
+    }
+
+    fn refund(&self, counters: &mut TwoCounters, now: Timestamp, cost: u64) {
+        self.roll(counters, self.window_at(now));
+        let from_current = cost.min(counters.current);
+        counters.current -= from_current;
+        // What was charged before the window turned over fades with the rest of its window.
+        counters.previous = counters.previous.saturating_sub(cost - from_current);
+    }
+
+    fn usage(&self, counters: &TwoCounters, now: Timestamp) -> Usage {
+        let mut counters = *counters;
+        let decision = self.decide(&mut counters, now, 0);
+        Usage::whole(self.rate.count - decision.remaining, decision.reset_after)
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> TwoCounters {
+        let window = self.window_at(now);
+        let used = usage.units_ceil().min(self.rate.count);
+        let mut counters = TwoCounters { start: window.start, previous: 0, current: used };
+        let next = self.decide(&mut counters.clone(), now, 1);
+        if next.retry_after().is_some_and(|wait| wait > usage.drain) {
+            counters.current = self.rate.count - 1;
+        }
+        counters
+    }
+
+    fn window(&self, _counters: &TwoCounters, now: Timestamp) -> Option<Window> {
+        Some(self.window_at(now))
+    }
+}

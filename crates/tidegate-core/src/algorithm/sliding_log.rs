@@ -1,0 +1,178 @@
+//! Sliding window log: never more than `count` in any window, because every admission is
+//! remembered until it is a window old (A3).
+//!
+//! State    The admissions of the last window, oldest first: when, and how much. Admissions of the
+//!          same microsecond share an entry, with their costs added (seed flaw 2: not lost).
+//! Always   Their costs add up to at most `count`; a refused request is not in the log (flaw 3).
+//! Memory   16 bytes an entry, at most `count` entries a key, and `count` at most [`COUNT_MAX`].
+//! Bound    `count` in any half-open interval of length W, exactly.
+//! Spec     `spec/sliding_log.md`.
+
+use super::{Algorithm, Usage};
+use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::Rate;
+use crate::time::{Span, Timestamp};
+use alloc::collections::VecDeque;
+
+/// The largest count a log may have: 16 MB a key in the worst case.
+pub(crate) const COUNT_MAX: u64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlidingLog {
+    rate: Rate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    at: Timestamp,
+    cost: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+    /// The sum of the entries' costs.
+    total: u64,
+}
+
+impl SlidingLog {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate }
+    }
+
+    fn has_expired(&self, entry: Entry, now: Timestamp) -> bool {
+        // An entry counts in the half-open window (now − W, now].
+        entry.at <= now && now.since(entry.at) >= self.rate.period
+    }
+
+    fn forget_expired(&self, log: &mut Log, now: Timestamp) {
+        while let Some(entry) = log.entries.front().copied() {
+            if !self.has_expired(entry, now) {
+                break;
+            }
+            log.entries.pop_front();
+            log.total -= entry.cost;
+        }
+    }
+
+    /// Entries from after `now` mean that the clock went back: they count as of now, so they are
+    /// refused for one window more, not for the length of the step.
+    fn repair(log: &mut Log, now: Timestamp) {
+        let mut late = 0;
+        while let Some(entry) = log.entries.back().copied() {
+            if entry.at <= now {
+                break;
+            }
+            log.entries.pop_back();
+            late += entry.cost;
+        }
+        log.total -= late;
+        log.push(now, late);
+    }
+
+    /// When enough of the log will have expired for `cost` to fit. Only asked when it does not.
+    fn retry_after(&self, log: &Log, now: Timestamp, total: u64, cost: u64) -> Span {
+        let mut missing = total.saturating_add(cost).saturating_sub(self.rate.count);
+        for entry in &log.entries {
+            if self.has_expired(*entry, now) {
+                continue;
+            }
+            missing = missing.saturating_sub(entry.cost);
+            if missing == 0 {
+                return (entry.at.max(now) + self.rate.period)
+                    .since(now)
+                    .saturating_sub(entry.at.max(now).since(entry.at));
+            }
+        }
+        self.rate.period
+    }
+
+    /// The answer to `cost`, from the log as it stands: reads only.
+    fn judge(&self, log: &Log, now: Timestamp, total: u64, cost: u64) -> Decision {
+        let verdict = if cost > self.rate.count {
+            Verdict::Deny(Retry::Never)
+        } else if cost > self.rate.count.saturating_sub(total) && cost > 0 {
+            Verdict::Deny(Retry::After(self.retry_after(log, now, total, cost)))
+        } else {
+            Verdict::Allow
+        };
+        let reset_after = match log.entries.back() {
+            Some(last) if total > 0 => self.rate.period.saturating_sub(now.since(last.at)),
+            _ => Span::ZERO,
+        };
+        let remaining = self.rate.count.saturating_sub(total);
+        Decision { verdict, limit: self.rate.count, remaining, reset_after }
+    }
+}
+
+impl Log {
+    fn push(&mut self, at: Timestamp, cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        self.total += cost;
+        match self.entries.back_mut() {
+            Some(last) if last.at == at => last.cost += cost,
+            _ => self.entries.push_back(Entry { at, cost }),
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn fresh(&self, _birth: Timestamp) -> Log {
+        Log::default()
+    }
+
+    fn decide(&self, log: &mut Log, now: Timestamp, cost: u64) -> Decision {
+        Self::repair(log, now);
+        self.forget_expired(log, now);
+        let decision = self.judge(log, now, log.total, cost);
+        if !decision.is_allow() || cost == 0 {
+            return decision;
+        }
+        log.push(now, cost);
+        Decision { remaining: decision.remaining - cost, reset_after: self.rate.period, ..decision }
+    }
+
+    /// Without copying the log, which may be long.
+    fn peek(&self, log: &Log, now: Timestamp, cost: u64) -> Decision {
+        let expired = log.entries.iter().take_while(|entry| self.has_expired(**entry, now));
+        let total = log.total - expired.map(|entry| entry.cost).sum::<u64>();
+        let decision = self.judge(log, now, total, cost);
+        if !decision.is_allow() || cost == 0 {
+            return decision;
+        }
+        Decision { remaining: decision.remaining - cost, reset_after: self.rate.period, ..decision }
+    }
+
+    fn refund(&self, log: &mut Log, now: Timestamp, cost: u64) {
+        Self::repair(log, now);
+        self.forget_expired(log, now);
+        let mut left = cost.min(log.total);
+        log.total -= left;
+        while left > 0 {
+            let Some(last) = log.entries.back_mut() else { break };
+            let taken = left.min(last.cost);
+            last.cost -= taken;
+            left -= taken;
+            if last.cost == 0 {
+                log.entries.pop_back();
+            }
+        }
+    }
+
+    fn usage(&self, log: &Log, now: Timestamp) -> Usage {
+        let decision = self.peek(log, now, 0);
+        Usage::whole(self.rate.count.saturating_sub(decision.remaining), decision.reset_after)
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> Log {
+        let mut log = Log::default();
+        // As if it all had happened so long ago that it is forgotten when the old rule would have.
+        let age = self.rate.period.saturating_sub(usage.drain);
+        log.push(now - age, usage.units_ceil().min(self.rate.count));
+        log
+    }
+}

@@ -1,0 +1,231 @@
+//! Token bucket: up to `burst` at once, then evenly at the rate (A7, A8).
+//!
+//! State    One instant, `full_at`: when the bucket will be full again, in ticks of 1/n µs.
+//! Always   `full_at - now <= capacity`; more than that means the clock went back, and is repaired.
+//!          A denial charges nothing.
+//! Rounding Waits up, `remaining` down. Nothing else is rounded: see `rate.rs`.
+//! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
+//! Spec     `spec/token_bucket.md`.
+
+use super::{Algorithm, Usage};
+use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::{Rate, Ticks};
+use crate::time::{Span, Timestamp};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenBucket {
+    ticks: Ticks,
+    burst: u64,
+    /// `burst`, in ticks: how far `full_at` may lie ahead.
+    capacity: u128,
+    starts_empty: bool,
+}
+
+impl TokenBucket {
+    pub(crate) fn new(rate: Rate, burst: u64, starts_empty: bool) -> Self {
+        let ticks = rate.ticks();
+        Self { ticks, burst, capacity: ticks.of_cost(burst), starts_empty }
+    }
+
+    /// The bucket's numbers in one word each, for those who keep its state in a single `u64`.
+    pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
+        // A quarter of the range, so that debt and cost can be added without a thought.
+        let capacity = u64::try_from(self.capacity).ok().filter(|ticks| *ticks <= u64::MAX / 4)?;
+        let Ticks { per_us, per_unit } = self.ticks;
+        Some(NarrowBucket { per_us, per_unit, capacity, burst: self.burst })
+    }
+
+    /// What is owed: how long, in ticks, until the bucket is full.
+    fn debt(&self, full_at: &mut u128, now: u128) -> u128 {
+        let debt = full_at.saturating_sub(now);
+        if debt > self.capacity {
+            // Nobody can owe more than the bucket holds, so the clock has stepped back. Forgetting
+            // the debt would be a refund, keeping it a lock-out as long as the step.
+            *full_at = now + self.capacity;
+            return self.capacity;
+        }
+        debt
+    }
+
+    fn answer(&self, verdict: Verdict, debt: u128) -> Decision {
+        Decision {
+            verdict,
+            limit: self.burst,
+            remaining: self.ticks.units_floor(self.capacity - debt),
+            reset_after: self.ticks.span_ceil(debt),
+        }
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = u128;
+
+    fn fresh(&self, birth: Timestamp) -> u128 {
+        if self.starts_empty { self.ticks.at(birth) + self.capacity } else { 0 }
+    }
+
+    fn decide(&self, full_at: &mut u128, now: Timestamp, cost: u64) -> Decision {
+        let now = self.ticks.at(now);
+        let debt = self.debt(full_at, now);
+        if cost > self.burst {
+            return self.answer(Verdict::Deny(Retry::Never), debt);
+        }
+        let after = debt + self.ticks.of_cost(cost);
+        if after > self.capacity {
+            let retry_after = self.ticks.span_ceil(after - self.capacity);
+            return self.answer(Verdict::Deny(Retry::After(retry_after)), debt);
+        }
+        if cost > 0 {
+            *full_at = now + after;
+        }
+        self.answer(Verdict::Allow, after)
+    }
+
+    fn refund(&self, full_at: &mut u128, now: Timestamp, cost: u64) {
+        let now = self.ticks.at(now);
+        let debt = self.debt(full_at, now);
+        *full_at = now + debt.saturating_sub(self.ticks.of_cost(cost));
+    }
+
+    fn usage(&self, full_at: &u128, now: Timestamp) -> Usage {
+        let debt = self.debt(&mut full_at.clone(), self.ticks.at(now));
+        let per_unit = u128::from(self.ticks.per_unit);
+        Usage {
+            units: self.ticks.units_floor(debt),
+            part: debt % per_unit,
+            parts: per_unit,
+            drain: self.ticks.span_ceil(debt),
+        }
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
+        let used = usage.in_ticks(self.ticks);
+        let one = self.ticks.of_cost(1);
+        // The next one must come no later than it would have under the old rule.
+        let bearable = (self.capacity - one).saturating_add(self.ticks.in_span(usage.drain));
+        self.ticks.at(now) + used.min(self.capacity).min(bearable)
+    }
+}
+
+/// A token bucket whose whole state fits into one word, counted from an epoch of the owner's.
+///
+/// It decides exactly as its wide twin as long as `now` can be said in its ticks; where it cannot,
+/// [`at`](Self::at) is `None` and the owner goes back to the wide one.
+///
+/// ```
+/// use tidegate_core::{Limit, Span};
+///
+/// let limit: Limit = "10/s burst 3".parse()?;
+/// let bucket = limit.narrow_bucket().expect("a token bucket with a small burst");
+/// let now = bucket.at(Span::from_secs(1)).expect("a second is not long");
+///
+/// let full_at = bucket.take(0, now, 3).expect("it starts full");
+/// assert_eq!(bucket.take(full_at, now, 1), None);
+/// assert_eq!(bucket.decision(full_at, now, 1, false).retry_after(), Some(Span::from_millis(100)));
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct NarrowBucket {
+    per_us: u64,
+    per_unit: u64,
+    capacity: u64,
+    burst: u64,
+}
+
+impl NarrowBucket {
+    /// The instant this long after the epoch, in ticks; `None` when that is too far.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let bucket = "7/min".parse::<Limit>()?.narrow_bucket().unwrap();
+    /// assert_eq!(bucket.at(Span::from_micros(2)), Some(14));
+    /// assert_eq!(bucket.at(Span::MAX), None);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn at(&self, since_epoch: Span) -> Option<u64> {
+        let now = since_epoch.as_micros().checked_mul(self.per_us)?;
+        // The top value is left to the owner, as a mark.
+        if now >= u64::MAX - self.capacity { None } else { Some(now) }
+    }
+
+    /// The new `full_at` if `cost` may pass now; `None` if it may not.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let bucket = "1/s".parse::<Limit>()?.narrow_bucket().unwrap();
+    /// assert_eq!(bucket.take(0, 5, 1), Some(1_000_005));
+    /// assert_eq!(bucket.take(1_000_005, 5, 1), None);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn take(&self, full_at: u64, now: u64, cost: u64) -> Option<u64> {
+        if cost > self.burst {
+            return None;
+        }
+        let after = self.debt(full_at, now) + cost * self.per_unit;
+        if after > self.capacity { None } else { Some(now + after) }
+    }
+
+    /// Whether `full_at` lies further ahead than any debt could: the clock has stepped back, and
+    /// the owner must store [`clamped`](Self::clamped) even if the answer is no.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let bucket = "1/s".parse::<Limit>()?.narrow_bucket().unwrap();
+    /// assert!(bucket.is_from_the_future(2_000_000, 5));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn is_from_the_future(&self, full_at: u64, now: u64) -> bool {
+        full_at.saturating_sub(now) > self.capacity
+    }
+
+    /// The latest `full_at` that can be true now: an empty bucket.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let bucket = "1/s".parse::<Limit>()?.narrow_bucket().unwrap();
+    /// assert_eq!(bucket.clamped(5), 1_000_005);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn clamped(&self, now: u64) -> u64 {
+        now + self.capacity
+    }
+
+    /// The whole answer, given what [`take`](Self::take) said about `cost`. `full_at` is the
+    /// state after that: the new one if it was taken, the old one if not.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let bucket = "10/s".parse::<Limit>()?.narrow_bucket().unwrap();
+    /// let full_at = bucket.take(0, 0, 4).unwrap();
+    /// assert_eq!(bucket.decision(full_at, 0, 4, true).remaining, 6);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn decision(&self, full_at: u64, now: u64, cost: u64, taken: bool) -> Decision {
+        let debt = self.debt(full_at, now);
+        Decision {
+            verdict: if taken { Verdict::Allow } else { self.denial(debt, cost) },
+            limit: self.burst,
+            remaining: (self.capacity - debt) / self.per_unit,
+            reset_after: Span::from_micros(debt.div_ceil(self.per_us)),
+        }
+    }
+
+    #[inline]
+    fn denial(&self, debt: u64, cost: u64) -> Verdict {
+        if cost > self.burst {
+            return Verdict::Deny(Retry::Never);
+        }
+        let missing = debt + cost * self.per_unit - self.capacity;
+        Verdict::Deny(Retry::After(Span::from_micros(missing.div_ceil(self.per_us))))
+    }
+
+    #[inline]
+    fn debt(&self, full_at: u64, now: u64) -> u64 {
+        full_at.saturating_sub(now).min(self.capacity)
+    }
+}

@@ -1,0 +1,165 @@
+//! Guava's `SmoothWarmingUp`: after a rest the first requests are slow, and the rate comes up over
+//! the warm-up time (A10).
+//!
+//! Saved permits make a request *slower* here: they mean that the system has been idle and is cold.
+//! The area under the ramp is the time that the saved ones cost.
+//!
+//! State    Saved permits and when the next caller may pass, as Guava keeps them: in floating point,
+//!          because the ramp's area is a product of four quantities that no integer here could hold.
+//! Always   A request is never refused; it waits for those before it (the next caller pays).
+//! Rounding A wait is cut to whole microseconds, as Guava does, so that the numbers are Guava's; the
+//!          fraction is carried into the next one, as Guava does not, so that the rate does not drift.
+//! Spec     `spec/warmup.md`.
+
+use super::{Algorithm, Usage};
+use crate::decision::{Decision, Verdict};
+use crate::rate::Rate;
+use crate::time::{Span, Timestamp};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Warmup {
+    /// Microseconds between two permits once warm.
+    interval: f64,
+    /// More saved permits than this, and they lie on the ramp.
+    threshold: f64,
+    saved_max: f64,
+    /// How much longer the interval gets with each saved permit beyond the threshold.
+    slope: f64,
+    /// Microseconds of rest that save one permit.
+    cool_down: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Engine {
+    saved: f64,
+    /// When the next request may pass.
+    free_at: Timestamp,
+    /// The part of a microsecond that `free_at` leaves out.
+    carry: f64,
+    /// The last time we looked: an earlier `now` means that the clock went back.
+    seen: Timestamp,
+}
+
+impl Warmup {
+    pub(crate) fn new(rate: Rate, warmup: Span, cold: u64) -> Self {
+        let interval = float(rate.period.as_micros()) / float(rate.count);
+        let warmup_us = float(warmup.as_micros());
+        let cold_interval = interval * float(cold);
+        let threshold = 0.5 * warmup_us / interval;
+        let saved_max = threshold + 2.0 * warmup_us / (interval + cold_interval);
+        let slope = (cold_interval - interval) / (saved_max - threshold);
+        Self { interval, threshold, saved_max, slope, cool_down: warmup_us / saved_max }
+    }
+
+    fn sync(&self, engine: &mut Engine, now: Timestamp) {
+        if now < engine.seen {
+            engine.free_at = engine.free_at - engine.seen.since(now);
+        }
+        engine.seen = now;
+        if now > engine.free_at {
+            let rested = float(now.since(engine.free_at).as_micros()) - engine.carry;
+            engine.saved = lesser(self.saved_max, engine.saved + rested / self.cool_down);
+            engine.free_at = now;
+            engine.carry = 0.0;
+        }
+    }
+
+    /// How long `take` of the saved permits take: the area under the ramp.
+    fn price_of_saved(&self, saved: f64, take: f64) -> f64 {
+        let above = saved - self.threshold;
+        if above <= 0.0 {
+            return self.interval * take;
+        }
+        let on_ramp = lesser(above, take);
+        let pace = |permits: f64| self.interval + permits * self.slope;
+        let ramp = on_ramp * (pace(above) + pace(above - on_ramp)) / 2.0;
+        ramp + self.interval * (take - on_ramp)
+    }
+
+    fn answer(&self, verdict: Verdict, engine: &Engine, now: Timestamp) -> Decision {
+        let owed = engine.free_at.since(now);
+        let cooling = (self.saved_max - engine.saved) * self.cool_down;
+        Decision {
+            verdict,
+            limit: 1,
+            remaining: u64::from(owed.is_zero()),
+            reset_after: owed + Span::from_micros(whole(cooling)),
+        }
+    }
+}
+
+impl Algorithm for Warmup {
+    type State = Engine;
+
+    /// Cold.
+    fn fresh(&self, birth: Timestamp) -> Engine {
+        Engine { saved: self.saved_max, free_at: birth, carry: 0.0, seen: birth }
+    }
+
+    fn decide(&self, engine: &mut Engine, now: Timestamp, cost: u64) -> Decision {
+        self.sync(engine, now);
+        if cost == 0 {
+            return self.answer(Verdict::Allow, engine, now);
+        }
+        let wait = engine.free_at.since(now);
+        let permits = float(cost);
+        let from_saved = lesser(permits, engine.saved);
+        let price = self.price_of_saved(engine.saved, from_saved)
+            + self.interval * (permits - from_saved)
+            + engine.carry;
+        let whole_us = whole(price);
+        engine.saved -= from_saved;
+        engine.free_at = engine.free_at + Span::from_micros(whole_us);
+        engine.carry = price - float(whole_us);
+        let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
+        self.answer(verdict, engine, now)
+    }
+
+    /// What is owed is given back at the steady pace; a request slowed by the ramp has already
+    /// warmed the engine, and stays warm.
+    fn refund(&self, engine: &mut Engine, now: Timestamp, cost: u64) {
+        self.sync(engine, now);
+        let refund = Span::from_micros(whole(self.interval * float(cost)));
+        engine.free_at = (engine.free_at - refund).max(now);
+    }
+
+    fn usage(&self, engine: &Engine, now: Timestamp) -> Usage {
+        let mut engine = *engine;
+        self.sync(&mut engine, now);
+        let owed = engine.free_at.since(now);
+        Usage::whole(whole(float(owed.as_micros()) / self.interval), owed)
+    }
+
+    fn adopt(&self, usage: Usage, now: Timestamp) -> Engine {
+        let owed = Span::from_micros(whole(self.interval * float(usage.units_ceil())));
+        let free_at = now + owed.min(usage.drain);
+        Engine { saved: self.saved_max, free_at, carry: 0.0, seen: now }
+    }
+
+    /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
+    fn inherit(&self, old: &Self, engine: &Engine, now: Timestamp) -> Engine {
+        let mut engine = *engine;
+        old.sync(&mut engine, now);
+        engine.saved *= self.saved_max / old.saved_max;
+        engine
+    }
+}
+
+fn lesser(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 µs or permits a unit is not felt")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+/// Cut to a whole number; what cannot be one is zero or the maximum.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, which is what is wanted"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}

@@ -1,0 +1,102 @@
+//! Counting within a window: what `fixed` and `calendar` share, once each knows its windows.
+//!
+//! State    Which window the count belongs to, and the count.
+//! Always   At most `count` per window. A count from a later window than now's (the clock went
+//!          back) is kept, in now's window: it costs at most one window, and refunds nothing.
+
+use super::Usage;
+use crate::decision::{Decision, Retry, Verdict};
+use crate::time::{Span, Timestamp};
+
+/// A stretch of time in which requests are counted together: `start <= t < end`.
+///
+/// ```
+/// use tidegate_core::{Limit, Timestamp};
+///
+/// let limit: Limit = "10/min fixed".parse()?;
+/// let now = Timestamp::from_micros(90_000_000);
+/// let window = limit.window(&limit.fresh(now), now).expect("it has windows");
+/// assert_eq!(window.start, Timestamp::from_micros(60_000_000));
+/// assert_eq!(window.end, Timestamp::from_micros(120_000_000));
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a window is two instants and nothing more")]
+pub struct Window {
+    /// The first instant inside.
+    pub start: Timestamp,
+    /// The first instant after it, when the next one starts.
+    pub end: Timestamp,
+}
+
+/// The windows of a period, one after the other, with one of them starting `offset` after the epoch.
+pub(super) fn aligned(now: Timestamp, period: Span, offset: Span) -> Window {
+    let (period_us, offset_us) = (period.as_micros(), offset.as_micros());
+    debug_assert!(offset_us < period_us);
+    let now_us = now.as_micros();
+    // How far into its window `now` is; computed so that nothing can pass below zero.
+    let into = (now_us % period_us + period_us - offset_us) % period_us;
+    Window { start: now - Span::from_micros(into), end: now + Span::from_micros(period_us - into) }
+}
+
+/// What has been used of one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Counter {
+    pub(super) start: Timestamp,
+    pub(super) used: u64,
+}
+
+impl Counter {
+    /// Makes the counter speak of `window`, forgetting what belongs to an earlier one.
+    pub(super) fn enter(&mut self, window: Window) {
+        if self.start < window.start {
+            self.used = 0;
+        }
+        self.start = window.start;
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        count: u64,
+        window: Window,
+        now: Timestamp,
+        cost: u64,
+    ) -> Decision {
+        self.enter(window);
+        let room = count.saturating_sub(self.used);
+        if cost <= room {
+            self.used += cost;
+            return self.answer(Verdict::Allow, count, window, now);
+        }
+        let retry = if cost > count { Retry::Never } else { Retry::After(window.end.since(now)) };
+        self.answer(Verdict::Deny(retry), count, window, now)
+    }
+
+    pub(super) fn refund(&mut self, window: Window, cost: u64) {
+        self.enter(window);
+        self.used = self.used.saturating_sub(cost);
+    }
+
+    pub(super) fn usage(mut self, window: Window, now: Timestamp) -> Usage {
+        self.enter(window);
+        Usage::whole(self.used, window.end.since(now))
+    }
+
+    pub(super) fn adopt(usage: Usage, count: u64, window: Window, now: Timestamp) -> Self {
+        let mut used = usage.units_ceil().min(count);
+        if used == count && window.end.since(now) > usage.drain {
+            // Full until the window ends would be longer than the old rule would have refused.
+            used = count - 1;
+        }
+        Self { start: window.start, used }
+    }
+
+    fn answer(self, verdict: Verdict, count: u64, window: Window, now: Timestamp) -> Decision {
+        Decision {
+            verdict,
+            limit: count,
+            remaining: count.saturating_sub(self.used),
+            reset_after: if self.used == 0 { Span::ZERO } else { window.end.since(now) },
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The answer to a request: allow, wait or deny, and the numbers that go with it.
+//!
+//! Always   A denial is a value, not an error, and says what the caller can do about it.
+//! Rounding Waits are rounded up and `remaining` down: an answer is never a promise we break.
+
+use crate::time::Span;
+use core::fmt;
+
+/// What a limit says to one request.
+///
+/// ```
+/// use tidegate_core::{Limit, Timestamp, Verdict};
+///
+/// let limit: Limit = "2/s".parse()?;
+/// let now = Timestamp::from_micros(1_000_000);
+/// let mut state = limit.fresh(now);
+///
+/// let decision = limit.decide(&mut state, now, 1);
+/// assert_eq!(decision.verdict, Verdict::Allow);
+/// assert_eq!(decision.remaining, 1);
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Decision {
+    /// Whether the request may pass.
+    pub verdict: Verdict,
+    /// The most that can ever be admitted at one instant.
+    pub limit: u64,
+    /// How much more would be admitted now, after this decision.
+    pub remaining: u64,
+    /// How long until the key is as good as new, if nobody asks again.
+    pub reset_after: Span,
+}
+
+/// May it pass now, later, or not?
+///
+/// ```
+/// use tidegate_core::{Limit, Retry, Span, Timestamp, Verdict};
+///
+/// let limit: Limit = "2/s".parse()?;
+/// let mut state = limit.fresh(Timestamp::EPOCH);
+/// limit.decide(&mut state, Timestamp::EPOCH, 2);
+///
+/// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
+/// assert_eq!(denied.verdict, Verdict::Deny(Retry::After(Span::from_millis(500))));
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may pass now. It has been charged.
+    Allow,
+    /// It may pass after this long. It has been charged and has its turn: nobody overtakes it.
+    Wait(Span),
+    /// It may not pass. Nothing has been charged.
+    Deny(Retry),
+}
+
+/// What a denied caller can do.
+///
+/// ```
+/// use tidegate_core::{Limit, Retry, Timestamp, Verdict};
+///
+/// let limit: Limit = "2/s".parse()?;
+/// let mut state = limit.fresh(Timestamp::EPOCH);
+/// let denied = limit.decide(&mut state, Timestamp::EPOCH, 3);
+/// assert_eq!(denied.verdict, Verdict::Deny(Retry::Never), "2 is all it can ever hold");
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Ask again after this long: if nobody else takes anything meanwhile, it will be admitted,
+    /// and one microsecond earlier it would not.
+    After(Span),
+    /// Ask again when somebody has finished; nobody knows when that is.
+    OnRelease,
+    /// The cost is more than the limit can ever admit at once. Waiting does not help.
+    Never,
+}
+
+impl Decision {
+    /// Whether the request may pass now, without waiting.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// # let limit: Limit = "2/s".parse()?;
+    /// # let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_allow());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn is_allow(&self) -> bool {
+        matches!(self.verdict, Verdict::Allow)
+    }
+
+    /// Whether the request may not pass, now or later.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// # let limit: Limit = "2/s".parse()?;
+    /// # let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 3).is_deny());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn is_deny(&self) -> bool {
+        matches!(self.verdict, Verdict::Deny(_))
+    }
+
+    /// How long a denied caller should wait before asking again, where that is known.
+    /// `None` when it was not denied, or when waiting does not help.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// # let limit: Limit = "2/s".parse()?;
+    /// # let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert_eq!(limit.decide(&mut state, Timestamp::EPOCH, 2).retry_after(), None);
+    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// assert_eq!(denied.retry_after(), Some(Span::from_millis(500)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn retry_after(&self) -> Option<Span> {
+        match self.verdict {
+            Verdict::Deny(Retry::After(span)) => Some(span),
+            _ => None,
+        }
+    }
+
+    /// `Ok` with the time to wait before passing (usually none), or the denial as an error,
+    /// for code that wants to use `?`.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// # let limit: Limit = "2/s".parse()?;
+    /// # let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert_eq!(limit.decide(&mut state, Timestamp::EPOCH, 2).ok(), Ok(Span::ZERO));
+    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1).ok().unwrap_err();
+    /// assert_eq!(denied.to_string(), "denied: retry after 500ms");
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub const fn ok(self) -> Result<Span, Denied> {
+        match self.verdict {
+            Verdict::Allow => Ok(Span::ZERO),
+            Verdict::Wait(span) => Ok(span),
+            Verdict::Deny(_) => Err(Denied { decision: self }),
+        }
+    }
+
+    /// Nothing was charged, so say no with this way out.
+    #[inline]
+    pub(crate) const fn denied(self, retry: Retry) -> Self {
+        Self { verdict: Verdict::Deny(retry), ..self }
+    }
+}
+
+/// A denial as an error: for callers that must have an admission, such as `acquire`.
+///
+/// ```
+/// # use tidegate_core::{Limit, Timestamp};
+/// # let limit: Limit = "2/s".parse()?;
+/// # let mut state = limit.fresh(Timestamp::EPOCH);
+/// let denied = limit.decide(&mut state, Timestamp::EPOCH, 3).ok().unwrap_err();
+/// assert_eq!(denied.to_string(), "denied: the cost is more than the limit of 2 can ever admit");
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denied {
+    /// The decision that says no.
+    pub decision: Decision,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.decision.verdict {
+            Verdict::Deny(Retry::After(span)) => write!(f, "denied: retry after {span}"),
+            Verdict::Deny(Retry::OnRelease) => {
+                write!(f, "denied: all {} are in use", self.decision.limit)
+            }
+            _ => write!(
+                f,
+                "denied: the cost is more than the limit of {} can ever admit",
+                self.decision.limit
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Denied {}

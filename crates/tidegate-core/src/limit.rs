@@ -1,0 +1,504 @@
+//! A limit: a rule that is ready to decide, whichever algorithm it names.
+//!
+//! This is the one place that knows all algorithms. Everything above it — stores, limiters, servers
+//! — asks a [`Limit`] and keeps its [`State`]s.
+
+use crate::algorithm::calendar::{Calendar, Utc};
+use crate::algorithm::concurrency::Concurrency;
+use crate::algorithm::fixed::{Fixed, Start};
+use crate::algorithm::leaky::Leaky;
+use crate::algorithm::nginx::Nginx;
+use crate::algorithm::queue::Queue;
+use crate::algorithm::sliding::Sliding;
+use crate::algorithm::sliding_log::SlidingLog;
+use crate::algorithm::smooth::Smooth;
+use crate::algorithm::token_bucket::TokenBucket;
+use crate::algorithm::warmup::Warmup;
+use crate::algorithm::{Algorithm, CalendarUnit, NarrowBucket, Usage, Window, Windows};
+use crate::decision::{Decision, Retry, Verdict};
+use crate::rule::{From, Kind, Rule, RuleError};
+use crate::time::{Span, Timestamp};
+use alloc::sync::Arc;
+use core::fmt;
+use core::str::FromStr;
+
+/// Declares the closed set: the algorithms, their states, and the way from a call to the right one.
+macro_rules! each_algorithm {
+    ($($name:ident),+ $(,)?) => {
+        #[derive(Clone, Debug)]
+        enum Algorithms { $($name($name)),+ }
+
+        #[derive(Clone, Debug)]
+        enum States { $($name(<$name as Algorithm>::State)),+ }
+
+        impl Algorithms {
+            fn fresh(&self, birth: Timestamp) -> States {
+                match self { $(Self::$name(a) => States::$name(a.fresh(birth))),+ }
+            }
+
+            fn decide(&self, state: &mut States, now: Timestamp, cost: u64) -> Decision {
+                match (self, &mut *state) {
+                    $((Self::$name(a), States::$name(s)) => a.decide(s, now, cost),)+
+                    _ => {
+                        *state = self.stranger(now);
+                        self.decide(state, now, cost)
+                    }
+                }
+            }
+
+            fn peek(&self, state: &States, now: Timestamp, cost: u64) -> Decision {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.peek(s, now, cost),)+
+                    _ => self.peek(&self.stranger(now), now, cost),
+                }
+            }
+
+            fn refund(&self, state: &mut States, now: Timestamp, cost: u64) {
+                match (self, &mut *state) {
+                    $((Self::$name(a), States::$name(s)) => a.refund(s, now, cost),)+
+                    _ => *state = self.stranger(now),
+                }
+            }
+
+            fn usage(&self, state: &States, now: Timestamp) -> Usage {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.usage(s, now),)+
+                    _ => self.usage(&self.stranger(now), now),
+                }
+            }
+
+            fn inherit(&self, old: &Self, state: &States, now: Timestamp) -> States {
+                match (self, old, state) {
+                    $((Self::$name(a), Self::$name(old), States::$name(s)) => {
+                        States::$name(a.inherit(old, s, now))
+                    })+
+                    _ => self.adopt(old.usage(state, now), now),
+                }
+            }
+
+            fn adopt(&self, usage: Usage, now: Timestamp) -> States {
+                match self { $(Self::$name(a) => States::$name(a.adopt(usage, now))),+ }
+            }
+
+            fn window(&self, state: &States, now: Timestamp) -> Option<Window> {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.window(s, now),)+
+                    _ => self.window(&self.stranger(now), now),
+                }
+            }
+        }
+    };
+}
+
+each_algorithm!(
+    Calendar,
+    Concurrency,
+    Fixed,
+    Leaky,
+    Nginx,
+    Queue,
+    Sliding,
+    SlidingLog,
+    Smooth,
+    TokenBucket,
+    Warmup,
+);
+
+impl Algorithms {
+    /// For a state that another algorithm made, which is a bug in whoever keeps the states: start
+    /// anew rather than stop the service.
+    fn stranger(&self, now: Timestamp) -> States {
+        debug_assert!(false, "this state was made by a limit with another algorithm");
+        self.fresh(now)
+    }
+}
+
+/// A rule that is ready to decide.
+///
+/// ```
+/// use tidegate_core::{Limit, Timestamp};
+///
+/// let limit: Limit = "100/s burst 20".parse()?;
+/// let now = Timestamp::from_micros(1_700_000_000_000_000);
+/// let mut alice = limit.fresh(now);
+/// assert_eq!(limit.decide(&mut alice, now, 5).remaining, 15);
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limit {
+    rule: Rule,
+    algorithm: Algorithms,
+}
+
+/// All that a limit remembers of one key.
+///
+/// It belongs to the limit that made it.
+///
+/// ```
+/// use tidegate_core::{Limit, State, Timestamp};
+///
+/// let limit: Limit = "100/s".parse()?;
+/// let alice: State = limit.fresh(Timestamp::EPOCH);
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct State(States);
+
+/// Names one admission under a concurrency limit, so that it can be given back once.
+///
+/// ```
+/// use tidegate_core::{Limit, Timestamp};
+///
+/// let limit: Limit = "concurrency 1".parse()?;
+/// let (now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
+/// let (_decision, ticket) = limit.enter(&mut state, now, 1);
+/// assert!(limit.decide(&mut state, now, 1).is_deny());
+///
+/// limit.release(&mut state, ticket.expect("it was admitted"));
+/// assert!(limit.decide(&mut state, now, 1).is_allow());
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    number: u64,
+    cost: u64,
+}
+
+impl Limit {
+    /// Makes a limit of a rule, asking `find` for the windows of calendars in named time zones.
+    /// A zone that `find` does not know is an error that points at its name.
+    ///
+    /// ```
+    /// use tidegate_core::{Limit, Rule};
+    ///
+    /// let rule: Rule = "1/day calendar in Mars/Olympus".parse()?;
+    /// let error = Limit::with_windows(rule, |_unit, _zone| None).unwrap_err();
+    /// assert!(error.to_string().starts_with("unknown time zone `Mars/Olympus`"));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn with_windows(
+        rule: Rule,
+        find: impl FnOnce(CalendarUnit, &str) -> Option<Arc<dyn Windows>>,
+    ) -> Result<Self, RuleError> {
+        let algorithm = match rule.kind() {
+            Kind::TokenBucket { rate, burst, starts_empty } => {
+                Algorithms::TokenBucket(TokenBucket::new(*rate, *burst, *starts_empty))
+            }
+            Kind::Fixed { rate, from } => Algorithms::Fixed(Fixed::new(
+                *rate,
+                match from {
+                    From::Epoch => Start::Aligned(Span::ZERO),
+                    From::FirstRequest => Start::FirstRequest,
+                    From::Anchor(anchor) => Start::Aligned(anchor.offset_within(rate.period)),
+                },
+            )),
+            Kind::Calendar { count, unit, zone } => {
+                let windows: Option<Arc<dyn Windows>> = match zone {
+                    None => Some(Arc::new(Utc(*unit))),
+                    Some(zone) => find(*unit, zone),
+                };
+                let Some(windows) = windows else { return Err(rule.unknown_zone()) };
+                Algorithms::Calendar(Calendar::new(*count, windows))
+            }
+            Kind::SlidingLog { rate } => Algorithms::SlidingLog(SlidingLog::new(*rate)),
+            Kind::Sliding { rate } => Algorithms::Sliding(Sliding::new(*rate)),
+            Kind::Leaky { rate, capacity } => Algorithms::Leaky(Leaky::new(*rate, *capacity)),
+            Kind::Queue { rate, capacity, wait } => {
+                Algorithms::Queue(Queue::new(*rate, *capacity, *wait))
+            }
+            Kind::Smooth { rate, burst } => Algorithms::Smooth(Smooth::new(*rate, *burst)),
+            Kind::Warmup { rate, warmup, cold } => {
+                Algorithms::Warmup(Warmup::new(*rate, *warmup, *cold))
+            }
+            Kind::Concurrency { max, lease, .. } => {
+                Algorithms::Concurrency(Concurrency::new(*max, *lease))
+            }
+            Kind::Nginx { count, per_second, burst, delay } => {
+                Algorithms::Nginx(Nginx::new(*count, *per_second, *burst, delay.threshold()))
+            }
+        };
+        Ok(Self { rule, algorithm })
+    }
+
+    /// Reads a rule and makes a limit of it, as [`with_windows`](Self::with_windows) does; an unknown
+    /// zone is pointed at in `text` as it was written.
+    ///
+    /// ```
+    /// use tidegate_core::Limit;
+    ///
+    /// let error = Limit::read("1/day  calendar in  Mars", |_unit, _zone| None).unwrap_err();
+    /// assert_eq!(error.span(), 20..24);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn read(
+        text: &str,
+        find: impl FnOnce(CalendarUnit, &str) -> Option<Arc<dyn Windows>>,
+    ) -> Result<Self, RuleError> {
+        Self::with_windows(text.parse()?, find).map_err(|error| error.in_text(text))
+    }
+
+    /// The rule this limit obeys.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let limit: Limit = "60/60s".parse()?;
+    /// assert_eq!(limit.rule().to_string(), "60/min");
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The state of a key that nobody has asked about. `birth` is when the limit began: a bucket
+    /// that starts empty fills from then on, whoever's it is.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "10/s start empty".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_deny());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn fresh(&self, birth: Timestamp) -> State {
+        State(self.algorithm.fresh(birth))
+    }
+
+    /// Decides about a request, and charges it unless it is denied. A cost of zero charges nothing
+    /// and is never denied.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "3/s".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert_eq!(limit.decide(&mut state, Timestamp::EPOCH, 1).remaining, 2);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn decide(&self, state: &mut State, now: Timestamp, cost: u64) -> Decision {
+        self.algorithm.decide(&mut state.0, now, cost)
+    }
+
+    /// Decides about a request that does not want to wait longer than `patience`: where
+    /// [`decide`](Self::decide) would say to wait longer, this denies at once and charges nothing.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// let limit: Limit = "5/s smooth".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// let hasty = limit.decide_within(&mut state, Timestamp::EPOCH, 1, Span::from_millis(50));
+    /// assert_eq!(hasty.retry_after(), Some(Span::from_millis(150)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn decide_within(
+        &self,
+        state: &mut State,
+        now: Timestamp,
+        cost: u64,
+        patience: Span,
+    ) -> Decision {
+        let mut after = state.clone();
+        let decision = self.decide(&mut after, now, cost);
+        match decision.verdict {
+            Verdict::Wait(wait) if wait > patience => {
+                let before = self.peek(state, now, 0);
+                before.denied(Retry::After(wait.saturating_sub(patience)))
+            }
+            _ => {
+                *state = after;
+                decision
+            }
+        }
+    }
+
+    /// What [`decide`](Self::decide) would say, without charging.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "1/s".parse()?;
+    /// let state = limit.fresh(Timestamp::EPOCH);
+    /// assert!(limit.peek(&state, Timestamp::EPOCH, 1).is_allow());
+    /// assert!(limit.peek(&state, Timestamp::EPOCH, 1).is_allow());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn peek(&self, state: &State, now: Timestamp, cost: u64) -> Decision {
+        self.algorithm.peek(&state.0, now, cost)
+    }
+
+    /// Gives back `cost` of what was charged last, and never more than is charged.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "1/s".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// limit.refund(&mut state, Timestamp::EPOCH, 1);
+    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_allow());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn refund(&self, state: &mut State, now: Timestamp, cost: u64) {
+        self.algorithm.refund(&mut state.0, now, cost);
+    }
+
+    /// Like [`decide`](Self::decide), with a ticket to give back what was taken. Only a concurrency
+    /// limit needs one; other limits give `None`.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "concurrency 5".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// let (decision, ticket) = limit.enter(&mut state, Timestamp::EPOCH, 2);
+    /// assert_eq!((decision.remaining, ticket.is_some()), (3, true));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn enter(
+        &self,
+        state: &mut State,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, Option<Ticket>) {
+        let decision = self.decide(state, now, cost);
+        let ticket = match &state.0 {
+            States::Concurrency(in_flight) if cost > 0 && !decision.is_deny() => {
+                Some(Ticket { number: in_flight.last_ticket(), cost })
+            }
+            _ => None,
+        };
+        (decision, ticket)
+    }
+
+    /// Gives back what [`enter`](Self::enter) took. A lease that has run out is not given back twice.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "concurrency 5".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// let (_, ticket) = limit.enter(&mut state, Timestamp::EPOCH, 2);
+    /// limit.release(&mut state, ticket.unwrap());
+    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 5);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one release")]
+    pub fn release(&self, state: &mut State, ticket: Ticket) {
+        if let (Algorithms::Concurrency(limit), States::Concurrency(in_flight)) =
+            (&self.algorithm, &mut state.0)
+        {
+            limit.release(in_flight, ticket.number, ticket.cost);
+        }
+    }
+
+    /// The state to go on with when this limit takes over from `old` (B8): what was used stays used
+    /// as far as the new rule knows it, and nobody is locked out for longer than under the old rule.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let (old, new): (Limit, Limit) = ("10/s".parse()?, "20/s".parse()?);
+    /// let mut state = old.fresh(Timestamp::EPOCH);
+    /// old.decide(&mut state, Timestamp::EPOCH, 10);
+    ///
+    /// let mut state = new.take_over(&old, &state, Timestamp::EPOCH);
+    /// assert_eq!(new.decide(&mut state, Timestamp::EPOCH, 0).remaining, 10);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[must_use]
+    pub fn take_over(&self, old: &Self, state: &State, now: Timestamp) -> State {
+        State(self.algorithm.inherit(&old.algorithm, &state.0, now))
+    }
+
+    /// The window that `now` lies in, for rules that have windows: `fixed`, `calendar`, `sliding`.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "1/30min fixed".parse()?;
+    /// let window = limit.window(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH).unwrap();
+    /// assert_eq!(window.end, Timestamp::from_micros(1_800_000_000));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn window(&self, state: &State, now: Timestamp) -> Option<Window> {
+        self.algorithm.window(&state.0, now)
+    }
+
+    /// Whether a request that is not admitted now is given a turn to wait for, by the rule itself:
+    /// `queue`, `smooth`, `warmup`, and nginx's delay.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// assert!("10/s queue".parse::<Limit>()?.is_waiting());
+    /// assert!(!"10/s".parse::<Limit>()?.is_waiting());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn is_waiting(&self) -> bool {
+        match &self.algorithm {
+            Algorithms::Queue(_)
+            | Algorithms::Smooth(_)
+            | Algorithms::Warmup(_)
+            | Algorithms::Nginx(_) => true,
+            Algorithms::Calendar(_)
+            | Algorithms::Concurrency(_)
+            | Algorithms::Fixed(_)
+            | Algorithms::Leaky(_)
+            | Algorithms::Sliding(_)
+            | Algorithms::SlidingLog(_)
+            | Algorithms::TokenBucket(_) => false,
+        }
+    }
+
+    /// Whether this limits how many are in flight, so that an admission must be given back.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// assert!("concurrency 5".parse::<Limit>()?.is_concurrency());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn is_concurrency(&self) -> bool {
+        matches!(self.algorithm, Algorithms::Concurrency(_))
+    }
+
+    /// How long a request may wait for a concurrency permit, where the rule says so.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let limit: Limit = "concurrency 5 wait 500ms".parse()?;
+    /// assert_eq!(limit.permit_wait(), Some(Span::from_millis(500)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn permit_wait(&self) -> Option<Span> {
+        match self.rule.kind() {
+            Kind::Concurrency { wait, .. } => *wait,
+            _ => None,
+        }
+    }
+
+    /// The bucket in one word, when the rule is a bucket and its capacity is small enough.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// assert!("100/s burst 20".parse::<Limit>()?.narrow_bucket().is_some());
+    /// assert!("100/s sliding".parse::<Limit>()?.narrow_bucket().is_none());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn narrow_bucket(&self) -> Option<NarrowBucket> {
+        match &self.algorithm {
+            Algorithms::TokenBucket(bucket) => bucket.narrow(),
+            Algorithms::Leaky(bucket) => bucket.narrow(),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a rule and makes a limit of it. Calendars are in UTC here; named zones need a database, see
+/// [`Limit::with_windows`].
+impl FromStr for Limit {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        Self::read(text, |_unit, _zone| None)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)
+    }
+}

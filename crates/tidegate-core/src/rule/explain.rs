@@ -1,0 +1,130 @@
+//! What a rule means, in a sentence: what passes at once, how it goes on, and the most there can be.
+//!
+//! Always   The numbers are the tested bounds of `docs/guide/bounds.md`, not an impression.
+
+use super::{Delay, From, Kind, print};
+use crate::rate::Rate;
+use crate::time::Span;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+pub(super) fn explain(kind: &Kind) -> String {
+    match kind {
+        Kind::TokenBucket { rate, burst, starts_empty } => {
+            let start = if *starts_empty { "; starts empty" } else { "" };
+            format!("{}{start}", bucket(*rate, *burst))
+        }
+        Kind::Leaky { rate, capacity } => bucket(*rate, *capacity),
+        Kind::Queue { rate, capacity, wait } => queue(*rate, *capacity, *wait),
+        Kind::Fixed { rate, from } => fixed(*rate, from),
+        Kind::Calendar { count, unit, zone } => {
+            let zone = zone.as_deref().unwrap_or("UTC");
+            let twice = count.saturating_mul(2);
+            let name = match print::unit_name(*unit) {
+                "min" => "minute",
+                "h" => "hour",
+                name => name,
+            };
+            let edge = if matches!(name, "minute" | "hour") {
+                format!("the turn of the {name}")
+            } else {
+                "midnight".to_owned()
+            };
+            format!("admits {count} in each calendar {name} of {zone}; up to {twice} around {edge}")
+        }
+        Kind::SlidingLog { rate: Rate { count, period } } => {
+            format!("admits {count} at once, and never more than {count} in any {period}")
+        }
+        Kind::Sliding { rate: Rate { count, period } } => format!(
+            "admits {count} at once, and about {count} in any {period}; \
+             an attacker who knows the windows gets fewer than {}",
+            count.saturating_mul(2)
+        ),
+        Kind::Smooth { rate, burst } => {
+            let saved = burst.map_or("one second's worth".to_owned(), |burst| burst.to_string());
+            format!(
+                "admits one every {}; saves up to {saved} while idle; \
+                 never refuses: each waits for those before it",
+                interval(*rate)
+            )
+        }
+        Kind::Warmup { rate, warmup, cold } => format!(
+            "admits one every {} when warm; starts {cold} times slower and warms up in {warmup}; \
+             never refuses: each waits for those before it",
+            interval(*rate)
+        ),
+        Kind::Concurrency { max, wait, lease } => concurrency(*max, *wait, *lease),
+        Kind::Nginx { count, per_second, burst, delay } => {
+            nginx(*count, *per_second, *burst, *delay)
+        }
+    }
+}
+
+fn bucket(rate: Rate, capacity: u64) -> String {
+    let (window, most) = window_and_most(rate, capacity);
+    format!(
+        "admits {capacity} at once, then one every {}; at most {most} in any {window}",
+        interval(rate)
+    )
+}
+
+/// A window that people think in, and the bound of a bucket in it.
+fn window_and_most(rate: Rate, capacity: u64) -> (String, u128) {
+    let minute = Span::from_secs(60);
+    let (name, span) = if rate.period <= minute {
+        ("60s".to_owned(), minute)
+    } else {
+        (rate.period.to_string(), rate.period)
+    };
+    let refill =
+        u128::from(span.as_micros()) * u128::from(rate.count) / u128::from(rate.period.as_micros());
+    (name, u128::from(capacity) + refill)
+}
+
+/// The time between two, exactly if it is whole microseconds, else as a fraction of the period.
+fn interval(rate: Rate) -> String {
+    let Rate { count, period } = rate;
+    if period.as_micros().is_multiple_of(count) {
+        return Span::from_micros(period.as_micros() / count).to_string();
+    }
+    format!("{period}/{count}")
+}
+
+fn queue(rate: Rate, capacity: u64, wait: Option<Span>) -> String {
+    let longest = wait.map_or_else(String::new, |wait| format!(", none longer than {wait}"));
+    format!("lets one through every {}; at most {capacity} wait{longest}", interval(rate))
+}
+
+fn fixed(Rate { count, period }: Rate, from: &From) -> String {
+    let start = match from {
+        From::Epoch => format!("every {period} of the clock"),
+        From::FirstRequest => format!("the {period} after a first request"),
+        From::Anchor(anchor) => format!("every {period} from {anchor}"),
+    };
+    format!("admits {count} in {start}; up to {} around an edge", count.saturating_mul(2))
+}
+
+fn concurrency(max: u64, wait: Option<Span>, lease: Option<Span>) -> String {
+    let waits = wait.map_or_else(String::new, |wait| format!("; waits up to {wait} for a turn"));
+    let ends = lease.map_or_else(String::new, |lease| format!("; one is taken back after {lease}"));
+    format!("admits {max} in flight at a time{waits}{ends}")
+}
+
+fn nginx(count: u64, per_second: bool, burst: u64, delay: Delay) -> String {
+    let thousandths = count * 1_000 / if per_second { 1 } else { 60 };
+    let at_once = match delay {
+        Delay::Never => burst + 1,
+        Delay::After(requests) => requests.min(burst) + 1,
+    };
+    let waiting = burst + 1 - at_once;
+    let waits = match waiting {
+        0 => String::new(),
+        waiting => format!(", makes the next {waiting} wait their turn"),
+    };
+    let interval_us = 1_000_000_000 / thousandths.max(1);
+    format!(
+        "admits {at_once} at once{waits}, then one every {}; refuses the rest, as nginx does",
+        Span::from_micros(interval_us)
+    )
+}

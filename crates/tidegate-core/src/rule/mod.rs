@@ -1,0 +1,157 @@
+//! The rule text: one language in code, macro, config, command line and wire.
+//!
+//! Always   Every [`Rule`] is valid: its numbers are in range and fit together, so nobody checks
+//!          again. It prints back as canonical text that reads as the same rule.
+
+mod error;
+mod explain;
+mod instant;
+mod number;
+mod parse;
+mod print;
+
+pub use error::{RuleError, RuleErrorKind};
+
+use crate::algorithm::CalendarUnit;
+use crate::rate::Rate;
+use crate::time::Span;
+use alloc::string::{String, ToString};
+use core::str::FromStr;
+use instant::Anchor;
+
+/// A rule: what a limit allows, as text that has been read and found good.
+///
+/// ```
+/// use tidegate_core::Rule;
+///
+/// let rule: Rule = "10/1s  burst 20".parse()?;
+/// assert_eq!(rule.to_string(), "10/s burst 20");
+/// assert_eq!(
+///     rule.explain(),
+///     "admits 20 at once, then one every 100ms; at most 620 in any 60s"
+/// );
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    kind: Kind,
+}
+
+/// What the rule says, in numbers that are known to be in range.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    TokenBucket {
+        rate: Rate,
+        burst: u64,
+        starts_empty: bool,
+    },
+    Fixed {
+        rate: Rate,
+        from: From,
+    },
+    /// No zone is UTC.
+    Calendar {
+        count: u64,
+        unit: CalendarUnit,
+        zone: Option<String>,
+    },
+    SlidingLog {
+        rate: Rate,
+    },
+    Sliding {
+        rate: Rate,
+    },
+    Leaky {
+        rate: Rate,
+        capacity: u64,
+    },
+    Queue {
+        rate: Rate,
+        capacity: u64,
+        wait: Option<Span>,
+    },
+    /// No burst is one second's worth, which need not be whole.
+    Smooth {
+        rate: Rate,
+        burst: Option<u64>,
+    },
+    Warmup {
+        rate: Rate,
+        warmup: Span,
+        cold: u64,
+    },
+    Concurrency {
+        max: u64,
+        wait: Option<Span>,
+        lease: Option<Span>,
+    },
+    Nginx {
+        count: u64,
+        per_second: bool,
+        burst: u64,
+        delay: Delay,
+    },
+}
+
+/// Where a fixed window's windows begin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum From {
+    Epoch,
+    FirstRequest,
+    Anchor(Anchor),
+}
+
+/// From which request on nginx makes them wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Delay {
+    After(u64),
+    Never,
+}
+
+impl Delay {
+    pub(crate) fn threshold(self) -> Option<u64> {
+        match self {
+            Self::After(requests) => Some(requests),
+            Self::Never => None,
+        }
+    }
+}
+
+impl Rule {
+    /// The sentence a user reads: what is admitted at once, how it goes on, and the most there can be.
+    ///
+    /// ```
+    /// # use tidegate_core::Rule;
+    /// let rule: Rule = "1/day calendar in Asia/Shanghai".parse()?;
+    /// assert_eq!(
+    ///     rule.explain(),
+    ///     "admits 1 in each calendar day of Asia/Shanghai; up to 2 around midnight"
+    /// );
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        explain::explain(&self.kind)
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub(crate) fn unknown_zone(&self) -> RuleError {
+        let text = self.to_string();
+        let zone = match &self.kind {
+            Kind::Calendar { zone: Some(zone), .. } => zone.as_str(),
+            _ => "UTC",
+        };
+        let start = text.len() - zone.len();
+        RuleError::new(&text, start..text.len(), RuleErrorKind::UnknownZone)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        parse::parse(text).map(|kind| Self { kind })
+    }
+}
