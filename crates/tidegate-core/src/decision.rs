@@ -79,6 +79,18 @@ pub enum Retry {
 }
 
 impl Decision {
+    /// The answer where no limit applies.
+    ///
+    /// ```
+    /// assert!(tidegate_core::Decision::UNLIMITED.is_allow());
+    /// ```
+    pub const UNLIMITED: Self = Self {
+        verdict: Verdict::Allow,
+        limit: u64::MAX,
+        remaining: u64::MAX,
+        reset_after: Span::ZERO,
+    };
+
     /// Whether the request may pass now, without waiting.
     ///
     /// ```
@@ -148,10 +160,20 @@ impl Decision {
         }
     }
 
-    /// Nothing was charged, so say no with this way out.
+    /// The same numbers with a no, and this way out: for stores and limiters that have a reason of
+    /// their own to refuse, such as a wait that would be too long.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Retry, Span, Timestamp};
+    /// let limit: Limit = "2/s".parse()?;
+    /// let untouched = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
+    /// let denied = untouched.deny(Retry::After(Span::from_secs(1)));
+    /// assert_eq!(denied.decision.retry_after(), Some(Span::from_secs(1)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
     #[inline]
-    pub(crate) const fn denied(self, retry: Retry) -> Self {
-        Self { verdict: Verdict::Deny(retry), ..self }
+    pub const fn deny(self, retry: Retry) -> Denied {
+        Denied { decision: Self { verdict: Verdict::Deny(retry), ..self } }
     }
 }
 

@@ -303,7 +303,7 @@ impl Limit {
         match decision.verdict {
             Verdict::Wait(wait) if wait > patience => {
                 let before = self.peek(state, now, 0);
-                before.denied(Retry::After(wait.saturating_sub(patience)))
+                before.deny(Retry::After(wait.saturating_sub(patience))).decision
             }
             _ => {
                 *state = after;
@@ -444,6 +444,22 @@ impl Limit {
         }
     }
 
+    /// Whether the windows are tied to the calendar's clock rather than to the time that has passed.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// assert!("1/day calendar".parse::<Limit>()?.follows_calendar());
+    /// assert!(!"1/day fixed from first".parse::<Limit>()?.follows_calendar());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn follows_calendar(&self) -> bool {
+        match self.rule.kind() {
+            Kind::Calendar { .. } => true,
+            Kind::Fixed { from, .. } => *from != From::FirstRequest,
+            _ => false,
+        }
+    }
+
     /// Whether this limits how many are in flight, so that an admission must be given back.
     ///
     /// ```
@@ -466,6 +482,45 @@ impl Limit {
     pub fn permit_wait(&self) -> Option<Span> {
         match self.rule.kind() {
             Kind::Concurrency { wait, .. } => *wait,
+            _ => None,
+        }
+    }
+
+    /// The state of a [`NarrowBucket`] that counts from `epoch`, as this limit's own state.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "1/s burst 2".parse()?;
+    /// let epoch = Timestamp::from_micros(500);
+    /// let full_in_a_second = limit.widen(1_000_000, epoch);
+    /// assert_eq!(limit.peek(&full_in_a_second, epoch, 0).remaining, 1);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn widen(&self, full_at: u64, epoch: Timestamp) -> State {
+        State(match &self.algorithm {
+            Algorithms::TokenBucket(bucket) => States::TokenBucket(bucket.widen(full_at, epoch)),
+            Algorithms::Leaky(bucket) => States::Leaky(bucket.widen(full_at, epoch)),
+            other => other.stranger(epoch),
+        })
+    }
+
+    /// The way back from [`widen`](Self::widen); `None` when it does not fit into one word.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "1/s burst 2".parse()?;
+    /// let epoch = Timestamp::from_micros(500);
+    /// assert_eq!(limit.narrow(&limit.widen(77, epoch), epoch), Some(77));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn narrow(&self, state: &State, epoch: Timestamp) -> Option<u64> {
+        match (&self.algorithm, &state.0) {
+            (Algorithms::TokenBucket(bucket), States::TokenBucket(full_at)) => {
+                bucket.narrow_state(*full_at, epoch)
+            }
+            (Algorithms::Leaky(bucket), States::Leaky(full_at)) => {
+                bucket.narrow_state(*full_at, epoch)
+            }
             _ => None,
         }
     }

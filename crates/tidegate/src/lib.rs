@@ -1,1 +1,69 @@
-//! x
+//! Flow control for Rust: exact rate limits, fair waits and concurrency permits, in one rule text.
+//!
+//! ```
+//! use tidegate::Limiter;
+//!
+//! let limiter = Limiter::new("100/s burst 20".parse()?);
+//!
+//! let decision = limiter.check("alice");
+//! if decision.is_deny() {
+//!     println!("try again in {:?}", decision.retry_after());
+//! }
+//! # Ok::<(), tidegate::RuleError>(())
+//! ```
+//!
+//! - [`Limiter`] limits by key: per user, per address, per API key. [`Gate`] limits everything at once.
+//! - [`Rule`] is what they obey. `100/s burst 20`, `1/day calendar in Asia/Shanghai`,
+//!   `100/min sliding-log`, `10/s queue capacity 50 wait 2s`, `concurrency 5`: one language for every
+//!   algorithm. [`Rule::explain`] says what a rule means.
+//! - [`Decision`] is the answer: allow, wait or deny, with what remains and when to come back. A denial
+//!   is a value, not an error.
+//! - [`Limiter::acquire`] waits for one's turn, [`Ask::block`] does it with a thread,
+//!   [`Limiter::reserve`] tells how long it will take. Who gives up gets it back.
+//! - [`Permit`] is a place among those in flight under a concurrency limit; it is given back when it is
+//!   dropped, whatever happens.
+//! - [`check_all`] decides several requests as one: all pass, or none is charged.
+//! - [`ManualClock`] lets your tests say what time it is.
+//!
+//! What each algorithm admits, in any interval, is published and tested: see the bounds in the
+//! guide. Nothing here needs an async runtime.
+//!
+//! # Features
+//! - `zones` (default): named time zones in calendar rules.
+//! - `tokio`: `TokioClock`, which follows tokio's time also when it is paused.
+
+mod acquire;
+mod ask;
+mod block;
+mod cell;
+mod clock;
+mod crowd;
+mod gate;
+mod joint;
+mod limiter;
+mod line;
+mod permit;
+mod reservation;
+mod rule;
+mod slot;
+mod spot;
+mod sync;
+mod table;
+mod turn;
+#[cfg(feature = "zones")]
+mod zone;
+
+pub use acquire::Acquire;
+pub use ask::Ask;
+#[cfg(feature = "tokio")]
+pub use clock::TokioClock;
+pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
+pub use gate::Gate;
+pub use joint::{Joint, check_all};
+pub use limiter::Limiter;
+pub use permit::Permit;
+pub use reservation::Reservation;
+pub use rule::Rule;
+pub use tidegate_core::{
+    Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Timestamp, Verdict, Window,
+};

@@ -72,7 +72,6 @@ pub trait Windows: fmt::Debug + Send + Sync {
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "the calendar will not get another unit")]
 pub enum CalendarUnit {
     /// From second 0 to second 0.
     Minute,

@@ -25,6 +25,14 @@ impl Leaky {
     pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
         self.0.narrow()
     }
+
+    pub(crate) fn widen(&self, empty_at: u64, epoch: Timestamp) -> u128 {
+        self.0.widen(empty_at, epoch)
+    }
+
+    pub(crate) fn narrow_state(&self, empty_at: u128, epoch: Timestamp) -> Option<u64> {
+        self.0.narrow_state(empty_at, epoch)
+    }
 }
 
 impl Algorithm for Leaky {

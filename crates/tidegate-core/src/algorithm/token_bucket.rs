@@ -35,6 +35,16 @@ impl TokenBucket {
         Some(NarrowBucket { per_us, per_unit, capacity, burst: self.burst })
     }
 
+    pub(crate) fn widen(&self, full_at: u64, epoch: Timestamp) -> u128 {
+        self.ticks.at(epoch) + u128::from(full_at)
+    }
+
+    pub(crate) fn narrow_state(&self, full_at: u128, epoch: Timestamp) -> Option<u64> {
+        let narrow = u64::try_from(full_at.saturating_sub(self.ticks.at(epoch))).ok()?;
+        // The top value is left to the owner, as a mark.
+        Some(narrow).filter(|narrow| *narrow < u64::MAX)
+    }
+
     /// What is owed: how long, in ticks, until the bucket is full.
     fn debt(&self, full_at: &mut u128, now: u128) -> u128 {
         let debt = full_at.saturating_sub(now);

@@ -21,7 +21,6 @@ use crate::time::{Span, Timestamp};
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a window is two instants and nothing more")]
 pub struct Window {
     /// The first instant inside.
     pub start: Timestamp,

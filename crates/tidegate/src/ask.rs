@@ -1,0 +1,187 @@
+//! One request: to whom, how much, and how long it would wait.
+
+use crate::acquire::Acquire;
+use crate::block::block_on;
+use crate::clock::{Clock, SystemClock};
+use crate::permit::Permit;
+use crate::reservation::Reservation;
+use crate::slot::Booking;
+use crate::spot::Spot;
+use std::fmt;
+use std::time::Duration;
+use tidegate_core::{Decision, Denied, Span};
+
+/// A request that has not been made yet: made by [`Limiter::ask`](crate::Limiter::ask) and
+/// [`Gate::ask`](crate::Gate::ask), for when it costs more than 1, has a deadline, or is to be decided
+/// [together with others](crate::check_all).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Limiter, ManualClock};
+///
+/// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
+/// assert!(limiter.ask("alice").cost(10).check().is_allow());
+/// let late = limiter.ask("alice").within(Duration::from_millis(50)).block();
+/// assert!(late.is_err(), "the turn would come in 100 ms, so it is refused at once");
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[must_use = "nothing is asked until `check`, `acquire` or another verb is called"]
+pub struct Ask<C: Clock = SystemClock> {
+    pub(crate) spot: Spot<C>,
+    pub(crate) cost: u64,
+    patience: Span,
+}
+
+impl<C: Clock> Ask<C> {
+    pub(crate) fn new(spot: Spot<C>) -> Self {
+        Self { spot, cost: 1, patience: Span::MAX }
+    }
+
+    /// What it costs; 1 unless told.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock};
+    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
+    /// assert_eq!(gate.ask().cost(3).check().remaining, 7);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// How long it would wait for its turn; for ever unless told. A turn that would come later is
+    /// refused at once, and nothing is charged.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock};
+    /// # use std::time::Duration;
+    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
+    /// gate.check();
+    /// assert!(gate.ask().within(Duration::from_millis(999)).reserve().is_err());
+    /// assert!(gate.ask().within(Duration::from_secs(1)).reserve().is_ok());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.patience = Span::from_duration_floor(patience);
+        self
+    }
+
+    /// May it pass now? If so, it has been charged.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock};
+    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
+    /// assert!(gate.ask().cost(10).check().is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn check(self) -> Decision {
+        self.spot.check(self.cost)
+    }
+
+    /// What [`check`](Self::check) would say, without charging.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock};
+    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
+    /// assert!(gate.ask().cost(11).peek().is_deny());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn peek(self) -> Decision {
+        self.spot.peek(self.cost)
+    }
+
+    /// Waits for admission. First come, first served; dropping the future gives the turn back.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let gate = tidegate::Gate::new("1000/s".parse()?);
+    /// gate.ask().cost(1000).acquire().await?;
+    /// gate.ask().cost(2).acquire().await?; // 2 ms later
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn acquire(self) -> Acquire<C> {
+        Acquire::new(self.spot, self.cost, self.patience)
+    }
+
+    /// Waits for admission with this thread.
+    ///
+    /// ```
+    /// let gate = tidegate::Gate::new("1000/s burst 1".parse()?);
+    /// gate.ask().block()?;
+    /// gate.ask().block()?; // 1 ms later
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn block(self) -> Result<Permit<C>, Denied> {
+        block_on(self.acquire())
+    }
+
+    /// Takes a permit if it can be had now.
+    ///
+    /// ```
+    /// let gate = tidegate::Gate::new("concurrency 3".parse()?);
+    /// let two = gate.ask().cost(2).try_acquire()?;
+    /// assert!(gate.ask().cost(2).try_acquire().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_acquire(self) -> Result<Permit<C>, Denied> {
+        match self.spot.book(self.cost, Span::ZERO).0 {
+            Booking::Now(decision, ticket) => Ok(Permit::new(&self.spot, decision, ticket)),
+            Booking::Not(denied) => Err(denied),
+            Booking::Later(..) | Booking::Wait(_) => {
+                unreachable!("who has no patience is not told to wait")
+            }
+        }
+    }
+
+    /// Takes a turn and tells how long until it comes; refused if that is longer than the ask would
+    /// wait. A concurrency limit, which knows no times, gives a turn only if it is now.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock, Span};
+    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
+    /// gate.check_n(10);
+    /// assert_eq!(gate.ask().cost(5).reserve()?.wait(), Span::from_millis(500));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(self) -> Result<Reservation<C>, Denied> {
+        match self.spot.book_turn(self.cost, self.patience) {
+            Booking::Later(decision, place) => {
+                Ok(Reservation::new(self.spot, decision, Some(place)))
+            }
+            Booking::Now(decision, ticket) => {
+                // A turn that is now lasts no time, so a permit is not held.
+                drop(Permit::new(&self.spot, decision, ticket));
+                Ok(Reservation::new(self.spot, decision, None))
+            }
+            Booking::Not(denied) => Err(denied),
+            Booking::Wait(_) => unreachable!("a turn is a time, and a crowd has none"),
+        }
+    }
+
+    /// Does the work if it is admitted now, and only then (seed flaw 7). A concurrency permit is held
+    /// meanwhile.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock};
+    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
+    /// assert_eq!(gate.ask().run(|| 42), Ok(42));
+    /// assert!(gate.ask().run(|| unreachable!()).is_err());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn run<R>(self, work: impl FnOnce() -> R) -> Result<R, Denied> {
+        let permit = self.try_acquire()?;
+        let result = work();
+        drop(permit);
+        Ok(result)
+    }
+}
+
+impl<C: Clock> fmt::Debug for Ask<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask")
+            .field("cost", &self.cost)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! A clock that is read from memory and set by a thread of its own every so often.
+//!
+//! Always   It lags behind by at most the interval (and by as long as the thread is not let run), so
+//!          a limit on it admits late, never early. It never goes back.
+
+use super::{Clock, Sleep, SystemClock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use tidegate_core::Timestamp;
+
+/// A clock that costs a load from memory instead of a reading of the processor's counter.
+///
+/// A thread sets it every `interval`; it ends when the last clone is dropped. Limits that are timed
+/// by it are as exact as ever in how *much* they admit, and admit up to one interval late.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{CachedClock, Gate};
+///
+/// let clock = CachedClock::every(Duration::from_millis(1));
+/// let gate = Gate::with_clock("1000000/s".parse()?, clock);
+/// assert!(gate.check().is_allow());
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CachedClock {
+    face: Arc<Face>,
+}
+
+#[derive(Debug)]
+struct Face {
+    now_us: AtomicU64,
+    /// Hung up when the last clock is dropped, which ends the thread.
+    _alive: Sender<()>,
+}
+
+impl CachedClock {
+    /// A clock that is set this often. Once a millisecond costs a thousandth of a core.
+    ///
+    /// ```
+    /// # use tidegate::{CachedClock, Clock};
+    /// let clock = CachedClock::every(std::time::Duration::from_millis(1));
+    /// assert!(clock.now().as_micros() > 0);
+    /// ```
+    ///
+    /// # Panics
+    /// If the system cannot start a thread.
+    pub fn every(interval: Duration) -> Self {
+        let system = SystemClock::new();
+        let (alive, hang_up) = channel();
+        let now_us = AtomicU64::new(system.now().as_micros());
+        let face = Arc::new(Face { now_us, _alive: alive });
+        let watched = Arc::downgrade(&face);
+        std::thread::Builder::new()
+            .name("tidegate-clock".into())
+            .spawn(move || {
+                while hang_up.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                    let Some(face) = watched.upgrade() else { break };
+                    face.now_us.store(system.now().as_micros(), Ordering::Relaxed);
+                }
+            })
+            .expect("the system can start one thread");
+        Self { face }
+    }
+}
+
+impl Clock for CachedClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.face.now_us.load(Ordering::Relaxed))
+    }
+
+    /// Sleeps by the machine's clock, then until this one has caught up.
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        let clock = self.clone();
+        Sleep::new(async move {
+            while clock.now() < at {
+                let left = at.since(clock.now());
+                Sleep::on_alarm(left).await;
+            }
+        })
+    }
+}

@@ -1,0 +1,259 @@
+//! A limit for each key.
+
+use crate::acquire::Acquire;
+use crate::ask::Ask;
+use crate::clock::{Clock, SystemClock};
+use crate::permit::Permit;
+use crate::reservation::Reservation;
+use crate::rule::Rule;
+use crate::spot::Spot;
+use crate::sync::Arc;
+use crate::table::{Fingerprint, Table};
+use std::fmt;
+use std::hash::Hash;
+use tidegate_core::{Decision, Denied, Window};
+
+/// A limiter with keys: one limit for each user, address, API key or whatever you count by.
+///
+/// A key is anything that can be hashed; the same value of the same type is the same key. Keys are
+/// kept as keyed 128-bit fingerprints, so their length costs nothing and attackers cannot make them
+/// collide. A key at rest costs nothing either: it is forgotten.
+///
+/// Clones are the same limiter.
+///
+/// ```
+/// use tidegate::Limiter;
+///
+/// let limiter = Limiter::new("100/s burst 20".parse()?);
+/// let decision = limiter.check("alice");
+/// assert!(decision.is_allow());
+/// assert_eq!(decision.remaining, 19);
+/// assert_eq!(limiter.check("bob").remaining, 19, "bob has his own");
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+pub struct Limiter<C: Clock = SystemClock> {
+    table: Arc<Table<C>>,
+}
+
+impl Limiter {
+    /// A limiter that obeys `rule`, by the machine's clock.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let logins = Limiter::new("5/15min sliding-log".parse()?);
+    /// assert!(logins.check("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn new(rule: Rule) -> Self {
+        Self::with_clock(rule, SystemClock::new())
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// A limiter that obeys `rule`, by another clock.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
+    /// assert!(limiter.check("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn with_clock(rule: Rule, clock: C) -> Self {
+        Self { table: Arc::new(Table::new(rule.limit, clock)) }
+    }
+
+    /// May one pass for this key? If so, it has been charged.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
+    /// let client: IpAddr = "192.0.2.7".parse().unwrap();
+    /// assert!(limiter.check(&client).is_allow());
+    /// assert!(limiter.check(&client).is_deny());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn check<K: Hash + ?Sized>(&self, key: &K) -> Decision {
+        self.check_n(key, 1)
+    }
+
+    /// May something of this cost pass for this key? If so, it has been charged.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let bytes = Limiter::with_clock("1000000/s".parse()?, ManualClock::new());
+    /// assert!(bytes.check_n("alice", 65_536).is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn check_n<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
+        self.table.check(Fingerprint::of(key), cost)
+    }
+
+    /// What [`check`](Self::check) would say, without charging.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
+    /// assert!(limiter.peek("alice").is_allow());
+    /// assert!(limiter.peek("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Decision {
+        self.spot(key).peek(1)
+    }
+
+    /// Gives back `cost` of what was charged to this key, and never more than is charged.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
+    /// limiter.check("alice");
+    /// limiter.refund("alice", 1);
+    /// assert!(limiter.check("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, cost: u64) {
+        self.spot(key).refund(cost);
+    }
+
+    /// Forgets all that was charged to this key.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("1/day".parse()?, ManualClock::new());
+    /// limiter.check("alice");
+    /// limiter.reset("alice");
+    /// assert!(limiter.check("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn reset<K: Hash + ?Sized>(&self, key: &K) {
+        self.spot(key).reset();
+    }
+
+    /// A request with a cost or a deadline, or one to be decided together with others.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
+    /// assert_eq!(limiter.ask("alice").cost(4).check().remaining, 6);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Ask<C> {
+        Ask::new(self.spot(key))
+    }
+
+    /// Waits for this key's turn. First come, first served; dropping the future gives the turn back.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let limiter = tidegate::Limiter::new("1000/s burst 1".parse()?);
+    /// limiter.acquire("alice").await?;
+    /// limiter.acquire("alice").await?; // 1 ms later
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn acquire<K: Hash + ?Sized>(&self, key: &K) -> Acquire<C> {
+        self.ask(key).acquire()
+    }
+
+    /// Takes a permit for this key if one is free: the in-flight slot of a concurrency limit, which is
+    /// given back when the permit is dropped. Other limits admit and hold nothing.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("concurrency 1".parse()?);
+    /// let permit = limiter.try_acquire("alice")?;
+    /// assert!(limiter.try_acquire("alice").is_err());
+    /// assert!(limiter.try_acquire("bob").is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_acquire<K: Hash + ?Sized>(&self, key: &K) -> Result<Permit<C>, Denied> {
+        self.ask(key).try_acquire()
+    }
+
+    /// Reserves a turn and tells how long it takes. Dropping the reservation before it is due gives
+    /// it back.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock, Span};
+    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
+    /// limiter.check("alice");
+    /// assert_eq!(limiter.reserve("alice")?.wait(), Span::from_secs(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve<K: Hash + ?Sized>(&self, key: &K) -> Result<Reservation<C>, Denied> {
+        self.ask(key).reserve()
+    }
+
+    /// The window that counts now for this key, for rules that have windows; its end is when the next
+    /// one starts.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock, Timestamp};
+    /// let limiter = Limiter::with_clock("1/day calendar".parse()?, ManualClock::new());
+    /// let window = limiter.window("alice").expect("it has windows");
+    /// assert_eq!(window.end, Timestamp::from_micros(1_704_153_600_000_000), "2024-01-02");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn window<K: Hash + ?Sized>(&self, key: &K) -> Option<Window> {
+        self.spot(key).window()
+    }
+
+    /// The rule as it stands.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// assert_eq!(Limiter::new("60/60s".parse()?).rule().to_string(), "60/min");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn rule(&self) -> Rule {
+        Rule { limit: self.table.hold().0.limit.clone() }
+    }
+
+    /// Changes the rule for all keys while in use (B8): what was used stays used as far as the new
+    /// rule knows it, nobody gets more than the new capacity, and nobody is locked out for longer than
+    /// under the old rule. Those who wait keep their turn or get an earlier one.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
+    /// limiter.check_n("alice", 10);
+    /// limiter.set_rule("20/s".parse()?);
+    /// assert_eq!(limiter.check("alice").remaining, 9);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn set_rule(&self, rule: Rule) {
+        self.table.change(rule.limit);
+    }
+
+    /// How many keys are remembered: those in debt, and some at rest that will be forgotten.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("1/s".parse()?);
+    /// limiter.check("alice");
+    /// assert_eq!(limiter.keys(), 1);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn keys(&self) -> usize {
+        self.table.hold().0.len()
+    }
+
+    fn spot<K: Hash + ?Sized>(&self, key: &K) -> Spot<C> {
+        Spot::Key(Arc::clone(&self.table), Fingerprint::of(key))
+    }
+}
+
+impl<C: Clock> Clone for Limiter<C> {
+    fn clone(&self) -> Self {
+        Self { table: Arc::clone(&self.table) }
+    }
+}
+
+impl<C: Clock> fmt::Debug for Limiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("rule", &self.rule().to_string())
+            .field("keys", &self.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! A rule as users write it, read and ready for a limiter, time zone and all.
+
+use std::fmt;
+use std::str::FromStr;
+use tidegate_core::{Limit, RuleError};
+
+/// What a limiter obeys: `100/s burst 20`, `1/day calendar in Asia/Shanghai`, `concurrency 5`.
+///
+/// A rule that parses is good: its numbers are in range, its time zone exists.
+///
+/// ```
+/// use tidegate::Rule;
+///
+/// let rule: Rule = "100/s burst 20".parse()?;
+/// assert_eq!(rule.explain(), "admits 20 at once, then one every 10ms; at most 6020 in any 60s");
+///
+/// let error = "100/s bust 20".parse::<Rule>().unwrap_err();
+/// assert!(error.to_string().starts_with("unknown word `bust`"));
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(crate) limit: Limit,
+}
+
+impl Rule {
+    /// The sentence that says what the rule does.
+    ///
+    /// ```
+    /// let rule: tidegate::Rule = "100/min sliding-log".parse()?;
+    /// assert_eq!(rule.explain(), "admits 100 at once, and never more than 100 in any 1min");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        self.limit.rule().explain()
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let limit = Limit::read(text, |unit, zone| {
+            #[cfg(feature = "zones")]
+            return crate::zone::find(unit, zone);
+            #[cfg(not(feature = "zones"))]
+            {
+                let _ = (unit, zone);
+                None
+            }
+        })?;
+        Ok(Self { limit })
+    }
+}
+
+impl TryFrom<&str> for Rule {
+    type Error = RuleError;
+
+    fn try_from(text: &str) -> Result<Self, RuleError> {
+        text.parse()
+    }
+}
+
+/// The canonical text.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limit.fmt(f)
+    }
+}
+
+/// Two rules are equal when they say the same.
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.limit.rule() == other.limit.rule()
+    }
+}
+
+impl Eq for Rule {}

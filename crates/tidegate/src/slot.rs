@@ -1,0 +1,241 @@
+//! One key under one limit: its state, and those who wait for it.
+//!
+//! Always   A slot is changed under its owner's lock, by one method call; the state and the line are
+//!          never seen apart.
+
+use crate::crowd::{Crowd, Seat};
+use crate::line::{Line, Place};
+use crate::turn::Wakes;
+use tidegate_core::{Decision, Denied, Limit, Retry, Span, State, Ticket, Timestamp, Verdict};
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) state: State,
+    line: Line,
+    crowd: Crowd,
+}
+
+/// What came of asking for admission with patience.
+pub(crate) enum Booking {
+    /// Admitted now. A ticket must be given back.
+    Now(Decision, Option<Ticket>),
+    /// Admitted later, at a time that is known.
+    Later(Decision, Place),
+    /// Perhaps admitted later, when others have finished.
+    Wait(Seat),
+    /// Not admitted, and nothing charged.
+    Not(Denied),
+}
+
+impl Slot {
+    pub(crate) fn new(state: State) -> Self {
+        Self { state, line: Line::default(), crowd: Crowd::default() }
+    }
+
+    /// Whether somebody waits here.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.line.is_empty() || !self.crowd.is_empty()
+    }
+
+    /// Whether forgetting this key changes no answer.
+    pub(crate) fn is_at_rest(&self, limit: &Limit, now: Timestamp) -> bool {
+        !self.is_awaited() && limit.peek(&self.state, now, 0).reset_after.is_zero()
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut Wakes,
+    ) -> Decision {
+        if limit.is_concurrency() {
+            // A check lasts no time, so what it took is given back before anybody can see it.
+            let (decision, ticket) = self.crowd.enter(limit, &mut self.state, now, cost, wakes);
+            if let Some(ticket) = ticket {
+                limit.release(&mut self.state, ticket);
+            }
+            return decision;
+        }
+        self.line.settle(limit, now);
+        if self.line.is_empty() {
+            return limit.decide(&mut self.state, now, cost);
+        }
+        let decision = self.peek_behind(limit, now, cost);
+        if cost > 0 && !decision.is_deny() {
+            // Only a rule that makes requests wait admits behind others; what it promised stands.
+            limit.decide(&mut self.state, now, cost);
+            self.line.freeze();
+        }
+        decision
+    }
+
+    pub(crate) fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
+        if limit.is_concurrency() {
+            let mut decision = limit.peek(&self.state, now, cost);
+            if !self.crowd.is_empty() && cost > 0 && !decision.is_deny() {
+                decision = limit.peek(&self.state, now, 0).deny(Retry::OnRelease).decision;
+            }
+            return decision;
+        }
+        self.line.settle(limit, now);
+        if self.line.is_empty() {
+            return limit.peek(&self.state, now, cost);
+        }
+        self.peek_behind(limit, now, cost)
+    }
+
+    /// The answer to somebody who will not wait, while others do.
+    fn peek_behind(&self, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
+        let seen = self.seen_behind(limit, now);
+        if cost == 0 {
+            return seen;
+        }
+        match self.line.foresee(limit, &self.state, now, cost) {
+            Ok((_, _, joined)) if limit.is_waiting() => joined,
+            Ok((at, ..)) => seen.deny(Retry::After(at.since(now))).decision,
+            Err(denied) => denied.decision,
+        }
+    }
+
+    /// The numbers as they stand behind the line: nothing is left over for now.
+    fn seen_behind(&self, limit: &Limit, now: Timestamp) -> Decision {
+        let mut seen = match self.line.foresee(limit, &self.state, now, 0) {
+            Ok((_, _, decision)) => decision,
+            Err(denied) => denied.decision,
+        };
+        if !limit.is_waiting() {
+            seen.remaining = 0;
+        }
+        seen.verdict = Verdict::Allow;
+        seen
+    }
+
+    /// Asks for admission, ready to wait for as long as `patience`.
+    pub(crate) fn book(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        patience: Span,
+        wakes: &mut Wakes,
+    ) -> Booking {
+        if limit.is_concurrency() {
+            return self.book_permit(limit, now, cost, patience, wakes);
+        }
+        self.line.settle(limit, now);
+        match self.line.foresee(limit, &self.state, now, cost) {
+            Err(denied) => Booking::Not(denied),
+            Ok((at, ..)) if at.since(now) > patience => {
+                let retry_after = at.since(now).saturating_sub(patience);
+                Booking::Not(self.peek(limit, now, 0).deny(Retry::After(retry_after)))
+            }
+            Ok((at, after, decision)) => {
+                let before = std::mem::replace(&mut self.state, after);
+                if at <= now {
+                    return Booking::Now(decision, None);
+                }
+                Booking::Later(decision, self.line.join(&before, at, cost))
+            }
+        }
+    }
+
+    fn book_permit(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        patience: Span,
+        wakes: &mut Wakes,
+    ) -> Booking {
+        let (decision, ticket) = self.crowd.enter(limit, &mut self.state, now, cost, wakes);
+        match decision.verdict {
+            Verdict::Deny(retry) if retry == Retry::Never || patience.is_zero() => {
+                Booking::Not(decision.deny(retry))
+            }
+            Verdict::Deny(_) => Booking::Wait(self.crowd.join(cost)),
+            _ => Booking::Now(decision, ticket),
+        }
+    }
+
+    /// Gives up a place in the line.
+    pub(crate) fn cancel(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        place: &Place,
+        wakes: &mut Wakes,
+    ) {
+        self.line.leave(limit, &mut self.state, now, place.number, wakes);
+    }
+
+    /// Gives up waiting for a permit.
+    pub(crate) fn walk_away(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        seat: &Seat,
+        wakes: &mut Wakes,
+    ) {
+        self.crowd.leave(limit, &mut self.state, now, seat, wakes);
+    }
+
+    /// Gives back a permit.
+    pub(crate) fn release(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        ticket: Ticket,
+        wakes: &mut Wakes,
+    ) {
+        limit.release(&mut self.state, ticket);
+        self.crowd.grant(limit, &mut self.state, now, wakes);
+    }
+
+    /// Lets permits that have become free go to those who wait, and says what is to be known.
+    pub(crate) fn look(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut Wakes,
+    ) -> Decision {
+        self.crowd.grant(limit, &mut self.state, now, wakes);
+        limit.peek(&self.state, now, cost)
+    }
+
+    pub(crate) fn refund(&mut self, limit: &Limit, now: Timestamp, cost: u64, wakes: &mut Wakes) {
+        self.line.settle(limit, now);
+        let refund = |state: &mut State| limit.refund(state, now, cost);
+        self.line.replay(limit, &mut self.state, now, wakes, refund);
+        self.crowd.grant(limit, &mut self.state, now, wakes);
+    }
+
+    /// Forgets what was used. Permits that are out stay out: they come back by themselves.
+    pub(crate) fn reset(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        birth: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        if limit.is_concurrency() {
+            return;
+        }
+        self.line.settle(limit, now);
+        let fresh = |state: &mut State| *state = limit.fresh(birth);
+        self.line.replay(limit, &mut self.state, now, wakes, fresh);
+    }
+
+    /// Goes on under another rule (B8).
+    pub(crate) fn change(&mut self, old: &Limit, new: &Limit, now: Timestamp, wakes: &mut Wakes) {
+        self.line.settle(old, now);
+        if new.is_concurrency() {
+            // Turns in time mean nothing to it. Those who have one keep it.
+            self.line.freeze();
+        }
+        let take_over = |state: &mut State| *state = new.take_over(old, state, now);
+        self.line.replay(new, &mut self.state, now, wakes, take_over);
+        self.crowd.grant(new, &mut self.state, now, wakes);
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a request is decided: at a gate, or at one key of a table.
+
+use crate::clock::Clock;
+use crate::gate::Post;
+use crate::slot::{Booking, Slot};
+use crate::sync::Arc;
+use crate::table::{Fingerprint, Table};
+use crate::turn::Wakes;
+use tidegate_core::{Decision, Limit, Span, Timestamp, Window};
+
+pub(crate) enum Spot<C: Clock> {
+    Gate(Arc<Post<C>>),
+    Key(Arc<Table<C>>, Fingerprint),
+}
+
+impl<C: Clock> Spot<C> {
+    pub(crate) fn clock(&self) -> &C {
+        match self {
+            Self::Gate(post) => &post.clock,
+            Self::Key(table, _) => &table.clock,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::Gate(post) => post.with(|_, now| now),
+            Self::Key(table, _) => table.hold().1,
+        }
+    }
+
+    /// Works on the slot under its owner's lock. Who is to be woken is woken after.
+    pub(crate) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut Wakes) -> R,
+    ) -> R {
+        let mut wakes = Wakes::default();
+        match self {
+            Self::Gate(post) => {
+                post.with(|slow, now| work(&mut slow.slot, &slow.limit, now, &mut wakes))
+            }
+            Self::Key(table, key) => {
+                table.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
+            }
+        }
+    }
+
+    pub(crate) fn check(&self, cost: u64) -> Decision {
+        self.with(|slot, limit, now, wakes| slot.check(limit, now, cost, wakes))
+    }
+
+    pub(crate) fn peek(&self, cost: u64) -> Decision {
+        self.with(|slot, limit, now, _| slot.peek(limit, now, cost))
+    }
+
+    pub(crate) fn refund(&self, cost: u64) {
+        self.with(|slot, limit, now, wakes| slot.refund(limit, now, cost, wakes));
+    }
+
+    pub(crate) fn reset(&self) {
+        let birth = match self {
+            Self::Gate(post) => post.with(|slow, _| slow.birth()),
+            Self::Key(table, _) => table.hold().0.birth,
+        };
+        self.with(|slot, limit, now, wakes| slot.reset(limit, now, birth, wakes));
+    }
+
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.with(|slot, limit, now, _| limit.window(&slot.state, now))
+    }
+
+    /// Asks for a turn at a known time, which a concurrency limit has only now.
+    pub(crate) fn book_turn(&self, cost: u64, patience: Span) -> Booking {
+        self.with(|slot, limit, now, wakes| {
+            let patience = if limit.is_concurrency() { Span::ZERO } else { patience };
+            slot.book(limit, now, cost, patience, wakes)
+        })
+    }
+
+    /// Asks for admission with patience; tells the time it was decided at and, for a concurrency
+    /// rule that says how long to wait, no more patience than that.
+    pub(crate) fn book(&self, cost: u64, patience: Span) -> (Booking, Timestamp, Span) {
+        self.with(|slot, limit, now, wakes| {
+            let patience = limit.permit_wait().map_or(patience, |wait| wait.min(patience));
+            (slot.book(limit, now, cost, patience, wakes), now, patience)
+        })
+    }
+}
+
+impl<C: Clock> Clone for Spot<C> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Gate(post) => Self::Gate(Arc::clone(post)),
+            Self::Key(table, key) => Self::Key(Arc::clone(table), *key),
+        }
+    }
+}
+
+/// The time by which this limit counts.
+pub(crate) fn now<C: Clock>(clock: &C, limit: &Limit) -> Timestamp {
+    if limit.follows_calendar() { clock.calendar_now() } else { clock.now() }
+}
+
+/// Gates and tables are numbered, so that several of them are always locked in the same order.
+pub(crate) fn next_number() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}

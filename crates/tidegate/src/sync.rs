@@ -1,0 +1,50 @@
+//! The synchronisation that the limiter is built on: the standard library's, or loom's, which tries
+//! every interleaving.
+//!
+//! Always   Code that is checked by loom takes these from here and nowhere else.
+
+#[cfg(not(tidegate_loom))]
+pub(crate) use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+#[cfg(tidegate_loom)]
+pub(crate) use loom::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Locks, also after a panic elsewhere: no state of ours is ever left half-changed, because user
+/// code does not run under our locks.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What to do between two attempts to change a contended word: a little, then a little more.
+///
+/// Retrying at once makes two cores steal the line from each other in the middle of each other's
+/// attempts; a short pause lets one of them finish several.
+pub(crate) struct Backoff {
+    spins: u32,
+}
+
+impl Backoff {
+    const SPINS_MAX: u32 = 64;
+
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { spins: 1 }
+    }
+
+    #[inline]
+    pub(crate) fn pause(&mut self) {
+        #[cfg(tidegate_loom)]
+        loom::thread::yield_now();
+        #[cfg(not(tidegate_loom))]
+        for _ in 0..self.spins {
+            std::hint::spin_loop();
+        }
+        self.spins = (self.spins * 2).min(Self::SPINS_MAX);
+    }
+}

@@ -1,0 +1,88 @@
+//! A turn: what somebody who waits and the line they stand in both see.
+//!
+//! Always   The line's lock is taken before a turn's, never after. Wakers are called when no lock is
+//!          held, because what they do is not our code.
+
+use crate::sync::{Mutex, lock};
+use std::task::Waker;
+use tidegate_core::{Ticket, Timestamp};
+
+/// How it stands with somebody who waits.
+#[derive(Debug)]
+pub(crate) enum Status {
+    /// The turn comes at this time, or earlier if others give up.
+    At(Timestamp),
+    /// The turn comes when enough others have finished.
+    Unknown,
+    /// It has come: this is what must be given back.
+    Granted(Ticket),
+    /// It will not come: the rule has changed, and no longer admits so much.
+    Refused,
+}
+
+#[derive(Debug)]
+pub(crate) struct Turn {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    status: Status,
+    waker: Option<Waker>,
+}
+
+impl Turn {
+    pub(crate) fn new(status: Status) -> Self {
+        Self { inner: Mutex::new(Inner { status, waker: None }) }
+    }
+
+    /// Changes how it stands, and hands over the waker of whoever should be told.
+    pub(crate) fn set(&self, status: Status, wakes: &mut Wakes) {
+        let mut inner = lock(&self.inner);
+        inner.status = status;
+        wakes.wakers.extend(inner.waker.take());
+    }
+
+    /// The time of the turn, where it is known; the waker is called when that changes.
+    pub(crate) fn at(&self, waker: Option<&Waker>) -> Option<Timestamp> {
+        let mut inner = lock(&self.inner);
+        if let Some(waker) = waker {
+            inner.waker = Some(waker.clone());
+        }
+        match inner.status {
+            Status::At(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Takes the outcome if there is one; the waker is called when there is.
+    pub(crate) fn outcome(&self, waker: Option<&Waker>) -> Option<Outcome> {
+        let mut inner = lock(&self.inner);
+        match std::mem::replace(&mut inner.status, Status::Unknown) {
+            Status::Granted(ticket) => Some(Outcome::Granted(ticket)),
+            Status::Refused => Some(Outcome::Refused),
+            Status::At(_) | Status::Unknown => {
+                inner.waker = waker.cloned();
+                None
+            }
+        }
+    }
+}
+
+/// How a wait for a permit has ended.
+pub(crate) enum Outcome {
+    Granted(Ticket),
+    Refused,
+}
+
+/// Those to be woken once no lock is held: they are woken when this is dropped.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    wakers: Vec<Waker>,
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
