@@ -196,6 +196,7 @@ impl Span {
     /// assert_eq!(Span::from_secs(1).saturating_sub(Span::from_secs(2)), Span::ZERO);
     /// ```
     #[inline]
+    #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

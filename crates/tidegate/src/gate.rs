@@ -81,8 +81,9 @@ impl<C: Clock> Gate<C> {
         let birth = spot::now(&clock, &limit);
         let cell = Cell::new(&limit, birth);
         let slot = Slot::new(limit.fresh(birth));
-        let slow = Mutex::new(Slow { limit, birth, slot, is_changed: false });
-        Self { post: Arc::new(Post { number: spot::next_number(), clock, cell, slow }) }
+        let state = Slow { limit, birth, slot, is_changed: false };
+        let post = Post { number: spot::next_number(), clock, cell, slow: Mutex::new(state) };
+        Self { post: Arc::new(post) }
     }
 
     /// May one pass? If so, it has been charged.

@@ -39,6 +39,8 @@ mod cell;
 mod clock;
 mod crowd;
 mod gate;
+#[cfg(all(test, tidegate_loom))]
+mod interleavings;
 mod joint;
 mod limiter;
 mod line;

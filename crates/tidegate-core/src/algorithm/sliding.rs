@@ -49,7 +49,7 @@ impl Sliding {
     }
 
     /// What of the window before still counts, times W, so that it is whole.
-    fn weight(&self, previous: u64, left: Span) -> u128 {
+    fn weight(previous: u64, left: Span) -> u128 {
         u128::from(previous) * u128::from(left.as_micros())
     }
 
@@ -76,7 +76,7 @@ impl Sliding {
     }
 
     fn answer(&self, verdict: Verdict, counters: &TwoCounters, left: Span) -> Decision {
-        let used = self.weight(counters.previous, left) + self.scaled(counters.current);
+        let used = Self::weight(counters.previous, left) + self.scaled(counters.current);
         let free = self.scaled(self.rate.count).saturating_sub(used);
         let reset_after = match (counters.previous, counters.current) {
             (0, 0) => Span::ZERO,
@@ -107,7 +107,7 @@ impl Algorithm for Sliding {
         if cost > self.rate.count {
             return self.answer(Verdict::Deny(Retry::Never), counters, left);
         }
-        let used = self.weight(counters.previous, left) + self.scaled(counters.current);
+        let used = Self::weight(counters.previous, left) + self.scaled(counters.current);
         // A limit that was lowered while it was in use may stand above it; asking for nothing is
         // still no offence.
         if cost == 0 || used + self.scaled(cost) <= self.scaled(self.rate.count) {

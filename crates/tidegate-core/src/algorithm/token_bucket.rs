@@ -11,6 +11,7 @@ use super::{Algorithm, Usage};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
+use core::num::NonZeroU64;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
@@ -31,7 +32,8 @@ impl TokenBucket {
     pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
         // A quarter of the range, so that debt and cost can be added without a thought.
         let capacity = u64::try_from(self.capacity).ok().filter(|ticks| *ticks <= u64::MAX / 4)?;
-        let Ticks { per_us, per_unit } = self.ticks;
+        let per_us = NonZeroU64::new(self.ticks.per_us)?;
+        let per_unit = NonZeroU64::new(self.ticks.per_unit)?;
         Some(NarrowBucket { per_us, per_unit, capacity, burst: self.burst })
     }
 
@@ -134,10 +136,12 @@ impl Algorithm for TokenBucket {
 /// assert_eq!(bucket.decision(full_at, now, 1, false).retry_after(), Some(Span::from_millis(100)));
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
+// Nothing in here can panic, not even in the compiler's eyes: divisors are not zero, sums saturate.
+// So a caller who looks only at the verdict does not pay for the divisions.
 #[derive(Clone, Copy, Debug)]
 pub struct NarrowBucket {
-    per_us: u64,
-    per_unit: u64,
+    per_us: NonZeroU64,
+    per_unit: NonZeroU64,
     capacity: u64,
     burst: u64,
 }
@@ -154,9 +158,9 @@ impl NarrowBucket {
     /// ```
     #[inline]
     pub fn at(&self, since_epoch: Span) -> Option<u64> {
-        let now = since_epoch.as_micros().checked_mul(self.per_us)?;
-        // The top value is left to the owner, as a mark.
-        if now >= u64::MAX - self.capacity { None } else { Some(now) }
+        let now = since_epoch.as_micros().checked_mul(self.per_us.get())?;
+        // The upper half is left free: sums need no check, and the top value is the owner's mark.
+        if now > u64::MAX / 2 { None } else { Some(now) }
     }
 
     /// The new `full_at` if `cost` may pass now; `None` if it may not.
@@ -173,8 +177,8 @@ impl NarrowBucket {
         if cost > self.burst {
             return None;
         }
-        let after = self.debt(full_at, now) + cost * self.per_unit;
-        if after > self.capacity { None } else { Some(now + after) }
+        let after = self.debt(full_at, now).saturating_add(self.price(cost));
+        if after > self.capacity { None } else { Some(now.saturating_add(after)) }
     }
 
     /// Whether `full_at` lies further ahead than any debt could: the clock has stepped back, and
@@ -201,7 +205,7 @@ impl NarrowBucket {
     /// ```
     #[inline]
     pub fn clamped(&self, now: u64) -> u64 {
-        now + self.capacity
+        now.saturating_add(self.capacity)
     }
 
     /// The whole answer, given what [`take`](Self::take) said about `cost`. `full_at` is the
@@ -220,8 +224,8 @@ impl NarrowBucket {
         Decision {
             verdict: if taken { Verdict::Allow } else { self.denial(debt, cost) },
             limit: self.burst,
-            remaining: (self.capacity - debt) / self.per_unit,
-            reset_after: Span::from_micros(debt.div_ceil(self.per_us)),
+            remaining: self.capacity.saturating_sub(debt) / self.per_unit,
+            reset_after: self.span_ceil(debt),
         }
     }
 
@@ -230,8 +234,20 @@ impl NarrowBucket {
         if cost > self.burst {
             return Verdict::Deny(Retry::Never);
         }
-        let missing = debt + cost * self.per_unit - self.capacity;
-        Verdict::Deny(Retry::After(Span::from_micros(missing.div_ceil(self.per_us))))
+        let missing = debt.saturating_add(self.price(cost)).saturating_sub(self.capacity);
+        Verdict::Deny(Retry::After(self.span_ceil(missing)))
+    }
+
+    /// A cost that fits the burst, in ticks; it fits the capacity then.
+    #[inline]
+    fn price(&self, cost: u64) -> u64 {
+        cost.saturating_mul(self.per_unit.get())
+    }
+
+    #[inline]
+    fn span_ceil(&self, ticks: u64) -> Span {
+        let has_rest = ticks % self.per_us != 0;
+        Span::from_micros((ticks / self.per_us).saturating_add(u64::from(has_rest)))
     }
 
     #[inline]

@@ -270,7 +270,7 @@ pub(super) struct Word<'t> {
     pub(super) text: &'t str,
 }
 
-impl<'t> Word<'t> {
+impl Word<'_> {
     pub(super) fn error(self, kind: RuleErrorKind) -> RuleError {
         RuleError::new(self.whole, self.span(), kind)
     }
