@@ -161,7 +161,6 @@ pub struct State(States);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
     number: u64,
-    cost: u64,
 }
 
 impl Limit {
@@ -361,7 +360,7 @@ impl Limit {
         let decision = self.decide(state, now, cost);
         let ticket = match &state.0 {
             States::Concurrency(in_flight) if cost > 0 && !decision.is_deny() => {
-                Some(Ticket { number: in_flight.last_ticket(), cost })
+                Some(Ticket { number: in_flight.last_ticket() })
             }
             _ => None,
         };
@@ -381,10 +380,8 @@ impl Limit {
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one release")]
     pub fn release(&self, state: &mut State, ticket: Ticket) {
-        if let (Algorithms::Concurrency(limit), States::Concurrency(in_flight)) =
-            (&self.algorithm, &mut state.0)
-        {
-            limit.release(in_flight, ticket.number, ticket.cost);
+        if let States::Concurrency(in_flight) = &mut state.0 {
+            Concurrency::release(in_flight, ticket.number);
         }
     }
 
@@ -403,6 +400,9 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn take_over(&self, old: &Self, state: &State, now: Timestamp) -> State {
+        if self.rule == old.rule {
+            return state.clone();
+        }
         State(self.algorithm.inherit(&old.algorithm, &state.0, now))
     }
 

@@ -34,8 +34,8 @@ use tidegate_core::{Decision, Limit, Retry, Timestamp, Verdict};
 pub struct Joint {
     /// All of them together: allowed if all are, with the longest wait and the least remaining.
     pub decision: Decision,
-    /// Each of them, in the order given. One that would have passed alone says so, though nothing
-    /// is charged when another did not.
+    /// Each of them, in the order given. Where one is denied, nothing is charged: the others say
+    /// what they have, untouched.
     pub each: Vec<Decision>,
 }
 
@@ -65,22 +65,33 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
     let mut wakes = Wakes::default();
     let mut homes = lock_all(&asks);
     let costs = add_up(&asks);
-    let peeked: Vec<Decision> = costs
-        .iter()
-        .map(|sum| find(&mut homes, sum.spot).with(sum.key(), |s, l, now| s.peek(l, now, sum.cost)))
-        .collect();
-    let is_denied = peeked.iter().any(Decision::is_deny);
-    let decisions: Vec<Decision> = if is_denied {
-        peeked
-    } else {
-        let charge = |sum: &Sum<'_, C>| {
-            let home = find(&mut homes, sum.spot);
-            home.with(sum.key(), |slot, limit, now| slot.check(limit, now, sum.cost, &mut wakes))
-        };
-        costs.iter().map(charge).collect()
+    let mut ask = |sum: &Sum<'_, C>, question: Question| {
+        let home = find(&mut homes, sum.spot);
+        home.with(sum.key(), |slot, limit, now| match question {
+            Question::Would => slot.peek(limit, now, sum.cost),
+            Question::Has => slot.peek(limit, now, 0),
+            Question::May => slot.check(limit, now, sum.cost, &mut wakes),
+        })
     };
+    let mut decisions: Vec<Decision> = costs.iter().map(|sum| ask(sum, Question::Would)).collect();
+    let is_denied = decisions.iter().any(Decision::is_deny);
+    for (decision, sum) in decisions.iter_mut().zip(&costs) {
+        if !is_denied {
+            *decision = ask(sum, Question::May);
+        } else if !decision.is_deny() {
+            *decision = ask(sum, Question::Has);
+        }
+    }
     let each = asks.iter().map(|ask| decisions[position(&costs, &ask.spot)]).collect();
     Joint { decision: combine(&decisions), each }
+}
+
+/// Would it admit this; what has it left; may this pass now?
+#[derive(Clone, Copy)]
+enum Question {
+    Would,
+    Has,
+    May,
 }
 
 /// What is asked of one key of one limit.
@@ -180,9 +191,8 @@ fn combine(decisions: &[Decision]) -> Decision {
     let mut all = Decision::UNLIMITED;
     for decision in decisions {
         all.verdict = stricter(all.verdict, decision.verdict);
-        if decision.remaining < all.remaining || all.limit == u64::MAX {
-            (all.limit, all.remaining) = (decision.limit, decision.remaining);
-        }
+        all.limit = all.limit.min(decision.limit);
+        all.remaining = all.remaining.min(decision.remaining);
         all.reset_after = all.reset_after.max(decision.reset_after);
     }
     all

@@ -29,6 +29,8 @@ struct Pending {
     cost: u64,
     at: Timestamp,
     turn: Arc<Turn>,
+    /// It will not be given up.
+    is_final: bool,
 }
 
 /// A place in the line.
@@ -81,7 +83,8 @@ impl Line {
         self.last_number += 1;
         let turn = Arc::new(Turn::new(Status::At(at)));
         let number = self.last_number;
-        self.pending.push_back(Pending { number, cost, at, turn: Arc::clone(&turn) });
+        let pending = Pending { number, cost, at, turn: Arc::clone(&turn), is_final: false };
+        self.pending.push_back(pending);
         Place { number, turn }
     }
 
@@ -100,6 +103,17 @@ impl Line {
         };
         self.pending.remove(index);
         self.replay(limit, state, now, wakes, |_| {});
+    }
+
+    /// Makes a place final. Under a rule that makes requests wait, the state itself tells their
+    /// turns; once all are final, the line has nothing to add to it.
+    pub(crate) fn commit(&mut self, limit: &Limit, number: u64) {
+        for pending in self.pending.iter_mut().filter(|pending| pending.number == number) {
+            pending.is_final = true;
+        }
+        if limit.is_waiting() && self.pending.iter().all(|pending| pending.is_final) {
+            self.freeze();
+        }
     }
 
     /// Changes the state in front of the line and lets everybody find their turn again.
@@ -132,7 +146,8 @@ impl Line {
         }
     }
 
-    /// Makes every place final: what follows was decided on top of them.
+    /// Makes every place final: what follows was decided on top of them. Only where the state is as
+    /// of now, not as of the end of the line: under a rule that makes requests wait.
     pub(crate) fn freeze(&mut self) {
         self.pending.clear();
         self.base = None;

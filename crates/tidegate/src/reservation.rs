@@ -90,7 +90,9 @@ impl<C: Clock> Reservation<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn commit(mut self) {
-        self.place = None;
+        if let Some(place) = self.place.take() {
+            self.spot.with(|slot, limit, _, _| slot.commit(limit, &place));
+        }
     }
 }
 

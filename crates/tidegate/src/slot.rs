@@ -169,6 +169,11 @@ impl Slot {
         self.line.leave(limit, &mut self.state, now, place.number, wakes);
     }
 
+    /// Makes a place in the line final.
+    pub(crate) fn commit(&mut self, limit: &Limit, place: &Place) {
+        self.line.commit(limit, place.number);
+    }
+
     /// Gives up waiting for a permit.
     pub(crate) fn walk_away(
         &mut self,

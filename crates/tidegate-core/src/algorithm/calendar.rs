@@ -3,7 +3,7 @@
 //! State    The window's start and what has been used of it.
 //! Always   At most `count` per calendar window, also when a day has 23 or 25 hours. Which instant
 //!          starts a day is not decided here: [`Windows`] knows the zone, this file only counts.
-//! Bound    As `fixed`: just under twice the count in any interval as long as a window.
+//! Bound    As `fixed`: twice the count in any interval as long as a window.
 //! Spec     `spec/calendar.md`.
 
 use super::window::{Counter, Window};

@@ -1,15 +1,15 @@
 //! Concurrency: at most `max` in flight (A11, A12, A15).
 //!
-//! State    How many are in flight; with a lease, also which, and until when.
+//! State    Who is in flight: a ticket, a cost and, with a lease, until when.
 //! Always   In flight never exceeds `max` by an admission. A lease that has run out is in flight no
-//!          more, and giving it back later gives nothing back twice.
-//! Memory   With a lease, 24 bytes for each in flight; without, one number.
+//!          more, and giving it back later gives nothing back twice, whatever the rule was meanwhile.
+//! Memory   A small tree of those in flight: some 40 bytes each.
 //! Spec     `spec/concurrency.md`.
 
 use super::{Algorithm, Usage};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Concurrency {
@@ -17,19 +17,20 @@ pub(crate) struct Concurrency {
     lease: Option<Span>,
 }
 
-/// Names one admission, so that it can be given back once.
+/// One admission that has not been given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lease {
-    until: Timestamp,
-    ticket: u64,
+struct Hold {
     cost: u64,
+    /// When its lease runs out; never without one.
+    until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct InFlight {
+    /// The sum of the holds' costs.
     count: u64,
-    /// Oldest first; they all last equally long, so the first to end is in front.
-    leases: VecDeque<Lease>,
+    /// By ticket, so oldest first; leases last equally long, so they also end in this order.
+    holds: BTreeMap<u64, Hold>,
     /// The last ticket given out.
     ticket: u64,
 }
@@ -41,60 +42,48 @@ impl Concurrency {
 
     fn end_leases(&self, in_flight: &mut InFlight, now: Timestamp) {
         let Some(length) = self.lease else { return };
-        while let Some(first) = in_flight.leases.front() {
-            // A lease that ends later than one given now would is from before a step of the clock.
-            if first.until > now && first.until.since(now) <= length {
+        while let Some(first) = in_flight.holds.first_entry() {
+            let Some(until) = first.get().until else { break };
+            if until > now {
+                if until.since(now) > length {
+                    // Longer than one given now: from before a step of the clock.
+                    in_flight.shorten(now + length);
+                }
                 break;
             }
-            if first.until > now {
-                Self::shorten(in_flight, now + length);
-                break;
-            }
-            in_flight.count -= first.cost;
-            in_flight.leases.pop_front();
-        }
-    }
-
-    fn shorten(in_flight: &mut InFlight, until: Timestamp) {
-        for lease in &mut in_flight.leases {
-            lease.until = lease.until.min(until);
+            in_flight.count -= first.remove().cost;
         }
     }
 
     /// With leases, when enough of them will have run out; without, only a release can tell.
     fn retry(&self, in_flight: &InFlight, now: Timestamp, cost: u64) -> Retry {
         let mut missing = in_flight.count.saturating_add(cost).saturating_sub(self.max);
-        for lease in &in_flight.leases {
-            missing = missing.saturating_sub(lease.cost);
+        for hold in in_flight.holds.values() {
+            missing = missing.saturating_sub(hold.cost);
             if missing == 0 {
-                return Retry::After(lease.until.since(now));
+                return hold.until.map_or(Retry::OnRelease, |until| Retry::After(until.since(now)));
             }
         }
         Retry::OnRelease
     }
 
     /// Gives back one admission by the ticket that [`InFlight::last_ticket`] told.
-    pub(crate) fn release(&self, in_flight: &mut InFlight, ticket: u64, cost: u64) {
-        if self.lease.is_none() {
-            in_flight.count = in_flight.count.saturating_sub(cost);
-            return;
-        }
-        let found = in_flight.leases.iter().position(|lease| lease.ticket == ticket);
-        if let Some(lease) = found.and_then(|index| in_flight.leases.remove(index)) {
-            in_flight.count -= lease.cost;
+    pub(crate) fn release(in_flight: &mut InFlight, ticket: u64) {
+        if let Some(hold) = in_flight.holds.remove(&ticket) {
+            in_flight.count -= hold.cost;
         }
     }
 
     fn answer(&self, verdict: Verdict, in_flight: &InFlight, now: Timestamp) -> Decision {
-        let last = in_flight.leases.back();
+        let last = in_flight.holds.values().next_back();
         Decision {
             verdict,
             limit: self.max,
             remaining: self.max.saturating_sub(in_flight.count),
             reset_after: match last {
-                Some(lease) => lease.until.since(now),
-                None if in_flight.count == 0 => Span::ZERO,
-                None => Span::MAX,
+                Some(Hold { until: Some(until), .. }) => until.since(now),
+                Some(Hold { until: None, .. }) => Span::MAX,
+                None => Span::ZERO,
             },
         }
     }
@@ -103,6 +92,13 @@ impl Concurrency {
 impl InFlight {
     pub(crate) fn last_ticket(&self) -> u64 {
         self.ticket
+    }
+
+    /// Lets every lease end by then.
+    fn shorten(&mut self, end: Timestamp) {
+        for hold in self.holds.values_mut() {
+            hold.until = hold.until.map(|until| until.min(end));
+        }
     }
 }
 
@@ -125,10 +121,8 @@ impl Algorithm for Concurrency {
         if cost > 0 {
             in_flight.count += cost;
             in_flight.ticket += 1;
-            if let Some(length) = self.lease {
-                let lease = Lease { until: now + length, ticket: in_flight.ticket, cost };
-                in_flight.leases.push_back(lease);
-            }
+            let until = self.lease.map(|length| now + length);
+            in_flight.holds.insert(in_flight.ticket, Hold { cost, until });
         }
         self.answer(Verdict::Allow, in_flight, now)
     }
@@ -138,13 +132,12 @@ impl Algorithm for Concurrency {
         self.end_leases(in_flight, now);
         let mut left = cost.min(in_flight.count);
         in_flight.count -= left;
-        while left > 0 {
-            let Some(first) = in_flight.leases.front_mut() else { break };
-            let taken = left.min(first.cost);
-            first.cost -= taken;
+        while let Some(mut first) = in_flight.holds.first_entry().filter(|_| left > 0) {
+            let taken = left.min(first.get().cost);
+            first.get_mut().cost -= taken;
             left -= taken;
-            if first.cost == 0 {
-                in_flight.leases.pop_front();
+            if first.get().cost == 0 {
+                first.remove();
             }
         }
     }
@@ -162,15 +155,10 @@ impl Algorithm for Concurrency {
     fn inherit(&self, old: &Self, in_flight: &InFlight, now: Timestamp) -> InFlight {
         let mut in_flight = in_flight.clone();
         old.end_leases(&mut in_flight, now);
-        match (old.lease, self.lease) {
-            // Held without a lease: one lease for all of them, from now.
-            (None, Some(length)) if in_flight.count > 0 => {
-                let (ticket, cost) = (in_flight.ticket, in_flight.count);
-                in_flight.leases.push_back(Lease { until: now + length, ticket, cost });
-            }
-            (Some(_), None) => in_flight.leases.clear(),
-            (_, Some(length)) => Self::shorten(&mut in_flight, now + length),
-            _ => {}
+        for hold in in_flight.holds.values_mut() {
+            // From now at the longest; who had a shorter one keeps it.
+            let longest = self.lease.map(|length| now + length);
+            hold.until = longest.map(|longest| hold.until.map_or(longest, |u| u.min(longest)));
         }
         in_flight
     }

@@ -3,8 +3,8 @@
 //! State    The window's start and what has been used of it.
 //! Always   At most `count` per window; a refused request is not counted (seed flaw 3), and the
 //!          count is not given back when a request ends (seed flaw 6).
-//! Bound    Just under twice the count in any interval of one period: all of one window at its end,
-//!          all of the next at its start. `spec/fixed.md` shows it happening.
+//! Bound    Twice the count in any interval of one period: all of one window at its end, all of the
+//!          next at its start. `spec/fixed.md` shows it happening.
 //! Spec     `spec/fixed.md`.
 
 use super::window::{self, Counter, Window};
@@ -20,7 +20,7 @@ pub(crate) struct Fixed {
 }
 
 /// Where the windows begin.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// One of them this long after the epoch, the others a whole number of periods from it.
     Aligned(Span),
@@ -70,6 +70,14 @@ impl Algorithm for Fixed {
     fn adopt(&self, usage: Usage, now: Timestamp) -> Counter {
         let window = self.window_at(&Counter::default(), now);
         Counter::adopt(usage, self.rate.count, window, now)
+    }
+
+    /// The same windows: the same count, also where it stands above a lowered one.
+    fn inherit(&self, old: &Self, counter: &Counter, now: Timestamp) -> Counter {
+        if self.rate.period == old.rate.period && self.start == old.start {
+            return *counter;
+        }
+        self.adopt(old.usage(counter, now), now)
     }
 
     fn window(&self, counter: &Counter, now: Timestamp) -> Option<Window> {

@@ -136,4 +136,12 @@ impl Algorithm for Nginx {
         }
         node
     }
+
+    /// The same rate: the same level, as far as there is room for it.
+    fn inherit(&self, old: &Self, node: &Node, now: Timestamp) -> Node {
+        if self.rate == old.rate {
+            return Node { level: node.level.min(self.room()), ..*node };
+        }
+        self.adopt(old.usage(node, now), now)
+    }
 }

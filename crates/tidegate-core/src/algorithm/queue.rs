@@ -116,4 +116,12 @@ impl Algorithm for Queue {
         let taken_in = self.wait_ticks.min(self.room_ticks - self.ticks.of_cost(1));
         self.ticks.at(now) + used.min(taken_in + self.ticks.in_span(usage.drain))
     }
+
+    /// Those who wait keep the times they were told, so whoever comes next stands behind them; as
+    /// far as a smaller queue has room for them.
+    fn inherit(&self, old: &Self, free_at: &u128, now: Timestamp) -> u128 {
+        let backlog = old.backlog(&mut free_at.clone(), old.ticks.at(now));
+        let owed = self.ticks.in_span(old.ticks.span_ceil(backlog));
+        self.ticks.at(now) + owed.min(self.room_ticks)
+    }
 }

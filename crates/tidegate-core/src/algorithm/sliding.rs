@@ -143,6 +143,14 @@ impl Algorithm for Sliding {
         counters
     }
 
+    /// The same windows: the same counters, also where they stand above a lowered count.
+    fn inherit(&self, old: &Self, counters: &TwoCounters, now: Timestamp) -> TwoCounters {
+        if self.rate.period == old.rate.period {
+            return *counters;
+        }
+        self.adopt(old.usage(counters, now), now)
+    }
+
     fn window(&self, _counters: &TwoCounters, now: Timestamp) -> Option<Window> {
         Some(self.window_at(now))
     }

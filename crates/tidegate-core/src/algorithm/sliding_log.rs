@@ -79,9 +79,8 @@ impl SlidingLog {
             }
             missing = missing.saturating_sub(entry.cost);
             if missing == 0 {
-                return (entry.at.max(now) + self.rate.period)
-                    .since(now)
-                    .saturating_sub(entry.at.max(now).since(entry.at));
+                // An entry from after `now` counts as of now: see `repair`.
+                return self.rate.period.saturating_sub(now.since(entry.at));
             }
         }
         self.rate.period
@@ -166,6 +165,14 @@ impl Algorithm for SlidingLog {
     fn usage(&self, log: &Log, now: Timestamp) -> Usage {
         let decision = self.peek(log, now, 0);
         Usage::whole(self.rate.count.saturating_sub(decision.remaining), decision.reset_after)
+    }
+
+    /// The same window: the same log, also where it stands above a lowered count.
+    fn inherit(&self, old: &Self, log: &Log, now: Timestamp) -> Log {
+        if self.rate.period == old.rate.period {
+            return log.clone();
+        }
+        self.adopt(old.usage(log, now), now)
     }
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> Log {

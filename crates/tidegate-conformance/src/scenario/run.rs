@@ -1,0 +1,233 @@
+//! Runs a scenario against an implementation and says which lines it breaks.
+
+use super::{Action, Expect, Expected, Scenario, Step};
+use crate::implementation::{Answer, Implementation, Refusal, Target};
+use std::fmt;
+use tidegate_core::{Span, Timestamp, Window};
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every line is as written.
+    Obeyed,
+    /// The implementation cannot be asked this, so nothing is known.
+    Skipped(&'static str),
+    /// These lines are not as written.
+    Broken(Vec<Breach>),
+}
+
+/// A line that is not as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    place: String,
+    text: String,
+    /// Which repetition it was, where there are several.
+    nth: Option<usize>,
+    what: String,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nth = self.nth.map_or_else(String::new, |nth| format!(", number {nth}"));
+        write!(f, "{}: `{}`{nth}\n    {}", self.place, self.text, self.what)
+    }
+}
+
+/// Tells the story to an implementation, and goes on after a line that is broken.
+pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Outcome {
+    let rules: Vec<&str> = scenario.rules.iter().map(String::as_str).collect();
+    match implementation.begin(&rules, scenario.start) {
+        Ok(()) => {}
+        Err(Refusal::CannotSay(what)) => return Outcome::Skipped(what),
+        Err(Refusal::Failed(what)) => {
+            let place = format!("{}:{}", scenario.page, scenario.line);
+            let text = format!("limit {}", rules.join(", "));
+            return Outcome::Broken(vec![Breach { place, text, nth: None, what }]);
+        }
+    }
+    let mut breaches = Vec::new();
+    for step in &scenario.steps {
+        let broken = match (0..step.times).find_map(|index| take_step(implementation, step, index))
+        {
+            None => continue,
+            Some(Broken { refusal: Refusal::CannotSay(what), .. }) => {
+                return Outcome::Skipped(what);
+            }
+            Some(broken) => broken,
+        };
+        breaches.push(Breach {
+            place: format!("{}:{}", scenario.page, step.line),
+            text: step.text.clone(),
+            nth: (step.times > 1).then_some(broken.index + 1),
+            what: broken.refusal.to_string(),
+        });
+    }
+    if breaches.is_empty() { Outcome::Obeyed } else { Outcome::Broken(breaches) }
+}
+
+struct Broken {
+    index: usize,
+    refusal: Refusal,
+}
+
+/// One repetition of a step; `None` when all is as written.
+fn take_step(implementation: &mut dyn Implementation, step: &Step, index: usize) -> Option<Broken> {
+    let nth = u64::try_from(index).unwrap_or(u64::MAX);
+    let now = step.at + Span::from_micros(step.every.as_micros().saturating_mul(nth));
+    let done = act(implementation, step, index, now);
+    done.err().map(|refusal| Broken { index, refusal })
+}
+
+fn act(
+    implementation: &mut dyn Implementation,
+    step: &Step,
+    index: usize,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let on = Target { limit: step.limit, key: &step.key };
+    let is_last = index + 1 == step.times;
+    match &step.action {
+        Action::Take(ask, expect) => {
+            compare(expect, index, is_last, implementation.take(now, on, *ask)?)
+        }
+        Action::TakeAll(cost, expect) => {
+            compare(expect, index, is_last, implementation.take_all(now, &step.key, *cost)?)
+        }
+        Action::Peek(cost, expect) => {
+            compare(expect, index, is_last, implementation.peek(now, on, *cost)?)
+        }
+        Action::Refund(cost) => implementation.refund(now, on, *cost),
+        Action::Release(cost) => implementation.release(now, on, *cost),
+        Action::Reset => implementation.reset(now, on),
+        Action::Change(rule) => implementation.change(now, step.limit, rule),
+        Action::Window(expected) => same_window(*expected, implementation.window(now, on)?),
+    }
+}
+
+fn compare(expect: &Expect, index: usize, is_last: bool, answer: Answer) -> Result<(), Refusal> {
+    let mut wrong = Vec::new();
+    let mut differs = |what: &str, expected: String, got: String| {
+        wrong.push(format!("{what}: expected {expected}, got {got}"));
+    };
+    let verdict = expect.verdicts.get(index).or(expect.verdicts.last());
+    if let Some(expected) = verdict.filter(|expected| !expected.is_met_by(answer.verdict)) {
+        differs("verdict", expected.to_string(), Expected::from(answer.verdict).to_string());
+    }
+    if is_last {
+        for (what, expected, got) in [
+            ("limit", expect.limit, answer.limit),
+            ("remaining", expect.remaining, answer.remaining),
+        ] {
+            if let (Some(expected), Some(got)) = (expected, got)
+                && expected != got
+            {
+                differs(what, expected.to_string(), got.to_string());
+            }
+        }
+        if let (Some(expected), Some(got)) = (expect.reset_after, answer.reset_after)
+            && expected != got
+        {
+            differs("reset", expected.to_string(), got.to_string());
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Refusal::Failed(wrong.join("; "))) }
+}
+
+fn same_window(expected: Option<Window>, got: Option<Window>) -> Result<(), Refusal> {
+    if expected == got {
+        return Ok(());
+    }
+    let show = |window: Option<Window>| {
+        window.map_or_else(
+            || "none".to_owned(),
+            |window| format!("{}..{}", utc(window.start), utc(window.end)),
+        )
+    };
+    Err(Refusal::Failed(format!("window: expected {}, got {}", show(expected), show(got))))
+}
+
+fn utc(at: Timestamp) -> String {
+    let instant = i64::try_from(at.as_micros())
+        .ok()
+        .and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
+    instant.map_or_else(|| format!("{at:?}"), |instant| instant.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::implementation::Core;
+    use crate::scenario::read_page;
+
+    fn outcome(body: &str) -> Outcome {
+        let page = format!("```scenario\n{body}\n```\n");
+        run(&read_page("p.md", &page).unwrap()[0], &mut Core::default())
+    }
+
+    fn breaches(body: &str) -> Vec<String> {
+        match outcome(body) {
+            Outcome::Broken(breaches) => breaches.iter().map(ToString::to_string).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_is_not_checked() {
+        assert_eq!(outcome("limit 1/s\nat 0s take 1 allow\nat 0s take 1 deny"), Outcome::Obeyed);
+    }
+
+    #[test]
+    fn every_number_that_is_written_is_checked() {
+        let body = "limit 2/s\nat 0s take 1 allow limit 3 remaining 2 reset 1s\n\
+                    at 0s take 2 deny retry 1s\nat 0s window none";
+        assert_eq!(
+            breaches(body),
+            [
+                "p.md:3: `at 0s take 1 allow limit 3 remaining 2 reset 1s`\n    limit: expected 3, \
+                 got 2; remaining: expected 2, got 1; reset: expected 1s, got 500ms",
+                "p.md:4: `at 0s take 2 deny retry 1s`\n    verdict: expected deny retry 1s, got \
+                 deny retry 500ms",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_repetition_that_is_wrong_is_named() {
+        let body = "limit 2/s\nat 0s take 1 x3 allow\nat 9s every 1us take 1 +++";
+        assert_eq!(
+            breaches(body),
+            [
+                "p.md:3: `at 0s take 1 x3 allow`, number 3\n    verdict: expected allow, got deny \
+                 retry 500ms",
+                "p.md:4: `at 9s every 1us take 1 +++`, number 3\n    verdict: expected allow, got \
+                 deny retry 499998us",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_window_is_shown_as_instants() {
+        let body = "limit 1/min fixed\nat 0s window 0s..30s";
+        assert_eq!(
+            breaches(body),
+            ["p.md:3: `at 0s window 0s..30s`\n    window: expected \
+              2024-01-01T00:00:00Z..2024-01-01T00:00:30Z, got \
+              2024-01-01T00:00:00Z..2024-01-01T00:01:00Z"]
+        );
+    }
+
+    #[test]
+    fn a_zone_that_does_not_exist_breaks_the_scenario_where_it_begins() {
+        let breaches = breaches("limit 1/day calendar in Mars/Olympus\nat 0s take 1 allow");
+        assert!(breaches[0].starts_with("p.md:1: `limit 1/day calendar in Mars/Olympus`"));
+    }
+
+    #[test]
+    fn nobody_can_release_what_nobody_holds() {
+        let body = "limit concurrency 1\nat 0s release 1";
+        assert_eq!(
+            breaches(body),
+            ["p.md:3: `at 0s release 1`\n    no request of cost 1 is in flight"]
+        );
+    }
+}

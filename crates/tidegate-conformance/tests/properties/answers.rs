@@ -1,0 +1,86 @@
+//! Verdict, remaining, `retry_after` and `reset_after` are the oracle's, after every single step
+//! (T01 to T05, T08, T09). A warm-up is compared in `warmup.rs`, leases with tickets in `tickets.rs`.
+
+use crate::check::check;
+use crate::generate::{ALGORITHMS, Action, Case, steady};
+use crate::track::{Track, ensure};
+use proptest::test_runner::TestCaseResult;
+use tidegate_conformance::oracle::Answer;
+
+fn answers_as_the_oracle(algorithm: &str) {
+    let (_, rules) = ALGORITHMS.into_iter().find(|(name, _)| *name == algorithm).unwrap();
+    check(&steady(rules()), same_answers);
+    println!("STATS {algorithm} zero/allow/wait/never/after/release {:?}", crate::track::STATS);
+}
+
+fn same_answers(case: Case) -> TestCaseResult {
+    let mut track = Track::new(&case);
+    let mut oracle = case.rule.oracle(track.birth).unwrap();
+    for step in case.steps {
+        track.pass(step.delta);
+        match step.action {
+            Action::Take(cost) => {
+                let cost = track.cost(cost);
+                let answer = Answer::from(track.take(cost));
+                let expected = oracle.decide(track.now, cost);
+                ensure!(answer == expected, track, "expected {expected:?}, got {answer:?}");
+            }
+            Action::Refund(cost) => {
+                let cost = track.cost(cost);
+                track.refund(cost);
+                oracle.refund(track.now, cost);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_token_bucket_answers_as_the_oracle() {
+    answers_as_the_oracle("token bucket");
+}
+
+#[test]
+fn a_leaky_bucket_answers_as_the_oracle() {
+    answers_as_the_oracle("leaky");
+}
+
+#[test]
+fn a_queue_answers_as_the_oracle() {
+    answers_as_the_oracle("queue");
+}
+
+#[test]
+fn a_fixed_window_answers_as_the_oracle() {
+    answers_as_the_oracle("fixed");
+}
+
+#[test]
+fn a_calendar_window_answers_as_the_oracle() {
+    answers_as_the_oracle("calendar");
+}
+
+#[test]
+fn a_sliding_log_answers_as_the_oracle() {
+    answers_as_the_oracle("sliding-log");
+}
+
+#[test]
+fn two_counters_answer_as_the_oracle() {
+    answers_as_the_oracle("sliding");
+}
+
+#[test]
+fn a_smooth_limit_answers_as_the_oracle() {
+    answers_as_the_oracle("smooth");
+}
+
+#[test]
+fn concurrency_answers_as_the_oracle() {
+    answers_as_the_oracle("concurrency");
+}
+
+#[test]
+fn nginx_answers_as_the_oracle() {
+    answers_as_the_oracle("nginx");
+}

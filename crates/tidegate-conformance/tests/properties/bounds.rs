@@ -1,0 +1,196 @@
+//! The published bounds: the most that is admitted in any interval, over every pair of admissions.
+
+use crate::check::check_each;
+use crate::generate::steady_without_refunds;
+use crate::track::{Admitted, Track, ensure};
+use tidegate_conformance::oracle::windows::calendar;
+use tidegate_conformance::oracle::{From, Rate, Rule};
+use tidegate_core::{CalendarUnit, Limit, Span, Timestamp};
+
+#[test]
+fn no_interval_admits_more_than_the_published_bound() {
+    check_each(steady_without_refunds, |case| {
+        let mut track = Track::new(&case);
+        for step in case.steps {
+            track.pass(step.delta);
+            track.act(step.action);
+        }
+        let excess = excess(&case.rule, &track.admitted());
+        ensure!(excess.is_none(), track, "{}", excess.unwrap_or_default());
+        Ok(())
+    });
+}
+
+/// What breaks the rule's bound, if anything does.
+pub(crate) fn excess(rule: &Rule, log: &[Admitted]) -> Option<String> {
+    match *rule {
+        Rule::TokenBucket { rate, burst, .. } => bucket(rate, burst, log),
+        Rule::Leaky { rate, capacity } => bucket(rate, capacity, log),
+        Rule::Queue { rate, capacity, wait } => queue(rate, capacity, wait, log),
+        Rule::Fixed { rate, from } => fixed(rate, from, log),
+        Rule::Calendar { count, unit } => in_calendar(count, unit, log),
+        Rule::SlidingLog { rate } => in_any(rate.period, rate.count.into(), log),
+        Rule::Sliding { rate } => in_any(rate.period, u128::from(rate.count) * 2 - 1, log),
+        Rule::Smooth { rate, burst } => smooth(rate, burst, log),
+        // Floating point: at most a few of the last bits are wrong.
+        Rule::Warmup { rate, .. } => spaced(rate, 0, log, |us| us + 1 + (us >> 50)),
+        Rule::Concurrency { max, lease: None } => {
+            let all: u128 = log.iter().map(|admitted| u128::from(admitted.cost)).sum();
+            (all > max.into()).then(|| format!("{all} in flight"))
+        }
+        Rule::Concurrency { max, lease: Some(lease) } => in_any(lease, max.into(), log),
+        Rule::Nginx { count, per_second, burst, .. } => nginx(count, per_second, burst, log),
+    }
+}
+
+/// Asks `holds` about the first, the last and the sum of every stretch of admissions.
+fn over_all_pairs(
+    log: &[Admitted],
+    holds: impl Fn(&Admitted, &Admitted, u128) -> bool,
+) -> Option<String> {
+    for (index, first) in log.iter().enumerate() {
+        let mut sum = 0;
+        for last in &log[index..] {
+            sum += u128::from(last.cost);
+            if !holds(first, last, sum) {
+                return Some(format!("{sum} from {:?} to {:?}", first.at, last.at));
+            }
+        }
+    }
+    None
+}
+
+/// `burst + ⌊L · N / P⌋`.
+fn bucket(rate: Rate, burst: u64, log: &[Admitted]) -> Option<String> {
+    over_all_pairs(log, |first, last, sum| {
+        let length = u128::from(last.at.since(first.at).as_micros());
+        let refilled = length * u128::from(rate.count) / u128::from(rate.period.as_micros());
+        sum <= u128::from(burst) + refilled
+    })
+}
+
+/// No more than `most` in any half-open interval of this length.
+fn in_any(length: Span, most: u128, log: &[Admitted]) -> Option<String> {
+    over_all_pairs(log, |first, last, sum| last.at.since(first.at) >= length || sum <= most)
+}
+
+fn fixed(rate: Rate, from: From, log: &[Admitted]) -> Option<String> {
+    let twice = in_any(rate.period, u128::from(rate.count) * 2, log);
+    let period = i128::from(rate.period.as_micros());
+    let from_us = match from {
+        From::FirstRequest => return twice,
+        From::Epoch => 0,
+        From::Anchor(anchor) => i128::from(anchor.secs) * 1_000_000,
+    };
+    let index = |at: Timestamp| (i128::from(at.as_micros()) - from_us).div_euclid(period);
+    twice.or_else(|| {
+        over_all_pairs(log, |first, last, sum| {
+            index(first.at) != index(last.at) || sum <= rate.count.into()
+        })
+    })
+}
+
+fn in_calendar(count: u64, unit: CalendarUnit, log: &[Admitted]) -> Option<String> {
+    // jiff is slow, so each window is asked for once and not for every pair.
+    let windows: Vec<_> = log.iter().map(|admitted| calendar(admitted.at, unit)).collect();
+    for window in &windows {
+        let inside = |admitted: &&Admitted| window.start <= admitted.at && admitted.at < window.end;
+        let sum: u128 = log.iter().filter(inside).map(|admitted| u128::from(admitted.cost)).sum();
+        if sum > count.into() {
+            return Some(format!("{sum} in the window from {:?}", window.start));
+        }
+    }
+    None
+}
+
+/// Who is let through leaves at `at + wait`, which is rounded up to a whole microsecond. Between two
+/// departures there is time for the first and all between them, but for that rounding and for
+/// `saved`, which is in units times the period. `at_most` is how long a time of the log may have been.
+fn spaced(
+    rate: Rate,
+    saved: u128,
+    log: &[Admitted],
+    at_most: impl Fn(u128) -> u128,
+) -> Option<String> {
+    let leaves = |admitted: &Admitted| {
+        u128::from(admitted.at.as_micros()) + u128::from(admitted.wait.as_micros())
+    };
+    // A wait beyond the end of time is said to end there.
+    let is_endless = |admitted: &Admitted| {
+        !admitted.wait.is_zero() && admitted.at + admitted.wait == Timestamp::MAX
+    };
+    over_all_pairs(log, |first, last, sum| {
+        if is_endless(first) || is_endless(last) {
+            return true;
+        }
+        if leaves(last) < leaves(first) {
+            return false;
+        }
+        let time = leaves(last) - leaves(first) + u128::from(sum > u128::from(last.cost));
+        let price = (sum - u128::from(last.cost)) * u128::from(rate.period.as_micros());
+        price <= saved + at_most(time) * u128::from(rate.count)
+    })
+}
+
+fn smooth(rate: Rate, burst: Option<u64>, log: &[Admitted]) -> Option<String> {
+    let saved = match burst {
+        Some(burst) => u128::from(burst) * u128::from(rate.period.as_micros()),
+        None => 1_000_000 * u128::from(rate.count),
+    };
+    spaced(rate, saved, log, |us| us)
+}
+
+/// They leave in order and evenly, none waits too long, and at most `capacity` wait at a time.
+fn queue(rate: Rate, capacity: u64, wait: Option<Span>, log: &[Admitted]) -> Option<String> {
+    if let Some(late) = log.iter().find(|admitted| wait.is_some_and(|wait| admitted.wait > wait)) {
+        return Some(format!("the one of {:?} waits {}", late.at, late.wait));
+    }
+    for (index, newest) in log.iter().enumerate() {
+        let is_waiting = |admitted: &&Admitted| admitted.at + admitted.wait > newest.at;
+        let waiting = log[..=index].iter().filter(is_waiting);
+        let waiting: u128 = waiting.map(|admitted| u128::from(admitted.cost)).sum();
+        if waiting > capacity.into() {
+            return Some(format!("{waiting} wait at {:?}", newest.at));
+        }
+    }
+    spaced(rate, 0, log, |us| us)
+}
+
+/// In nginx's milliseconds and thousandths.
+fn nginx(count: u64, per_second: bool, burst: u64, log: &[Admitted]) -> Option<String> {
+    let rate = u128::from(count) * 1_000 / if per_second { 1 } else { 60 };
+    let ms = |at: Timestamp| u128::from(at.as_micros() / 1_000);
+    over_all_pairs(log, |first, last, sum| {
+        let leaked = rate * (ms(last.at) - ms(first.at)) / 1_000;
+        sum * 1_000 <= (u128::from(burst) + 1) * 1_000 + leaked
+    })
+}
+
+/// Takes as much as there is at each of these instants.
+fn greedy(rule: &str, at_us: impl IntoIterator<Item = u64>) -> Vec<Admitted> {
+    let limit: Limit = rule.parse().unwrap();
+    let mut state = limit.fresh(Timestamp::EPOCH);
+    let take = |us| {
+        let at = Timestamp::from_micros(us);
+        let cost = limit.peek(&state, at, 0).remaining;
+        assert!(limit.decide(&mut state, at, cost).is_allow());
+        Admitted { at, wait: Span::ZERO, cost }
+    };
+    at_us.into_iter().map(take).collect()
+}
+
+#[test]
+fn around_the_edge_of_a_fixed_window_twice_the_count_is_admitted_within_two_microseconds() {
+    let log = greedy("1000/s fixed", [999_999, 1_000_000]);
+    assert_eq!(log.iter().map(|admitted| admitted.cost).sum::<u64>(), 2_000);
+    assert!(in_any(Span::from_micros(2), 1_999, &log).is_some(), "the bound is attained");
+}
+
+#[test]
+fn an_attacker_who_knows_the_windows_gets_nearly_twice_the_count_from_two_counters() {
+    let rest = (1..=100).map(|percent| 1_000_000 + percent * 10_000 - 2);
+    let log = greedy("1000/s sliding", std::iter::once(999_999).chain(rest));
+    let sum: u64 = log.iter().map(|admitted| admitted.cost).sum();
+    assert_eq!(sum, 1_999, "within one microsecond less than a second");
+    assert!(in_any(Span::from_secs(1), 1_999, &log).is_none(), "but never twice");
+}

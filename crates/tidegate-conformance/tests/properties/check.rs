@@ -1,0 +1,46 @@
+//! Runs a claim on many cases and shows the smallest one that refutes it.
+
+use crate::generate::ALGORITHMS;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseResult, TestError, TestRunner};
+use tidegate_conformance::oracle::Rule;
+
+/// Cases per algorithm and claim, unless `TIDEGATE_CASES` says otherwise.
+const CASES: u32 = 10_000;
+
+pub(crate) fn cases() -> u32 {
+    match std::env::var("TIDEGATE_CASES") {
+        Ok(cases) => cases.parse().expect("TIDEGATE_CASES is a whole number"),
+        Err(_) => CASES,
+    }
+}
+
+pub(crate) fn check<S: Strategy>(strategy: &S, claim: impl Fn(S::Value) -> TestCaseResult) {
+    if let Err(refutation) = refute(strategy, claim) {
+        panic!("{refutation}");
+    }
+}
+
+fn refute<S: Strategy>(
+    strategy: &S,
+    claim: impl Fn(S::Value) -> TestCaseResult,
+) -> Result<(), TestError<S::Value>> {
+    // Nothing is written next to the tests: a failure prints what is needed to repeat it.
+    let config = Config { cases: cases(), failure_persistence: None, ..Config::default() };
+    TestRunner::new(config).run(strategy, claim)
+}
+
+/// Checks the claim for each algorithm, and says of which ones it is not true.
+pub(crate) fn check_each<S: Strategy>(
+    strategy: impl Fn(BoxedStrategy<Rule>) -> S,
+    claim: impl Fn(S::Value) -> TestCaseResult,
+) {
+    let refutations: Vec<String> = ALGORITHMS
+        .into_iter()
+        .filter_map(|(name, rules)| {
+            let refutation = refute(&strategy(rules()), &claim).err()?;
+            Some(format!("not true of {name}: {refutation}"))
+        })
+        .collect();
+    assert!(refutations.is_empty(), "{}", refutations.join("\n"));
+}

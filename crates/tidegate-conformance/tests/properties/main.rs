@@ -1,0 +1,21 @@
+//! What must hold for every rule and every sequence of requests.
+//!
+//! `TIDEGATE_CASES=n` sets the number of cases per algorithm and claim; 10 000 unless told.
+
+mod answers;
+mod bad_rules;
+mod bounds;
+mod calendar;
+mod changes;
+mod check;
+mod clock;
+mod generate;
+mod horizon;
+mod narrow;
+mod promises;
+mod rates;
+mod refunds;
+mod text;
+mod tickets;
+mod track;
+mod warmup;

@@ -1,0 +1,261 @@
+//! What every answer promises, whatever the algorithm (T06, T09).
+
+use crate::check::check_each;
+use crate::generate::{Action, Case, steady, unsteady};
+use crate::track::{Track, ensure};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use tidegate_conformance::oracle::{Answer, Rule};
+use tidegate_core::{Decision, Retry, Span, Verdict};
+
+const US: Span = Span::from_micros(1);
+
+#[test]
+fn waiting_exactly_retry_after_is_admitted_and_one_microsecond_less_is_not() {
+    check_each(steady, retry_after_is_honest);
+}
+
+#[test]
+fn retry_after_is_honest_also_when_the_clock_was_set_back() {
+    check_each(unsteady, retry_after_is_honest);
+}
+
+fn retry_after_is_honest(case: Case) -> TestCaseResult {
+    let mut track = Track::new(&case);
+    for step in case.steps {
+        track.pass(step.delta);
+        let Action::Take(cost) = step.action else {
+            track.act(step.action);
+            continue;
+        };
+        let cost = track.cost(cost);
+        let Some(wait) = track.take(cost).retry_after() else { continue };
+        ensure!(wait > Span::ZERO, track, "denied, and told to try again at once");
+        if let Some(then) = track.peek_after(wait, cost) {
+            ensure!(!then.is_deny(), track, "after {wait} still denied: {:?}", then.verdict);
+            let earlier = track.peek_after(wait.saturating_sub(US), cost).unwrap();
+            ensure!(earlier.is_deny(), track, "told to wait {wait}, but less is enough");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hasty_caller_who_waits_retry_after_is_admitted_and_one_microsecond_less_is_not() {
+    let cases = |rules| (steady(rules), 0_u64..1_500);
+    check_each(cases, |(case, thousandths)| haste_is_honest(case, thousandths));
+}
+
+/// As above for those who do not want to wait longer than a part of what is owed.
+fn haste_is_honest(case: Case, thousandths: u64) -> TestCaseResult {
+    let mut track = Track::new(&case);
+    for step in case.steps {
+        track.pass(step.delta);
+        let Action::Take(cost) = step.action else { continue };
+        let cost = track.cost(cost);
+        let patience = track.part_of_reset(thousandths);
+        let hasty = |wait: Span| {
+            let (mut state, now) = (track.state.clone(), track.now + wait);
+            track.limit.decide_within(&mut state, now, cost, patience)
+        };
+        // Of a wait that no number can say, nobody knows what is left.
+        let is_endless = track.peek(cost).ok() == Ok(Span::MAX);
+        if let Some(wait) = hasty(Span::ZERO).retry_after()
+            && track.peek_after(wait, cost).is_some()
+            && !is_endless
+        {
+            let then = hasty(wait);
+            ensure!(
+                !then.is_deny(),
+                track,
+                "take {cost} within {patience}: after {wait} still denied: {:?}",
+                then.verdict
+            );
+            ensure!(
+                hasty(wait.saturating_sub(US)).is_deny(),
+                track,
+                "take {cost} within {patience}: told to wait {wait}, but less is enough"
+            );
+        }
+        track.take(cost);
+    }
+    Ok(())
+}
+
+#[test]
+fn peek_says_what_decide_says_and_changes_nothing() {
+    check_each(unsteady, |case| {
+        let mut track = Track::new(&case);
+        for step in case.steps {
+            track.pass(step.delta);
+            if let Action::Take(cost) = step.action {
+                let cost = track.cost(cost);
+                let peeked = track.peek(cost);
+                ensure!(track.peek(cost) == peeked, track, "peek changed peek({cost})");
+                let decided = track.take(cost);
+                ensure!(peeked == decided, track, "peek said {peeked:?}");
+            } else {
+                track.act(step.action);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_cost_of_zero_is_never_denied_and_changes_no_later_answer() {
+    check_each(steady, |case| {
+        let mut asked = Track::new(&case);
+        let mut alone = asked.clone();
+        for step in case.steps {
+            alone.pass(step.delta);
+            asked.now = alone.now;
+            let nothing = asked.take(0);
+            ensure!(nothing.is_allow(), asked, "a cost of zero is not simply allowed");
+            match step.action {
+                Action::Take(cost) => {
+                    let cost = alone.cost(cost);
+                    let (expected, got) = (alone.take(cost), asked.take(cost));
+                    let same = are_same(&case.rule, expected, got);
+                    ensure!(same, asked, "without the zeros it is {expected:?}");
+                }
+                Action::Refund(cost) => {
+                    let cost = alone.cost(cost);
+                    alone.refund(cost);
+                    asked.refund(cost);
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// A warm-up counts in floating point: two rests are not to the last bit one rest, and that bit
+/// may decide a microsecond.
+fn are_same(rule: &Rule, left: Decision, right: Decision) -> bool {
+    if !matches!(rule, Rule::Warmup { .. }) {
+        return left == right;
+    }
+    let wait = |decision: Decision| decision.ok().unwrap_or(Span::MAX);
+    is_about(wait(left), wait(right)) && is_about(left.reset_after, right.reset_after)
+}
+
+pub(crate) fn is_about(left: Span, right: Span) -> bool {
+    let (left, right) = (left.as_micros(), right.as_micros());
+    left.abs_diff(right) <= 2 + left / (1 << 40)
+}
+
+#[test]
+fn a_denied_request_changes_no_later_answer() {
+    check_each(steady, |case| {
+        let mut asked = Track::new(&case);
+        let mut spared = asked.clone();
+        for step in case.steps {
+            asked.pass(step.delta);
+            spared.now = asked.now;
+            match step.action {
+                Action::Take(cost) => {
+                    let cost = asked.cost(cost);
+                    let expected = spared.peek(cost);
+                    if !expected.is_deny() {
+                        spared.take(cost);
+                    }
+                    let got = asked.take(cost);
+                    let same = Answer::from(got) == Answer::from(expected);
+                    ensure!(same, asked, "without the denied ones it is {expected:?}");
+                }
+                Action::Refund(cost) => {
+                    let cost = asked.cost(cost);
+                    asked.refund(cost);
+                    spared.refund(cost);
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_remains_is_admitted_at_once_and_no_more() {
+    check_each(steady, |case| {
+        let mut track = Track::new(&case);
+        for step in case.steps {
+            track.pass(step.delta);
+            track.act(step.action);
+            remaining_is_honest(&case.rule, &track)?;
+        }
+        Ok(())
+    });
+}
+
+fn remaining_is_honest(rule: &Rule, track: &Track) -> TestCaseResult {
+    let mut track = track.clone();
+    let remaining = track.take(0).remaining;
+    let on_credit = match rule {
+        // The next one pays: if nothing is owed, one more passes.
+        Rule::Smooth { .. } => u64::from(track.peek(1).is_allow()),
+        // Permits that come faster than the clock ticks cannot be told apart.
+        Rule::Warmup { rate, .. } if rate.count > rate.period.as_micros() => return Ok(()),
+        _ => 0,
+    };
+    // All but one of them together, then the last, then the one too many.
+    let mut free = remaining + on_credit;
+    let first = free.saturating_sub(1);
+    if first > 0 && !rule.is_paid_by_the_next() {
+        ensure!(!track.take(first).is_deny(), track, "{remaining} should remain");
+        free -= first;
+    }
+    while free > 0 && free < 64 {
+        let decision = track.take(1);
+        ensure!(is_admitted(rule, decision), track, "{free} should still remain");
+        free -= 1;
+    }
+    if free == 0 {
+        let decision = track.take(1);
+        ensure!(!is_admitted(rule, decision), track, "only {remaining} should remain");
+    }
+    Ok(())
+}
+
+/// Taken in, for those who queue; let through at once, for those who make everybody wait.
+fn is_admitted(rule: &Rule, decision: Decision) -> bool {
+    if rule.is_paid_by_the_next() { decision.is_allow() } else { !decision.is_deny() }
+}
+
+/// Guava's: never denies.
+trait PaidByTheNext {
+    fn is_paid_by_the_next(&self) -> bool;
+}
+
+impl PaidByTheNext for Rule {
+    fn is_paid_by_the_next(&self) -> bool {
+        matches!(self, Self::Smooth { .. } | Self::Warmup { .. })
+    }
+}
+
+#[test]
+fn a_cost_above_the_limit_is_told_that_waiting_does_not_help() {
+    check_each(unsteady, |case| {
+        let mut track = Track::new(&case);
+        for step in case.steps {
+            track.pass(step.delta);
+            track.act(step.action);
+            if case.rule.is_paid_by_the_next() {
+                ensure!(!track.last.is_deny(), track, "these never deny");
+                continue;
+            }
+            // A queue with a short wait takes in fewer of cost 1 than it has room for.
+            let most = match case.rule {
+                Rule::Queue { capacity, .. } => capacity + 1,
+                _ => track.last.limit,
+            };
+            for cost in [most.saturating_add(1), u64::MAX] {
+                let never = Verdict::Deny(Retry::Never);
+                ensure!(track.peek(cost).verdict == never, track, "{cost} is not refused for ever");
+            }
+            let possible = track.peek(most).verdict != Verdict::Deny(Retry::Never);
+            ensure!(possible, track, "{most} should be possible");
+        }
+        Ok(())
+    });
+}

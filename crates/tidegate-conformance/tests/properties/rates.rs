@@ -1,0 +1,104 @@
+//! Rates in the long run (T07, T08): from one in a hundred years to ten thousand million a second,
+//! exactly, and for a client that does as it is told.
+
+use crate::check::check_each;
+use crate::generate::{Case, Delta};
+use crate::track::{Track, ensure};
+use proptest::collection::vec;
+use tidegate_conformance::oracle::{Rate, Rule};
+use tidegate_core::{Limit, Span, Timestamp};
+
+#[test]
+fn whoever_takes_all_there_is_gets_the_burst_and_exactly_the_rate() {
+    // Always before the bucket is full, because what overflows is lost.
+    let thousandths = || vec(0_u64..1_000, 1..60);
+    check_each(
+        |rules| (rules, thousandths()),
+        |(rule, thousandths)| {
+            let (rate, burst, at_birth) = match rule {
+                Rule::TokenBucket { rate, burst, starts_empty: false } => (rate, burst, burst),
+                Rule::TokenBucket { rate, burst, starts_empty: true } => (rate, burst, 0),
+                Rule::Leaky { rate, capacity } => (rate, capacity, capacity),
+                _ => return Ok(()),
+            };
+            let case = Case { rule, birth: Timestamp::EPOCH, steps: Vec::new() };
+            let mut track = Track::new(&case);
+            let mut taken = 0;
+            for thousandths in thousandths {
+                let cost = track.peek(0).remaining;
+                ensure!(track.take(cost).is_allow(), track, "{cost} should remain");
+                taken += u128::from(cost);
+                track.pass(Delta::ThousandthsOfReset(thousandths));
+            }
+            taken += u128::from(track.peek(0).remaining);
+            let expected = u128::from(at_birth) + in_time(rate, track.now);
+            ensure!(taken == expected, track, "{taken} of {burst}, but {expected} is the rate");
+            Ok(())
+        },
+    );
+}
+
+/// What the rate brings from the epoch until `now`.
+fn in_time(rate: Rate, now: Timestamp) -> u128 {
+    u128::from(now.as_micros()) * u128::from(rate.count) / u128::from(rate.period.as_micros())
+}
+
+/// Asks for one at a time, and waits as long as it is told to.
+fn admitted_within(rule: &str, end: Timestamp) -> u64 {
+    let limit: Limit = rule.parse().unwrap();
+    let (mut now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
+    let mut admitted = 0;
+    while now < end {
+        let decision = limit.decide(&mut state, now, 1);
+        match decision.ok() {
+            Ok(wait) => {
+                now = now + wait;
+                admitted += u64::from(now < end);
+            }
+            Err(_) => now = now + decision.retry_after().unwrap(),
+        }
+    }
+    admitted
+}
+
+#[test]
+fn high_rates_are_what_they_say() {
+    for count in [1, 7, 1_000, 1_500, 2_000, 8_000, 99_991, 1_000_000, 3_333_333, 10_000_000_u64] {
+        // Long enough for ten thousand, so that a thousandth is ten of them.
+        let end_us = 10_000 * 1_000_000_u64.div_ceil(count);
+        let in_time = end_us * count / 1_000_000;
+        // One more than a microsecond brings, so that no fraction overflows while the clock ticks.
+        let burst = count.div_ceil(1_000_000) + 1;
+        let shapes = ["burst N", "burst N start empty", "leaky capacity N", "queue", "smooth burst N"];
+        for shape in shapes {
+            let rule = format!("{count}/s {}", shape.replace('N', &burst.to_string()));
+            let admitted = admitted_within(&rule, Timestamp::from_micros(end_us));
+            let off = admitted.abs_diff(in_time);
+            assert!(off <= 10 + burst, "{rule}: {admitted} instead of {in_time} in {end_us}us");
+        }
+    }
+}
+
+#[test]
+fn low_rates_are_exact_over_centuries() {
+    let day_us = 86_400_000_000;
+    let rules = [
+        ("1/day", day_us),
+        ("1/30day", 30 * day_us),
+        ("1/365day", 365 * day_us),
+        ("1/36525day", 36_525 * day_us),
+    ];
+    for (rate, interval_us) in rules {
+        for burst in [1, 1_000_000] {
+            let limit: Limit = format!("{rate} burst {burst}").parse().unwrap();
+            let mut state = limit.fresh(Timestamp::EPOCH);
+            assert!(limit.decide(&mut state, Timestamp::EPOCH, burst).is_allow());
+            for number in 1..=100 {
+                let due = Timestamp::from_micros(number * interval_us);
+                let early = limit.peek(&state, due - Span::from_micros(1), 1);
+                assert_eq!(early.retry_after(), Some(Span::from_micros(1)), "{rate} burst {burst}");
+                assert!(limit.decide(&mut state, due, 1).is_allow(), "{rate} burst {burst}");
+            }
+        }
+    }
+}

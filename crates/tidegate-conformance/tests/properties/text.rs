@@ -1,0 +1,190 @@
+//! Rule text: what is printed reads as the same rule, and no text at all does harm.
+
+use crate::check::check;
+use crate::generate::{any_rule, span};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use tidegate_core::{Limit, Rule};
+
+const DISPLAY_BYTES_MAX: usize = 1_024;
+
+#[test]
+fn a_rule_prints_as_text_that_reads_as_the_same_rule() {
+    check(&any_rule(), |rule| {
+        let text = rule.to_string();
+        let limit: Limit = text.parse().map_err(|error| TestCaseError::fail(format!("{error}")))?;
+        round_trips(limit.rule())
+    });
+}
+
+/// Words and spaces that the generated rules do not use.
+#[test]
+fn rules_said_otherwise_print_as_text_that_reads_as_the_same_rule() {
+    let rate = (1_u64..100, span());
+    check(&(rate, 0_usize..12, span(), 1_usize..4), |((count, period), shape, other, spaces)| {
+        let shapes = [
+            String::new(),
+            "paced".to_owned(),
+            "start empty".to_owned(),
+            format!("burst {count}"),
+            format!("burst {count} start empty"),
+            "leaky".to_owned(),
+            "queue".to_owned(),
+            format!("queue wait {other}"),
+            "smooth".to_owned(),
+            format!("smooth burst {count}"),
+            format!("warmup {other}"),
+            format!("warmup {other} cold 4"),
+        ];
+        let text = format!("{count}/{period} {}", shapes[shape]).replace(' ', &" ".repeat(spaces));
+        round_trips(&text.parse().map_err(|error| TestCaseError::fail(format!("{error}")))?)
+    });
+    let others = [
+        "concurrency 5 wait 500ms lease 30s",
+        "1/day calendar in Asia/Shanghai",
+        "10/s fixed from 2024-01-01T00:00:00+08:00",
+        "10/s fixed from 2024-01-01T00:00:00-00:00",
+        "10r/s",
+        "10r/m delay=0 burst=0",
+    ];
+    for text in others {
+        round_trips(&text.parse().unwrap()).unwrap();
+    }
+}
+
+fn round_trips(rule: &Rule) -> TestCaseResult {
+    let canonical = rule.to_string();
+    let again: Rule =
+        canonical.parse().map_err(|error| TestCaseError::fail(format!("{canonical}: {error}")))?;
+    prop_assert_eq!(&again, rule, "{}", canonical);
+    prop_assert_eq!(&again.to_string(), &canonical, "printing is a fixed point");
+    let explained = rule.explain();
+    let is_a_line = !explained.trim().is_empty() && !explained.contains(char::is_control);
+    prop_assert!(is_a_line, "{canonical} explains itself as {explained:?}");
+    Ok(())
+}
+
+/// Reads it, and if it is no rule, looks at the error from all sides.
+fn does_no_harm(text: &str) -> TestCaseResult {
+    let error = match text.parse::<Rule>() {
+        Ok(rule) => return round_trips(&rule),
+        Err(error) => error,
+    };
+    let (span, shown) = (error.span(), error.to_string());
+    prop_assert!(span.start <= span.end && span.end <= text.len(), "{span:?} of {text:?}");
+    let on_edges = text.is_char_boundary(span.start) && text.is_char_boundary(span.end);
+    prop_assert!(on_edges, "{span:?} cuts a character of {text:?}");
+    prop_assert!(shown.len() < DISPLAY_BYTES_MAX, "{} bytes: {shown}", shown.len());
+    let is_harmful = |c: char| c.is_control() && c != '\n';
+    prop_assert!(!shown.contains(is_harmful), "{shown:?}");
+    prop_assert!(!error.message().contains(char::is_control), "{shown:?}");
+    let same = text.parse::<Limit>().is_err_and(|same| same == error);
+    prop_assert!(same, "a limit says otherwise than its rule: {text:?}");
+    Ok(())
+}
+
+#[test]
+fn any_text_is_a_rule_or_an_error_that_points_into_it() {
+    let text = vec(any::<char>(), 0..300).prop_map(String::from_iter);
+    check(&text, |text| does_no_harm(&text));
+}
+
+const WORDS: [&str; 48] = [
+    "0",
+    "1",
+    "5",
+    "100",
+    "9007199254740992",
+    "9007199254740993",
+    "18446744073709551616",
+    "-1",
+    "1.5",
+    "/",
+    "s",
+    "ms",
+    "min",
+    "day",
+    "week",
+    "month",
+    "36525day",
+    "36526day",
+    "1/s",
+    "10/2s",
+    "0/s",
+    "10/d",
+    "10r/s",
+    "1r/m",
+    "burst",
+    "burst=",
+    "burst=5",
+    "nodelay",
+    "delay=2",
+    "paced",
+    "start",
+    "empty",
+    "fixed",
+    "from",
+    "first",
+    "2024-01-01T00:00:00Z",
+    "calendar",
+    "in",
+    "Asia/Shanghai",
+    "sliding",
+    "leaky",
+    "capacity",
+    "queue",
+    "wait",
+    "smooth",
+    "warmup",
+    "concurrency",
+    "lease",
+];
+
+#[test]
+fn any_words_of_the_language_are_a_rule_or_an_error_that_points_into_them() {
+    let word =
+        (prop::sample::select(WORDS.to_vec()), prop::sample::select(vec![" ", "", "  ", "\t"]));
+    let text = vec(word, 0..8).prop_map(|words| {
+        words.into_iter().fold(String::new(), |text, (word, space)| text + word + space)
+    });
+    check(&text, |text| does_no_harm(&text));
+}
+
+#[test]
+fn any_slip_of_the_pen_is_a_rule_or_an_error_that_points_at_it() {
+    check(&(any_rule(), any::<prop::sample::Index>(), any::<char>(), 0..4), |slip| {
+        let (rule, place, letter, kind) = slip;
+        let mut letters: Vec<char> = rule.to_string().chars().collect();
+        let place = place.index(letters.len());
+        match kind {
+            0 => drop(letters.remove(place)),
+            1 => letters.insert(place, letter),
+            2 => letters[place] = letter,
+            _ => letters.truncate(place),
+        }
+        does_no_harm(&String::from_iter(letters))
+    });
+}
+
+#[test]
+fn a_megabyte_of_anything_is_refused_in_a_few_words() {
+    let megabyte = 1 << 20;
+    for letter in ["1", "/", " ", "a", "\u{0}", "\n", "\u{202e}", "é", "漢", "🦀"] {
+        let text = letter.repeat(megabyte / letter.len());
+        does_no_harm(&text).unwrap();
+        assert!(text.parse::<Rule>().is_err());
+        does_no_harm(&format!("10/s burst {text}")).unwrap();
+        does_no_harm(&format!("1/s{text}")).unwrap();
+    }
+}
+
+#[test]
+fn no_error_turns_the_direction_of_a_terminal() {
+    let directions = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+    let marks = ['\u{61c}', '\u{200e}', '\u{200f}'];
+    for mark in directions.chain(marks) {
+        let shown = format!("10/s{mark} burst").parse::<Rule>().unwrap_err().to_string();
+        assert!(!shown.contains(mark), "{mark:?} is in {shown:?}");
+    }
+}
