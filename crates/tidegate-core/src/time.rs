@@ -208,6 +208,19 @@ impl Span {
     }
 }
 
+/// To the whole microsecond below.
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        Self::from_duration_floor(duration)
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        span.as_duration()
+    }
+}
+
 impl core::ops::Add for Span {
     type Output = Self;
 

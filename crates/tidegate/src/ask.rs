@@ -8,7 +8,6 @@ use crate::reservation::Reservation;
 use crate::slot::Booking;
 use crate::spot::Spot;
 use std::fmt;
-use std::time::Duration;
 use tidegate_core::{Decision, Denied, Span};
 
 /// A request that has not been made yet: made by [`Limiter::ask`](crate::Limiter::ask) and
@@ -62,8 +61,8 @@ impl<C: Clock> Ask<C> {
     /// assert!(gate.ask().within(Duration::from_secs(1)).reserve().is_ok());
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
-    pub fn within(mut self, patience: Duration) -> Self {
-        self.patience = Span::from_duration_floor(patience);
+    pub fn within(mut self, patience: impl Into<Span>) -> Self {
+        self.patience = patience.into();
         self
     }
 

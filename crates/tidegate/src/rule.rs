@@ -36,6 +36,28 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether it counts who is in flight, so that an admission is held and given back.
+    ///
+    /// ```
+    /// assert!("concurrency 5".parse::<tidegate::Rule>()?.is_concurrency());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn is_concurrency(&self) -> bool {
+        self.limit.is_concurrency()
+    }
+
+    /// Whether it makes requests wait by itself: `queue`, `smooth`, `warmup`, and nginx's delay.
+    ///
+    /// ```
+    /// assert!("10/s queue".parse::<tidegate::Rule>()?.is_waiting());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn is_waiting(&self) -> bool {
+        self.limit.is_waiting()
+    }
+}
+
 impl FromStr for Rule {
     type Err = RuleError;
 

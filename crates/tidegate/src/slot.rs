@@ -13,6 +13,9 @@ pub(crate) struct Slot {
     pub(crate) state: State,
     line: Line,
     crowd: Crowd,
+    /// Who was in flight when the rule stopped counting that; they may come back under a rule that
+    /// counts again.
+    parked: Option<Box<(Limit, State)>>,
 }
 
 /// What came of asking for admission with patience.
@@ -29,7 +32,7 @@ pub(crate) enum Booking {
 
 impl Slot {
     pub(crate) fn new(state: State) -> Self {
-        Self { state, line: Line::default(), crowd: Crowd::default() }
+        Self { state, line: Line::default(), crowd: Crowd::default(), parked: None }
     }
 
     /// Whether somebody waits here.
@@ -39,7 +42,13 @@ impl Slot {
 
     /// Whether forgetting this key changes no answer.
     pub(crate) fn is_at_rest(&self, limit: &Limit, now: Timestamp) -> bool {
-        !self.is_awaited() && limit.peek(&self.state, now, 0).reset_after.is_zero()
+        let is_parked = |parked: &(Limit, State)| {
+            let (limit, state) = parked;
+            !limit.peek(state, now, 0).reset_after.is_zero()
+        };
+        !self.is_awaited()
+            && !self.parked.as_deref().is_some_and(is_parked)
+            && limit.peek(&self.state, now, 0).reset_after.is_zero()
     }
 
     pub(crate) fn check(
@@ -193,7 +202,10 @@ impl Slot {
         ticket: Ticket,
         wakes: &mut Wakes,
     ) {
-        limit.release(&mut self.state, ticket);
+        match self.parked.as_deref_mut() {
+            Some((limit, parked)) => limit.release(parked, ticket),
+            None => limit.release(&mut self.state, ticket),
+        }
         self.crowd.grant(limit, &mut self.state, now, wakes);
     }
 
@@ -209,11 +221,14 @@ impl Slot {
         limit.peek(&self.state, now, cost)
     }
 
+    /// Gives back what was charged. Permits that are out stay out: they come back by themselves.
     pub(crate) fn refund(&mut self, limit: &Limit, now: Timestamp, cost: u64, wakes: &mut Wakes) {
+        if limit.is_concurrency() {
+            return;
+        }
         self.line.settle(limit, now);
         let refund = |state: &mut State| limit.refund(state, now, cost);
         self.line.replay(limit, &mut self.state, now, wakes, refund);
-        self.crowd.grant(limit, &mut self.state, now, wakes);
     }
 
     /// Forgets what was used. Permits that are out stay out: they come back by themselves.
@@ -239,7 +254,16 @@ impl Slot {
             // Turns in time mean nothing to it. Those who have one keep it.
             self.line.freeze();
         }
-        let take_over = |state: &mut State| *state = new.take_over(old, state, now);
+        if old.is_concurrency() && !new.is_concurrency() {
+            self.parked = Some(Box::new((old.clone(), self.state.clone())));
+        }
+        let parked = if new.is_concurrency() { self.parked.take() } else { None };
+        let take_over = |state: &mut State| {
+            *state = match parked.as_deref() {
+                Some((limit, parked)) => new.take_over(limit, parked, now),
+                None => new.take_over(old, state, now),
+            };
+        };
         self.line.replay(new, &mut self.state, now, wakes, take_over);
         self.crowd.grant(new, &mut self.state, now, wakes);
     }

@@ -74,7 +74,7 @@ impl Owner {
             Self::Limiter(limiter) => limiter.rule(),
             Self::Gate(gate) => gate.rule(),
         };
-        rule.to_string().starts_with("concurrency")
+        rule.is_concurrency()
     }
 }
 

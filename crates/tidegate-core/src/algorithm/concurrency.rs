@@ -127,20 +127,9 @@ impl Algorithm for Concurrency {
         self.answer(Verdict::Allow, in_flight, now)
     }
 
-    /// Gives back the oldest, for those who keep no ticket.
-    fn refund(&self, in_flight: &mut InFlight, now: Timestamp, cost: u64) {
-        self.end_leases(in_flight, now);
-        let mut left = cost.min(in_flight.count);
-        in_flight.count -= left;
-        while let Some(mut first) = in_flight.holds.first_entry().filter(|_| left > 0) {
-            let taken = left.min(first.get().cost);
-            first.get_mut().cost -= taken;
-            left -= taken;
-            if first.get().cost == 0 {
-                first.remove();
-            }
-        }
-    }
+    /// Nothing: who is in flight is, until it is released. Freeing the place of a request that still
+    /// runs would let one too many in.
+    fn refund(&self, _in_flight: &mut InFlight, _now: Timestamp, _cost: u64) {}
 
     /// Being in flight is not having used up a rate: another algorithm starts fresh.
     fn usage(&self, _in_flight: &InFlight, _now: Timestamp) -> Usage {

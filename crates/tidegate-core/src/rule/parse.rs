@@ -172,8 +172,10 @@ fn leaky(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
 
 fn queue(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
     words.next();
-    let capacity = words.option("capacity", "the capacity", number::count)?;
-    let wait = words.option("wait", "the wait", number::span)?;
+    let (mut capacity, mut wait) = (None, None);
+    while words.set(&mut capacity, "capacity", "the capacity", number::count)?
+        || words.set(&mut wait, "wait", "the wait", number::span)?
+    {}
     Ok(Kind::Queue { rate, capacity: capacity.unwrap_or(rate.count), wait })
 }
 
@@ -209,8 +211,10 @@ fn warmup(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
 fn concurrency(words: &mut Words<'_>) -> Result<Kind> {
     let word = words.needed("how many may be in flight, such as `concurrency 5`,")?;
     let max = number::count(word, "the number in flight")?;
-    let wait = words.option("wait", "the wait", number::span)?;
-    let lease = words.option("lease", "the lease", number::span)?;
+    let (mut wait, mut lease) = (None, None);
+    while words.set(&mut wait, "wait", "the wait", number::span)?
+        || words.set(&mut lease, "lease", "the lease", number::span)?
+    {}
     Ok(Kind::Concurrency { max, wait, lease })
 }
 
@@ -338,6 +342,24 @@ impl<'t> Words<'t> {
             return Ok(());
         }
         Err(word.error(RuleErrorKind::Expected { expected }))
+    }
+
+    /// The same, for options that may come in any order; `true` if this was it.
+    fn set<T>(
+        &mut self,
+        option: &mut Option<T>,
+        name: &str,
+        what: &'static str,
+        read: impl FnOnce(Word<'t>, &'static str) -> Result<T>,
+    ) -> Result<bool> {
+        let word = self.peek();
+        let Some(value) = self.option(name, what, read)? else { return Ok(false) };
+        match (option.replace(value), word) {
+            (Some(_), Some(word)) => {
+                Err(word.error(RuleErrorKind::Conflict { why: "it is said already" }))
+            }
+            _ => Ok(true),
+        }
     }
 
     /// `name value`, if the next word is the name.

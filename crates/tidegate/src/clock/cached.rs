@@ -72,6 +72,10 @@ impl Clock for CachedClock {
         Timestamp::from_micros(self.face.now_us.load(Ordering::Relaxed))
     }
 
+    fn calendar_now(&self) -> Timestamp {
+        SystemClock::new().calendar_now()
+    }
+
     /// Sleeps by the machine's clock, then until this one has caught up.
     fn sleep_until(&self, at: Timestamp) -> Sleep {
         let clock = self.clone();

@@ -70,8 +70,8 @@ impl ManualClock {
     /// clock.advance(Span::from_secs(5));
     /// assert_eq!(clock.now().since(before), Span::from_secs(5));
     /// ```
-    pub fn advance(&self, span: Span) {
-        let now = self.face().now + span;
+    pub fn advance(&self, span: impl Into<Span>) {
+        let now = self.face().now + span.into();
         self.set(now);
     }
 
