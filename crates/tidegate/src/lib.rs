@@ -69,3 +69,25 @@ pub use rule::Rule;
 pub use tidegate_core::{
     Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Timestamp, Verdict, Window,
 };
+
+/// Runs every example of the README and the guide as a test.
+#[cfg(doctest)]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident: $path:literal),+ $(,)?) => {
+            $(#[doc = include_str!($path)] struct $name;)+
+        };
+    }
+    pages!(
+        Readme: "../../../README.md",
+        Guide: "../../../docs/guide/README.md",
+        Bounds: "../../../docs/guide/bounds.md",
+        Choosing: "../../../docs/guide/choosing.md",
+        Clocks: "../../../docs/guide/clocks.md",
+        KeysAndCosts: "../../../docs/guide/keys-and-costs.md",
+        Rules: "../../../docs/guide/rules.md",
+        Waiting: "../../../docs/guide/waiting.md",
+    );
+    #[cfg(feature = "tokio")]
+    pages!(Testing: "../../../docs/guide/testing.md");
+}
