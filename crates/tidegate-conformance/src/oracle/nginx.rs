@@ -51,7 +51,7 @@ impl Nginx {
     }
 
     /// The smallest wait after which `holds` at that millisecond; the end of time if that is earlier.
-    fn wait_until(&self, now: Timestamp, holds: impl Fn(i128) -> bool) -> Span {
+    fn wait_until(now: Timestamp, holds: impl Fn(i128) -> bool) -> Span {
         let then = |us: u128| now_ms(u128::from(now.as_micros()) + us);
         // In 2^80 µs the slowest zone has leaked more than any burst.
         let wait = smallest(1 << 80, |us| holds(then(us)));
@@ -69,7 +69,7 @@ impl Nginx {
             verdict,
             limit,
             remaining: u64::try_from(first_refused - 1).expect("it is at most the limit"),
-            reset_after: self.wait_until(now, |now_ms| {
+            reset_after: Self::wait_until(now, |now_ms| {
                 self.node.is_none_or(|node| {
                     node.excess + REQUEST <= self.rate * (now_ms - node.last_ms) / 1_000
                 })
@@ -89,7 +89,7 @@ impl Oracle for Nginx {
             let retry = if (cost - 1) * REQUEST > self.burst {
                 Retry::Never
             } else {
-                Retry::After(self.wait_until(now, |now_ms| self.admits(now_ms, cost)))
+                Retry::After(Self::wait_until(now, |now_ms| self.admits(now_ms, cost)))
             };
             return self.answer(Verdict::Deny(retry), now);
         }

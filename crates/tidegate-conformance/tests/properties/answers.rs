@@ -8,14 +8,16 @@ use proptest::test_runner::TestCaseResult;
 use tidegate_conformance::oracle::Answer;
 
 fn answers_as_the_oracle(algorithm: &str) {
-    let (_, rules) = ALGORITHMS.into_iter().find(|(name, _)| *name == algorithm).unwrap();
+    let (_, rules) = ALGORITHMS
+        .into_iter()
+        .find(|(name, _)| *name == algorithm)
+        .expect("the tests name algorithms that are in the list");
     check(&steady(rules()), same_answers);
-    println!("STATS {algorithm} zero/allow/wait/never/after/release {:?}", crate::track::STATS);
 }
 
 fn same_answers(case: Case) -> TestCaseResult {
     let mut track = Track::new(&case);
-    let mut oracle = case.rule.oracle(track.birth).unwrap();
+    let mut oracle = case.rule.oracle(track.birth).expect("only a warm-up has none");
     for step in case.steps {
         track.pass(step.delta);
         match step.action {

@@ -2,10 +2,10 @@
 
 use crate::check::check_each;
 use crate::generate::steady_without_refunds;
-use crate::track::{Admitted, Track, ensure};
+use crate::track::{Admitted, Track, ensure, limit};
 use tidegate_conformance::oracle::windows::calendar;
 use tidegate_conformance::oracle::{From, Rate, Rule};
-use tidegate_core::{CalendarUnit, Limit, Span, Timestamp};
+use tidegate_core::{CalendarUnit, Span, Timestamp};
 
 #[test]
 fn no_interval_admits_more_than_the_published_bound() {
@@ -39,7 +39,10 @@ pub(crate) fn excess(rule: &Rule, log: &[Admitted]) -> Option<String> {
             (all > max.into()).then(|| format!("{all} in flight"))
         }
         Rule::Concurrency { max, lease: Some(lease) } => in_any(lease, max.into(), log),
-        Rule::Nginx { count, per_second, burst, .. } => nginx(count, per_second, burst, log),
+        Rule::Nginx { count, per_second, burst, delay } => {
+            let rate = count * 1_000 / if per_second { 1 } else { 60 };
+            nginx(rate, burst, delay, log)
+        }
     }
 }
 
@@ -156,19 +159,32 @@ fn queue(rate: Rate, capacity: u64, wait: Option<Span>, log: &[Admitted]) -> Opt
     spaced(rate, 0, log, |us| us)
 }
 
-/// In nginx's milliseconds and thousandths.
-fn nginx(count: u64, per_second: bool, burst: u64, log: &[Admitted]) -> Option<String> {
-    let rate = u128::from(count) * 1_000 / if per_second { 1 } else { 60 };
+/// In nginx's milliseconds and thousandths: a bucket of one more than the burst. Those who wait do so
+/// no longer than the burst takes, and when all wait they leave evenly, to a cut millisecond each.
+fn nginx(rate: u64, burst: u64, delay: Option<u64>, log: &[Admitted]) -> Option<String> {
+    let rate = u128::from(rate);
     let ms = |at: Timestamp| u128::from(at.as_micros() / 1_000);
+    let leaves = |admitted: &Admitted| {
+        u128::from(admitted.at.as_micros()) + u128::from(admitted.wait.as_micros())
+    };
+    let is_late = |admitted: &&Admitted| {
+        u128::from(admitted.wait.as_micros()) * rate > u128::from(burst) * 1_000_000_000
+    };
+    if let Some(late) = log.iter().find(is_late) {
+        return Some(format!("the one of {:?} waits {}", late.at, late.wait));
+    }
     over_all_pairs(log, |first, last, sum| {
         let leaked = rate * (ms(last.at) - ms(first.at)) / 1_000;
-        sum * 1_000 <= (u128::from(burst) + 1) * 1_000 + leaked
+        let fits = sum * 1_000 <= (u128::from(burst) + 1) * 1_000 + leaked;
+        let price = (sum - u128::from(first.cost)) * 1_000_000_000;
+        let is_even = (leaves(last) + 2_000).saturating_sub(leaves(first)) * rate >= price;
+        fits && (is_even || delay != Some(0) || last.wait == Span::MAX)
     })
 }
 
 /// Takes as much as there is at each of these instants.
 fn greedy(rule: &str, at_us: impl IntoIterator<Item = u64>) -> Vec<Admitted> {
-    let limit: Limit = rule.parse().unwrap();
+    let limit = limit(rule);
     let mut state = limit.fresh(Timestamp::EPOCH);
     let take = |us| {
         let at = Timestamp::from_micros(us);

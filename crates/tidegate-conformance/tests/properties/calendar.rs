@@ -1,9 +1,10 @@
 //! The calendar of UTC is jiff's (T26), at random instants and around every edge.
 
 use crate::check::check;
+use crate::track::limit;
 use proptest::prelude::*;
 use tidegate_conformance::oracle::windows::calendar;
-use tidegate_core::{CalendarUnit, Limit, Span, Timestamp, Window};
+use tidegate_core::{CalendarUnit, Span, Timestamp, Window};
 
 const UNITS: [(&str, CalendarUnit); 6] = [
     ("min", CalendarUnit::Minute),
@@ -18,8 +19,8 @@ const UNITS: [(&str, CalendarUnit); 6] = [
 const END_US: u64 = 253_339_228_800_000_000;
 
 fn core_window(unit: &str, now: Timestamp) -> Window {
-    let limit: Limit = format!("1/{unit} calendar").parse().unwrap();
-    limit.window(&limit.fresh(now), now).unwrap()
+    let limit = limit(&format!("1/{unit} calendar"));
+    limit.window(&limit.fresh(now), now).expect("a calendar has windows")
 }
 
 #[test]

@@ -4,7 +4,6 @@ use crate::bounds::excess;
 use crate::check::check_each;
 use crate::generate::{Action, Case, any_rule, steady, steady_without_refunds};
 use crate::track::{Track, ensure};
-use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tidegate_conformance::oracle::Rule;
 

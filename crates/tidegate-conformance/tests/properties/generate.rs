@@ -12,8 +12,10 @@ const PERIOD_MAX_US: u64 = 36_525 * 86_400 * 1_000_000;
 const PER_US_MAX: u64 = 10_000;
 const STEPS_MAX: usize = 60;
 
+type Rules = fn() -> BoxedStrategy<Rule>;
+
 /// Every algorithm by name, with its rules.
-pub(crate) const ALGORITHMS: [(&str, fn() -> BoxedStrategy<Rule>); 11] = [
+pub(crate) const ALGORITHMS: [(&str, Rules); 11] = [
     ("token bucket", token_bucket),
     ("leaky", leaky),
     ("queue", queue),

@@ -57,8 +57,7 @@ impl Track {
     }
 
     fn at(rule: &Rule, birth: Timestamp, end: Timestamp) -> Self {
-        let text = rule.to_string();
-        let limit: Limit = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        let limit = limit(&rule.to_string());
         let state = limit.fresh(birth);
         let last = limit.peek(&state, birth, 0);
         Self { limit, state, now: birth, birth, end, last, events: Vec::new() }
@@ -118,8 +117,6 @@ impl Track {
     pub(crate) fn take(&mut self, cost: u64) -> Decision {
         self.last = self.limit.decide(&mut self.state, self.now, cost);
         self.events.push(Event { at: self.now, did: Did::Take(cost, self.last) });
-        let i = match self.last.verdict { tidegate_core::Verdict::Allow if cost == 0 => 0, tidegate_core::Verdict::Allow => 1, tidegate_core::Verdict::Wait(_) => 2, tidegate_core::Verdict::Deny(tidegate_core::Retry::Never) => 3, tidegate_core::Verdict::Deny(tidegate_core::Retry::After(_)) => 4, _ => 5 };
-        STATS[i].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.last
     }
 
@@ -185,6 +182,11 @@ impl Track {
     }
 }
 
+/// The limit of a rule that is known to be good.
+pub(crate) fn limit(text: &str) -> Limit {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
     pub(crate) at: Timestamp,
@@ -220,5 +222,3 @@ macro_rules! ensure {
     };
 }
 pub(crate) use ensure;
-
-pub(crate) static STATS: [std::sync::atomic::AtomicU64; 6] = [const { std::sync::atomic::AtomicU64::new(0) }; 6];

@@ -1,6 +1,7 @@
 //! A warm-up is Guava's to the microsecond, and does not drift away from the exact ramp as Guava does.
 
 use crate::check::check;
+use crate::track::limit;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidegate_conformance::oracle::warmup::{Exact, Guava};
@@ -20,7 +21,7 @@ struct Engine {
 impl Engine {
     fn limit(self) -> Limit {
         let Self { rate, warmup, cold } = self;
-        Rule::Warmup { rate, warmup, cold }.to_string().parse().unwrap()
+        limit(&Rule::Warmup { rate, warmup, cold }.to_string())
     }
 }
 
@@ -93,7 +94,7 @@ fn each_call_of_a_burst_costs_what_it_costs_in_guava() {
 
 /// The sleeps, in microseconds, of one who comes back as soon as it may.
 fn sleeps(rule: &str, calls: usize) -> Vec<u64> {
-    let limit: Limit = rule.parse().unwrap();
+    let limit = limit(rule);
     let (mut now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
     let sleep = |_| {
         let us = wait_us(limit.decide(&mut state, now, 1).verdict);
