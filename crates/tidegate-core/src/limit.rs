@@ -299,16 +299,40 @@ impl Limit {
     ) -> Decision {
         let mut after = state.clone();
         let decision = self.decide(&mut after, now, cost);
-        match decision.verdict {
-            Verdict::Wait(wait) if wait > patience => {
-                let before = self.peek(state, now, 0);
-                before.deny(Retry::After(wait.saturating_sub(patience))).decision
-            }
-            _ => {
-                *state = after;
-                decision
-            }
+        let is_refused = match decision.verdict {
+            Verdict::Allow => false,
+            Verdict::Wait(wait) => wait > patience,
+            // Only the rule's own line can be too long behind its own refusal.
+            Verdict::Deny(_) => self.is_waiting(),
+        };
+        if is_refused {
+            let retry = self.retry_within(state, now, cost, patience);
+            return self.peek(state, now, 0).deny(retry).decision;
         }
+        *state = after;
+        decision
+    }
+
+    /// When somebody with this patience would be admitted, who is not now.
+    fn retry_within(&self, state: &State, now: Timestamp, cost: u64, patience: Span) -> Retry {
+        let is_admitted = |at| match self.peek(state, at, cost).verdict {
+            Verdict::Allow => true,
+            Verdict::Wait(wait) => wait <= patience,
+            Verdict::Deny(_) => false,
+        };
+        let mut late = now;
+        for _ in 0..RETRY_STEPS_MAX {
+            late = match self.peek(state, late, cost).verdict {
+                Verdict::Deny(Retry::After(span)) => late + span,
+                Verdict::Deny(retry) => return retry,
+                Verdict::Wait(wait) if wait > patience => late + wait.saturating_sub(patience),
+                Verdict::Allow | Verdict::Wait(_) => {
+                    return Retry::After(first_instant(now, late, is_admitted).since(now));
+                }
+            };
+        }
+        // However long it is put off, its own cost makes it wait too long.
+        Retry::Never
     }
 
     /// What [`decide`](Self::decide) would say, without charging.
@@ -540,6 +564,27 @@ impl Limit {
             _ => None,
         }
     }
+}
+
+/// A rule's refusal, then its line, then nginx's milliseconds: more steps than these do not help.
+const RETRY_STEPS_MAX: u32 = 8;
+
+/// The first instant after `early` at which it is true, knowing that at `late` it is.
+fn first_instant(
+    early: Timestamp,
+    late: Timestamp,
+    is_true: impl Fn(Timestamp) -> bool,
+) -> Timestamp {
+    let (mut early, mut late) = (early.as_micros(), late.as_micros());
+    while late - early > 1 {
+        let middle = early + (late - early) / 2;
+        if is_true(Timestamp::from_micros(middle)) {
+            late = middle;
+        } else {
+            early = middle;
+        }
+    }
+    Timestamp::from_micros(late)
 }
 
 /// Reads a rule and makes a limit of it. Calendars are in UTC here; named zones need a database, see

@@ -201,6 +201,11 @@ impl Span {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// At the end of time the time that is left is cut off; what is not over has not passed.
+    pub(crate) fn at_least_one(self) -> Self {
+        self.max(Self(1))
+    }
+
     /// Microseconds that may not fit: what does not fit is for ever.
     #[inline]
     pub(crate) fn from_wide(us: u128) -> Self {

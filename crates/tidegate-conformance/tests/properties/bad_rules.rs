@@ -137,7 +137,6 @@ fn a_word_that_is_said_twice_is_not_called_unknown() {
         "10/s burst 20 burst 30",
         "10/s paced paced",
         "10/s queue capacity 5 capacity 5",
-        "10/s queue wait 2s capacity 5",
         "concurrency 5 wait 1s wait 1s",
     ];
     for text in twice {

@@ -29,8 +29,8 @@ fn nothing_is_refunded_above_the_limit() {
 #[test]
 fn a_refund_at_once_restores_every_later_answer() {
     check_each(steady, |case| {
-        // A warm-up that has begun has begun, and leases are given back by their tickets.
-        if matches!(case.rule, Rule::Warmup { .. } | Rule::Concurrency { lease: Some(_), .. }) {
+        // A warm-up that has begun has begun, and permits are given back by their tickets.
+        if matches!(case.rule, Rule::Warmup { .. } | Rule::Concurrency { .. }) {
             return Ok(());
         }
         let mut track = Track::new(&case);

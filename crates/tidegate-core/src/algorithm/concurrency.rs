@@ -42,13 +42,15 @@ impl Concurrency {
 
     fn end_leases(&self, in_flight: &mut InFlight, now: Timestamp) {
         let Some(length) = self.lease else { return };
+        let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
+        if last.is_some_and(|until| until.since(now) > length) {
+            // Longer than one given now: from before a step of the clock.
+            in_flight.shorten(now + length);
+        }
         while let Some(first) = in_flight.holds.first_entry() {
-            let Some(until) = first.get().until else { break };
-            if until > now {
-                if until.since(now) > length {
-                    // Longer than one given now: from before a step of the clock.
-                    in_flight.shorten(now + length);
-                }
+            // What ends with time itself does not end.
+            let has_ended = |until| until <= now && until < Timestamp::MAX;
+            if !first.get().until.is_some_and(has_ended) {
                 break;
             }
             in_flight.count -= first.remove().cost;
@@ -61,7 +63,8 @@ impl Concurrency {
         for hold in in_flight.holds.values() {
             missing = missing.saturating_sub(hold.cost);
             if missing == 0 {
-                return hold.until.map_or(Retry::OnRelease, |until| Retry::After(until.since(now)));
+                let after = |until: Timestamp| Retry::After(until.since(now).at_least_one());
+                return hold.until.map_or(Retry::OnRelease, after);
             }
         }
         Retry::OnRelease
@@ -81,7 +84,7 @@ impl Concurrency {
             limit: self.max,
             remaining: self.max.saturating_sub(in_flight.count),
             reset_after: match last {
-                Some(Hold { until: Some(until), .. }) => until.since(now),
+                Some(Hold { until: Some(until), .. }) => until.since(now).at_least_one(),
                 Some(Hold { until: None, .. }) => Span::MAX,
                 None => Span::ZERO,
             },

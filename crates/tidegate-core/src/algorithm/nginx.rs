@@ -63,7 +63,7 @@ impl Nginx {
     /// How long until `level` of what the node holds has leaked, counted from `now`.
     fn until_leaked(&self, node: &Node, now: Timestamp, level: u64) -> Span {
         let due_ms = node.last_ms.saturating_add(self.ms_to_leak(level));
-        Timestamp::from_micros(due_ms.saturating_mul(1_000)).since(now)
+        Timestamp::from_micros(due_ms.saturating_mul(1_000)).since(now).at_least_one()
     }
 
     fn wait(&self, level: u64) -> Span {

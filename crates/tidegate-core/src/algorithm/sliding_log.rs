@@ -179,7 +179,12 @@ impl Algorithm for SlidingLog {
         let mut log = Log::default();
         // As if it all had happened so long ago that it is forgotten when the old rule would have.
         let age = self.rate.period.saturating_sub(usage.drain);
-        log.push(now - age, usage.units_ceil().min(self.rate.count));
+        let mut used = usage.units_ceil().min(self.rate.count);
+        if used == self.rate.count && age > now.since(Timestamp::EPOCH) {
+            // Before the epoch there was no time: it cannot have been that long ago.
+            used -= 1;
+        }
+        log.push(now - age, used);
         log
     }
 }

@@ -163,7 +163,7 @@ impl NarrowBucket {
         if now > u64::MAX / 2 { None } else { Some(now) }
     }
 
-    /// The new `full_at` if `cost` may pass now; `None` if it may not.
+    /// The new `full_at` if `cost` may pass now; `None` if it may not. A cost of zero takes nothing.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Span};
@@ -176,6 +176,9 @@ impl NarrowBucket {
     pub fn take(&self, full_at: u64, now: u64, cost: u64) -> Option<u64> {
         if cost > self.burst {
             return None;
+        }
+        if cost == 0 {
+            return Some(full_at.min(self.clamped(now)));
         }
         let after = self.debt(full_at, now).saturating_add(self.price(cost));
         if after > self.capacity { None } else { Some(now.saturating_add(after)) }

@@ -64,6 +64,14 @@ impl Warmup {
         }
     }
 
+    /// How long until the next may pass. What is due after the end of time is never due.
+    fn owed(engine: &Engine, now: Timestamp) -> Span {
+        match engine.free_at {
+            Timestamp::MAX => Span::MAX,
+            free_at => free_at.since(now),
+        }
+    }
+
     /// How long `take` of the saved permits take: the area under the ramp.
     fn price_of_saved(&self, saved: f64, take: f64) -> f64 {
         let above = saved - self.threshold;
@@ -77,7 +85,7 @@ impl Warmup {
     }
 
     fn answer(&self, verdict: Verdict, engine: &Engine, now: Timestamp) -> Decision {
-        let owed = engine.free_at.since(now);
+        let owed = Self::owed(engine, now);
         let cooling = (self.saved_max - engine.saved) * self.cool_down;
         Decision {
             verdict,
@@ -101,7 +109,7 @@ impl Algorithm for Warmup {
         if cost == 0 {
             return self.answer(Verdict::Allow, engine, now);
         }
-        let wait = engine.free_at.since(now);
+        let wait = Self::owed(engine, now);
         let permits = float(cost);
         let from_saved = lesser(permits, engine.saved);
         let price = self.price_of_saved(engine.saved, from_saved)
@@ -126,7 +134,7 @@ impl Algorithm for Warmup {
     fn usage(&self, engine: &Engine, now: Timestamp) -> Usage {
         let mut engine = *engine;
         self.sync(&mut engine, now);
-        let owed = engine.free_at.since(now);
+        let owed = Self::owed(&engine, now);
         Usage::whole(whole(float(owed.as_micros()) / self.interval), owed)
     }
 

@@ -67,7 +67,7 @@ impl Counter {
             self.used += cost;
             return self.answer(Verdict::Allow, count, window, now);
         }
-        let retry = if cost > count { Retry::Never } else { Retry::After(window.end.since(now)) };
+        let retry = if cost > count { Retry::Never } else { Retry::After(left(window, now)) };
         self.answer(Verdict::Deny(retry), count, window, now)
     }
 
@@ -95,7 +95,11 @@ impl Counter {
             verdict,
             limit: count,
             remaining: count.saturating_sub(self.used),
-            reset_after: if self.used == 0 { Span::ZERO } else { window.end.since(now) },
+            reset_after: if self.used == 0 { Span::ZERO } else { left(window, now) },
         }
     }
+}
+
+fn left(window: Window, now: Timestamp) -> Span {
+    window.end.since(now).at_least_one()
 }

@@ -180,7 +180,18 @@ impl RuleError {
 
 /// Control characters, direction marks and the like must not reach a terminal or a log.
 fn printable(c: char) -> char {
-    let is_format = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let is_format = matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
     if c.is_control() || is_format { '\u{fffd}' } else { c }
 }
 

@@ -45,6 +45,9 @@ pub(super) fn parse(text: &str) -> Result<Kind> {
         }
     };
     match words.next() {
+        Some(word) if (Words { text: &text[..word.start], at: 0 }).has(word.text) => {
+            Err(word.error(RuleErrorKind::Conflict { why: "it is said already" }))
+        }
         Some(word) => Err(word.error(leftover(&kind))),
         None => Ok(kind),
     }
@@ -318,6 +321,16 @@ impl<'t> Words<'t> {
         let word = self.peek()?;
         self.at = word.span().end;
         Some(word)
+    }
+
+    /// Whether one of those left is this one.
+    fn has(mut self, wanted: &str) -> bool {
+        while let Some(word) = self.next() {
+            if word.text == wanted {
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes the next word if it is this one.
