@@ -118,7 +118,8 @@ impl Algorithm for Warmup {
         let whole_us = whole(price);
         engine.saved -= from_saved;
         engine.free_at = engine.free_at + Span::from_micros(whole_us);
-        engine.carry = price - float(whole_us);
+        // A price beyond all time has no fraction worth carrying.
+        engine.carry = if whole_us == u64::MAX { 0.0 } else { price - float(whole_us) };
         let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
         self.answer(verdict, engine, now)
     }
