@@ -161,6 +161,7 @@ pub struct State(States);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
     number: u64,
+    since: Timestamp,
 }
 
 impl Limit {
@@ -384,7 +385,7 @@ impl Limit {
         let decision = self.decide(state, now, cost);
         let ticket = match &state.0 {
             States::Concurrency(in_flight) if cost > 0 && !decision.is_deny() => {
-                Some(Ticket { number: in_flight.last_ticket() })
+                Some(Ticket { number: in_flight.last_ticket(), since: now })
             }
             _ => None,
         };
@@ -405,7 +406,7 @@ impl Limit {
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one release")]
     pub fn release(&self, state: &mut State, ticket: Ticket) {
         if let States::Concurrency(in_flight) = &mut state.0 {
-            Concurrency::release(in_flight, ticket.number);
+            Concurrency::release(in_flight, ticket.number, ticket.since);
         }
     }
 

@@ -39,6 +39,7 @@ pub struct Gate<C: Clock = SystemClock> {
 pub(crate) struct Post<C> {
     pub(crate) number: u64,
     pub(crate) clock: C,
+    pub(crate) birth: Timestamp,
     /// The fast side, for a limit that is a bucket.
     cell: Option<Cell>,
     slow: Mutex<Slow>,
@@ -47,7 +48,6 @@ pub(crate) struct Post<C> {
 /// The slow side: the truth when the cell has `MOVED`.
 pub(crate) struct Slow {
     pub(crate) limit: Limit,
-    birth: Timestamp,
     pub(crate) slot: Slot,
     /// The rule is no longer the one the cell was made for.
     is_changed: bool,
@@ -81,8 +81,9 @@ impl<C: Clock> Gate<C> {
         let birth = spot::now(&clock, &limit);
         let cell = Cell::new(&limit, birth);
         let slot = Slot::new(limit.fresh(birth));
-        let state = Slow { limit, birth, slot, is_changed: false };
-        let post = Post { number: spot::next_number(), clock, cell, slow: Mutex::new(state) };
+        let state = Slow { limit, slot, is_changed: false };
+        let post =
+            Post { number: spot::next_number(), clock, birth, cell, slow: Mutex::new(state) };
         Self { post: Arc::new(post) }
     }
 
@@ -262,7 +263,7 @@ impl<C: Clock> Gate<C> {
     pub fn set_rule(&self, rule: Rule) {
         let mut wakes = Wakes::default();
         self.post.with(|slow, now| {
-            slow.slot.change(&slow.limit, &rule.limit, now, &mut wakes);
+            slow.slot.change(&slow.limit, &rule.limit, now, self.post.birth, &mut wakes);
             slow.is_changed = true;
             slow.limit = rule.limit;
         });
@@ -309,12 +310,6 @@ impl<C: Clock> Drop for Held<'_, C> {
         if let Some(cell) = &self.post.cell {
             cell.push(&self.slow.limit, &self.slow.slot.state);
         }
-    }
-}
-
-impl Slow {
-    pub(crate) fn birth(&self) -> Timestamp {
-        self.birth
     }
 }
 

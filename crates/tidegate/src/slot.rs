@@ -221,13 +221,28 @@ impl Slot {
         limit.peek(&self.state, now, cost)
     }
 
-    /// Gives back what was charged. Permits that are out stay out: they come back by themselves.
-    pub(crate) fn refund(&mut self, limit: &Limit, now: Timestamp, cost: u64, wakes: &mut Wakes) {
+    /// Gives back what was charged, and no more: nobody is better off than one who never asked.
+    /// Permits that are out stay out: they come back by themselves.
+    pub(crate) fn refund(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        birth: Timestamp,
+        wakes: &mut Wakes,
+    ) {
         if limit.is_concurrency() {
             return;
         }
         self.line.settle(limit, now);
-        let refund = |state: &mut State| limit.refund(state, now, cost);
+        let refund = |state: &mut State| {
+            limit.refund(state, now, cost);
+            let fresh = limit.fresh(birth);
+            let rest = |state: &State| limit.peek(state, now, 0).reset_after;
+            if rest(state) < rest(&fresh) {
+                *state = fresh;
+            }
+        };
         self.line.replay(limit, &mut self.state, now, wakes, refund);
     }
 
@@ -248,8 +263,20 @@ impl Slot {
     }
 
     /// Goes on under another rule (B8).
-    pub(crate) fn change(&mut self, old: &Limit, new: &Limit, now: Timestamp, wakes: &mut Wakes) {
+    pub(crate) fn change(
+        &mut self,
+        old: &Limit,
+        new: &Limit,
+        now: Timestamp,
+        birth: Timestamp,
+        wakes: &mut Wakes,
+    ) {
         self.line.settle(old, now);
+        if self.is_at_rest(old, now) && self.parked.is_none() {
+            // Somebody who has used nothing is like somebody who was never seen.
+            self.state = new.fresh(birth);
+            return;
+        }
         if new.is_concurrency() {
             // Turns in time mean nothing to it. Those who have one keep it.
             self.line.freeze();

@@ -53,15 +53,20 @@ impl<C: Clock> Spot<C> {
     }
 
     pub(crate) fn refund(&self, cost: u64) {
-        self.with(|slot, limit, now, wakes| slot.refund(limit, now, cost, wakes));
+        let birth = self.birth();
+        self.with(|slot, limit, now, wakes| slot.refund(limit, now, cost, birth, wakes));
     }
 
     pub(crate) fn reset(&self) {
-        let birth = match self {
-            Self::Gate(post) => post.with(|slow, _| slow.birth()),
-            Self::Key(table, _) => table.hold().0.birth,
-        };
+        let birth = self.birth();
         self.with(|slot, limit, now, wakes| slot.reset(limit, now, birth, wakes));
+    }
+
+    fn birth(&self) -> Timestamp {
+        match self {
+            Self::Gate(post) => post.birth,
+            Self::Key(table, _) => table.birth,
+        }
     }
 
     pub(crate) fn window(&self) -> Option<Window> {

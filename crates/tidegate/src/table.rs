@@ -62,12 +62,13 @@ impl Hash for Fingerprint {
 pub(crate) struct Table<C> {
     pub(crate) number: u64,
     pub(crate) clock: C,
+    pub(crate) birth: Timestamp,
     keys: Mutex<Keys>,
 }
 
 pub(crate) struct Keys {
     pub(crate) limit: Limit,
-    pub(crate) birth: Timestamp,
+    birth: Timestamp,
     slots: HashMap<Fingerprint, Slot, BuildHasherDefault<Taken>>,
     /// Keys at rest are looked for when there are this many.
     clear_at: usize,
@@ -80,7 +81,7 @@ impl<C: Clock> Table<C> {
     pub(crate) fn new(limit: Limit, clock: C) -> Self {
         let birth = spot::now(&clock, &limit);
         let keys = Keys { limit, birth, slots: HashMap::default(), clear_at: CLEAR_AT_MIN };
-        Self { number: spot::next_number(), clock, keys: Mutex::new(keys) }
+        Self { number: spot::next_number(), clock, birth, keys: Mutex::new(keys) }
     }
 
     /// Works on one key.
@@ -111,7 +112,7 @@ impl<C: Clock> Table<C> {
         let (mut keys, now) = self.hold();
         let keys = &mut *keys;
         for slot in keys.slots.values_mut() {
-            slot.change(&keys.limit, &new, now, &mut wakes);
+            slot.change(&keys.limit, &new, now, keys.birth, &mut wakes);
         }
         keys.limit = new;
     }

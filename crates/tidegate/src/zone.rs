@@ -37,15 +37,19 @@ impl Windows for ZoneWindows {
 
 impl ZoneWindows {
     fn compute(&self, now: Timestamp) -> Window {
-        let computed = zoned(now, &self.zone).and_then(|zoned| match self.unit {
+        // The calendar ends with the year 9999: its last window lasts for ever.
+        let end_of_calendar = jiff::Timestamp::MAX;
+        let within = now.min(micros(end_of_calendar));
+        let computed = zoned(within, &self.zone).and_then(|zoned| match self.unit {
             CalendarUnit::Minute => Some(self.by_clock(&zoned, 60)),
             CalendarUnit::Hour => Some(self.by_clock(&zoned, 3_600)),
             _ => self.by_date(&zoned),
         });
-        // The calendar ends with the year 9999. What comes after is one window.
-        let end_of_calendar =
-            micros(jiff::Timestamp::MAX) - tidegate_core::Span::from_secs(366 * 86_400);
-        computed.unwrap_or(Window { start: end_of_calendar.min(now), end: Timestamp::MAX })
+        let mut window = computed.unwrap_or(Window { start: within, end: Timestamp::MAX });
+        if window.end > micros(end_of_calendar) {
+            window.end = Timestamp::MAX;
+        }
+        window
     }
 
     /// A minute or an hour of the zone's clock, cut off where that clock is changed.
@@ -101,7 +105,8 @@ impl ZoneWindows {
             let midnight = date.to_zoned(self.zone.clone()).ok()?;
             Some(micros(midnight.start_of_day().ok()?.timestamp()))
         };
-        Some(Window { start: begin(first)?, end: begin(first.checked_add(step).ok()?)? })
+        let next = first.checked_add(step).ok().and_then(begin);
+        Some(Window { start: begin(first)?, end: next.unwrap_or(Timestamp::MAX) })
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Concurrency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
     cost: u64,
+    since: Timestamp,
     /// When its lease runs out; never without one.
     until: Option<Timestamp>,
 }
@@ -43,8 +44,8 @@ impl Concurrency {
     fn end_leases(&self, in_flight: &mut InFlight, now: Timestamp) {
         let Some(length) = self.lease else { return };
         let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
-        if last.is_some_and(|until| until.since(now) > length) {
-            // Longer than one given now: from before a step of the clock.
+        if last.is_some_and(|until| until.since(now) > length + length) {
+            // From before a step of the clock, and too far ahead to be ridden out.
             in_flight.shorten(now + length);
         }
         while let Some(first) = in_flight.holds.first_entry() {
@@ -70,8 +71,12 @@ impl Concurrency {
         Retry::OnRelease
     }
 
-    /// Gives back one admission by the ticket that [`InFlight::last_ticket`] told.
-    pub(crate) fn release(in_flight: &mut InFlight, ticket: u64) {
+    /// Gives back the admission that got this ticket at this time. Tickets start over when a key
+    /// has been forgotten; the time tells an old one from a new one of the same number.
+    pub(crate) fn release(in_flight: &mut InFlight, ticket: u64, since: Timestamp) {
+        if in_flight.holds.get(&ticket).is_none_or(|hold| hold.since != since) {
+            return;
+        }
         if let Some(hold) = in_flight.holds.remove(&ticket) {
             in_flight.count -= hold.cost;
         }
@@ -124,8 +129,10 @@ impl Algorithm for Concurrency {
         if cost > 0 {
             in_flight.count += cost;
             in_flight.ticket += 1;
-            let until = self.lease.map(|length| now + length);
-            in_flight.holds.insert(in_flight.ticket, Hold { cost, until });
+            // Not before the one before it, which a step of the clock may have put ahead.
+            let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
+            let until = self.lease.map(|length| (now + length).max(last.unwrap_or(now)));
+            in_flight.holds.insert(in_flight.ticket, Hold { cost, since: now, until });
         }
         self.answer(Verdict::Allow, in_flight, now)
     }

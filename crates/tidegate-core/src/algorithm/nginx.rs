@@ -4,7 +4,7 @@
 //! State    `level`, in thousandths of a request, and the millisecond it is of. nginx keeps the
 //!          *excess*, which is the level less the one request that is always free.
 //! Always   What nginx does. That includes what we would not do: `1r/m` is 16 thousandths a second,
-//!          one in 62.5 s. The one exception is a clock that steps back, see `touch`.
+//!          one in 62.5 s. The one exception is a clock that steps far back, see `touch`.
 //! Rounding nginx's: rate, leak and delay are cut. `retry_after` is exact for that arithmetic.
 //! Spec     `spec/nginx.md`.
 
@@ -41,12 +41,15 @@ impl Nginx {
         (self.burst + 1) * REQUEST
     }
 
-    /// Milliseconds since the node was touched. A node from the future is touched now: nginx would
-    /// let it stand still until the clock has caught up, which locks out for as long as the step.
-    fn touch(node: &mut Node, now: Timestamp) -> u64 {
+    /// Milliseconds since the node was touched. A node from the future stands still until the clock
+    /// has caught up, as nginx has it, but for no longer than it would take to leak: beyond, it is
+    /// touched now.
+    fn touch(&self, node: &mut Node, now: Timestamp) -> u64 {
         let now_ms = now.as_micros() / 1_000;
-        node.last_ms = node.last_ms.min(now_ms);
-        now_ms - node.last_ms
+        if node.last_ms.saturating_sub(now_ms) > self.ms_to_leak(self.room()) {
+            node.last_ms = now_ms;
+        }
+        now_ms.saturating_sub(node.last_ms)
     }
 
     fn leaked(&self, elapsed_ms: u64) -> u64 {
@@ -74,7 +77,7 @@ impl Nginx {
     }
 
     fn answer(&self, verdict: Verdict, node: &Node, now: Timestamp) -> Decision {
-        let elapsed_ms = Self::touch(&mut node.clone(), now);
+        let elapsed_ms = self.touch(&mut node.clone(), now);
         let level = node.level.saturating_sub(self.leaked(elapsed_ms));
         Decision {
             verdict,
@@ -97,7 +100,7 @@ impl Algorithm for Nginx {
     }
 
     fn decide(&self, node: &mut Node, now: Timestamp, cost: u64) -> Decision {
-        let elapsed_ms = Self::touch(node, now);
+        let elapsed_ms = self.touch(node, now);
         if cost == 0 {
             return self.answer(Verdict::Allow, node, now);
         }
@@ -110,7 +113,7 @@ impl Algorithm for Nginx {
             let retry = Retry::After(self.until_leaked(node, now, missing));
             return self.answer(Verdict::Deny(retry), node, now);
         }
-        *node = Node { level, last_ms: now.as_micros() / 1_000 };
+        *node = Node { level, last_ms: node.last_ms.max(now.as_micros() / 1_000) };
         let verdict = match self.wait(level) {
             Span::ZERO => Verdict::Allow,
             wait => Verdict::Wait(wait),
@@ -137,11 +140,16 @@ impl Algorithm for Nginx {
         node
     }
 
-    /// The same rate: the same level, as far as there is room for it.
+    /// The level goes on, to the thousandth, as far as there is room for it and as far as the next
+    /// one comes no later than under the old rate.
     fn inherit(&self, old: &Self, node: &Node, now: Timestamp) -> Node {
-        if self.rate == old.rate {
-            return Node { level: node.level.min(self.room()), ..*node };
-        }
-        self.adopt(old.usage(node, now), now)
+        let drain = old.usage(node, now).drain;
+        let mut node = *node;
+        let elapsed_ms = old.touch(&mut node, now);
+        let level = node.level.saturating_sub(old.leaked(elapsed_ms));
+        let bearable =
+            (self.burst * REQUEST).saturating_add(self.leaked(drain.as_micros() / 1_000));
+        let last_ms = now.as_micros() / 1_000;
+        Node { level: level.min(self.room()).min(bearable), last_ms }
     }
 }

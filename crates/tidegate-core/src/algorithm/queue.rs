@@ -33,8 +33,8 @@ impl Queue {
 
     fn backlog(&self, free_at: &mut u128, now: u128) -> u128 {
         let backlog = free_at.saturating_sub(now);
-        if backlog > self.room_ticks {
-            // Longer than the queue can be: the clock has stepped back.
+        if backlog > 2 * self.room_ticks {
+            // Longer than the queue can be, and too long to be ridden out: the clock went back.
             *free_at = now + self.room_ticks;
             return self.room_ticks;
         }
@@ -43,7 +43,7 @@ impl Queue {
 
     /// How many more of cost 1 would be taken in, one after the other.
     fn remaining(&self, backlog: u128) -> u64 {
-        let by_room = self.ticks.units_floor(self.room_ticks - backlog);
+        let by_room = self.ticks.units_floor(self.room_ticks.saturating_sub(backlog));
         let by_wait = self
             .wait_ticks
             .checked_sub(backlog)

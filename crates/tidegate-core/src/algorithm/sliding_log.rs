@@ -55,19 +55,26 @@ impl SlidingLog {
         }
     }
 
-    /// Entries from after `now` mean that the clock went back: they count as of now, so they are
-    /// refused for one window more, not for the length of the step.
-    fn repair(log: &mut Log, now: Timestamp) {
+    /// The latest time an entry counts as of. Entries from after `now` mean that the clock went
+    /// back: by up to a window that is ridden out, beyond they all count as of now.
+    fn latest(&self, log: &Log, now: Timestamp) -> Timestamp {
+        let last = log.entries.back().map_or(now, |entry| entry.at);
+        if last.since(now) > self.rate.period { now } else { last.max(now) }
+    }
+
+    /// Writes down what [`latest`](Self::latest) says.
+    fn repair(&self, log: &mut Log, now: Timestamp) {
+        let latest = self.latest(log, now);
         let mut late = 0;
         while let Some(entry) = log.entries.back().copied() {
-            if entry.at <= now {
+            if entry.at <= latest {
                 break;
             }
             log.entries.pop_back();
             late += entry.cost;
         }
         log.total -= late;
-        log.push(now, late);
+        log.push(latest, late);
     }
 
     /// When enough of the log will have expired for `cost` to fit. Only asked when it does not.
@@ -79,11 +86,16 @@ impl SlidingLog {
             }
             missing = missing.saturating_sub(entry.cost);
             if missing == 0 {
-                // An entry from after `now` counts as of now: see `repair`.
-                return self.rate.period.saturating_sub(now.since(entry.at));
+                return self.left(log, *entry, now);
             }
         }
         self.rate.period
+    }
+
+    /// How long an entry still counts.
+    fn left(&self, log: &Log, entry: Entry, now: Timestamp) -> Span {
+        let at = entry.at.min(self.latest(log, now));
+        (self.rate.period + at.since(now)).saturating_sub(now.since(at))
     }
 
     /// The answer to `cost`, from the log as it stands: reads only.
@@ -96,11 +108,17 @@ impl SlidingLog {
             Verdict::Allow
         };
         let reset_after = match log.entries.back() {
-            Some(last) if total > 0 => self.rate.period.saturating_sub(now.since(last.at)),
+            Some(last) if total > 0 => self.left(log, *last, now),
             _ => Span::ZERO,
         };
         let remaining = self.rate.count.saturating_sub(total);
         Decision { verdict, limit: self.rate.count, remaining, reset_after }
+    }
+
+    /// The answer after `cost` has been written down as of `last`.
+    fn charged(&self, before: Decision, last: Timestamp, now: Timestamp, cost: u64) -> Decision {
+        let reset_after = self.rate.period + last.since(now);
+        Decision { remaining: before.remaining - cost, reset_after, ..before }
     }
 }
 
@@ -125,14 +143,15 @@ impl Algorithm for SlidingLog {
     }
 
     fn decide(&self, log: &mut Log, now: Timestamp, cost: u64) -> Decision {
-        Self::repair(log, now);
+        self.repair(log, now);
         self.forget_expired(log, now);
         let decision = self.judge(log, now, log.total, cost);
         if !decision.is_allow() || cost == 0 {
             return decision;
         }
-        log.push(now, cost);
-        Decision { remaining: decision.remaining - cost, reset_after: self.rate.period, ..decision }
+        let latest = self.latest(log, now);
+        log.push(latest, cost);
+        self.charged(decision, latest, now, cost)
     }
 
     /// Without copying the log, which may be long.
@@ -143,11 +162,11 @@ impl Algorithm for SlidingLog {
         if !decision.is_allow() || cost == 0 {
             return decision;
         }
-        Decision { remaining: decision.remaining - cost, reset_after: self.rate.period, ..decision }
+        self.charged(decision, self.latest(log, now), now, cost)
     }
 
     fn refund(&self, log: &mut Log, now: Timestamp, cost: u64) {
-        Self::repair(log, now);
+        self.repair(log, now);
         self.forget_expired(log, now);
         let mut left = cost.min(log.total);
         log.total -= left;

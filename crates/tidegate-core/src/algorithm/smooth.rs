@@ -37,20 +37,25 @@ impl Smooth {
         Self { ticks, saved_max: burst.map_or(second, |burst| ticks.of_cost(burst)) }
     }
 
-    /// Brings the account to `now`: time that nobody used is saved.
-    fn sync(&self, account: &mut Account, now: Timestamp) {
-        let now_ticks = self.ticks.at(now);
-        if now < account.seen {
-            // A step back takes what is owed along, so that it is paid in the same time.
-            let step = self.ticks.in_span(account.seen.since(now));
+    /// Brings the account to `now` and says what time that is: time that nobody used is saved. After
+    /// a step back of the clock that can be ridden out, time stands still until it has caught up.
+    fn sync(&self, account: &mut Account, now: Timestamp) -> Timestamp {
+        let step = self.ticks.in_span(account.seen.since(now));
+        let owed = account.free_at.saturating_sub(self.ticks.at(account.seen));
+        if step > self.saved_max.saturating_add(owed) {
+            // Too long to be ridden out: what is owed goes along, and is paid in the same time.
             account.free_at = account.free_at.saturating_sub(step);
+            account.seen = now;
         }
+        let now = account.seen.max(now);
         account.seen = now;
+        let now_ticks = self.ticks.at(now);
         if now_ticks > account.free_at {
             let saved = account.saved.saturating_add(now_ticks - account.free_at);
             account.saved = saved.min(self.saved_max);
             account.free_at = now_ticks;
         }
+        now
     }
 
     fn answer(&self, verdict: Verdict, account: &Account, now: Timestamp) -> Decision {
@@ -72,7 +77,7 @@ impl Algorithm for Smooth {
     }
 
     fn decide(&self, account: &mut Account, now: Timestamp, cost: u64) -> Decision {
-        self.sync(account, now);
+        let now = self.sync(account, now);
         if cost == 0 {
             return self.answer(Verdict::Allow, account, now);
         }
@@ -86,7 +91,7 @@ impl Algorithm for Smooth {
     }
 
     fn refund(&self, account: &mut Account, now: Timestamp, cost: u64) {
-        self.sync(account, now);
+        let now = self.sync(account, now);
         let refund = self.ticks.of_cost(cost);
         let from_owed = refund.min(account.free_at - self.ticks.at(now));
         account.free_at -= from_owed;
@@ -95,7 +100,7 @@ impl Algorithm for Smooth {
 
     fn usage(&self, account: &Account, now: Timestamp) -> Usage {
         let mut account = *account;
-        self.sync(&mut account, now);
+        let now = self.sync(&mut account, now);
         let owed = account.free_at - self.ticks.at(now);
         let used = owed.saturating_add(self.saved_max - account.saved);
         let per_unit = u128::from(self.ticks.per_unit);
@@ -121,7 +126,7 @@ impl Algorithm for Smooth {
     /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
     fn inherit(&self, old: &Self, account: &Account, now: Timestamp) -> Account {
         let mut account = *account;
-        old.sync(&mut account, now);
+        let now = old.sync(&mut account, now);
         let owed = old.ticks.span_ceil(account.free_at - old.ticks.at(now));
         Account {
             saved: share_floor(self.saved_max, account.saved, old.saved_max),

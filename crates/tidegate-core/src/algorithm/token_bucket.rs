@@ -1,8 +1,9 @@
 //! Token bucket: up to `burst` at once, then evenly at the rate (A7, A8).
 //!
 //! State    One instant, `full_at`: when the bucket will be full again, in ticks of 1/n µs.
-//! Always   `full_at - now <= capacity`; more than that means the clock went back, and is repaired.
-//!          A denial charges nothing.
+//! Always   `full_at - now <= capacity`; more than that means that the clock went back. By up to the
+//!          time the bucket takes to fill, that is ridden out: nothing is forgotten, so a clock that
+//!          trembles brings nothing. Beyond, it is repaired. A denial charges nothing.
 //! Rounding Waits up, `remaining` down. Nothing else is rounded: see `rate.rs`.
 //! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/token_bucket.md`.
@@ -37,22 +38,26 @@ impl TokenBucket {
         Some(NarrowBucket { per_us, per_unit, capacity, burst: self.burst })
     }
 
+    /// Zero is a bucket that has always been full, whatever the time; in both forms.
     pub(crate) fn widen(&self, full_at: u64, epoch: Timestamp) -> u128 {
-        self.ticks.at(epoch) + u128::from(full_at)
+        if full_at == 0 { 0 } else { self.ticks.at(epoch) + u128::from(full_at) }
     }
 
+    /// `None` also for what was full before the epoch, which only a step back of the clock can ask.
     pub(crate) fn narrow_state(&self, full_at: u128, epoch: Timestamp) -> Option<u64> {
-        let narrow = u64::try_from(full_at.saturating_sub(self.ticks.at(epoch))).ok()?;
-        // The top value is left to the owner, as a mark.
-        Some(narrow).filter(|narrow| *narrow < u64::MAX)
+        if full_at == 0 {
+            return Some(0);
+        }
+        let narrow = u64::try_from(full_at.checked_sub(self.ticks.at(epoch))?).ok()?;
+        // The ends are taken: zero by the above, the top value by the owner, as a mark.
+        Some(narrow).filter(|narrow| (1..u64::MAX).contains(narrow))
     }
 
     /// What is owed: how long, in ticks, until the bucket is full.
     fn debt(&self, full_at: &mut u128, now: u128) -> u128 {
         let debt = full_at.saturating_sub(now);
-        if debt > self.capacity {
-            // Nobody can owe more than the bucket holds, so the clock has stepped back. Forgetting
-            // the debt would be a refund, keeping it a lock-out as long as the step.
+        if debt > 2 * self.capacity {
+            // Keeping all of it would be a lock-out as long as the step.
             *full_at = now + self.capacity;
             return self.capacity;
         }
@@ -63,7 +68,7 @@ impl TokenBucket {
         Decision {
             verdict,
             limit: self.burst,
-            remaining: self.ticks.units_floor(self.capacity - debt),
+            remaining: self.ticks.units_floor(self.capacity.saturating_sub(debt)),
             reset_after: self.ticks.span_ceil(debt),
         }
     }
@@ -83,7 +88,7 @@ impl Algorithm for TokenBucket {
             return self.answer(Verdict::Deny(Retry::Never), debt);
         }
         let after = debt + self.ticks.of_cost(cost);
-        if after > self.capacity {
+        if after > self.capacity && cost > 0 {
             let retry_after = self.ticks.span_ceil(after - self.capacity);
             return self.answer(Verdict::Deny(Retry::After(retry_after)), debt);
         }
@@ -178,24 +183,29 @@ impl NarrowBucket {
             return None;
         }
         if cost == 0 {
-            return Some(full_at.min(self.clamped(now)));
+            return Some(if self.is_from_the_future(full_at, now) {
+                self.clamped(now)
+            } else {
+                full_at
+            });
         }
-        let after = self.debt(full_at, now).saturating_add(self.price(cost));
+        let after = Self::debt(full_at, now).saturating_add(self.price(cost));
         if after > self.capacity { None } else { Some(now.saturating_add(after)) }
     }
 
-    /// Whether `full_at` lies further ahead than any debt could: the clock has stepped back, and
-    /// the owner must store [`clamped`](Self::clamped) even if the answer is no.
+    /// Whether `full_at` lies further ahead than can be ridden out: the clock has stepped back, and
+    /// the owner must store [`clamped`](Self::clamped), also if the answer is no, and ask again.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Span};
     /// let bucket = "1/s".parse::<Limit>()?.narrow_bucket().unwrap();
-    /// assert!(bucket.is_from_the_future(2_000_000, 5));
+    /// assert!(!bucket.is_from_the_future(2_000_000, 5));
+    /// assert!(bucket.is_from_the_future(2_000_006, 5));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     #[inline]
     pub fn is_from_the_future(&self, full_at: u64, now: u64) -> bool {
-        full_at.saturating_sub(now) > self.capacity
+        full_at.saturating_sub(now) > self.capacity.saturating_mul(2)
     }
 
     /// The latest `full_at` that can be true now: an empty bucket.
@@ -223,7 +233,7 @@ impl NarrowBucket {
     /// ```
     #[inline]
     pub fn decision(&self, full_at: u64, now: u64, cost: u64, taken: bool) -> Decision {
-        let debt = self.debt(full_at, now);
+        let debt = Self::debt(full_at, now);
         Decision {
             verdict: if taken { Verdict::Allow } else { self.denial(debt, cost) },
             limit: self.burst,
@@ -254,7 +264,7 @@ impl NarrowBucket {
     }
 
     #[inline]
-    fn debt(&self, full_at: u64, now: u64) -> u64 {
-        full_at.saturating_sub(now).min(self.capacity)
+    fn debt(full_at: u64, now: u64) -> u64 {
+        full_at.saturating_sub(now)
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Warmup {
     slope: f64,
     /// Microseconds of rest that save one permit.
     cool_down: f64,
+    /// How long a warm-up lasts, and so how long it takes to cool down again.
+    cooling: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,13 +50,26 @@ impl Warmup {
         let threshold = 0.5 * warmup_us / interval;
         let saved_max = threshold + 2.0 * warmup_us / (interval + cold_interval);
         let slope = (cold_interval - interval) / (saved_max - threshold);
-        Self { interval, threshold, saved_max, slope, cool_down: warmup_us / saved_max }
+        Self {
+            interval,
+            threshold,
+            saved_max,
+            slope,
+            cool_down: warmup_us / saved_max,
+            cooling: warmup,
+        }
     }
 
-    fn sync(&self, engine: &mut Engine, now: Timestamp) {
-        if now < engine.seen {
-            engine.free_at = engine.free_at - engine.seen.since(now);
+    /// Brings the engine to `now` and says what time that is: after a step back of the clock that
+    /// can be ridden out, time stands still until it has caught up.
+    fn sync(&self, engine: &mut Engine, now: Timestamp) -> Timestamp {
+        let step = engine.seen.since(now);
+        if step > engine.free_at.since(engine.seen) + self.cooling {
+            // Too long to be ridden out: what is owed goes along, and is paid in the same time.
+            engine.free_at = engine.free_at - step;
+            engine.seen = now;
         }
+        let now = engine.seen.max(now);
         engine.seen = now;
         if now > engine.free_at {
             let rested = float(now.since(engine.free_at).as_micros()) - engine.carry;
@@ -62,6 +77,7 @@ impl Warmup {
             engine.free_at = now;
             engine.carry = 0.0;
         }
+        now
     }
 
     /// How long until the next may pass. What is due after the end of time is never due.
@@ -105,7 +121,7 @@ impl Algorithm for Warmup {
     }
 
     fn decide(&self, engine: &mut Engine, now: Timestamp, cost: u64) -> Decision {
-        self.sync(engine, now);
+        let now = self.sync(engine, now);
         if cost == 0 {
             return self.answer(Verdict::Allow, engine, now);
         }
@@ -127,14 +143,14 @@ impl Algorithm for Warmup {
     /// What is owed is given back at the steady pace; a request slowed by the ramp has already
     /// warmed the engine, and stays warm.
     fn refund(&self, engine: &mut Engine, now: Timestamp, cost: u64) {
-        self.sync(engine, now);
+        let now = self.sync(engine, now);
         let refund = Span::from_micros(whole(self.interval * float(cost)));
         engine.free_at = (engine.free_at - refund).max(now);
     }
 
     fn usage(&self, engine: &Engine, now: Timestamp) -> Usage {
         let mut engine = *engine;
-        self.sync(&mut engine, now);
+        let now = self.sync(&mut engine, now);
         let owed = Self::owed(&engine, now);
         Usage::whole(whole(float(owed.as_micros()) / self.interval), owed)
     }
