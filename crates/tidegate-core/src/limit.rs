@@ -326,7 +326,10 @@ impl Limit {
             late = match self.peek(state, late, cost).verdict {
                 Verdict::Deny(Retry::After(span)) => late + span,
                 Verdict::Deny(retry) => return retry,
-                Verdict::Wait(wait) if wait > patience => late + wait.saturating_sub(patience),
+                Verdict::Wait(wait) if wait > patience => {
+                    // At least nginx's next tick; the first instant that will do is looked for below.
+                    late + wait.saturating_sub(patience).max(Span::from_millis(1))
+                }
                 Verdict::Allow | Verdict::Wait(_) => {
                     return Retry::After(first_instant(now, late, is_admitted).since(now));
                 }
@@ -429,6 +432,39 @@ impl Limit {
             return state.clone();
         }
         State(self.algorithm.inherit(&old.algorithm, &state.0, now))
+    }
+
+    /// A state in which nothing is left as of `now`: for whoever lets a request pass that the rule
+    /// does not admit, because it was promised under another.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "2/s".parse()?;
+    /// let empty = limit.exhausted(Timestamp::EPOCH);
+    /// assert_eq!(limit.peek(&empty, Timestamp::EPOCH, 0).remaining, 0);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn exhausted(&self, now: Timestamp) -> State {
+        let all = self.peek(&self.fresh(now), now, 0).limit;
+        State(self.algorithm.adopt(Usage::whole(all, Span::MAX), now))
+    }
+
+    /// How long until a lease runs out and frees a place, where the rule has leases and some are out.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// let limit: Limit = "concurrency 2 lease 30s".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// assert_eq!(limit.next_lease_end(&state, Timestamp::EPOCH), None);
+    /// limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// assert_eq!(limit.next_lease_end(&state, Timestamp::EPOCH), Some(Span::from_secs(30)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn next_lease_end(&self, state: &State, now: Timestamp) -> Option<Span> {
+        match &state.0 {
+            States::Concurrency(in_flight) => in_flight.next_lease_end().map(|end| end.since(now)),
+            _ => None,
+        }
     }
 
     /// The window that `now` lies in, for rules that have windows: `fixed`, `calendar`, `sliding`.

@@ -52,6 +52,14 @@ enum Stage<C: Clock> {
 
 type Answer<C> = Result<Permit<C>, Denied>;
 
+/// What somebody who waits finds when they look.
+enum Seen<C: Clock> {
+    End(Answer<C>),
+    Sleep(Span),
+    /// The rule has changed its kind: ask again, with the patience that is left.
+    Restart(Span),
+}
+
 impl<C: Clock> Acquire<C> {
     pub(crate) fn new(spot: Spot<C>, cost: u64, patience: Span) -> Self {
         Self { spot, cost, patience, stage: Stage::Start, sleep: None }
@@ -74,44 +82,42 @@ impl<C: Clock> Acquire<C> {
         }
     }
 
-    /// Looks whether the time has come; otherwise says how long to sleep.
-    fn look(&mut self, waker: &Waker) -> Result<Answer<C>, Span> {
+    /// Looks whether the time has come.
+    fn look(&self, waker: &Waker) -> Seen<C> {
         match &self.stage {
             Stage::Line(reservation) => match reservation.wait_and_watch(waker) {
                 Span::ZERO => {
                     let decision = reservation.decision();
-                    Ok(Ok(Permit::new(&self.spot, decision, None)))
+                    Seen::End(Ok(Permit::new(&self.spot, decision, None)))
                 }
-                wait => Err(wait),
+                wait => Seen::Sleep(wait),
             },
             Stage::Crowd { seat, deadline } => self.look_at_crowd(seat, *deadline, waker),
-            Stage::Start | Stage::Done => Err(Span::MAX),
+            Stage::Start | Stage::Done => Seen::Sleep(Span::MAX),
         }
     }
 
-    fn look_at_crowd(
-        &self,
-        seat: &Seat,
-        deadline: Timestamp,
-        waker: &Waker,
-    ) -> Result<Answer<C>, Span> {
+    fn look_at_crowd(&self, seat: &Seat, deadline: Timestamp, waker: &Waker) -> Seen<C> {
         // Watch first, then look: a grant in between is not missed.
         let mut outcome = seat.outcome(Some(waker));
-        let (now, decision) = self
-            .spot
-            .with(|slot, limit, now, wakes| (now, slot.look(limit, now, self.cost, wakes)));
+        let (now, decision, lease_end) = self.spot.with(|slot, limit, now, wakes| {
+            let decision = slot.look(limit, now, self.cost, wakes);
+            (now, decision, slot.next_lease_end(limit, now))
+        });
         outcome = outcome.or_else(|| seat.outcome(Some(waker)));
         match outcome {
             Some(Outcome::Granted(ticket)) => {
-                return Ok(Ok(Permit::new(&self.spot, admitted(decision), Some(ticket))));
+                let permit = Permit::new(&self.spot, admitted(decision), Some(ticket));
+                return Seen::End(Ok(permit));
             }
-            Some(Outcome::Refused) => return Ok(Err(decision.deny(Retry::Never))),
-            None if now >= deadline => return Ok(Err(too_late(decision))),
+            Some(Outcome::Refused) => return Seen::End(Err(decision.deny(Retry::Never))),
+            Some(Outcome::Restart) => return Seen::Restart(deadline.since(now)),
+            None if now >= deadline => return Seen::End(Err(too_late(decision))),
             None => {}
         }
         // A lease that runs out frees a permit without anybody saying so.
-        let lease = decision.retry_after().unwrap_or(Span::MAX);
-        Err(deadline.since(now).min(lease).max(Span::from_micros(1)))
+        let lease_end = lease_end.unwrap_or(Span::MAX);
+        Seen::Sleep(deadline.since(now).min(lease_end).max(Span::from_micros(1)))
     }
 
     /// Sleeps until a time that may have changed since it was last polled.
@@ -143,19 +149,23 @@ impl<C: Clock> Future for Acquire<C> {
     type Output = Answer<C>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<C>> {
-        if matches!(self.stage, Stage::Start)
-            && let Some(answer) = self.start()
-        {
-            self.stage = Stage::Done;
-            return Poll::Ready(answer);
-        }
         loop {
+            if matches!(self.stage, Stage::Start)
+                && let Some(answer) = self.start()
+            {
+                self.stage = Stage::Done;
+                return Poll::Ready(answer);
+            }
             match self.look(context.waker()) {
-                Ok(answer) => {
+                Seen::End(answer) => {
                     self.finish();
                     return Poll::Ready(answer);
                 }
-                Err(wait) => {
+                Seen::Restart(patience) => {
+                    self.patience = patience;
+                    self.stage = Stage::Start;
+                }
+                Seen::Sleep(wait) => {
                     if self.poll_sleep(wait, context).is_pending() {
                         return Poll::Pending;
                     }

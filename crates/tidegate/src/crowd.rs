@@ -11,7 +11,6 @@ use tidegate_core::{Decision, Limit, Retry, State, Ticket, Timestamp, Verdict};
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     waiting: VecDeque<Waiter>,
-    last_number: u64,
 }
 
 #[derive(Debug)]
@@ -61,8 +60,7 @@ impl Crowd {
     }
 
     pub(crate) fn join(&mut self, cost: u64) -> Seat {
-        self.last_number += 1;
-        let (number, turn) = (self.last_number, Arc::new(Turn::new(Status::Unknown)));
+        let (number, turn) = (crate::spot::next_number(), Arc::new(Turn::new(Status::Unknown)));
         self.waiting.push_back(Waiter { number, cost, turn: Arc::clone(&turn) });
         Seat { number, turn }
     }
@@ -83,6 +81,13 @@ impl Crowd {
         self.grant(limit, state, now, wakes);
     }
 
+    /// Tells everybody to look again: the rule has changed, and leases with it.
+    pub(crate) fn stir(&self, wakes: &mut Wakes) {
+        for waiter in &self.waiting {
+            waiter.turn.set(Status::Unknown, wakes);
+        }
+    }
+
     /// Gives what is free to those who have waited longest.
     pub(crate) fn grant(
         &mut self,
@@ -92,13 +97,16 @@ impl Crowd {
         wakes: &mut Wakes,
     ) {
         while let Some(first) = self.waiting.front() {
+            if !limit.is_concurrency() {
+                first.turn.set(Status::Restart, wakes);
+                self.waiting.pop_front();
+                continue;
+            }
             let status = match limit.enter(state, now, first.cost) {
                 (_, Some(ticket)) => Status::Granted(ticket),
                 (decision, None) if decision.verdict == Verdict::Deny(Retry::Never) => {
                     Status::Refused
                 }
-                // The rule has become one that has no permits.
-                _ if !limit.is_concurrency() => Status::Refused,
                 _ => break,
             };
             first.turn.set(status, wakes);

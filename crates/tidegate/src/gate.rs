@@ -263,7 +263,7 @@ impl<C: Clock> Gate<C> {
     pub fn set_rule(&self, rule: Rule) {
         let mut wakes = Wakes::default();
         self.post.with(|slow, now| {
-            slow.slot.change(&slow.limit, &rule.limit, now, self.post.birth, &mut wakes);
+            slow.slot.change(&slow.limit, &rule.limit, now, &mut wakes);
             slow.is_changed = true;
             slow.limit = rule.limit;
         });

@@ -67,11 +67,12 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
     let costs = add_up(&asks);
     let mut ask = |sum: &Sum<'_, C>, question: Question| {
         let home = find(&mut homes, sum.spot);
-        home.with(sum.key(), |slot, limit, now| match question {
-            Question::Would => slot.peek(limit, now, sum.cost),
-            Question::Has => slot.peek(limit, now, 0),
-            Question::May => slot.check(limit, now, sum.cost, &mut wakes),
-        })
+        let key = sum.key();
+        match question {
+            Question::Would => home.look(key, |s, l, now| s.peek(l, now, sum.cost, &mut wakes)),
+            Question::Has => home.look(key, |s, l, now| s.peek(l, now, 0, &mut wakes)),
+            Question::May => home.with(key, |s, l, now| s.check(l, now, sum.cost, &mut wakes)),
+        }
     };
     let mut decisions: Vec<Decision> = costs.iter().map(|sum| ask(sum, Question::Would)).collect();
     let is_denied = decisions.iter().any(Decision::is_deny);
@@ -159,6 +160,17 @@ impl<C: Clock> Home<'_, C> {
                 work(&mut slow.slot, &slow.limit, now)
             }
             Self::Table(keys, now) => keys.with(key.expect("a table is asked by key"), *now, work),
+        }
+    }
+
+    fn look<R>(
+        &mut self,
+        key: Option<Fingerprint>,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> R {
+        match self {
+            Self::Gate(_) => self.with(key, work),
+            Self::Table(keys, now) => keys.look(key.expect("a table is asked by key"), *now, work),
         }
     }
 }

@@ -20,13 +20,17 @@ pub(crate) struct Line {
     pending: VecDeque<Pending>,
     /// The state as the first in line will find it; `None` when nobody is in line.
     base: Option<State>,
-    last_number: u64,
+    /// The last time anybody looked: an earlier one means that the clock went back.
+    seen: Timestamp,
 }
 
 #[derive(Debug)]
 struct Pending {
     number: u64,
     cost: u64,
+    /// When it was asked, for a rule that makes requests wait; else when it will pass. The state
+    /// in front of the line is charged as of this time.
+    charged_at: Timestamp,
     at: Timestamp,
     turn: Arc<Turn>,
     /// It will not be given up.
@@ -50,13 +54,32 @@ impl Line {
         self.pending.back().map(|last| last.at)
     }
 
-    /// Lets those pass whose time has come.
-    pub(crate) fn settle(&mut self, limit: &Limit, now: Timestamp) {
+    /// Lets those pass whose time has come, and finds new turns after the clock went back.
+    pub(crate) fn settle(
+        &mut self,
+        limit: &Limit,
+        state: &mut State,
+        now: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        if now < self.seen && !self.pending.is_empty() {
+            // Everybody's wait goes along with the clock; some may find that it has become shorter.
+            let step = self.seen.since(now);
+            for pending in &mut self.pending {
+                pending.at = (pending.at - step).max(now);
+                pending.turn.set(Status::At(pending.at), wakes);
+            }
+            self.replay(limit, state, now, wakes, |_| {});
+        }
+        self.seen = now;
         while self.pending.front().is_some_and(|first| first.at <= now) {
             let (Some(first), Some(base)) = (self.pending.pop_front(), self.base.as_mut()) else {
                 break;
             };
-            limit.decide(base, first.at, first.cost);
+            if limit.decide(base, first.charged_at, first.cost).is_deny() {
+                // Promised under an earlier rule, and more than this one has.
+                *base = limit.exhausted(first.at);
+            }
         }
         if self.pending.is_empty() {
             self.base = None;
@@ -77,15 +100,22 @@ impl Line {
         Ok((at, state, decision))
     }
 
-    /// Takes a place for a request that will pass at `at`, later than now.
-    pub(crate) fn join(&mut self, before: &State, at: Timestamp, cost: u64) -> Place {
+    /// Takes a place for a request, asked now, that will pass at `at`.
+    pub(crate) fn join(
+        &mut self,
+        limit: &Limit,
+        before: &State,
+        now: Timestamp,
+        at: Timestamp,
+        cost: u64,
+    ) -> Place {
         self.base.get_or_insert_with(|| before.clone());
-        self.last_number += 1;
         let turn = Arc::new(Turn::new(Status::At(at)));
-        let number = self.last_number;
-        let pending = Pending { number, cost, at, turn: Arc::clone(&turn), is_final: false };
-        self.pending.push_back(pending);
-        Place { number, turn }
+        let number = crate::spot::next_number();
+        let charged_at = if limit.is_waiting() { now } else { at };
+        let place = Place { number, turn: Arc::clone(&turn) };
+        self.pending.push_back(Pending { number, cost, charged_at, at, turn, is_final: false });
+        place
     }
 
     /// Gives up a place, if its time has not come; those behind move up.
@@ -97,7 +127,7 @@ impl Line {
         number: u64,
         wakes: &mut Wakes,
     ) {
-        self.settle(limit, now);
+        self.settle(limit, state, now, wakes);
         let Some(index) = self.pending.iter().position(|pending| pending.number == number) else {
             return;
         };
@@ -135,13 +165,24 @@ impl Line {
         self.base = Some(state.clone());
         let mut end = None;
         for pending in &mut self.pending {
-            // A rule that no longer admits so much at once does not break a promise made before.
+            let before = state.clone();
             let found = turn_at(limit, state, now, end, pending.cost).map(|(at, _)| at);
-            let at = found.unwrap_or(pending.at).min(pending.at);
-            if at < pending.at {
-                pending.at = at;
-                pending.turn.set(Status::At(at), wakes);
+            match found {
+                Ok(at) if at == pending.at => {}
+                Ok(at) if at < pending.at => {
+                    pending.at = at;
+                    pending.turn.set(Status::At(at), wakes);
+                }
+                // A rule that would let it wait longer, or not at all, does not break a promise made
+                // before; the promise takes all that the rule has.
+                _ => {
+                    *state = before;
+                    if limit.decide(state, pending.at, pending.cost).is_deny() {
+                        *state = limit.exhausted(pending.at);
+                    }
+                }
             }
+            pending.charged_at = if limit.is_waiting() { now } else { pending.at };
             end = Some(pending.at);
         }
     }
@@ -168,19 +209,32 @@ fn turn_at(
     let first = limit.decide(state, from, cost);
     let (at, decision) = match first.verdict {
         Verdict::Deny(Retry::After(span)) if !limit.is_waiting() => {
-            let from = from + span;
+            let Some(from) = later(from, span) else {
+                return Err(first.deny(Retry::Never));
+            };
             (from, limit.decide(state, from, cost))
         }
         _ => (from, first),
     };
     let at = match decision.verdict {
         Verdict::Allow => at,
-        Verdict::Wait(span) => at + span,
+        Verdict::Wait(span) => match later(at, span) {
+            Some(at) => at,
+            None => return Err(decision.deny(Retry::Never)),
+        },
         Verdict::Deny(retry) => return Err(decision.deny(retry)),
     };
+    // Nobody overtakes, not even where the rule's own arithmetic would let them.
+    let at = end.map_or(at, |end| at.max(end));
     let wait = at.since(now);
     let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
     Ok((at, seen_from(decision, verdict, from.since(now))))
+}
+
+/// A time after the end of time does not come.
+fn later(from: Timestamp, span: Span) -> Option<Timestamp> {
+    let at = from + span;
+    (at.since(from) == span).then_some(at)
 }
 
 /// A decision made as of a later time, told to somebody who hears it now.

@@ -62,8 +62,11 @@ impl<C: Clock> Reservation<C> {
     }
 
     fn wait_for(&self, waker: Option<&Waker>) -> Span {
-        let at = self.place.as_ref().and_then(|place| place.turn.at(waker));
-        at.map_or(Span::ZERO, |at| at.since(self.spot.now()))
+        let Some(place) = &self.place else { return Span::ZERO };
+        // Watch first, then look: a turn that moves in between is not missed.
+        let _ = place.turn.at(waker);
+        let now = self.spot.catch_up();
+        place.turn.at(waker).map_or(Span::ZERO, |at| at.since(now))
     }
 
     /// The decision as it was made.

@@ -41,7 +41,8 @@ impl Slot {
     }
 
     /// Whether forgetting this key changes no answer.
-    pub(crate) fn is_at_rest(&self, limit: &Limit, now: Timestamp) -> bool {
+    pub(crate) fn is_at_rest(&mut self, limit: &Limit, now: Timestamp, wakes: &mut Wakes) -> bool {
+        self.line.settle(limit, &mut self.state, now, wakes);
         let is_parked = |parked: &(Limit, State)| {
             let (limit, state) = parked;
             !limit.peek(state, now, 0).reset_after.is_zero()
@@ -66,7 +67,7 @@ impl Slot {
             }
             return decision;
         }
-        self.line.settle(limit, now);
+        self.line.settle(limit, &mut self.state, now, wakes);
         if self.line.is_empty() {
             return limit.decide(&mut self.state, now, cost);
         }
@@ -79,15 +80,23 @@ impl Slot {
         decision
     }
 
-    pub(crate) fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
+    pub(crate) fn peek(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut Wakes,
+    ) -> Decision {
         if limit.is_concurrency() {
+            // Leases may have run out since anybody looked.
+            self.crowd.grant(limit, &mut self.state, now, wakes);
             let mut decision = limit.peek(&self.state, now, cost);
             if !self.crowd.is_empty() && cost > 0 && !decision.is_deny() {
                 decision = limit.peek(&self.state, now, 0).deny(Retry::OnRelease).decision;
             }
             return decision;
         }
-        self.line.settle(limit, now);
+        self.line.settle(limit, &mut self.state, now, wakes);
         if self.line.is_empty() {
             return limit.peek(&self.state, now, cost);
         }
@@ -109,13 +118,14 @@ impl Slot {
 
     /// The numbers as they stand behind the line: nothing is left over for now.
     fn seen_behind(&self, limit: &Limit, now: Timestamp) -> Decision {
+        if limit.is_waiting() {
+            return limit.peek(&self.state, now, 0);
+        }
         let mut seen = match self.line.foresee(limit, &self.state, now, 0) {
             Ok((_, _, decision)) => decision,
             Err(denied) => denied.decision,
         };
-        if !limit.is_waiting() {
-            seen.remaining = 0;
-        }
+        seen.remaining = 0;
         seen.verdict = Verdict::Allow;
         seen
     }
@@ -132,19 +142,33 @@ impl Slot {
         if limit.is_concurrency() {
             return self.book_permit(limit, now, cost, patience, wakes);
         }
-        self.line.settle(limit, now);
+        self.line.settle(limit, &mut self.state, now, wakes);
+        if cost == 0 {
+            return Booking::Now(self.peek(limit, now, 0, wakes), None);
+        }
         match self.line.foresee(limit, &self.state, now, cost) {
-            Err(denied) => Booking::Not(denied),
-            Ok((at, ..)) if at.since(now) > patience => {
-                let retry_after = at.since(now).saturating_sub(patience);
-                Booking::Not(self.peek(limit, now, 0).deny(Retry::After(retry_after)))
-            }
-            Ok((at, after, decision)) => {
+            Ok((at, after, decision)) if at.since(now) <= patience => {
                 let before = std::mem::replace(&mut self.state, after);
                 if at <= now {
+                    if !self.line.is_empty() {
+                        // Decided on top of those who wait, which only their own rule does.
+                        self.line.freeze();
+                    }
                     return Booking::Now(decision, None);
                 }
-                Booking::Later(decision, self.line.join(&before, at, cost))
+                Booking::Later(decision, self.line.join(limit, &before, now, at, cost))
+            }
+            Ok((at, ..)) if !limit.is_waiting() => {
+                let retry_after = at.since(now).saturating_sub(patience);
+                Booking::Not(self.peek(limit, now, 0, wakes).deny(Retry::After(retry_after)))
+            }
+            Err(denied) if !limit.is_waiting() => Booking::Not(denied),
+            // It knows best itself when somebody with so much patience would be admitted.
+            Ok(_) | Err(_) => {
+                let mut state = self.state.clone();
+                let refused = limit.decide_within(&mut state, now, cost, patience);
+                let never = refused.deny(Retry::Never);
+                Booking::Not(refused.ok().err().unwrap_or(never))
             }
         }
     }
@@ -165,6 +189,16 @@ impl Slot {
             Verdict::Deny(_) => Booking::Wait(self.crowd.join(cost)),
             _ => Booking::Now(decision, ticket),
         }
+    }
+
+    /// Brings the line to now: turns may have come, or moved.
+    pub(crate) fn catch_up(&mut self, limit: &Limit, now: Timestamp, wakes: &mut Wakes) {
+        self.line.settle(limit, &mut self.state, now, wakes);
+    }
+
+    /// How long until a lease runs out, if any does.
+    pub(crate) fn next_lease_end(&self, limit: &Limit, now: Timestamp) -> Option<Span> {
+        limit.next_lease_end(&self.state, now)
     }
 
     /// Gives up a place in the line.
@@ -234,7 +268,7 @@ impl Slot {
         if limit.is_concurrency() {
             return;
         }
-        self.line.settle(limit, now);
+        self.line.settle(limit, &mut self.state, now, wakes);
         let refund = |state: &mut State| {
             limit.refund(state, now, cost);
             let fresh = limit.fresh(birth);
@@ -257,26 +291,14 @@ impl Slot {
         if limit.is_concurrency() {
             return;
         }
-        self.line.settle(limit, now);
+        self.line.settle(limit, &mut self.state, now, wakes);
         let fresh = |state: &mut State| *state = limit.fresh(birth);
         self.line.replay(limit, &mut self.state, now, wakes, fresh);
     }
 
     /// Goes on under another rule (B8).
-    pub(crate) fn change(
-        &mut self,
-        old: &Limit,
-        new: &Limit,
-        now: Timestamp,
-        birth: Timestamp,
-        wakes: &mut Wakes,
-    ) {
-        self.line.settle(old, now);
-        if self.is_at_rest(old, now) && self.parked.is_none() {
-            // Somebody who has used nothing is like somebody who was never seen.
-            self.state = new.fresh(birth);
-            return;
-        }
+    pub(crate) fn change(&mut self, old: &Limit, new: &Limit, now: Timestamp, wakes: &mut Wakes) {
+        self.line.settle(old, &mut self.state, now, wakes);
         if new.is_concurrency() {
             // Turns in time mean nothing to it. Those who have one keep it.
             self.line.freeze();
@@ -293,5 +315,6 @@ impl Slot {
         };
         self.line.replay(new, &mut self.state, now, wakes, take_over);
         self.crowd.grant(new, &mut self.state, now, wakes);
+        self.crowd.stir(wakes);
     }
 }

@@ -21,11 +21,12 @@ impl<C: Clock> Spot<C> {
         }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        match self {
-            Self::Gate(post) => post.with(|_, now| now),
-            Self::Key(table, _) => table.hold().1,
-        }
+    /// Brings the line to now, and says when that is.
+    pub(crate) fn catch_up(&self) -> Timestamp {
+        self.look(|slot, limit, now, wakes| {
+            slot.catch_up(limit, now, wakes);
+            now
+        })
     }
 
     /// Works on the slot under its owner's lock. Who is to be woken is woken after.
@@ -44,12 +45,26 @@ impl<C: Clock> Spot<C> {
         }
     }
 
+    /// The same, for looking only: a key that is not known is not remembered for it.
+    pub(crate) fn look<R>(
+        &self,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut Wakes) -> R,
+    ) -> R {
+        let mut wakes = Wakes::default();
+        match self {
+            Self::Gate(_) => self.with(work),
+            Self::Key(table, key) => {
+                table.look(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
+            }
+        }
+    }
+
     pub(crate) fn check(&self, cost: u64) -> Decision {
         self.with(|slot, limit, now, wakes| slot.check(limit, now, cost, wakes))
     }
 
     pub(crate) fn peek(&self, cost: u64) -> Decision {
-        self.with(|slot, limit, now, _| slot.peek(limit, now, cost))
+        self.look(|slot, limit, now, wakes| slot.peek(limit, now, cost, wakes))
     }
 
     pub(crate) fn refund(&self, cost: u64) {
@@ -70,7 +85,7 @@ impl<C: Clock> Spot<C> {
     }
 
     pub(crate) fn window(&self) -> Option<Window> {
-        self.with(|slot, limit, now, _| limit.window(&slot.state, now))
+        self.look(|slot, limit, now, _| limit.window(&slot.state, now))
     }
 
     /// Asks for a turn at a known time, which a concurrency limit has only now.

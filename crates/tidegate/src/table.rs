@@ -90,8 +90,20 @@ impl<C: Clock> Table<C> {
         key: Fingerprint,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
+        let mut wakes = Wakes::default();
         let (mut keys, now) = self.hold();
+        keys.clear(now, &mut wakes);
         keys.with(key, now, work)
+    }
+
+    /// The same, for looking only.
+    pub(crate) fn look<R>(
+        &self,
+        key: Fingerprint,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> R {
+        let (mut keys, now) = self.hold();
+        keys.look(key, now, work)
     }
 
     /// Holds all keys. The time is read under the lock: whoever comes later must not bring an
@@ -112,7 +124,7 @@ impl<C: Clock> Table<C> {
         let (mut keys, now) = self.hold();
         let keys = &mut *keys;
         for slot in keys.slots.values_mut() {
-            slot.change(&keys.limit, &new, now, keys.birth, &mut wakes);
+            slot.change(&keys.limit, &new, now, &mut wakes);
         }
         keys.limit = new;
     }
@@ -125,17 +137,31 @@ impl Keys {
         now: Timestamp,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
-        if self.slots.len() >= self.clear_at {
-            self.clear(now);
-        }
         let limit = &self.limit;
         let slot = self.slots.entry(key).or_insert_with(|| Slot::new(limit.fresh(self.birth)));
         work(slot, limit, now)
     }
 
-    fn clear(&mut self, now: Timestamp) {
+    /// Works on one key without remembering it if it is not known: for looking.
+    pub(crate) fn look<R>(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> R {
+        match self.slots.get_mut(&key) {
+            Some(slot) => work(slot, &self.limit, now),
+            None => work(&mut Slot::new(self.limit.fresh(self.birth)), &self.limit, now),
+        }
+    }
+
+    /// Forgets the keys at rest, if there are many more keys than the last time.
+    fn clear(&mut self, now: Timestamp, wakes: &mut Wakes) {
+        if self.slots.len() < self.clear_at {
+            return;
+        }
         let limit = &self.limit;
-        self.slots.retain(|_, slot| !slot.is_at_rest(limit, now));
+        self.slots.retain(|_, slot| !slot.is_at_rest(limit, now, wakes));
         self.clear_at = (self.slots.len() * 2).max(CLEAR_AT_MIN);
         self.slots.shrink_to(self.clear_at);
     }

@@ -18,6 +18,8 @@ pub(crate) enum Status {
     Granted(Ticket),
     /// It will not come: the rule has changed, and no longer admits so much.
     Refused,
+    /// The rule has become one without permits: ask again.
+    Restart,
 }
 
 #[derive(Debug)]
@@ -46,26 +48,34 @@ impl Turn {
     /// The time of the turn, where it is known; the waker is called when that changes.
     pub(crate) fn at(&self, waker: Option<&Waker>) -> Option<Timestamp> {
         let mut inner = lock(&self.inner);
-        if let Some(waker) = waker {
-            inner.waker = Some(waker.clone());
-        }
-        match inner.status {
+        let replaced = waker.and_then(|waker| inner.waker.replace(waker.clone()));
+        let at = match inner.status {
             Status::At(at) => Some(at),
             _ => None,
-        }
+        };
+        drop(inner);
+        drop(replaced);
+        at
     }
 
     /// Takes the outcome if there is one; the waker is called when there is.
     pub(crate) fn outcome(&self, waker: Option<&Waker>) -> Option<Outcome> {
         let mut inner = lock(&self.inner);
-        match std::mem::replace(&mut inner.status, Status::Unknown) {
+        let mut replaced = None;
+        let outcome = match std::mem::replace(&mut inner.status, Status::Unknown) {
             Status::Granted(ticket) => Some(Outcome::Granted(ticket)),
             Status::Refused => Some(Outcome::Refused),
+            Status::Restart => Some(Outcome::Restart),
             Status::At(_) | Status::Unknown => {
-                inner.waker = waker.cloned();
+                if let Some(waker) = waker {
+                    replaced = inner.waker.replace(waker.clone());
+                }
                 None
             }
-        }
+        };
+        drop(inner);
+        drop(replaced);
+        outcome
     }
 }
 
@@ -73,6 +83,7 @@ impl Turn {
 pub(crate) enum Outcome {
     Granted(Ticket),
     Refused,
+    Restart,
 }
 
 /// Those to be woken once no lock is held: they are woken when this is dropped.

@@ -1,7 +1,7 @@
 //! Concurrency with tickets: what one holder gives back is its own, through leases and changes.
 
 use crate::check::check;
-use crate::generate::{Action, Case, concurrency, steady};
+use crate::generate::{Action, Case, concurrency, span, steady};
 use crate::track::{Track, ensure};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -102,10 +102,12 @@ fn a_released_ticket_restores_every_later_answer() {
 
 /// Some enter and leave, the rule changes, and some more enter and leave.
 fn survives_a_change(from_lease: bool, to_lease: bool) {
-    let rules = |leased: bool| {
-        concurrency()
-            .prop_filter("leased or not", move |rule| numbers(rule).1.is_some() == leased)
-            .boxed()
+    let rules = |is_leased: bool| {
+        let rule = (concurrency(), span()).prop_map(move |(rule, length)| {
+            let (max, _) = numbers(&rule);
+            Rule::Concurrency { max, lease: is_leased.then_some(length) }
+        });
+        rule.boxed()
     };
     check(&(steady(rules(from_lease)), steady(rules(to_lease))), |(before, after)| {
         let mut both = Both::new(&before);

@@ -102,6 +102,11 @@ impl InFlight {
         self.ticket
     }
 
+    /// When the oldest lease runs out.
+    pub(crate) fn next_lease_end(&self) -> Option<Timestamp> {
+        self.holds.values().next().and_then(|hold| hold.until)
+    }
+
     /// Lets every lease end by then.
     fn shorten(&mut self, end: Timestamp) {
         for hold in self.holds.values_mut() {

@@ -75,7 +75,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    fn whole(units: u64, drain: Span) -> Self {
+    pub(crate) fn whole(units: u64, drain: Span) -> Self {
         Self { units, part: 0, parts: 1, drain }
     }
 

@@ -45,8 +45,9 @@ impl Future for Alarm {
         });
         let is_first =
             book.alarms.first_key_value().is_none_or(|(first, _)| (due, number) < *first);
-        book.alarms.insert((due, number), context.waker().clone());
+        let replaced = book.alarms.insert((due, number), context.waker().clone());
         drop(book);
+        drop(replaced);
         if is_first {
             clerk.sooner.notify_one();
         }

@@ -85,8 +85,11 @@ impl ManualClock {
     /// ```
     pub fn set(&self, now: Timestamp) {
         let mut face = self.face();
+        let is_step_back = now < face.now;
         face.now = now;
-        let later = face.sleepers.split_off(&(now, u64::MAX));
+        // After a step back everybody looks again: what they wait for may come earlier.
+        let later =
+            if is_step_back { BTreeMap::new() } else { face.sleepers.split_off(&(now, u64::MAX)) };
         let due = std::mem::replace(&mut face.sleepers, later);
         drop(face);
         due.into_values().for_each(Waker::wake);
@@ -142,7 +145,10 @@ impl Future for Sleeper {
             face.last_number += 1;
             face.last_number
         });
-        face.sleepers.insert((self.at, number), context.waker().clone());
+        let replaced = face.sleepers.insert((self.at, number), context.waker().clone());
+        // Dropped after the lock is gone: a waker's drop is not our code.
+        drop(face);
+        drop(replaced);
         Poll::Pending
     }
 }

@@ -1,0 +1,118 @@
+//! Reservations: the wait is told, given back whole before it is due, spent when it is (T11, A9).
+
+use crate::{AWAITED, assert_alike, exhausted, gate};
+use tidegate::{Limiter, ManualClock, Reservation, Span};
+
+#[test]
+fn a9_a_reservation_tells_the_wait_and_counts_it_down() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let reservation = gate.reserve().unwrap();
+        assert_eq!(reservation.wait(), wait, "{rule}");
+        clock.advance(Span::from_micros(1));
+        assert_eq!(reservation.wait(), wait.saturating_sub(Span::from_micros(1)), "{rule}");
+        clock.advance(wait);
+        assert_eq!(reservation.wait(), Span::ZERO, "{rule}: due, and past due");
+    }
+}
+
+#[test]
+fn t11_dropped_before_it_is_due_a_reservation_is_given_back_whole() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let (twin, its_clock, _) = exhausted(rule);
+        let reservation = gate.ask().reserve().unwrap();
+        clock.advance(wait.saturating_sub(Span::from_micros(1)));
+        drop(reservation);
+        let step = Span::from_micros(wait.as_micros() / 3);
+        assert_alike((&gate, &clock), (&twin, &its_clock), step, rule);
+    }
+}
+
+#[test]
+fn t11_dropped_when_it_is_due_a_reservation_is_spent() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let (twin, its_clock, _) = exhausted(rule);
+        let reservation = gate.reserve().unwrap();
+        clock.advance(wait);
+        drop(reservation);
+        twin.reserve().unwrap().commit();
+        let step = Span::from_micros(wait.as_micros() / 3);
+        assert_alike((&gate, &clock), (&twin, &its_clock), step, rule);
+    }
+}
+
+#[test]
+fn a9_a_reservation_that_is_committed_is_spent_before_it_is_due() {
+    for rule in AWAITED {
+        let (gate, _, wait) = exhausted(rule);
+        gate.reserve().unwrap().commit();
+        let next = gate.reserve().unwrap().wait();
+        assert!(next >= wait, "{rule}: not given back");
+        let (twin, ..) = exhausted(rule);
+        let held = twin.reserve().unwrap();
+        assert_eq!(twin.reserve().unwrap().wait(), next, "{rule}: as if it were held");
+        drop(held);
+    }
+}
+
+/// Makes the table look through its keys and forget those at rest.
+fn forget_the_idle(limiter: &Limiter<ManualClock>) {
+    for stranger in 0..3_000_u32 {
+        limiter.check(&("stranger", stranger));
+    }
+}
+
+/// A place in line is named by a number. Here two of different lives of a key have the same one.
+#[test]
+fn t11_a_reservation_from_before_a_key_was_forgotten_gives_back_nobody_elses() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("1/s".parse().unwrap(), clock.clone());
+    limiter.check("alice");
+    let old = limiter.reserve("alice").unwrap();
+    clock.advance(Span::from_secs(10));
+    assert_eq!(limiter.check_n("alice", 0).remaining, 1, "due and past: alice is at rest");
+    forget_the_idle(&limiter);
+
+    limiter.check("alice");
+    let new = limiter.reserve("alice").unwrap();
+    drop(old);
+    assert_eq!(new.wait(), Span::from_secs(1));
+    let third = limiter.reserve("alice").unwrap().wait();
+    assert_eq!(third, Span::from_secs(2), "the second one's turn is still taken");
+}
+
+#[test]
+fn t11_a_reservation_at_a_gate_gives_back_nobody_elses() {
+    let (gate, clock) = gate("1/s");
+    gate.check();
+    let old = gate.reserve().unwrap();
+    clock.advance(Span::from_secs(10));
+    gate.check();
+    let new = gate.reserve().unwrap();
+    drop(old);
+    assert_eq!(new.wait(), Span::from_secs(1));
+    assert_eq!(gate.reserve().unwrap().wait(), Span::from_secs(2));
+}
+
+#[test]
+fn t11_a_reservation_given_back_twice_in_a_row_is_given_back_once_each() {
+    for rule in AWAITED {
+        let (gate, _, wait) = exhausted(rule);
+        for _ in 0..50 {
+            let pair = [gate.reserve().unwrap(), gate.reserve().unwrap()];
+            drop(pair);
+            assert_eq!(gate.reserve().as_ref().map(Reservation::wait).unwrap(), wait, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn a11_a_turn_under_a_concurrency_limit_holds_nothing() {
+    let (gate, _) = gate("concurrency 1");
+    let turn = gate.reserve().unwrap();
+    assert_eq!((turn.wait(), gate.check_n(0).remaining), (Span::ZERO, 1));
+    let _held = gate.try_acquire().unwrap();
+    assert!(gate.reserve().is_err(), "it knows no times");
+}

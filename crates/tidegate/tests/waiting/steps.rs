@@ -1,0 +1,111 @@
+//! A clock that steps while others wait (T22): a step back costs at most the limit's own drain time,
+//! never the step; a step forward lets pass in order.
+
+use crate::crew::Crew;
+use crate::{AWAITED, exhausted};
+use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
+
+const HOUR: Span = Span::from_secs(3_600);
+
+/// Rules that forget within two seconds, so that an hour's step is far beyond.
+fn short() -> impl Iterator<Item = &'static str> {
+    let long = ["min", "/h", "day", "empty", "capacity 40"];
+    AWAITED.into_iter().filter(move |rule| !long.iter().any(|word| rule.contains(word)))
+}
+
+#[test]
+fn t22_a_step_back_does_not_make_those_who_wait_wait_for_the_step() {
+    let mut still_waiting = Vec::new();
+    for rule in short() {
+        let (gate, clock, wait) = exhausted(rule);
+        let mut crew = Crew::new();
+        crew.hire(gate.acquire());
+        assert!(crew.work().is_empty());
+        let drain = gate.check_n(0).reset_after;
+        clock.set(clock.now() - HOUR);
+        assert!(crew.work().len() <= 1);
+        clock.advance(wait + drain);
+        // Whoever slept by the clock is woken by it, or is let in by whoever looks next.
+        let _ = gate.check_n(0);
+        if clock.sleepers() > 0 && crew.work().is_empty() {
+            still_waiting.push(rule);
+        }
+    }
+    assert!(still_waiting.is_empty(), "{still_waiting:?}");
+}
+
+#[test]
+fn t22_a_step_back_while_somebody_waits_does_not_lock_the_others_out() {
+    let mut locked_out = Vec::new();
+    for rule in short() {
+        let (gate, clock, wait) = exhausted(rule);
+        let reservation = gate.reserve().unwrap();
+        let drain = gate.check_n(0).reset_after;
+        clock.set(clock.now() - HOUR);
+        clock.advance(wait + drain + drain);
+        let next = gate.check();
+        if next.retry_after().is_some_and(|wait| wait > drain) {
+            locked_out.push((rule, next.verdict));
+        }
+        drop(reservation);
+    }
+    assert!(locked_out.is_empty(), "{locked_out:?}");
+}
+
+#[test]
+fn t22_a_step_forward_lets_those_who_wait_pass_in_order_and_no_one_else_for_free() {
+    for rule in AWAITED {
+        let (gate, clock, _) = exhausted(rule);
+        let mut crew = Crew::new();
+        for _ in 0..5 {
+            crew.hire(gate.acquire());
+        }
+        assert!(crew.work().is_empty());
+        clock.advance(Span::from_secs(10 * 365 * 86_400));
+        let granted: Vec<usize> = crew.work().into_iter().map(|(task, _)| task).collect();
+        assert_eq!(granted, [0, 1, 2, 3, 4], "{rule}");
+        let burst = gate.check_n(0).limit;
+        let mut admitted = 0;
+        while gate.check().is_allow() {
+            admitted += 1;
+        }
+        // Guava's rules let one pass on credit on top of what they saved.
+        assert!(admitted <= burst + 1, "{rule}: {admitted} of {burst}");
+    }
+}
+
+/// How many of 100 are let in at once by a limiter that is made at this time.
+fn let_in_at_once(rule: &str, at: Timestamp) -> usize {
+    let limiter = Limiter::with_clock(rule.parse().unwrap(), ManualClock::at(at));
+    let mut crew = Crew::new();
+    for _ in 0..100 {
+        crew.hire(limiter.acquire("alice"));
+    }
+    crew.work().into_iter().filter(|(_, answer)| answer.is_ok()).count()
+}
+
+#[test]
+fn t25_at_the_end_of_time_no_more_are_let_in_at_once_than_before_it() {
+    let mut too_many = Vec::new();
+    for rule in AWAITED {
+        let ordinary = let_in_at_once(rule, ManualClock::new().now());
+        let at_the_end = let_in_at_once(rule, Timestamp::MAX);
+        if at_the_end > ordinary {
+            too_many.push((rule, at_the_end, ordinary));
+        }
+    }
+    assert!(too_many.is_empty(), "{too_many:?}");
+}
+
+#[test]
+fn t22_a_deadline_for_a_permit_is_not_prolonged_by_a_step_forward() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), clock.clone());
+    let _held = limiter.try_acquire("alice").unwrap();
+    let mut crew = Crew::new();
+    crew.hire(limiter.ask("alice").within(HOUR.as_duration()).acquire());
+    assert!(crew.work().is_empty());
+    clock.set(Timestamp::MAX);
+    assert!(crew.work().pop().unwrap().1.is_err());
+    assert_eq!(clock.now(), Timestamp::MAX);
+}

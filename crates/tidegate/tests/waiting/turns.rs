@@ -1,0 +1,194 @@
+//! Turns come in order, exactly when the rule alone would have admitted each.
+
+use crate::crew::Crew;
+use crate::{AWAITED, exhausted, gate, schedule};
+use std::collections::BTreeSet;
+use tidegate::{Clock, Limiter, ManualClock, Retry, Span, Timestamp, Verdict};
+
+/// Lets tasks with these costs wait together, and checks each instant at which one is due, and the
+/// microsecond before it.
+fn assert_on_schedule(rule: &str, costs: &[u64]) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock(rule.parse().unwrap(), clock.clone());
+    let due = schedule(rule, clock.now(), costs);
+    let mut crew = Crew::new();
+    for cost in costs {
+        crew.hire(limiter.ask("alice").cost(*cost).acquire());
+    }
+    let numbers = |at: Option<Timestamp>| -> Vec<usize> {
+        (0..costs.len()).filter(|task| due[*task] == at).collect()
+    };
+    let mut finished = |at: Timestamp| -> (Vec<usize>, Vec<usize>) {
+        clock.set(at);
+        let (good, bad): (Vec<_>, Vec<_>) = crew.work().into_iter().partition(|(_, r)| r.is_ok());
+        let number = |(task, _)| task;
+        (good.into_iter().map(number).collect(), bad.into_iter().map(number).collect())
+    };
+    let now = clock.now();
+    assert_eq!(finished(now), (numbers(Some(now)), numbers(None)), "{rule} at once");
+    let instants: BTreeSet<Timestamp> = due.iter().flatten().copied().collect();
+    for at in instants.into_iter().filter(|at| *at > now) {
+        let early = at - Span::from_micros(1);
+        assert_eq!(finished(early), (vec![], vec![]), "{rule} a microsecond before {at:?}");
+        assert_eq!(finished(at), (numbers(Some(at)), vec![]), "{rule} at {at:?}");
+    }
+    assert_eq!(clock.sleepers(), 0, "{rule}: nobody is left behind");
+}
+
+#[test]
+fn a9_every_rule_grants_turns_in_order_and_exactly_on_schedule() {
+    for rule in AWAITED {
+        assert_on_schedule(rule, &[1; 40]);
+    }
+}
+
+#[test]
+fn a9_large_requests_keep_their_place_among_small_ones() {
+    for rule in AWAITED.into_iter().filter(|rule| !rule.contains("paced")) {
+        assert_on_schedule(rule, &[1, 2, 1, 1, 2, 2, 1, 2, 1, 1, 1, 2, 2, 1]);
+    }
+}
+
+#[test]
+fn a9_a_turn_that_comes_too_late_is_refused_at_once_and_costs_nothing() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let before = gate.peek();
+        let mut crew = Crew::new();
+        // A nanosecond is rounded away, against the caller.
+        let hasty = wait.as_duration().saturating_sub(std::time::Duration::from_nanos(1));
+        crew.hire(gate.ask().within(hasty).acquire());
+        let denied = crew.work().pop().unwrap().1.unwrap_err();
+        // nginx's clock ticks in milliseconds.
+        let tick = if rule.contains("r/") { Span::from_millis(1) } else { Span::from_micros(1) };
+        let expected = Some(tick);
+        assert_eq!(denied.decision.retry_after(), expected, "{rule}: that much too late");
+        assert_eq!(clock.sleepers(), 0, "{rule}: it did not sleep");
+        assert_eq!(gate.peek(), before, "{rule}: it cost nothing");
+        assert!(gate.try_acquire().is_err(), "{rule}: no patience at all");
+        assert_eq!(gate.peek(), before, "{rule}: nor did that");
+    }
+}
+
+#[test]
+fn a9_a_turn_exactly_at_the_deadline_is_granted() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let mut crew = Crew::new();
+        crew.hire(gate.ask().within(wait.as_duration()).acquire());
+        assert!(crew.work().is_empty(), "{rule}");
+        clock.advance(wait);
+        let permit = crew.work().pop().unwrap().1.unwrap();
+        assert_eq!(permit.decision().verdict, Verdict::Wait(wait), "{rule}: as it was told");
+    }
+}
+
+/// One who would wait a third of what it takes comes back when told, and a microsecond before.
+fn assert_refusal_is_honest(rule: &str) {
+    let (gate, clock, wait) = exhausted(rule);
+    let patience = Span::from_micros(wait.as_micros() / 3);
+    let ask = || gate.ask().within(patience.as_duration()).reserve();
+    let retry_after = ask().unwrap_err().decision.retry_after().unwrap();
+    clock.advance(retry_after.saturating_sub(Span::from_micros(1)));
+    assert!(ask().is_err(), "{rule}: a microsecond early");
+    clock.advance(Span::from_micros(1));
+    assert!(ask().is_ok_and(|turn| turn.wait() <= patience), "{rule}: when it was told");
+}
+
+#[test]
+fn t06_a_refused_wait_can_be_asked_for_again_after_what_it_was_told() {
+    AWAITED.into_iter().filter(|rule| !rule.contains('=')).for_each(assert_refusal_is_honest);
+}
+
+#[test]
+fn t06_a_wait_refused_by_nginxs_rule_can_be_asked_for_again_after_what_it_was_told() {
+    AWAITED.into_iter().filter(|rule| rule.contains('=')).for_each(assert_refusal_is_honest);
+}
+
+#[test]
+fn r2_one_who_will_not_wait_does_not_overtake_those_who_do() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let mut crew = Crew::new();
+        crew.hire(gate.acquire());
+        assert!(crew.work().is_empty());
+        clock.advance(wait.saturating_sub(Span::from_micros(1)));
+        assert!(!gate.check().is_allow(), "{rule}: somebody is first");
+        clock.advance(Span::from_micros(1));
+        // Due, and not yet polled: it is theirs all the same. A rule with room for one more may
+        // admit one more, so the one who waits is what is looked at.
+        let _ = gate.check();
+        assert!(crew.work().pop().unwrap().1.is_ok(), "{rule}");
+    }
+    let (paced, clock, wait) = exhausted("3/s paced");
+    let mut crew = Crew::new();
+    crew.hire(paced.acquire());
+    crew.work();
+    clock.advance(wait);
+    assert!(paced.check().is_deny(), "the turn is for the one who waited");
+}
+
+#[test]
+fn r2_asking_for_nothing_is_never_refused_also_behind_a_line() {
+    for rule in AWAITED {
+        let (gate, _, _) = exhausted(rule);
+        let mut crew = Crew::new();
+        crew.hire(gate.acquire());
+        crew.work();
+        assert!(gate.check_n(0).is_allow(), "{rule}");
+        assert!(gate.ask().cost(0).peek().is_allow(), "{rule}");
+    }
+}
+
+#[test]
+fn r2_a_permit_for_nothing_is_never_refused_also_behind_a_line() {
+    for rule in AWAITED {
+        let (gate, _, _) = exhausted(rule);
+        let _waits = gate.reserve().unwrap();
+        assert!(gate.ask().cost(0).try_acquire().is_ok(), "{rule}: by permit as by check");
+    }
+}
+
+#[test]
+fn t09_a_cost_that_can_never_pass_is_refused_at_once_and_not_awaited() {
+    for rule in
+        AWAITED.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
+    {
+        for cost in [1_000_000, u64::MAX] {
+            let (gate, clock) = gate(rule);
+            let mut crew = Crew::new();
+            crew.hire(gate.ask().cost(cost).acquire());
+            let denied = crew.work().pop().unwrap().1.unwrap_err();
+            assert_eq!(denied.decision.verdict, Verdict::Deny(Retry::Never), "{rule} {cost}");
+            assert_eq!(clock.sleepers(), 0);
+        }
+    }
+}
+
+#[test]
+fn a6_a_queue_that_is_full_refuses_instead_of_letting_wait() {
+    let (gate, clock) = gate("10/s queue capacity 3");
+    let mut crew = Crew::new();
+    for _ in 0..6 {
+        crew.hire(gate.acquire());
+    }
+    let (good, bad): (Vec<_>, Vec<_>) = crew.work().into_iter().partition(|(_, r)| r.is_ok());
+    assert_eq!((good.len(), bad.len()), (1, 2), "one leaves, three stand behind it");
+    clock.advance(Span::from_millis(300));
+    assert_eq!(crew.work().len(), 3);
+}
+
+#[test]
+fn a9_the_next_caller_pays_as_with_guava() {
+    // RateLimiter.create(5): acquire(10) passes at once, the next waits the two seconds it cost.
+    let (gate, clock) = gate("5/s smooth");
+    assert!(gate.ask().cost(10).try_acquire().is_ok());
+    let next = gate.reserve().unwrap();
+    assert_eq!(next.wait(), Span::from_secs(2));
+    clock.advance(Span::from_secs(2));
+    next.commit();
+    // The ones after it are 200 ms apart, and tryAcquire(199 ms) is false.
+    assert!(gate.ask().within(std::time::Duration::from_millis(199)).reserve().is_err());
+    assert_eq!(gate.reserve().unwrap().wait(), Span::from_millis(200));
+    assert!(clock.now() > Timestamp::EPOCH);
+}
