@@ -27,6 +27,7 @@ extern crate std;
 
 mod algorithm;
 mod civil;
+mod closed_set;
 mod decision;
 mod limit;
 mod rate;

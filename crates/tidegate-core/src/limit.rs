@@ -1,7 +1,6 @@
 //! A limit: a rule that is ready to decide, whichever algorithm it names.
 //!
-//! This is the one place that knows all algorithms. Everything above it — stores, limiters, servers
-//! — asks a [`Limit`] and keeps its [`State`]s.
+//! Everything above it — stores, limiters, servers — asks a [`Limit`] and keeps its [`State`]s.
 
 use crate::algorithm::calendar::{Calendar, Utc};
 use crate::algorithm::concurrency::Concurrency;
@@ -14,104 +13,14 @@ use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::smooth::Smooth;
 use crate::algorithm::token_bucket::TokenBucket;
 use crate::algorithm::warmup::Warmup;
-use crate::algorithm::{Algorithm, CalendarUnit, NarrowBucket, Usage, Window, Windows};
+use crate::algorithm::{CalendarUnit, NarrowBucket, Usage, Window, Windows};
+use crate::closed_set::{Algorithms, States};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rule::{From, Kind, Rule, RuleError};
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
-
-/// Declares the closed set: the algorithms, their states, and the way from a call to the right one.
-macro_rules! each_algorithm {
-    ($($name:ident),+ $(,)?) => {
-        #[derive(Clone, Debug)]
-        enum Algorithms { $($name($name)),+ }
-
-        #[derive(Clone, Debug)]
-        enum States { $($name(<$name as Algorithm>::State)),+ }
-
-        impl Algorithms {
-            fn fresh(&self, birth: Timestamp) -> States {
-                match self { $(Self::$name(a) => States::$name(a.fresh(birth))),+ }
-            }
-
-            fn decide(&self, state: &mut States, now: Timestamp, cost: u64) -> Decision {
-                match (self, &mut *state) {
-                    $((Self::$name(a), States::$name(s)) => a.decide(s, now, cost),)+
-                    _ => {
-                        *state = self.stranger(now);
-                        self.decide(state, now, cost)
-                    }
-                }
-            }
-
-            fn peek(&self, state: &States, now: Timestamp, cost: u64) -> Decision {
-                match (self, state) {
-                    $((Self::$name(a), States::$name(s)) => a.peek(s, now, cost),)+
-                    _ => self.peek(&self.stranger(now), now, cost),
-                }
-            }
-
-            fn refund(&self, state: &mut States, now: Timestamp, cost: u64) {
-                match (self, &mut *state) {
-                    $((Self::$name(a), States::$name(s)) => a.refund(s, now, cost),)+
-                    _ => *state = self.stranger(now),
-                }
-            }
-
-            fn usage(&self, state: &States, now: Timestamp) -> Usage {
-                match (self, state) {
-                    $((Self::$name(a), States::$name(s)) => a.usage(s, now),)+
-                    _ => self.usage(&self.stranger(now), now),
-                }
-            }
-
-            fn inherit(&self, old: &Self, state: &States, now: Timestamp) -> States {
-                match (self, old, state) {
-                    $((Self::$name(a), Self::$name(old), States::$name(s)) => {
-                        States::$name(a.inherit(old, s, now))
-                    })+
-                    _ => self.adopt(old.usage(state, now), now),
-                }
-            }
-
-            fn adopt(&self, usage: Usage, now: Timestamp) -> States {
-                match self { $(Self::$name(a) => States::$name(a.adopt(usage, now))),+ }
-            }
-
-            fn window(&self, state: &States, now: Timestamp) -> Option<Window> {
-                match (self, state) {
-                    $((Self::$name(a), States::$name(s)) => a.window(s, now),)+
-                    _ => self.window(&self.stranger(now), now),
-                }
-            }
-        }
-    };
-}
-
-each_algorithm!(
-    Calendar,
-    Concurrency,
-    Fixed,
-    Leaky,
-    Nginx,
-    Queue,
-    Sliding,
-    SlidingLog,
-    Smooth,
-    TokenBucket,
-    Warmup,
-);
-
-impl Algorithms {
-    /// For a state that another algorithm made, which is a bug in whoever keeps the states: start
-    /// anew rather than stop the service.
-    fn stranger(&self, now: Timestamp) -> States {
-        debug_assert!(false, "this state was made by a limit with another algorithm");
-        self.fresh(now)
-    }
-}
 
 /// A rule that is ready to decide.
 ///

@@ -1,8 +1,7 @@
 //! Every limiting algorithm, one file each, behind one interface.
 //!
-//! They are a closed set: [`Limit`](crate::Limit) matches on them, so the compiler lists what a new
-//! one still lacks. To add one: `spec/<name>.md`, `<name>.rs` here, a variant in `each_algorithm!`,
-//! and its rule text.
+//! They are a closed set, declared in `closed_set.rs`: the compiler lists what a new one still lacks.
+//! To add one: `spec/<name>.md`, `<name>.rs` here, a variant there, and its rule text.
 
 pub(crate) mod calendar;
 pub(crate) mod concurrency;

@@ -1,0 +1,110 @@
+//! The closed set of algorithms: one variant each, and the way from a call to the right one.
+//!
+//! Always   The compiler lists what a new algorithm still lacks. A state belongs to the algorithm that
+//!          made it; one that another made is a bug, and starts anew.
+
+use crate::algorithm::calendar::Calendar;
+use crate::algorithm::concurrency::Concurrency;
+use crate::algorithm::fixed::Fixed;
+use crate::algorithm::leaky::Leaky;
+use crate::algorithm::nginx::Nginx;
+use crate::algorithm::queue::Queue;
+use crate::algorithm::sliding::Sliding;
+use crate::algorithm::sliding_log::SlidingLog;
+use crate::algorithm::smooth::Smooth;
+use crate::algorithm::token_bucket::TokenBucket;
+use crate::algorithm::warmup::Warmup;
+use crate::algorithm::{Algorithm, Usage, Window};
+use crate::decision::Decision;
+use crate::time::Timestamp;
+
+/// Declares the closed set: the algorithms, their states, and the way from a call to the right one.
+macro_rules! each_algorithm {
+    ($($name:ident),+ $(,)?) => {
+        #[derive(Clone, Debug)]
+        pub(crate) enum Algorithms { $($name($name)),+ }
+
+        #[derive(Clone, Debug)]
+        pub(crate) enum States { $($name(<$name as Algorithm>::State)),+ }
+
+        impl Algorithms {
+            pub(crate) fn fresh(&self, birth: Timestamp) -> States {
+                match self { $(Self::$name(a) => States::$name(a.fresh(birth))),+ }
+            }
+
+            pub(crate) fn decide(&self, state: &mut States, now: Timestamp, cost: u64) -> Decision {
+                match (self, &mut *state) {
+                    $((Self::$name(a), States::$name(s)) => a.decide(s, now, cost),)+
+                    _ => {
+                        *state = self.stranger(now);
+                        self.decide(state, now, cost)
+                    }
+                }
+            }
+
+            pub(crate) fn peek(&self, state: &States, now: Timestamp, cost: u64) -> Decision {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.peek(s, now, cost),)+
+                    _ => self.peek(&self.stranger(now), now, cost),
+                }
+            }
+
+            pub(crate) fn refund(&self, state: &mut States, now: Timestamp, cost: u64) {
+                match (self, &mut *state) {
+                    $((Self::$name(a), States::$name(s)) => a.refund(s, now, cost),)+
+                    _ => *state = self.stranger(now),
+                }
+            }
+
+            pub(crate) fn usage(&self, state: &States, now: Timestamp) -> Usage {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.usage(s, now),)+
+                    _ => self.usage(&self.stranger(now), now),
+                }
+            }
+
+            pub(crate) fn inherit(&self, old: &Self, state: &States, now: Timestamp) -> States {
+                match (self, old, state) {
+                    $((Self::$name(a), Self::$name(old), States::$name(s)) => {
+                        States::$name(a.inherit(old, s, now))
+                    })+
+                    _ => self.adopt(old.usage(state, now), now),
+                }
+            }
+
+            pub(crate) fn adopt(&self, usage: Usage, now: Timestamp) -> States {
+                match self { $(Self::$name(a) => States::$name(a.adopt(usage, now))),+ }
+            }
+
+            pub(crate) fn window(&self, state: &States, now: Timestamp) -> Option<Window> {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.window(s, now),)+
+                    _ => self.window(&self.stranger(now), now),
+                }
+            }
+        }
+    };
+}
+
+each_algorithm!(
+    Calendar,
+    Concurrency,
+    Fixed,
+    Leaky,
+    Nginx,
+    Queue,
+    Sliding,
+    SlidingLog,
+    Smooth,
+    TokenBucket,
+    Warmup,
+);
+
+impl Algorithms {
+    /// For a state that another algorithm made, which is a bug in whoever keeps the states: start
+    /// anew rather than stop the service.
+    pub(crate) fn stranger(&self, now: Timestamp) -> States {
+        debug_assert!(false, "this state was made by a limit with another algorithm");
+        self.fresh(now)
+    }
+}
