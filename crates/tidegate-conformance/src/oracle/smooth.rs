@@ -55,8 +55,12 @@ impl Oracle for Smooth {
         let until_full = (&self.saved_max - &self.balance) * &self.pace.interval;
         Answer {
             verdict,
-            limit: units_floor(&self.saved_max),
-            remaining: units_floor(&at_least_zero(self.balance.clone())),
+            limit: units_floor(&self.saved_max) + 1,
+            // What is saved, and one on credit if nothing is owed.
+            remaining: match at_least_zero(-&self.balance) {
+                owed if owed == whole(0) => units_floor(&self.balance) + 1,
+                _ => 0,
+            },
             reset_after: solved_wait(&until_full, |us| self.balance_after(us) == self.saved_max),
         }
     }

@@ -58,12 +58,17 @@ impl Smooth {
         now
     }
 
+    /// How many pass at once: what is saved, and one that the next caller pays.
+    fn with_credit(&self, saved: u128) -> u64 {
+        self.ticks.units_floor(saved).saturating_add(1)
+    }
+
     fn answer(&self, verdict: Verdict, account: &Account, now: Timestamp) -> Decision {
         let owed = account.free_at - self.ticks.at(now);
         Decision {
             verdict,
-            limit: self.ticks.units_floor(self.saved_max),
-            remaining: if owed == 0 { self.ticks.units_floor(account.saved) } else { 0 },
+            limit: self.with_credit(self.saved_max),
+            remaining: if owed == 0 { self.with_credit(account.saved) } else { 0 },
             reset_after: self.ticks.span_ceil(owed.saturating_add(self.saved_max - account.saved)),
         }
     }

@@ -44,8 +44,8 @@ use tidegate_core::Timestamp;
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub trait Clock: Clone + Send + Sync + 'static {
-    /// The time by which limits count. It should not go back; if it does, a limit refuses for at
-    /// most its own drain time longer.
+    /// The time by which limits count. It should not go back; if it does, that costs at most the time
+    /// that a used-up key takes to recover.
     ///
     /// ```
     /// use tidegate::{Clock, SystemClock};

@@ -1,8 +1,10 @@
 //! The machine's clock: the calendar's time when the process first asked, and the processor's
 //! counter since.
 //!
-//! Always   It never goes back. It does not see when the machine's calendar clock is set, nor time
-//!          that the machine slept; windows that are tied to the calendar ask `calendar_now`.
+//! Always   It does not go back on one thread; between two cores, whose counters differ by a little,
+//!          it may by microseconds, which every algorithm rides out. It does not see when the
+//!          machine's calendar clock is set, nor time that the machine slept; windows that are tied
+//!          to the calendar ask `calendar_now`.
 
 use super::Clock;
 use std::sync::OnceLock;
