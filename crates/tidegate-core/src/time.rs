@@ -201,6 +201,12 @@ impl Span {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// The part of this span for which a step back of the clock is ridden out: a millisecond at most.
+    /// The counters of two processor cores differ by microseconds.
+    pub(crate) fn tremble(self) -> Self {
+        self.min(Self::from_millis(1))
+    }
+
     /// At the end of time the time that is left is cut off; what is not over has not passed.
     pub(crate) fn at_least_one(self) -> Self {
         self.max(Self(1))

@@ -44,7 +44,7 @@ impl Concurrency {
     fn end_leases(&self, in_flight: &mut InFlight, now: Timestamp) {
         let Some(length) = self.lease else { return };
         let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
-        if last.is_some_and(|until| until.since(now) > length + length) {
+        if last.is_some_and(|until| until.since(now) > length + length.tremble()) {
             // From before a step of the clock, and too far ahead to be ridden out.
             in_flight.shorten(now + length);
         }

@@ -12,6 +12,8 @@ use super::{Algorithm, Usage};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
 
+/// A step back of the clock that is ridden out.
+const TREMBLE_MS: u64 = 1;
 /// One request, in thousandths.
 const REQUEST: u64 = 1_000;
 
@@ -42,11 +44,12 @@ impl Nginx {
     }
 
     /// Milliseconds since the node was touched. A node from the future stands still until the clock
-    /// has caught up, as nginx has it, but for no longer than it would take to leak: beyond, it is
-    /// touched now.
+    /// has caught up, as nginx has it, but only for a tremble of the clock: beyond, it is touched
+    /// now, because standing still locks out for as long as the step.
     fn touch(&self, node: &mut Node, now: Timestamp) -> u64 {
         let now_ms = now.as_micros() / 1_000;
-        if node.last_ms.saturating_sub(now_ms) > self.ms_to_leak(self.room()) {
+        let tremble_ms = self.ms_to_leak(self.room()).min(TREMBLE_MS);
+        if node.last_ms.saturating_sub(now_ms) > tremble_ms {
             node.last_ms = now_ms;
         }
         now_ms.saturating_sub(node.last_ms)

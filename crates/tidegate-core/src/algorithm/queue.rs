@@ -33,7 +33,8 @@ impl Queue {
 
     fn backlog(&self, free_at: &mut u128, now: u128) -> u128 {
         let backlog = free_at.saturating_sub(now);
-        if backlog > 2 * self.room_ticks {
+        let tremble = self.ticks.in_span(Span::MAX.tremble()).min(self.room_ticks);
+        if backlog > self.room_ticks + tremble {
             // Longer than the queue can be, and too long to be ridden out: the clock went back.
             *free_at = now + self.room_ticks;
             return self.room_ticks;

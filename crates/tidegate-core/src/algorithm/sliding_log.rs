@@ -56,10 +56,10 @@ impl SlidingLog {
     }
 
     /// The latest time an entry counts as of. Entries from after `now` mean that the clock went
-    /// back: by up to a window that is ridden out, beyond they all count as of now.
+    /// back: a tremble of it is ridden out, beyond that they all count as of now.
     fn latest(&self, log: &Log, now: Timestamp) -> Timestamp {
         let last = log.entries.back().map_or(now, |entry| entry.at);
-        if last.since(now) > self.rate.period { now } else { last.max(now) }
+        if last.since(now) > self.rate.period.tremble() { now } else { last.max(now) }
     }
 
     /// Writes down what [`latest`](Self::latest) says.

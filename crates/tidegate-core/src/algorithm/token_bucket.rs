@@ -1,9 +1,10 @@
 //! Token bucket: up to `burst` at once, then evenly at the rate (A7, A8).
 //!
 //! State    One instant, `full_at`: when the bucket will be full again, in ticks of 1/n µs.
-//! Always   `full_at - now <= capacity`; more than that means that the clock went back. By up to the
-//!          time the bucket takes to fill, that is ridden out: nothing is forgotten, so a clock that
-//!          trembles brings nothing. Beyond, it is repaired. A denial charges nothing.
+//! Always   `full_at - now <= capacity`; more than that means that the clock went back. By up to a
+//!          millisecond (and no more than the bucket takes to fill) that is ridden out: nothing is
+//!          forgotten, so a clock that trembles brings nothing. Beyond, it is repaired.
+//!          A denial charges nothing.
 //! Rounding Waits up, `remaining` down. Nothing else is rounded: see `rate.rs`.
 //! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/token_bucket.md`.
@@ -20,13 +21,17 @@ pub(crate) struct TokenBucket {
     burst: u64,
     /// `burst`, in ticks: how far `full_at` may lie ahead.
     capacity: u128,
+    /// The largest debt that is believed: `capacity`, and a tremble of the clock.
+    debt_max: u128,
     starts_empty: bool,
 }
 
 impl TokenBucket {
     pub(crate) fn new(rate: Rate, burst: u64, starts_empty: bool) -> Self {
         let ticks = rate.ticks();
-        Self { ticks, burst, capacity: ticks.of_cost(burst), starts_empty }
+        let capacity = ticks.of_cost(burst);
+        let debt_max = capacity + ticks.in_span(Span::MAX.tremble()).min(capacity);
+        Self { ticks, burst, capacity, debt_max, starts_empty }
     }
 
     /// The bucket's numbers in one word each, for those who keep its state in a single `u64`.
@@ -35,7 +40,8 @@ impl TokenBucket {
         let capacity = u64::try_from(self.capacity).ok().filter(|ticks| *ticks <= u64::MAX / 4)?;
         let per_us = NonZeroU64::new(self.ticks.per_us)?;
         let per_unit = NonZeroU64::new(self.ticks.per_unit)?;
-        Some(NarrowBucket { per_us, per_unit, capacity, burst: self.burst })
+        let debt_max = u64::try_from(self.debt_max).ok()?;
+        Some(NarrowBucket { per_us, per_unit, capacity, debt_max, burst: self.burst })
     }
 
     /// Zero is a bucket that has always been full, whatever the time; in both forms.
@@ -56,7 +62,7 @@ impl TokenBucket {
     /// What is owed: how long, in ticks, until the bucket is full.
     fn debt(&self, full_at: &mut u128, now: u128) -> u128 {
         let debt = full_at.saturating_sub(now);
-        if debt > 2 * self.capacity {
+        if debt > self.debt_max {
             // Keeping all of it would be a lock-out as long as the step.
             *full_at = now + self.capacity;
             return self.capacity;
@@ -148,6 +154,7 @@ pub struct NarrowBucket {
     per_us: NonZeroU64,
     per_unit: NonZeroU64,
     capacity: u64,
+    debt_max: u64,
     burst: u64,
 }
 
@@ -199,13 +206,13 @@ impl NarrowBucket {
     /// ```
     /// # use tidegate_core::{Limit, Span};
     /// let bucket = "1/s".parse::<Limit>()?.narrow_bucket().unwrap();
-    /// assert!(!bucket.is_from_the_future(2_000_000, 5));
-    /// assert!(bucket.is_from_the_future(2_000_006, 5));
+    /// assert!(!bucket.is_from_the_future(1_001_005, 5), "a second, and a millisecond's tremble");
+    /// assert!(bucket.is_from_the_future(1_001_006, 5));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     #[inline]
     pub fn is_from_the_future(&self, full_at: u64, now: u64) -> bool {
-        full_at.saturating_sub(now) > self.capacity.saturating_mul(2)
+        full_at.saturating_sub(now) > self.debt_max
     }
 
     /// The latest `full_at` that can be true now: an empty bucket.
