@@ -207,6 +207,12 @@ impl Span {
         self.min(Self::from_millis(1))
     }
 
+    /// The time that counts for what was last asked at `latest`: while a step back is ridden out, time
+    /// stands still.
+    pub(crate) fn ridden(self, latest: Timestamp, now: Timestamp) -> Timestamp {
+        if latest.since(now) <= self.tremble() { now.max(latest) } else { now }
+    }
+
     /// At the end of time the time that is left is cut off; what is not over has not passed.
     pub(crate) fn at_least_one(self) -> Self {
         self.max(Self(1))

@@ -83,12 +83,11 @@ fn rides_out(rule: &Rule) -> bool {
         | Rule::Queue { .. }
         | Rule::SlidingLog { .. }
         | Rule::Concurrency { .. }
-        | Rule::Nginx { .. } => true,
-        Rule::Fixed { .. }
+        | Rule::Fixed { .. }
         | Rule::Calendar { .. }
         | Rule::Sliding { .. }
-        | Rule::Smooth { .. }
-        | Rule::Warmup { .. } => false,
+        | Rule::Nginx { .. } => true,
+        Rule::Smooth { .. } | Rule::Warmup { .. } => false,
     }
 }
 

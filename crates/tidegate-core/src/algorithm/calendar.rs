@@ -97,6 +97,11 @@ impl Calendar {
     pub(crate) fn new(count: u64, windows: Arc<dyn Windows>) -> Self {
         Self { count, windows }
     }
+
+    fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
+        // Calendar windows are minutes at the least.
+        self.windows.window_at(Span::MAX.ridden(counter.start, now))
+    }
 }
 
 impl Algorithm for Calendar {
@@ -107,23 +112,23 @@ impl Algorithm for Calendar {
     }
 
     fn decide(&self, counter: &mut Counter, now: Timestamp, cost: u64) -> Decision {
-        counter.decide(self.count, self.windows.window_at(now), now, cost)
+        counter.decide(self.count, self.window_at(counter, now), now, cost)
     }
 
     fn refund(&self, counter: &mut Counter, now: Timestamp, cost: u64) {
-        counter.refund(self.windows.window_at(now), cost);
+        counter.refund(self.window_at(counter, now), cost);
     }
 
     fn usage(&self, counter: &Counter, now: Timestamp) -> Usage {
-        counter.usage(self.windows.window_at(now), now)
+        counter.usage(self.window_at(counter, now), now)
     }
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> Counter {
         Counter::adopt(usage, self.count, self.windows.window_at(now), now)
     }
 
-    fn window(&self, _counter: &Counter, now: Timestamp) -> Option<Window> {
-        Some(self.windows.window_at(now))
+    fn window(&self, counter: &Counter, now: Timestamp) -> Option<Window> {
+        Some(self.window_at(counter, now))
     }
 }
 

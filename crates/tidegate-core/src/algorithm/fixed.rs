@@ -35,7 +35,10 @@ impl Fixed {
 
     fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
         match self.start {
-            Start::Aligned(offset) => window::aligned(now, self.rate.period, offset),
+            Start::Aligned(offset) => {
+                let now = self.rate.period.ridden(counter.start, now);
+                window::aligned(now, self.rate.period, offset)
+            }
             Start::FirstRequest => {
                 let open = counter.used > 0
                     && counter.start <= now

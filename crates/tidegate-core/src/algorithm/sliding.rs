@@ -33,12 +33,18 @@ impl Sliding {
         Self { rate }
     }
 
+    fn window_of(&self, counters: &TwoCounters, now: Timestamp) -> Window {
+        self.window_at(self.rate.period.ridden(counters.start, now))
+    }
+
     fn window_at(&self, now: Timestamp) -> Window {
         window::aligned(now, self.rate.period, Span::ZERO)
     }
 
-    /// Brings the counters to the window of `now`.
-    fn roll(&self, counters: &mut TwoCounters, window: Window) {
+    /// Brings the counters to the window of `now`, and says how much of it is left. A clock that
+    /// trembles around an edge stays in the later window: it must not open that one twice.
+    fn roll(&self, counters: &mut TwoCounters, now: Timestamp) -> Span {
+        let window = self.window_of(counters, now);
         if counters.start < window.start {
             let is_next = window.start.since(counters.start) == self.rate.period;
             counters.previous = if is_next { counters.current } else { 0 };
@@ -46,6 +52,8 @@ impl Sliding {
         }
         // When the clock has stepped back the counts are kept: at most two windows of patience.
         counters.start = window.start;
+        // Not the window's end less now: at the end of time that is cut off.
+        self.rate.period.saturating_sub(now.since(window.start)) + window.start.since(now)
     }
 
     /// What of the window before still counts, times W, so that it is whole.
@@ -101,9 +109,7 @@ impl Algorithm for Sliding {
     }
 
     fn decide(&self, counters: &mut TwoCounters, now: Timestamp, cost: u64) -> Decision {
-        let window = self.window_at(now);
-        self.roll(counters, window);
-        let left = self.rate.period.saturating_sub(now.since(window.start));
+        let left = self.roll(counters, now);
         if cost > self.rate.count {
             return self.answer(Verdict::Deny(Retry::Never), counters, left);
         }
@@ -119,7 +125,7 @@ impl Algorithm for Sliding {
     }
 
     fn refund(&self, counters: &mut TwoCounters, now: Timestamp, cost: u64) {
-        self.roll(counters, self.window_at(now));
+        self.roll(counters, now);
         let from_current = cost.min(counters.current);
         counters.current -= from_current;
         // What was charged before the window turned over fades with the rest of its window.
@@ -151,7 +157,7 @@ impl Algorithm for Sliding {
         self.adopt(old.usage(counters, now), now)
     }
 
-    fn window(&self, _counters: &TwoCounters, now: Timestamp) -> Option<Window> {
-        Some(self.window_at(now))
+    fn window(&self, counters: &TwoCounters, now: Timestamp) -> Option<Window> {
+        Some(self.window_of(counters, now))
     }
 }

@@ -1,7 +1,8 @@
 //! Counting within a window: what `fixed` and `calendar` share, once each knows its windows.
 //!
 //! State    Which window the count belongs to, and the count.
-//! Always   At most `count` per window. A count from a later window than now's (the clock went
+//! Always   At most `count` per window. A clock that trembles around an edge stays in the later
+//!          window: it must not open that one twice. A count from further ahead (the clock went
 //!          back) is kept, in now's window: it costs at most one window, and refunds nothing.
 
 use super::Usage;
