@@ -343,6 +343,34 @@ impl Limit {
         State(self.algorithm.inherit(&old.algorithm, &state.0, now))
     }
 
+    /// The same, between limits that may go by [different clocks](Self::follows_calendar): the old
+    /// one's says `old_now` when the new one's says `now`.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let (old, new): (Limit, Limit) = ("2/min sliding-log".parse()?, "2/min fixed".parse()?);
+    /// let (old_now, now) = (Timestamp::from_micros(5), Timestamp::from_micros(3_600_000_000));
+    /// let mut state = old.fresh(old_now);
+    /// old.decide(&mut state, old_now, 2);
+    ///
+    /// let mut state = new.take_over_between(&old, &state, old_now, now);
+    /// assert!(new.decide(&mut state, now, 1).remaining <= 1);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[must_use]
+    pub fn take_over_between(
+        &self,
+        old: &Self,
+        state: &State,
+        old_now: Timestamp,
+        now: Timestamp,
+    ) -> State {
+        if self.follows_calendar() == old.follows_calendar() {
+            return self.take_over(old, state, now);
+        }
+        State(self.algorithm.adopt(old.algorithm.usage(&state.0, old_now), now))
+    }
+
     /// A state in which nothing is left as of `now`: for whoever lets a request pass that the rule
     /// does not admit, because it was promised under another.
     ///

@@ -66,7 +66,7 @@ impl<C: Clock> Acquire<C> {
     }
 
     fn start(&mut self) -> Option<Answer<C>> {
-        let (booking, now, patience) = self.spot.book(self.cost, self.patience);
+        let (booking, patience) = self.spot.book(self.cost, self.patience);
         match booking {
             Booking::Now(decision, ticket) => Some(Ok(Permit::new(&self.spot, decision, ticket))),
             Booking::Not(denied) => Some(Err(denied)),
@@ -76,7 +76,8 @@ impl<C: Clock> Acquire<C> {
                 None
             }
             Booking::Wait(seat) => {
-                self.stage = Stage::Crowd { seat, deadline: now + patience };
+                let deadline = self.spot.clock().now() + patience;
+                self.stage = Stage::Crowd { seat, deadline };
                 None
             }
         }
@@ -100,10 +101,12 @@ impl<C: Clock> Acquire<C> {
     fn look_at_crowd(&self, seat: &Seat, deadline: Timestamp, waker: &Waker) -> Seen<C> {
         // Watch first, then look: a grant in between is not missed.
         let mut outcome = seat.outcome(Some(waker));
-        let (now, decision, lease_end) = self.spot.with(|slot, limit, now, wakes| {
+        let (decision, lease_end) = self.spot.with(|slot, limit, now, wakes| {
             let decision = slot.look(limit, now, self.cost, wakes);
-            (now, decision, slot.next_lease_end(limit, now))
+            (decision, slot.next_lease_end(limit, now))
         });
+        // Not the limit's time: the rule may have become one that goes by the calendar.
+        let now = self.spot.clock().now();
         outcome = outcome.or_else(|| seat.outcome(Some(waker)));
         match outcome {
             Some(Outcome::Granted(ticket)) => {

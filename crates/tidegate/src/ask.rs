@@ -28,7 +28,7 @@ use tidegate_core::{Decision, Denied, Span};
 pub struct Ask<C: Clock = SystemClock> {
     pub(crate) spot: Spot<C>,
     pub(crate) cost: u64,
-    patience: Span,
+    pub(crate) patience: Span,
 }
 
 impl<C: Clock> Ask<C> {
@@ -75,7 +75,7 @@ impl<C: Clock> Ask<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn check(self) -> Decision {
-        self.spot.check(self.cost)
+        self.spot.check(self.cost, self.patience)
     }
 
     /// What [`check`](Self::check) would say, without charging.
@@ -87,7 +87,7 @@ impl<C: Clock> Ask<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn peek(self) -> Decision {
-        self.spot.peek(self.cost)
+        self.spot.peek(self.cost, self.patience)
     }
 
     /// Waits for admission. First come, first served; dropping the future gives the turn back.

@@ -3,6 +3,7 @@
 //! Always   First come, first served: nobody is admitted past somebody who waits, however little they
 //!          ask. A permit that is granted to somebody who has gone away is released at once.
 
+use crate::line::WAITERS_MAX;
 use crate::sync::Arc;
 use crate::turn::{Outcome, Status, Turn, Wakes};
 use std::collections::VecDeque;
@@ -57,6 +58,11 @@ impl Crowd {
             decision = limit.peek(state, now, 0).deny(Retry::OnRelease).decision;
         }
         (decision, None)
+    }
+
+    /// Whether as many wait as may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITERS_MAX
     }
 
     pub(crate) fn join(&mut self, cost: u64) -> Seat {

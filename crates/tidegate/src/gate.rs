@@ -16,7 +16,7 @@ use crate::spot::{self, Spot};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::turn::Wakes;
 use std::fmt;
-use tidegate_core::{Decision, Denied, Limit, Timestamp, Window};
+use tidegate_core::{Decision, Denied, Limit, Span, Timestamp, Window};
 
 /// A limiter without keys: one limit for the whole process.
 ///
@@ -123,7 +123,7 @@ impl<C: Clock> Gate<C> {
     #[cold]
     #[inline(never)]
     fn check_slowly(&self, cost: u64) -> Decision {
-        self.spot().check(cost)
+        self.spot().check(cost, Span::MAX)
     }
 
     /// What [`check`](Self::check) would say, without charging.
@@ -136,7 +136,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn peek(&self) -> Decision {
-        self.spot().peek(1)
+        self.spot().peek(1, Span::MAX)
     }
 
     /// Gives back `cost` of what was charged, and never more than is charged.
@@ -262,8 +262,9 @@ impl<C: Clock> Gate<C> {
     /// ```
     pub fn set_rule(&self, rule: Rule) {
         let mut wakes = Wakes::default();
-        self.post.with(|slow, now| {
-            slow.slot.change(&slow.limit, &rule.limit, now, &mut wakes);
+        self.post.with(|slow, old_now| {
+            let now = spot::now(&self.post.clock, &rule.limit);
+            slow.slot.change((&slow.limit, old_now), (&rule.limit, now), &mut wakes);
             slow.is_changed = true;
             slow.limit = rule.limit;
         });

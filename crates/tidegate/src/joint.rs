@@ -13,7 +13,7 @@ use crate::spot::Spot;
 use crate::sync::MutexGuard;
 use crate::table::{Fingerprint, Keys};
 use crate::turn::Wakes;
-use tidegate_core::{Decision, Limit, Retry, Timestamp, Verdict};
+use tidegate_core::{Decision, Limit, Retry, Span, Timestamp, Verdict};
 
 /// The answer to several requests at once; made by [`check_all`].
 ///
@@ -69,7 +69,10 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
         let home = find(&mut homes, sum.spot);
         let key = sum.key();
         match question {
-            Question::Would => home.look(key, |s, l, now| s.peek(l, now, sum.cost, &mut wakes)),
+            Question::Would => {
+                let ask = (sum.cost, sum.patience);
+                home.look(key, |s, l, now| s.peek_within(l, now, ask, &mut wakes))
+            }
             Question::Has => home.look(key, |s, l, now| s.peek(l, now, 0, &mut wakes)),
             Question::May => home.with(key, |s, l, now| s.check(l, now, sum.cost, &mut wakes)),
         }
@@ -99,6 +102,7 @@ enum Question {
 struct Sum<'a, C: Clock> {
     spot: &'a Spot<C>,
     cost: u64,
+    patience: Span,
 }
 
 impl<C: Clock> Sum<'_, C> {
@@ -134,8 +138,13 @@ fn add_up<C: Clock>(asks: &[Ask<C>]) -> Vec<Sum<'_, C>> {
     for ask in asks {
         match sums.iter_mut().find(|sum| is_same(sum.spot, &ask.spot)) {
             // More than can be said is more than can be admitted.
-            Some(sum) => sum.cost = sum.cost.saturating_add(ask.cost),
-            None => sums.push(Sum { spot: &ask.spot, cost: ask.cost }),
+            Some(sum) => {
+                sum.cost = sum.cost.saturating_add(ask.cost);
+                sum.patience = sum.patience.min(ask.patience);
+            }
+            None => {
+                sums.push(Sum { spot: &ask.spot, cost: ask.cost, patience: ask.patience });
+            }
         }
     }
     sums

@@ -11,7 +11,7 @@ use crate::sync::Arc;
 use crate::table::{Fingerprint, Table};
 use std::fmt;
 use std::hash::Hash;
-use tidegate_core::{Decision, Denied, Window};
+use tidegate_core::{Decision, Denied, Span, Window};
 
 /// A limiter with keys: one limit for each user, address, API key or whatever you count by.
 ///
@@ -99,7 +99,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Decision {
-        self.spot(key).peek(1)
+        self.spot(key).peek(1, Span::MAX)
     }
 
     /// Gives back `cost` of what was charged to this key, and never more than is charged.

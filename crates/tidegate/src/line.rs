@@ -7,12 +7,19 @@
 //! move up.
 //!
 //! Always   First come, first served. Turns only move forward to earlier times, never back. What was
-//!          taken for somebody who gave up before it was due is given back whole.
+//!          taken for somebody who gave up before it was due is given back whole. A step back of the
+//!          clock takes every turn along, also those that can no longer be given back; a tremble
+//!          takes none.
 
 use crate::sync::Arc;
 use crate::turn::{Status, Turn, Wakes};
 use std::collections::VecDeque;
 use tidegate_core::{Decision, Denied, Limit, Retry, Span, State, Timestamp, Verdict};
+
+/// A step back of the clock that is ridden out: the counters of two processor cores differ.
+const TREMBLE: Span = Span::from_millis(1);
+/// The longest line.
+pub(crate) const WAITERS_MAX: usize = 16_384;
 
 /// The line in front of one key's limit; empty for most keys, most of the time.
 #[derive(Debug, Default)]
@@ -20,6 +27,8 @@ pub(crate) struct Line {
     pending: VecDeque<Pending>,
     /// The state as the first in line will find it; `None` when nobody is in line.
     base: Option<State>,
+    /// Turns that are final, because others were told theirs on top of them.
+    promised: VecDeque<(Timestamp, Arc<Turn>)>,
     /// The last time anybody looked: an earlier one means that the clock went back.
     seen: Timestamp,
 }
@@ -49,6 +58,22 @@ impl Line {
         self.pending.is_empty()
     }
 
+    /// Whether anybody waits, in line or on a promise.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.pending.is_empty() || !self.promised.is_empty()
+    }
+
+    /// Whether the line is as long as it may be. Whoever gives up makes everybody behind look for
+    /// their turn again, so a line must end somewhere.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() >= WAITERS_MAX
+    }
+
+    /// When the first one in line will pass.
+    pub(crate) fn start(&self) -> Option<Timestamp> {
+        self.pending.front().map(|first| first.at)
+    }
+
     /// When the last one in line will pass.
     fn end(&self) -> Option<Timestamp> {
         self.pending.back().map(|last| last.at)
@@ -62,16 +87,17 @@ impl Line {
         now: Timestamp,
         wakes: &mut Wakes,
     ) {
-        if now < self.seen && !self.pending.is_empty() {
+        let step = self.seen.since(now);
+        if step > TREMBLE && self.is_awaited() {
             // Everybody's wait goes along with the clock; some may find that it has become shorter.
-            let step = self.seen.since(now);
-            for pending in &mut self.pending {
-                pending.at = (pending.at - step).max(now);
-                pending.turn.set(Status::At(pending.at), wakes);
-            }
+            self.shift(|at| (at - step).max(now), wakes);
             self.replay(limit, state, now, wakes, |_| {});
         }
-        self.seen = now;
+        // While a tremble is ridden out, time stands still.
+        self.seen = if step > TREMBLE { now } else { self.seen.max(now) };
+        while self.promised.front().is_some_and(|(at, _)| *at <= now) {
+            self.promised.pop_front();
+        }
         while self.pending.front().is_some_and(|first| first.at <= now) {
             let (Some(first), Some(base)) = (self.pending.pop_front(), self.base.as_mut()) else {
                 break;
@@ -83,6 +109,23 @@ impl Line {
         }
         if self.pending.is_empty() {
             self.base = None;
+        }
+    }
+
+    /// Goes over to another clock, which says `now` when the old one says `old_now`.
+    pub(crate) fn rebase(&mut self, old_now: Timestamp, now: Timestamp, wakes: &mut Wakes) {
+        self.shift(|at| now + at.since(old_now), wakes);
+        self.seen = now;
+    }
+
+    fn shift(&mut self, to: impl Fn(Timestamp) -> Timestamp, wakes: &mut Wakes) {
+        for pending in &mut self.pending {
+            pending.at = to(pending.at);
+            pending.turn.set(Status::At(pending.at), wakes);
+        }
+        for (at, turn) in &mut self.promised {
+            *at = to(*at);
+            turn.set(Status::At(*at), wakes);
         }
     }
 
@@ -124,11 +167,13 @@ impl Line {
         limit: &Limit,
         state: &mut State,
         now: Timestamp,
-        number: u64,
+        place: &Place,
         wakes: &mut Wakes,
     ) {
         self.settle(limit, state, now, wakes);
-        let Some(index) = self.pending.iter().position(|pending| pending.number == number) else {
+        let is_it = |pending: &Pending| pending.number == place.number;
+        let Some(index) = self.pending.iter().position(is_it) else {
+            self.promised.retain(|(_, turn)| !Arc::ptr_eq(turn, &place.turn));
             return;
         };
         self.pending.remove(index);
@@ -190,7 +235,8 @@ impl Line {
     /// Makes every place final: what follows was decided on top of them. Only where the state is as
     /// of now, not as of the end of the line: under a rule that makes requests wait.
     pub(crate) fn freeze(&mut self) {
-        self.pending.clear();
+        let promised = self.pending.drain(..).map(|pending| (pending.at, pending.turn));
+        self.promised.extend(promised);
         self.base = None;
     }
 }

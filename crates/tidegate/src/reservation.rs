@@ -1,6 +1,7 @@
 //! A turn that is taken now and used later.
 //!
-//! Always   Dropped before it is due, it is given back whole, once. Due, it is used.
+//! Always   Dropped before it is due, it is given back whole, once, unless it is final. Due, it is
+//!          used.
 
 use crate::clock::{Clock, SystemClock};
 use crate::line::Place;
@@ -12,6 +13,9 @@ use tidegate_core::{Decision, Span};
 /// A turn in a rate limit, taken and charged, that comes after [`wait`](Self::wait).
 ///
 /// Dropping it before it is due gives it back, and those behind move up; once it is due it is spent.
+/// There is one exception: a rule that itself tells requests to wait (`queue`, `smooth`, `warmup`,
+/// nginx's delay) may have told somebody who came with `check` a time that counts on this turn. It is
+/// final from then on: dropping it gives nothing back.
 ///
 /// ```
 /// use tidegate::{Gate, ManualClock, Span};

@@ -37,7 +37,7 @@ impl Slot {
 
     /// Whether somebody waits here.
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.line.is_empty() || !self.crowd.is_empty()
+        self.line.is_awaited() || !self.crowd.is_empty()
     }
 
     /// Whether forgetting this key changes no answer.
@@ -80,6 +80,40 @@ impl Slot {
         decision
     }
 
+    /// As [`check`](Self::check), for somebody who would not wait longer than `patience` where the
+    /// rule says to wait.
+    pub(crate) fn check_within(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        (cost, patience): (u64, Span),
+        wakes: &mut Wakes,
+    ) -> Decision {
+        if limit.is_waiting() && patience < Span::MAX {
+            let decision = self.peek_within(limit, now, (cost, patience), wakes);
+            if decision.is_deny() {
+                return decision;
+            }
+        }
+        self.check(limit, now, cost, wakes)
+    }
+
+    pub(crate) fn peek_within(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        (cost, patience): (u64, Span),
+        wakes: &mut Wakes,
+    ) -> Decision {
+        let decision = self.peek(limit, now, cost, wakes);
+        match decision.verdict {
+            Verdict::Wait(wait) if wait > patience => {
+                self.refusal(limit, now, cost, patience).decision
+            }
+            _ => decision,
+        }
+    }
+
     pub(crate) fn peek(
         &mut self,
         limit: &Limit,
@@ -112,7 +146,9 @@ impl Slot {
         match self.line.foresee(limit, &self.state, now, cost) {
             Ok((_, _, joined)) if limit.is_waiting() => joined,
             Ok((at, ..)) => seen.deny(Retry::After(at.since(now))).decision,
-            Err(denied) => denied.decision,
+            Err(denied) if limit.is_waiting() => denied.decision,
+            // It is told when the line has passed; the numbers are those of now.
+            Err(_) => seen.deny(Retry::Never).decision,
         }
     }
 
@@ -146,6 +182,17 @@ impl Slot {
         if cost == 0 {
             return Booking::Now(self.peek(limit, now, 0, wakes), None);
         }
+        if patience.is_zero() && self.line.is_empty() && !limit.is_waiting() {
+            // Now or not at all: nothing has to be foreseen.
+            let decision = limit.decide(&mut self.state, now, cost);
+            return match decision.verdict {
+                Verdict::Deny(retry) => Booking::Not(decision.deny(retry)),
+                _ => Booking::Now(decision, None),
+            };
+        }
+        if self.line.is_full() {
+            return self.turn_away(limit, now, wakes);
+        }
         match self.line.foresee(limit, &self.state, now, cost) {
             Ok((at, after, decision)) if at.since(now) <= patience => {
                 let before = std::mem::replace(&mut self.state, after);
@@ -162,15 +209,26 @@ impl Slot {
                 let retry_after = at.since(now).saturating_sub(patience);
                 Booking::Not(self.peek(limit, now, 0, wakes).deny(Retry::After(retry_after)))
             }
-            Err(denied) if !limit.is_waiting() => Booking::Not(denied),
-            // It knows best itself when somebody with so much patience would be admitted.
-            Ok(_) | Err(_) => {
-                let mut state = self.state.clone();
-                let refused = limit.decide_within(&mut state, now, cost, patience);
-                let never = refused.deny(Retry::Never);
-                Booking::Not(refused.ok().err().unwrap_or(never))
+            Err(_) if !limit.is_waiting() => {
+                Booking::Not(self.peek(limit, now, 0, wakes).deny(Retry::Never))
             }
+            Ok(_) | Err(_) => Booking::Not(self.refusal(limit, now, cost, patience)),
         }
+    }
+
+    /// Why somebody with so little patience is not admitted by a rule that makes requests wait. It
+    /// knows best itself when they would be.
+    fn refusal(&self, limit: &Limit, now: Timestamp, cost: u64, patience: Span) -> Denied {
+        let mut state = self.state.clone();
+        let refused = limit.decide_within(&mut state, now, cost, patience);
+        refused.ok().err().unwrap_or(refused.deny(Retry::Never))
+    }
+
+    /// The line is as long as it may be: come back when the first of them has passed.
+    fn turn_away(&mut self, limit: &Limit, now: Timestamp, wakes: &mut Wakes) -> Booking {
+        let first = self.line.start().map_or(Span::ZERO, |at| at.since(now));
+        let retry = Retry::After(first.max(Span::from_micros(1)));
+        Booking::Not(self.peek(limit, now, 0, wakes).deny(retry))
     }
 
     fn book_permit(
@@ -183,7 +241,9 @@ impl Slot {
     ) -> Booking {
         let (decision, ticket) = self.crowd.enter(limit, &mut self.state, now, cost, wakes);
         match decision.verdict {
-            Verdict::Deny(retry) if retry == Retry::Never || patience.is_zero() => {
+            Verdict::Deny(retry)
+                if retry == Retry::Never || patience.is_zero() || self.crowd.is_full() =>
+            {
                 Booking::Not(decision.deny(retry))
             }
             Verdict::Deny(_) => Booking::Wait(self.crowd.join(cost)),
@@ -209,7 +269,7 @@ impl Slot {
         place: &Place,
         wakes: &mut Wakes,
     ) {
-        self.line.leave(limit, &mut self.state, now, place.number, wakes);
+        self.line.leave(limit, &mut self.state, now, place, wakes);
     }
 
     /// Makes a place in the line final.
@@ -297,8 +357,18 @@ impl Slot {
     }
 
     /// Goes on under another rule (B8).
-    pub(crate) fn change(&mut self, old: &Limit, new: &Limit, now: Timestamp, wakes: &mut Wakes) {
-        self.line.settle(old, &mut self.state, now, wakes);
+    ///
+    /// The two may go by different clocks, so the time is told twice.
+    pub(crate) fn change(
+        &mut self,
+        (old, old_now): (&Limit, Timestamp),
+        (new, now): (&Limit, Timestamp),
+        wakes: &mut Wakes,
+    ) {
+        self.line.settle(old, &mut self.state, old_now, wakes);
+        if old_now != now {
+            self.line.rebase(old_now, now, wakes);
+        }
         if new.is_concurrency() {
             // Turns in time mean nothing to it. Those who have one keep it.
             self.line.freeze();
@@ -310,7 +380,7 @@ impl Slot {
         let take_over = |state: &mut State| {
             *state = match parked.as_deref() {
                 Some((limit, parked)) => new.take_over(limit, parked, now),
-                None => new.take_over(old, state, now),
+                None => new.take_over_between(old, state, old_now, now),
             };
         };
         self.line.replay(new, &mut self.state, now, wakes, take_over);

@@ -59,12 +59,14 @@ impl<C: Clock> Spot<C> {
         }
     }
 
-    pub(crate) fn check(&self, cost: u64) -> Decision {
-        self.with(|slot, limit, now, wakes| slot.check(limit, now, cost, wakes))
+    pub(crate) fn check(&self, cost: u64, patience: Span) -> Decision {
+        let ask = (cost, patience);
+        self.with(|slot, limit, now, wakes| slot.check_within(limit, now, ask, wakes))
     }
 
-    pub(crate) fn peek(&self, cost: u64) -> Decision {
-        self.look(|slot, limit, now, wakes| slot.peek(limit, now, cost, wakes))
+    pub(crate) fn peek(&self, cost: u64, patience: Span) -> Decision {
+        let ask = (cost, patience);
+        self.look(|slot, limit, now, wakes| slot.peek_within(limit, now, ask, wakes))
     }
 
     pub(crate) fn refund(&self, cost: u64) {
@@ -96,12 +98,12 @@ impl<C: Clock> Spot<C> {
         })
     }
 
-    /// Asks for admission with patience; tells the time it was decided at and, for a concurrency
-    /// rule that says how long to wait, no more patience than that.
-    pub(crate) fn book(&self, cost: u64, patience: Span) -> (Booking, Timestamp, Span) {
+    /// Asks for admission with patience; tells how much of it there is, which a concurrency rule may
+    /// cut short.
+    pub(crate) fn book(&self, cost: u64, patience: Span) -> (Booking, Span) {
         self.with(|slot, limit, now, wakes| {
             let patience = limit.permit_wait().map_or(patience, |wait| wait.min(patience));
-            (slot.book(limit, now, cost, patience, wakes), now, patience)
+            (slot.book(limit, now, cost, patience, wakes), patience)
         })
     }
 }

@@ -121,10 +121,11 @@ impl<C: Clock> Table<C> {
 
     pub(crate) fn change(&self, new: Limit) {
         let mut wakes = Wakes::default();
-        let (mut keys, now) = self.hold();
+        let (mut keys, old_now) = self.hold();
+        let now = spot::now(&self.clock, &new);
         let keys = &mut *keys;
         for slot in keys.slots.values_mut() {
-            slot.change(&keys.limit, &new, now, &mut wakes);
+            slot.change((&keys.limit, old_now), (&new, now), &mut wakes);
         }
         keys.limit = new;
     }

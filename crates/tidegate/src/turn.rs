@@ -94,6 +94,15 @@ pub(crate) struct Wakes {
 
 impl Drop for Wakes {
     fn drop(&mut self) {
-        self.wakers.drain(..).for_each(Waker::wake);
+        wake_each(self.wakers.drain(..));
+    }
+}
+
+/// Wakes everybody. A waker is not our code: one that panics keeps nobody else asleep, and does not
+/// end the thread that happened to call it.
+pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        // The panic has been reported by the panic hook; there is nobody here to hand it to.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
     }
 }

@@ -6,7 +6,7 @@ mod rules;
 
 use proptest::prelude::*;
 use rules::EVERY;
-use tidegate::{Decision, Gate, Limiter, ManualClock, Span};
+use tidegate::{Clock, Decision, Gate, Limiter, ManualClock, Sleep, Span, Timestamp};
 
 /// One caller, at a gate or as a key: the same claims hold for both.
 enum Caller {
@@ -281,6 +281,50 @@ proptest! {
                 let admitted = travel(&caller, &family, &trips);
                 prop_assert!(admitted <= 6, "{:?}: {} of 6", family, admitted);
             }
+        }
+    }
+}
+
+/// A machine whose calendar was set while the process ran: the two times are an hour apart.
+#[derive(Clone)]
+struct TwoFaced {
+    steady: ManualClock,
+    calendar: ManualClock,
+}
+
+impl Clock for TwoFaced {
+    fn now(&self) -> Timestamp {
+        self.steady.now()
+    }
+
+    fn calendar_now(&self) -> Timestamp {
+        self.calendar.now()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.steady.sleep_until(at)
+    }
+}
+
+#[test]
+fn t12_a_change_between_the_clocks_is_as_good_as_with_one_clock() {
+    let calendar = ["2/min fixed", "2/min calendar"];
+    let steady = ["2/min", "2/min sliding-log", "2/min sliding", "2/min fixed from first"];
+    let hour = Span::from_secs(3_600);
+    let start = Timestamp::from_micros(1_704_067_200_000_000);
+    let after_change = |from: &str, to: &str, calendar_start| {
+        let (steady, calendar) = (ManualClock::at(start), ManualClock::at(calendar_start));
+        let gate = Gate::with_clock(from.parse().unwrap(), TwoFaced { steady, calendar });
+        assert!(gate.check_n(2).is_allow());
+        let waiting = gate.reserve().unwrap();
+        gate.set_rule(to.parse().unwrap());
+        (gate.check_n(0), waiting.wait())
+    };
+    for (from, to) in calendar.iter().flat_map(|c| steady.map(|s| [(*c, s), (s, *c)])).flatten() {
+        let as_one_clock = after_change(from, to, start);
+        for calendar_start in [start - hour, start + hour] {
+            let as_two = after_change(from, to, calendar_start);
+            assert_eq!(as_two, as_one_clock, "{from} -> {to} at {calendar_start:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //!          is taken out at once: cancelled waits cost no memory until they would have been due.
 //!          It never runs user code under its lock.
 
+use crate::turn::wake_each;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -94,7 +95,7 @@ impl Clerk {
                 continue;
             }
             drop(book);
-            due.into_values().for_each(Waker::wake);
+            wake_each(due.into_values());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A clock that stands still until it is told to move: for tests.
 
 use super::{Clock, Sleep};
+use crate::turn::wake_each;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -92,7 +93,7 @@ impl ManualClock {
             if is_step_back { BTreeMap::new() } else { face.sleepers.split_off(&(now, u64::MAX)) };
         let due = std::mem::replace(&mut face.sleepers, later);
         drop(face);
-        due.into_values().for_each(Waker::wake);
+        wake_each(due.into_values());
     }
 
     /// How many wait for a later time. A test can wait for its tasks to have gone to sleep.

@@ -109,3 +109,36 @@ fn t22_a_deadline_for_a_permit_is_not_prolonged_by_a_step_forward() {
     assert!(crew.work().pop().unwrap().1.is_err());
     assert_eq!(clock.now(), Timestamp::MAX);
 }
+
+/// Under a rule that makes requests wait, somebody who asks behind the line makes the turns in it
+/// final; their time still goes along with the clock.
+#[test]
+fn t22_a_turn_that_has_become_final_goes_along_with_a_step_back() {
+    for rule in ["5/s queue capacity 9", "5/s smooth", "10r/s burst=15", "5/s warmup 1s"] {
+        let (gate, clock, wait) = exhausted(rule);
+        let reservation = gate.reserve().unwrap();
+        gate.check();
+        clock.set(clock.now() - HOUR);
+        assert!(reservation.wait() <= wait, "{rule}: {} after the step", reservation.wait());
+    }
+    let (gate, clock, wait) = exhausted("1/s");
+    let reservation = gate.reserve().unwrap();
+    gate.set_rule("concurrency 3".parse().unwrap());
+    clock.set(clock.now() - HOUR);
+    assert!(reservation.wait() <= wait, "{} under a rule without turns", reservation.wait());
+}
+
+#[test]
+fn t22_a_clock_that_trembles_moves_nobody_up() {
+    for rule in AWAITED {
+        let (gate, clock, wait) = exhausted(rule);
+        let reservation = gate.reserve().unwrap();
+        let now = clock.now();
+        for _ in 0..1_000 {
+            clock.set(now - Span::from_micros(999));
+            let _ = reservation.wait();
+            clock.set(now);
+            assert_eq!(reservation.wait(), wait, "{rule}");
+        }
+    }
+}

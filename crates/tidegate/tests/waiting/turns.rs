@@ -3,7 +3,7 @@
 use crate::crew::Crew;
 use crate::{AWAITED, exhausted, gate, schedule};
 use std::collections::BTreeSet;
-use tidegate::{Clock, Limiter, ManualClock, Retry, Span, Timestamp, Verdict};
+use tidegate::{Clock, Limiter, ManualClock, Retry, Span, Timestamp, Verdict, check_all};
 
 /// Lets tasks with these costs wait together, and checks each instant at which one is due, and the
 /// microsecond before it.
@@ -191,4 +191,50 @@ fn a9_the_next_caller_pays_as_with_guava() {
     assert!(gate.ask().within(std::time::Duration::from_millis(199)).reserve().is_err());
     assert_eq!(gate.reserve().unwrap().wait(), Span::from_millis(200));
     assert!(clock.now() > Timestamp::EPOCH);
+}
+
+/// `within` is a promise not to wait longer, whichever verb asks.
+#[test]
+fn r2_who_would_not_wait_so_long_is_refused_and_not_charged_by_check_too() {
+    for rule in ["5/s smooth", "5/s queue capacity 3", "10r/s burst=15", "5/s warmup 1s"] {
+        let (gate, _clock, wait) = exhausted(rule);
+        let hasty = || gate.ask().within(wait.saturating_sub(Span::from_micros(1)));
+        let before = gate.check_n(0);
+        for decision in [hasty().check(), hasty().peek(), check_all([hasty()]).decision] {
+            // nginx counts in milliseconds.
+            let retry_after = decision.retry_after().expect(rule);
+            assert!(retry_after <= Span::from_millis(1), "{rule}: {retry_after}");
+        }
+        assert_eq!(gate.check_n(0), before, "{rule}: nothing was charged");
+        assert!(!gate.ask().within(wait).check().is_deny(), "{rule}");
+    }
+}
+
+#[test]
+fn the_numbers_of_a_refusal_behind_a_line_are_those_of_now() {
+    let (gate, clock) = gate("10/min fixed");
+    clock.advance(Span::from_secs(30));
+    gate.check_n(10);
+    let _first = gate.reserve().unwrap();
+    let (never, asked) = (gate.check_n(11), gate.check_n(0));
+    assert_eq!(never.verdict, Verdict::Deny(Retry::Never));
+    assert_eq!((never.remaining, never.reset_after), (asked.remaining, asked.reset_after));
+    let refused = gate.ask().cost(11).reserve().unwrap_err().decision;
+    assert_eq!((refused.remaining, refused.reset_after), (asked.remaining, asked.reset_after));
+}
+
+#[test]
+fn t21_a_line_has_an_end_and_says_when_to_come_back() {
+    let (gate, clock) = gate("1000/s burst 1");
+    gate.check();
+    let waiting: Vec<_> = (0..16_384).map(|_| gate.reserve().unwrap()).collect();
+    let turned_away = gate.reserve().unwrap_err();
+    assert_eq!(turned_away.decision.retry_after(), Some(Span::from_millis(1)));
+    clock.advance(Span::from_millis(1));
+    let last = gate.reserve().unwrap();
+    assert_eq!(last.wait(), Span::from_millis(16_384));
+    // The last first: nobody stands behind them who would have to look for their turn again.
+    drop(last);
+    waiting.into_iter().rev().for_each(drop);
+    assert_eq!(gate.check_n(0).reset_after, Span::from_millis(1));
 }

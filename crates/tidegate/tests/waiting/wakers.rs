@@ -190,3 +190,50 @@ fn t21_grants_that_race_with_cancellations_are_passed_on() {
         assert_eq!(crew.work().pop().map(|(task, _)| task), Some(last), "the permit was passed on");
     }
 }
+
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker may do this");
+    }
+}
+
+/// Polls once with a waker that panics when it is called.
+fn plant<C: Clock>(gate: &Gate<C>) -> std::pin::Pin<Box<tidegate::Acquire<C>>> {
+    let mut acquire = Box::pin(gate.acquire());
+    let waker = Waker::from(Arc::new(Bomb));
+    assert!(acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    acquire
+}
+
+#[test]
+fn t13_a_waker_that_panics_takes_nobody_along() {
+    // On the thread that keeps the alarms of the whole process.
+    let gate = Gate::new("100/s burst 1".parse().unwrap());
+    gate.check();
+    let planted = plant(&gate);
+    drop(gate.ask().block().unwrap());
+    let other = Gate::new("100/s burst 1".parse().unwrap());
+    other.check();
+    drop(other.ask().within(Span::from_secs(60)).block().unwrap());
+    drop(planted);
+
+    // On the thread that gives a permit back, and on the one that moves the clock.
+    for (rule, is_permit) in [("concurrency 1", true), ("1/s", false)] {
+        let (gate, clock) = crate::gate(rule);
+        let held = gate.try_acquire().unwrap();
+        let mut planted = plant(&gate);
+        let mut crew = Crew::new();
+        crew.hire(gate.acquire());
+        assert!(crew.work().is_empty());
+        drop(held);
+        clock.advance(Span::from_secs(2));
+        if is_permit {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(planted.as_mut().poll(&mut context).is_ready(), "its permit waits for it");
+        }
+        drop(planted);
+        assert_eq!(crew.work().len(), 1, "{rule}: who came second is served");
+    }
+}
