@@ -14,7 +14,7 @@ use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::smooth::Smooth;
 use crate::algorithm::token_bucket::TokenBucket;
 use crate::algorithm::warmup::Warmup;
-use crate::algorithm::{Algorithm, Usage, Window};
+use crate::algorithm::{Algorithm, Usage, Window, Words};
 use crate::decision::Decision;
 use crate::time::Timestamp;
 
@@ -74,6 +74,23 @@ macro_rules! each_algorithm {
 
             pub(crate) fn adopt(&self, usage: Usage, now: Timestamp) -> States {
                 match self { $(Self::$name(a) => States::$name(a.adopt(usage, now))),+ }
+            }
+
+            pub(crate) fn words(&self) -> usize {
+                match self { $(Self::$name(a) => a.words()),+ }
+            }
+
+            #[inline]
+            pub(crate) fn pack(&self, state: &States, epoch: Timestamp) -> Option<Words> {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.pack(s, epoch),)+
+                    _ => self.pack(&self.stranger(epoch), epoch),
+                }
+            }
+
+            #[inline]
+            pub(crate) fn unpack(&self, words: &Words, epoch: Timestamp) -> States {
+                match self { $(Self::$name(a) => States::$name(a.unpack(words, epoch))),+ }
             }
 
             pub(crate) fn window(&self, state: &States, now: Timestamp) -> Option<Window> {

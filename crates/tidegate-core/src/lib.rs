@@ -30,6 +30,7 @@ mod civil;
 mod closed_set;
 mod decision;
 mod limit;
+mod packed;
 mod rate;
 mod rule;
 mod time;

@@ -13,7 +13,7 @@ use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::smooth::Smooth;
 use crate::algorithm::token_bucket::TokenBucket;
 use crate::algorithm::warmup::Warmup;
-use crate::algorithm::{CalendarUnit, NarrowBucket, Usage, Window, Windows};
+use crate::algorithm::{CalendarUnit, Usage, Window, Windows};
 use crate::closed_set::{Algorithms, States};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rule::{From, Kind, Rule, RuleError};
@@ -36,7 +36,7 @@ use core::str::FromStr;
 #[derive(Clone, Debug)]
 pub struct Limit {
     rule: Rule,
-    algorithm: Algorithms,
+    pub(crate) algorithm: Algorithms,
 }
 
 /// All that a limit remembers of one key.
@@ -51,7 +51,7 @@ pub struct Limit {
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct State(States);
+pub struct State(pub(crate) States);
 
 /// Names one admission under a concurrency limit, so that it can be given back once.
 ///
@@ -480,61 +480,6 @@ impl Limit {
     pub fn permit_wait(&self) -> Option<Span> {
         match self.rule.kind() {
             Kind::Concurrency { wait, .. } => *wait,
-            _ => None,
-        }
-    }
-
-    /// The state of a [`NarrowBucket`] that counts from `epoch`, as this limit's own state.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "1/s burst 2".parse()?;
-    /// let epoch = Timestamp::from_micros(500);
-    /// let full_in_a_second = limit.widen(1_000_000, epoch);
-    /// assert_eq!(limit.peek(&full_in_a_second, epoch, 0).remaining, 1);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
-    pub fn widen(&self, full_at: u64, epoch: Timestamp) -> State {
-        State(match &self.algorithm {
-            Algorithms::TokenBucket(bucket) => States::TokenBucket(bucket.widen(full_at, epoch)),
-            Algorithms::Leaky(bucket) => States::Leaky(bucket.widen(full_at, epoch)),
-            other => other.stranger(epoch),
-        })
-    }
-
-    /// The way back from [`widen`](Self::widen); `None` when it does not fit into one word.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "1/s burst 2".parse()?;
-    /// let epoch = Timestamp::from_micros(500);
-    /// assert_eq!(limit.narrow(&limit.widen(77, epoch), epoch), Some(77));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
-    pub fn narrow(&self, state: &State, epoch: Timestamp) -> Option<u64> {
-        match (&self.algorithm, &state.0) {
-            (Algorithms::TokenBucket(bucket), States::TokenBucket(full_at)) => {
-                bucket.narrow_state(*full_at, epoch)
-            }
-            (Algorithms::Leaky(bucket), States::Leaky(full_at)) => {
-                bucket.narrow_state(*full_at, epoch)
-            }
-            _ => None,
-        }
-    }
-
-    /// The bucket in one word, when the rule is a bucket and its capacity is small enough.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// assert!("100/s burst 20".parse::<Limit>()?.narrow_bucket().is_some());
-    /// assert!("100/s sliding".parse::<Limit>()?.narrow_bucket().is_none());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
-    pub fn narrow_bucket(&self) -> Option<NarrowBucket> {
-        match &self.algorithm {
-            Algorithms::TokenBucket(bucket) => bucket.narrow(),
-            Algorithms::Leaky(bucket) => bucket.narrow(),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@
 //! Always   Counts and capacities are at most [`COUNT_MAX`], periods at most [`PERIOD_MAX`], so any
 //!          `u64` of microseconds and any capacity fit into a `u128` of ticks with bits to spare.
 
+use crate::algorithm::Words;
 use crate::time::{Span, Timestamp};
 
 /// The largest count, burst or capacity: what Redis's Lua still counts exactly.
@@ -58,6 +59,27 @@ impl Ticks {
     /// The whole units that surely are in this many ticks.
     pub(crate) fn units_floor(self, ticks: u128) -> u64 {
         u64::try_from(ticks / u128::from(self.per_unit)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Ticks {
+    /// An instant in ticks, as one word counted from `epoch`. Zero is the beginning of time, whatever
+    /// the epoch: a bucket that has always been full. `None` also for what lies before the epoch, which
+    /// only a step back of the clock can bring about.
+    pub(crate) fn pack(self, instant: u128, epoch: Timestamp) -> Option<Words> {
+        if instant == 0 {
+            return Some([0; 3]);
+        }
+        let word = u64::try_from(instant.checked_sub(self.at(epoch))?).ok()?;
+        // The ends are taken: zero by the above, the top value by the owner, as a mark.
+        (1..u64::MAX).contains(&word).then_some([word, 0, 0])
+    }
+
+    pub(crate) fn unpack(self, words: &Words, epoch: Timestamp) -> u128 {
+        match words[0] {
+            0 => 0,
+            word => self.at(epoch) + u128::from(word),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl Cell {
     /// A cell for this limit, if it is a bucket that fits.
     pub(crate) fn new(limit: &Limit, epoch: Timestamp) -> Option<Self> {
         let bucket = limit.narrow_bucket()?;
-        let full_at = limit.narrow(&limit.fresh(epoch), epoch).unwrap_or(MOVED);
+        let full_at = limit.pack(&limit.fresh(epoch), epoch).map_or(MOVED, |[full_at, ..]| full_at);
         Some(Self { bucket, epoch, full_at: AtomicU64::new(full_at) })
     }
 
@@ -64,13 +64,13 @@ impl Cell {
     pub(crate) fn pull(&self, limit: &Limit) -> Option<State> {
         match self.full_at.swap(MOVED, Ordering::AcqRel) {
             MOVED => None,
-            full_at => Some(limit.widen(full_at, self.epoch)),
+            full_at => Some(limit.unpack(&[full_at, 0, 0], self.epoch)),
         }
     }
 
     /// Gives the state back, if it fits. Only under the slow side's lock.
     pub(crate) fn push(&self, limit: &Limit, state: &State) {
-        if let Some(full_at) = limit.narrow(state, self.epoch) {
+        if let Some([full_at, ..]) = limit.pack(state, self.epoch) {
             self.full_at.store(full_at, Ordering::Release);
         }
     }

@@ -1,10 +1,12 @@
-//! A bucket in one word decides as the wide one does, wherever it can say the time.
+//! States in few words: a bucket in one word decides as the wide one does, wherever it can say the
+//! time, and whatever is packed comes back as it was.
 
 use crate::check::check_each;
 use crate::generate::{Action, Case, steady, unsteady};
 use crate::track::{Track, ensure};
 use proptest::test_runner::TestCaseResult;
-use tidegate_core::{Decision, NarrowBucket, Timestamp};
+use tidegate_conformance::oracle::{Rate, Rule};
+use tidegate_core::{Decision, NarrowBucket, Span, Timestamp};
 
 #[test]
 fn a_narrow_bucket_decides_as_the_wide_one() {
@@ -14,6 +16,57 @@ fn a_narrow_bucket_decides_as_the_wide_one() {
 #[test]
 fn a_narrow_bucket_decides_as_the_wide_one_also_when_the_clock_is_set_back() {
     check_each(unsteady, same_decisions);
+}
+
+#[test]
+fn a_packed_state_comes_back_as_it_was() {
+    check_each(unsteady, comes_back);
+}
+
+#[test]
+fn states_of_a_fixed_size_are_packed_while_the_clock_runs() {
+    check_each(steady, |case| {
+        let is_short = |rate: Rate| rate.count < 1 << 20 && rate.period < Span::from_secs(3_600);
+        let fits = match case.rule {
+            Rule::TokenBucket { rate, burst, .. } => is_short(rate) && burst < 1 << 20,
+            Rule::Leaky { rate, capacity } => is_short(rate) && capacity < 1 << 20,
+            Rule::Queue { rate, capacity, .. } => is_short(rate) && capacity < 1 << 20,
+            Rule::Fixed { .. } | Rule::Calendar { .. } | Rule::Nginx { .. } => true,
+            Rule::Sliding { rate } => is_short(rate),
+            // A debt of years, which a single cost can make here, is not packed.
+            Rule::Smooth { .. } | Rule::Warmup { .. } => false,
+            Rule::SlidingLog { .. } | Rule::Concurrency { .. } => false,
+        };
+        let mut track = Track::new(&case);
+        for step in case.steps {
+            track.pass(step.delta);
+            let age = track.now.since(track.birth);
+            if !fits || age > Span::from_secs(8_640_000) {
+                return Ok(());
+            }
+            track.act(step.action);
+            // What is full at the epoch itself cannot be told from what always was.
+            let epoch = track.birth - Span::from_micros(1);
+            let packed = track.limit.pack(&track.state, epoch);
+            ensure!(packed.is_some(), track, "{:?} is not packed", track.state);
+        }
+        Ok(())
+    });
+}
+
+fn comes_back(case: Case) -> TestCaseResult {
+    let mut track = Track::new(&case);
+    let words = track.limit.packed_words();
+    for step in case.steps {
+        track.pass(step.delta);
+        track.act(step.action);
+        let Some(packed) = track.limit.pack(&track.state, track.birth) else { continue };
+        ensure!(packed[words..].iter().all(|word| *word == 0), track, "{packed:?} > {words}");
+        let unpacked = track.limit.unpack(&packed, track.birth);
+        let (was, is) = (format!("{:?}", track.state), format!("{unpacked:?}"));
+        ensure!(was == is, track, "{was} came back as {is}");
+    }
+    Ok(())
 }
 
 fn same_decisions(case: Case) -> TestCaseResult {
@@ -33,11 +86,11 @@ fn same_decisions(case: Case) -> TestCaseResult {
         let narrow = decide(bucket, &mut full_at, now, cost);
         let wide = track.take(cost);
         ensure!(narrow == wide, track, "the narrow one says {narrow:?}");
-        let widened = track.limit.widen(full_at, epoch);
+        let widened = track.limit.unpack(&[full_at, 0, 0], epoch);
         let (there, back) = (track.limit.peek(&widened, track.now, 1), track.peek(1));
         ensure!(there == back, track, "widened it says {there:?} to one more, not {back:?}");
-        let narrowed = track.limit.narrow(&widened, epoch);
-        ensure!(narrowed == Some(full_at), track, "{full_at} came back as {narrowed:?}");
+        let narrowed = track.limit.pack(&widened, epoch);
+        ensure!(narrowed == Some([full_at, 0, 0]), track, "{full_at} came back as {narrowed:?}");
     }
     Ok(())
 }

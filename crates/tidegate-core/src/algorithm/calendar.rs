@@ -7,7 +7,7 @@
 //! Spec     `spec/calendar.md`.
 
 use super::window::{Counter, Window};
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::civil;
 use crate::decision::Decision;
 use crate::time::{Span, Timestamp};
@@ -125,6 +125,18 @@ impl Algorithm for Calendar {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> Counter {
         Counter::adopt(usage, self.count, self.windows.window_at(now), now)
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<Words> {
+        Some(counter.pack())
+    }
+
+    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Counter {
+        Counter::unpack(words)
     }
 
     fn window(&self, counter: &Counter, now: Timestamp) -> Option<Window> {

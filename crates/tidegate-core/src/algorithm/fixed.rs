@@ -8,7 +8,7 @@
 //! Spec     `spec/fixed.md`.
 
 use super::window::{self, Counter, Window};
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
@@ -81,6 +81,18 @@ impl Algorithm for Fixed {
             return *counter;
         }
         self.adopt(old.usage(counter, now), now)
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<Words> {
+        Some(counter.pack())
+    }
+
+    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Counter {
+        Counter::unpack(words)
     }
 
     fn window(&self, counter: &Counter, now: Timestamp) -> Option<Window> {

@@ -9,7 +9,7 @@
 //! Spec     `spec/leaky.md`.
 
 use super::token_bucket::{NarrowBucket, TokenBucket};
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Timestamp;
@@ -24,14 +24,6 @@ impl Leaky {
 
     pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
         self.0.narrow()
-    }
-
-    pub(crate) fn widen(&self, empty_at: u64, epoch: Timestamp) -> u128 {
-        self.0.widen(empty_at, epoch)
-    }
-
-    pub(crate) fn narrow_state(&self, empty_at: u128, epoch: Timestamp) -> Option<u64> {
-        self.0.narrow_state(empty_at, epoch)
     }
 }
 
@@ -56,5 +48,17 @@ impl Algorithm for Leaky {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
         self.0.adopt(usage, now)
+    }
+
+    fn words(&self) -> usize {
+        self.0.words()
+    }
+
+    fn pack(&self, empty_at: &u128, epoch: Timestamp) -> Option<Words> {
+        self.0.pack(empty_at, epoch)
+    }
+
+    fn unpack(&self, words: &Words, epoch: Timestamp) -> u128 {
+        self.0.unpack(words, epoch)
     }
 }

@@ -25,6 +25,9 @@ use crate::rate::Ticks;
 use crate::time::{Span, Timestamp};
 use core::fmt;
 
+/// A state that fits into a few words, of which only the first [`words`](Algorithm::words) count.
+pub(crate) type Words = [u64; 3];
+
 /// What every algorithm can do. Pure: the state and the time come in, the answer goes out.
 pub(crate) trait Algorithm: fmt::Debug {
     /// All that is remembered of one key.
@@ -55,6 +58,21 @@ pub(crate) trait Algorithm: fmt::Debug {
     /// The state to go on with when `self` takes over from `old`, which is the same algorithm.
     fn inherit(&self, old: &Self, state: &Self::State, now: Timestamp) -> Self::State {
         self.adopt(old.usage(state, now), now)
+    }
+
+    /// How many words [`pack`](Self::pack) needs; none where a state has no largest size.
+    fn words(&self) -> usize {
+        0
+    }
+
+    /// The state in so many words, with times counted from `epoch`; `None` if it does not fit.
+    fn pack(&self, _state: &Self::State, _epoch: Timestamp) -> Option<Words> {
+        None
+    }
+
+    /// The way back: exactly the state that was packed.
+    fn unpack(&self, _words: &Words, epoch: Timestamp) -> Self::State {
+        self.fresh(epoch)
     }
 
     /// The window of `now`, for algorithms that have windows.

@@ -8,7 +8,7 @@
 //! Rounding nginx's: rate, leak and delay are cut. `retry_after` is exact for that arithmetic.
 //! Spec     `spec/nginx.md`.
 
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
 
@@ -154,5 +154,17 @@ impl Algorithm for Nginx {
             (self.burst * REQUEST).saturating_add(self.leaked(drain.as_micros() / 1_000));
         let last_ms = now.as_micros() / 1_000;
         Node { level: level.min(self.room()).min(bearable), last_ms }
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    fn pack(&self, node: &Node, _epoch: Timestamp) -> Option<Words> {
+        Some([node.level, node.last_ms, 0])
+    }
+
+    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Node {
+        Node { level: words[0], last_ms: words[1] }
     }
 }

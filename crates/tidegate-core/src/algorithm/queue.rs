@@ -7,7 +7,7 @@
 //! Bound    Of what leaves: at most `1 + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/queue.md`.
 
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
@@ -124,5 +124,17 @@ impl Algorithm for Queue {
         let backlog = old.backlog(&mut free_at.clone(), old.ticks.at(now));
         let owed = self.ticks.in_span(old.ticks.span_ceil(backlog));
         self.ticks.at(now) + owed.min(self.room_ticks)
+    }
+
+    fn words(&self) -> usize {
+        1
+    }
+
+    fn pack(&self, free_at: &u128, epoch: Timestamp) -> Option<Words> {
+        self.ticks.pack(*free_at, epoch)
+    }
+
+    fn unpack(&self, words: &Words, epoch: Timestamp) -> u128 {
+        self.ticks.unpack(words, epoch)
     }
 }

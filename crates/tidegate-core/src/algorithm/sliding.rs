@@ -11,7 +11,7 @@
 //! Spec     `spec/sliding.md`.
 
 use super::window::{self, Window};
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
@@ -155,6 +155,26 @@ impl Algorithm for Sliding {
             return *counters;
         }
         self.adopt(old.usage(counters, now), now)
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    /// Both counts in one word; one that does not fit into half of it is not packed.
+    fn pack(&self, counters: &TwoCounters, _epoch: Timestamp) -> Option<Words> {
+        let previous = u32::try_from(counters.previous).ok()?;
+        let current = u32::try_from(counters.current).ok()?;
+        let counts = u64::from(previous) << 32 | u64::from(current);
+        Some([counters.start.as_micros(), counts, 0])
+    }
+
+    fn unpack(&self, words: &Words, _epoch: Timestamp) -> TwoCounters {
+        TwoCounters {
+            start: Timestamp::from_micros(words[0]),
+            previous: words[1] >> 32,
+            current: words[1] & u64::from(u32::MAX),
+        }
     }
 
     fn window(&self, counters: &TwoCounters, now: Timestamp) -> Option<Window> {

@@ -9,7 +9,7 @@
 //! Bound    In any interval of length L: `burst + ⌊L · rate⌋` plus the cost of the last one (credit).
 //! Spec     `spec/smooth.md`.
 
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Verdict};
 use crate::rate::{Rate, Ticks, share_floor};
 use crate::time::{Span, Timestamp};
@@ -137,6 +137,30 @@ impl Algorithm for Smooth {
             saved: share_floor(self.saved_max, account.saved, old.saved_max),
             free_at: self.ticks.at(now).saturating_add(self.ticks.in_span(owed)),
             seen: now,
+        }
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    /// Who owes has nothing saved, so the two are one number with a sign.
+    fn pack(&self, account: &Account, _epoch: Timestamp) -> Option<Words> {
+        let owed = account.free_at.checked_sub(self.ticks.at(account.seen))?;
+        if owed > 0 && account.saved > 0 {
+            return None;
+        }
+        let balance = i64::try_from(account.saved).ok()? - i64::try_from(owed).ok()?;
+        Some([account.seen.as_micros(), balance.cast_unsigned(), 0])
+    }
+
+    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Account {
+        let (seen, balance) = (Timestamp::from_micros(words[0]), words[1].cast_signed());
+        let owed = u128::from(balance.min(0).unsigned_abs());
+        Account {
+            saved: u128::from(balance.max(0).unsigned_abs()),
+            free_at: self.ticks.at(seen) + owed,
+            seen,
         }
     }
 }

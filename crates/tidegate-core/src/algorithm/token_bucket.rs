@@ -9,7 +9,7 @@
 //! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/token_bucket.md`.
 
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
@@ -42,21 +42,6 @@ impl TokenBucket {
         let per_unit = NonZeroU64::new(self.ticks.per_unit)?;
         let debt_max = u64::try_from(self.debt_max).ok()?;
         Some(NarrowBucket { per_us, per_unit, capacity, debt_max, burst: self.burst })
-    }
-
-    /// Zero is a bucket that has always been full, whatever the time; in both forms.
-    pub(crate) fn widen(&self, full_at: u64, epoch: Timestamp) -> u128 {
-        if full_at == 0 { 0 } else { self.ticks.at(epoch) + u128::from(full_at) }
-    }
-
-    /// `None` also for what was full before the epoch, which only a step back of the clock can ask.
-    pub(crate) fn narrow_state(&self, full_at: u128, epoch: Timestamp) -> Option<u64> {
-        if full_at == 0 {
-            return Some(0);
-        }
-        let narrow = u64::try_from(full_at.checked_sub(self.ticks.at(epoch))?).ok()?;
-        // The ends are taken: zero by the above, the top value by the owner, as a mark.
-        Some(narrow).filter(|narrow| (1..u64::MAX).contains(narrow))
     }
 
     /// What is owed: how long, in ticks, until the bucket is full.
@@ -127,6 +112,18 @@ impl Algorithm for TokenBucket {
         // The next one must come no later than it would have under the old rule.
         let bearable = (self.capacity - one).saturating_add(self.ticks.in_span(usage.drain));
         self.ticks.at(now) + used.min(self.capacity).min(bearable)
+    }
+
+    fn words(&self) -> usize {
+        1
+    }
+
+    fn pack(&self, full_at: &u128, epoch: Timestamp) -> Option<Words> {
+        self.ticks.pack(*full_at, epoch)
+    }
+
+    fn unpack(&self, words: &Words, epoch: Timestamp) -> u128 {
+        self.ticks.unpack(words, epoch)
     }
 }
 

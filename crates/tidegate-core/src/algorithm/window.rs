@@ -5,7 +5,7 @@
 //!          window: it must not open that one twice. A count from further ahead (the clock went
 //!          back) is kept, in now's window: it costs at most one window, and refunds nothing.
 
-use super::Usage;
+use super::{Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
 
@@ -89,6 +89,14 @@ impl Counter {
             used = count - 1;
         }
         Self { start: window.start, used }
+    }
+
+    pub(super) fn pack(self) -> Words {
+        [self.start.as_micros(), self.used, 0]
+    }
+
+    pub(super) fn unpack(words: &Words) -> Self {
+        Self { start: Timestamp::from_micros(words[0]), used: words[1] }
     }
 
     fn answer(self, verdict: Verdict, count: u64, window: Window, now: Timestamp) -> Decision {
