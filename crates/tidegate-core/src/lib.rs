@@ -26,6 +26,7 @@ extern crate alloc;
 extern crate std;
 
 mod algorithm;
+mod bound;
 mod civil;
 mod closed_set;
 mod decision;

@@ -123,7 +123,7 @@ impl<C: Clock> Ask<C> {
     /// assert!(gate.ask().cost(2).try_acquire().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_acquire(self) -> Result<Permit<C>, Denied> {
+    pub fn try_acquire(mut self) -> Result<Permit<C>, Denied> {
         match self.spot.book(self.cost, Span::ZERO).0 {
             Booking::Now(decision, ticket) => Ok(Permit::new(&self.spot, decision, ticket)),
             Booking::Not(denied) => Err(denied),
@@ -143,7 +143,7 @@ impl<C: Clock> Ask<C> {
     /// assert_eq!(gate.ask().cost(5).reserve()?.wait(), Span::from_millis(500));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reserve(self) -> Result<Reservation<C>, Denied> {
+    pub fn reserve(mut self) -> Result<Reservation<C>, Denied> {
         match self.spot.book_turn(self.cost, self.patience) {
             Booking::Later(decision, place) => {
                 Ok(Reservation::new(self.spot, decision, Some(place)))

@@ -1,19 +1,15 @@
 //! Several requests decided as one: all of them pass, or none is charged (A13).
 //!
-//! Always   Every gate and table involved is locked, in the order of their numbers, before anything is
-//!          asked: no deadlock, and nobody sees a part of it. All are asked first and charged only if
-//!          all said yes, so the order in which they are given changes nothing. Costs for the same
-//!          key of the same limit are added up first.
+//! Always   Everything involved is locked before anything is asked (`homes.rs`): no deadlock, and nobody
+//!          sees a part of it. All are asked first and charged only if all said yes, so the order in
+//!          which they are given changes nothing. Costs for the same key of the same limit are added
+//!          up first.
 
 use crate::ask::Ask;
 use crate::clock::Clock;
-use crate::gate::Held;
-use crate::slot::Slot;
-use crate::spot::Spot;
-use crate::sync::MutexGuard;
-use crate::table::{Fingerprint, Keys};
+use crate::homes::{Homes, Place};
 use crate::turn::Wakes;
-use tidegate_core::{Decision, Limit, Retry, Span, Timestamp, Verdict};
+use tidegate_core::{Decision, Retry, Span, Verdict};
 
 /// The answer to several requests at once; made by [`check_all`].
 ///
@@ -63,148 +59,69 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
     let asks: Vec<Ask<C>> = asks.into_iter().collect();
     // Dropped last, when no lock is held any more.
     let mut wakes = Wakes::default();
-    let mut homes = lock_all(&asks);
-    let costs = add_up(&asks);
-    let mut ask = |sum: &Sum<'_, C>, question: Question| {
-        let home = find(&mut homes, sum.spot);
-        let key = sum.key();
-        match question {
-            Question::Would => {
-                let ask = (sum.cost, sum.patience);
-                home.look(key, |s, l, now| s.peek_within(l, now, ask, &mut wakes))
-            }
-            Question::Has => home.look(key, |s, l, now| s.peek(l, now, 0, &mut wakes)),
-            Question::May => home.with(key, |s, l, now| s.check(l, now, sum.cost, &mut wakes)),
-        }
+    let mut homes = Homes::of(&asks);
+    let places: Vec<Place> = homes.places(&asks);
+    let sums = add_up(&asks, &places);
+    let mut ask = |sum: &Sum, question: Question| {
+        let (cost, patience) = (sum.cost, sum.patience);
+        homes.with(sum.place, question == Question::May, |slot, limit, now| match question {
+            Question::Would => slot.peek_within(limit, now, (cost, patience), &mut wakes),
+            Question::Has => slot.peek(limit, now, 0, &mut wakes),
+            Question::May => slot.check(limit, now, cost, &mut wakes),
+        })
     };
-    let mut decisions: Vec<Decision> = costs.iter().map(|sum| ask(sum, Question::Would)).collect();
+    let mut decisions: Vec<Decision> = sums.iter().map(|sum| ask(sum, Question::Would)).collect();
     let is_denied = decisions.iter().any(Decision::is_deny);
-    for (decision, sum) in decisions.iter_mut().zip(&costs) {
+    for (decision, sum) in decisions.iter_mut().zip(&sums) {
         if !is_denied {
             *decision = ask(sum, Question::May);
         } else if !decision.is_deny() {
             *decision = ask(sum, Question::Has);
         }
     }
-    let each = asks.iter().map(|ask| decisions[position(&costs, &ask.spot)]).collect();
+    for (decision, sum) in decisions.iter().zip(&sums) {
+        homes.note(sum.place, if is_denied { 0 } else { sum.cost }, decision);
+    }
+    homes.leave_unused();
+    drop(homes);
+    let each = places.iter().map(|place| decisions[position(&sums, *place)]).collect();
     Joint { decision: combine(&decisions), each }
 }
 
 /// Would it admit this; what has it left; may this pass now?
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Question {
     Would,
     Has,
     May,
 }
 
-/// What is asked of one key of one limit.
-struct Sum<'a, C: Clock> {
-    spot: &'a Spot<C>,
+/// What is asked of one state.
+struct Sum {
+    place: Place,
     cost: u64,
     patience: Span,
 }
 
-impl<C: Clock> Sum<'_, C> {
-    fn key(&self) -> Option<Fingerprint> {
-        key_of(self.spot)
-    }
+fn position(sums: &[Sum], place: Place) -> usize {
+    sums.iter().position(|sum| sum.place == place).expect("every ask was added to a sum")
 }
 
-fn key_of<C: Clock>(spot: &Spot<C>) -> Option<Fingerprint> {
-    match spot {
-        Spot::Gate(_) => None,
-        Spot::Key(_, key) => Some(*key),
-    }
-}
-
-fn number_of<C: Clock>(spot: &Spot<C>) -> u64 {
-    match spot {
-        Spot::Gate(post) => post.number,
-        Spot::Key(table, _) => table.number,
-    }
-}
-
-fn is_same<C: Clock>(a: &Spot<C>, b: &Spot<C>) -> bool {
-    number_of(a) == number_of(b) && key_of(a) == key_of(b)
-}
-
-fn position<C: Clock>(sums: &[Sum<'_, C>], spot: &Spot<C>) -> usize {
-    sums.iter().position(|sum| is_same(sum.spot, spot)).expect("every ask was added to a sum")
-}
-
-fn add_up<C: Clock>(asks: &[Ask<C>]) -> Vec<Sum<'_, C>> {
-    let mut sums: Vec<Sum<'_, C>> = Vec::with_capacity(asks.len());
-    for ask in asks {
-        match sums.iter_mut().find(|sum| is_same(sum.spot, &ask.spot)) {
+fn add_up<C: Clock>(asks: &[Ask<C>], places: &[Place]) -> Vec<Sum> {
+    let mut sums: Vec<Sum> = Vec::with_capacity(asks.len());
+    for (ask, place) in asks.iter().zip(places) {
+        match sums.iter_mut().find(|sum| sum.place == *place) {
             // More than can be said is more than can be admitted.
             Some(sum) => {
                 sum.cost = sum.cost.saturating_add(ask.cost);
                 sum.patience = sum.patience.min(ask.patience);
             }
             None => {
-                sums.push(Sum { spot: &ask.spot, cost: ask.cost, patience: ask.patience });
+                sums.push(Sum { place: *place, cost: ask.cost, patience: ask.patience });
             }
         }
     }
     sums
-}
-
-/// A gate or a table, locked.
-enum Home<'a, C: Clock> {
-    Gate(Held<'a, C>),
-    Table(MutexGuard<'a, Keys>, Timestamp),
-}
-
-impl<C: Clock> Home<'_, C> {
-    fn with<R>(
-        &mut self,
-        key: Option<Fingerprint>,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
-    ) -> R {
-        match self {
-            Self::Gate(held) => {
-                let now = held.now;
-                let slow = &mut *held.slow;
-                work(&mut slow.slot, &slow.limit, now)
-            }
-            Self::Table(keys, now) => keys.with(key.expect("a table is asked by key"), *now, work),
-        }
-    }
-
-    fn look<R>(
-        &mut self,
-        key: Option<Fingerprint>,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
-    ) -> R {
-        match self {
-            Self::Gate(_) => self.with(key, work),
-            Self::Table(keys, now) => keys.look(key.expect("a table is asked by key"), *now, work),
-        }
-    }
-}
-
-fn lock_all<'a, C: Clock>(asks: &'a [Ask<C>]) -> Vec<(u64, Home<'a, C>)> {
-    let mut spots: Vec<&'a Spot<C>> = asks.iter().map(|ask| &ask.spot).collect();
-    spots.sort_by_key(|spot| number_of(spot));
-    spots.dedup_by_key(|spot| number_of(spot));
-    let lock = |spot: &'a Spot<C>| match spot {
-        Spot::Gate(post) => (post.number, Home::Gate(post.hold())),
-        Spot::Key(table, _) => {
-            let (keys, now) = table.hold();
-            (table.number, Home::Table(keys, now))
-        }
-    };
-    spots.into_iter().map(lock).collect()
-}
-
-fn find<'h, 'a, C: Clock>(
-    homes: &'h mut [(u64, Home<'a, C>)],
-    spot: &Spot<C>,
-) -> &'h mut Home<'a, C> {
-    let number = number_of(spot);
-    let index = homes.binary_search_by_key(&number, |(number, _)| *number);
-    &mut homes[index.expect("every spot was locked")].1
 }
 
 /// The strictest verdict, the least remaining, the longest time.

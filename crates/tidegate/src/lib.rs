@@ -35,10 +35,12 @@
 mod acquire;
 mod ask;
 mod block;
+mod builder;
 mod cell;
 mod clock;
 mod crowd;
 mod gate;
+mod homes;
 #[cfg(all(test, tidegate_loom))]
 mod interleavings;
 mod joint;
@@ -59,6 +61,7 @@ pub use acquire::Acquire;
 pub use ask::Ask;
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
+pub use builder::Builder;
 pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
 pub use gate::Gate;
 pub use joint::{Joint, check_all};
@@ -66,6 +69,7 @@ pub use limiter::Limiter;
 pub use permit::Permit;
 pub use reservation::Reservation;
 pub use rule::Rule;
+pub use table::{Audit, Batch, KeyName, Overflow, Stats, Top, TopKey};
 pub use tidegate_core::{
     Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Timestamp, Verdict, Window,
 };

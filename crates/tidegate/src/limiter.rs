@@ -8,7 +8,8 @@ use crate::reservation::Reservation;
 use crate::rule::Rule;
 use crate::spot::Spot;
 use crate::sync::Arc;
-use crate::table::{Fingerprint, Table};
+use crate::builder::Builder;
+use crate::table::{Audit, Batch, KeyName, Stats, Table, Top};
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::{Decision, Denied, Span, Window};
@@ -32,10 +33,22 @@ use tidegate_core::{Decision, Denied, Span, Window};
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub struct Limiter<C: Clock = SystemClock> {
-    table: Arc<Table<C>>,
+    pub(crate) table: Arc<Table<C>>,
 }
 
 impl Limiter {
+    /// A limiter with more to say than its rule: how many keys, what when it is full, who watches.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::builder("100/s".parse()?).max_keys(50_000).build();
+    /// assert!(limiter.check("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn builder(rule: Rule) -> Builder {
+        Builder::new(rule)
+    }
+
     /// A limiter that obeys `rule`, by the machine's clock.
     ///
     /// ```
@@ -59,7 +72,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn with_clock(rule: Rule, clock: C) -> Self {
-        Self { table: Arc::new(Table::new(rule.limit, clock)) }
+        Builder::new(rule).with_clock(clock)
     }
 
     /// May one pass for this key? If so, it has been charged.
@@ -86,7 +99,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.table.check(Fingerprint::of(key), cost)
+        self.table.check(self.table.secret.of(key), cost, || KeyName::of(key))
     }
 
     /// What [`check`](Self::check) would say, without charging.
@@ -206,7 +219,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn rule(&self) -> Rule {
-        Rule { limit: self.table.hold().0.limit.clone() }
+        Rule { limit: self.table.rule() }
     }
 
     /// Changes the rule for all keys while in use (B8): what was used stays used as far as the new
@@ -235,11 +248,85 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn keys(&self) -> usize {
-        self.table.hold().0.len()
+        self.table.keys()
+    }
+
+    /// What has been decided, and how full the limiter is.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("1/h".parse()?);
+    /// limiter.check("alice");
+    /// limiter.check("alice");
+    /// assert_eq!((limiter.stats().allowed, limiter.stats().denied), (1, 1));
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.table.stats()
+    }
+
+    /// The `k` keys that are asked about most, and the `k` that are refused most, if the limiter was
+    /// told to [keep track](Builder::top_keys). By a sketch: [`TopKey`](crate::TopKey) says how far off
+    /// a count may be.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::builder("1/h".parse()?).top_keys().build();
+    /// for _ in 0..1_000 {
+    ///     limiter.check("alice");
+    /// }
+    /// assert_eq!(limiter.top(3).hot[0].name.to_string(), "alice");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn top(&self, k: usize) -> Top {
+        self.table.top(k)
+    }
+
+    /// What the auditor has found, if there [is one](Builder::audit).
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// assert!(Limiter::new("1/h".parse()?).audit().is_none());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn audit(&self) -> Option<Audit> {
+        self.table.audit()
+    }
+
+    /// Looks through all keys, a few thousand at a time, and forgets those at rest; tells how many.
+    /// Whoever asks does this a little at a time, so it is only needed where nobody asks for long and
+    /// the memory should go back.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock, Span};
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::with_clock("1/s".parse()?, clock.clone());
+    /// limiter.check("alice");
+    /// clock.advance(Span::from_secs(2));
+    /// assert_eq!(limiter.sweep(), 1);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn sweep(&self) -> usize {
+        self.table.sweep()
+    }
+
+    /// An empty batch: for many requests that are decided in one go, each on its own.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("10/s".parse()?);
+    /// let mut batch = limiter.batch();
+    /// batch.push("alice", 1);
+    /// batch.push("bob", 1);
+    /// assert!(batch.decide().iter().all(|decision| decision.is_allow()));
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn batch(&self) -> Batch<C> {
+        Batch::new(Arc::clone(&self.table))
     }
 
     fn spot<K: Hash + ?Sized>(&self, key: &K) -> Spot<C> {
-        Spot::Key(Arc::clone(&self.table), Fingerprint::of(key))
+        Spot::Key(Arc::clone(&self.table), self.table.secret.of(key))
     }
 }
 

@@ -40,6 +40,11 @@ impl Slot {
         self.line.is_awaited() || !self.crowd.is_empty()
     }
 
+    /// Whether the state is all there is: nobody waits, and no permits are out under another rule.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.is_awaited() && self.parked.is_none()
+    }
+
     /// Whether forgetting this key changes no answer.
     pub(crate) fn is_at_rest(&mut self, limit: &Limit, now: Timestamp, wakes: &mut Wakes) -> bool {
         self.line.settle(limit, &mut self.state, now, wakes);
@@ -373,7 +378,8 @@ impl Slot {
             // Turns in time mean nothing to it. Those who have one keep it.
             self.line.freeze();
         }
-        if old.is_concurrency() && !new.is_concurrency() {
+        let is_out = |state: &State| !old.peek(state, old_now, 0).reset_after.is_zero();
+        if old.is_concurrency() && !new.is_concurrency() && is_out(&self.state) {
             self.parked = Some(Box::new((old.clone(), self.state.clone())));
         }
         let parked = if new.is_concurrency() { self.parked.take() } else { None };

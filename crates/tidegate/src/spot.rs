@@ -4,20 +4,22 @@ use crate::clock::Clock;
 use crate::gate::Post;
 use crate::slot::{Booking, Slot};
 use crate::sync::Arc;
-use crate::table::{Fingerprint, Table};
+use crate::table::{Fingerprint, Home, Table};
 use crate::turn::Wakes;
 use tidegate_core::{Decision, Limit, Span, Timestamp, Window};
 
 pub(crate) enum Spot<C: Clock> {
     Gate(Arc<Post<C>>),
     Key(Arc<Table<C>>, Fingerprint),
+    /// What the keys of a table share for which it has no room.
+    Shared(Arc<Table<C>>),
 }
 
 impl<C: Clock> Spot<C> {
     pub(crate) fn clock(&self) -> &C {
         match self {
             Self::Gate(post) => &post.clock,
-            Self::Key(table, _) => &table.clock,
+            Self::Key(table, _) | Self::Shared(table) => &table.clock,
         }
     }
 
@@ -40,7 +42,22 @@ impl<C: Clock> Spot<C> {
                 post.with(|slow, now| work(&mut slow.slot, &slow.limit, now, &mut wakes))
             }
             Self::Key(table, key) => {
-                table.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
+                table.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes)).0
+            }
+            Self::Shared(table) => {
+                table.with_shared(|slot, limit, now| work(slot, limit, now, &mut wakes))
+            }
+        }
+    }
+
+    /// Works on the slot if there is anything to work on: what a key has that nobody knows cannot be
+    /// given back.
+    fn with_known(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut Wakes)) {
+        let mut wakes = Wakes::default();
+        match self {
+            Self::Gate(_) | Self::Shared(_) => self.with(work),
+            Self::Key(table, key) => {
+                table.with_known(*key, |slot, limit, now| work(slot, limit, now, &mut wakes));
             }
         }
     }
@@ -52,7 +69,7 @@ impl<C: Clock> Spot<C> {
     ) -> R {
         let mut wakes = Wakes::default();
         match self {
-            Self::Gate(_) => self.with(work),
+            Self::Gate(_) | Self::Shared(_) => self.with(work),
             Self::Key(table, key) => {
                 table.look(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
             }
@@ -71,18 +88,18 @@ impl<C: Clock> Spot<C> {
 
     pub(crate) fn refund(&self, cost: u64) {
         let birth = self.birth();
-        self.with(|slot, limit, now, wakes| slot.refund(limit, now, cost, birth, wakes));
+        self.with_known(|slot, limit, now, wakes| slot.refund(limit, now, cost, birth, wakes));
     }
 
     pub(crate) fn reset(&self) {
         let birth = self.birth();
-        self.with(|slot, limit, now, wakes| slot.reset(limit, now, birth, wakes));
+        self.with_known(|slot, limit, now, wakes| slot.reset(limit, now, birth, wakes));
     }
 
     fn birth(&self) -> Timestamp {
         match self {
             Self::Gate(post) => post.birth,
-            Self::Key(table, _) => table.birth,
+            Self::Key(table, _) | Self::Shared(table) => table.birth,
         }
     }
 
@@ -91,8 +108,8 @@ impl<C: Clock> Spot<C> {
     }
 
     /// Asks for a turn at a known time, which a concurrency limit has only now.
-    pub(crate) fn book_turn(&self, cost: u64, patience: Span) -> Booking {
-        self.with(|slot, limit, now, wakes| {
+    pub(crate) fn book_turn(&mut self, cost: u64, patience: Span) -> Booking {
+        self.book_at_home(|slot, limit, now, wakes| {
             let patience = if limit.is_concurrency() { Span::ZERO } else { patience };
             slot.book(limit, now, cost, patience, wakes)
         })
@@ -100,11 +117,27 @@ impl<C: Clock> Spot<C> {
 
     /// Asks for admission with patience; tells how much of it there is, which a concurrency rule may
     /// cut short.
-    pub(crate) fn book(&self, cost: u64, patience: Span) -> (Booking, Span) {
-        self.with(|slot, limit, now, wakes| {
+    pub(crate) fn book(&mut self, cost: u64, patience: Span) -> (Booking, Span) {
+        self.book_at_home(|slot, limit, now, wakes| {
             let patience = limit.permit_wait().map_or(patience, |wait| wait.min(patience));
             (slot.book(limit, now, cost, patience, wakes), patience)
         })
+    }
+
+    /// Books, and stays where it was booked: what was booked in the overflow is given back there, also
+    /// when there is room for the key by then.
+    fn book_at_home<R>(
+        &mut self,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut Wakes) -> R,
+    ) -> R {
+        let Self::Key(table, key) = self else { return self.with(work) };
+        let mut wakes = Wakes::default();
+        let work = |slot: &mut Slot, limit: &Limit, now| work(slot, limit, now, &mut wakes);
+        let (booking, home) = table.with(*key, work);
+        if home == Home::Shared {
+            *self = Self::Shared(Arc::clone(table));
+        }
+        booking
     }
 }
 
@@ -113,6 +146,7 @@ impl<C: Clock> Clone for Spot<C> {
         match self {
             Self::Gate(post) => Self::Gate(Arc::clone(post)),
             Self::Key(table, key) => Self::Key(Arc::clone(table), *key),
+            Self::Shared(table) => Self::Shared(Arc::clone(table)),
         }
     }
 }

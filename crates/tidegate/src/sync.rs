@@ -6,13 +6,13 @@
 #[cfg(not(tidegate_loom))]
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 #[cfg(tidegate_loom)]
 pub(crate) use loom::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// Locks, also after a panic elsewhere: no state of ours is ever left half-changed, because user
@@ -20,6 +20,30 @@ pub(crate) use loom::sync::{
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+/// The same, for a lock that is never held for long: waits a little before it goes to sleep.
+#[inline]
+pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(_) => wait_for(mutex),
+    }
+}
+
+#[cold]
+fn wait_for<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let mut backoff = Backoff::new();
+    for _ in 0..ATTEMPTS {
+        backoff.pause();
+        if let Ok(guard) = mutex.try_lock() {
+            return guard;
+        }
+    }
+    lock(mutex)
+}
+
+/// How often a lock is tried before the thread goes to sleep for it.
+const ATTEMPTS: u32 = 24;
 
 /// What to do between two attempts to change a contended word: a little, then a little more.
 ///

@@ -15,8 +15,18 @@ fn no_interval_admits_more_than_the_published_bound() {
             track.pass(step.delta);
             track.act(step.action);
         }
-        let excess = excess(&case.rule, &track.admitted());
+        let log = track.admitted();
+        let excess = excess(&case.rule, &log);
         ensure!(excess.is_none(), track, "{}", excess.unwrap_or_default());
+        // The same, as an auditor who only has the limit would find it.
+        let is_by_arrival = matches!(case.rule, Rule::Nginx { .. });
+        let passes = |a: &Admitted| if is_by_arrival { a.at } else { a.at + a.wait };
+        let refused = over_all_pairs(&log, |first, last, sum| {
+            let interval = passes(last).since(passes(first));
+            let total = u64::try_from(sum).unwrap_or(u64::MAX);
+            passes(last) == Timestamp::MAX || track.limit.permits(total, last.cost, interval)
+        });
+        ensure!(refused.is_none(), track, "the limit itself: {}", refused.unwrap_or_default());
         Ok(())
     });
 }

@@ -1,0 +1,127 @@
+//! Many requests at once: hashed first, fetched next, decided last, with one look at the clock.
+//!
+//! Each is decided on its own, in the order they came; requests that must stand or fall together are
+//! for [`check_all`](crate::check_all).
+
+use super::{Fingerprint, KeyName, Table};
+use crate::clock::{Clock, SystemClock};
+use crate::sync::Arc;
+use std::fmt;
+use std::hash::Hash;
+use tidegate_core::Decision;
+
+/// Requests that are decided in one go; made by [`Limiter::batch`](crate::Limiter::batch).
+///
+/// A key that is not in the processor's cache takes as long to fetch as ten decisions take. A batch
+/// fetches all of its keys at the same time.
+///
+/// ```
+/// use tidegate::{Limiter, ManualClock};
+///
+/// let limiter = Limiter::with_clock("2/s".parse()?, ManualClock::new());
+/// let mut batch = limiter.batch();
+/// for key in ["alice", "bob", "alice", "alice"] {
+///     batch.push(key, 1);
+/// }
+/// let allowed: Vec<bool> = batch.decide().iter().map(|decision| decision.is_allow()).collect();
+/// assert_eq!(allowed, [true, true, true, false]);
+///
+/// batch.push("bob", 1); // and so on: a batch can be used again
+/// assert_eq!(batch.decide().len(), 1);
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+pub struct Batch<C: Clock = SystemClock> {
+    table: Arc<Table<C>>,
+    asked: Vec<(Fingerprint, u64)>,
+    decisions: Vec<Decision>,
+}
+
+/// So many keys are fetched at a time: more than the processor can wait for at once, and few enough
+/// to be still there when they are needed.
+const FETCHED: usize = 64;
+
+impl<C: Clock> Batch<C> {
+    pub(crate) fn new(table: Arc<Table<C>>) -> Self {
+        Self { table, asked: Vec::new(), decisions: Vec::new() }
+    }
+
+    /// Adds a request: something of this cost for this key.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
+    /// let mut batch = limiter.batch();
+    /// batch.push("alice", 7);
+    /// assert_eq!(batch.decide()[0].remaining, 3);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn push<K: Hash + ?Sized>(&mut self, key: &K, cost: u64) {
+        self.asked.push((self.table.secret.of(key), cost));
+    }
+
+    /// Decides all that were added, in that order, and forgets them.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
+    /// assert!(limiter.batch().decide().is_empty(), "nothing was asked");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn decide(&mut self) -> &[Decision] {
+        self.decisions.clear();
+        if self.asked.is_empty() {
+            return &self.decisions;
+        }
+        let now = self.table.read_clock();
+        for asked in self.asked.chunks(FETCHED) {
+            for (key, _) in asked {
+                self.table.prefetch(*key);
+            }
+            for (key, cost) in asked {
+                // No name: the sketch takes it from who asks one at a time.
+                self.decisions.push(self.table.check_at(*key, *cost, now, KeyName::default));
+            }
+        }
+        self.asked.clear();
+        &self.decisions
+    }
+
+    /// How many were added since the last [`decide`](Self::decide).
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("10/s".parse()?);
+    /// let mut batch = limiter.batch();
+    /// batch.push("alice", 1);
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Whether nothing was added since the last [`decide`](Self::decide).
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// assert!(Limiter::new("10/s".parse()?).batch().is_empty());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+}
+
+impl<C: Clock> Table<C> {
+    #[inline]
+    fn prefetch(&self, key: Fingerprint) {
+        self.lock_shard(self.shard_of(key)).prefetch(key);
+    }
+}
+
+impl<C: Clock> fmt::Debug for Batch<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

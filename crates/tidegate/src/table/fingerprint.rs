@@ -1,0 +1,68 @@
+//! Keys as fingerprints: what a table remembers of a key.
+//!
+//! Always   A fingerprint is 128 bits of SipHash-1-3 under a secret that only this table knows. Whoever
+//!          chooses keys can choose neither where they fall nor which of them are taken for each
+//!          other: two keys share a fingerprint with probability 2^-127.
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+/// A key, hashed. The high half says where it lies, so it is never zero: that is an empty place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Fingerprint {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+}
+
+impl Hash for Fingerprint {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.low);
+    }
+}
+
+/// Makes fingerprints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secret {
+    pub(crate) words: [u64; 2],
+    hasher: SipHasher13,
+}
+
+impl Secret {
+    pub(crate) fn random() -> Self {
+        // The standard library's random keys, which come from the system.
+        let word = || RandomState::new().hash_one(0);
+        Self::new([word(), word()])
+    }
+
+    pub(crate) fn new(words: [u64; 2]) -> Self {
+        Self { words, hasher: SipHasher13::new_with_keys(words[0], words[1]) }
+    }
+
+    #[inline]
+    pub(crate) fn of<K: Hash + ?Sized>(&self, key: &K) -> Fingerprint {
+        let mut hasher = self.hasher;
+        key.hash(&mut hasher);
+        let hash = hasher.finish128();
+        Fingerprint { high: hash.h1.max(1), low: hash.h2 }
+    }
+}
+
+/// A fingerprint is a hash already.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Taken(u64);
+
+impl Hasher for Taken {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}

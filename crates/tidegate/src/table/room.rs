@@ -1,0 +1,78 @@
+//! How many keys there may be, and what becomes of those for which there is no room.
+//!
+//! Always   Never more than `max_keys` are counted in. The overflow is one state that all keys without
+//!          room share: it is never waved through.
+
+use crate::slot::Slot;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use tidegate_core::Limit;
+
+/// What becomes of new keys while a limiter has no room for them: while it remembers as many as it
+/// may, and all of them are in debt.
+///
+/// ```
+/// use tidegate::{Limiter, ManualClock, Overflow};
+///
+/// let limiter = Limiter::builder("1/h".parse()?)
+///     .max_keys(1)
+///     .overflow(Overflow::Deny)
+///     .with_clock(ManualClock::new());
+/// assert!(limiter.check("alice").is_allow());
+/// assert!(limiter.check("mallory").is_deny(), "alice is in debt, so she is not forgotten");
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// They share one state, as if they were one key.
+    #[default]
+    Share,
+    /// They are refused.
+    Deny,
+}
+
+#[derive(Debug)]
+pub(crate) struct Room {
+    max_keys: u64,
+    keys: AtomicU64,
+    pub(crate) overflow: Overflow,
+    /// The state that keys without room share.
+    pub(crate) shared: Mutex<Shared>,
+}
+
+/// The rule goes with it, because shards change theirs one after the other.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) limit: Limit,
+    pub(crate) slot: Slot,
+}
+
+impl Room {
+    pub(super) fn new(max_keys: usize, overflow: Overflow, limit: Limit, slot: Slot) -> Self {
+        let shared = Mutex::new(Shared { limit, slot });
+        Self { max_keys: max_keys as u64, keys: AtomicU64::new(0), overflow, shared }
+    }
+
+    pub(super) fn max_keys(&self) -> usize {
+        usize::try_from(self.max_keys).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Counts one more key, if there is room for it.
+    pub(crate) fn enter(&self) -> bool {
+        if self.keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
+            return true;
+        }
+        self.leave(1);
+        false
+    }
+
+    pub(crate) fn leave(&self, keys: usize) {
+        if keys > 0 {
+            self.keys.fetch_sub(keys as u64, Ordering::Relaxed);
+        }
+    }
+}

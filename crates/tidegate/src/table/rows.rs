@@ -1,0 +1,233 @@
+//! Rows in the order of their fingerprints, with gaps: a hash table that is a sorted array.
+//!
+//! A fingerprint is a random number, so its place in a sorted array can be computed: that is its home.
+//! A row lies at its home or, if that is taken, as soon after it as the order allows. So looking for
+//! a row ends at the first one that is greater; and growing, shrinking and clearing are one pass
+//! from front to back over rows that stay in order.
+//!
+//! Always   Rows are in ascending order. Between a row's home and the row there is no gap. The last
+//!          place is empty.
+
+use super::fingerprint::Fingerprint;
+use super::memory::Memory;
+
+/// Two words of fingerprint, then the packed state.
+pub(crate) type Row<const N: usize> = [u64; N];
+
+#[derive(Debug)]
+pub(crate) struct Rows<const N: usize> {
+    memory: Memory,
+    /// How many homes there are. A few places more follow them.
+    homes: usize,
+    len: usize,
+    /// Every table begins with a little more or less, so that they do not all grow at once.
+    homes_min: usize,
+}
+
+/// Places after the last home, for those whose home is taken. If they run out, the rows grow.
+fn spare(homes: usize) -> usize {
+    homes.min(96) + 1
+}
+
+/// The fewest homes.
+const HOMES_MIN: usize = 8;
+
+impl<const N: usize> Rows<N> {
+    /// How full the rows may get, in sixteenths. Wide rows are packed more tightly.
+    const FULL: usize = if N > 4 { 15 } else { 14 };
+    const FULL_OF: usize = 16;
+
+    pub(crate) fn new(seed: usize) -> Self {
+        let homes_min = HOMES_MIN + seed % HOMES_MIN;
+        Self { memory: Memory::zeroed(0), homes: 0, len: 0, homes_min }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many places there are to look through.
+    pub(crate) fn places(&self) -> usize {
+        self.memory.words().len() / N
+    }
+
+    #[inline]
+    fn home(high: u64, homes: usize) -> usize {
+        ((u128::from(high) * homes as u128) >> 64) as usize
+    }
+
+    #[inline]
+    fn rows(&self) -> &[Row<N>] {
+        self.memory.words().as_chunks().0
+    }
+
+    #[inline]
+    fn rows_mut(&mut self) -> &mut [Row<N>] {
+        self.memory.words_mut().as_chunks_mut().0
+    }
+
+    /// Where the row is, or where it would have to be put.
+    #[inline]
+    pub(crate) fn find(&self, key: Fingerprint) -> Result<usize, usize> {
+        let home = Self::home(key.high, self.homes);
+        let mut at = home;
+        for row in self.rows().get(home..).unwrap_or_default() {
+            if row[0] >= key.high {
+                if row[0] == key.high && row[1] == key.low {
+                    return Ok(at);
+                }
+                if row[0] > key.high {
+                    return Err(at);
+                }
+            } else if row[0] == 0 {
+                return Err(at);
+            }
+            at += 1;
+        }
+        Err(at)
+    }
+
+    #[inline]
+    pub(crate) fn row(&self, at: usize) -> &Row<N> {
+        &self.rows()[at]
+    }
+
+    #[inline]
+    pub(crate) fn row_mut(&mut self, at: usize) -> &mut Row<N> {
+        &mut self.rows_mut()[at]
+    }
+
+    /// The address of the place where a search for this key begins, to be fetched ahead of time.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: Fingerprint) {
+        let home = Self::home(key.high, self.homes);
+        if let Some(row) = self.rows().get(home) {
+            super::prefetch::line(row);
+        }
+    }
+
+    /// Puts a row where [`find`](Self::find) said it belongs. The rows may have to grow first: those
+    /// that `keep` does not want are left out then. Tells how many were.
+    pub(crate) fn insert(&mut self, row: Row<N>, keep: impl FnMut(&Row<N>) -> bool) -> usize {
+        let mut dropped = 0;
+        if (self.len + 1) * Self::FULL_OF > self.homes * Self::FULL {
+            dropped = self.resize(keep);
+        }
+        while !self.try_insert(row) {
+            self.rebuild(self.homes + self.homes / 8 + 1, |_| true);
+        }
+        dropped
+    }
+
+    fn try_insert(&mut self, row: Row<N>) -> bool {
+        let key = Fingerprint { high: row[0], low: row[1] };
+        let (Err(at) | Ok(at)) = self.find(key);
+        let rows = self.rows_mut();
+        let Some(gap) = rows[at..].iter().position(|row| row[0] == 0) else { return false };
+        if at + gap + 1 >= rows.len() {
+            return false;
+        }
+        rows.copy_within(at..at + gap, at + 1);
+        rows[at] = row;
+        self.len += 1;
+        true
+    }
+
+    /// Takes a row out; those after it that are not at home move up.
+    pub(crate) fn remove(&mut self, at: usize) -> Row<N> {
+        let homes = self.homes;
+        let rows = self.rows_mut();
+        let removed = rows[at];
+        let is_settled = |(i, row): (usize, &Row<N>)| {
+            row[0] == 0 || Self::home(row[0], homes) == at + 1 + i
+        };
+        let moved = rows[at + 1..].iter().enumerate().position(is_settled).unwrap_or(0);
+        rows.copy_within(at + 1..at + 1 + moved, at);
+        rows[at + moved] = [0; N];
+        self.len -= 1;
+        removed
+    }
+
+    /// Looks at `budget` places or a few more, from `from` on, and takes out the rows that `keep`
+    /// does not want. Tells where to go on and how many were taken out.
+    pub(crate) fn sweep(
+        &mut self,
+        from: usize,
+        budget: usize,
+        mut keep: impl FnMut(&Row<N>) -> bool,
+    ) -> (usize, usize) {
+        let homes = self.homes;
+        let rows = self.rows_mut();
+        let (mut read, mut write, mut dropped) = (from.min(rows.len()), from, 0);
+        while read < rows.len() {
+            let row = rows[read];
+            // Once something was taken out, those behind it must move up, as far as the next gap.
+            if read - from >= budget && (row[0] == 0 || write == read) {
+                break;
+            }
+            if row[0] == 0 {
+                write = read + 1;
+            } else if keep(&row) {
+                let to = Self::home(row[0], homes).max(write);
+                rows[read] = [0; N];
+                rows[to] = row;
+                write = to + 1;
+            } else {
+                rows[read] = [0; N];
+                dropped += 1;
+            }
+            read += 1;
+        }
+        self.len -= dropped;
+        let is_end = read >= self.places();
+        (if is_end { 0 } else { read }, dropped)
+    }
+
+    /// Gives back memory if most of it is empty.
+    pub(crate) fn shrink(&mut self) {
+        let wanted = Self::homes_for(self.len).max(self.homes_min);
+        if wanted < self.homes / 2 {
+            self.rebuild(wanted, |_| true);
+        }
+    }
+
+    /// As many homes as this many rows should have: an eighth more than fill them.
+    fn homes_for(len: usize) -> usize {
+        let least = len * Self::FULL_OF / Self::FULL;
+        least + least / 8 + 1
+    }
+
+    fn resize(&mut self, mut keep: impl FnMut(&Row<N>) -> bool) -> usize {
+        let before = self.len;
+        let kept = self.rows().iter().filter(|row| row[0] != 0 && keep(row)).count();
+        self.rebuild(Self::homes_for(kept).max(self.homes_min), keep);
+        before - self.len
+    }
+
+    /// Moves all rows that are kept to new memory with so many homes.
+    fn rebuild(&mut self, homes: usize, mut keep: impl FnMut(&Row<N>) -> bool) {
+        let old = std::mem::replace(&mut self.memory, Memory::zeroed((homes + spare(homes)) * N));
+        (self.homes, self.len) = (homes, 0);
+        let (rows, _) = old.words().as_chunks::<N>();
+        let mut next = 0;
+        for row in rows.iter().filter(|row| row[0] != 0) {
+            if !keep(row) {
+                continue;
+            }
+            let at = Self::home(row[0], homes).max(next);
+            if at + 1 >= homes + spare(homes) {
+                // The last homes are crowded beyond what is spare: with a few more they are not.
+                self.memory = old;
+                return self.rebuild(homes + homes / 8 + 1, keep);
+            }
+            self.rows_mut()[at] = *row;
+            self.len += 1;
+            next = at + 1;
+        }
+    }
+
+    /// All rows, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Row<N>> {
+        self.rows().iter().filter(|row| row[0] != 0)
+    }
+}

@@ -1,0 +1,443 @@
+//! A part of the keys under one lock: packed rows for most, whole slots for those that need one.
+//!
+//! Always   A key is a row or a slot, never both. It is a slot if somebody waits for it, if it has
+//!          permits out, or if its state does not fit into a row; a slot that no longer needs to be one
+//!          becomes a row again. A key at rest is forgotten when it is come across, a key in debt never.
+
+use super::Terms;
+use super::fingerprint::{Fingerprint, Taken};
+use super::room::Room;
+use super::rows::{Row, Rows};
+use super::tally::Tally;
+use super::top::KeyName;
+use super::watch::Watch;
+use crate::slot::Slot;
+use crate::sync::Arc;
+use crate::turn::Wakes;
+use indexmap::IndexMap;
+use std::hash::BuildHasherDefault;
+use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
+
+type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<Taken>>;
+
+pub(crate) struct Shard {
+    pub(super) terms: Arc<Terms>,
+    rows: Packed,
+    /// The latest time that anybody has brought here.
+    seen: Timestamp,
+    /// Where the next look for keys at rest begins: in the rows, and in the slots.
+    cursor: usize,
+    slot_cursor: usize,
+    pub(super) tally: Tally,
+    slots: Slots,
+    pub(super) watch: Option<Box<Watch>>,
+    seed: usize,
+}
+
+/// Rows, as wide as the rule's states.
+enum Packed {
+    /// States of no fixed size: every key is a slot.
+    None,
+    One(Rows<3>),
+    Two(Rows<4>),
+    Three(Rows<5>),
+}
+
+/// Does the same with rows of every width.
+macro_rules! each_width {
+    ($packed:expr, $rows:ident => $do:expr, else $none:expr) => {
+        match $packed {
+            Packed::None => $none,
+            Packed::One($rows) => $do,
+            Packed::Two($rows) => $do,
+            Packed::Three($rows) => $do,
+        }
+    };
+}
+
+impl Packed {
+    fn new(words: usize, seed: usize) -> Self {
+        match words {
+            0 => Self::None,
+            1 => Self::One(Rows::new(seed)),
+            2 => Self::Two(Rows::new(seed)),
+            _ => Self::Three(Rows::new(seed)),
+        }
+    }
+}
+
+/// A key is forgotten only once it has been at rest for as long as the clock may tremble: else it would
+/// be as good as new whenever the clock goes back a little.
+const TREMBLE: Span = Span::from_millis(1);
+/// Fewer keys than this are not worth looking through, while there is room.
+const SWEEP_FROM: usize = 8;
+/// How many keys are looked at when a new one comes, so that those at rest are gone before the rows
+/// have to grow for it.
+const SWEEP_PER_NEW_KEY: usize = 8;
+/// How many, at the least, when there is room for no more keys.
+const SWEEP_WHEN_FULL: usize = 64;
+/// Every so many decisions some keys are looked at, new ones or not.
+const DECISIONS_PER_SWEEP: u64 = 256;
+const SWEEP_NOW_AND_THEN: usize = 64;
+
+impl Shard {
+    pub(super) fn new(terms: Arc<Terms>, seed: usize, watch: Option<Box<Watch>>) -> Self {
+        Self {
+            rows: Packed::new(terms.limit.packed_words(), seed),
+            terms,
+            seen: Timestamp::EPOCH,
+            cursor: 0,
+            slot_cursor: 0,
+            tally: Tally::default(),
+            slots: Slots::default(),
+            watch,
+            seed,
+        }
+    }
+
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.terms.limit
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let rows = each_width!(&self.rows, rows => rows.len(), else 0);
+        rows + self.slots.len()
+    }
+
+    /// The time to decide by. `read` was read before the lock was there; if somebody has brought a
+    /// later one meanwhile, it is read `again`, so that only the clock itself can go back.
+    #[inline]
+    pub(super) fn time(
+        &mut self,
+        read: Timestamp,
+        again: impl FnOnce() -> Timestamp,
+    ) -> Timestamp {
+        let now = if read < self.seen { again() } else { read };
+        self.seen = now;
+        now
+    }
+
+    pub(crate) fn knows(&self, key: Fingerprint) -> bool {
+        each_width!(&self.rows, rows => rows.find(key).is_ok(), else false)
+            || self.slots.contains_key(&key)
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, key: Fingerprint) {
+        each_width!(&self.rows, rows => rows.prefetch(key), else ());
+    }
+
+    /// Decides about a bucket in a row without unpacking it, or leaves it to [`check`](Self::check).
+    #[inline]
+    pub(super) fn check_bucket(
+        &mut self,
+        bucket: &NarrowBucket,
+        key: Fingerprint,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        let Packed::One(rows) = &mut self.rows else { return None };
+        let epoch = self.terms.epoch;
+        if now < epoch {
+            return None;
+        }
+        let now = bucket.at(now.since(epoch))?;
+        let at = rows.find(key).ok()?;
+        let full_at = &mut rows.row_mut(at)[2];
+        if bucket.is_from_the_future(*full_at, now) {
+            return None;
+        }
+        let Some(after) = bucket.take(*full_at, now, cost) else {
+            return Some(bucket.decision(*full_at, now, cost, false));
+        };
+        *full_at = after;
+        Some(bucket.decision(after, now, cost, true))
+    }
+
+    /// Decides about a key that nobody waits for; `None` if there is room for no more keys, or if it
+    /// takes a slot.
+    pub(super) fn check_row(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        cost: u64,
+        room: &Room,
+    ) -> Option<Decision> {
+        let (limit, epoch) = (&self.terms.limit, self.terms.epoch);
+        let decide = |words: &[u64]| {
+            let mut packed = [0; 3];
+            packed[..words.len()].copy_from_slice(words);
+            let mut state = limit.unpack(&packed, epoch);
+            let decision = limit.decide(&mut state, now, cost);
+            limit.pack(&state, epoch).map(|packed| (decision, packed))
+        };
+        let is_new = each_width!(&mut self.rows, rows => {
+            if let Ok(at) = rows.find(key) {
+                let words = &mut rows.row_mut(at)[2..];
+                let (decision, packed) = decide(words)?;
+                words.copy_from_slice(&packed[..words.len()]);
+                return Some(decision);
+            }
+            self.slots.is_empty() || !self.slots.contains_key(&key)
+        }, else false);
+        if !is_new {
+            return None;
+        }
+        let mut state = self.terms.fresh.clone();
+        let decision = limit.decide(&mut state, now, cost);
+        if cost == 0 || decision.is_deny() {
+            // Nothing was charged: the key is as fresh as before.
+            return Some(decision);
+        }
+        let packed = limit.pack(&state, epoch)?;
+        if !self.make_room(now, room) {
+            return None;
+        }
+        self.insert_row(key, packed, now, room);
+        Some(decision)
+    }
+
+    /// Counts one more key, if there is room for it or somebody at rest makes room.
+    pub(crate) fn make_room(&mut self, now: Timestamp, room: &Room) -> bool {
+        if room.enter() {
+            return true;
+        }
+        let looked_at = SWEEP_WHEN_FULL.max(self.len() / 16);
+        self.sweep(now, looked_at, room);
+        room.enter()
+    }
+
+    /// Puts a new key into the rows, for which there is room.
+    fn insert_row(&mut self, key: Fingerprint, packed: [u64; 3], now: Timestamp, room: &Room) {
+        let terms = Arc::clone(&self.terms);
+        let dropped = each_width!(&mut self.rows, rows => {
+            rows.insert(row_of(key, packed), |row| !terms.is_at_rest(&row[2..], now - TREMBLE))
+        }, else 0);
+        self.forget(dropped, room);
+        self.sweep_for_new_key(now, room);
+    }
+
+    pub(super) fn sweep_for_new_key(&mut self, now: Timestamp, room: &Room) {
+        if self.len() >= SWEEP_FROM {
+            self.sweep(now, SWEEP_PER_NEW_KEY, room);
+        }
+    }
+
+    fn forget(&mut self, count: usize, room: &Room) {
+        self.tally.forgotten += count as u64;
+        room.leave(count);
+    }
+
+    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many.
+    pub(super) fn sweep(&mut self, now: Timestamp, budget: usize, room: &Room) -> usize {
+        let (terms, now) = (&self.terms, now - TREMBLE);
+        let (cursor, dropped) = each_width!(&mut self.rows, rows => {
+            let (next, dropped) =
+                rows.sweep(self.cursor, budget, |row| !terms.is_at_rest(&row[2..], now));
+            if next == 0 {
+                rows.shrink();
+            }
+            (if next < rows.places() { next } else { 0 }, dropped)
+        }, else (0, 0));
+        self.cursor = cursor;
+        let dropped = dropped + self.sweep_slots(now, budget);
+        self.forget(dropped, room);
+        dropped
+    }
+
+    fn sweep_slots(&mut self, now: Timestamp, budget: usize) -> usize {
+        let mut wakes = Wakes::default();
+        let mut dropped = 0;
+        for _ in 0..budget.min(self.slots.len()) {
+            if self.slot_cursor >= self.slots.len() {
+                self.slot_cursor = 0;
+                if self.slots.len() < self.slots.capacity() / 4 {
+                    self.slots.shrink_to(self.slots.len() * 2);
+                }
+            }
+            let Some((_, slot)) = self.slots.get_index_mut(self.slot_cursor) else { break };
+            if slot.is_at_rest(&self.terms.limit, now, &mut wakes) {
+                self.slots.swap_remove_index(self.slot_cursor);
+                dropped += 1;
+            } else {
+                self.slot_cursor += 1;
+            }
+        }
+        dropped
+    }
+
+    /// Counts a decision, and lets those hear of it who asked to.
+    #[inline]
+    pub(super) fn note_named(
+        &mut self,
+        key: Fingerprint,
+        (now, cost): (Timestamp, u64),
+        decision: &Decision,
+        name: impl Fn() -> KeyName,
+    ) {
+        self.tally.count(decision);
+        if let Some(watch) = &mut self.watch {
+            watch.hear(&self.terms.limit, key, (now, cost), decision, name);
+        }
+    }
+
+    /// The same, where nobody knows what the key is called.
+    pub(crate) fn note(
+        &mut self,
+        key: Fingerprint,
+        asked: (Timestamp, u64),
+        decision: &Decision,
+    ) {
+        self.note_named(key, asked, decision, KeyName::default);
+    }
+
+    /// Every now and then, whoever decides looks at some keys too.
+    #[inline]
+    pub(super) fn housekeep(&mut self, now: Timestamp, room: &Room) {
+        if self.tally.decisions() % DECISIONS_PER_SWEEP == 0 && self.len() >= SWEEP_FROM {
+            self.sweep(now, SWEEP_NOW_AND_THEN, room);
+        }
+    }
+
+    /// Works on one key, whatever it takes. A key that is not known is remembered if it is not at rest
+    /// afterwards; there is room for it, or it is worked on and forgotten. Tells whether it was put in.
+    pub(crate) fn with<R>(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> (R, bool) {
+        let terms = Arc::clone(&self.terms);
+        let limit = &terms.limit;
+        if let Some(slot) = self.slots.get_mut(&key) {
+            let result = work(slot, limit, now);
+            self.settle(key);
+            return (result, false);
+        }
+        let known = self.state(key);
+        let is_new = known.is_none();
+        let mut slot = Slot::new(known.unwrap_or_else(|| terms.fresh.clone()));
+        let result = work(&mut slot, limit, now);
+        if !is_new {
+            self.replace_row(key, slot);
+        } else if !slot.is_at_rest(limit, now, &mut Wakes::default()) {
+            self.put(key, slot);
+            return (result, true);
+        }
+        (result, false)
+    }
+
+    /// Works on a copy of one key, for looking only. Only what the passing of time has done stays.
+    pub(crate) fn look<R>(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> R {
+        let terms = Arc::clone(&self.terms);
+        let limit = &terms.limit;
+        if let Some(slot) = self.slots.get_mut(&key) {
+            return work(slot, limit, now);
+        }
+        let state = self.state(key).unwrap_or_else(|| terms.fresh.clone());
+        work(&mut Slot::new(state), limit, now)
+    }
+
+    /// The state of a key that is a row.
+    fn state(&self, key: Fingerprint) -> Option<State> {
+        each_width!(&self.rows, rows => {
+            let at = rows.find(key).ok()?;
+            Some(self.terms.unpack(&rows.row(at)[2..]))
+        }, else None)
+    }
+
+    /// Writes back what has been worked on, or makes a slot of it.
+    fn replace_row(&mut self, key: Fingerprint, slot: Slot) {
+        let packed = self.terms.pack(&slot);
+        let is_row = each_width!(&mut self.rows, rows => {
+            let Ok(at) = rows.find(key) else { return };
+            match packed {
+                Some(packed) => {
+                    let words = &mut rows.row_mut(at)[2..];
+                    words.copy_from_slice(&packed[..words.len()]);
+                }
+                None => {
+                    rows.remove(at);
+                }
+            }
+            packed.is_some()
+        }, else false);
+        if !is_row {
+            self.slots.insert(key, slot);
+        }
+    }
+
+    /// Keeps a key that is neither yet: as a row, if it can be one, else as a slot.
+    fn put(&mut self, key: Fingerprint, slot: Slot) {
+        match self.terms.pack(&slot) {
+            Some(packed) => each_width!(&mut self.rows, rows => {
+                rows.insert(row_of(key, packed), |_| true);
+            }, else ()),
+            None => {
+                self.slots.insert(key, slot);
+            }
+        }
+    }
+
+    /// Makes a row again of a slot that no longer needs to be one.
+    fn settle(&mut self, key: Fingerprint) {
+        let Some((index, _, slot)) = self.slots.get_full(&key) else { return };
+        if self.terms.pack(slot).is_some()
+            && let Some((key, slot)) = self.slots.swap_remove_index(index)
+        {
+            self.put(key, slot);
+        }
+    }
+
+    /// Goes on under other terms (B8).
+    pub(super) fn change(
+        &mut self,
+        terms: Arc<Terms>,
+        (old_now, now): (Timestamp, Timestamp),
+        room: &Room,
+        wakes: &mut Wakes,
+    ) {
+        let old = std::mem::replace(&mut self.terms, terms);
+        let rows = Packed::new(self.terms.limit.packed_words(), self.seed);
+        let rows = std::mem::replace(&mut self.rows, rows);
+        let before = each_width!(&rows, rows => rows.len(), else 0) + self.slots.len();
+        for slot in self.slots.values_mut() {
+            slot.change((&old.limit, old_now), (&self.terms.limit, now), wakes);
+        }
+        let keys: Vec<Fingerprint> = self.slots.keys().copied().collect();
+        for key in keys {
+            self.settle(key);
+        }
+        each_width!(&rows, rows => {
+            for row in rows.iter() {
+                let key = Fingerprint { high: row[0], low: row[1] };
+                let state = old.unpack(&row[2..]);
+                let (new, old) = (&self.terms.limit, &old.limit);
+                let state = new.take_over_between(old, &state, old_now, now);
+                if !new.peek(&state, now, 0).reset_after.is_zero() {
+                    self.put(key, Slot::new(state));
+                }
+            }
+        }, else ());
+        if let Some(auditor) = self.watch.as_mut().and_then(|watch| watch.auditor.as_mut()) {
+            auditor.forget_all();
+        }
+        self.cursor = 0;
+        self.seen = now;
+        let dropped = before - self.len();
+        self.forget(dropped, room);
+    }
+}
+
+fn row_of<const N: usize>(key: Fingerprint, packed: [u64; 3]) -> Row<N> {
+    let mut row = [0; N];
+    row[0] = key.high;
+    row[1] = key.low;
+    row[2..].copy_from_slice(&packed[..N - 2]);
+    row
+}

@@ -1,0 +1,57 @@
+//! Those who look over a shard's shoulder, if they were asked to: the sketch and the auditor.
+
+use super::audit::Auditor;
+use super::fingerprint::Fingerprint;
+use super::top::{KeyName, SAMPLE, Sketch};
+use tidegate_core::{Decision, Limit, Timestamp};
+
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    pub(super) sketches: Option<Sketches>,
+    pub(super) auditor: Option<Auditor>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sketches {
+    pub(super) hot: Sketch,
+    pub(super) denied: Sketch,
+    /// A small random number generator: sampling every so manyeth decision would be blind to traffic
+    /// that repeats itself.
+    random: u64,
+}
+
+impl Sketches {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { hot: Sketch::default(), denied: Sketch::default(), random: seed | 1 }
+    }
+
+    fn is_sampled(&mut self) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % SAMPLE == 0
+    }
+}
+
+impl Watch {
+    pub(super) fn hear(
+        &mut self,
+        limit: &Limit,
+        key: Fingerprint,
+        (now, cost): (Timestamp, u64),
+        decision: &Decision,
+        name: impl Fn() -> KeyName,
+    ) {
+        if let Some(auditor) = self.auditor.as_mut().filter(|auditor| auditor.watches(key)) {
+            auditor.hear(limit, key, (now, cost), decision);
+        }
+        if let Some(sketches) = &mut self.sketches
+            && sketches.is_sampled()
+        {
+            if decision.is_deny() {
+                sketches.denied.add(key, now, &name);
+            }
+            sketches.hot.add(key, now, &name);
+        }
+    }
+}
