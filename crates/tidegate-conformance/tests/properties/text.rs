@@ -5,7 +5,7 @@ use crate::generate::{any_rule, span};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tidegate_core::{Limit, Rule};
+use tidegate_core::{Limit, Rule, RuleError, RuleErrorKind};
 
 const DISPLAY_BYTES_MAX: usize = 1_024;
 
@@ -43,8 +43,8 @@ fn rules_said_otherwise_print_as_text_that_reads_as_the_same_rule() {
     let others = [
         "concurrency 5 wait 500ms lease 30s",
         "1/day calendar in Asia/Shanghai",
-        "10/s fixed from 2024-01-01T00:00:00+08:00",
-        "10/s fixed from 2024-01-01T00:00:00-00:00",
+        "1/day fixed from 2024-01-01T00:00:00+08:00",
+        "10/7s fixed from 2024-01-01T00:00:00-00:00",
         "10r/s",
         "10r/m delay=0 burst=0",
     ];
@@ -81,6 +81,20 @@ fn does_no_harm(text: &str) -> TestCaseResult {
     prop_assert!(!error.message().contains(char::is_control), "{shown:?}");
     let same = text.parse::<Limit>().is_err_and(|same| same == error);
     prop_assert!(same, "a limit says otherwise than its rule: {text:?}");
+    match error.kind() {
+        RuleErrorKind::Rewrite { write, .. } if write.contains('/') => is_a_rule(write),
+        _ => Ok(()),
+    }
+}
+
+/// What we tell people to write is a rule, but for numbers of theirs that are out of range.
+fn is_a_rule(suggestion: &str) -> TestCaseResult {
+    let is_out_of_range = |error: RuleError| {
+        use RuleErrorKind::{TooFast, TooLarge, Zero};
+        matches!(error.kind(), TooFast | TooLarge { .. } | Zero { .. })
+    };
+    let is_good = suggestion.parse::<Rule>().map_or_else(is_out_of_range, |_| true);
+    prop_assert!(is_good, "we say to write {suggestion:?}");
     Ok(())
 }
 
@@ -90,7 +104,7 @@ fn any_text_is_a_rule_or_an_error_that_points_into_it() {
     check(&text, |text| does_no_harm(&text));
 }
 
-const WORDS: [&str; 48] = [
+const WORDS: &[&str] = &[
     "0",
     "1",
     "5",
@@ -139,6 +153,17 @@ const WORDS: [&str; 48] = [
     "warmup",
     "concurrency",
     "lease",
+    "nginx",
+    "token",
+    "sliding-log",
+    "log",
+    "per",
+    "and",
+    "rps",
+    "k",
+    ",",
+    "brst",
+    "capacity=5",
 ];
 
 #[test]
