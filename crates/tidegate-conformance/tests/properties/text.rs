@@ -53,6 +53,31 @@ fn rules_said_otherwise_print_as_text_that_reads_as_the_same_rule() {
     }
 }
 
+#[test]
+fn what_means_the_same_prints_the_same() {
+    let same = [
+        ("10/s fixed from 1970-01-01T00:00:00Z", "10/s fixed"),
+        ("10/s fixed from 2024-01-01T00:00:00+08:00", "10/s fixed"),
+        ("1/day fixed from 2024-01-01T08:00:00+08:00", "1/day fixed"),
+        ("1/day calendar in UTC", "1/day calendar"),
+        ("1/day calendar in utc", "1/day calendar"),
+        ("1/day calendar in Etc/UTC", "1/day calendar"),
+        ("60/60s burst 60", "60/min"),
+        ("10/s burst 1", "10/s paced"),
+    ];
+    for (text, canonical) in same {
+        assert_eq!(text.parse::<Rule>().unwrap(), canonical.parse().unwrap(), "{text}");
+        assert_eq!(text.parse::<Rule>().unwrap().to_string(), canonical);
+    }
+    let differ = [
+        ("1/day fixed from 2024-01-01T00:00:00+08:00", "1/day fixed"),
+        ("20/2s burst 5", "10/s burst 5"),
+    ];
+    for (one, other) in differ {
+        assert_ne!(one.parse::<Rule>().unwrap(), other.parse().unwrap(), "{one}");
+    }
+}
+
 fn round_trips(rule: &Rule) -> TestCaseResult {
     let canonical = rule.to_string();
     let again: Rule =

@@ -129,7 +129,11 @@ fn fixed(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
     let word = words.needed("`first`, or an instant such as `2024-01-01T00:00:00+08:00`,")?;
     let from = match word.text {
         "first" => From::FirstRequest,
-        _ => From::Anchor(Anchor::parse(word)?),
+        _ => match Anchor::parse(word)? {
+            // The epoch said in other words.
+            anchor if anchor.offset_within(rate.period).is_zero() => From::Epoch,
+            anchor => From::Anchor(anchor),
+        },
     };
     Ok(Kind::Fixed { rate, from })
 }
@@ -155,7 +159,8 @@ fn calendar(count: u64, period: Word<'_>, words: &mut Words<'_>) -> Result<Kind>
             let expected = "the name of a time zone, such as `Asia/Shanghai`";
             return Err(word.error(RuleErrorKind::Expected { expected }));
         }
-        zone = Some(word.text).filter(|name| *name != "UTC").map(ToOwned::to_owned);
+        let is_utc = ["UTC", "Etc/UTC"].iter().any(|utc| utc.eq_ignore_ascii_case(word.text));
+        zone = (!is_utc).then(|| word.text.to_owned());
     }
     Ok(Kind::Calendar { count, unit, zone })
 }
