@@ -127,7 +127,8 @@ fn fraction(text: &str) -> (u128, u128) {
         "week" => 604_800_000_000,
         other => panic!("{other} is not a unit"),
     };
-    (span[..digits].parse::<u128>().unwrap() * unit_us, parts.parse().unwrap())
+    let number: u128 = span[..digits].parse().expect("a span starts with a number");
+    (number * unit_us, parts.parse().expect("a fraction has whole parts"))
 }
 
 /// `up to N around an edge`, reached; `never 2`, kept.
@@ -144,10 +145,7 @@ fn around_an_edge(rule: &Rule, limit: &Limit, said: &str) -> TestCaseResult {
     let edge = limit.window(&limit.fresh(START), START).expect("it has windows").end;
     let before = take(edge - Span::from_micros(1), u64::MAX);
     let around = before + take(edge, u64::MAX);
-    let most = match after(said, "up to ") {
-        Some(most) => most.parse().unwrap(),
-        None => 1,
-    };
+    let most = after(said, "up to ").map_or(1, |most| most.parse().expect("a whole number"));
     // A period of a microsecond has no place for a second request before its edge.
     let is_shortest = opened > 0 && rate.period == Span::from_micros(1);
     prop_assert!(is_shortest || around == most, "{around}: {said}");

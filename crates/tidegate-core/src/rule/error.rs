@@ -3,6 +3,7 @@
 //! Always   The position is that of the offending characters in the text as given. What is shown of
 //!          the text is bounded and printable, whatever was thrown at the parser.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -24,11 +25,11 @@ use core::ops::Range;
 #[derive(Clone, PartialEq, Eq)]
 pub struct RuleError {
     /// What is shown of the text, and the characters of it to point at.
-    excerpt: String,
+    excerpt: Box<str>,
     mark: Range<usize>,
     /// Where in the whole text, in bytes.
     span: Range<usize>,
-    culprit: String,
+    culprit: Box<str>,
     kind: RuleErrorKind,
 }
 
@@ -126,7 +127,7 @@ impl RuleError {
         let start = before.chars().count();
         let mark = start..start + inside.chars().count().max(1);
         let culprit = inside.chars().take(CULPRIT_CHARS_MAX).collect();
-        Self { excerpt: format!("{before}{inside}{after}"), mark, span, culprit, kind }
+        Self { excerpt: format!("{before}{inside}{after}").into(), mark, span, culprit, kind }
     }
 
     /// The same error about the last word of `text`, which is how the rule was written.

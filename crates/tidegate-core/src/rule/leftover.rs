@@ -181,7 +181,9 @@ fn expected(open: &[&str]) -> String {
     }
     let mut list = String::new();
     for option in open {
-        list.push_str(&format!("`{option}`, "));
+        list.push('`');
+        list.push_str(option);
+        list.push_str("`, ");
     }
     list + "or nothing"
 }

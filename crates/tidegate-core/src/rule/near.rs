@@ -41,11 +41,11 @@ fn slips(a: &[u8], b: &[u8]) -> usize {
         row.push(i + 1);
         for (j, y) in b.iter().enumerate() {
             let changed = last[j] + usize::from(x != y);
-            let mut least = changed.min(last[j + 1] + 1).min(row[j] + 1);
+            let mut fewest = changed.min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                least = least.min(before_last[j - 1] + 1);
+                fewest = fewest.min(before_last[j - 1] + 1);
             }
-            row.push(least);
+            row.push(fewest);
         }
         before_last = mem::replace(&mut last, row);
     }
