@@ -93,6 +93,7 @@ impl fmt::Debug for Timestamp {
 ///
 /// assert_eq!(Span::from_millis(1_500).to_string(), "1500ms");
 /// assert_eq!(Span::from_secs(120).to_string(), "2min");
+/// assert_eq!(Span::MAX.to_string(), "for ever");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
@@ -166,6 +167,20 @@ impl Span {
     #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0
+    }
+
+    /// Whole seconds, rounded up: what an HTTP `Retry-After` header says. Waiting that long is always
+    /// enough.
+    ///
+    /// ```
+    /// use tidegate_core::Span;
+    ///
+    /// assert_eq!(Span::from_millis(1_001).as_secs_ceil(), 2);
+    /// assert_eq!(Span::from_micros(1).as_secs_ceil(), 1, "never 0 for somebody who must wait");
+    /// ```
+    #[inline]
+    pub const fn as_secs_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000)
     }
 
     /// Whether this is no time at all.
@@ -260,8 +275,10 @@ pub(crate) const UNITS: [(&str, u64); 7] = [
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
-            return f.write_str("0s");
+        match *self {
+            Self::ZERO => return f.write_str("0s"),
+            Self::MAX => return f.write_str("for ever"),
+            _ => {}
         }
         for (name, us) in UNITS {
             if self.0.is_multiple_of(us) {
@@ -275,5 +292,33 @@ impl fmt::Display for Span {
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn whole_seconds_are_never_too_short() {
+        let seconds = [
+            (0, 0),
+            (1, 1),
+            (999_999, 1),
+            (1_000_000, 1),
+            (1_000_001, 2),
+            (u64::MAX - 1, 18_446_744_073_710),
+            (u64::MAX, 18_446_744_073_710),
+        ];
+        for (us, secs) in seconds {
+            assert_eq!(Span::from_micros(us).as_secs_ceil(), secs, "{us}");
+        }
+    }
+
+    #[test]
+    fn only_the_longest_span_is_for_ever() {
+        assert_eq!(Span::MAX.to_string(), "for ever");
+        assert_eq!(Span::from_micros(u64::MAX - 1).to_string(), "18446744073709551614us");
     }
 }

@@ -22,6 +22,14 @@ const RULES: [&str; 10] = [
     "concurrency 3",
 ];
 
+const USAGE: &str = "\
+Shows what rules do to the same traffic.
+
+Usage: compare [RULE]...
+
+Each rule is one argument: compare \"20/s burst 5\" \"20/s queue\". Without rules, ten are shown.
+How rules are written: docs/guide/rules.md";
+
 const COLUMNS: u64 = 80;
 const COLUMN: Span = Span::from_millis(50);
 const SECOND: Span = Span::from_secs(1);
@@ -32,6 +40,10 @@ const PATIENCE: Span = Span::from_millis(500);
 
 fn main() -> ExitCode {
     let mut texts: Vec<String> = std::env::args().skip(1).collect();
+    if texts.iter().any(|text| text == "--help" || text == "-h") {
+        let _ = writeln!(std::io::stdout(), "{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     if texts.is_empty() {
         texts = RULES.map(str::to_owned).to_vec();
     }

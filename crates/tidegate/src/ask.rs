@@ -52,6 +52,9 @@ impl<C: Clock> Ask<C> {
     /// How long it would wait for its turn; for ever unless told. A turn that would come later is
     /// refused at once, and nothing is charged.
     ///
+    /// It is for [`acquire`](Self::acquire), [`block`](Self::block) and [`reserve`](Self::reserve);
+    /// the other verbs do not wait.
+    ///
     /// ```
     /// # use tidegate::{Gate, ManualClock};
     /// # use std::time::Duration;
@@ -158,8 +161,7 @@ impl<C: Clock> Ask<C> {
         }
     }
 
-    /// Does the work if it is admitted now, and only then (seed flaw 7). A concurrency permit is held
-    /// meanwhile.
+    /// Does the work if it is admitted now, and only then. A concurrency permit is held meanwhile.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock};

@@ -54,7 +54,7 @@ pub(crate) struct Slow {
 }
 
 impl Gate {
-    /// A gate that obeys `rule`, by the machine's clock.
+    /// A gate that obeys `rule`, by the machine's clock. A [`Rule`] is made of text, by `parse`.
     ///
     /// ```
     /// # use tidegate::Gate;

@@ -26,6 +26,7 @@ use tidegate_core::{Decision, Retry, Span, Verdict};
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the requests may have been denied: look at `decision`"]
 #[non_exhaustive]
 pub struct Joint {
     /// All of them together: allowed if all are, with the longest wait and the least remaining.
@@ -38,7 +39,8 @@ pub struct Joint {
 /// Decides several requests as one: all are admitted and charged, or none is charged.
 ///
 /// They may ask different limits, different keys, and cost differently. Where nothing is asked,
-/// nothing is refused.
+/// nothing is refused. It never waits, and [`Ask::within`] changes nothing: to wait, sleep
+/// `retry_after` and ask again.
 ///
 /// ```
 /// use tidegate::{Gate, ManualClock, check_all};

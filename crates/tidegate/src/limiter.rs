@@ -49,7 +49,8 @@ impl Limiter {
         Builder::new(rule)
     }
 
-    /// A limiter that obeys `rule`, by the machine's clock.
+    /// A limiter that obeys `rule`, by the machine's clock. A [`Rule`] is made of text: by `parse`
+    /// or [`Rule::try_from`], which tell what is wrong with a text that is none.
     ///
     /// ```
     /// # use tidegate::Limiter;

@@ -25,7 +25,7 @@ use tidegate_core::{Decision, Ticket};
 /// assert!(gate.try_acquire().is_ok(), "and yet the permit is back");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
-#[must_use = "a permit is given back when it is dropped: keep it while the work goes on"]
+#[must_use = "a permit is given back when it is dropped: write `let _permit = …`, not `let _ = …`"]
 pub struct Permit<C: Clock = SystemClock> {
     decision: Decision,
     held: Option<(Spot<C>, Ticket)>,

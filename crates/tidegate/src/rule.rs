@@ -18,7 +18,7 @@ use tidegate_core::{Limit, RuleError};
 /// assert!(error.to_string().starts_with("unknown word `bust`"));
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Rule {
     pub(crate) limit: Limit,
 }
@@ -75,6 +75,14 @@ impl FromStr for Rule {
     }
 }
 
+/// The same as `parse`, for code that is generic over what a rule is made of.
+///
+/// ```
+/// use tidegate::Rule;
+///
+/// assert_eq!(Rule::try_from("10/1s")?, "10/s".parse()?);
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
 impl TryFrom<&str> for Rule {
     type Error = RuleError;
 
@@ -90,6 +98,13 @@ impl fmt::Display for Rule {
     }
 }
 
+/// The canonical text too: `Rule("100/s burst 20")`.
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rule").field(&self.to_string()).finish()
+    }
+}
+
 /// Two rules are equal when they say the same.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
@@ -98,3 +113,14 @@ impl PartialEq for Rule {
 }
 
 impl Eq for Rule {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_shows_itself_as_its_text() {
+        let rule: Rule = "10/1s  burst 20".parse().unwrap();
+        assert_eq!(format!("{rule:?}"), "Rule(\"10/s burst 20\")");
+    }
+}

@@ -1,5 +1,5 @@
-//! The eleven flaws of the seeds' own code (last section of the mission), each as a test that their
-//! code would fail and ours must pass.
+//! The eleven flaws of the seeds' own code (`docs/catalogue.md`, last section), each as a test that
+//! their code would fail and ours must pass.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod crew;

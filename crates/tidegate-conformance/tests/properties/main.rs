@@ -9,6 +9,7 @@ mod calendar;
 mod changes;
 mod check;
 mod clock;
+mod explain;
 mod generate;
 mod horizon;
 mod narrow;

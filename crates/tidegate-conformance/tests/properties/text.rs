@@ -5,7 +5,7 @@ use crate::generate::{any_rule, span};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tidegate_core::{Limit, Rule};
+use tidegate_core::{Limit, Rule, RuleError, RuleErrorKind};
 
 const DISPLAY_BYTES_MAX: usize = 1_024;
 
@@ -43,13 +43,38 @@ fn rules_said_otherwise_print_as_text_that_reads_as_the_same_rule() {
     let others = [
         "concurrency 5 wait 500ms lease 30s",
         "1/day calendar in Asia/Shanghai",
-        "10/s fixed from 2024-01-01T00:00:00+08:00",
-        "10/s fixed from 2024-01-01T00:00:00-00:00",
+        "1/day fixed from 2024-01-01T00:00:00+08:00",
+        "10/7s fixed from 2024-01-01T00:00:00-00:00",
         "10r/s",
         "10r/m delay=0 burst=0",
     ];
     for text in others {
         round_trips(&text.parse().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn what_means_the_same_prints_the_same() {
+    let same = [
+        ("10/s fixed from 1970-01-01T00:00:00Z", "10/s fixed"),
+        ("10/s fixed from 2024-01-01T00:00:00+08:00", "10/s fixed"),
+        ("1/day fixed from 2024-01-01T08:00:00+08:00", "1/day fixed"),
+        ("1/day calendar in UTC", "1/day calendar"),
+        ("1/day calendar in utc", "1/day calendar"),
+        ("1/day calendar in Etc/UTC", "1/day calendar"),
+        ("60/60s burst 60", "60/min"),
+        ("10/s burst 1", "10/s paced"),
+    ];
+    for (text, canonical) in same {
+        assert_eq!(text.parse::<Rule>().unwrap(), canonical.parse().unwrap(), "{text}");
+        assert_eq!(text.parse::<Rule>().unwrap().to_string(), canonical);
+    }
+    let differ = [
+        ("1/day fixed from 2024-01-01T00:00:00+08:00", "1/day fixed"),
+        ("20/2s burst 5", "10/s burst 5"),
+    ];
+    for (one, other) in differ {
+        assert_ne!(one.parse::<Rule>().unwrap(), other.parse().unwrap(), "{one}");
     }
 }
 
@@ -81,6 +106,20 @@ fn does_no_harm(text: &str) -> TestCaseResult {
     prop_assert!(!error.message().contains(char::is_control), "{shown:?}");
     let same = text.parse::<Limit>().is_err_and(|same| same == error);
     prop_assert!(same, "a limit says otherwise than its rule: {text:?}");
+    match error.kind() {
+        RuleErrorKind::Rewrite { write, .. } if write.contains('/') => is_a_rule(write),
+        _ => Ok(()),
+    }
+}
+
+/// What we tell people to write is a rule, but for numbers of theirs that are out of range.
+fn is_a_rule(suggestion: &str) -> TestCaseResult {
+    let is_out_of_range = |error: RuleError| {
+        use RuleErrorKind::{TooFast, TooLarge, Zero};
+        matches!(error.kind(), TooFast | TooLarge { .. } | Zero { .. })
+    };
+    let is_good = suggestion.parse::<Rule>().map_or_else(is_out_of_range, |_| true);
+    prop_assert!(is_good, "we say to write {suggestion:?}");
     Ok(())
 }
 
@@ -90,7 +129,7 @@ fn any_text_is_a_rule_or_an_error_that_points_into_it() {
     check(&text, |text| does_no_harm(&text));
 }
 
-const WORDS: [&str; 48] = [
+const WORDS: &[&str] = &[
     "0",
     "1",
     "5",
@@ -139,6 +178,17 @@ const WORDS: [&str; 48] = [
     "warmup",
     "concurrency",
     "lease",
+    "nginx",
+    "token",
+    "sliding-log",
+    "log",
+    "per",
+    "and",
+    "rps",
+    "k",
+    ",",
+    "brst",
+    "capacity=5",
 ];
 
 #[test]

@@ -3,6 +3,7 @@
 //! Always   The position is that of the offending characters in the text as given. What is shown of
 //!          the text is bounded and printable, whatever was thrown at the parser.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -21,14 +22,14 @@ use core::ops::Range;
 ///     "unknown unit `d`: did you mean `day`?\n  10/d\n     ^"
 /// );
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RuleError {
     /// What is shown of the text, and the characters of it to point at.
-    excerpt: String,
+    excerpt: Box<str>,
     mark: Range<usize>,
     /// Where in the whole text, in bytes.
     span: Range<usize>,
-    culprit: String,
+    culprit: Box<str>,
     kind: RuleErrorKind,
 }
 
@@ -38,7 +39,7 @@ pub struct RuleError {
 /// use tidegate_core::{Rule, RuleErrorKind};
 ///
 /// let error = "0/s".parse::<Rule>().unwrap_err();
-/// assert_eq!(error.kind(), &RuleErrorKind::Zero { what: "the count" });
+/// assert_eq!(error.kind(), &RuleErrorKind::Zero { what: "the count", least: "1" });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +58,20 @@ pub enum RuleErrorKind {
         /// What should follow.
         expected: &'static str,
     },
+    /// A part of a word is not there.
+    Missing {
+        /// Which part.
+        what: &'static str,
+    },
+    /// What was meant is clear, but it is written otherwise.
+    Rewrite {
+        /// What is wrong with it.
+        why: &'static str,
+        /// How it is written.
+        write: String,
+    },
+    /// More than one rule in one text.
+    SeveralRules,
     /// A unit of time that we do not know.
     UnknownUnit {
         /// What was probably meant.
@@ -65,7 +80,9 @@ pub enum RuleErrorKind {
     /// A word that means nothing here.
     UnknownWord {
         /// The words that would mean something.
-        expected: &'static str,
+        expected: String,
+        /// What was probably meant.
+        hint: Option<&'static str>,
     },
     /// Said twice, or together with something that rules it out.
     Conflict {
@@ -76,6 +93,8 @@ pub enum RuleErrorKind {
     Zero {
         /// Which number.
         what: &'static str,
+        /// The smallest one allowed, with its unit.
+        least: &'static str,
     },
     /// A number beyond what can be counted.
     TooLarge {
@@ -83,6 +102,8 @@ pub enum RuleErrorKind {
         what: &'static str,
         /// The largest one allowed.
         max: u64,
+        /// The unit of the maximum; none for a count.
+        unit: &'static str,
     },
     /// More per second than can be told apart.
     TooFast,
@@ -106,7 +127,7 @@ impl RuleError {
         let start = before.chars().count();
         let mark = start..start + inside.chars().count().max(1);
         let culprit = inside.chars().take(CULPRIT_CHARS_MAX).collect();
-        Self { excerpt: format!("{before}{inside}{after}"), mark, span, culprit, kind }
+        Self { excerpt: format!("{before}{inside}{after}").into(), mark, span, culprit, kind }
     }
 
     /// The same error about the last word of `text`, which is how the rule was written.
@@ -162,12 +183,22 @@ impl RuleError {
             RuleErrorKind::UnknownUnit { hint: None } => {
                 format!("unknown unit `{culprit}`: expected us, ms, s, min, h, day or week")
             }
-            RuleErrorKind::UnknownWord { expected } => {
+            RuleErrorKind::Missing { what } => format!("{what} is missing here"),
+            RuleErrorKind::Rewrite { why, write } => format!("{why}: write `{write}`"),
+            RuleErrorKind::SeveralRules => "one rule per text: make a limit of each, and decide \
+                                            them together with `check_all`"
+                .to_string(),
+            RuleErrorKind::UnknownWord { hint: Some(hint), .. } => {
+                format!("unknown word `{culprit}`: did you mean `{hint}`?")
+            }
+            RuleErrorKind::UnknownWord { expected, hint: None } => {
                 format!("unknown word `{culprit}`: expected {expected}")
             }
             RuleErrorKind::Conflict { why } => format!("`{culprit}` cannot stand here: {why}"),
-            RuleErrorKind::Zero { what } => format!("{what} must be at least 1"),
-            RuleErrorKind::TooLarge { what, max } => format!("{what} must be at most {max}"),
+            RuleErrorKind::Zero { what, least } => format!("{what} must be at least {least}"),
+            RuleErrorKind::TooLarge { what, max, unit } => {
+                format!("{what} must be at most {max}{unit}")
+            }
             RuleErrorKind::TooFast => {
                 "faster than 10000000000 a second: that is more than can be counted".to_string()
             }
@@ -203,6 +234,19 @@ impl fmt::Display for RuleError {
         }
         write!(f, "\n  {}\n  {:width$}", self.excerpt, "", width = self.mark.start)?;
         self.mark.clone().try_for_each(|_| f.write_str("^"))
+    }
+}
+
+/// For `fn main() -> Result<(), RuleError>` and `unwrap`, which print this: the same text as for
+/// people, on lines of its own so that the mark stands under its place.
+///
+/// ```
+/// let error = "10/d".parse::<tidegate_core::Rule>().unwrap_err();
+/// assert_eq!(format!("{error:?}"), format!("\n{error}"));
+/// ```
+impl fmt::Debug for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{self}")
     }
 }
 

@@ -102,7 +102,15 @@ fn fixed(Rate { count, period }: Rate, from: &From) -> String {
         From::FirstRequest => format!("the {period} after a first request"),
         From::Anchor(anchor) => format!("every {period} from {anchor}"),
     };
-    format!("admits {count} in {start}; up to {} around an edge", count.saturating_mul(2))
+    // The request that opens a window from the first one is not at its edge, but at its start.
+    let most = match from {
+        From::FirstRequest => count.saturating_mul(2) - 1,
+        From::Epoch | From::Anchor(_) => count.saturating_mul(2),
+    };
+    match most {
+        1 => format!("admits 1 in {start}; never 2 in any {period}"),
+        most => format!("admits {count} in {start}; up to {most} around an edge"),
+    }
 }
 
 fn concurrency(max: u64, wait: Option<Span>, lease: Option<Span>) -> String {
@@ -112,7 +120,6 @@ fn concurrency(max: u64, wait: Option<Span>, lease: Option<Span>) -> String {
 }
 
 fn nginx(count: u64, per_second: bool, burst: u64, delay: Delay) -> String {
-    let thousandths = count * 1_000 / if per_second { 1 } else { 60 };
     let at_once = match delay {
         Delay::Never => burst + 1,
         Delay::After(requests) => requests.min(burst) + 1,
@@ -122,9 +129,21 @@ fn nginx(count: u64, per_second: bool, burst: u64, delay: Delay) -> String {
         0 => String::new(),
         waiting => format!(", makes the next {waiting} wait their turn"),
     };
-    let interval_us = 1_000_000_000 / thousandths.max(1);
+    let interval = nginx_interval(count, per_second);
     format!(
-        "admits {at_once} at once{waits}, then one every {}; refuses the rest, as nginx does",
-        Span::from_micros(interval_us)
+        "admits {at_once} at once{waits}, then one every {interval}; refuses the rest, as nginx does"
     )
+}
+
+/// nginx cuts `r/m` to thousandths a second, which makes the interval longer than a minute's share. It
+/// is shown in whole microseconds, rounded up, unless it is shorter than one.
+fn nginx_interval(count: u64, per_second: bool) -> String {
+    if per_second {
+        return interval(Rate { count, period: Span::from_secs(1) });
+    }
+    let rate = Rate { count: count * 1_000 / 60, period: Span::from_secs(1_000) };
+    if rate.count > rate.period.as_micros() {
+        return interval(rate);
+    }
+    Span::from_micros(rate.period.as_micros().div_ceil(rate.count)).to_string()
 }

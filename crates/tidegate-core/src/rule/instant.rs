@@ -3,7 +3,7 @@
 //! Always   Only instants from 1970 on that exist: no February 30th, no 25th hour, no leap second.
 
 use super::error::RuleErrorKind;
-use super::parse::Word;
+use super::words::Word;
 use crate::civil;
 use crate::time::Span;
 use core::fmt;

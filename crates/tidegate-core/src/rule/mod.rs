@@ -5,10 +5,14 @@
 
 mod error;
 mod explain;
+mod first;
 mod instant;
+mod leftover;
+mod near;
 mod number;
 mod parse;
 mod print;
+mod words;
 
 pub use error::{RuleError, RuleErrorKind};
 

@@ -4,30 +4,64 @@
 //!          an error that says so. Too large is an error too, never a wrap.
 
 use super::error::RuleErrorKind;
-use super::parse::Word;
+use super::words::Word;
 use crate::rate::{COUNT_MAX, PERIOD_MAX};
 use crate::time::{Span, UNITS};
+use alloc::format;
+use alloc::string::{String, ToString};
 
 type Result<T> = core::result::Result<T, super::RuleError>;
 
 /// A count of at least 1.
 pub(super) fn count(word: Word<'_>, what: &'static str) -> Result<u64> {
     match count_or_zero(word, what)? {
-        0 => Err(word.error(RuleErrorKind::Zero { what })),
+        0 => Err(word.error(RuleErrorKind::Zero { what, least: "1" })),
         count => Ok(count),
     }
 }
 
 /// A count that may be 0.
 pub(super) fn count_or_zero(word: Word<'_>, what: &'static str) -> Result<u64> {
-    let digits = word.digits();
-    if digits.text.is_empty() || digits.text.len() != word.text.len() {
-        return Err(word.error(RuleErrorKind::Expected { expected: "a whole number" }));
+    if word.text.is_empty() {
+        return Err(word.error(RuleErrorKind::Missing { what: "a number" }));
     }
-    match digits.text.parse::<u64>() {
+    if word.digits().text.len() != word.text.len() {
+        return Err(word.error(no_number(word.text)));
+    }
+    match word.text.parse::<u64>() {
         Ok(count) if count <= COUNT_MAX => Ok(count),
-        _ => Err(word.error(RuleErrorKind::TooLarge { what, max: COUNT_MAX })),
+        _ => Err(word.error(RuleErrorKind::TooLarge { what, max: COUNT_MAX, unit: "" })),
     }
+}
+
+fn no_number(text: &str) -> RuleErrorKind {
+    match written_out(text) {
+        Some(count) => {
+            let why = "a number is written out in digits";
+            RuleErrorKind::Rewrite { why, write: count.to_string() }
+        }
+        None => RuleErrorKind::Expected { expected: "a whole number" },
+    }
+}
+
+/// `1_000`, `1,000`, `10k`, `2M` and `1e9` as the numbers that they mean.
+fn written_out(text: &str) -> Option<u64> {
+    let plain: String = text.chars().filter(|c| !['_', ',', '\''].contains(c)).collect();
+    let (digits, zeros) = if let Some((digits, zeros)) = plain.split_once(['e', 'E']) {
+        (digits, zeros.parse().ok()?)
+    } else if let Some(digits) = plain.strip_suffix(['k', 'K']) {
+        (digits, 3)
+    } else if let Some(digits) = plain.strip_suffix('M') {
+        (digits, 6)
+    } else if let Some(digits) = plain.strip_suffix('G') {
+        (digits, 9)
+    } else {
+        (plain.as_str(), 0)
+    };
+    let is_number = digits.chars().all(|c| c.is_ascii_digit());
+    let number: u64 = is_number.then(|| digits.parse().ok())??;
+    let count = number.checked_mul(10_u64.checked_pow(zeros)?)?;
+    (1..=COUNT_MAX).contains(&count).then_some(count)
 }
 
 /// A span of at least a microsecond: `500ms`, `2s`, `30min`.
@@ -37,35 +71,59 @@ pub(super) fn span(word: Word<'_>, what: &'static str) -> Result<Span> {
         let expected = "a time such as `500ms`";
         return Err(word.error(RuleErrorKind::Expected { expected }));
     }
-    let number = count(digits, what)?;
-    let unit = unit(word.from(digits.text.len()))?;
-    in_range(word, what, number, unit)
+    let rest = word.from(digits.text.len());
+    if rest.text.starts_with('.') {
+        return Err(word.error(fraction(digits.text, &rest.text[1..])));
+    }
+    let unit = unit(rest)?;
+    if digits.text.bytes().all(|digit| digit == b'0') {
+        return Err(digits.error(RuleErrorKind::Zero { what, least: "1us" }));
+    }
+    let us = digits.text.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    us.map(Span::from_micros).filter(|span| *span <= PERIOD_MAX).ok_or_else(|| {
+        let max = PERIOD_MAX.as_micros() / DAY_US;
+        word.error(RuleErrorKind::TooLarge { what, max, unit: "day" })
+    })
+}
+
+const DAY_US: u64 = 86_400_000_000;
+
+/// `1.5s` is `1500ms`.
+fn fraction(whole: &str, rest: &str) -> RuleErrorKind {
+    let exact = || {
+        let end = rest.find(|c: char| !c.is_ascii_digit())?;
+        let (part, unit) = rest.split_at(end);
+        let unit = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+        let scaled = format!("{whole}{part}").parse::<u64>().ok()?.checked_mul(unit)?;
+        let span = Span::from_micros(scaled / scale);
+        (scaled.is_multiple_of(scale) && !span.is_zero() && span <= PERIOD_MAX).then_some(span)
+    };
+    match exact() {
+        Some(span) => {
+            let why = "a time is a whole number of its unit";
+            RuleErrorKind::Rewrite { why, write: span.to_string() }
+        }
+        None => RuleErrorKind::Expected { expected: "a whole number and a unit, such as `1500ms`" },
+    }
 }
 
 /// A period: `s`, `10s`, `30min`. Without a number it is one of the unit.
 pub(super) fn period(word: Word<'_>) -> Result<Span> {
-    let digits = word.digits();
-    if digits.text.is_empty() {
-        return unit(word).map(Span::from_micros);
-    }
-    span(word, "the period")
-}
-
-fn in_range(word: Word<'_>, what: &'static str, number: u64, unit_us: u64) -> Result<Span> {
-    match number.checked_mul(unit_us).map(Span::from_micros) {
-        Some(span) if span <= PERIOD_MAX => Ok(span),
-        _ => {
-            let max = PERIOD_MAX.as_micros() / unit_us;
-            Err(word.error(RuleErrorKind::TooLarge { what, max }))
+    match word.text.chars().next() {
+        Some('0'..='9') => span(word, "the period"),
+        Some('-' | '+' | '.') => {
+            let expected = "a unit, or a time such as `10s`";
+            Err(word.error(RuleErrorKind::Expected { expected }))
         }
+        _ => unit(word).map(Span::from_micros),
     }
 }
 
 /// The microseconds of a unit.
 fn unit(word: Word<'_>) -> Result<u64> {
     if word.text.is_empty() {
-        let expected = "a unit: us, ms, s, min, h, day or week";
-        return Err(word.error(RuleErrorKind::Unfinished { expected }));
+        return Err(without_unit(word));
     }
     let known = UNITS.iter().find(|(name, _)| *name == word.text);
     known
@@ -73,16 +131,42 @@ fn unit(word: Word<'_>) -> Result<u64> {
         .ok_or_else(|| word.error(RuleErrorKind::UnknownUnit { hint: hint(word.text) }))
 }
 
+/// `5/15 min`, or nothing that is a unit.
+fn without_unit(word: Word<'_>) -> super::RuleError {
+    let joined = word.after().next().and_then(|next| Some((next, meant(next.text)?)));
+    match joined {
+        Some((next, unit)) if word.unbroken().len() <= SHOWN_BYTES_MAX => {
+            let why = "no space may stand before a unit";
+            let write = format!("{}{unit}", word.unbroken());
+            next.error(RuleErrorKind::Rewrite { why, write })
+        }
+        _ => {
+            let what = "a unit (us, ms, s, min, h, day or week)";
+            word.error(RuleErrorKind::Missing { what })
+        }
+    }
+}
+
+/// What is repeated of a rule in a suggestion is no longer than this.
+const SHOWN_BYTES_MAX: usize = 40;
+
+/// The unit that is said or meant.
+pub(super) fn meant(text: &str) -> Option<&'static str> {
+    let known = UNITS.iter().find(|(name, _)| *name == text);
+    known.map(|(name, _)| *name).or_else(|| hint(text))
+}
+
 /// What people write who mean one of our units.
 fn hint(unit: &str) -> Option<&'static str> {
-    Some(match unit {
-        "sec" | "secs" | "second" | "seconds" | "S" => "s",
-        "m" | "minute" | "minutes" | "mins" | "M" => "min",
-        "hour" | "hours" | "hr" | "hrs" | "H" => "h",
-        "d" | "days" | "D" => "day",
-        "w" | "weeks" | "W" => "week",
-        "µs" | "μs" | "usec" | "microsecond" | "microseconds" => "us",
-        "msec" | "millis" | "millisecond" | "milliseconds" => "ms",
+    let plain = unit.trim_end_matches([',', ';', '.']).to_ascii_lowercase();
+    Some(match plain.as_str() {
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "min",
+        "h" | "hour" | "hours" | "hr" | "hrs" => "h",
+        "d" | "day" | "days" => "day",
+        "w" | "week" | "weeks" => "week",
+        "us" | "µs" | "μs" | "usec" | "microsecond" | "microseconds" => "us",
+        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => "ms",
         "mo" | "month" | "months" => "month calendar",
         "y" | "yr" | "year" | "years" => "year calendar",
         _ => return None,

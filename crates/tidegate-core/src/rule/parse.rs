@@ -13,12 +13,12 @@
 
 use super::error::{RuleError, RuleErrorKind};
 use super::instant::Anchor;
-use super::{Delay, From, Kind, number};
+use super::words::{Word, Words};
+use super::{Delay, From, Kind, first, leftover, number};
 use crate::algorithm::{CalendarUnit, sliding_log};
 use crate::rate::{COUNT_MAX, PER_MICROSECOND_MAX, Rate};
 use crate::time::Span;
 use alloc::borrow::ToOwned;
-use core::ops::Range;
 
 type Result<T> = core::result::Result<T, RuleError>;
 
@@ -31,50 +31,33 @@ pub(super) fn parse(text: &str) -> Result<Kind> {
     if text.len() > BYTES_MAX {
         return Err(RuleError::new(text, 0..0, RuleErrorKind::TooLong));
     }
-    let mut words = Words { text, at: 0 };
+    let mut words = Words::new(text);
     let Some(first) = words.next() else {
         return Err(RuleError::new(text, 0..0, RuleErrorKind::Empty));
     };
+    let is_rate = !first.text.starts_with("rate=");
     let kind = match first.text.split_once('/') {
-        Some((count, _)) if count.ends_with('r') => nginx(first, &mut words)?,
-        Some((count, _)) => limited(first.split(count.len()), &mut words)?,
+        Some((count, _)) if is_rate && count.ends_with('r') => nginx(first, &mut words)?,
+        Some((count, _)) if is_rate => limited(first.split(count.len()), &mut words)?,
         None if first.text == "concurrency" => concurrency(&mut words)?,
-        None => {
-            let expected = "a rate such as `100/s`, or `concurrency 5`";
-            return Err(first.error(RuleErrorKind::Expected { expected }));
-        }
+        _ => return Err(first::error(first)),
     };
     match words.next() {
-        Some(word) if (Words { text: &text[..word.start], at: 0 }).has(word.text) => {
-            Err(word.error(RuleErrorKind::Conflict { why: "it is said already" }))
-        }
-        Some(word) => Err(word.error(leftover(&kind))),
+        Some(word) => Err(leftover::error(&kind, word)),
         None => Ok(kind),
     }
 }
 
-/// What might have followed, for a word that should not have.
-fn leftover(kind: &Kind) -> RuleErrorKind {
-    let expected = match kind {
-        Kind::TokenBucket { .. } => {
-            "`burst N`, `start empty`, `paced`, `fixed`, `calendar`, `sliding`, `sliding-log`, \
-             `leaky`, `queue`, `smooth` or `warmup T`"
-        }
-        Kind::Fixed { .. } => "`from first`, `from <instant>`, or nothing",
-        Kind::Calendar { .. } => "`in <time zone>`, or nothing",
-        Kind::Leaky { .. } => "`capacity N`, or nothing",
-        Kind::Queue { .. } => "`capacity N`, `wait T`, or nothing",
-        Kind::Smooth { .. } => "`burst N`, or nothing",
-        Kind::Warmup { .. } => "`cold N`, or nothing",
-        Kind::Concurrency { .. } => "`wait T`, `lease T`, or nothing",
-        Kind::Nginx { .. } => "`burst=N`, `nodelay`, `delay=N`, or nothing",
-        Kind::Sliding { .. } | Kind::SlidingLog { .. } => "nothing",
-    };
-    RuleErrorKind::UnknownWord { expected }
-}
-
 /// `N/period` and the words that follow.
 fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Result<Kind> {
+    if let Some(at) = period.text.find([',', ';', '&', '+'])
+        && goes_on_with_a_rate(period.from(at))
+    {
+        return Err(period.from(at).error(RuleErrorKind::SeveralRules));
+    }
+    if first::is_counted(count) {
+        return Err(first::error(count));
+    }
     if count.text.contains('.') {
         let expected = "a whole number (write `3/2s` for 1.5 a second)";
         return Err(count.error(RuleErrorKind::Expected { expected }));
@@ -98,8 +81,8 @@ fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Resu
         "paced" => take(Kind::TokenBucket { rate, burst: 1, starts_empty: false }),
         "sliding" => take(Kind::Sliding { rate }),
         "sliding-log" if rate.count > sliding_log::COUNT_MAX => {
-            let what = "the count of a log";
-            Err(count.error(RuleErrorKind::TooLarge { what, max: sliding_log::COUNT_MAX }))
+            let (what, max) = ("the count of a log", sliding_log::COUNT_MAX);
+            Err(count.error(RuleErrorKind::TooLarge { what, max, unit: "" }))
         }
         "sliding-log" => take(Kind::SlidingLog { rate }),
         "fixed" => fixed(rate, words),
@@ -109,6 +92,12 @@ fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Resu
         "warmup" => warmup(rate, words),
         _ => token_bucket(rate, words),
     }
+}
+
+/// `, 100/min`.
+fn goes_on_with_a_rate(word: Word<'_>) -> bool {
+    let rest = word.onwards()[1..].trim_ascii_start();
+    rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains('/')
 }
 
 fn rate(word: Word<'_>, count: u64, period: Word<'_>) -> Result<Rate> {
@@ -123,7 +112,11 @@ fn token_bucket(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
     let burst = words.option("burst", "the burst", number::count)?.unwrap_or(rate.count);
     let starts_empty = words.take("start");
     if starts_empty {
-        words.expect("empty", "`empty`: a bucket starts full unless it starts empty")?;
+        let word = words.needed("`empty`")?;
+        if word.text != "empty" {
+            let expected = "`empty`: a bucket starts full unless it starts empty";
+            return Err(word.error(RuleErrorKind::Expected { expected }));
+        }
     }
     Ok(Kind::TokenBucket { rate, burst, starts_empty })
 }
@@ -136,7 +129,11 @@ fn fixed(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
     let word = words.needed("`first`, or an instant such as `2024-01-01T00:00:00+08:00`,")?;
     let from = match word.text {
         "first" => From::FirstRequest,
-        _ => From::Anchor(Anchor::parse(word)?),
+        _ => match Anchor::parse(word)? {
+            // The epoch said in other words.
+            anchor if anchor.offset_within(rate.period).is_zero() => From::Epoch,
+            anchor => From::Anchor(anchor),
+        },
     };
     Ok(Kind::Fixed { rate, from })
 }
@@ -162,7 +159,8 @@ fn calendar(count: u64, period: Word<'_>, words: &mut Words<'_>) -> Result<Kind>
             let expected = "the name of a time zone, such as `Asia/Shanghai`";
             return Err(word.error(RuleErrorKind::Expected { expected }));
         }
-        zone = Some(word.text).filter(|name| *name != "UTC").map(ToOwned::to_owned);
+        let is_utc = ["UTC", "Etc/UTC"].iter().any(|utc| utc.eq_ignore_ascii_case(word.text));
+        zone = (!is_utc).then(|| word.text.to_owned());
     }
     Ok(Kind::Calendar { count, unit, zone })
 }
@@ -204,7 +202,7 @@ fn warmup(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
                 Err(word.error(RuleErrorKind::Conflict { why }))
             }
             cold if cold > COLD_MAX => {
-                Err(word.error(RuleErrorKind::TooLarge { what, max: COLD_MAX }))
+                Err(word.error(RuleErrorKind::TooLarge { what, max: COLD_MAX, unit: "" }))
             }
             cold => Ok(cold),
         })?;
@@ -264,128 +262,7 @@ fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<Kind> {
 fn nginx_count(word: Word<'_>, what: &'static str) -> Result<u64> {
     let max = COUNT_MAX / 1_000;
     match number::count_or_zero(word, what)? {
-        count if count > max => Err(word.error(RuleErrorKind::TooLarge { what, max })),
+        count if count > max => Err(word.error(RuleErrorKind::TooLarge { what, max, unit: "" })),
         count => Ok(count),
-    }
-}
-
-/// A word and where it stands.
-#[derive(Clone, Copy)]
-pub(super) struct Word<'t> {
-    whole: &'t str,
-    start: usize,
-    pub(super) text: &'t str,
-}
-
-impl Word<'_> {
-    pub(super) fn error(self, kind: RuleErrorKind) -> RuleError {
-        RuleError::new(self.whole, self.span(), kind)
-    }
-
-    fn span(self) -> Range<usize> {
-        self.start..self.start + self.text.len()
-    }
-
-    /// The digits it starts with.
-    pub(super) fn digits(self) -> Self {
-        let end = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
-        Self { text: &self.text[..end], ..self }
-    }
-
-    /// The rest of it from this byte on.
-    pub(super) fn from(self, at: usize) -> Self {
-        Self { start: self.start + at, text: &self.text[at..], ..self }
-    }
-
-    /// What stands before and after the byte at `at`.
-    fn split(self, at: usize) -> (Self, Self) {
-        (Self { text: &self.text[..at], ..self }, self.from(at + 1))
-    }
-}
-
-struct Words<'t> {
-    text: &'t str,
-    at: usize,
-}
-
-impl<'t> Words<'t> {
-    fn peek(&self) -> Option<Word<'t>> {
-        let rest = &self.text[self.at..];
-        let start = self.at + rest.find(|c: char| !c.is_ascii_whitespace())?;
-        let rest = &self.text[start..];
-        let length = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
-        Some(Word { whole: self.text, start, text: &rest[..length] })
-    }
-
-    fn next(&mut self) -> Option<Word<'t>> {
-        let word = self.peek()?;
-        self.at = word.span().end;
-        Some(word)
-    }
-
-    /// Whether one of those left is this one.
-    fn has(mut self, wanted: &str) -> bool {
-        while let Some(word) = self.next() {
-            if word.text == wanted {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Takes the next word if it is this one.
-    fn take(&mut self, wanted: &str) -> bool {
-        let found = self.peek().is_some_and(|word| word.text == wanted);
-        if found {
-            self.next();
-        }
-        found
-    }
-
-    fn needed(&mut self, expected: &'static str) -> Result<Word<'t>> {
-        let end = self.text.len();
-        self.next().ok_or_else(|| {
-            RuleError::new(self.text, end..end, RuleErrorKind::Unfinished { expected })
-        })
-    }
-
-    fn expect(&mut self, wanted: &str, expected: &'static str) -> Result<()> {
-        let word = self.needed(expected)?;
-        if word.text == wanted {
-            return Ok(());
-        }
-        Err(word.error(RuleErrorKind::Expected { expected }))
-    }
-
-    /// The same, for options that may come in any order; `true` if this was it.
-    fn set<T>(
-        &mut self,
-        option: &mut Option<T>,
-        name: &str,
-        what: &'static str,
-        read: impl FnOnce(Word<'t>, &'static str) -> Result<T>,
-    ) -> Result<bool> {
-        let word = self.peek();
-        let Some(value) = self.option(name, what, read)? else { return Ok(false) };
-        match (option.replace(value), word) {
-            (Some(_), Some(word)) => {
-                Err(word.error(RuleErrorKind::Conflict { why: "it is said already" }))
-            }
-            _ => Ok(true),
-        }
-    }
-
-    /// `name value`, if the next word is the name.
-    fn option<T>(
-        &mut self,
-        name: &str,
-        what: &'static str,
-        read: impl FnOnce(Word<'t>, &'static str) -> Result<T>,
-    ) -> Result<Option<T>> {
-        if !self.take(name) {
-            return Ok(None);
-        }
-        let word = self.needed("a value")?;
-        read(word, what).map(Some)
     }
 }

@@ -1,0 +1,237 @@
+//! What to tell somebody whose rule goes on where it should have ended: which words could follow, which
+//! one was probably meant, or why a good word cannot stand here.
+//!
+//! Always   No message offers a word that is said already or that the rest of the rule rules out.
+
+use super::Kind;
+use super::error::{RuleError, RuleErrorKind};
+use super::near::nearest;
+use super::words::Word;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The words that name an algorithm; each stands right after the rate.
+pub(super) const SHAPES: [&str; 9] =
+    ["paced", "fixed", "calendar", "sliding", "sliding-log", "leaky", "queue", "smooth", "warmup"];
+
+const IS_NGINX: &str = "`=` is nginx's and goes with a rate such as `10r/s`";
+/// What is repeated of a value in a suggestion is no longer than this.
+const VALUE_BYTES_MAX: usize = 20;
+
+/// The error for `word`, which follows a rule that is complete without it.
+pub(super) fn error(kind: &Kind, word: Word<'_>) -> RuleError {
+    let open = open(kind, word);
+    word.error(
+        several(word)
+            .or_else(|| rewrite(kind, word, &open))
+            .or_else(|| conflict(kind, word).map(|why| RuleErrorKind::Conflict { why }))
+            .unwrap_or_else(|| unknown(kind, word, &open)),
+    )
+}
+
+/// The options of each algorithm, as they are written.
+fn options(kind: &Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::TokenBucket { .. } => &[
+            "burst N",
+            "start empty",
+            "paced",
+            "fixed",
+            "calendar",
+            "sliding",
+            "sliding-log",
+            "leaky",
+            "queue",
+            "smooth",
+            "warmup T",
+        ],
+        Kind::Fixed { .. } => &["from first", "from <instant>"],
+        Kind::Calendar { .. } => &["in <time zone>"],
+        Kind::Leaky { .. } => &["capacity N"],
+        Kind::Queue { .. } => &["capacity N", "wait T"],
+        Kind::Smooth { .. } => &["burst N"],
+        Kind::Warmup { .. } => &["cold N"],
+        Kind::Concurrency { .. } => &["wait T", "lease T"],
+        Kind::Nginx { .. } => &["burst=N", "nodelay", "delay=N"],
+        Kind::Sliding { .. } | Kind::SlidingLog { .. } => &[],
+    }
+}
+
+/// The options that what was said before `word` leaves open.
+fn open(kind: &Kind, word: Word<'_>) -> Vec<&'static str> {
+    let said: Vec<&str> = word.before().map(|word| name(word.text)).collect();
+    let is_open = |option: &&&'static str| match kind {
+        // Only the rate is said: all is open. After that only `burst N` leaves something.
+        Kind::TokenBucket { .. } if said.len() == 1 => true,
+        Kind::TokenBucket { .. } => {
+            **option == "start empty" && said.contains(&"burst") && !said.contains(&"start")
+        }
+        Kind::Nginx { .. } if **option != "burst=N" => {
+            !said.contains(&"nodelay") && !said.contains(&"delay")
+        }
+        _ => !said.contains(&name(option)),
+    };
+    options(kind).iter().filter(is_open).copied().collect()
+}
+
+/// The name of an option without its value.
+fn name(option: &str) -> &str {
+    option.split(['=', ' ']).next().unwrap_or(option)
+}
+
+/// `10/s and 100/min`.
+fn several(word: Word<'_>) -> Option<RuleErrorKind> {
+    let is_rate = |word: Word<'_>| !word.digits().text.is_empty() && word.text.contains('/');
+    let joins = ["and", "&", "&&", "+", ",", ";", "|"].contains(&word.text);
+    let is_next = joins && word.after().next().is_some_and(is_rate);
+    (is_rate(word) || is_next).then_some(RuleErrorKind::SeveralRules)
+}
+
+/// A word that is right but for how it is joined with the next one.
+fn rewrite(kind: &Kind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKind> {
+    let is_open = |wanted: &str| open.iter().any(|option| name(option) == wanted);
+    match (kind, word.text.split_once('=')) {
+        (Kind::Sliding { .. }, None) if word.text == "log" => {
+            let (why, write) = ("the log is one word", "sliding-log".to_owned());
+            Some(RuleErrorKind::Rewrite { why, write })
+        }
+        (Kind::Nginx { .. }, None) if word.text != "nodelay" && is_open(word.text) => {
+            let value = word.after().next().map_or("", |value| value.text);
+            let write = format!("{}={}", word.text, shown(value, "N"));
+            Some(RuleErrorKind::Rewrite { why: "nginx writes it with `=`", write })
+        }
+        (Kind::Leaky { .. } | Kind::Queue { .. }, Some(("burst", value)))
+            if is_open("capacity") =>
+        {
+            let write = format!("capacity {}", shown(value, "N"));
+            Some(RuleErrorKind::Rewrite { why: IS_NGINX, write })
+        }
+        (Kind::Nginx { .. }, Some(_)) | (_, None) => None,
+        (_, Some((option, value))) if is_open(option) => {
+            let write = format!("{option} {}", shown(value, "N"));
+            Some(RuleErrorKind::Rewrite { why: IS_NGINX, write })
+        }
+        _ => None,
+    }
+}
+
+/// A value as it may be repeated in a suggestion, or else its placeholder.
+fn shown<'t>(value: &'t str, placeholder: &'t str) -> &'t str {
+    let is_plain = value.chars().all(|c| c.is_ascii_alphanumeric());
+    if is_plain && (1..=VALUE_BYTES_MAX).contains(&value.len()) { value } else { placeholder }
+}
+
+/// Why a word of the language cannot stand here.
+fn conflict(kind: &Kind, word: Word<'_>) -> Option<&'static str> {
+    let said = |wanted: &str| word.before().any(|word| word.text == wanted);
+    let is_bucket = matches!(kind, Kind::TokenBucket { .. });
+    Some(match word.text {
+        text if text.starts_with(|c: char| c.is_ascii_alphabetic()) && said(text) => {
+            "it is said already"
+        }
+        "burst" if said("paced") => "`paced` is `burst 1`: leave one out",
+        "paced" if is_bucket && said("start") => "write `burst 1 start empty`",
+        "paced" if is_bucket => "`paced` is `burst 1`: leave one out",
+        "start" if said("paced") => "`paced` starts full; write `burst 1 start empty`",
+        "start" => "only a token bucket starts empty",
+        "burst" if is_bucket => "`burst N` stands before `start empty`",
+        // They have a capacity, which is offered instead.
+        "burst" if matches!(kind, Kind::Leaky { .. } | Kind::Queue { .. }) => return None,
+        "burst" => "only a token bucket and `smooth` have a burst",
+        text if SHAPES.contains(&text) && is_bucket => {
+            "a rule has one algorithm, and what is said before makes it a token bucket"
+        }
+        text if SHAPES.contains(&text) => "a rule has one algorithm, and it is named already",
+        "concurrency" => "`concurrency N` is a rule of its own",
+        "token" | "token-bucket" | "token_bucket" if is_bucket => {
+            "a rate without an algorithm is a token bucket; leave the word out"
+        }
+        "capacity" => "only `leaky` and `queue` have a capacity; a token bucket has a `burst`",
+        "wait" => "only `queue` and `concurrency` have a longest wait",
+        "lease" => "only `concurrency` has leases",
+        "cold" => "it follows `warmup T`",
+        "from" => "it follows `fixed`",
+        "in" => "a zone is a calendar's; write `calendar in`",
+        "nodelay" => "it is nginx's, and goes with a rate such as `10r/s`",
+        text if text.starts_with("burst=") || text.starts_with("delay=") => {
+            "it is nginx's, and goes with a rate such as `10r/s`"
+        }
+        _ => return None,
+    })
+}
+
+fn unknown(kind: &Kind, word: Word<'_>, open: &[&'static str]) -> RuleErrorKind {
+    let is_capacity = word.text == "burst" && open.contains(&"capacity N");
+    let near = nearest(name(word.text), open.iter().map(|option| name(option)));
+    let hint = match kind {
+        _ if is_capacity => Some("capacity"),
+        // nginx's options are one word with their value.
+        Kind::Nginx { .. } => open.iter().find(|option| near == Some(name(option))).copied(),
+        _ => near,
+    };
+    RuleErrorKind::UnknownWord { expected: expected(open), hint }
+}
+
+/// The options as a list for people.
+fn expected(open: &[&str]) -> String {
+    if open.is_empty() {
+        return "nothing".to_owned();
+    }
+    let mut list = String::new();
+    for option in open {
+        list.push('`');
+        list.push_str(option);
+        list.push_str("`, ");
+    }
+    list + "or nothing"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn nothing_is_offered_that_would_not_be_read() {
+        let complete = [
+            "10/s",
+            "10/s burst 5",
+            "10/s burst 5 start empty",
+            "10/s start empty",
+            "10/s paced",
+            "10/s fixed",
+            "10/s fixed from first",
+            "1/day calendar",
+            "10/s sliding",
+            "10/s leaky",
+            "10/s leaky capacity 5",
+            "10/s queue wait 1s",
+            "10/s queue wait 1s capacity 5",
+            "10/s smooth",
+            "10/s warmup 1s",
+            "concurrency 5 lease 1s",
+            "10r/s",
+            "10r/s burst=5",
+            "10r/s nodelay",
+            "10r/s delay=5 burst=5",
+        ];
+        for rule in complete {
+            let kind = parse::parse(rule).expect(rule);
+            let text = format!("{rule} 7");
+            let last = super::super::words::Words::new(&text).last().expect("there is a 7");
+            for option in open(&kind, last) {
+                let option = option
+                    .replace("<instant>", "2024-01-01T00:00:00Z")
+                    .replace("<time zone>", "Asia/Shanghai")
+                    .replace('N', "5")
+                    .replace('T', "5s")
+                    .replace("01-015s", "01-01T");
+                // Only a calendar has calendar units, and every unit below is one.
+                let longer = format!("{} {option}", rule.replace("10/s", "10/min"));
+                assert!(parse::parse(&longer).is_ok(), "{longer}");
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The text as words, each with its place, so that an error can point at it.
+
+use super::error::{RuleError, RuleErrorKind};
+use core::ops::Range;
+
+type Result<T> = core::result::Result<T, RuleError>;
+
+/// A word and where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Word<'t> {
+    whole: &'t str,
+    start: usize,
+    pub(super) text: &'t str,
+}
+
+impl<'t> Word<'t> {
+    pub(super) fn error(self, kind: RuleErrorKind) -> RuleError {
+        RuleError::new(self.whole, self.span(), kind)
+    }
+
+    fn span(self) -> Range<usize> {
+        self.start..self.start + self.text.len()
+    }
+
+    /// The digits it starts with.
+    pub(super) fn digits(self) -> Self {
+        let end = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
+        Self { text: &self.text[..end], ..self }
+    }
+
+    /// The rest of it from this byte on.
+    pub(super) fn from(self, at: usize) -> Self {
+        Self { start: self.start + at, text: &self.text[at..], ..self }
+    }
+
+    /// What stands before and after the byte at `at`.
+    pub(super) fn split(self, at: usize) -> (Self, Self) {
+        (Self { text: &self.text[..at], ..self }, self.from(at + 1))
+    }
+
+    /// The words before it.
+    pub(super) fn before(self) -> Words<'t> {
+        Words { text: &self.whole[..self.start], at: 0 }
+    }
+
+    /// The words after it.
+    pub(super) fn after(self) -> Words<'t> {
+        Words { text: self.whole, at: self.span().end }
+    }
+
+    /// All that stands before its end without a space: the whole word that it is a part of.
+    pub(super) fn unbroken(self) -> &'t str {
+        let end = self.span().end;
+        let start = self.whole[..end].rfind(|c: char| c.is_ascii_whitespace());
+        &self.whole[start.map_or(0, |at| at + 1)..end]
+    }
+
+    /// The text from this word's first byte to the end.
+    pub(super) fn onwards(self) -> &'t str {
+        &self.whole[self.start..]
+    }
+}
+
+/// Words from left to right.
+pub(super) struct Words<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Words<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    pub(super) fn peek(&self) -> Option<Word<'t>> {
+        let rest = &self.text[self.at..];
+        let start = self.at + rest.find(|c: char| !c.is_ascii_whitespace())?;
+        let rest = &self.text[start..];
+        let length = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
+        Some(Word { whole: self.text, start, text: &rest[..length] })
+    }
+
+    /// Takes the next word if it is this one.
+    pub(super) fn take(&mut self, wanted: &str) -> bool {
+        let found = self.peek().is_some_and(|word| word.text == wanted);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub(super) fn needed(&mut self, expected: &'static str) -> Result<Word<'t>> {
+        let end = self.text.len();
+        self.next().ok_or_else(|| {
+            RuleError::new(self.text, end..end, RuleErrorKind::Unfinished { expected })
+        })
+    }
+
+    /// `name value`, if the next word is the name.
+    pub(super) fn option<T>(
+        &mut self,
+        name: &str,
+        what: &'static str,
+        read: impl FnOnce(Word<'t>, &'static str) -> Result<T>,
+    ) -> Result<Option<T>> {
+        if !self.take(name) {
+            return Ok(None);
+        }
+        let word = self.needed("a value")?;
+        read(word, what).map(Some)
+    }
+
+    /// The same, for options that may come in any order; `true` if this was it.
+    pub(super) fn set<T>(
+        &mut self,
+        option: &mut Option<T>,
+        name: &str,
+        what: &'static str,
+        read: impl FnOnce(Word<'t>, &'static str) -> Result<T>,
+    ) -> Result<bool> {
+        let word = self.peek();
+        let Some(value) = self.option(name, what, read)? else { return Ok(false) };
+        match (option.replace(value), word) {
+            (Some(_), Some(word)) => {
+                Err(word.error(RuleErrorKind::Conflict { why: "it is said already" }))
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+impl<'t> Iterator for Words<'t> {
+    type Item = Word<'t>;
+
+    fn next(&mut self) -> Option<Word<'t>> {
+        let word = self.peek()?;
+        self.at = word.span().end;
+        Some(word)
+    }
+}
