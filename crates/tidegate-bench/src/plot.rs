@@ -58,7 +58,7 @@ impl Plot {
         text(&mut svg, (LEFT, 24.0), "start", "title", &self.title);
         axes.draw(&mut svg);
         text(&mut svg, (f64::midpoint(LEFT, RIGHT), HEIGHT - 16.0), "middle", "", &self.x_label);
-        text(&mut svg, (LEFT, TOP - 4.0), "end", "", &self.y_label);
+        upright(&mut svg, &self.y_label);
         let mut by_last: Vec<(usize, &Series)> = self.series.iter().enumerate().collect();
         by_last.sort_by(|(_, a), (_, b)| last(b).total_cmp(&last(a)));
         for (row, (index, series)) in (0_u32..).zip(by_last) {
@@ -172,6 +172,13 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, text: &
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\"{class}");
     append(svg, &format!("<text {at}>{}</text>", escape(text)));
+}
+
+/// Beside the vertical axis, from bottom to top.
+fn upright(svg: &mut String, text: &str) {
+    let (x, y) = (18.0, f64::midpoint(TOP, BOTTOM));
+    let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-90 {x:.1} {y:.1})\"");
+    append(svg, &format!("<text {at} text-anchor=\"middle\">{}</text>", escape(text)));
 }
 
 fn append(svg: &mut String, element: &str) {
