@@ -89,9 +89,9 @@ impl<K: Key> Traffic<K> {
         }
     }
 
-    /// Asks once for every key, so that all of them are known.
-    pub fn fill(&self, decide: &Decide<K>) {
-        fill(self.live, decide);
+    /// Asks once for every key, so that all of them are known; tells whether all were admitted.
+    pub fn fill(&self, decide: &Decide<K>) -> bool {
+        fill(self.live, decide) == self.live
     }
 
     /// Asks `count` times, from the `turn`th group of so many on; tells how many were admitted.
@@ -102,16 +102,18 @@ impl<K: Key> Traffic<K> {
     }
 }
 
-/// Asks once for each of the keys with the numbers below `live`.
-pub fn fill<K: Key>(live: u32, decide: &Decide<K>) {
+/// Asks once for each of the keys with the numbers below `live`; tells how many were admitted.
+pub fn fill<K: Key>(live: u32, decide: &Decide<K>) -> u32 {
     let order: Vec<u32> = (0..FILL_CHUNK.min(live)).collect();
     let mut keys = Vec::with_capacity(order.len());
+    let mut admitted = 0;
     for start in (0..live).step_by(FILL_CHUNK as usize) {
         let end = live.min(start + FILL_CHUNK);
         keys.clear();
         keys.extend((start..end).map(K::numbered));
-        decide(&keys, &order[..keys.len()]);
+        admitted += decide(&keys, &order[..keys.len()]);
     }
+    admitted
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is below `live`, which fits")]
@@ -132,7 +134,7 @@ mod tests {
         let decide: Decide<String> = Box::new(move |keys, order| {
             let asked = order.iter().map(|place| keys[*place as usize].clone());
             ear.lock().unwrap().extend(asked);
-            0
+            u32::try_from(order.len()).unwrap()
         });
         (decide, heard)
     }
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn filling_asks_once_for_every_key() {
         let (decide, heard) = listener();
-        fill(3_000, &decide);
+        assert_eq!(fill(3_000, &decide), 3_000);
         let heard = heard.lock().unwrap();
         assert_eq!(heard.len(), 3_000);
         assert_eq!(heard.iter().collect::<HashSet<_>>().len(), 3_000);

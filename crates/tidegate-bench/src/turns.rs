@@ -20,9 +20,13 @@ pub struct Contestant<K> {
 
 impl<K: Key> Contestant<K> {
     /// Builds it and makes all keys known to it.
+    ///
+    /// # Panics
+    ///
+    /// If it refuses one: its times would be those of refusals.
     pub fn new(entrant: &Entrant<K>, setup: Setup, traffic: &Arc<Traffic<K>>) -> Self {
         let decide = (entrant.build)(setup);
-        traffic.fill(&decide);
+        assert!(traffic.fill(&decide), "{} does not take so many keys", entrant.name);
         Self { name: entrant.name, turn: entrant.turn, decide, traffic: Arc::clone(traffic) }
     }
 }
