@@ -1,11 +1,13 @@
-//! Runs every benchmark in the workspace.
+//! Runs the benchmarks, with every peer.
 //!
-//! Always   What follows the command goes to `cargo bench` unread: `cargo xtask bench -p tidegate`.
+//! Always   What follows the command goes to `cargo bench` unread: `cargo xtask bench --bench keyed
+//!          -- 1M string`.
 
 use crate::command::Invocation;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
-    let words = if arguments.is_empty() { "bench --workspace" } else { "bench" };
-    Invocation::cargo(workspace, words).arguments(arguments).run()
+    Invocation::cargo(workspace, "bench -p tidegate-bench --features peers --locked")
+        .arguments(arguments)
+        .run()
 }

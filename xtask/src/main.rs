@@ -75,7 +75,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "bench",
         arguments: "[cargo bench options]",
-        about: "run every benchmark",
+        about: "run every benchmark, or those chosen, against every peer",
         run: bench::run,
     },
     Task {

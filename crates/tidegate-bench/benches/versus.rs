@@ -2,13 +2,15 @@
 //!
 //! Ours and each peer take turns, round after round, so that a machine that slows down slows all of
 //! them; what counts is the ratio within a round, and of those the median. Run it with
-//! `cargo bench -p tidegate --bench versus`; what it must show is in `docs/benchmarks.md`.
+//! `cargo xtask bench --bench versus`; what it must show is in `docs/benchmarks.md`.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tidegate::{CachedClock, Gate};
+use tidegate_bench::clock::now;
+use tidegate_bench::ratio::{Ratio, median};
 
 /// How often everybody takes a turn.
 const ROUNDS: usize = 31;
@@ -226,35 +228,12 @@ fn print(path: Path, threads: usize, subjects: &[Subject], rounds: &[Vec<f64>]) 
     let index = |name| subjects.iter().position(|subject| subject.name == name).expect("present");
     let governor = &rounds[index("governor")];
     for (subject, times) in subjects.iter().zip(rounds) {
-        let (median, low, high) = ratio(times, governor);
-        let verdict = match subject.target {
-            Some((_, most)) if median <= most => format!("  <= {most}: yes"),
-            Some((_, most)) => format!("  <= {most}: NO"),
-            None => String::new(),
-        };
-        let (name, nanos) = (subject.name, middle(times));
-        println!("{name:<24} {nanos:>9.1}   {median:.2} ({low:.2}-{high:.2}){verdict}");
+        let ratio = Ratio::of(times, governor);
+        let verdict = subject.target.map(|(_, most)| ratio.verdict(most)).unwrap_or_default();
+        println!("{:<24} {:>9.1}   {ratio}  {verdict}", subject.name, median(times));
     }
     for peer in ["ratelimit", "leaky-bucket"] {
-        let (median, low, high) = ratio(&rounds[index("tidegate")], &rounds[index(peer)]);
-        let verdict = if median <= 0.4 { "yes" } else { "NO" };
-        println!("tidegate / {peer:<13} {median:>9.2}   ({low:.2}-{high:.2})  <= 0.4: {verdict}");
+        let ratio = Ratio::of(&rounds[index("tidegate")], &rounds[index(peer)]);
+        println!("tidegate / {peer:<13} {:>9}   {ratio}  {}", "", ratio.verdict(0.4));
     }
-}
-
-fn ratio(ours: &[f64], theirs: &[f64]) -> (f64, f64, f64) {
-    let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
-    ratios.sort_by(f64::total_cmp);
-    (ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
-}
-
-fn middle(times: &[f64]) -> f64 {
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn now() -> Instant {
-    Instant::now()
 }

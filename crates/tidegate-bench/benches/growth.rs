@@ -1,0 +1,111 @@
+//! What a decision costs as the number of live keys grows from a hundred to ten million.
+//!
+//! `cargo xtask bench --bench growth` writes CSV; `-- --svg FILE` also draws it, `-- --most 100000`
+//! stops there. One thread, uniform keys of 20 bytes. At each size everybody takes turns; the median of the rounds is drawn.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::entrant::{Entrant, Limit, Setup};
+use tidegate_bench::plot::{Plot, Series};
+use tidegate_bench::ratio::Ratio;
+use tidegate_bench::traffic::{Place, Spread, Traffic};
+use tidegate_bench::turns::{self, Contestant, Effort};
+use tidegate_bench::{ours, peers};
+
+const KNOWN: Known = Known {
+    flags: &["--quick", "--fresh"],
+    options: &["--against", "--most", "--svg"],
+    words: &[],
+};
+
+const EFFORT: Effort = Effort { rounds: 11, shorter: 1 };
+
+/// From one to the next by the square root of ten.
+const KEYS: [u32; 11] =
+    [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000, 3_162_278, 10_000_000];
+
+/// Who is drawn besides ours, and up to how many keys.
+const PEERS: [(&str, u32); 3] =
+    [("governor", u32::MAX), ("throttlecrab periodic", u32::MAX), ("limitador", 100_000)];
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::of_process(&KNOWN) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.is_test() {
+        return ExitCode::SUCCESS;
+    }
+    let Ok(most) = arguments.value("--most").map_or(Ok(u32::MAX), str::parse) else {
+        eprintln!("error: --most is a number of keys");
+        return ExitCode::from(2);
+    };
+    let series = measure(&arguments, most);
+    if let Some(file) = arguments.value("--svg") {
+        let path = in_workspace(file);
+        if let Err(error) = fs::write(&path, plot(series).svg()) {
+            eprintln!("error: {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Prints as it goes: the last sizes take a while.
+fn measure(arguments: &Arguments, most: u32) -> Vec<Series> {
+    let effort = if arguments.has("--quick") { Effort::QUICK } else { EFFORT };
+    let place = if arguments.has("--fresh") { Place::Fresh } else { Place::Scattered };
+    let mut all: Vec<Series> = Vec::new();
+    println!("keys,limiter,ns_median,ns_low,ns_high");
+    for keys in KEYS.into_iter().filter(|keys| *keys <= most) {
+        let traffic = Arc::new(Traffic::new(keys, Spread::Uniform, place));
+        let setup = Setup { limit: Limit::MANY_KEYS, keys };
+        let entrants = entrants(arguments, keys);
+        let contestants: Vec<Contestant<String>> =
+            entrants.iter().map(|entrant| Contestant::new(entrant, setup, &traffic)).collect();
+        for (entrant, times) in entrants.iter().zip(turns::take(&contestants, 1, effort)) {
+            let Ratio { median, low, high } = Ratio::spread(&times);
+            println!("{keys},\"{}\",{median:.1},{low:.1},{high:.1}", entrant.name);
+            add(&mut all, entrant.name, (f64::from(keys), median));
+        }
+    }
+    all
+}
+
+fn entrants(arguments: &Arguments, keys: u32) -> Vec<Entrant<String>> {
+    let is_drawn = |peer: &Entrant<String>| {
+        PEERS.iter().any(|(name, most)| *name == peer.name && keys <= *most)
+    };
+    let peers = peers::of_strings().into_iter();
+    let peers = peers.filter(|peer| is_drawn(peer) && arguments.wants_peer(peer.name));
+    ours::entrants().into_iter().chain(peers).collect()
+}
+
+fn add(all: &mut Vec<Series>, name: &str, point: (f64, f64)) {
+    if let Some(series) = all.iter_mut().find(|series| series.name == name) {
+        series.points.push(point);
+    } else {
+        all.push(Series { name: name.to_owned(), points: vec![point] });
+    }
+}
+
+fn plot(series: Vec<Series>) -> Plot {
+    Plot {
+        title: "What a decision costs: 20-byte keys, uniform, one thread".to_owned(),
+        x_label: "live keys".to_owned(),
+        y_label: "ns/decision".to_owned(),
+        series,
+    }
+}
+
+/// Cargo starts benches in their crate's directory; a path is meant from the workspace's root.
+fn in_workspace(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
+}

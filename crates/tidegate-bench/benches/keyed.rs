@@ -1,0 +1,212 @@
+//! The keyed limiter against its peers, side by side in one run.
+//!
+//! Ours and each peer take turns, round after round, on the same requests; what counts is the ratio
+//! within a round, and of those the median. `cargo xtask bench --bench keyed` measures everything;
+//! words after `--` choose, as in `-- 1M uniform string 1-thread`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::entrant::{Entrant, Limit, Setup};
+use tidegate_bench::ours::{self, BATCHED, NAME};
+use tidegate_bench::peers::{self, GOVERNOR};
+use tidegate_bench::ratio::{Ratio, median};
+use tidegate_bench::traffic::{Key, Place, Spread, Traffic};
+use tidegate_bench::turns::{self, Contestant, Effort};
+
+const KNOWN: Known = Known {
+    flags: &["--quick", "--fresh"],
+    options: &["--against"],
+    words: &[
+        "hot",
+        "10k",
+        "1M",
+        "10M",
+        "uniform",
+        "zipf",
+        "u64",
+        "string",
+        "1-thread",
+        "2-threads",
+    ],
+};
+
+const EFFORT: Effort = Effort { rounds: 21, shorter: 1 };
+const THREADS: [(usize, &str); 2] = [(1, "1-thread"), (2, "2-threads")];
+
+struct Population {
+    words: &'static [&'static str],
+    keys: u32,
+    spread: Spread,
+}
+
+const POPULATIONS: [Population; 5] = [
+    Population { words: &["hot"], keys: 1, spread: Spread::Uniform },
+    Population { words: &["10k", "uniform"], keys: 10_000, spread: Spread::Uniform },
+    Population { words: &["1M", "uniform"], keys: MILLION, spread: Spread::Uniform },
+    Population { words: &["1M", "zipf"], keys: MILLION, spread: Spread::Zipf },
+    Population { words: &["10M", "uniform"], keys: 10 * MILLION, spread: Spread::Uniform },
+];
+
+const MILLION: u32 = 1_000_000;
+
+/// Ours beside ten million keys, on one million: how the cost grows, within a round.
+const BATCHED_AT_1M: &str = "batch of 64, at 1M";
+
+/// The most that one may cost, as a share of another, where the words fit.
+struct Target {
+    words: &'static [&'static str],
+    ours: &'static str,
+    other: &'static str,
+    most: f64,
+}
+
+const TARGETS: [Target; 7] = [
+    Target { words: &["1M", "uniform", "string"], ours: NAME, other: GOVERNOR, most: 0.35 },
+    Target { words: &["1M", "zipf", "string"], ours: NAME, other: GOVERNOR, most: 0.5 },
+    Target { words: &["hot", "string", "1-thread"], ours: NAME, other: GOVERNOR, most: 0.8 },
+    Target { words: &["hot", "string", "2-threads"], ours: NAME, other: GOVERNOR, most: 0.4 },
+    Target { words: &["1M", "uniform", "u64"], ours: NAME, other: GOVERNOR, most: 0.5 },
+    Target { words: &["1M", "uniform", "string"], ours: BATCHED, other: GOVERNOR, most: 0.15 },
+    Target { words: &["10M", "string"], ours: BATCHED, other: BATCHED_AT_1M, most: 1.5 },
+];
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::of_process(&KNOWN) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.is_test() {
+        return ExitCode::SUCCESS;
+    }
+    let mut outcomes = Vec::new();
+    for population in &POPULATIONS {
+        outcomes.extend(compare(&arguments, population, &peers::of_any_key::<u64>()));
+        outcomes.extend(compare(&arguments, population, &peers::of_strings()));
+    }
+    if outcomes.is_empty() {
+        eprintln!("error: nothing has all of these words");
+        return ExitCode::from(2);
+    }
+    summarise(&outcomes);
+    ExitCode::SUCCESS
+}
+
+/// What one workload has shown: who took part, and their times round by round.
+struct Outcome {
+    words: Vec<&'static str>,
+    names: Vec<&'static str>,
+    times: Vec<Vec<f64>>,
+}
+
+/// One population with one type of key, on as many threads as are asked for.
+fn compare<K: Key>(
+    arguments: &Arguments,
+    population: &Population,
+    peers: &[Entrant<K>],
+) -> Vec<Outcome> {
+    let words = |threads| [population.words, &[K::WORD, threads]].concat();
+    let threads = THREADS.into_iter().filter(|(_, word)| arguments.wants(&words(*word)));
+    let threads: Vec<_> = threads.collect();
+    if threads.is_empty() {
+        return Vec::new();
+    }
+    let quick = arguments.has("--quick");
+    let effort = if quick { Effort::QUICK } else { EFFORT };
+    let contestants = contestants(arguments, population, peers);
+    let names: Vec<_> = contestants.iter().map(|contestant| contestant.name).collect();
+    let outcome = |(threads, word)| {
+        let times = turns::take(&contestants, threads, effort);
+        let outcome = Outcome { words: words(word), names: names.clone(), times };
+        outcome.print();
+        outcome
+    };
+    threads.into_iter().map(outcome).collect()
+}
+
+fn contestants<K: Key>(
+    arguments: &Arguments,
+    population: &Population,
+    peers: &[Entrant<K>],
+) -> Vec<Contestant<K>> {
+    let place = if arguments.has("--fresh") { Place::Fresh } else { Place::Scattered };
+    let limit = if population.keys == 1 { Limit::ONE_KEY } else { Limit::MANY_KEYS };
+    let traffic = Arc::new(Traffic::new(population.keys, population.spread, place));
+    let setup = Setup { limit, keys: population.keys };
+    let ours = ours::entrants::<K>();
+    let peers = peers.iter().filter(|peer| arguments.wants_peer(peer.name));
+    let able = ours.iter().chain(peers).filter(|entrant| entrant.keys_max >= population.keys);
+    let mut contestants: Vec<_> =
+        able.map(|entrant| Contestant::new(entrant, setup, &traffic)).collect();
+    if population.keys > MILLION {
+        let traffic = Arc::new(Traffic::new(MILLION, population.spread, place));
+        let smaller = Entrant { name: BATCHED_AT_1M, ..ours[1] };
+        contestants.push(Contestant::new(&smaller, Setup { limit, keys: MILLION }, &traffic));
+    }
+    contestants
+}
+
+impl Outcome {
+    fn print(&self) {
+        let rounds = self.times[0].len();
+        println!("\n{}, {rounds} rounds", self.words.join(" "));
+        println!("{:<24} {:>9}   {:<18} {BATCHED} / it", "", "ns/op", "tidegate / it");
+        for (name, times) in self.names.iter().zip(&self.times) {
+            print!("{name:<24} {:>9.1}", median(times));
+            if ![NAME, BATCHED].contains(name) {
+                print!("   {:<18}", self.ratio(NAME, name).expect("it took part"));
+                print!(" {}", self.ratio(BATCHED, name).expect("it took part"));
+            }
+            println!();
+        }
+        let fits = |target: &&Target| target.words.iter().all(|word| self.words.contains(word));
+        for Target { ours, other, most, .. } in TARGETS.iter().filter(fits) {
+            if let Some(ratio) = self.ratio(ours, other) {
+                println!("{ours} / {other}: {ratio}  {}", ratio.verdict(*most));
+            }
+        }
+    }
+
+    fn times(&self, name: &str) -> Option<&[f64]> {
+        let index = self.names.iter().position(|known| *known == name)?;
+        Some(&self.times[index])
+    }
+
+    fn ratio(&self, ours: &str, other: &str) -> Option<Ratio> {
+        Some(Ratio::of(self.times(ours)?, self.times(other)?))
+    }
+
+    /// A row of the table: nanoseconds, and what ours takes of a peer's.
+    fn row(&self, names: &[&str]) -> String {
+        let cell = |name: &&str| match self.times(name) {
+            Some(times) if [NAME, BATCHED].contains(name) => format!("{:.0}", median(times)),
+            Some(times) => {
+                let ratio = self.ratio(NAME, name).expect("it took part");
+                format!("{:.0}: {ratio}", median(times))
+            }
+            None => "-".to_owned(),
+        };
+        let cells: Vec<String> = names.iter().map(cell).collect();
+        format!("| {} | {} |", self.words.join(" "), cells.join(" | "))
+    }
+}
+
+/// Everything once more, as a table that can be pasted into `docs/benchmarks.md`.
+fn summarise(outcomes: &[Outcome]) {
+    let mut names: Vec<&str> = Vec::new();
+    for name in outcomes.iter().flat_map(|outcome| &outcome.names) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    println!("\nns per decision; for peers, also tidegate / it: median (range)\n");
+    println!("| | {} |", names.join(" | "));
+    println!("|---{}|", "|---".repeat(names.len()));
+    for outcome in outcomes {
+        println!("{}", outcome.row(&names));
+    }
+}

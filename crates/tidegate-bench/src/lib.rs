@@ -1,0 +1,18 @@
+//! What the benches share: keys in an order, ours and its peers behind one verb, turns, ratios.
+//!
+//! Always   Nothing is prepared while time is taken: keys and their order exist before, and the
+//!          closure that is timed is called once for thousands of decisions.
+//! Always   A figure is a ratio within a round in which everybody had a turn. See
+//!          `docs/benchmarks.md`.
+
+pub mod arguments;
+pub mod clock;
+pub mod entrant;
+pub mod ours;
+pub mod peers;
+pub mod plot;
+pub mod ratio;
+pub mod resident;
+pub mod traffic;
+pub mod turns;
+pub mod zipf;
