@@ -52,7 +52,8 @@ impl<'a, C: Clock> Homes<'a, C> {
     pub(crate) fn places(&mut self, asks: &'a [Ask<C>]) -> Vec<Place> {
         let own: Vec<Option<Place>> = asks.iter().map(|ask| self.own_place(&ask.spot)).collect();
         let without = asks.iter().zip(&own).filter(|(_, place)| place.is_none());
-        let mut tables: Vec<&'a Table<C>> = without.filter_map(|(ask, _)| table(&ask.spot)).collect();
+        let mut tables: Vec<&'a Table<C>> =
+            without.filter_map(|(ask, _)| table(&ask.spot)).collect();
         tables.sort_by_key(|table| table.number);
         tables.dedup_by_key(|table| table.number);
         for table in tables {

@@ -59,9 +59,9 @@ mod zone;
 
 pub use acquire::Acquire;
 pub use ask::Ask;
+pub use builder::Builder;
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
-pub use builder::Builder;
 pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
 pub use gate::Gate;
 pub use joint::{Joint, check_all};

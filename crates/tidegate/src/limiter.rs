@@ -2,13 +2,13 @@
 
 use crate::acquire::Acquire;
 use crate::ask::Ask;
+use crate::builder::Builder;
 use crate::clock::{Clock, SystemClock};
 use crate::permit::Permit;
 use crate::reservation::Reservation;
 use crate::rule::Rule;
 use crate::spot::Spot;
 use crate::sync::Arc;
-use crate::builder::Builder;
 use crate::table::{Audit, Batch, KeyName, Stats, Table, Top};
 use std::fmt;
 use std::hash::Hash;

@@ -117,7 +117,8 @@ impl Three {
             Event::Peek(cost) => {
                 let peek = |ask: tidegate::Ask<ManualClock>| ask.cost(cost).peek();
                 let key_state = self.key_state.clone().unwrap_or_else(fresh);
-                let [pure, pure_key] = [state, &key_state].map(|state| limit.peek(state, now, cost));
+                let [pure, pure_key] =
+                    [state, &key_state].map(|state| limit.peek(state, now, cost));
                 let (gate, key) = (peek(self.gate.ask()), peek(self.limiter.ask("alice")));
                 return Some(Answers { gate: [pure, gate], key: [pure_key, key] });
             }

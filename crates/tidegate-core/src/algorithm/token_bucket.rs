@@ -263,6 +263,10 @@ impl NarrowBucket {
 
     #[inline]
     fn span_ceil(&self, ticks: u64) -> Span {
+        if self.per_us.get() == 1 {
+            // So for most rules, and a division is slow.
+            return Span::from_micros(ticks);
+        }
         let has_rest = ticks % self.per_us != 0;
         Span::from_micros((ticks / self.per_us).saturating_add(u64::from(has_rest)))
     }

@@ -49,9 +49,9 @@ impl Secret {
 
 /// A fingerprint is a hash already.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Taken(u64);
+pub(crate) struct Hashed(u64);
 
-impl Hasher for Taken {
+impl Hasher for Hashed {
     fn finish(&self) -> u64 {
         self.0
     }

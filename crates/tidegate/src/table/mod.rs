@@ -53,6 +53,7 @@ pub(crate) struct Terms {
     bucket: Option<NarrowBucket>,
     /// The state of a key that nobody has asked about.
     fresh: State,
+    is_calendar: bool,
     /// What packed times are counted from.
     epoch: Timestamp,
 }
@@ -85,13 +86,15 @@ impl Terms {
     fn new(limit: Limit, birth: Timestamp) -> Self {
         // A microsecond early, because nothing can be told to be full at the epoch itself.
         let epoch = birth - Span::from_micros(1);
-        Self { bucket: limit.narrow_bucket(), fresh: limit.fresh(birth), limit, epoch }
+        let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
+        Self { bucket, fresh, is_calendar: limit.follows_calendar(), limit, epoch }
     }
 
     /// The terms of another rule: keys that nobody has asked about go over like all others.
     fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
         let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
-        Self { bucket: limit.narrow_bucket(), fresh, limit, epoch: self.epoch }
+        let (bucket, is_calendar) = (limit.narrow_bucket(), limit.follows_calendar());
+        Self { bucket, fresh, is_calendar, limit, epoch: self.epoch }
     }
 
     fn unpack(&self, words: &[u64]) -> State {
@@ -177,13 +180,14 @@ impl<C: Clock> Table<C> {
     /// held for less, and read again if somebody was faster.
     #[inline]
     fn enter(&self, key: Fingerprint, read: Timestamp) -> (MutexGuard<'_, Shard>, Timestamp) {
+        let is_calendar = self.is_calendar.load(Ordering::Relaxed);
         let mut shard = self.lock_shard(self.shard_of(key));
         let now = shard.time(read, || self.read_clock());
-        if shard.limit().follows_calendar() != self.is_calendar.load(Ordering::Relaxed) {
-            // In the middle of a change of rule to one with another clock.
-            let now = spot::now(&self.clock, shard.limit());
+        if shard.terms.is_calendar == is_calendar {
             return (shard, now);
         }
+        // In the middle of a change of rule to one with another clock.
+        let now = spot::now(&self.clock, shard.limit());
         (shard, now)
     }
 
@@ -215,15 +219,18 @@ impl<C: Clock> Table<C> {
         name: impl Fn() -> KeyName,
     ) -> Decision {
         let (mut shard, now) = self.enter(key, read);
-        let terms = &shard.terms;
-        let quick = match terms.bucket {
-            Some(bucket) => shard.check_bucket(&bucket, key, now, cost),
-            None => None,
+        let Some(bucket) = shard.terms.bucket else {
+            return self.check_slowly(shard, key, (now, cost), name);
         };
-        let Some(decision) = quick else { return self.check_slowly(shard, key, (now, cost), name) };
-        shard.note_named(key, (now, cost), &decision, name);
+        let Some(taken) = shard.check_bucket(&bucket, key, now, cost) else {
+            return self.check_slowly(shard, key, (now, cost), name);
+        };
         shard.housekeep(now, &self.room);
-        decision
+        if shard.watch.is_some() {
+            shard.tell(key, (now, cost), &taken.decision(&bucket, cost), name);
+        }
+        drop(shard);
+        taken.decision(&bucket, cost)
     }
 
     #[inline(never)]
@@ -238,7 +245,7 @@ impl<C: Clock> Table<C> {
         let mut wakes = Wakes::default();
         if let Some(decision) = shard.check_row(key, now, cost, &self.room) {
             shard.note_named(key, (now, cost), &decision, name);
-        shard.housekeep(now, &self.room);
+            shard.housekeep(now, &self.room);
             return decision;
         }
         let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
@@ -316,10 +323,7 @@ impl<C: Clock> Table<C> {
     }
 
     /// Works on what keys without room share.
-    pub(crate) fn with_shared<R>(
-        &self,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
-    ) -> R {
+    pub(crate) fn with_shared<R>(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R) -> R {
         let mut shared = lock(&self.room.shared);
         let now = spot::now(&self.clock, &shared.limit);
         let Shared { limit, slot } = &mut *shared;

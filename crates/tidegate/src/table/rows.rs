@@ -138,9 +138,8 @@ impl<const N: usize> Rows<N> {
         let homes = self.homes;
         let rows = self.rows_mut();
         let removed = rows[at];
-        let is_settled = |(i, row): (usize, &Row<N>)| {
-            row[0] == 0 || Self::home(row[0], homes) == at + 1 + i
-        };
+        let is_settled =
+            |(i, row): (usize, &Row<N>)| row[0] == 0 || Self::home(row[0], homes) == at + 1 + i;
         let moved = rows[at + 1..].iter().enumerate().position(is_settled).unwrap_or(0);
         rows.copy_within(at + 1..at + 1 + moved, at);
         rows[at + moved] = [0; N];

@@ -5,7 +5,7 @@
 //!          becomes a row again. A key at rest is forgotten when it is come across, a key in debt never.
 
 use super::Terms;
-use super::fingerprint::{Fingerprint, Taken};
+use super::fingerprint::{Fingerprint, Hashed};
 use super::room::Room;
 use super::rows::{Row, Rows};
 use super::tally::Tally;
@@ -18,7 +18,7 @@ use indexmap::IndexMap;
 use std::hash::BuildHasherDefault;
 use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
 
-type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<Taken>>;
+type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<Hashed>>;
 
 pub(crate) struct Shard {
     pub(super) terms: Arc<Terms>,
@@ -28,10 +28,26 @@ pub(crate) struct Shard {
     /// Where the next look for keys at rest begins: in the rows, and in the slots.
     cursor: usize,
     slot_cursor: usize,
+    /// So many decisions until the next look.
+    until_sweep: u32,
     pub(super) tally: Tally,
     slots: Slots,
     pub(super) watch: Option<Box<Watch>>,
     seed: usize,
+}
+
+/// What was found in a bucket, in its ticks.
+pub(super) struct Taken {
+    full_at: u64,
+    now: u64,
+    is_taken: bool,
+}
+
+impl Taken {
+    #[inline]
+    pub(super) fn decision(&self, bucket: &NarrowBucket, cost: u64) -> Decision {
+        bucket.decision(self.full_at, self.now, cost, self.is_taken)
+    }
 }
 
 /// Rows, as wide as the rule's states.
@@ -77,7 +93,7 @@ const SWEEP_PER_NEW_KEY: usize = 8;
 /// How many, at the least, when there is room for no more keys.
 const SWEEP_WHEN_FULL: usize = 64;
 /// Every so many decisions some keys are looked at, new ones or not.
-const DECISIONS_PER_SWEEP: u64 = 256;
+const DECISIONS_PER_SWEEP: u32 = 256;
 const SWEEP_NOW_AND_THEN: usize = 64;
 
 impl Shard {
@@ -88,6 +104,7 @@ impl Shard {
             seen: Timestamp::EPOCH,
             cursor: 0,
             slot_cursor: 0,
+            until_sweep: DECISIONS_PER_SWEEP,
             tally: Tally::default(),
             slots: Slots::default(),
             watch,
@@ -107,11 +124,7 @@ impl Shard {
     /// The time to decide by. `read` was read before the lock was there; if somebody has brought a
     /// later one meanwhile, it is read `again`, so that only the clock itself can go back.
     #[inline]
-    pub(super) fn time(
-        &mut self,
-        read: Timestamp,
-        again: impl FnOnce() -> Timestamp,
-    ) -> Timestamp {
+    pub(super) fn time(&mut self, read: Timestamp, again: impl FnOnce() -> Timestamp) -> Timestamp {
         let now = if read < self.seen { again() } else { read };
         self.seen = now;
         now
@@ -127,7 +140,8 @@ impl Shard {
         each_width!(&self.rows, rows => rows.prefetch(key), else ());
     }
 
-    /// Decides about a bucket in a row without unpacking it, or leaves it to [`check`](Self::check).
+    /// Decides about a bucket in a row without unpacking it, or leaves it to others. What it says is
+    /// put into numbers later, when the lock is gone.
     #[inline]
     pub(super) fn check_bucket(
         &mut self,
@@ -135,7 +149,7 @@ impl Shard {
         key: Fingerprint,
         now: Timestamp,
         cost: u64,
-    ) -> Option<Decision> {
+    ) -> Option<Taken> {
         let Packed::One(rows) = &mut self.rows else { return None };
         let epoch = self.terms.epoch;
         if now < epoch {
@@ -147,11 +161,14 @@ impl Shard {
         if bucket.is_from_the_future(*full_at, now) {
             return None;
         }
-        let Some(after) = bucket.take(*full_at, now, cost) else {
-            return Some(bucket.decision(*full_at, now, cost, false));
-        };
-        *full_at = after;
-        Some(bucket.decision(after, now, cost, true))
+        let after = bucket.take(*full_at, now, cost);
+        if let Some(after) = after {
+            *full_at = after;
+            self.tally.allowed += 1;
+        } else {
+            self.tally.denied += 1;
+        }
+        Some(Taken { full_at: *full_at, now, is_taken: after.is_some() })
     }
 
     /// Decides about a key that nobody waits for; `None` if there is room for no more keys, or if it
@@ -276,25 +293,41 @@ impl Shard {
         name: impl Fn() -> KeyName,
     ) {
         self.tally.count(decision);
-        if let Some(watch) = &mut self.watch {
-            watch.hear(&self.terms.limit, key, (now, cost), decision, name);
-        }
+        self.tell(key, (now, cost), decision, name);
     }
 
-    /// The same, where nobody knows what the key is called.
-    pub(crate) fn note(
+    /// Lets those hear of a decision who asked to.
+    #[inline]
+    pub(super) fn tell(
         &mut self,
         key: Fingerprint,
         asked: (Timestamp, u64),
         decision: &Decision,
+        name: impl Fn() -> KeyName,
     ) {
+        if let Some(watch) = &mut self.watch {
+            watch.hear(&self.terms.limit, key, asked, decision, name);
+        }
+    }
+
+    /// The same, where nobody knows what the key is called.
+    pub(crate) fn note(&mut self, key: Fingerprint, asked: (Timestamp, u64), decision: &Decision) {
         self.note_named(key, asked, decision, KeyName::default);
     }
 
     /// Every now and then, whoever decides looks at some keys too.
     #[inline]
     pub(super) fn housekeep(&mut self, now: Timestamp, room: &Room) {
-        if self.tally.decisions() % DECISIONS_PER_SWEEP == 0 && self.len() >= SWEEP_FROM {
+        self.until_sweep -= 1;
+        if self.until_sweep == 0 {
+            self.sweep_now_and_then(now, room);
+        }
+    }
+
+    #[cold]
+    fn sweep_now_and_then(&mut self, now: Timestamp, room: &Room) {
+        self.until_sweep = DECISIONS_PER_SWEEP;
+        if self.len() >= SWEEP_FROM {
             self.sweep(now, SWEEP_NOW_AND_THEN, room);
         }
     }

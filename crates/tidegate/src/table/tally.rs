@@ -54,11 +54,6 @@ impl Tally {
         }
     }
 
-    #[inline]
-    pub(super) fn decisions(&self) -> u64 {
-        self.allowed + self.denied + self.waited
-    }
-
     pub(super) fn add_to(&self, stats: &mut Stats) {
         stats.allowed += self.allowed;
         stats.denied += self.denied;

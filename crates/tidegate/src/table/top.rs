@@ -155,8 +155,11 @@ impl Sketch {
     pub(super) fn add(&mut self, key: Fingerprint, now: Timestamp, name: impl FnOnce() -> KeyName) {
         let age = now.since(self.since);
         if age >= TERM {
-            self.before =
-                if age >= TERM + TERM { Counters::default() } else { std::mem::take(&mut self.now) };
+            self.before = if age >= TERM + TERM {
+                Counters::default()
+            } else {
+                std::mem::take(&mut self.now)
+            };
             self.now = Counters::default();
             self.since = now;
         }
