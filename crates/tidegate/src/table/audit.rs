@@ -61,7 +61,7 @@ impl Auditor {
 
     #[inline]
     pub(super) fn watches(&self, key: Fingerprint) -> bool {
-        key.low % self.sample == 0
+        key.low.is_multiple_of(self.sample)
     }
 
     /// Hears of a decision about a key that it watches.

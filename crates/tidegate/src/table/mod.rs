@@ -158,6 +158,7 @@ impl<C: Clock> Table<C> {
 
     /// The low bits choose the shard; the high word chooses the place in it.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are wanted")]
     pub(crate) fn shard_of(&self, key: Fingerprint) -> usize {
         key.low as usize & (self.shards.len() - 1)
     }
@@ -285,8 +286,8 @@ impl<C: Clock> Table<C> {
             return (shard.with(key, now, work).0, Home::Own);
         }
         if !shard.make_room(now, &self.room) {
-            let mut shared = lock(&self.room.shared);
-            return (self.room.work(&mut shared, now, work), Home::Shared);
+            let mut without_room = lock(&self.room.shared);
+            return (self.room.work(&mut without_room, now, work), Home::Shared);
         }
         let (result, is_in) = shard.with(key, now, work);
         if is_in {

@@ -52,6 +52,7 @@ impl<const N: usize> Rows<N> {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]
     fn home(high: u64, homes: usize) -> usize {
         ((u128::from(high) * homes as u128) >> 64) as usize
     }

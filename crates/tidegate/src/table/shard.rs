@@ -40,13 +40,13 @@ pub(crate) struct Shard {
 pub(super) struct Taken {
     full_at: u64,
     now: u64,
-    is_taken: bool,
+    was_enough: bool,
 }
 
 impl Taken {
     #[inline]
     pub(super) fn decision(&self, bucket: &NarrowBucket, cost: u64) -> Decision {
-        bucket.decision(self.full_at, self.now, cost, self.is_taken)
+        bucket.decision(self.full_at, self.now, cost, self.was_enough)
     }
 }
 
@@ -168,7 +168,7 @@ impl Shard {
         } else {
             self.tally.denied += 1;
         }
-        Some(Taken { full_at: *full_at, now, is_taken: after.is_some() })
+        Some(Taken { full_at: *full_at, now, was_enough: after.is_some() })
     }
 
     /// Decides about a key that nobody waits for; `None` if there is room for no more keys, or if it

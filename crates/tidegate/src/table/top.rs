@@ -170,15 +170,12 @@ impl Sketch {
     pub(super) fn list(&self) -> Vec<TopKey> {
         let mut all = self.now.clone();
         for (key, counter) in self.before.keys.iter().zip(&self.before.counts) {
-            match all.keys.iter().position(|known| known == key) {
-                Some(at) => {
-                    all.counts[at].count += counter.count;
-                    all.counts[at].error += counter.error;
-                }
-                None => {
-                    all.keys.push(*key);
-                    all.counts.push(counter.clone());
-                }
+            if let Some(at) = all.keys.iter().position(|known| known == key) {
+                all.counts[at].count += counter.count;
+                all.counts[at].error += counter.error;
+            } else {
+                all.keys.push(*key);
+                all.counts.push(counter.clone());
             }
         }
         let top = |counter: Counter| TopKey {

@@ -29,7 +29,7 @@ impl Sketches {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        self.random % SAMPLE == 0
+        self.random.is_multiple_of(SAMPLE)
     }
 }
 
