@@ -17,6 +17,7 @@ use crate::algorithm::warmup::Warmup;
 use crate::algorithm::{Algorithm, Usage, Window, Words};
 use crate::decision::Decision;
 use crate::time::Timestamp;
+use alloc::vec::Vec;
 
 /// Declares the closed set: the algorithms, their states, and the way from a call to the right one.
 macro_rules! each_algorithm {
@@ -91,6 +92,17 @@ macro_rules! each_algorithm {
             #[inline]
             pub(crate) fn unpack(&self, words: &Words, epoch: Timestamp) -> States {
                 match self { $(Self::$name(a) => States::$name(a.unpack(words, epoch))),+ }
+            }
+
+            pub(crate) fn write(&self, state: &States) -> Vec<u64> {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.write(s),)+
+                    _ => Vec::new(),
+                }
+            }
+
+            pub(crate) fn read(&self, words: &[u64]) -> Option<States> {
+                match self { $(Self::$name(a) => a.read(words).map(States::$name)),+ }
             }
 
             pub(crate) fn window(&self, state: &States, now: Timestamp) -> Option<Window> {

@@ -7,6 +7,7 @@ use crate::algorithm::NarrowBucket;
 use crate::closed_set::Algorithms;
 use crate::limit::{Limit, State};
 use crate::time::Timestamp;
+use alloc::vec::Vec;
 
 impl Limit {
     /// How many words a packed state has: one for buckets and queues, two or three for other rules,
@@ -56,6 +57,36 @@ impl Limit {
     #[inline]
     pub fn unpack(&self, words: &[u64; 3], epoch: Timestamp) -> State {
         State(self.algorithm.unpack(words, epoch))
+    }
+
+    /// All of a state in words, whatever its size: for those who write it down. Of a concurrency limit,
+    /// only what has a lease is written: who reads it later cannot know whether the others still run.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "2/s sliding-log".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// limit.decide(&mut state, Timestamp::EPOCH, 2);
+    ///
+    /// let words = limit.write_state(&state);
+    /// let read = limit.read_state(&words).expect("it was written by the same rule");
+    /// assert_eq!(limit.peek(&read, Timestamp::EPOCH, 0).remaining, 0);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn write_state(&self, state: &State) -> Vec<u64> {
+        self.algorithm.write(&state.0)
+    }
+
+    /// The way back from [`write_state`](Self::write_state), under the same rule; `None` for what it has not
+    /// written.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// assert!("2/s".parse::<Limit>()?.read_state(&[1, 2, 3]).is_none());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn read_state(&self, words: &[u64]) -> Option<State> {
+        self.algorithm.read(words).map(State)
     }
 
     /// The bucket in one word, when the rule is a bucket and its capacity is small enough.

@@ -95,6 +95,10 @@ impl Builder {
         self
     }
 
+    pub(crate) fn into_parts(self) -> (Rule, Plan) {
+        (self.rule, self.plan)
+    }
+
     /// Makes the limiter, by the machine's clock.
     ///
     /// ```

@@ -171,6 +171,6 @@ fn lock<C: Clock>(spot: &Spot<C>) -> Home<'_, C> {
 
 fn lock_shared<C: Clock>(table: &Table<C>) -> Home<'_, C> {
     let shared = crate::sync::lock(&table.room.shared);
-    let now = crate::spot::now(&table.clock, &shared.limit);
+    let now = table.now_for(&shared.limit);
     Home::Shared { table, shared, now }
 }

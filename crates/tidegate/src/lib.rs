@@ -50,6 +50,7 @@ mod permit;
 mod reservation;
 mod rule;
 mod slot;
+mod snapshot;
 mod spot;
 mod sync;
 mod table;
@@ -69,6 +70,7 @@ pub use limiter::Limiter;
 pub use permit::Permit;
 pub use reservation::Reservation;
 pub use rule::Rule;
+pub use snapshot::{Loaded, Snapshot, SnapshotError};
 pub use table::{Audit, Batch, KeyName, Overflow, Stats, Top, TopKey};
 pub use tidegate_core::{
     Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Timestamp, Verdict, Window,

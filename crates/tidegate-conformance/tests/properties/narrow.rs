@@ -60,6 +60,11 @@ fn comes_back(case: Case) -> TestCaseResult {
     for step in case.steps {
         track.pass(step.delta);
         track.act(step.action);
+        let written = track.limit.write_state(&track.state);
+        let read = track.limit.read_state(&written).map(|state| format!("{state:?}"));
+        let was = format!("{:?}", track.state);
+        let is_unleased = matches!(case.rule, Rule::Concurrency { lease: None, .. });
+        ensure!(is_unleased || read.as_ref() == Some(&was), track, "{was} was read as {read:?}");
         let Some(packed) = track.limit.pack(&track.state, track.birth) else { continue };
         ensure!(packed[words..].iter().all(|word| *word == 0), track, "{packed:?} > {words}");
         let unpacked = track.limit.unpack(&packed, track.birth);

@@ -12,6 +12,7 @@ use crate::civil;
 use crate::decision::Decision;
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// The windows of a calendar: a pure function of time, for one unit in one zone.
@@ -125,6 +126,15 @@ impl Algorithm for Calendar {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> Counter {
         Counter::adopt(usage, self.count, self.windows.window_at(now), now)
+    }
+
+    fn write(&self, counter: &Counter) -> Vec<u64> {
+        counter.pack()[..2].to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<Counter> {
+        let [start, used] = *words else { return None };
+        Some(Counter::unpack(&[start, used, 0]))
     }
 
     fn words(&self) -> usize {

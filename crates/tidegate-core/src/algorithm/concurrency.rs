@@ -10,6 +10,7 @@ use super::{Algorithm, Usage};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Concurrency {
@@ -145,6 +146,28 @@ impl Algorithm for Concurrency {
     /// Nothing: who is in flight is, until it is released. Freeing the place of a request that still
     /// runs would let one too many in.
     fn refund(&self, _in_flight: &mut InFlight, _now: Timestamp, _cost: u64) {}
+
+    /// Only those with a lease: whoever reads this later cannot know that the others still run.
+    fn write(&self, in_flight: &InFlight) -> Vec<u64> {
+        let hold = |(ticket, hold): (&u64, &Hold)| {
+            let until = hold.until?;
+            Some([*ticket, hold.cost, hold.since.as_micros(), until.as_micros()])
+        };
+        let holds = in_flight.holds.iter().filter_map(hold).flatten();
+        core::iter::once(in_flight.ticket).chain(holds).collect()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<InFlight> {
+        let (ticket, holds) = words.split_first()?;
+        let (holds, []) = holds.as_chunks::<4>() else { return None };
+        let mut in_flight = InFlight { ticket: *ticket, ..InFlight::default() };
+        for &[number, cost, since, until] in holds {
+            let [since, until] = [since, until].map(Timestamp::from_micros);
+            in_flight.count = in_flight.count.checked_add(cost)?;
+            in_flight.holds.insert(number, Hold { cost, since, until: Some(until) });
+        }
+        (in_flight.holds.len() == holds.len()).then_some(in_flight)
+    }
 
     /// Being in flight is not having used up a rate: another algorithm starts fresh.
     fn usage(&self, _in_flight: &InFlight, _now: Timestamp) -> Usage {

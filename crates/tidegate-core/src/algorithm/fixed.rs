@@ -12,6 +12,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
@@ -81,6 +82,15 @@ impl Algorithm for Fixed {
             return *counter;
         }
         self.adopt(old.usage(counter, now), now)
+    }
+
+    fn write(&self, counter: &Counter) -> Vec<u64> {
+        counter.pack()[..2].to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<Counter> {
+        let [start, used] = *words else { return None };
+        Some(Counter::unpack(&[start, used, 0]))
     }
 
     fn words(&self) -> usize {

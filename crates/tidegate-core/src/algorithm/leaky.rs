@@ -13,6 +13,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Timestamp;
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaky(TokenBucket);
@@ -48,6 +49,14 @@ impl Algorithm for Leaky {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
         self.0.adopt(usage, now)
+    }
+
+    fn write(&self, empty_at: &u128) -> Vec<u64> {
+        self.0.write(empty_at)
+    }
+
+    fn read(&self, words: &[u64]) -> Option<u128> {
+        self.0.read(words)
     }
 
     fn words(&self) -> usize {

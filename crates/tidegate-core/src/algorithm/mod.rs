@@ -23,6 +23,7 @@ pub use window::Window;
 use crate::decision::Decision;
 use crate::rate::Ticks;
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 use core::fmt;
 
 /// A state that fits into a few words, of which only the first [`words`](Algorithm::words) count.
@@ -75,10 +76,26 @@ pub(crate) trait Algorithm: fmt::Debug {
         self.fresh(epoch)
     }
 
+    /// All of the state in words, whatever its size: for those who write it down.
+    fn write(&self, state: &Self::State) -> Vec<u64>;
+
+    /// The way back; `None` for what this algorithm has not written.
+    fn read(&self, words: &[u64]) -> Option<Self::State>;
+
     /// The window of `now`, for algorithms that have windows.
     fn window(&self, _state: &Self::State, _now: Timestamp) -> Option<Window> {
         None
     }
+}
+
+/// A wide number as two words, the high one first.
+#[expect(clippy::cast_possible_truncation, reason = "the other half is kept too")]
+fn halves(wide: u128) -> [u64; 2] {
+    [(wide >> 64) as u64, wide as u64]
+}
+
+fn joined(high: u64, low: u64) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
 }
 
 /// How much of a limit is used up, and how long until none of it is.

@@ -11,6 +11,7 @@
 use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 
 /// A step back of the clock that is ridden out.
 const TREMBLE_MS: u64 = 1;
@@ -154,6 +155,15 @@ impl Algorithm for Nginx {
             (self.burst * REQUEST).saturating_add(self.leaked(drain.as_micros() / 1_000));
         let last_ms = now.as_micros() / 1_000;
         Node { level: level.min(self.room()).min(bearable), last_ms }
+    }
+
+    fn write(&self, node: &Node) -> Vec<u64> {
+        [node.level, node.last_ms].to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<Node> {
+        let [level, last_ms] = *words else { return None };
+        Some(Node { level, last_ms })
     }
 
     fn words(&self) -> usize {

@@ -7,10 +7,11 @@
 //! Bound    Of what leaves: at most `1 + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/queue.md`.
 
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage, Words, halves, joined};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
@@ -124,6 +125,15 @@ impl Algorithm for Queue {
         let backlog = old.backlog(&mut free_at.clone(), old.ticks.at(now));
         let owed = self.ticks.in_span(old.ticks.span_ceil(backlog));
         self.ticks.at(now) + owed.min(self.room_ticks)
+    }
+
+    fn write(&self, instant: &u128) -> Vec<u64> {
+        halves(*instant).to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<u128> {
+        let [high, low] = *words else { return None };
+        Some(joined(high, low))
     }
 
     fn words(&self) -> usize {

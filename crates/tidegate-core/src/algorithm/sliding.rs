@@ -15,6 +15,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sliding {
@@ -155,6 +156,15 @@ impl Algorithm for Sliding {
             return *counters;
         }
         self.adopt(old.usage(counters, now), now)
+    }
+
+    fn write(&self, counters: &TwoCounters) -> Vec<u64> {
+        [counters.start.as_micros(), counters.previous, counters.current].to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<TwoCounters> {
+        let [start, previous, current] = *words else { return None };
+        Some(TwoCounters { start: Timestamp::from_micros(start), previous, current })
     }
 
     fn words(&self) -> usize {

@@ -13,6 +13,7 @@ use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// The largest count a log may have: 16 MB a key in the worst case.
 pub(crate) const COUNT_MAX: u64 = 1_000_000;
@@ -179,6 +180,18 @@ impl Algorithm for SlidingLog {
                 log.entries.pop_back();
             }
         }
+    }
+
+    fn write(&self, log: &Log) -> Vec<u64> {
+        log.entries.iter().flat_map(|entry| [entry.at.as_micros(), entry.cost]).collect()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<Log> {
+        let (entries, []) = words.as_chunks::<2>() else { return None };
+        let entry = |&[at, cost]: &[u64; 2]| Entry { at: Timestamp::from_micros(at), cost };
+        let entries: VecDeque<Entry> = entries.iter().map(entry).collect();
+        let total = entries.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.cost))?;
+        Some(Log { entries, total })
     }
 
     fn usage(&self, log: &Log, now: Timestamp) -> Usage {

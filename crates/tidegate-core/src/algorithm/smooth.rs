@@ -9,10 +9,11 @@
 //! Bound    In any interval of length L: `burst + ⌊L · rate⌋` plus the cost of the last one (credit).
 //! Spec     `spec/smooth.md`.
 
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage, Words, halves, joined};
 use crate::decision::{Decision, Verdict};
 use crate::rate::{Rate, Ticks, share_floor};
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Smooth {
@@ -138,6 +139,22 @@ impl Algorithm for Smooth {
             free_at: self.ticks.at(now).saturating_add(self.ticks.in_span(owed)),
             seen: now,
         }
+    }
+
+    fn write(&self, account: &Account) -> Vec<u64> {
+        let [saved, free_at] = [account.saved, account.free_at].map(halves);
+        [saved[0], saved[1], free_at[0], free_at[1], account.seen.as_micros()].to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<Account> {
+        let [saved_high, saved_low, free_high, free_low, seen] = *words else { return None };
+        let seen = Timestamp::from_micros(seen);
+        // What every account that this limit has made obeys, whatever was written.
+        Some(Account {
+            saved: joined(saved_high, saved_low).min(self.saved_max),
+            free_at: joined(free_high, free_low).max(self.ticks.at(seen)),
+            seen,
+        })
     }
 
     fn words(&self) -> usize {

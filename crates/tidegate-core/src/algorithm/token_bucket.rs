@@ -9,10 +9,11 @@
 //! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/token_bucket.md`.
 
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage, Words, halves, joined};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,15 @@ impl Algorithm for TokenBucket {
         // The next one must come no later than it would have under the old rule.
         let bearable = (self.capacity - one).saturating_add(self.ticks.in_span(usage.drain));
         self.ticks.at(now) + used.min(self.capacity).min(bearable)
+    }
+
+    fn write(&self, instant: &u128) -> Vec<u64> {
+        halves(*instant).to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<u128> {
+        let [high, low] = *words else { return None };
+        Some(joined(high, low))
     }
 
     fn words(&self) -> usize {

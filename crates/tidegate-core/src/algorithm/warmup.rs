@@ -16,6 +16,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Warmup {
@@ -168,6 +169,23 @@ impl Algorithm for Warmup {
         old.sync(&mut engine, now);
         engine.saved *= self.saved_max / old.saved_max;
         engine
+    }
+
+    fn write(&self, engine: &Engine) -> Vec<u64> {
+        let times = [engine.free_at, engine.seen].map(Timestamp::as_micros);
+        [engine.saved.to_bits(), times[0], u64::from(engine.carry), times[1]].to_vec()
+    }
+
+    fn read(&self, words: &[u64]) -> Option<Engine> {
+        let [saved, free_at, carry, seen] = *words else { return None };
+        let saved = f64::from_bits(saved);
+        // Neither more than can be saved, nor less than nothing, nor no number at all.
+        (saved >= 0.0 && saved <= self.saved_max).then_some(Engine {
+            saved,
+            free_at: Timestamp::from_micros(free_at),
+            carry: u32::try_from(carry).ok()?,
+            seen: Timestamp::from_micros(seen),
+        })
     }
 
     fn words(&self) -> usize {

@@ -14,6 +14,12 @@ pub(crate) struct Fingerprint {
     pub(crate) low: u64,
 }
 
+impl Fingerprint {
+    pub(crate) fn new(high: u64, low: u64) -> Self {
+        Self { high: high.max(1), low }
+    }
+}
+
 impl Hash for Fingerprint {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         hasher.write_u64(self.low);
@@ -43,7 +49,7 @@ impl Secret {
         let mut hasher = self.hasher;
         key.hash(&mut hasher);
         let hash = hasher.finish128();
-        Fingerprint { high: hash.h1.max(1), low: hash.h2 }
+        Fingerprint::new(hash.h1, hash.h2)
     }
 }
 

@@ -25,7 +25,7 @@ pub use top::{KeyName, Top, TopKey};
 
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use room::{Room, Shared};
-pub(crate) use shard::Shard;
+pub(crate) use shard::{Copied, Shard};
 
 use crate::clock::Clock;
 use crate::slot::Slot;
@@ -46,6 +46,14 @@ pub(crate) struct Plan {
     pub(crate) audit: Option<u64>,
 }
 
+/// Where a table's keys and times come from.
+pub(crate) struct Origin {
+    pub(crate) secret: Secret,
+    pub(crate) birth: Timestamp,
+    /// See [`Table`]'s.
+    pub(crate) shift: i64,
+}
+
 /// What a shard decides by. Shards change theirs one after the other.
 #[derive(Debug)]
 pub(crate) struct Terms {
@@ -64,6 +72,9 @@ pub(crate) struct Table<C> {
     pub(crate) birth: Timestamp,
     pub(crate) secret: Secret,
     pub(crate) room: Room,
+    /// What is to be added to the clock, in microseconds: the time of a limiter that was restored goes
+    /// on where it was.
+    shift: i64,
     shards: Box<[Padded<Mutex<Shard>>]>,
     /// Whether the rule goes by the calendar; a hint for who reads the clock before the lock.
     is_calendar: AtomicBool,
@@ -83,7 +94,7 @@ const SHARDS_FOR_THREADS: usize = 64;
 const KEYS_FOR_THREADS: usize = 65_536;
 
 impl Terms {
-    fn new(limit: Limit, birth: Timestamp) -> Self {
+    pub(crate) fn new(limit: Limit, birth: Timestamp) -> Self {
         // A microsecond early, because nothing can be told to be full at the epoch itself.
         let epoch = birth - Span::from_micros(1);
         let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
@@ -97,7 +108,7 @@ impl Terms {
         Self { bucket, fresh, is_calendar, limit, epoch: self.epoch }
     }
 
-    fn unpack(&self, words: &[u64]) -> State {
+    pub(crate) fn unpack(&self, words: &[u64]) -> State {
         let mut packed = [0; 3];
         packed[..words.len()].copy_from_slice(words);
         self.limit.unpack(&packed, self.epoch)
@@ -123,16 +134,12 @@ impl Terms {
 impl<C: Clock> Table<C> {
     pub(crate) fn new(limit: Limit, clock: C, plan: Plan) -> Self {
         let birth = spot::now(&clock, &limit);
-        Self::restored(limit, clock, plan, Secret::random(), birth)
+        Self::reborn(limit, clock, plan, &Origin { secret: Secret::random(), birth, shift: 0 })
     }
 
-    pub(crate) fn restored(
-        limit: Limit,
-        clock: C,
-        plan: Plan,
-        secret: Secret,
-        birth: Timestamp,
-    ) -> Self {
+    /// A table without keys that counts as another one did.
+    pub(crate) fn reborn(limit: Limit, clock: C, plan: Plan, origin: &Origin) -> Self {
+        let Origin { secret, birth, shift } = *origin;
         let terms = Arc::new(Terms::new(limit.clone(), birth));
         let mut shards = (plan.max_keys / KEYS_PER_SHARD).next_power_of_two();
         if plan.max_keys >= KEYS_FOR_THREADS {
@@ -149,6 +156,7 @@ impl<C: Clock> Table<C> {
             clock,
             birth,
             secret,
+            shift,
             room: Room::new(plan.max_keys, plan.overflow, limit.clone(), slot),
             shards: (0..shards).map(shard).collect(),
             is_calendar: AtomicBool::new(limit.follows_calendar()),
@@ -171,10 +179,25 @@ impl<C: Clock> Table<C> {
     /// The time, for who has no lock yet.
     #[inline]
     fn read_clock(&self) -> Timestamp {
-        if self.is_calendar.load(Ordering::Relaxed) {
+        self.now(self.is_calendar.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn now(&self, is_calendar: bool) -> Timestamp {
+        if is_calendar {
             return self.clock.calendar_now();
         }
-        self.clock.now()
+        Timestamp::from_micros(self.clock.now().as_micros().saturating_add_signed(self.shift))
+    }
+
+    /// What the limiter's own clock says.
+    pub(crate) fn steady_now(&self) -> Timestamp {
+        self.now(false)
+    }
+
+    /// The time by which this limit counts.
+    pub(crate) fn now_for(&self, limit: &Limit) -> Timestamp {
+        self.now(limit.follows_calendar())
     }
 
     /// Locks a key's shard and tells the time. It is read before the lock is there, so that it is
@@ -188,14 +211,14 @@ impl<C: Clock> Table<C> {
             return (shard, now);
         }
         // In the middle of a change of rule to one with another clock.
-        let now = spot::now(&self.clock, shard.limit());
+        let now = self.now_for(shard.limit());
         (shard, now)
     }
 
     /// Locks a shard by its index, for who works on several keys.
     pub(crate) fn hold(&self, index: usize) -> (MutexGuard<'_, Shard>, Timestamp) {
         let mut shard = self.lock_shard(index);
-        let now = spot::now(&self.clock, shard.limit());
+        let now = self.now_for(shard.limit());
         let now = shard.time(now, || now);
         (shard, now)
     }
@@ -326,7 +349,7 @@ impl<C: Clock> Table<C> {
     /// Works on what keys without room share.
     pub(crate) fn with_shared<R>(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R) -> R {
         let mut shared = lock(&self.room.shared);
-        let now = spot::now(&self.clock, &shared.limit);
+        let now = self.now_for(&shared.limit);
         let Shared { limit, slot } = &mut *shared;
         work(slot, limit, now)
     }
@@ -341,16 +364,16 @@ impl<C: Clock> Table<C> {
         let mut ruling = lock(&self.ruling);
         let terms = {
             let (shard, old_now) = self.hold(0);
-            let now = spot::now(&self.clock, &new);
+            let now = self.now_for(&new);
             Arc::new(shard.terms.changed(new.clone(), old_now, now))
         };
         for index in 0..self.shards.len() {
             let (mut shard, old_now) = self.hold(index);
-            let now = spot::now(&self.clock, &new);
+            let now = self.now_for(&new);
             shard.change(Arc::clone(&terms), (old_now, now), &self.room, &mut wakes);
         }
         let mut shared = lock(&self.room.shared);
-        let (old_now, now) = (spot::now(&self.clock, &shared.limit), spot::now(&self.clock, &new));
+        let (old_now, now) = (self.now_for(&shared.limit), self.now_for(&new));
         let Shared { limit, slot } = &mut *shared;
         slot.change((limit, old_now), (&new, now), &mut wakes);
         *limit = new.clone();
@@ -396,12 +419,31 @@ impl<C: Clock> Table<C> {
         audit
     }
 
+    /// Hands over what each shard holds, one after the other; the lock is held while it is copied.
+    pub(crate) fn copy_each<E>(
+        &self,
+        mut take: impl FnMut(&Terms, Copied) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for index in 0..self.shards.len() {
+            let shard = self.lock_shard(index);
+            let (terms, copied) = (Arc::clone(&shard.terms), shard.copy());
+            drop(shard);
+            take(&terms, copied)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in a key that was copied from another table with the same secret.
+    pub(crate) fn take_in(&self, key: Fingerprint, state: State) {
+        self.lock_shard(self.shard_of(key)).take_in(key, state, &self.room);
+    }
+
     /// Looks through all keys, one shard at a time, and forgets those at rest. Tells how many.
     pub(crate) fn sweep(&self) -> usize {
         (0..self.shards.len())
             .map(|index| {
                 let (mut shard, now) = self.hold(index);
-                shard.sweep(now, usize::MAX, &self.room)
+                shard.sweep_all(now, &self.room)
             })
             .sum()
     }

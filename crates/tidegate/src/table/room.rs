@@ -70,6 +70,11 @@ impl Room {
         false
     }
 
+    /// Counts one more key, room or not.
+    pub(super) fn squeeze_in(&self) {
+        self.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn leave(&self, keys: usize) {
         if keys > 0 {
             self.keys.fetch_sub(keys as u64, Ordering::Relaxed);

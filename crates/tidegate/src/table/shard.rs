@@ -50,6 +50,14 @@ impl Taken {
     }
 }
 
+/// What a shard held at one moment.
+pub(crate) struct Copied {
+    /// How many words of state a row has, after two of fingerprint.
+    pub(crate) words: usize,
+    pub(crate) rows: Vec<u64>,
+    pub(crate) slots: Vec<(Fingerprint, Vec<u64>)>,
+}
+
 /// Rows, as wide as the rule's states.
 enum Packed {
     /// States of no fixed size: every key is a slot.
@@ -262,6 +270,12 @@ impl Shard {
         dropped
     }
 
+    /// The same with all keys.
+    pub(super) fn sweep_all(&mut self, now: Timestamp, room: &Room) -> usize {
+        (self.cursor, self.slot_cursor) = (0, 0);
+        self.sweep(now, usize::MAX, room)
+    }
+
     fn sweep_slots(&mut self, now: Timestamp, budget: usize) -> usize {
         let mut wakes = Wakes::default();
         let mut dropped = 0;
@@ -425,6 +439,23 @@ impl Shard {
         {
             self.put(key, slot);
         }
+    }
+
+    /// All keys, as they are at this moment: the rows as they lie, and the states of the slots.
+    pub(crate) fn copy(&self) -> Copied {
+        let words = self.terms.limit.packed_words();
+        let rows = each_width!(&self.rows, rows => {
+            rows.iter().flat_map(|row| row.iter().copied()).collect()
+        }, else Vec::new());
+        let slot =
+            |(key, slot): (&Fingerprint, &Slot)| (*key, self.terms.limit.write_state(&slot.state));
+        Copied { words, rows, slots: self.slots.iter().map(slot).collect() }
+    }
+
+    /// Takes in a key that was copied, whether there is room or not: what is owed stays owed.
+    pub(crate) fn take_in(&mut self, key: Fingerprint, state: State, room: &Room) {
+        room.squeeze_in();
+        self.put(key, Slot::new(state));
     }
 
     /// Goes on under other terms (B8).

@@ -1,0 +1,265 @@
+//! What is in a snapshot, byte by byte.
+//!
+//! ```text
+//! "TIDEGATE" version:u32  then chunks  kind:u8 length:u32 bytes crc:u32, the last of kind End
+//!
+//! Begin    taken at (µs by the calendar)
+//! Section  name, secret, birth and time (µs) of a limiter: its keys follow
+//! Rule     the rule that the following keys are under
+//! Rows     width:u32, then rows of so many words: two of fingerprint and a packed state
+//! Slots    for each key two words of fingerprint, a number of words, and so many words of state
+//! ```
+//!
+//! All numbers are little-endian. The checksum covers kind, length and bytes. A reader that meets a
+//! version it does not know, a chunk it does not know, or a wrong checksum believes nothing.
+
+use super::error::{Flaw, SnapshotError};
+use crate::rule::Rule;
+use crate::table::{Copied, Fingerprint};
+use std::io::{self, Write};
+use tidegate_core::{Limit, State, Timestamp};
+
+const MAGIC: &[u8; 8] = b"TIDEGATE";
+const VERSION: u32 = 1;
+/// A chunk has at most so many bytes of keys; longer ones are cut.
+const CHUNK_MAX: usize = 1 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    End = 0,
+    Begin = 1,
+    Section = 2,
+    Rule = 3,
+    Rows = 4,
+    Slots = 5,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::End, Kind::Begin, Kind::Section, Kind::Rule, Kind::Rows, Kind::Slots];
+
+/// What is said of a limiter before its keys.
+pub(super) struct Head {
+    pub(super) name: String,
+    pub(super) secret: [u64; 2],
+    pub(super) birth: Timestamp,
+    /// What its own clock said.
+    pub(super) now: Timestamp,
+}
+
+/// A limiter and its keys, with the rule that they were under.
+pub(super) struct Section {
+    pub(super) head: Head,
+    pub(super) keys: Vec<(Limit, Keys)>,
+}
+
+pub(super) enum Keys {
+    Rows { width: usize, words: Vec<u64> },
+    Slots(Vec<(Fingerprint, State)>),
+}
+
+pub(super) struct Writer<W> {
+    output: W,
+}
+
+impl<W: Write> Writer<W> {
+    pub(super) fn new(output: W) -> Self {
+        Self { output }
+    }
+
+    pub(super) fn begin(&mut self, taken_at: Timestamp) -> io::Result<()> {
+        self.output.write_all(MAGIC)?;
+        self.output.write_all(&VERSION.to_le_bytes())?;
+        self.chunk(Kind::Begin, &taken_at.as_micros().to_le_bytes())
+    }
+
+    pub(super) fn section(&mut self, head: &Head) -> io::Result<()> {
+        let numbers =
+            [head.secret[0], head.secret[1], head.birth.as_micros(), head.now.as_micros()];
+        let mut bytes = to_bytes(&numbers);
+        bytes.extend_from_slice(head.name.as_bytes());
+        self.chunk(Kind::Section, &bytes)
+    }
+
+    pub(super) fn rule(&mut self, limit: &Limit) -> io::Result<()> {
+        self.chunk(Kind::Rule, limit.to_string().as_bytes())
+    }
+
+    pub(super) fn rows(&mut self, copied: &Copied) -> io::Result<()> {
+        let width = copied.words + 2;
+        let rows_max = CHUNK_MAX / (width * size_of::<u64>());
+        for rows in copied.rows.chunks(rows_max * width) {
+            let mut bytes = (width as u64).to_le_bytes().to_vec();
+            bytes.extend(to_bytes(rows));
+            self.chunk(Kind::Rows, &bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn slots(&mut self, copied: &Copied) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for (key, state) in &copied.slots {
+            bytes.extend(to_bytes(&[key.high, key.low, state.len() as u64]));
+            bytes.extend(to_bytes(state));
+            if bytes.len() >= CHUNK_MAX {
+                self.chunk(Kind::Slots, &std::mem::take(&mut bytes))?;
+            }
+        }
+        if bytes.is_empty() { Ok(()) } else { self.chunk(Kind::Slots, &bytes) }
+    }
+
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        self.chunk(Kind::End, &[])?;
+        self.output.flush()
+    }
+
+    fn chunk(&mut self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "a state is too long");
+        let length = u32::try_from(bytes.len()).map_err(too_long)?;
+        let mut head = [kind as u8, 0, 0, 0, 0];
+        head[1..].copy_from_slice(&length.to_le_bytes());
+        self.output.write_all(&head)?;
+        self.output.write_all(bytes)?;
+        self.output.write_all(&checksum(&head, bytes).to_le_bytes())
+    }
+}
+
+fn checksum(head: &[u8], bytes: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(head);
+    crc.update(bytes);
+    crc.finalize()
+}
+
+fn to_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Reads a whole snapshot, or nothing of it.
+pub(super) fn read(bytes: &[u8]) -> Result<(Timestamp, Vec<Section>), SnapshotError> {
+    let mut reader = Reader { bytes, at: 0 };
+    reader.preamble()?;
+    let mut taken_at = None;
+    let mut sections: Vec<Section> = Vec::new();
+    let mut rule: Option<Limit> = None;
+    loop {
+        let (kind, chunk) = reader.chunk()?;
+        match (kind, sections.last_mut(), &rule) {
+            (Kind::Begin, None, _) if taken_at.is_none() => {
+                let [micros] = *reader.words(chunk)? else { return Err(reader.damaged()) };
+                taken_at = Some(Timestamp::from_micros(micros));
+            }
+            (Kind::End, ..) => {
+                let taken_at = taken_at.ok_or_else(|| reader.damaged())?;
+                return Ok((taken_at, sections));
+            }
+            (Kind::Section, ..) if taken_at.is_some() => {
+                sections.push(Section { head: reader.head(chunk)?, keys: Vec::new() });
+                rule = None;
+            }
+            (Kind::Rule, Some(_), _) => rule = Some(reader.rule(chunk)?),
+            (Kind::Rows, Some(section), Some(limit)) => {
+                section.keys.push((limit.clone(), reader.rows(chunk, limit)?));
+            }
+            (Kind::Slots, Some(section), Some(limit)) => {
+                section.keys.push((limit.clone(), reader.slots(chunk, limit)?));
+            }
+            _ => return Err(reader.damaged()),
+        }
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn preamble(&mut self) -> Result<(), SnapshotError> {
+        if !self.bytes.starts_with(MAGIC) {
+            let is_start = MAGIC.starts_with(self.bytes) && !self.bytes.is_empty();
+            let flaw = if is_start { Flaw::CutOff } else { Flaw::Foreign };
+            return Err(SnapshotError::new(flaw));
+        }
+        self.at = MAGIC.len();
+        match u32::from_le_bytes(*self.array()?) {
+            VERSION => Ok(()),
+            version => Err(SnapshotError::new(Flaw::Version(version))),
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], SnapshotError> {
+        let cut_off = || SnapshotError::new(Flaw::CutOff);
+        let end = self.at.checked_add(length).ok_or_else(cut_off)?;
+        let taken = self.bytes.get(self.at..end).ok_or_else(cut_off)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], SnapshotError> {
+        let damaged = self.damaged();
+        self.take(N)?.first_chunk().ok_or(damaged)
+    }
+
+    fn chunk(&mut self) -> Result<(Kind, &'a [u8]), SnapshotError> {
+        let head: &[u8; 5] = self.array()?;
+        let [kind, length @ ..] = *head;
+        let length = u32::from_le_bytes(length) as usize;
+        let bytes = self.take(length)?;
+        if u32::from_le_bytes(*self.array()?) != checksum(head, bytes) {
+            return Err(self.damaged());
+        }
+        let kind = KINDS.get(usize::from(kind)).ok_or_else(|| self.damaged())?;
+        Ok((*kind, bytes))
+    }
+
+    fn words(&self, bytes: &[u8]) -> Result<Box<[u64]>, SnapshotError> {
+        let (words, []) = bytes.as_chunks() else { return Err(self.damaged()) };
+        Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    }
+
+    fn head(&self, bytes: &[u8]) -> Result<Head, SnapshotError> {
+        let (numbers, name) = bytes.split_at_checked(32).ok_or_else(|| self.damaged())?;
+        let [k0, k1, birth, now] = *self.words(numbers)? else { return Err(self.damaged()) };
+        Ok(Head {
+            name: String::from_utf8(name.to_vec()).map_err(|_| self.damaged())?,
+            secret: [k0, k1],
+            birth: Timestamp::from_micros(birth),
+            now: Timestamp::from_micros(now),
+        })
+    }
+
+    fn rule(&self, bytes: &[u8]) -> Result<Limit, SnapshotError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| self.damaged())?;
+        let rule = text.parse::<Rule>().map_err(|error| {
+            SnapshotError::new(Flaw::Rule { text: text.to_owned(), error: Box::new(error) })
+        })?;
+        Ok(rule.limit)
+    }
+
+    fn rows(&self, bytes: &[u8], limit: &Limit) -> Result<Keys, SnapshotError> {
+        let words = self.words(bytes)?;
+        let (width, words) = words.split_first().ok_or_else(|| self.damaged())?;
+        let is_right = *width == limit.packed_words() as u64 + 2 && limit.packed_words() > 0;
+        if !is_right || !(words.len() as u64).is_multiple_of(*width) {
+            return Err(self.damaged());
+        }
+        Ok(Keys::Rows { width: limit.packed_words() + 2, words: words.to_vec() })
+    }
+
+    fn slots(&self, bytes: &[u8], limit: &Limit) -> Result<Keys, SnapshotError> {
+        let words = self.words(bytes)?;
+        let (mut rest, mut slots) = (&*words, Vec::new());
+        while let Some((&[high, low, length], after)) = rest.split_first_chunk() {
+            let length = usize::try_from(length).map_err(|_| self.damaged())?;
+            let (state, after) = after.split_at_checked(length).ok_or_else(|| self.damaged())?;
+            let wrong = || SnapshotError::new(Flaw::State { at: self.at });
+            slots.push((Fingerprint::new(high, low), limit.read_state(state).ok_or_else(wrong)?));
+            rest = after;
+        }
+        if rest.is_empty() { Ok(Keys::Slots(slots)) } else { Err(self.damaged()) }
+    }
+
+    fn damaged(&self) -> SnapshotError {
+        SnapshotError::new(Flaw::Damaged { at: self.at })
+    }
+}

@@ -1,0 +1,271 @@
+//! What limiters remember, written to a file and read again: so that a restart keeps debts.
+//!
+//! Always   Each key is written as it was at one moment, while others are being asked. Nobody gets more
+//!          from a limiter that was restored than what they had at the snapshot and what the time since
+//!          has brought. A file that is not whole is never believed.
+//! File     `format.rs` says what is in it, `file.rs` how it gets there.
+
+mod error;
+mod file;
+mod format;
+
+pub use error::SnapshotError;
+
+use crate::builder::Builder;
+use crate::clock::Clock;
+use crate::limiter::Limiter;
+use crate::sync::Arc;
+use crate::table::{Fingerprint, Origin, Secret, Table, Terms};
+use format::{Head, Keys, Section, Writer};
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use tidegate_core::{State, Timestamp};
+
+/// Keys and their debts, as they were when it was taken.
+///
+/// ```
+/// use tidegate::{Limiter, Snapshot};
+///
+/// # let directory = std::env::temp_dir().join(format!("tidegate-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let path = directory.join("limits.snapshot");
+/// let limiter = Limiter::new("5/day".parse()?);
+/// limiter.check_n("alice", 5);
+/// Snapshot::save(&path, [("login", &limiter)])?;
+///
+/// // ... the process ends, and another one starts:
+/// let loaded = Snapshot::load(&path);
+/// assert!(loaded.problems.is_empty());
+/// let limiter = loaded.snapshot.restore("login", Limiter::builder("5/day".parse()?));
+/// assert!(limiter.check("alice").is_deny(), "she has had her five");
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Snapshot {
+    taken_at: Option<Timestamp>,
+    sections: Vec<Section>,
+}
+
+/// What came of loading a snapshot; see [`Snapshot::load`].
+///
+/// ```
+/// use tidegate::Snapshot;
+///
+/// let loaded = Snapshot::load("/nowhere/limits.snapshot");
+/// assert!(loaded.snapshot.is_empty());
+/// assert!(loaded.problems.is_empty(), "that there is none yet is no problem");
+/// ```
+#[derive(Debug)]
+#[must_use = "the problems should be logged"]
+pub struct Loaded {
+    /// The newest snapshot that is whole; empty if there is none.
+    pub snapshot: Snapshot,
+    /// What is wrong with the others. Somebody should hear of it.
+    pub problems: Vec<SnapshotError>,
+}
+
+impl Snapshot {
+    /// Writes what these limiters remember, each under a name. The file appears as a whole or not at
+    /// all, also if the machine stops in between; the one before it is kept beside it, as
+    /// `<file>.previous`. It contains the secrets by which keys are recognised, so only its owner can
+    /// read it.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Snapshot};
+    /// let limiter = Limiter::new("5/day".parse()?);
+    /// let error = Snapshot::save("/nowhere/limits.snapshot", [("login", &limiter)]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn save<'a, C: Clock>(
+        path: impl AsRef<Path>,
+        limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
+    ) -> io::Result<()> {
+        file::replace(path.as_ref(), |file| Self::write(file, limiters))
+    }
+
+    /// Writes the same anywhere.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Snapshot};
+    /// let limiter = Limiter::new("5/day".parse()?);
+    /// limiter.check("alice");
+    /// let mut bytes = Vec::new();
+    /// Snapshot::write(&mut bytes, [("login", &limiter)])?;
+    /// assert!(Snapshot::read(&bytes).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn write<'a, C: Clock>(
+        output: impl Write,
+        limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
+    ) -> io::Result<()> {
+        let limiters: Vec<_> = limiters.into_iter().collect();
+        let taken_at = limiters.first().map(|(_, limiter)| limiter.table.clock.calendar_now());
+        let mut output = Writer::new(output);
+        output.begin(taken_at.unwrap_or(Timestamp::EPOCH))?;
+        for (name, limiter) in limiters {
+            write_table(&mut output, name, &limiter.table)?;
+        }
+        output.end()
+    }
+
+    /// Reads the newest snapshot that is whole: the file, or else the one before it, or else an empty
+    /// one. It does not fail, because a process must be able to start; what is wrong is told.
+    ///
+    /// ```
+    /// # use tidegate::Snapshot;
+    /// let loaded = Snapshot::load("/nowhere/limits.snapshot");
+    /// assert!(loaded.snapshot.is_empty());
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Loaded {
+        let mut problems = Vec::new();
+        for path in file::candidates(path.as_ref()) {
+            match file::read(&path) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => match Self::read(&bytes) {
+                    Ok(snapshot) => return Loaded { snapshot, problems },
+                    Err(error) => problems.push(error.at(&path)),
+                },
+                Err(error) => problems.push(SnapshotError::unreadable(error).at(&path)),
+            }
+        }
+        Loaded { snapshot: Self::default(), problems }
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// ```
+    /// # use tidegate::Snapshot;
+    /// let error = Snapshot::read(b"not a snapshot").unwrap_err();
+    /// assert_eq!(error.to_string(), "this is not a snapshot of Tidegate");
+    /// ```
+    pub fn read(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let (taken_at, sections) = format::read(bytes)?;
+        Ok(Self { taken_at: Some(taken_at), sections })
+    }
+
+    /// Whether it knows no limiter.
+    ///
+    /// ```
+    /// # use tidegate::Snapshot;
+    /// assert!(Snapshot::default().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.sections.is_empty()
+    }
+
+    /// Makes a limiter that goes on where the one of this name was, by the machine's clock; a new one
+    /// if there was none. If the rule is another now, what was used goes over as
+    /// [`set_rule`](Limiter::set_rule) has it.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Snapshot};
+    /// let fresh = Snapshot::default().restore("login", Limiter::builder("5/day".parse()?));
+    /// assert!(fresh.check("alice").is_allow());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn restore(&self, name: &str, builder: Builder) -> Limiter {
+        self.restore_with_clock(name, builder, crate::SystemClock::new())
+    }
+
+    /// The same, by another clock.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock, Snapshot, Span};
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::with_clock("1/s burst 5".parse()?, clock.clone());
+    /// limiter.check_n("alice", 5);
+    /// let mut bytes = Vec::new();
+    /// Snapshot::write(&mut bytes, [("api", &limiter)])?;
+    ///
+    /// clock.advance(Span::from_secs(2));
+    /// let builder = Limiter::builder("1/s burst 5".parse()?);
+    /// let restored = Snapshot::read(&bytes)?.restore_with_clock("api", builder, clock);
+    /// assert_eq!(restored.check_n("alice", 0).remaining, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn restore_with_clock<C: Clock>(
+        &self,
+        name: &str,
+        builder: Builder,
+        clock: C,
+    ) -> Limiter<C> {
+        let section = self.sections.iter().find(|section| section.head.name == name);
+        let (Some(section), Some(taken_at)) = (section, self.taken_at) else {
+            return builder.with_clock(clock);
+        };
+        let (rule, plan) = builder.into_parts();
+        let origin = section.origin(taken_at, &clock);
+        let table = Table::reborn(rule.limit, clock, plan, &origin);
+        section.pour_into(&table);
+        Limiter { table: Arc::new(table) }
+    }
+}
+
+fn write_table<W: Write, C: Clock>(
+    output: &mut Writer<W>,
+    name: &str,
+    table: &Table<C>,
+) -> io::Result<()> {
+    output.section(&Head {
+        name: name.to_owned(),
+        secret: table.secret.words,
+        birth: table.birth,
+        now: table.steady_now(),
+    })?;
+    let mut rule = None;
+    table.copy_each(|terms, copied| {
+        // A change of rule may be under way: what follows is under this one.
+        if rule.as_ref() != Some(terms.limit.rule()) {
+            output.rule(&terms.limit)?;
+            rule = Some(terms.limit.rule().clone());
+        }
+        output.rows(&copied)?;
+        output.slots(&copied)
+    })
+}
+
+impl Section {
+    /// Time goes on from the snapshot by as much as the calendar says has passed, and never back.
+    fn origin<C: Clock>(&self, taken_at: Timestamp, clock: &C) -> Origin {
+        let elapsed = clock.calendar_now().since(taken_at);
+        let (then, now) = (self.head.now + elapsed, clock.now());
+        let shift = i128::from(then.as_micros()) - i128::from(now.as_micros());
+        Origin {
+            secret: Secret::new(self.head.secret),
+            birth: self.head.birth,
+            shift: i64::try_from(shift).unwrap_or(0),
+        }
+    }
+
+    /// Hands every key over to a table, under the table's rule.
+    fn pour_into<C: Clock>(&self, table: &Table<C>) {
+        let new = table.rule();
+        let now = table.now_for(&new);
+        for (limit, keys) in &self.keys {
+            let (terms, old_now) =
+                (Terms::new(limit.clone(), self.head.birth), table.now_for(limit));
+            let pour = |key, state: &State| {
+                let state = new.take_over_between(limit, state, old_now, now);
+                if !new.peek(&state, now, 0).reset_after.is_zero() {
+                    table.take_in(key, state);
+                }
+            };
+            match keys {
+                Keys::Rows { width, words } => words.chunks_exact(*width).for_each(|row| {
+                    pour(Fingerprint::new(row[0], row[1]), &terms.unpack(&row[2..]));
+                }),
+                Keys::Slots(slots) => slots.iter().for_each(|(key, state)| pour(*key, state)),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.sections.iter().map(|section| &*section.head.name).collect();
+        f.debug_struct("Snapshot").field("limiters", &names).finish_non_exhaustive()
+    }
+}

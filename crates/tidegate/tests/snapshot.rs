@@ -1,0 +1,374 @@
+//! Snapshots (T38): what comes back is what was there and what time has brought since, never more;
+//! what is not whole is refused, and a start never fails because of it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod rules;
+
+use rules::EVERY;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use tidegate::{Clock, Limiter, ManualClock, Sleep, Snapshot, Span, Timestamp};
+
+const KEYS: u64 = 300;
+
+/// A directory of its own that is gone when the test is.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("limits.snapshot")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn limiter(rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
+    Limiter::with_clock(rule.parse().unwrap(), clock.clone())
+}
+
+/// Keys that have used up different amounts.
+fn used(rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
+    let limiter = limiter(rule, clock);
+    for key in 0..KEYS {
+        for _ in 0..=key % 7 {
+            limiter.check(&key);
+        }
+        clock.advance(Span::from_micros(key * 13));
+    }
+    limiter
+}
+
+fn bytes(limiter: &Limiter<ManualClock>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Snapshot::write(&mut bytes, [("api", limiter)]).unwrap();
+    bytes
+}
+
+fn restored(bytes: &[u8], rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
+    let builder = Limiter::builder(rule.parse().unwrap());
+    Snapshot::read(bytes).unwrap().restore_with_clock("api", builder, clock.clone())
+}
+
+#[test]
+fn t38_what_was_saved_goes_on_as_if_nothing_had_happened() {
+    for rule in EVERY {
+        for pause in [0, 1, 150_000, 7_000_000, 100_000_000_000].map(Span::from_micros) {
+            let clock = ManualClock::new();
+            let before = used(rule, &clock);
+            let bytes = bytes(&before);
+            clock.advance(pause);
+            let after = restored(&bytes, rule, &clock);
+            for key in 0..KEYS + 20 {
+                for _ in 0..3 {
+                    assert_eq!(after.check(&key), before.check(&key), "{rule}, {key}, {pause}");
+                }
+            }
+        }
+    }
+}
+
+/// The machine starts again: its steady clock begins anew, and its calendar may have been set.
+#[derive(Clone)]
+struct Rebooted {
+    steady: ManualClock,
+    calendar: ManualClock,
+}
+
+impl Clock for Rebooted {
+    fn now(&self) -> Timestamp {
+        self.steady.now()
+    }
+
+    fn calendar_now(&self) -> Timestamp {
+        self.calendar.now()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.steady.sleep_until(at)
+    }
+}
+
+#[test]
+fn t38_nobody_gets_more_than_at_the_snapshot_and_what_the_calendar_says_has_passed() {
+    let steady = |rule: &&str| !["fixed", "calendar"].iter().any(|word| rule.contains(word));
+    for rule in EVERY.into_iter().filter(steady).chain(["40/s fixed from first"]) {
+        for elapsed in [0_u64, 50_000, 3_000_000].map(Span::from_micros) {
+            let clock = ManualClock::new();
+            let before = used(rule, &clock);
+            let bytes = bytes(&before);
+            let taken_at = clock.now();
+            clock.advance(elapsed);
+            for uptime in [0, 5_000_000_000_u64, 10_000_000_000_000_000] {
+                let rebooted = Rebooted {
+                    steady: ManualClock::at(Timestamp::from_micros(uptime)),
+                    calendar: ManualClock::at(taken_at + elapsed),
+                };
+                let builder = Limiter::builder(rule.parse().unwrap());
+                let snapshot = Snapshot::read(&bytes).unwrap();
+                let after = snapshot.restore_with_clock("api", builder, rebooted.clone());
+                for key in 0..KEYS {
+                    let (was, is) = (before.check_n(&key, 0), after.check_n(&key, 0));
+                    assert_eq!(is, was, "{rule}, {key}, {elapsed} later, up for {uptime}us");
+                }
+                // Set back, the calendar says that no time has passed.
+                let set_back = Rebooted {
+                    calendar: ManualClock::at(taken_at - Span::from_secs(86_400)),
+                    ..rebooted
+                };
+                let builder = Limiter::builder(rule.parse().unwrap());
+                let after = snapshot.restore_with_clock("api", builder, set_back);
+                let then = restored(&bytes, rule, &ManualClock::at(taken_at));
+                for key in 0..KEYS {
+                    let (was, is) = (then.check_n(&key, 0), after.check_n(&key, 0));
+                    assert_eq!(is, was, "{rule}, {key}, with the calendar set back");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
+    let clock = ManualClock::new();
+    let leased = limiter("concurrency 2 lease 10s", &clock);
+    let held = leased.try_acquire("alice").unwrap();
+    let bytes_leased = bytes(&leased);
+    clock.advance(Span::from_secs(4));
+    let after = restored(&bytes_leased, "concurrency 2 lease 10s", &clock);
+    assert_eq!(after.check_n("alice", 0).remaining, 1);
+    clock.advance(Span::from_secs(6));
+    assert_eq!(after.check_n("alice", 0).remaining, 2, "its lease has run out");
+    drop(held);
+
+    let unleased = limiter("concurrency 2", &clock);
+    let held = unleased.try_acquire("alice").unwrap();
+    let after = restored(&bytes(&unleased), "concurrency 2", &clock);
+    assert_eq!(after.check_n("alice", 0).remaining, 2, "nobody is left who could give it back");
+    drop(held);
+}
+
+#[test]
+fn t12_a_rule_that_was_changed_in_between_takes_over_what_was_used() {
+    let clock = ManualClock::new();
+    let before = limiter("10/day", &clock);
+    before.check_n("alice", 10);
+    before.check_n("bob", 4);
+    let bytes = bytes(&before);
+    for rule in ["20/day", "20/day sliding-log", "20/day sliding", "20/day fixed from first"] {
+        let after = restored(&bytes, rule, &clock);
+        assert!(after.check_n("alice", 0).remaining <= 11, "{rule}");
+        assert!((15..=17).contains(&after.check_n("bob", 0).remaining), "{rule}");
+        assert_eq!(after.check_n("carol", 0).remaining, 20, "{rule}");
+    }
+}
+
+#[test]
+fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
+    let clock = ManualClock::new();
+    let before = limiter("1/day", &clock);
+    for key in 0..KEYS {
+        before.check(&key);
+    }
+    let builder = Limiter::builder("1/day".parse().unwrap()).max_keys(10);
+    let snapshot = Snapshot::read(&bytes(&before)).unwrap();
+    let after = snapshot.restore_with_clock("api", builder, clock.clone());
+    assert!((0..KEYS).all(|key| after.check(&key).is_deny()));
+    assert!(after.check("new").is_allow(), "from what is shared");
+    assert!(after.check("newer").is_deny());
+    clock.advance(Span::from_secs(86_401));
+    after.sweep();
+    assert_eq!(after.keys(), 0);
+}
+
+#[test]
+fn t38_every_byte_counts() {
+    let clock = ManualClock::new();
+    for rule in ["100/h burst 9", "5/h sliding-log", "5/s warmup 1s"] {
+        let limiter = limiter(rule, &clock);
+        for key in 0..5 {
+            limiter.check(&key);
+        }
+        let whole = bytes(&limiter);
+        assert!(Snapshot::read(&whole).is_ok());
+        for at in 0..whole.len() {
+            assert!(Snapshot::read(&whole[..at]).is_err(), "cut off at {at}");
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                assert!(Snapshot::read(&damaged).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn t38_a_file_that_is_not_whole_is_told_of_and_the_one_before_it_is_taken() {
+    let scratch = Scratch::new("fallback");
+    let (path, clock) = (scratch.file(), ManualClock::new());
+    let limiter = limiter("5/day", &clock);
+    limiter.check_n("alice", 3);
+    Snapshot::save(&path, [("api", &limiter)]).unwrap();
+    limiter.check_n("alice", 1);
+    Snapshot::save(&path, [("api", &limiter)]).unwrap();
+    let remaining = |path: &Path| {
+        let loaded = Snapshot::load(path);
+        let builder = Limiter::builder("5/day".parse().unwrap());
+        let restored = loaded.snapshot.restore_with_clock("api", builder, clock.clone());
+        let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+        (restored.check_n("alice", 0).remaining, problems)
+    };
+    assert_eq!(remaining(&path), (1, vec![]));
+
+    let whole = fs::read(&path).unwrap();
+    for damage in [whole[..whole.len() / 2].to_vec(), Vec::new(), b"rubbish".to_vec()] {
+        fs::write(&path, damage).unwrap();
+        let (left, problems) = remaining(&path);
+        assert_eq!((left, problems.len()), (2, 1), "{problems:?}");
+        assert!(problems[0].starts_with(&path.display().to_string()), "{problems:?}");
+    }
+    let mut future = whole.clone();
+    future[8] = 9;
+    fs::write(&path, future).unwrap();
+    let (left, problems) = remaining(&path);
+    assert_eq!(left, 2);
+    assert!(problems[0].contains("version 9"), "{problems:?}");
+
+    fs::write(scratch.0.join("limits.snapshot.previous"), b"rubbish too").unwrap();
+    let (left, problems) = remaining(&path);
+    assert_eq!((left, problems.len()), (5, 2), "both are told of, and it starts all the same");
+}
+
+#[test]
+fn t38_a_write_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it() {
+    let scratch = Scratch::new("full");
+    let (path, clock) = (scratch.file(), ManualClock::new());
+    let limiter = used("100/h burst 9", &clock);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let error = Snapshot::write(full, [("api", &limiter)]).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(28), "no space left");
+
+    Snapshot::save(&path, [("api", &limiter)]).unwrap();
+    // A directory where the part should go: the write fails before anything was replaced.
+    fs::create_dir(scratch.0.join("limits.snapshot.part")).unwrap();
+    assert!(Snapshot::save(&path, [("api", &limiter)]).is_err());
+    assert!(Snapshot::load(&path).problems.is_empty());
+    fs::remove_dir(scratch.0.join("limits.snapshot.part")).unwrap();
+
+    fs::write(scratch.0.join("limits.snapshot.part"), b"interrupted").unwrap();
+    assert!(!Snapshot::load(&path).snapshot.is_empty());
+    let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["limits.snapshot"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_file_has_secrets_so_only_its_owner_may_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new("mode");
+    let limiter = limiter("5/day", &ManualClock::new());
+    Snapshot::save(scratch.file(), [("api", &limiter)]).unwrap();
+    let mode = fs::metadata(scratch.file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Time stands still, so what a key has left only becomes less: a snapshot taken meanwhile must lie
+/// between what was left before it began and what is left at the end.
+#[test]
+fn t39_each_key_is_saved_as_it_was_at_one_moment_while_others_ask() {
+    let clock = ManualClock::new();
+    let limiter = limiter("1000000/day", &clock);
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let (limiter, is_done) = (&limiter, &is_done);
+            scope.spawn(move || {
+                for round in 0..u64::MAX {
+                    if is_done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    limiter.check(&((round * 7 + thread) % KEYS));
+                }
+            });
+        }
+        for _ in 0..40 {
+            let left = |limiter: &Limiter<ManualClock>| -> Vec<u64> {
+                (0..KEYS).map(|key| limiter.check_n(&key, 0).remaining).collect()
+            };
+            let before = left(&limiter);
+            let bytes = bytes(&limiter);
+            let after = left(&limiter);
+            let saved = left(&restored(&bytes, "1000000/day", &clock));
+            let lies_between = |key: usize| after[key] <= saved[key] && saved[key] <= before[key];
+            assert!((0..before.len()).all(lies_between));
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Set for the child that is going to be killed.
+const CHILD: &str = "TIDEGATE_SNAPSHOT_CHILD";
+
+/// Not a test by itself: the child of the next one, which saves until it is killed.
+#[test]
+fn child_that_saves_for_ever() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let limiter = Limiter::new("1000000/day".parse().unwrap());
+    let started = Snapshot::load(&path);
+    assert!(started.problems.is_empty(), "{:?}", started.problems);
+    for round in 0..u64::MAX {
+        for key in 0..2_000 {
+            limiter.check(&(key + round));
+        }
+        Snapshot::save(&path, [("api", &limiter)]).unwrap();
+    }
+}
+
+#[test]
+fn t38_killed_at_any_moment_it_starts_again_with_a_snapshot_that_is_whole() {
+    let loops = if std::env::var_os("TIDEGATE_FULL").is_some() { 1_000 } else { 25 };
+    let scratch = Scratch::new("killed");
+    let path = scratch.file();
+    for round in 0..loops {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_saves_for_ever", "--nocapture"])
+            .env(CHILD, &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until it has saved something in this round, and then a moment that is never the same.
+        let before = modified(&path);
+        while modified(&path) == before {
+            assert!(child.try_wait().unwrap().is_none(), "it does not start after round {round}");
+            thread::yield_now();
+        }
+        for _ in 0..(round * 7_919) % 20_000 {
+            thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let loaded = Snapshot::load(&path);
+        assert!(loaded.problems.is_empty(), "{:?} after round {round}", loaded.problems);
+        assert!(!loaded.snapshot.is_empty(), "after round {round}");
+    }
+    let mut left: Vec<_> =
+        fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["limits.snapshot", "limits.snapshot.previous"]);
+}
+
+fn modified(path: &Path) -> Option<std::time::SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
