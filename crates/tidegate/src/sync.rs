@@ -22,11 +22,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The same, for a lock that is never held for long: waits a little before it goes to sleep.
+///
+/// Tells whether it had to.
 #[inline]
-pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> (MutexGuard<'_, T>, bool) {
     match mutex.try_lock() {
-        Ok(guard) => guard,
-        Err(_) => wait_for(mutex),
+        Ok(guard) => (guard, false),
+        Err(_) => (wait_for(mutex), true),
     }
 }
 
@@ -44,6 +46,23 @@ fn wait_for<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How often a lock is tried before the thread goes to sleep for it.
 const ATTEMPTS: u32 = 24;
+
+/// A small number for each thread.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == usize::MAX {
+            number.set(LAST.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
 
 /// What to do between two attempts to change a contended word: a little, then a little more.
 ///

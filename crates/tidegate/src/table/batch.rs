@@ -5,7 +5,7 @@
 
 use super::{Fingerprint, KeyName, Table};
 use crate::clock::{Clock, SystemClock};
-use crate::sync::Arc;
+use crate::sync::{Arc, lock_briefly};
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::Decision;
@@ -73,14 +73,17 @@ impl<C: Clock> Batch<C> {
         if self.asked.is_empty() {
             return &self.decisions;
         }
-        let now = self.table.read_clock();
+        let now = self.table.quick_time();
         for asked in self.asked.chunks(FETCHED) {
             for (key, _) in asked {
                 self.table.prefetch(*key);
             }
             for (key, cost) in asked {
                 // No name: the sketch takes it from who asks one at a time.
-                self.decisions.push(self.table.check_at(*key, *cost, now, KeyName::default));
+                self.decisions.push(match now {
+                    Some(now) => self.table.check_at(*key, *cost, now, KeyName::default),
+                    None => self.table.check_slowly(*key, *cost, KeyName::default),
+                });
             }
         }
         self.asked.clear();
@@ -116,7 +119,8 @@ impl<C: Clock> Batch<C> {
 impl<C: Clock> Table<C> {
     #[inline]
     fn prefetch(&self, key: Fingerprint) {
-        self.lock_shard(self.shard_of(key)).prefetch(key);
+        let (shard, _) = lock_briefly(&self.shards[self.shard_of(key)].0);
+        shard.prefetch(key);
     }
 }
 

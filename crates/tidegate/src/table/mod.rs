@@ -8,6 +8,7 @@
 mod audit;
 mod batch;
 mod fingerprint;
+mod hot;
 mod memory;
 mod prefetch;
 mod room;
@@ -26,6 +27,7 @@ pub use top::{KeyName, Top, TopKey};
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use room::{Room, Shared};
 pub(crate) use shard::{Copied, Shard};
+use shard::Taken;
 
 use crate::clock::Clock;
 use crate::slot::Slot;
@@ -33,6 +35,7 @@ use crate::spot;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_briefly};
 use crate::turn::Wakes;
 use audit::Auditor;
+use hot::Hot;
 use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
 use watch::{Sketches, Watch};
 
@@ -61,7 +64,6 @@ pub(crate) struct Terms {
     bucket: Option<NarrowBucket>,
     /// The state of a key that nobody has asked about.
     fresh: State,
-    is_calendar: bool,
     /// What packed times are counted from.
     epoch: Timestamp,
 }
@@ -72,12 +74,18 @@ pub(crate) struct Table<C> {
     pub(crate) birth: Timestamp,
     pub(crate) secret: Secret,
     pub(crate) room: Room,
+    hot: Hot,
     /// What is to be added to the clock, in microseconds: the time of a limiter that was restored goes
     /// on where it was.
     shift: i64,
     shards: Box<[Padded<Mutex<Shard>>]>,
-    /// Whether the rule goes by the calendar; a hint for who reads the clock before the lock.
-    is_calendar: AtomicBool,
+    /// The rule that the limiter began with, if it is a bucket, and what its times are counted from.
+    bucket: Option<NarrowBucket>,
+    epoch: Timestamp,
+    /// Whether that is still the rule.
+    is_original: AtomicBool,
+    /// Whether the rule is a bucket: a hint for who reads the clock before the lock.
+    is_quick: AtomicBool,
     /// The rule as it stands. Held while it changes, so that two changes do not mix.
     ruling: Mutex<Limit>,
 }
@@ -98,14 +106,13 @@ impl Terms {
         // A microsecond early, because nothing can be told to be full at the epoch itself.
         let epoch = birth - Span::from_micros(1);
         let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
-        Self { bucket, fresh, is_calendar: limit.follows_calendar(), limit, epoch }
+        Self { bucket, fresh, limit, epoch }
     }
 
     /// The terms of another rule: keys that nobody has asked about go over like all others.
     fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
         let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
-        let (bucket, is_calendar) = (limit.narrow_bucket(), limit.follows_calendar());
-        Self { bucket, fresh, is_calendar, limit, epoch: self.epoch }
+        Self { bucket: limit.narrow_bucket(), fresh, limit, epoch: self.epoch }
     }
 
     pub(crate) fn unpack(&self, words: &[u64]) -> State {
@@ -159,7 +166,11 @@ impl<C: Clock> Table<C> {
             shift,
             room: Room::new(plan.max_keys, plan.overflow, limit.clone(), slot),
             shards: (0..shards).map(shard).collect(),
-            is_calendar: AtomicBool::new(limit.follows_calendar()),
+            hot: Hot::new(),
+            bucket: limit.narrow_bucket(),
+            epoch: terms.epoch,
+            is_original: AtomicBool::new(true),
+            is_quick: AtomicBool::new(limit.narrow_bucket().is_some()),
             ruling: Mutex::new(limit),
         }
     }
@@ -171,15 +182,11 @@ impl<C: Clock> Table<C> {
         key.low as usize & (self.shards.len() - 1)
     }
 
-    #[inline]
+    /// Locks a shard for whoever has more to do than a quick decision: all of its keys are in it.
     fn lock_shard(&self, index: usize) -> MutexGuard<'_, Shard> {
-        lock_briefly(&self.shards[index].0)
-    }
-
-    /// The time, for who has no lock yet.
-    #[inline]
-    fn read_clock(&self) -> Timestamp {
-        self.now(self.is_calendar.load(Ordering::Relaxed))
+        let (mut shard, _) = lock_briefly(&self.shards[index].0);
+        shard.take_back(&self.hot);
+        shard
     }
 
     #[inline]
@@ -200,26 +207,17 @@ impl<C: Clock> Table<C> {
         self.now(limit.follows_calendar())
     }
 
-    /// Locks a key's shard and tells the time. It is read before the lock is there, so that it is
-    /// held for less, and read again if somebody was faster.
-    #[inline]
-    fn enter(&self, key: Fingerprint, read: Timestamp) -> (MutexGuard<'_, Shard>, Timestamp) {
-        let is_calendar = self.is_calendar.load(Ordering::Relaxed);
-        let mut shard = self.lock_shard(self.shard_of(key));
-        let now = shard.time(read, || self.read_clock());
-        if shard.terms.is_calendar == is_calendar {
-            return (shard, now);
-        }
-        // In the middle of a change of rule to one with another clock.
-        let now = self.now_for(shard.limit());
-        (shard, now)
+    /// Locks a key's shard and tells the time, which is read under the lock: whoever comes later must
+    /// not bring an earlier one.
+    fn enter(&self, key: Fingerprint) -> (MutexGuard<'_, Shard>, Timestamp) {
+        self.hold(self.shard_of(key))
     }
 
     /// Locks a shard by its index, for who works on several keys.
     pub(crate) fn hold(&self, index: usize) -> (MutexGuard<'_, Shard>, Timestamp) {
         let mut shard = self.lock_shard(index);
         let now = self.now_for(shard.limit());
-        let now = shard.time(now, || now);
+        shard.seen = now;
         (shard, now)
     }
 
@@ -230,7 +228,16 @@ impl<C: Clock> Table<C> {
         cost: u64,
         name: impl Fn() -> KeyName,
     ) -> Decision {
-        self.check_at(key, cost, self.read_clock(), name)
+        match self.quick_time() {
+            Some(now) => self.check_at(key, cost, now, name),
+            None => self.check_slowly(key, cost, name),
+        }
+    }
+
+    /// The time, for who may try to decide without much ado.
+    #[inline]
+    fn quick_time(&self) -> Option<Timestamp> {
+        self.is_quick.load(Ordering::Relaxed).then(|| self.steady_now())
     }
 
     /// Decides at a time that was read before.
@@ -239,43 +246,65 @@ impl<C: Clock> Table<C> {
         &self,
         key: Fingerprint,
         cost: u64,
-        read: Timestamp,
+        now: Timestamp,
         name: impl Fn() -> KeyName,
     ) -> Decision {
-        let (mut shard, now) = self.enter(key, read);
-        let Some(bucket) = shard.terms.bucket else {
-            return self.check_slowly(shard, key, (now, cost), name);
-        };
-        let Some(taken) = shard.check_bucket(&bucket, key, now, cost) else {
-            return self.check_slowly(shard, key, (now, cost), name);
-        };
-        shard.housekeep(now, &self.room);
-        if shard.watch.is_some() {
-            shard.tell(key, (now, cost), &taken.decision(&bucket, cost), name);
+        if let Some((bucket, now)) = self.hot_bucket(now)
+            && let Some(decision) = self.hot.decide(bucket, key, now, cost)
+        {
+            return decision;
         }
+        let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].0);
+        let Some(taken) = shard.check_bucket(key, now, cost) else {
+            drop(shard);
+            return self.check_slowly(key, cost, name);
+        };
+        if had_to_wait || shard.is_asked_again(key) {
+            self.lend(&mut shard, key, &taken);
+        }
+        shard.housekeep(now, &self.hot, &self.room);
         drop(shard);
-        taken.decision(&bucket, cost)
+        taken.decision(cost)
+    }
+
+    /// The bucket that the hot cells are of, if it is still the rule, and its time.
+    #[inline]
+    fn hot_bucket(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
+        let bucket = self.bucket.as_ref()?;
+        if !self.is_original.load(Ordering::Relaxed) || now < self.epoch {
+            return None;
+        }
+        Some((bucket, bucket.at(now.since(self.epoch))?))
+    }
+
+    /// Lends a key to a cell, where it is decided without the lock.
+    #[cold]
+    fn lend(&self, shard: &mut Shard, key: Fingerprint, taken: &Taken) {
+        // Read under the lock: a change of rule says so first, and takes back what was lent after.
+        if self.is_original.load(Ordering::Relaxed) {
+            shard.lend(&self.hot, key, taken);
+        }
     }
 
     #[inline(never)]
     fn check_slowly(
         &self,
-        mut shard: MutexGuard<'_, Shard>,
         key: Fingerprint,
-        (now, cost): (Timestamp, u64),
+        cost: u64,
         name: impl Fn() -> KeyName,
     ) -> Decision {
+        let (mut shard, now) = self.enter(key);
         // Dropped last: whoever is to be woken is woken when no lock is held.
         let mut wakes = Wakes::default();
         if let Some(decision) = shard.check_row(key, now, cost, &self.room) {
             shard.note_named(key, (now, cost), &decision, name);
-            shard.housekeep(now, &self.room);
+            shard.housekeep(now, &self.hot, &self.room);
             return decision;
         }
         let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
         let (decision, home) = self.with_in(&mut shard, key, now, work);
         shard.note_named(key, (now, cost), &decision, name);
-        shard.housekeep(now, &self.room);
+        shard.housekeep(now, &self.hot, &self.room);
         if home == Home::Shared {
             shard.tally.overflowed += 1;
         }
@@ -290,7 +319,7 @@ impl<C: Clock> Table<C> {
         key: Fingerprint,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Home) {
-        let (mut shard, now) = self.enter(key, self.read_clock());
+        let (mut shard, now) = self.enter(key);
         let done = self.with_in(&mut shard, key, now, work);
         if done.1 == Home::Shared {
             shard.tally.overflowed += 1;
@@ -327,7 +356,7 @@ impl<C: Clock> Table<C> {
         key: Fingerprint,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
-        let (mut shard, now) = self.enter(key, self.read_clock());
+        let (mut shard, now) = self.enter(key);
         shard.look(key, now, work)
     }
 
@@ -337,7 +366,7 @@ impl<C: Clock> Table<C> {
         key: Fingerprint,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp),
     ) {
-        let (mut shard, now) = self.enter(key, self.read_clock());
+        let (mut shard, now) = self.enter(key);
         if shard.knows(key) {
             shard.with(key, now, work);
         }
@@ -362,6 +391,8 @@ impl<C: Clock> Table<C> {
     pub(crate) fn change(&self, new: Limit) {
         let mut wakes = Wakes::default();
         let mut ruling = lock(&self.ruling);
+        // The cells know one rule only.
+        self.is_original.store(false, Ordering::Relaxed);
         let terms = {
             let (shard, old_now) = self.hold(0);
             let now = self.now_for(&new);
@@ -378,7 +409,7 @@ impl<C: Clock> Table<C> {
         slot.change((limit, old_now), (&new, now), &mut wakes);
         *limit = new.clone();
         drop(shared);
-        self.is_calendar.store(new.follows_calendar(), Ordering::Relaxed);
+        self.is_quick.store(new.narrow_bucket().is_some(), Ordering::Relaxed);
         *ruling = new;
     }
 
@@ -393,6 +424,9 @@ impl<C: Clock> Table<C> {
             shard.tally.add_to(&mut stats);
             stats.keys += shard.len();
         }
+        let (allowed, denied) = self.hot.counts();
+        stats.allowed += allowed;
+        stats.denied += denied;
         stats
     }
 

@@ -6,6 +6,7 @@
 
 use super::Terms;
 use super::fingerprint::{Fingerprint, Hashed};
+use super::hot::{Hot, MOVED};
 use super::room::Room;
 use super::rows::{Row, Rows};
 use super::tally::Tally;
@@ -20,33 +21,43 @@ use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
 
 type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<Hashed>>;
 
+/// What every decision needs comes first, so that a contended shard is few lines of memory.
+#[repr(C)]
 pub(crate) struct Shard {
     pub(super) terms: Arc<Terms>,
-    rows: Packed,
     /// The latest time that anybody has brought here.
-    seen: Timestamp,
-    /// Where the next look for keys at rest begins: in the rows, and in the slots.
-    cursor: usize,
-    slot_cursor: usize,
-    /// So many decisions until the next look.
+    pub(super) seen: Timestamp,
+    /// The key that was asked about last, by its low word, and how often since.
+    last: u64,
+    times: u32,
+    /// So many decisions until the next look for keys at rest.
     until_sweep: u32,
     pub(super) tally: Tally,
-    slots: Slots,
+    rows: Packed,
     pub(super) watch: Option<Box<Watch>>,
+    /// Where the next look begins: in the rows, and in the slots.
+    cursor: usize,
+    slot_cursor: usize,
+    slots: Slots,
+    /// Keys that a hot cell has.
+    lent: Vec<Fingerprint>,
     seed: usize,
 }
 
 /// What was found in a bucket, in its ticks.
 pub(super) struct Taken {
+    bucket: NarrowBucket,
     full_at: u64,
     now: u64,
     was_enough: bool,
+    /// Where the row is.
+    at: usize,
 }
 
 impl Taken {
     #[inline]
-    pub(super) fn decision(&self, bucket: &NarrowBucket, cost: u64) -> Decision {
-        bucket.decision(self.full_at, self.now, cost, self.was_enough)
+    pub(super) fn decision(&self, cost: u64) -> Decision {
+        self.bucket.decision(self.full_at, self.now, cost, self.was_enough)
     }
 }
 
@@ -100,6 +111,8 @@ const SWEEP_FROM: usize = 8;
 const SWEEP_PER_NEW_KEY: usize = 8;
 /// How many, at the least, when there is room for no more keys.
 const SWEEP_WHEN_FULL: usize = 64;
+/// A key that is asked about so often in a row is lent to a cell.
+const TIMES_IN_A_ROW: u32 = 32;
 /// Every so many decisions some keys are looked at, new ones or not.
 const DECISIONS_PER_SWEEP: u32 = 256;
 const SWEEP_NOW_AND_THEN: usize = 64;
@@ -110,6 +123,9 @@ impl Shard {
             rows: Packed::new(terms.limit.packed_words(), seed),
             terms,
             seen: Timestamp::EPOCH,
+            last: 0,
+            times: 0,
+            lent: Vec::new(),
             cursor: 0,
             slot_cursor: 0,
             until_sweep: DECISIONS_PER_SWEEP,
@@ -129,15 +145,6 @@ impl Shard {
         rows + self.slots.len()
     }
 
-    /// The time to decide by. `read` was read before the lock was there; if somebody has brought a
-    /// later one meanwhile, it is read `again`, so that only the clock itself can go back.
-    #[inline]
-    pub(super) fn time(&mut self, read: Timestamp, again: impl FnOnce() -> Timestamp) -> Timestamp {
-        let now = if read < self.seen { again() } else { read };
-        self.seen = now;
-        now
-    }
-
     pub(crate) fn knows(&self, key: Fingerprint) -> bool {
         each_width!(&self.rows, rows => rows.find(key).is_ok(), else false)
             || self.slots.contains_key(&key)
@@ -148,35 +155,75 @@ impl Shard {
         each_width!(&self.rows, rows => rows.prefetch(key), else ());
     }
 
-    /// Decides about a bucket in a row without unpacking it, or leaves it to others. What it says is
-    /// put into numbers later, when the lock is gone.
+    /// Decides about a bucket in a row without unpacking it, or leaves it to others: also when the
+    /// time that was read before the lock is no longer the latest, so that only the clock itself can go
+    /// back. What it says is put into numbers later, when the lock is gone.
     #[inline]
     pub(super) fn check_bucket(
         &mut self,
-        bucket: &NarrowBucket,
         key: Fingerprint,
         now: Timestamp,
         cost: u64,
     ) -> Option<Taken> {
+        let (bucket, epoch) = (self.terms.bucket?, self.terms.epoch);
         let Packed::One(rows) = &mut self.rows else { return None };
-        let epoch = self.terms.epoch;
-        if now < epoch {
+        if now < epoch || now < self.seen || self.watch.is_some() {
             return None;
         }
-        let now = bucket.at(now.since(epoch))?;
+        let ticks = bucket.at(now.since(epoch))?;
         let at = rows.find(key).ok()?;
         let full_at = &mut rows.row_mut(at)[2];
-        if bucket.is_from_the_future(*full_at, now) {
+        // That includes what was lent to a cell.
+        if bucket.is_from_the_future(*full_at, ticks) {
             return None;
         }
-        let after = bucket.take(*full_at, now, cost);
+        self.seen = now;
+        let after = bucket.take(*full_at, ticks, cost);
         if let Some(after) = after {
             *full_at = after;
             self.tally.allowed += 1;
         } else {
             self.tally.denied += 1;
         }
-        Some(Taken { full_at: *full_at, now, was_enough: after.is_some() })
+        Some(Taken { bucket, full_at: *full_at, now: ticks, was_enough: after.is_some(), at })
+    }
+
+    /// Whether this key has been asked about so often in a row that it is worth a cell.
+    #[inline]
+    pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
+        if self.last == key.low {
+            self.times += 1;
+            return self.times.is_multiple_of(TIMES_IN_A_ROW);
+        }
+        (self.last, self.times) = (key.low, 0);
+        false
+    }
+
+    /// Lends a key that has just been decided about to a cell.
+    pub(super) fn lend(&mut self, hot: &Hot, key: Fingerprint, taken: &Taken) {
+        let Packed::One(rows) = &mut self.rows else { return };
+        if hot.lend(key, taken.full_at, taken.now) {
+            rows.row_mut(taken.at)[2] = MOVED;
+            self.lent.push(key);
+        }
+    }
+
+    /// Takes back what was lent: for whoever has to see all keys.
+    #[inline]
+    pub(super) fn take_back(&mut self, hot: &Hot) {
+        if !self.lent.is_empty() {
+            self.take_back_all(hot);
+        }
+    }
+
+    #[cold]
+    fn take_back_all(&mut self, hot: &Hot) {
+        let Packed::One(rows) = &mut self.rows else { return };
+        for key in self.lent.drain(..) {
+            if let Ok(at) = rows.find(key) {
+                rows.row_mut(at)[2] = hot.take_back(key);
+            }
+        }
     }
 
     /// Decides about a key that nobody waits for; `None` if there is room for no more keys, or if it
@@ -331,15 +378,16 @@ impl Shard {
 
     /// Every now and then, whoever decides looks at some keys too.
     #[inline]
-    pub(super) fn housekeep(&mut self, now: Timestamp, room: &Room) {
+    pub(super) fn housekeep(&mut self, now: Timestamp, hot: &Hot, room: &Room) {
         self.until_sweep -= 1;
         if self.until_sweep == 0 {
-            self.sweep_now_and_then(now, room);
+            self.sweep_now_and_then(now, hot, room);
         }
     }
 
     #[cold]
-    fn sweep_now_and_then(&mut self, now: Timestamp, room: &Room) {
+    fn sweep_now_and_then(&mut self, now: Timestamp, hot: &Hot, room: &Room) {
+        self.take_back(hot);
         self.until_sweep = DECISIONS_PER_SWEEP;
         if self.len() >= SWEEP_FROM {
             self.sweep(now, SWEEP_NOW_AND_THEN, room);

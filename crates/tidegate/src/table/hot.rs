@@ -1,0 +1,152 @@
+//! Buckets that many threads ask about at the same time: decided in one atomic word, without the lock.
+//!
+//! A lock moves from core to core with everything it guards. A key that is asked about in a row, or
+//! that threads wait for, is therefore lent to one of a few cells, which are one line of memory each and
+//! decide as a gate does. Whoever has something else to do in its shard takes it back first.
+//!
+//! State    The key, and `full_at` as in its row; [`MOVED`] while nobody has the cell.
+//! Always   A cell changes its key only under a claim, and only when every value it ever had lies in the
+//!          past: the values of a later key are greater than all of an earlier one. So whoever has
+//!          read a value and after it the key, and then swaps that value, has swapped it for that key.
+
+use super::Fingerprint;
+use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
+use tidegate_core::{Decision, NarrowBucket};
+
+/// In a cell: nobody has it. In a row: a cell has it.
+pub(super) const MOVED: u64 = u64::MAX;
+/// So many cells, each for the keys that fall on it.
+const CELLS: usize = 64;
+/// Counters, so that threads seldom share one.
+const STRIPES: usize = 8;
+
+pub(super) struct Hot {
+    cells: Box<[Cell]>,
+    stripes: Box<[Stripe]>,
+    /// Whether a cell was ever lent out.
+    is_used: AtomicBool,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Cell {
+    full_at: AtomicU64,
+    high: AtomicU64,
+    low: AtomicU64,
+    /// The greatest value it has had, while nobody has it.
+    greatest: AtomicU64,
+    is_claimed: AtomicBool,
+}
+
+/// What was decided here.
+#[repr(align(64))]
+#[derive(Default)]
+struct Stripe {
+    allowed: AtomicU64,
+    denied: AtomicU64,
+}
+
+impl Hot {
+    pub(super) fn new() -> Self {
+        let cell = || Cell { full_at: AtomicU64::new(MOVED), ..Cell::default() };
+        Self {
+            cells: (0..CELLS).map(|_| cell()).collect(),
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            is_used: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    fn cell(&self, key: Fingerprint) -> &Cell {
+        // The low word chooses the shard, by its lowest bits.
+        &self.cells[(key.low >> 58) as usize % CELLS]
+    }
+
+    /// Decides about a key that a cell has; `None` if none has it, or if this takes the lock.
+    #[inline]
+    pub(super) fn decide(
+        &self,
+        bucket: &NarrowBucket,
+        key: Fingerprint,
+        now: u64,
+        cost: u64,
+    ) -> Option<Decision> {
+        if !self.is_used.load(Ordering::Relaxed) {
+            return None;
+        }
+        let cell = self.cell(key);
+        let mut backoff = Backoff::new();
+        loop {
+            let full_at = cell.full_at.load(Ordering::Acquire);
+            // After the value, see above.
+            let is_it = cell.high.load(Ordering::Acquire) == key.high
+                && cell.low.load(Ordering::Acquire) == key.low;
+            if full_at == MOVED || !is_it || bucket.is_from_the_future(full_at, now) {
+                return None;
+            }
+            let Some(after) = bucket.take(full_at, now, cost) else {
+                self.stripe().denied.fetch_add(1, Ordering::Relaxed);
+                return Some(bucket.decision(full_at, now, cost, false));
+            };
+            let swapped = cell.full_at.compare_exchange_weak(
+                full_at,
+                after,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if swapped.is_ok() {
+                self.stripe().allowed.fetch_add(1, Ordering::Relaxed);
+                return Some(bucket.decision(after, now, cost, true));
+            }
+            backoff.pause();
+        }
+    }
+
+    /// Lends a cell to a key, if its cell is free and all it had is over. Under the lock of the key's
+    /// shard, whose row is then [`MOVED`].
+    pub(super) fn lend(&self, key: Fingerprint, full_at: u64, now: u64) -> bool {
+        let cell = self.cell(key);
+        let claim = cell.is_claimed.compare_exchange(
+            false,
+            true,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        if claim.is_err() {
+            return false;
+        }
+        if cell.greatest.load(Ordering::Relaxed) >= now {
+            cell.is_claimed.store(false, Ordering::Release);
+            return false;
+        }
+        cell.high.store(key.high, Ordering::Release);
+        cell.low.store(key.low, Ordering::Release);
+        // A bucket that is full is full from now on: a value that nobody had before.
+        cell.full_at.store(full_at.max(now), Ordering::Release);
+        self.is_used.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes back what was lent to this key. Under the lock of the key's shard.
+    pub(super) fn take_back(&self, key: Fingerprint) -> u64 {
+        let cell = self.cell(key);
+        let full_at = cell.full_at.swap(MOVED, Ordering::AcqRel);
+        let greatest = cell.greatest.load(Ordering::Relaxed).max(full_at);
+        cell.greatest.store(greatest, Ordering::Relaxed);
+        cell.is_claimed.store(false, Ordering::Release);
+        full_at
+    }
+
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let sum = |count: fn(&Stripe) -> &AtomicU64| {
+            self.stripes.iter().map(|stripe| count(stripe).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|stripe| &stripe.allowed), sum(|stripe| &stripe.denied))
+    }
+
+    /// This thread's counters, or nearly so.
+    #[inline]
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[crate::sync::thread_number() % STRIPES]
+    }
+}
