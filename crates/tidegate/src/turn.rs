@@ -93,8 +93,11 @@ pub(crate) struct Wakes {
 }
 
 impl Drop for Wakes {
+    #[inline]
     fn drop(&mut self) {
-        wake_each(self.wakers.drain(..));
+        if !self.wakers.is_empty() {
+            wake_each(self.wakers.drain(..));
+        }
     }
 }
 

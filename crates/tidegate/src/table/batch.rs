@@ -5,7 +5,7 @@
 
 use super::{Fingerprint, KeyName, Table};
 use crate::clock::{Clock, SystemClock};
-use crate::sync::{Arc, lock_briefly};
+use crate::sync::Arc;
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::Decision;
@@ -119,8 +119,7 @@ impl<C: Clock> Batch<C> {
 impl<C: Clock> Table<C> {
     #[inline]
     fn prefetch(&self, key: Fingerprint) {
-        let (shard, _) = lock_briefly(&self.shards[self.shard_of(key)].0);
-        shard.prefetch(key);
+        self.shards[self.shard_of(key)].sign.prefetch(key);
     }
 }
 

@@ -15,6 +15,13 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// Which of so many homes it has: a fingerprint is a random number, so this is as good as any.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]
+    pub(super) fn home(self, homes: usize) -> usize {
+        ((u128::from(self.high) * homes as u128) >> 64) as usize
+    }
+
     pub(crate) fn new(high: u64, low: u64) -> Self {
         Self { high: high.max(1), low }
     }

@@ -8,23 +8,30 @@
 //! Always   A cell changes its key only under a claim, and only when every value it ever had lies in the
 //!          past: the values of a later key are greater than all of an earlier one. So whoever has
 //!          read a value and after it the key, and then swaps that value, has swapped it for that key.
+//!          (A key that owes for long keeps others from its cell for as long. They use the lock.)
 
 use super::Fingerprint;
-use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering, thread_number};
+use std::sync::OnceLock;
 use tidegate_core::{Decision, NarrowBucket};
 
 /// In a cell: nobody has it. In a row: a cell has it.
 pub(super) const MOVED: u64 = u64::MAX;
-/// So many cells, each for the keys that fall on it.
-const CELLS: usize = 64;
+/// So many cells, each for the keys that fall on it; made when the first one is needed.
+const CELLS: usize = 256;
 /// Counters, so that threads seldom share one.
 const STRIPES: usize = 8;
 
+#[derive(Default)]
 pub(super) struct Hot {
+    made: OnceLock<Made>,
+}
+
+struct Made {
+    /// A bit for each cell that somebody has, so that others need not look at it.
+    taken: [AtomicU64; CELLS / 64],
     cells: Box<[Cell]>,
-    stripes: Box<[Stripe]>,
-    /// Whether a cell was ever lent out.
-    is_used: AtomicBool,
+    stripes: [Stripe; STRIPES],
 }
 
 #[repr(align(64))]
@@ -46,22 +53,51 @@ struct Stripe {
     denied: AtomicU64,
 }
 
-impl Hot {
-    pub(super) fn new() -> Self {
-        let cell = || Cell { full_at: AtomicU64::new(MOVED), ..Cell::default() };
+/// The low word chooses the shard by its lowest bits, so these are others.
+#[inline]
+fn index(key: Fingerprint) -> usize {
+    (key.low >> 56) as usize % CELLS
+}
+
+impl Made {
+    fn new() -> Self {
+        let cell = |_| Cell { full_at: AtomicU64::new(MOVED), ..Cell::default() };
         Self {
-            cells: (0..CELLS).map(|_| cell()).collect(),
-            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
-            is_used: AtomicBool::new(false),
+            taken: Default::default(),
+            cells: (0..CELLS).map(cell).collect(),
+            stripes: Default::default(),
         }
     }
 
     #[inline]
     fn cell(&self, key: Fingerprint) -> &Cell {
-        // The low word chooses the shard, by its lowest bits.
-        &self.cells[(key.low >> 58) as usize % CELLS]
+        &self.cells[index(key)]
     }
 
+    /// Whether somebody may have the key's cell.
+    #[inline]
+    fn is_taken(&self, key: Fingerprint) -> bool {
+        let index = index(key);
+        self.taken[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 == 1
+    }
+
+    fn mark(&self, key: Fingerprint, is_taken: bool) {
+        let (word, bit) = (&self.taken[index(key) / 64], 1 << (index(key) % 64));
+        if is_taken {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// This thread's counters, or nearly so.
+    #[inline]
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[thread_number() % STRIPES]
+    }
+}
+
+impl Hot {
     /// Decides about a key that a cell has; `None` if none has it, or if this takes the lock.
     #[inline]
     pub(super) fn decide(
@@ -71,10 +107,11 @@ impl Hot {
         now: u64,
         cost: u64,
     ) -> Option<Decision> {
-        if !self.is_used.load(Ordering::Relaxed) {
+        let made = self.made.get()?;
+        if !made.is_taken(key) {
             return None;
         }
-        let cell = self.cell(key);
+        let cell = made.cell(key);
         let mut backoff = Backoff::new();
         loop {
             let full_at = cell.full_at.load(Ordering::Acquire);
@@ -85,7 +122,7 @@ impl Hot {
                 return None;
             }
             let Some(after) = bucket.take(full_at, now, cost) else {
-                self.stripe().denied.fetch_add(1, Ordering::Relaxed);
+                made.stripe().denied.fetch_add(1, Ordering::Relaxed);
                 return Some(bucket.decision(full_at, now, cost, false));
             };
             let swapped = cell.full_at.compare_exchange_weak(
@@ -95,7 +132,7 @@ impl Hot {
                 Ordering::Relaxed,
             );
             if swapped.is_ok() {
-                self.stripe().allowed.fetch_add(1, Ordering::Relaxed);
+                made.stripe().allowed.fetch_add(1, Ordering::Relaxed);
                 return Some(bucket.decision(after, now, cost, true));
             }
             backoff.pause();
@@ -105,17 +142,16 @@ impl Hot {
     /// Lends a cell to a key, if its cell is free and all it had is over. Under the lock of the key's
     /// shard, whose row is then [`MOVED`].
     pub(super) fn lend(&self, key: Fingerprint, full_at: u64, now: u64) -> bool {
-        let cell = self.cell(key);
-        let claim = cell.is_claimed.compare_exchange(
-            false,
-            true,
-            Ordering::Acquire,
-            Ordering::Relaxed,
-        );
+        let made = self.made.get_or_init(Made::new);
+        let cell = made.cell(key);
+        let claim =
+            cell.is_claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         if claim.is_err() {
             return false;
         }
-        if cell.greatest.load(Ordering::Relaxed) >= now {
+        let was_its = cell.high.load(Ordering::Relaxed) == key.high
+            && cell.low.load(Ordering::Relaxed) == key.low;
+        if !was_its && cell.greatest.load(Ordering::Relaxed) >= now {
             cell.is_claimed.store(false, Ordering::Release);
             return false;
         }
@@ -123,14 +159,16 @@ impl Hot {
         cell.low.store(key.low, Ordering::Release);
         // A bucket that is full is full from now on: a value that nobody had before.
         cell.full_at.store(full_at.max(now), Ordering::Release);
-        self.is_used.store(true, Ordering::Relaxed);
+        made.mark(key, true);
         true
     }
 
     /// Takes back what was lent to this key. Under the lock of the key's shard.
     pub(super) fn take_back(&self, key: Fingerprint) -> u64 {
-        let cell = self.cell(key);
+        let made = self.made.get_or_init(Made::new);
+        let cell = made.cell(key);
         let full_at = cell.full_at.swap(MOVED, Ordering::AcqRel);
+        made.mark(key, false);
         let greatest = cell.greatest.load(Ordering::Relaxed).max(full_at);
         cell.greatest.store(greatest, Ordering::Relaxed);
         cell.is_claimed.store(false, Ordering::Release);
@@ -138,15 +176,10 @@ impl Hot {
     }
 
     pub(super) fn counts(&self) -> (u64, u64) {
+        let stripes = self.made.get().map_or(&[][..], |made| &made.stripes);
         let sum = |count: fn(&Stripe) -> &AtomicU64| {
-            self.stripes.iter().map(|stripe| count(stripe).load(Ordering::Relaxed)).sum()
+            stripes.iter().map(|stripe| count(stripe).load(Ordering::Relaxed)).sum()
         };
         (sum(|stripe| &stripe.allowed), sum(|stripe| &stripe.denied))
-    }
-
-    /// This thread's counters, or nearly so.
-    #[inline]
-    fn stripe(&self) -> &Stripe {
-        &self.stripes[crate::sync::thread_number() % STRIPES]
     }
 }

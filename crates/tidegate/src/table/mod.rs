@@ -26,8 +26,8 @@ pub use top::{KeyName, Top, TopKey};
 
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use room::{Room, Shared};
-pub(crate) use shard::{Copied, Shard};
 use shard::Taken;
+pub(crate) use shard::{Copied, Shard};
 
 use crate::clock::Clock;
 use crate::slot::Slot;
@@ -36,6 +36,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_brief
 use crate::turn::Wakes;
 use audit::Auditor;
 use hot::Hot;
+use prefetch::Signpost;
 use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
 use watch::{Sketches, Watch};
 
@@ -78,7 +79,7 @@ pub(crate) struct Table<C> {
     /// What is to be added to the clock, in microseconds: the time of a limiter that was restored goes
     /// on where it was.
     shift: i64,
-    shards: Box<[Padded<Mutex<Shard>>]>,
+    shards: Box<[Padded]>,
     /// The rule that the limiter began with, if it is a bucket, and what its times are counted from.
     bucket: Option<NarrowBucket>,
     epoch: Timestamp,
@@ -92,7 +93,10 @@ pub(crate) struct Table<C> {
 
 /// Two locks in one line of memory would be one lock.
 #[repr(align(128))]
-struct Padded<T>(T);
+struct Padded {
+    shard: Mutex<Shard>,
+    sign: Signpost,
+}
 
 /// A shard has at most about so many keys: a pass over them takes well under a millisecond.
 const KEYS_PER_SHARD: usize = 8_192;
@@ -155,7 +159,8 @@ impl<C: Clock> Table<C> {
         let shards = shards.min(SHARDS_MAX);
         let shard = |index: usize| {
             let watch = plan.watch(secret.words[0] ^ index as u64).map(Box::new);
-            Padded(Mutex::new(Shard::new(Arc::clone(&terms), index, watch)))
+            let shard = Mutex::new(Shard::new(Arc::clone(&terms), index, watch));
+            Padded { shard, sign: Signpost::default() }
         };
         let slot = Slot::new(limit.fresh(birth));
         Self {
@@ -166,7 +171,7 @@ impl<C: Clock> Table<C> {
             shift,
             room: Room::new(plan.max_keys, plan.overflow, limit.clone(), slot),
             shards: (0..shards).map(shard).collect(),
-            hot: Hot::new(),
+            hot: Hot::default(),
             bucket: limit.narrow_bucket(),
             epoch: terms.epoch,
             is_original: AtomicBool::new(true),
@@ -184,7 +189,7 @@ impl<C: Clock> Table<C> {
 
     /// Locks a shard for whoever has more to do than a quick decision: all of its keys are in it.
     fn lock_shard(&self, index: usize) -> MutexGuard<'_, Shard> {
-        let (mut shard, _) = lock_briefly(&self.shards[index].0);
+        let (mut shard, _) = lock_briefly(&self.shards[index].shard);
         shard.take_back(&self.hot);
         shard
     }
@@ -254,7 +259,7 @@ impl<C: Clock> Table<C> {
         {
             return decision;
         }
-        let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].0);
+        let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].shard);
         let Some(taken) = shard.check_bucket(key, now, cost) else {
             drop(shard);
             return self.check_slowly(key, cost, name);
@@ -287,16 +292,13 @@ impl<C: Clock> Table<C> {
     }
 
     #[inline(never)]
-    fn check_slowly(
-        &self,
-        key: Fingerprint,
-        cost: u64,
-        name: impl Fn() -> KeyName,
-    ) -> Decision {
+    fn check_slowly(&self, key: Fingerprint, cost: u64, name: impl Fn() -> KeyName) -> Decision {
         let (mut shard, now) = self.enter(key);
         // Dropped last: whoever is to be woken is woken when no lock is held.
         let mut wakes = Wakes::default();
-        if let Some(decision) = shard.check_row(key, now, cost, &self.room) {
+        let quick = shard.check_row(key, now, cost, &self.room);
+        self.shards[self.shard_of(key)].sign.point_at(&shard);
+        if let Some(decision) = quick {
             shard.note_named(key, (now, cost), &decision, name);
             shard.housekeep(now, &self.hot, &self.room);
             return decision;
@@ -308,7 +310,6 @@ impl<C: Clock> Table<C> {
         if home == Home::Shared {
             shard.tally.overflowed += 1;
         }
-        drop(shard);
         decision
     }
 

@@ -1,16 +1,49 @@
-//! Asking the processor to fetch a line of memory before it is needed.
+//! Asking the processor to fetch a key's row before it is needed.
 //!
 //! This is the one place in the crate with `unsafe`. It pays: a batch over ten million keys waits for
 //! many lines at once instead of one after the other (docs/benchmarks.md). The instruction reads and
 //! writes nothing that a program can see, whatever the address, so no use of it can be unsound.
 
-/// Fetches the line that `value` begins in, and the next one.
+use super::fingerprint::Fingerprint;
+use super::shard::Shard;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where a shard's rows are, for those who have no lock. It may be out of date: then the wrong line is
+/// fetched, and nothing else happens.
+#[derive(Default)]
+pub(super) struct Signpost {
+    address: AtomicUsize,
+    /// How many homes there are, and how many bytes lie from one to the next.
+    homes: AtomicUsize,
+    width: AtomicUsize,
+}
+
+impl Signpost {
+    #[inline]
+    pub(super) fn point_at(&self, shard: &Shard) {
+        let (address, homes, width) = shard.whereabouts();
+        if self.address.load(Ordering::Relaxed) != address {
+            self.address.store(address, Ordering::Relaxed);
+            self.homes.store(homes, Ordering::Relaxed);
+            self.width.store(width, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, key: Fingerprint) {
+        let home = key.home(self.homes.load(Ordering::Relaxed));
+        let offset = home.wrapping_mul(self.width.load(Ordering::Relaxed));
+        line(self.address.load(Ordering::Relaxed).wrapping_add(offset));
+    }
+}
+
+/// Fetches the line of this address, and the next one.
 #[inline]
-pub(crate) fn line<T>(value: &T) {
+fn line(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let address = std::ptr::from_ref(value).cast::<i8>();
+        let address = std::ptr::without_provenance::<i8>(address);
         // SAFETY: a prefetch is a hint. It cannot fault and has no effect on memory.
         #[expect(unsafe_code, reason = "there is no safe way to say it, see above")]
         unsafe {
@@ -19,5 +52,5 @@ pub(crate) fn line<T>(value: &T) {
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = value;
+    let _ = address;
 }

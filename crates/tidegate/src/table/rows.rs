@@ -29,6 +29,10 @@ fn spare(homes: usize) -> usize {
     homes.min(96) + 1
 }
 
+fn home<const N: usize>(row: &Row<N>, homes: usize) -> usize {
+    Fingerprint { high: row[0], low: row[1] }.home(homes)
+}
+
 /// The fewest homes.
 const HOMES_MIN: usize = 8;
 
@@ -52,12 +56,6 @@ impl<const N: usize> Rows<N> {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]
-    fn home(high: u64, homes: usize) -> usize {
-        ((u128::from(high) * homes as u128) >> 64) as usize
-    }
-
-    #[inline]
     fn rows(&self) -> &[Row<N>] {
         self.memory.words().as_chunks().0
     }
@@ -70,7 +68,7 @@ impl<const N: usize> Rows<N> {
     /// Where the row is, or where it would have to be put.
     #[inline]
     pub(crate) fn find(&self, key: Fingerprint) -> Result<usize, usize> {
-        let home = Self::home(key.high, self.homes);
+        let home = key.home(self.homes);
         let mut at = home;
         for row in self.rows().get(home..).unwrap_or_default() {
             if row[0] >= key.high {
@@ -98,13 +96,9 @@ impl<const N: usize> Rows<N> {
         &mut self.rows_mut()[at]
     }
 
-    /// The address of the place where a search for this key begins, to be fetched ahead of time.
-    #[inline]
-    pub(crate) fn prefetch(&self, key: Fingerprint) {
-        let home = Self::home(key.high, self.homes);
-        if let Some(row) = self.rows().get(home) {
-            super::prefetch::line(row);
-        }
+    /// Where the first home is, how many there are, and how many bytes lie from one to the next.
+    pub(crate) fn whereabouts(&self) -> (usize, usize, usize) {
+        (self.rows().as_ptr().addr(), self.homes, size_of::<Row<N>>())
     }
 
     /// Puts a row where [`find`](Self::find) said it belongs. The rows may have to grow first: those
@@ -139,8 +133,7 @@ impl<const N: usize> Rows<N> {
         let homes = self.homes;
         let rows = self.rows_mut();
         let removed = rows[at];
-        let is_settled =
-            |(i, row): (usize, &Row<N>)| row[0] == 0 || Self::home(row[0], homes) == at + 1 + i;
+        let is_settled = |(i, row): (usize, &Row<N>)| row[0] == 0 || home(row, homes) == at + 1 + i;
         let moved = rows[at + 1..].iter().enumerate().position(is_settled).unwrap_or(0);
         rows.copy_within(at + 1..at + 1 + moved, at);
         rows[at + moved] = [0; N];
@@ -168,7 +161,7 @@ impl<const N: usize> Rows<N> {
             if row[0] == 0 {
                 write = read + 1;
             } else if keep(&row) {
-                let to = Self::home(row[0], homes).max(write);
+                let to = home(&row, homes).max(write);
                 rows[read] = [0; N];
                 rows[to] = row;
                 write = to + 1;
@@ -214,7 +207,7 @@ impl<const N: usize> Rows<N> {
             if !keep(row) {
                 continue;
             }
-            let at = Self::home(row[0], homes).max(next);
+            let at = home(row, homes).max(next);
             if at + 1 >= homes + spare(homes) {
                 // The last homes are crowded beyond what is spare: with a few more they are not.
                 self.memory = old;

@@ -150,9 +150,9 @@ impl Shard {
             || self.slots.contains_key(&key)
     }
 
-    #[inline]
-    pub(super) fn prefetch(&self, key: Fingerprint) {
-        each_width!(&self.rows, rows => rows.prefetch(key), else ());
+    /// Where the rows are, see [`Rows::whereabouts`].
+    pub(super) fn whereabouts(&self) -> (usize, usize, usize) {
+        each_width!(&self.rows, rows => rows.whereabouts(), else (0, 0, 0))
     }
 
     /// Decides about a bucket in a row without unpacking it, or leaves it to others: also when the
