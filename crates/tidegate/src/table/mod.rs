@@ -110,7 +110,7 @@ impl Terms {
         // A microsecond early, because nothing can be told to be full at the epoch itself.
         let epoch = birth - Span::from_micros(1);
         let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
-        Self { bucket, fresh, limit, epoch }
+        Self { limit, bucket, fresh, epoch }
     }
 
     /// The terms of another rule: keys that nobody has asked about go over like all others.

@@ -167,7 +167,10 @@ impl Shard {
     ) -> Option<Taken> {
         let (bucket, epoch) = (self.terms.bucket?, self.terms.epoch);
         let Packed::One(rows) = &mut self.rows else { return None };
-        if now < epoch || now < self.seen || self.watch.is_some() {
+        if now < epoch || now < self.seen {
+            return None;
+        }
+        if self.watch.as_ref().is_some_and(|watch| watch.wants(key)) {
             return None;
         }
         let ticks = bucket.at(now.since(epoch))?;

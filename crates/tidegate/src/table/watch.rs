@@ -34,6 +34,12 @@ impl Sketches {
 }
 
 impl Watch {
+    /// Whether it has to hear of every decision about this key.
+    #[inline]
+    pub(super) fn wants(&self, key: Fingerprint) -> bool {
+        self.sketches.is_some() || self.auditor.as_ref().is_some_and(|auditor| auditor.watches(key))
+    }
+
     pub(super) fn hear(
         &mut self,
         limit: &Limit,
