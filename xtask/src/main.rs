@@ -12,8 +12,10 @@
 mod bench;
 mod check;
 mod command;
+mod debian;
 mod deny;
 mod fuzz;
+mod instructions;
 mod mutants;
 mod step;
 mod test;
@@ -39,7 +41,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         arguments: "",
-        about: "everything CI runs: check, all tests, loom, examples and benches built",
+        about: "everything CI runs: check, all tests, loom, examples, benches, instructions",
         run: |workspace, _| test::run(workspace),
     },
     Task {
@@ -77,6 +79,12 @@ const TASKS: &[Task] = &[
         arguments: "[cargo bench options]",
         about: "run every benchmark, or those chosen, against every peer",
         run: bench::run,
+    },
+    Task {
+        name: "instructions",
+        arguments: "[--write]",
+        about: "count the instructions of one decision against their ceilings, or set those",
+        run: instructions::run,
     },
     Task {
         name: "advisories",

@@ -7,6 +7,7 @@ use anyhow::ensure;
 
 use crate::check;
 use crate::command::Invocation;
+use crate::instructions;
 use crate::step::{self, Step};
 use crate::workspace::Workspace;
 
@@ -17,6 +18,7 @@ const STEPS: &[Step] = &[
     Step { name: "loom", run: loom },
     Step { name: "examples build", run: examples },
     Step { name: "benches build", run: benches },
+    Step { name: "instructions", run: instructions::check },
 ];
 
 /// Loom explores every interleaving: only optimised code gets through them in time.

@@ -1,7 +1,8 @@
 //! Cargo subcommands that do not come with Rust: found, or else built once.
 //!
 //! Always   What is already installed is used, whatever its version; what is missing goes to
-//!          `target/tools` in a pinned version. No tool is ever installed outside `target`.
+//!          `target/tools` in a pinned version. No tool is ever installed outside `target`, but for
+//!          what only the system has (`debian.rs`).
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,112 @@
+//! Counts the instructions of one decision with valgrind's callgrind.
+//!
+//! Always   Only what `repeat` and `repeat_batch` of `one_decision` do is counted, and of that the
+//!          difference between two runs: neither start-up nor the filling of a table is in it. Tables
+//!          hash with random keys, so filling one costs now more, now less.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Context as _, anyhow, ensure};
+
+use crate::command::Invocation;
+use crate::debian;
+use crate::workspace::Workspace;
+
+/// Decisions of the short run; the long one makes twice as many.
+const DECISIONS: u64 = 10_000;
+const COUNTED: &str = "--toggle-collect=one_decision::repeat*";
+
+const BUILD: &str = "build --release -p tidegate-bench --bin one_decision --locked";
+
+/// The program that decides, built, and where its profiles go.
+pub(super) struct Callgrind<'a> {
+    workspace: &'a Workspace,
+    program: PathBuf,
+    profiles: PathBuf,
+}
+
+impl<'a> Callgrind<'a> {
+    pub(super) fn prepare(workspace: &'a Workspace) -> anyhow::Result<Self> {
+        debian::ensure(workspace, "valgrind", "valgrind")?;
+        Invocation::cargo(workspace, BUILD).run()?;
+        let profiles = workspace.target().join("instructions");
+        fs::create_dir_all(&profiles).context("cannot make the folder for profiles")?;
+        Ok(Self { workspace, program: workspace.target().join("release/one_decision"), profiles })
+    }
+
+    pub(super) fn cases(&self) -> anyhow::Result<Vec<String>> {
+        let listed = Invocation::program(self.workspace, &self.program).stdout()?;
+        Ok(listed.lines().map(str::to_owned).collect())
+    }
+
+    /// Instructions of one decision, rounded up. The two runs go at the same time.
+    pub(super) fn count(&self, case: &str) -> anyhow::Result<u64> {
+        let (short, long) = thread::scope(|scope| {
+            let short = scope.spawn(|| self.total(case, DECISIONS));
+            let long = self.total(case, 2 * DECISIONS);
+            (short.join(), long)
+        });
+        let short = short.map_err(|_| anyhow!("the thread that counted `{case}` panicked"))??;
+        per_decision(short, long?).with_context(|| {
+            format!("callgrind saw no decision of `{case}`; did `repeat` in one_decision.rs move?")
+        })
+    }
+
+    /// Where to look when a case has become slower.
+    pub(super) fn profile(&self, case: &str) -> PathBuf {
+        self.profile_of(case, 2 * DECISIONS)
+    }
+
+    fn profile_of(&self, case: &str, decisions: u64) -> PathBuf {
+        self.profiles.join(format!("{case}-{decisions}.out"))
+    }
+
+    fn total(&self, case: &str, decisions: u64) -> anyhow::Result<u64> {
+        let profile = self.profile_of(case, decisions);
+        Invocation::program(self.workspace, Path::new("valgrind"))
+            .words("--quiet --tool=callgrind")
+            .words(COUNTED)
+            .arguments([format!("--callgrind-out-file={}", profile.display())])
+            .arguments([&self.program])
+            .arguments([case, &decisions.to_string()])
+            .stdout()?;
+        let text = fs::read_to_string(&profile)
+            .with_context(|| format!("callgrind wrote no {}", profile.display()))?;
+        total(&text).with_context(|| format!("{} has no total", profile.display()))
+    }
+}
+
+fn per_decision(short: u64, long: u64) -> anyhow::Result<u64> {
+    ensure!(long > short, "{short} instructions for n decisions, {long} for twice as many");
+    Ok((long - short).div_ceil(DECISIONS))
+}
+
+/// The number after `totals:`, which callgrind writes last.
+fn total(profile: &str) -> Option<u64> {
+    profile.lines().rev().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_both_runs_have_in_common_cancels() {
+        assert_eq!(per_decision(430_027, 860_027).unwrap(), 43);
+        assert_eq!(per_decision(430_027, 860_028).unwrap(), 44, "rounded up");
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_was_counted_is_noticed() {
+        assert!(per_decision(0, 0).is_err());
+        assert!(per_decision(20, 10).is_err());
+    }
+
+    #[test]
+    fn the_total_is_read_from_the_profile() {
+        assert_eq!(total("events: Ir\nfn=(1)\n0 430027\n\ntotals: 430027\n"), Some(430_027));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}
