@@ -1,0 +1,157 @@
+//! Every change from one rule to another (B8, T12), number for number.
+//!
+//! `take_over.txt` says what is left of each new rule when it takes over from each old one. The numbers
+//! were checked once against what `docs/guide/bounds.md` promises, which the second test repeats; the
+//! file is there so that none of them changes unnoticed. `TIDEGATE_WRITE=1 cargo test -p tidegate-core
+//! --test take_over` writes it anew.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fmt::Write;
+use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict};
+
+const OLD: [&str; 11] = [
+    "10/min burst 8",
+    "10/min leaky capacity 8",
+    "10/min queue capacity 7",
+    "8/min fixed",
+    "8/min fixed from first",
+    "8/min calendar",
+    "8/min sliding",
+    "8/min sliding-log",
+    "10/min smooth burst 7",
+    "10/min warmup 30s",
+    "10r/m burst=7 nodelay",
+];
+
+const NEW: [&str; 12] = [
+    "7/min burst 20",
+    "30/min leaky capacity 5",
+    "7/min queue capacity 19",
+    "90/min queue capacity 3",
+    "20/50s fixed",
+    "20/50s fixed from first",
+    "20/h calendar",
+    "20/50s sliding",
+    "6/30s sliding-log",
+    "7/min smooth burst 20",
+    "7/min warmup 50s",
+    "7r/m burst=19 nodelay",
+];
+
+/// 2024-01-01T00:00:20.000003Z: inside every window, and at the edge of none.
+const NOW: Timestamp = Timestamp::from_micros(1_704_067_220_000_003);
+/// From the last use to the change, in which something drains that is no whole number of units.
+const PAUSE: Span = Span::from_micros(7_777_777);
+
+fn used(limit: &Limit, units: u64) -> tidegate_core::State {
+    let mut state = limit.fresh(NOW - Span::from_secs(3_600));
+    for _ in 0..units {
+        limit.decide(&mut state, NOW, 1);
+    }
+    state
+}
+
+fn cases() -> impl Iterator<Item = (Limit, Limit, u64)> {
+    let limits = OLD.iter().flat_map(|old| NEW.iter().map(move |new| (*old, *new)));
+    limits.flat_map(|(old, new)| {
+        [3, 8].map(|units| (old.parse().unwrap(), new.parse().unwrap(), units))
+    })
+}
+
+/// How long until one passes, now that it is not refused.
+fn wait(decision: &Decision) -> Span {
+    match decision.verdict {
+        Verdict::Wait(wait) => wait,
+        _ => decision.retry_after().unwrap_or(Span::ZERO),
+    }
+}
+
+#[test]
+fn t12_every_change_leaves_what_is_written() {
+    let mut found = String::new();
+    for (old, new, units) in cases() {
+        let now = NOW + PAUSE;
+        let state = new.take_over(&old, &used(&old, units), now);
+        let (has, next) = (new.peek(&state, now, 0), new.peek(&state, now, 1));
+        let (left, reset, wait) = (has.remaining, has.reset_after, wait(&next));
+        writeln!(found, "{units} of {old} -> {new}: {left} left, next in {wait}, all in {reset}")
+            .unwrap();
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/take_over.txt");
+    if std::env::var_os("TIDEGATE_WRITE").is_some() {
+        std::fs::write(path, &found).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap();
+    for (found, written) in found.lines().zip(written.lines()) {
+        assert_eq!(found, written);
+    }
+    assert_eq!(found.lines().count(), written.lines().count());
+}
+
+#[test]
+fn t12_no_change_gives_back_more_than_one_or_locks_out_for_longer() {
+    for (old, new, units) in cases() {
+        let now = NOW + PAUSE;
+        let before = used(&old, units);
+        let state = new.take_over(&old, &before, now);
+        let (had, has) = (old.peek(&before, now, 0), new.peek(&state, now, 0));
+        let drain = had.reset_after;
+        // A rule that makes requests wait takes them in: that is no refusal.
+        let next = new.peek(&state, now, 1).retry_after().unwrap_or(Span::ZERO);
+        assert!(next <= drain, "{units} of {old} -> {new}: {next}, and not {drain}");
+        // Where both count what is used against what they hold.
+        let counts = |limit: &Limit| !limit.is_waiting();
+        if counts(&old) && counts(&new) {
+            let used = (had.limit - had.remaining).min(has.limit);
+            assert!(has.remaining <= has.limit - used + 1, "{units} of {old} -> {new}: {has:?}");
+        }
+    }
+}
+
+/// A step back of exactly as long as is ridden out, and of a microsecond more (T22). `limit` has used
+/// up all it has at the time of the step.
+#[test]
+fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
+    let ridden = Span::from_millis(1);
+    let now = Timestamp::from_micros(1_704_067_220_000_000);
+    for (rule, all) in [
+        ("10/s burst 3", 3),
+        ("10/s leaky capacity 3", 3),
+        ("10/s queue capacity 2", 3),
+        ("3/s sliding-log", 3),
+        ("concurrency 3 lease 10s", 3),
+        ("10r/s burst=2 nodelay", 3),
+    ] {
+        let limit: Limit = rule.parse().unwrap();
+        let full = |at| {
+            let mut state = limit.fresh(now);
+            limit.decide(&mut state, now, all);
+            limit.decide(&mut state, at, 0);
+            // What the state says at the time of the step, when the clock is back there.
+            limit.peek(&state, now, 0).reset_after
+        };
+        let untouched = full(now);
+        assert_eq!(full(now - ridden), untouched, "{rule}: nothing has happened");
+        // nginx counts in milliseconds, so a microsecond more may be a whole one.
+        let beyond = full(now - ridden - Span::from_millis(1));
+        assert!(beyond < untouched, "{rule}: {beyond} though the step was longer");
+    }
+    let exact = ["10/s burst 3", "10/s leaky capacity 3", "10/s queue capacity 2"];
+    for rule in exact.into_iter().chain(["3/s sliding-log", "concurrency 3 lease 10s"]) {
+        let limit: Limit = rule.parse().unwrap();
+        let mut state = limit.fresh(now);
+        limit.decide(&mut state, now, 3);
+        let untouched = limit.peek(&state, now, 0).reset_after;
+        limit.decide(&mut state, now - ridden - Span::from_micros(1), 0);
+        assert!(limit.peek(&state, now, 0).reset_after < untouched, "{rule}");
+    }
+}
+
+#[test]
+fn what_is_packed_and_what_is_not() {
+    let narrow = |rule: &str| rule.parse::<Limit>().unwrap().narrow_bucket();
+    assert!(narrow("10/s leaky capacity 3").is_some(), "a meter is a bucket");
+    let bucket = narrow("1/s").unwrap();
+    assert_eq!(bucket.at(Span::from_micros(u64::MAX / 2)), Some(u64::MAX / 2));
+    assert_eq!(bucket.at(Span::from_micros(u64::MAX / 2 + 1)), None);
+}
