@@ -36,9 +36,9 @@ pub struct Batch<C: Clock = SystemClock> {
     decisions: Vec<Decision>,
 }
 
-/// So many keys are fetched at a time: more than the processor can wait for at once, and few enough
-/// to be still there when they are needed.
-const FETCHED: usize = 64;
+/// So many keys are fetched ahead: it takes about as long to decide about them as to fetch one, and it
+/// is no more than the processor can wait for at once.
+const AHEAD: usize = 12;
 
 impl<C: Clock> Batch<C> {
     pub(crate) fn new(table: Arc<Table<C>>) -> Self {
@@ -74,17 +74,18 @@ impl<C: Clock> Batch<C> {
             return &self.decisions;
         }
         let now = self.table.quick_time();
-        for asked in self.asked.chunks(FETCHED) {
-            for (key, _) in asked {
-                self.table.prefetch(*key);
+        for (key, _) in self.asked.iter().take(AHEAD) {
+            self.table.prefetch(*key);
+        }
+        for (at, (key, cost)) in self.asked.iter().enumerate() {
+            if let Some((later, _)) = self.asked.get(at + AHEAD) {
+                self.table.prefetch(*later);
             }
-            for (key, cost) in asked {
-                // No name: the sketch takes it from who asks one at a time.
-                self.decisions.push(match now {
-                    Some(now) => self.table.check_at(*key, *cost, now, KeyName::default),
-                    None => self.table.check_slowly(*key, *cost, KeyName::default),
-                });
-            }
+            // No name: the sketch takes it from who asks one at a time.
+            self.decisions.push(match now {
+                Some(now) => self.table.check_at(*key, *cost, now, KeyName::default),
+                None => self.table.check_slowly(*key, *cost, KeyName::default),
+            });
         }
         self.asked.clear();
         &self.decisions
