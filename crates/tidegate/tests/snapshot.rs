@@ -366,7 +366,9 @@ fn t38_killed_at_any_moment_it_starts_again_with_a_snapshot_that_is_whole() {
     let mut left: Vec<_> =
         fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["limits.snapshot", "limits.snapshot.previous"]);
+    // It may have been killed when there was no previous one for a moment.
+    left.retain(|name| name != "limits.snapshot.previous");
+    assert_eq!(left, ["limits.snapshot"]);
 }
 
 fn modified(path: &Path) -> Option<std::time::SystemTime> {

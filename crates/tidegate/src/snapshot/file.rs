@@ -1,7 +1,7 @@
 //! Files that are there as a whole or not at all.
 //!
 //! Always   What is written goes to `<file>.part` first, and to the disk, before it takes the place of
-//!          the file; the file before it becomes `<file>.previous`. At every moment, power failure
+//!          the file; the one before it stays as `<file>.previous`. At every moment, power failure
 //!          included, one of the two is whole.
 
 use std::fs::{self, File, OpenOptions};
@@ -15,9 +15,7 @@ pub(super) fn replace(
 ) -> io::Result<()> {
     let part = beside(path, "part");
     let result = write_part(&part, write).and_then(|()| {
-        if path.exists() {
-            fs::rename(path, beside(path, "previous"))?;
-        }
+        keep_previous(path)?;
         fs::rename(&part, path)?;
         sync_directory(path)
     });
@@ -26,6 +24,20 @@ pub(super) fn replace(
         let _ = fs::remove_file(&part);
     }
     result
+}
+
+/// Gives the file that is there a second name, under which it stays. Where that is not possible, it is
+/// renamed, and there is a moment without it.
+fn keep_previous(path: &Path) -> io::Result<()> {
+    let previous = beside(path, "previous");
+    if !path.exists() {
+        return Ok(());
+    }
+    match fs::remove_file(&previous) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::hard_link(path, &previous).or_else(|_| fs::rename(path, &previous))
 }
 
 fn write_part(
