@@ -29,13 +29,16 @@ fn states_of_a_fixed_size_are_packed_while_the_clock_runs() {
         let is_short = |rate: Rate| rate.count < 1 << 20 && rate.period < Span::from_secs(3_600);
         let fits = match case.rule {
             Rule::TokenBucket { rate, burst, .. } => is_short(rate) && burst < 1 << 20,
-            Rule::Leaky { rate, capacity } => is_short(rate) && capacity < 1 << 20,
-            Rule::Queue { rate, capacity, .. } => is_short(rate) && capacity < 1 << 20,
+            Rule::Leaky { rate, capacity } | Rule::Queue { rate, capacity, .. } => {
+                is_short(rate) && capacity < 1 << 20
+            }
             Rule::Fixed { .. } | Rule::Calendar { .. } | Rule::Nginx { .. } => true,
             Rule::Sliding { rate } => is_short(rate),
-            // A debt of years, which a single cost can make here, is not packed.
-            Rule::Smooth { .. } | Rule::Warmup { .. } => false,
-            Rule::SlidingLog { .. } | Rule::Concurrency { .. } => false,
+            // A debt of years, which a single cost can make under the first two, is not packed.
+            Rule::Smooth { .. }
+            | Rule::Warmup { .. }
+            | Rule::SlidingLog { .. }
+            | Rule::Concurrency { .. } => false,
         };
         let mut track = Track::new(&case);
         for step in case.steps {
