@@ -559,7 +559,7 @@ fn t13_threads_that_take_and_give_up_at_random_leave_nothing_in_flight() {
             let (limiter, in_flight, too_many) = (&limiter, &in_flight, &too_many);
             scope.spawn(move || {
                 let mut random = seed;
-                for _ in 0..25_000 {
+                for _ in 0..125_000 {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
                     let mut acquire = Box::pin(limiter.acquire("hot"));
                     let polls = (random >> 60) % 3;
