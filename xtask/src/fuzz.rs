@@ -17,7 +17,7 @@ const SECONDS_DEFAULT: u32 = 60;
 const TARGETS: &str = "fuzz/fuzz_targets";
 const FOUND: &str = "fuzz/corpus";
 const SEEDS: &str = "fuzz/seeds";
-/// No sanitizer: the crates forbid unsafe code, and without one a run tries more inputs.
+/// No sanitizer: the crates have no unsafe code but a prefetch, and without one a run tries more inputs.
 const RUN: &str = "run --fuzz-dir fuzz --sanitizer none";
 
 const PROPERTIES: &str = "test --release -p tidegate-conformance --test properties --locked";

@@ -22,6 +22,9 @@
 //!   [`Limiter::reserve`] tells how long it will take. Who gives up gets it back.
 //! - [`Permit`] is a place among those in flight under a concurrency limit; it is given back when it is
 //!   dropped, whatever happens.
+//! - [`Limiter::builder`] bounds the number of keys and says what happens when there is no room. A key in
+//!   debt is never forgotten. [`Snapshot`] keeps debts over a restart, [`Limiter::batch`] decides many
+//!   requests in one go.
 //! - [`check_all`] decides several requests as one: all pass, or none is charged.
 //! - [`ManualClock`] lets your tests say what time it is.
 //!
@@ -91,6 +94,7 @@ mod pages {
         Choosing: "../../../docs/guide/choosing.md",
         Clocks: "../../../docs/guide/clocks.md",
         KeysAndCosts: "../../../docs/guide/keys-and-costs.md",
+        ManyKeys: "../../../docs/guide/many-keys.md",
         Rules: "../../../docs/guide/rules.md",
         Waiting: "../../../docs/guide/waiting.md",
     );

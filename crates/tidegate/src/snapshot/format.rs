@@ -6,7 +6,7 @@
 //! Begin    taken at (µs by the calendar)
 //! Section  name, secret, birth and time (µs) of a limiter: its keys follow
 //! Rule     the rule that the following keys are under
-//! Rows     width:u32, then rows of so many words: two of fingerprint and a packed state
+//! Rows     width:u64, then rows of so many words: two of fingerprint and a packed state
 //! Slots    for each key two words of fingerprint, a number of words, and so many words of state
 //! ```
 //!
