@@ -140,6 +140,55 @@ fn t38_nobody_gets_more_than_at_the_snapshot_and_what_the_calendar_says_has_pass
     }
 }
 
+/// A clock that moves whenever it is looked at: writing takes time.
+#[derive(Clone)]
+struct Busy(ManualClock);
+
+impl Clock for Busy {
+    fn now(&self) -> Timestamp {
+        self.0.advance(Span::from_millis(3));
+        self.0.now()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        self.0.sleep_until(at)
+    }
+}
+
+#[test]
+fn t38_the_time_that_the_writing_takes_brings_nothing() {
+    let clock = Busy(ManualClock::new());
+    let limiter = || Limiter::with_clock("100/s burst 50".parse().unwrap(), clock.clone());
+    let limiters: Vec<_> = (0..20).map(|_| limiter()).collect();
+    for limiter in &limiters {
+        limiter.check_n("alice", 50);
+    }
+    let names: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    let mut bytes = Vec::new();
+    Snapshot::write(&mut bytes, names.iter().map(|name| &**name).zip(&limiters)).unwrap();
+    let snapshot = Snapshot::read(&bytes).unwrap();
+    for (name, live) in names.iter().zip(&limiters) {
+        let builder = Limiter::builder("100/s burst 50".parse().unwrap());
+        let restored = snapshot.restore_with_clock(name, builder, clock.clone());
+        let restored = restored.check_n("alice", 0).remaining;
+        let live = live.check_n("alice", 0).remaining;
+        assert!(restored <= live, "{restored} of {name}, which has {live}");
+    }
+}
+
+#[test]
+fn t38_what_keys_without_room_share_comes_back_too() {
+    let clock = ManualClock::new();
+    let builder = || Limiter::builder("1/day".parse().unwrap()).max_keys(1);
+    let before = builder().with_clock(clock.clone());
+    assert!(before.check("alice").is_allow());
+    assert!(before.check("bob").is_allow());
+    assert!(before.check("carol").is_deny());
+    let snapshot = Snapshot::read(&bytes(&before)).unwrap();
+    let after = snapshot.restore_with_clock("api", builder(), clock);
+    assert!(after.check("carol").is_deny());
+}
+
 #[test]
 fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
     let clock = ManualClock::new();

@@ -64,8 +64,8 @@ impl fmt::Display for SnapshotError {
             Flaw::Foreign => f.write_str("this is not a snapshot of Tidegate"),
             Flaw::Version(version) => write!(
                 f,
-                "the snapshot has version {version}, which is newer than this program knows; \
-                 start the newer program, or remove the file and begin without debts"
+                "the snapshot has version {version}, which this program does not know; start the \
+                 program that wrote it, or remove the file and begin without debts"
             ),
             Flaw::CutOff => f.write_str("the snapshot ends before it is complete"),
             Flaw::Damaged { at } => {

@@ -3,11 +3,12 @@
 //! ```text
 //! "TIDEGATE" version:u32  then chunks  kind:u8 length:u32 bytes crc:u32, the last of kind End
 //!
-//! Begin    taken at (µs by the calendar)
-//! Section  name, secret, birth and time (µs) of a limiter: its keys follow
+//! Section  secret, birth, time by its own clock and by the calendar (µs), and name of a limiter: its
+//!          keys follow
 //! Rule     the rule that the following keys are under
 //! Rows     width:u64, then rows of so many words: two of fingerprint and a packed state
 //! Slots    for each key two words of fingerprint, a number of words, and so many words of state
+//! Shared   words of state: what keys without room share
 //! ```
 //!
 //! All numbers are little-endian. The checksum covers kind, length and bytes. A reader that meets a
@@ -27,15 +28,15 @@ const CHUNK_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     End = 0,
-    Begin = 1,
-    Section = 2,
-    Rule = 3,
-    Rows = 4,
-    Slots = 5,
+    Section = 1,
+    Rule = 2,
+    Rows = 3,
+    Slots = 4,
+    Shared = 5,
 }
 
 const KINDS: [Kind; 6] =
-    [Kind::End, Kind::Begin, Kind::Section, Kind::Rule, Kind::Rows, Kind::Slots];
+    [Kind::End, Kind::Section, Kind::Rule, Kind::Rows, Kind::Slots, Kind::Shared];
 
 /// What is said of a limiter before its keys.
 pub(super) struct Head {
@@ -44,6 +45,8 @@ pub(super) struct Head {
     pub(super) birth: Timestamp,
     /// What its own clock said.
     pub(super) now: Timestamp,
+    /// What the calendar said, at the same time or after.
+    pub(super) taken_at: Timestamp,
 }
 
 /// A limiter and its keys, with the rule that they were under.
@@ -53,8 +56,13 @@ pub(super) struct Section {
 }
 
 pub(super) enum Keys {
-    Rows { width: usize, words: Vec<u64> },
+    Rows {
+        width: usize,
+        words: Vec<u64>,
+    },
     Slots(Vec<(Fingerprint, State)>),
+    /// What keys without room share.
+    Shared(State),
 }
 
 pub(super) struct Writer<W> {
@@ -66,16 +74,15 @@ impl<W: Write> Writer<W> {
         Self { output }
     }
 
-    pub(super) fn begin(&mut self, taken_at: Timestamp) -> io::Result<()> {
+    pub(super) fn begin(&mut self) -> io::Result<()> {
         self.output.write_all(MAGIC)?;
-        self.output.write_all(&VERSION.to_le_bytes())?;
-        self.chunk(Kind::Begin, &taken_at.as_micros().to_le_bytes())
+        self.output.write_all(&VERSION.to_le_bytes())
     }
 
     pub(super) fn section(&mut self, head: &Head) -> io::Result<()> {
-        let numbers =
-            [head.secret[0], head.secret[1], head.birth.as_micros(), head.now.as_micros()];
-        let mut bytes = to_bytes(&numbers);
+        let times = [head.birth, head.now, head.taken_at].map(Timestamp::as_micros);
+        let mut bytes = to_bytes(&head.secret);
+        bytes.extend(to_bytes(&times));
         bytes.extend_from_slice(head.name.as_bytes());
         self.chunk(Kind::Section, &bytes)
     }
@@ -107,6 +114,10 @@ impl<W: Write> Writer<W> {
         if bytes.is_empty() { Ok(()) } else { self.chunk(Kind::Slots, &bytes) }
     }
 
+    pub(super) fn shared(&mut self, state: &[u64]) -> io::Result<()> {
+        self.chunk(Kind::Shared, &to_bytes(state))
+    }
+
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.chunk(Kind::End, &[])?;
         self.output.flush()
@@ -135,24 +146,16 @@ fn to_bytes(words: &[u64]) -> Vec<u8> {
 }
 
 /// Reads a whole snapshot, or nothing of it.
-pub(super) fn read(bytes: &[u8]) -> Result<(Timestamp, Vec<Section>), SnapshotError> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<Section>, SnapshotError> {
     let mut reader = Reader { bytes, at: 0 };
     reader.preamble()?;
-    let mut taken_at = None;
     let mut sections: Vec<Section> = Vec::new();
     let mut rule: Option<Limit> = None;
     loop {
         let (kind, chunk) = reader.chunk()?;
         match (kind, sections.last_mut(), &rule) {
-            (Kind::Begin, None, _) if taken_at.is_none() => {
-                let [micros] = *reader.words(chunk)? else { return Err(reader.damaged()) };
-                taken_at = Some(Timestamp::from_micros(micros));
-            }
-            (Kind::End, ..) => {
-                let taken_at = taken_at.ok_or_else(|| reader.damaged())?;
-                return Ok((taken_at, sections));
-            }
-            (Kind::Section, ..) if taken_at.is_some() => {
+            (Kind::End, ..) => return Ok(sections),
+            (Kind::Section, ..) => {
                 sections.push(Section { head: reader.head(chunk)?, keys: Vec::new() });
                 rule = None;
             }
@@ -162,6 +165,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Timestamp, Vec<Section>), SnapshotEr
             }
             (Kind::Slots, Some(section), Some(limit)) => {
                 section.keys.push((limit.clone(), reader.slots(chunk, limit)?));
+            }
+            (Kind::Shared, Some(section), Some(limit)) => {
+                section.keys.push((limit.clone(), reader.shared(chunk, limit)?));
             }
             _ => return Err(reader.damaged()),
         }
@@ -218,13 +224,16 @@ impl<'a> Reader<'a> {
     }
 
     fn head(&self, bytes: &[u8]) -> Result<Head, SnapshotError> {
-        let (numbers, name) = bytes.split_at_checked(32).ok_or_else(|| self.damaged())?;
-        let [k0, k1, birth, now] = *self.words(numbers)? else { return Err(self.damaged()) };
+        let (numbers, name) = bytes.split_at_checked(40).ok_or_else(|| self.damaged())?;
+        let [k0, k1, birth, now, taken_at] = *self.words(numbers)? else {
+            return Err(self.damaged());
+        };
         Ok(Head {
             name: String::from_utf8(name.to_vec()).map_err(|_| self.damaged())?,
             secret: [k0, k1],
             birth: Timestamp::from_micros(birth),
             now: Timestamp::from_micros(now),
+            taken_at: Timestamp::from_micros(taken_at),
         })
     }
 
@@ -257,6 +266,11 @@ impl<'a> Reader<'a> {
             rest = after;
         }
         if rest.is_empty() { Ok(Keys::Slots(slots)) } else { Err(self.damaged()) }
+    }
+
+    fn shared(&self, bytes: &[u8], limit: &Limit) -> Result<Keys, SnapshotError> {
+        let state = limit.read_state(&self.words(bytes)?);
+        state.map(Keys::Shared).ok_or_else(|| SnapshotError::new(Flaw::State { at: self.at }))
     }
 
     fn damaged(&self) -> SnapshotError {

@@ -20,7 +20,7 @@ use format::{Head, Keys, Section, Writer};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
-use tidegate_core::{State, Timestamp};
+use tidegate_core::State;
 
 /// Keys and their debts, as they were when it was taken.
 ///
@@ -44,7 +44,6 @@ use tidegate_core::{State, Timestamp};
 /// ```
 #[derive(Default)]
 pub struct Snapshot {
-    taken_at: Option<Timestamp>,
     sections: Vec<Section>,
 }
 
@@ -101,10 +100,8 @@ impl Snapshot {
         output: impl Write,
         limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
     ) -> io::Result<()> {
-        let limiters: Vec<_> = limiters.into_iter().collect();
-        let taken_at = limiters.first().map(|(_, limiter)| limiter.table.clock.calendar_now());
         let mut output = Writer::new(output);
-        output.begin(taken_at.unwrap_or(Timestamp::EPOCH))?;
+        output.begin()?;
         for (name, limiter) in limiters {
             write_table(&mut output, name, &limiter.table)?;
         }
@@ -142,8 +139,7 @@ impl Snapshot {
     /// assert_eq!(error.to_string(), "this is not a snapshot of Tidegate");
     /// ```
     pub fn read(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        let (taken_at, sections) = format::read(bytes)?;
-        Ok(Self { taken_at: Some(taken_at), sections })
+        Ok(Self { sections: format::read(bytes)? })
     }
 
     /// Whether it knows no limiter.
@@ -193,11 +189,11 @@ impl Snapshot {
         clock: C,
     ) -> Limiter<C> {
         let section = self.sections.iter().find(|section| section.head.name == name);
-        let (Some(section), Some(taken_at)) = (section, self.taken_at) else {
+        let Some(section) = section else {
             return builder.with_clock(clock);
         };
         let (rule, plan) = builder.into_parts();
-        let origin = section.origin(taken_at, &clock);
+        let origin = section.origin(&clock);
         let table = Table::reborn(rule.limit, clock, plan, &origin);
         section.pour_into(&table);
         Limiter { table: Arc::new(table) }
@@ -209,11 +205,16 @@ fn write_table<W: Write, C: Clock>(
     name: &str,
     table: &Table<C>,
 ) -> io::Result<()> {
+    // The limiter's own clock before the calendar: what lies between them is not counted, rather than
+    // twice.
+    let now = table.steady_now();
+    let taken_at = table.clock.calendar_now();
     output.section(&Head {
         name: name.to_owned(),
         secret: table.secret.words,
         birth: table.birth,
-        now: table.steady_now(),
+        now,
+        taken_at,
     })?;
     let mut rule = None;
     table.copy_each(|terms, copied| {
@@ -224,13 +225,16 @@ fn write_table<W: Write, C: Clock>(
         }
         output.rows(&copied)?;
         output.slots(&copied)
-    })
+    })?;
+    let (limit, state) = table.copy_shared();
+    output.rule(&limit)?;
+    output.shared(&limit.write_state(&state))
 }
 
 impl Section {
     /// Time goes on from the snapshot by as much as the calendar says has passed, and never back.
-    fn origin<C: Clock>(&self, taken_at: Timestamp, clock: &C) -> Origin {
-        let elapsed = clock.calendar_now().since(taken_at);
+    fn origin<C: Clock>(&self, clock: &C) -> Origin {
+        let elapsed = clock.calendar_now().since(self.head.taken_at);
         let (then, now) = (self.head.now + elapsed, clock.now());
         let shift = i128::from(then.as_micros()) - i128::from(now.as_micros());
         Origin {
@@ -258,6 +262,9 @@ impl Section {
                     pour(Fingerprint::new(row[0], row[1]), &terms.unpack(&row[2..]));
                 }),
                 Keys::Slots(slots) => slots.iter().for_each(|(key, state)| pour(*key, state)),
+                Keys::Shared(state) => {
+                    table.take_in_shared(new.take_over_between(limit, state, old_now, now));
+                }
             }
         }
     }

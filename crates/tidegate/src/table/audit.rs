@@ -61,7 +61,8 @@ impl Auditor {
 
     #[inline]
     pub(super) fn watches(&self, key: Fingerprint) -> bool {
-        key.low.is_multiple_of(self.sample)
+        // Not the bits that choose the shard.
+        key.high.is_multiple_of(self.sample)
     }
 
     /// Hears of a decision about a key that it watches.
@@ -77,8 +78,12 @@ impl Auditor {
             Verdict::Wait(wait) => wait,
             Verdict::Deny(_) => return,
         };
-        if cost == 0 || (self.histories.len() >= KEYS_MAX && !self.histories.contains_key(&key)) {
+        if cost == 0 {
             return;
+        }
+        if self.histories.len() >= KEYS_MAX && !self.histories.contains_key(&key) {
+            // Keys come and go: it starts anew rather than watch the first ones only.
+            self.histories.clear();
         }
         let history = self.histories.entry(key).or_default();
         if now < history.asked {

@@ -1,4 +1,5 @@
-//! Many requests at once: hashed first, fetched next, decided last, with one look at the clock.
+//! Many requests at once: hashed first, fetched next, decided last; for buckets, with one look at the
+//! clock.
 //!
 //! Each is decided on its own, in the order they came; requests that must stand or fall together are
 //! for [`check_all`](crate::check_all).

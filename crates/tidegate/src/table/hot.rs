@@ -122,6 +122,10 @@ impl Hot {
                 return None;
             }
             let Some(after) = bucket.take(full_at, now, cost) else {
+                if cell.full_at.load(Ordering::Acquire) != full_at {
+                    // It may have been the value of the key before.
+                    continue;
+                }
                 made.stripe().denied.fetch_add(1, Ordering::Relaxed);
                 return Some(bucket.decision(full_at, now, cost, false));
             };

@@ -432,12 +432,12 @@ impl<C: Clock> Table<C> {
     }
 
     pub(crate) fn top(&self, k: usize) -> Top {
-        let (mut hot, mut denied) = (Vec::new(), Vec::new());
+        let (mut hot, mut denied, now) = (Vec::new(), Vec::new(), self.now_for(&self.rule()));
         for index in 0..self.shards.len() {
             let shard = self.lock_shard(index);
             if let Some(sketches) = shard.watch.as_ref().and_then(|watch| watch.sketches.as_ref()) {
-                hot.extend(sketches.hot.list());
-                denied.extend(sketches.denied.list());
+                hot.extend(sketches.hot.list(now));
+                denied.extend(sketches.denied.list(now));
             }
         }
         Top { hot: top::greatest(hot, k), denied: top::greatest(denied, k) }
@@ -466,6 +466,16 @@ impl<C: Clock> Table<C> {
             take(&terms, copied)?;
         }
         Ok(())
+    }
+
+    /// What keys without room share, and the rule that it is under.
+    pub(crate) fn copy_shared(&self) -> (Limit, State) {
+        let shared = lock(&self.room.shared);
+        (shared.limit.clone(), shared.slot.state.clone())
+    }
+
+    pub(crate) fn take_in_shared(&self, state: State) {
+        lock(&self.room.shared).slot.state = state;
     }
 
     /// Takes in a key that was copied from another table with the same secret.

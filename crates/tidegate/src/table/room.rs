@@ -1,6 +1,6 @@
 //! How many keys there may be, and what becomes of those for which there is no room.
 //!
-//! Always   Never more than `max_keys` are counted in. The overflow is one state that all keys without
+//! Always   Never more than `max_keys` are let in, though more may come back from a snapshot. The overflow is one state that all keys without
 //!          room share: it is never waved through.
 
 use crate::slot::Slot;
@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 use tidegate_core::Limit;
 
 /// What becomes of new keys while a limiter has no room for them: while it remembers as many as it
-/// may, and all of them are in debt.
+/// may, and those that it looks at to make room are in debt.
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock, Overflow};

@@ -167,7 +167,11 @@ impl Sketch {
     }
 
     /// All keys that have a counter.
-    pub(super) fn list(&self) -> Vec<TopKey> {
+    pub(super) fn list(&self, now: Timestamp) -> Vec<TopKey> {
+        if now.since(self.since) >= TERM + TERM {
+            // Nobody has been here for so long that all of it is old.
+            return Vec::new();
+        }
         let mut all = self.now.clone();
         for (key, counter) in self.before.keys.iter().zip(&self.before.counts) {
             if let Some(at) = all.keys.iter().position(|known| known == key) {
