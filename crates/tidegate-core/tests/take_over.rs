@@ -23,7 +23,7 @@ const OLD: [&str; 11] = [
     "10r/m burst=7 nodelay",
 ];
 
-const NEW: [&str; 12] = [
+const NEW: [&str; 20] = [
     "7/min burst 20",
     "30/min leaky capacity 5",
     "7/min queue capacity 19",
@@ -36,6 +36,15 @@ const NEW: [&str; 12] = [
     "7/min smooth burst 20",
     "7/min warmup 50s",
     "7r/m burst=19 nodelay",
+    // Smaller and slower: one unit is let go, or nobody would pass for longer than before.
+    "4/h burst 4",
+    "4/h queue capacity 3",
+    "4/h fixed",
+    "4/min fixed",
+    "4/day calendar",
+    "4/h sliding",
+    "4/h sliding-log",
+    "1r/m burst=3 nodelay",
 ];
 
 /// 2024-01-01T00:00:20.000003Z: inside every window, and at the edge of none.
