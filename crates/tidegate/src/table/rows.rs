@@ -230,3 +230,6 @@ impl<const N: usize> Rows<N> {
         self.rows().iter().filter(|row| row[0] != 0)
     }
 }
+
+#[cfg(test)]
+mod tests;
