@@ -245,13 +245,19 @@ impl Shard {
         room.leave(count);
     }
 
-    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many.
+    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many. After
+    /// the last key come the first ones, so that a look with budget enough sees all.
     pub(super) fn sweep(&mut self, now: Timestamp, budget: usize, room: &Room) -> usize {
-        let (terms, now) = (&self.terms, now - TREMBLE);
+        let (terms, now, from) = (&self.terms, now - TREMBLE, self.cursor);
         let (cursor, dropped) = each_width!(&mut self.rows, rows => {
-            let (next, dropped) =
-                rows.sweep(self.cursor, budget, |row| !terms.is_at_rest(&row[2..], now));
+            let mut keep = |row: &Row<_>| !terms.is_at_rest(&row[2..], now);
+            let left = budget.saturating_sub(rows.places().saturating_sub(from)).min(from);
+            let (mut next, mut dropped) = rows.sweep(from, budget, &mut keep);
             if next == 0 {
+                if left > 0 {
+                    let (after, more) = rows.sweep(0, left, &mut keep);
+                    (next, dropped) = (after, dropped + more);
+                }
                 rows.shrink();
             }
             (if next < rows.places() { next } else { 0 }, dropped)
@@ -265,12 +271,13 @@ impl Shard {
     fn sweep_slots(&mut self, now: Timestamp, budget: usize) -> usize {
         let mut wakes = Wakes::default();
         let mut dropped = 0;
+        if budget >= self.slots.len() {
+            // From the first on, so that all are seen: the last one takes the place of who is dropped.
+            self.slot_cursor = 0;
+        }
         for _ in 0..budget.min(self.slots.len()) {
             if self.slot_cursor >= self.slots.len() {
                 self.slot_cursor = 0;
-                if self.slots.len() < self.slots.capacity() / 4 {
-                    self.slots.shrink_to(self.slots.len() * 2);
-                }
             }
             let Some((_, slot)) = self.slots.get_index_mut(self.slot_cursor) else { break };
             if slot.is_at_rest(&self.terms.limit, now, &mut wakes) {
@@ -279,6 +286,9 @@ impl Shard {
             } else {
                 self.slot_cursor += 1;
             }
+        }
+        if self.slots.len() < self.slots.capacity() / 4 {
+            self.slots.shrink_to(self.slots.len() * 2);
         }
         dropped
     }
