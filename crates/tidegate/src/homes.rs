@@ -133,10 +133,12 @@ impl<'a, C: Clock> Homes<'a, C> {
 
     /// Counts what was decided where it was decided.
     pub(crate) fn note(&mut self, place: Place, cost: u64, decision: &Decision) {
-        if let (Home::Shard { shard, now, .. }, Some(key)) =
-            (&mut self.homes[place.home].1, place.key)
-        {
-            shard.note(key, (*now, cost), decision);
+        match (&mut self.homes[place.home].1, place.key) {
+            (Home::Shard { shard, now, .. }, Some(key)) => {
+                shard.note(key, (*now, cost), decision);
+            }
+            (Home::Shared { shared, .. }, _) => shared.note(decision),
+            _ => (),
         }
     }
 

@@ -33,7 +33,7 @@ use crate::spot;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_briefly};
 use crate::turn::Wakes;
 use audit::Auditor;
-use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
+use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
 
 /// How a table is to be.
@@ -259,6 +259,22 @@ impl<C: Clock> Table<C> {
         decision
     }
 
+    /// Works on one key for a request, which is counted by its verdict.
+    pub(crate) fn ask<R>(
+        &self,
+        key: Fingerprint,
+        verdict: impl FnOnce(&R) -> Verdict,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> (R, Home) {
+        let (mut shard, now) = self.enter(key, self.read_clock());
+        let done = self.with_in(&mut shard, key, now, work);
+        shard.tally.count_verdict(verdict(&done.0));
+        if done.1 == Home::Shared {
+            shard.tally.overflowed += 1;
+        }
+        done
+    }
+
     /// Works on one key. Tells where it was: a key for which there is no room is worked on in the
     /// shared overflow, or denied there.
     pub(crate) fn with<R>(
@@ -267,11 +283,7 @@ impl<C: Clock> Table<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Home) {
         let (mut shard, now) = self.enter(key, self.read_clock());
-        let done = self.with_in(&mut shard, key, now, work);
-        if done.1 == Home::Shared {
-            shard.tally.overflowed += 1;
-        }
-        done
+        self.with_in(&mut shard, key, now, work)
     }
 
     fn with_in<R>(
@@ -304,6 +316,12 @@ impl<C: Clock> Table<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
         let (mut shard, now) = self.enter(key, self.read_clock());
+        if !shard.knows(key) {
+            if !shard.make_room(now, &self.room) {
+                return self.room.work(&mut lock(&self.room.shared), now, work);
+            }
+            self.room.leave(1);
+        }
         shard.look(key, now, work)
     }
 
@@ -326,7 +344,7 @@ impl<C: Clock> Table<C> {
     pub(crate) fn with_shared<R>(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R) -> R {
         let mut shared = lock(&self.room.shared);
         let now = spot::now(&self.clock, &shared.limit);
-        let Shared { limit, slot } = &mut *shared;
+        let Shared { limit, slot, .. } = &mut *shared;
         work(slot, limit, now)
     }
 
@@ -350,7 +368,7 @@ impl<C: Clock> Table<C> {
         }
         let mut shared = lock(&self.room.shared);
         let (old_now, now) = (spot::now(&self.clock, &shared.limit), spot::now(&self.clock, &new));
-        let Shared { limit, slot } = &mut *shared;
+        let Shared { limit, slot, .. } = &mut *shared;
         slot.change((limit, old_now), (&new, now), &mut wakes);
         *limit = new.clone();
         drop(shared);
@@ -369,6 +387,7 @@ impl<C: Clock> Table<C> {
             shard.tally.add_to(&mut stats);
             stats.keys += shard.len();
         }
+        lock(&self.room.shared).tally.add_to(&mut stats);
         stats
     }
 
@@ -422,10 +441,10 @@ impl Room {
         now: Timestamp,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
-        let Shared { limit, slot } = shared;
+        let Shared { limit, slot, .. } = shared;
         match self.overflow {
             Overflow::Share => work(slot, limit, now),
-            Overflow::Deny => work(&mut Slot::new(limit.exhausted(now)), limit, now),
+            Overflow::Deny => work(&mut Slot::closed(limit.exhausted(now)), limit, now),
         }
     }
 }

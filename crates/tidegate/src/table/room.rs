@@ -3,9 +3,10 @@
 //! Always   Never more than `max_keys` are counted in. The overflow is one state that all keys without
 //!          room share: it is never waved through.
 
+use super::tally::Tally;
 use crate::slot::Slot;
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use tidegate_core::Limit;
+use tidegate_core::{Decision, Limit};
 
 /// What becomes of new keys while a limiter has no room for them: while it remembers as many as it
 /// may, and all of them are in debt.
@@ -45,11 +46,21 @@ pub(crate) struct Room {
 pub(crate) struct Shared {
     pub(crate) limit: Limit,
     pub(crate) slot: Slot,
+    /// Of what was decided here for several keys at once.
+    pub(super) tally: Tally,
+}
+
+impl Shared {
+    /// Counts a decision that belongs to no shard.
+    pub(crate) fn note(&mut self, decision: &Decision) {
+        self.tally.count(decision);
+        self.tally.overflowed += 1;
+    }
 }
 
 impl Room {
     pub(super) fn new(max_keys: usize, overflow: Overflow, limit: Limit, slot: Slot) -> Self {
-        let shared = Mutex::new(Shared { limit, slot });
+        let shared = Mutex::new(Shared { limit, slot, tally: Tally::default() });
         Self { max_keys: max_keys as u64, keys: AtomicU64::new(0), overflow, shared }
     }
 

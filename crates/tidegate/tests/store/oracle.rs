@@ -22,7 +22,7 @@ enum Step {
     Sweep,
     Rule(usize),
     Wait(Span),
-    /// The clock goes back, but not by more than it may tremble.
+    /// A sweep by a clock that goes back afterwards, but not by more than it may tremble.
     Tremble(Span),
 }
 
@@ -102,14 +102,21 @@ impl Oracle {
                 self.latest = self.latest + *span;
                 self.clock.set(self.latest);
             }
-            Step::Tremble(span) => self.clock.set(self.latest - *span),
+            Step::Tremble(span) => {
+                self.step(&Step::Wait(TREMBLE));
+                self.step(&Step::Sweep);
+                self.latest = self.latest - *span;
+                self.clock.set(self.latest);
+            }
         }
         let (keys, stats) = (self.limiter.keys(), self.limiter.stats());
         assert!(keys <= stats.max_keys, "{keys} of {}", stats.max_keys);
         assert_eq!(stats.keys, keys, "counted twice");
         assert!(keys >= self.debtors(self.now()), "a key in debt was forgotten");
         let audit = self.limiter.audit().unwrap();
-        assert_eq!(audit.violations, 0, "{:?}", audit.first);
+        let has_shared = self.overflow == Overflow::Share && stats.overflowed > 0;
+        // Who has passed with what all share has not used its own, see `full.rs`.
+        assert!(has_shared || audit.violations == 0, "{:?}", audit.first);
     }
 
     fn look(&mut self, key: u8) {
@@ -120,7 +127,12 @@ impl Oracle {
         // Also a cost of zero tells the key what time it is.
         let mut fresh = self.fresh.clone();
         let state = self.keys.get_mut(&key).unwrap_or(&mut fresh);
-        assert_eq!(self.limiter.check_n(&key, 0), limit.decide(state, now, 0));
+        let before = self.limiter.stats().overflowed;
+        let seen = self.limiter.check_n(&key, 0);
+        if self.limiter.stats().overflowed > before {
+            return self.compare(key, 0, &seen, true);
+        }
+        assert_eq!(seen, limit.decide(state, now, 0));
     }
 
     fn check(&mut self, key: u8, cost: u64, is_batch: bool) {
@@ -149,7 +161,7 @@ impl Oracle {
             Overflow::Share => {
                 assert_eq!(*decision, limit.decide(&mut self.shared, now, cost), "{limit}, shared");
             }
-            _ => assert!(decision.is_deny(), "{limit}: {decision:?}"),
+            _ => assert!(cost == 0 || decision.is_deny(), "{limit}: {decision:?}"),
         }
     }
 
@@ -173,10 +185,15 @@ impl Oracle {
         let joint = check_all(asks);
         let keys = if one == other { vec![one] } else { vec![one, other] };
         let cost = if one == other { cost.saturating_mul(2) } else { cost };
-        if joint.decision.is_deny() {
+        for key in [one, other] {
+            // It may be remembered, also if nothing is charged.
+            self.state(key);
+        }
+        if joint.decision.is_deny() || cost == 0 {
             // Nothing is charged, which the next steps see.
             return;
         }
+        let mut overflowed = 0;
         for key in keys {
             let mut charged = self.state(key).clone();
             let decision = limit.decide(&mut charged, now, cost);
@@ -189,9 +206,10 @@ impl Oracle {
             }
             assert_eq!(self.overflow, Overflow::Share, "{key} had no room, and passed");
             assert!(!self.is_in_debt(key, now), "{key} is known, and yet in the overflow");
-            let shared = limit.decide(&mut self.shared, now, cost);
-            assert!(!shared.is_deny(), "{limit}: {key} has passed, but who has paid?");
+            overflowed += cost;
         }
+        let shared = limit.decide(&mut self.shared, now, overflowed);
+        assert!(!shared.is_deny(), "{limit}: {one} and {other} have passed, but who has paid?");
     }
 
     fn refund(&mut self, key: u8, cost: u64) {
@@ -226,7 +244,7 @@ impl Oracle {
 
 fn steps(keys: u8, has_changes: bool) -> impl Strategy<Value = Vec<Step>> {
     let key = move || 0..keys;
-    let cost = || prop_oneof![6 => 1..4_u64, 2 => 0..30_u64, 1 => Just(1 << 40)];
+    let cost = || prop_oneof![6 => 1..4_u64, 2 => 0..30_u64, 1 => Just(1 << 20)];
     let wait = (0..38_u32, 0..2_u64).prop_map(|(bits, less)| Span::from_micros((1 << bits) - less));
     let step = prop_oneof![
         12 => (key(), cost()).prop_map(|(key, cost)| Step::Check { key, cost }),
