@@ -134,7 +134,7 @@ impl<C: Clock> Table<C> {
         birth: Timestamp,
     ) -> Self {
         let terms = Arc::new(Terms::new(limit.clone(), birth));
-        let mut shards = (plan.max_keys / KEYS_PER_SHARD).next_power_of_two();
+        let mut shards = plan.max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two();
         if plan.max_keys >= KEYS_FOR_THREADS {
             shards = shards.max(SHARDS_FOR_THREADS);
         }

@@ -452,6 +452,7 @@ impl Shard {
         for slot in self.slots.values_mut() {
             slot.change((&old.limit, old_now), (&self.terms.limit, now), wakes);
         }
+        each_width!(&mut self.rows, rows => rows.reserve(before), else ());
         let keys: Vec<Fingerprint> = self.slots.keys().copied().collect();
         for key in keys {
             self.settle(key);
@@ -470,6 +471,7 @@ impl Shard {
         if let Some(auditor) = self.watch.as_mut().and_then(|watch| watch.auditor.as_mut()) {
             auditor.forget_all();
         }
+        each_width!(&mut self.rows, rows => rows.shrink(), else ());
         self.cursor = 0;
         self.seen = now;
         let dropped = before - self.len();

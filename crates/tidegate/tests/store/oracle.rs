@@ -124,15 +124,15 @@ impl Oracle {
         if self.is_in_debt(key, now) {
             assert_eq!(self.limiter.peek(&key), limit.peek(&self.keys[&key], now, 1));
         }
-        // Also a cost of zero tells the key what time it is.
-        let mut fresh = self.fresh.clone();
-        let state = self.keys.get_mut(&key).unwrap_or(&mut fresh);
+        // Also a cost of zero tells the key what time it is, and may have it remembered.
+        let mut state = self.state(key).clone();
         let before = self.limiter.stats().overflowed;
         let seen = self.limiter.check_n(&key, 0);
         if self.limiter.stats().overflowed > before {
             return self.compare(key, 0, &seen, true);
         }
-        assert_eq!(seen, limit.decide(state, now, 0));
+        assert_eq!(seen, limit.decide(&mut state, now, 0));
+        *self.state(key) = state;
     }
 
     fn check(&mut self, key: u8, cost: u64, is_batch: bool) {
