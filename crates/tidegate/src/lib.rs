@@ -49,6 +49,8 @@ mod line;
 mod permit;
 mod reservation;
 mod rule;
+#[cfg(all(test, tidegate_shuttle))]
+mod schedules;
 mod slot;
 mod spot;
 mod sync;

@@ -76,7 +76,9 @@ pub(crate) struct Table<C> {
 struct Padded<T>(T);
 
 /// A shard has at most about so many keys: a pass over them takes well under a millisecond.
-const KEYS_PER_SHARD: usize = 8_192;
+///
+/// Under shuttle there are only a few keys, and still several shards.
+const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 8_192 };
 const SHARDS_MAX: usize = 4_096;
 /// With room for many keys there are at least so many shards, for the threads that come at once.
 const SHARDS_FOR_THREADS: usize = 64;
@@ -374,6 +376,11 @@ impl<C: Clock> Table<C> {
         drop(shared);
         self.is_calendar.store(new.follows_calendar(), Ordering::Relaxed);
         *ruling = new;
+    }
+
+    #[cfg(all(test, tidegate_shuttle))]
+    pub(crate) fn knows(&self, key: Fingerprint) -> bool {
+        self.lock_shard(self.shard_of(key)).knows(key)
     }
 
     pub(crate) fn keys(&self) -> usize {
