@@ -74,11 +74,9 @@ impl Room {
 
     /// Counts one more key, if there is room for it.
     pub(crate) fn enter(&self) -> bool {
-        if self.keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
-            return true;
-        }
-        self.leave(1);
-        false
+        // Not counted in and out again: others would see one too many, and find no room.
+        let more = |keys| (keys < self.max_keys).then_some(keys + 1);
+        self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     pub(crate) fn leave(&self, keys: usize) {
