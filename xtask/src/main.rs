@@ -15,6 +15,7 @@ mod command;
 mod deny;
 mod fuzz;
 mod mutants;
+mod soak;
 mod step;
 mod test;
 mod tidy;
@@ -39,7 +40,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         arguments: "",
-        about: "everything CI runs: check, all tests, loom, examples and benches built",
+        about: "everything CI runs: check, all tests, loom, shuttle, examples and benches built",
         run: |workspace, _| test::run(workspace),
     },
     Task {
@@ -65,6 +66,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         about: "the property tests at full size, a million cases each",
         run: |workspace, _| fuzz::properties(workspace),
+    },
+    Task {
+        name: "soak",
+        arguments: "",
+        about: "the store's tests at full size, and 100 000 schedules of its threads",
+        run: |workspace, _| soak::run(workspace),
     },
     Task {
         name: "mutants",

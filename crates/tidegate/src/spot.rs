@@ -83,7 +83,9 @@ impl<C: Clock> Spot<C> {
             |slot: &mut Slot, limit: &Limit, now| slot.check_within(limit, now, ask, &mut wakes);
         match self {
             Self::Key(table, key) => table.ask(*key, |decision| decision.verdict, work).0,
-            Self::Gate(_) | Self::Shared(_) => self.with(|slot, limit, now, _| work(slot, limit, now)),
+            Self::Gate(_) | Self::Shared(_) => {
+                self.with(|slot, limit, now, _| work(slot, limit, now))
+            }
         }
     }
 

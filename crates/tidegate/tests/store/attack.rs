@@ -165,8 +165,7 @@ fn t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back() {
 #[test]
 fn t42_an_attack_on_one_limiter_forgets_no_key_of_another() {
     let clock = ManualClock::new();
-    let attack =
-        Attack { max_keys: 5_000, keys: size(100_000, 10_000_000), ..attack("10/min", 0) };
+    let attack = Attack { max_keys: 5_000, keys: size(100_000, 10_000_000), ..attack("10/min", 0) };
     let (attacked, quiet) = (attack.limiter(&clock), attack.limiter(&clock));
     clock.advance(TTL);
     for n in 0..2_000_u64 {

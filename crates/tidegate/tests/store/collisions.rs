@@ -10,9 +10,8 @@ const FX: u64 = 0x517c_c1b7_2722_0a95;
 /// What `FX` has to be multiplied by to give 1.
 fn inverse_of_fx() -> u64 {
     // Newton: each step doubles the number of bits that are right, of which five are at first.
-    (0..4).fold(FX.wrapping_mul(3) ^ 2, |x, _| {
-        x.wrapping_mul(2_u64.wrapping_sub(FX.wrapping_mul(x)))
-    })
+    (0..4)
+        .fold(FX.wrapping_mul(3) ^ 2, |x, _| x.wrapping_mul(2_u64.wrapping_sub(FX.wrapping_mul(x))))
 }
 
 type Keys = (&'static str, fn(u64) -> u64);

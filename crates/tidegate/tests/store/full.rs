@@ -80,7 +80,8 @@ fn those_without_room_share_what_one_key_has() {
 
 #[test]
 fn every_way_of_asking_is_counted() {
-    let limiter = Limiter::builder("2/h".parse().unwrap()).max_keys(1).with_clock(ManualClock::new());
+    let limiter =
+        Limiter::builder("2/h".parse().unwrap()).max_keys(1).with_clock(ManualClock::new());
     assert!(limiter.ask("first").check().is_allow());
     assert!(check_all([limiter.ask("first")]).decision.is_allow());
     assert!(limiter.try_acquire("first").is_err());

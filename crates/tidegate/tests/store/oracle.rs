@@ -13,10 +13,19 @@ use tidegate_core::{Limit, State};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Check { key: u8, cost: u64 },
+    Check {
+        key: u8,
+        cost: u64,
+    },
     Batch(Vec<(u8, u64)>),
-    Together { keys: (u8, u8), cost: u64 },
-    Refund { key: u8, cost: u64 },
+    Together {
+        keys: (u8, u8),
+        cost: u64,
+    },
+    Refund {
+        key: u8,
+        cost: u64,
+    },
     Reset(u8),
     Peek(u8),
     Sweep,

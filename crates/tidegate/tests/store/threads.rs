@@ -16,7 +16,8 @@ fn summary(mut times: Vec<u64>) -> String {
 
 #[test]
 fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
-    let (threads, keys, sample, each) = size((8, 100_000, 1, 60_000), (64, 1_000_000, 1_024, 500_000));
+    let (threads, keys, sample, each) =
+        size((8, 100_000, 1, 60_000), (64, 1_000_000, 1_024, 500_000));
     for rule in ["200/s burst 5", "20/s sliding", "20/s sliding-log"] {
         let builder = Limiter::builder(rule.parse().unwrap()).audit(sample);
         let limiter = builder.max_keys(usize::try_from(keys).unwrap()).build();
@@ -64,7 +65,8 @@ fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
 #[test]
 fn t19_no_lock_is_held_for_longer_than_a_millisecond() {
     const KEYS: usize = 8_192;
-    for (rule, other) in [("1/h burst 5", "2/h burst 9"), ("5/h fixed", "9/h fixed"), ("5/h sliding", "9/h sliding")]
+    for (rule, other) in
+        [("1/h burst 5", "2/h burst 9"), ("5/h fixed", "9/h fixed"), ("5/h sliding", "9/h sliding")]
     {
         let stopwatch = SystemClock::new();
         let time = |work: &mut dyn FnMut()| {
@@ -115,7 +117,8 @@ fn keys_of_many_shards_that_are_decided_as_one_are_all_charged_or_none() {
                             continue;
                         }
                         for (key, cost) in asks {
-                            charged[usize::try_from(key).unwrap()].fetch_add(cost, Ordering::Relaxed);
+                            charged[usize::try_from(key).unwrap()]
+                                .fetch_add(cost, Ordering::Relaxed);
                         }
                     }
                 });
@@ -183,7 +186,8 @@ fn a_change_of_rule_among_threads_gives_nobody_more_than_both_rules_hold() {
         let ready = AtomicU64::new(0);
         thread::scope(|scope| {
             for seed in 0..4 {
-                let (limiter, passed, ready, debtors) = (&limiter, &passed, &ready, debtors.clone());
+                let (limiter, passed, ready, debtors) =
+                    (&limiter, &passed, &ready, debtors.clone());
                 scope.spawn(move || {
                     let mut random = Random::new(seed);
                     for round in 0..5_000 {
