@@ -14,10 +14,10 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
         .env(ALONE, name)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name} failed on its own, see above");
-    assert!(text.contains("1 passed"), "there is no test `{name}`");
+    assert!(printed.contains("1 passed"), "there is no test `{name}`");
 }
 
 /// What this process has in memory, in bytes; nothing on systems without `/proc`.

@@ -84,7 +84,7 @@ fn threads_that_take_and_give_permits_of_many_keys_leave_nothing_behind() {
                     if held.len() > 50 || random.below(2) == 0 {
                         let at = usize::try_from(random.below(held.len().max(1) as u64)).unwrap();
                         if at < held.len() {
-                            held.swap_remove(at);
+                            drop(held.swap_remove(at));
                         }
                     }
                 }

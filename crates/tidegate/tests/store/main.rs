@@ -3,6 +3,7 @@
 //! `TIDEGATE_FULL=1` runs the tests at full size, as `cargo xtask soak` does; `TIDEGATE_CASES=n` sets
 //! the number of cases of each property.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stdout, reason = "what was measured is shown to who asks for it")]
 
 #[path = "../rules/mod.rs"]
 mod rules;

@@ -181,7 +181,9 @@ impl Oracle {
             return asks.iter().for_each(|(key, cost)| self.check(*key, *cost, true));
         }
         let mut batch = self.limiter.batch();
-        asks.iter().for_each(|(key, cost)| batch.push(key, *cost));
+        for (key, cost) in asks {
+            batch.push(key, *cost);
+        }
         let decisions = batch.decide().to_vec();
         for ((key, cost), decision) in asks.iter().zip(&decisions) {
             self.compare(*key, *cost, decision, false);
@@ -287,7 +289,9 @@ fn hold(max_keys: usize, keys: u8, has_changes: bool) {
     for rule in EVERY {
         let claim = |(overflow, steps): (Overflow, Vec<Step>)| {
             let mut oracle = Oracle::new(rule, max_keys, overflow);
-            steps.iter().for_each(|step| oracle.step(step));
+            for step in &steps {
+                oracle.step(step);
+            }
             Ok(())
         };
         let config = Config { cases: cases(), failure_persistence: None, ..Config::default() };

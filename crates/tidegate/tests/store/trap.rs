@@ -56,14 +56,14 @@ fn flood_each(overflow: Overflow, pause: Span, junk: u64) {
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left() {
     alone("trap::a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left", || {
-        flood_each(Overflow::Share, Span::ZERO, size(50_000, 1_000_000));
+        flood_each(Overflow::Share, Span::ZERO, size(20_000, 1_000_000));
     });
 }
 
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_are_refused() {
     alone("trap::a_throttled_key_stays_throttled_while_junk_keys_are_refused", || {
-        flood_each(Overflow::Deny, Span::ZERO, size(50_000, 1_000_000));
+        flood_each(Overflow::Deny, Span::ZERO, size(20_000, 1_000_000));
     });
 }
 
@@ -71,7 +71,7 @@ fn a_throttled_key_stays_throttled_while_junk_keys_are_refused() {
 fn a_throttled_key_stays_throttled_while_junk_keys_come_and_go() {
     alone("trap::a_throttled_key_stays_throttled_while_junk_keys_come_and_go", || {
         // Where all are in debt every new key looks for one at rest, which takes its time.
-        flood_each(Overflow::Share, Span::from_micros(7), size(60_000, 10_000_000));
+        flood_each(Overflow::Share, Span::from_micros(7), size(25_000, 10_000_000));
         flood(EVERY[0], Overflow::Share, size(200_000, 10_000_000), Span::from_micros(7));
     });
 }

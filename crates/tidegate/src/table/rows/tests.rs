@@ -45,28 +45,28 @@ impl<const N: usize> Model<N> {
     fn insert(&mut self, key: Fingerprint) {
         self.last_value += 1;
         let value = self.last_value;
-        match self.rows.find(key) {
-            Ok(at) => self.rows.row_mut(at)[2..].fill(value),
-            // Whoever has a value that can be divided by five is left out if the rows grow.
-            Err(_) => {
-                let mut row = [value; N];
-                (row[0], row[1]) = (key.high, key.low);
-                let mut left_out = Vec::new();
-                let keep = |row: &Row<N>| !row[2].is_multiple_of(5);
-                let homes = self.rows.homes;
-                let before: Vec<Row<N>> = self.rows.iter().copied().collect();
-                let dropped = self.rows.insert(row, keep);
-                if dropped > 0 {
-                    assert_ne!(self.rows.homes, 0, "only who grows leaves out, from {homes}");
-                    left_out.extend(before.into_iter().filter(|row| row[2].is_multiple_of(5)));
-                }
-                assert_eq!(left_out.len(), dropped);
-                for row in left_out {
-                    assert_eq!(self.map.remove(&(row[0], row[1])), Some(row[2]));
-                }
-            }
+        if let Ok(at) = self.rows.find(key) {
+            self.rows.row_mut(at)[2..].fill(value);
+        } else {
+            self.insert_new(key, value);
         }
         self.map.insert((key.high, key.low), value);
+    }
+
+    /// Whoever has a value that can be divided by five is left out if the rows grow.
+    fn insert_new(&mut self, key: Fingerprint, value: u64) {
+        let mut row = [value; N];
+        (row[0], row[1]) = (key.high, key.low);
+        let is_left_out = |row: &Row<N>| row[2].is_multiple_of(5);
+        let before: Vec<Row<N>> = self.rows.iter().copied().collect();
+        let dropped = self.rows.insert(row, |row| !is_left_out(row));
+        if dropped > 0 {
+            let left_out: Vec<Row<N>> = before.into_iter().filter(is_left_out).collect();
+            assert_eq!(left_out.len(), dropped);
+            for row in left_out {
+                assert_eq!(self.map.remove(&(row[0], row[1])), Some(row[2]));
+            }
+        }
     }
 
     fn remove(&mut self, near: Fingerprint) {
@@ -163,7 +163,9 @@ fn hold<const N: usize>() {
         let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
         let claim = |(seed, steps): (usize, Vec<Step>)| {
             let mut model = Model::<N>::new(seed);
-            steps.into_iter().for_each(|step| model.step(step));
+            for step in steps {
+                model.step(step);
+            }
             Ok(())
         };
         if let Err(refutation) = TestRunner::new(config).run(&(0..20_usize, steps(spread)), claim) {
@@ -188,7 +190,8 @@ fn keys_that_come_in_order_are_held_like_any_others() {
             model.step(Step::Insert(Fingerprint { high: high.max(n), low: n }));
         }
         while !model.map.is_empty() {
-            model.step(Step::Sweep { budget: 50, bit: (model.map.len() % 10) as u32 });
+            let bit = u32::try_from(model.map.len() % 10).expect("it is below ten");
+            model.step(Step::Sweep { budget: 50, bit });
             model.step(Step::Shrink);
             model.step(Step::Remove(Fingerprint { high: u64::MAX / 2, low: 0 }));
         }
