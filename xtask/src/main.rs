@@ -17,6 +17,7 @@ mod deny;
 mod fuzz;
 mod instructions;
 mod mutants;
+mod soak;
 mod step;
 mod test;
 mod tidy;
@@ -41,7 +42,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         arguments: "",
-        about: "everything CI runs: check, all tests, loom, examples, benches, instructions",
+        about: "everything CI runs: check, all tests, loom, shuttle, examples, benches, instructions",
         run: |workspace, _| test::run(workspace),
     },
     Task {
@@ -67,6 +68,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         about: "the property tests at full size, a million cases each",
         run: |workspace, _| fuzz::properties(workspace),
+    },
+    Task {
+        name: "soak",
+        arguments: "",
+        about: "the store's tests at full size, and 100 000 schedules of its threads",
+        run: |workspace, _| soak::run(workspace),
     },
     Task {
         name: "mutants",

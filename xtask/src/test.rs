@@ -15,15 +15,32 @@ const STEPS: &[Step] = &[
     Step { name: "tests and doc tests", run: all_features },
     Step { name: "tests, no default features", run: no_default_features },
     Step { name: "core alone, no features", run: core_alone },
-    Step { name: "loom", run: loom },
+    Step { name: "loom", run: |workspace| LOOM.run(workspace) },
+    Step { name: "shuttle", run: |workspace| SHUTTLE.run(workspace) },
     Step { name: "examples build", run: examples },
     Step { name: "benches build", run: benches },
     Step { name: "instructions", run: instructions::check },
 ];
 
-/// Loom explores every interleaving: only optimised code gets through them in time.
-const LOOM_TESTS: &str = "test -p tidegate --lib --release --locked -- loom_";
-const LOOM_RUSTFLAGS: &str = "--cfg tidegate_loom";
+/// Tries interleavings of threads: every one of a few steps, or many of many. Only optimised code gets
+/// through them in time.
+pub(crate) struct Explorer {
+    /// Also the name of the directory that it is built in.
+    name: &'static str,
+    tests: &'static str,
+    rustflags: &'static str,
+}
+
+const LOOM: Explorer = Explorer {
+    name: "loom",
+    tests: "test -p tidegate --lib --release --locked -- loom_",
+    rustflags: "--cfg tidegate_loom",
+};
+pub(crate) const SHUTTLE: Explorer = Explorer {
+    name: "shuttle",
+    tests: "test -p tidegate --lib --release --locked -- schedules::",
+    rustflags: "--cfg tidegate_shuttle",
+};
 
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     step::run_all(workspace, check::STEPS.iter().chain(STEPS))
@@ -44,22 +61,25 @@ fn core_alone(workspace: &Workspace) -> anyhow::Result<()> {
     Invocation::cargo(workspace, "build -p tidegate-core --no-default-features --locked").run()
 }
 
-fn loom(workspace: &Workspace) -> anyhow::Result<()> {
-    loom_tests(workspace).run()?;
-    let listed = loom_tests(workspace).words("--list").stdout()?;
-    ensure!(
-        lists_a_test(&listed),
-        "no test matches `cargo {LOOM_TESTS}`: if the loom tests moved, say where in \
-         xtask/src/test.rs"
-    );
-    Ok(())
-}
+impl Explorer {
+    fn run(&self, workspace: &Workspace) -> anyhow::Result<()> {
+        self.tests(workspace).run()?;
+        let listed = self.tests(workspace).words("--list").stdout()?;
+        ensure!(
+            lists_a_test(&listed),
+            "no test matches `cargo {}`: if the {} tests moved, say where in xtask/src/test.rs",
+            self.tests,
+            self.name
+        );
+        Ok(())
+    }
 
-fn loom_tests(workspace: &Workspace) -> Invocation {
-    // Other RUSTFLAGS in the usual directory would rebuild every dependency, here and next time.
-    Invocation::cargo(workspace, LOOM_TESTS)
-        .env("RUSTFLAGS", LOOM_RUSTFLAGS)
-        .env("CARGO_TARGET_DIR", workspace.target().join("loom"))
+    pub(crate) fn tests(&self, workspace: &Workspace) -> Invocation {
+        // Other RUSTFLAGS in the usual directory would rebuild every dependency, here and next time.
+        Invocation::cargo(workspace, self.tests)
+            .env("RUSTFLAGS", self.rustflags)
+            .env("CARGO_TARGET_DIR", workspace.target().join(self.name))
+    }
 }
 
 fn lists_a_test(listed: &str) -> bool {

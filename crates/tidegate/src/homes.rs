@@ -50,7 +50,7 @@ impl<'a, C: Clock> Homes<'a, C> {
 
     /// Where each of them is decided.
     pub(crate) fn places(&mut self, asks: &'a [Ask<C>]) -> Vec<Place> {
-        let own: Vec<Option<Place>> = asks.iter().map(|ask| self.own_place(&ask.spot)).collect();
+        let own = self.own_places(asks);
         let without = asks.iter().zip(&own).filter(|(_, place)| place.is_none());
         let mut tables: Vec<&'a Table<C>> =
             without.filter_map(|(ask, _)| table(&ask.spot)).collect();
@@ -66,6 +66,27 @@ impl<'a, C: Clock> Homes<'a, C> {
             Place { home: number.expect("what they share was locked"), key: None }
         };
         asks.iter().zip(own).map(|(ask, own)| own.unwrap_or_else(|| shared(&ask.spot))).collect()
+    }
+
+    /// The places of their own, where there are or can be any. Making room for one may have been at
+    /// the cost of another that was at rest: then that one needs room too.
+    fn own_places(&mut self, asks: &'a [Ask<C>]) -> Vec<Option<Place>> {
+        loop {
+            let own: Vec<Option<Place>> =
+                asks.iter().map(|ask| self.own_place(&ask.spot)).collect();
+            if own.iter().flatten().all(|place| self.has_room(*place)) {
+                return own;
+            }
+        }
+    }
+
+    fn has_room(&self, place: Place) -> bool {
+        match (&self.homes[place.home].1, place.key) {
+            (Home::Shard { shard, .. }, Some(key)) => {
+                shard.knows(key) || self.entered.contains(&place)
+            }
+            _ => true,
+        }
     }
 
     /// The place of its own, if there is or can be one.
@@ -112,10 +133,12 @@ impl<'a, C: Clock> Homes<'a, C> {
 
     /// Counts what was decided where it was decided.
     pub(crate) fn note(&mut self, place: Place, cost: u64, decision: &Decision) {
-        if let (Home::Shard { shard, now, .. }, Some(key)) =
-            (&mut self.homes[place.home].1, place.key)
-        {
-            shard.note(key, (*now, cost), decision);
+        match (&mut self.homes[place.home].1, place.key) {
+            (Home::Shard { shard, now, .. }, Some(key)) => {
+                shard.note(key, (*now, cost), decision);
+            }
+            (Home::Shared { shared, .. }, _) => shared.note(decision),
+            _ => (),
         }
     }
 

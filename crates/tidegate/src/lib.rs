@@ -52,6 +52,8 @@ mod line;
 mod permit;
 mod reservation;
 mod rule;
+#[cfg(all(test, tidegate_shuttle))]
+mod schedules;
 mod slot;
 mod snapshot;
 mod spot;

@@ -79,6 +79,11 @@ impl Line {
         self.pending.back().map(|last| last.at)
     }
 
+    /// Whether, by this clock, those who wait would have to be moved before anything else.
+    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
+        self.seen.since(now) > TREMBLE
+    }
+
     /// Lets those pass whose time has come, and finds new turns after the clock went back.
     pub(crate) fn settle(
         &mut self,

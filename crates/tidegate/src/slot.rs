@@ -16,6 +16,8 @@ pub(crate) struct Slot {
     /// Who was in flight when the rule stopped counting that; they may come back under a rule that
     /// counts again.
     parked: Option<Box<(Limit, State)>>,
+    /// Nobody is admitted: it stands for keys that are to be refused.
+    is_closed: bool,
 }
 
 /// What came of asking for admission with patience.
@@ -30,9 +32,26 @@ pub(crate) enum Booking {
     Not(Denied),
 }
 
+impl Booking {
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Now(decision, _) | Self::Later(decision, _) => decision.verdict,
+            Self::Wait(_) => Verdict::Wait(Span::MAX),
+            Self::Not(denied) => denied.decision.verdict,
+        }
+    }
+}
+
 impl Slot {
     pub(crate) fn new(state: State) -> Self {
-        Self { state, line: Line::default(), crowd: Crowd::default(), parked: None }
+        let (line, crowd) = (Line::default(), Crowd::default());
+        Self { state, line, crowd, parked: None, is_closed: false }
+    }
+
+    /// A slot that refuses whoever asks, also those who would wait: whatever they were promised would
+    /// be forgotten with it.
+    pub(crate) fn closed(state: State) -> Self {
+        Self { is_closed: true, ..Self::new(state) }
     }
 
     /// Whether somebody waits here.
@@ -46,7 +65,13 @@ impl Slot {
     }
 
     /// Whether forgetting this key changes no answer.
+    ///
+    /// Whoever looks may be told an earlier time than those who wait here: then nothing is said and
+    /// nobody is moved or woken, which is for those who come with a request.
     pub(crate) fn is_at_rest(&mut self, limit: &Limit, now: Timestamp, wakes: &mut Wakes) -> bool {
+        if self.is_awaited() && self.line.is_ahead_of(now) {
+            return false;
+        }
         self.line.settle(limit, &mut self.state, now, wakes);
         let is_parked = |parked: &(Limit, State)| {
             let (limit, state) = parked;
@@ -64,6 +89,9 @@ impl Slot {
         cost: u64,
         wakes: &mut Wakes,
     ) -> Decision {
+        if self.is_closed {
+            return self.peek(limit, now, cost, wakes);
+        }
         if limit.is_concurrency() {
             // A check lasts no time, so what it took is given back before anybody can see it.
             let (decision, ticket) = self.crowd.enter(limit, &mut self.state, now, cost, wakes);
@@ -126,6 +154,9 @@ impl Slot {
         cost: u64,
         wakes: &mut Wakes,
     ) -> Decision {
+        if self.is_closed && cost > 0 {
+            return self.refused(limit, now, cost).decision;
+        }
         if limit.is_concurrency() {
             // Leases may have run out since anybody looked.
             self.crowd.grant(limit, &mut self.state, now, wakes);
@@ -140,6 +171,17 @@ impl Slot {
             return limit.peek(&self.state, now, cost);
         }
         self.peek_behind(limit, now, cost)
+    }
+
+    /// The refusal of a closed slot. Where its state would admit after a wait, that is when to come
+    /// back.
+    fn refused(&self, limit: &Limit, now: Timestamp, cost: u64) -> Denied {
+        let retry = match limit.peek(&self.state, now, cost).verdict {
+            Verdict::Deny(retry) => retry,
+            Verdict::Wait(wait) => Retry::After(wait),
+            Verdict::Allow => Retry::After(Span::from_micros(1)),
+        };
+        limit.peek(&self.state, now, 0).deny(retry)
     }
 
     /// The answer to somebody who will not wait, while others do.
@@ -180,6 +222,9 @@ impl Slot {
         patience: Span,
         wakes: &mut Wakes,
     ) -> Booking {
+        if self.is_closed && cost > 0 {
+            return Booking::Not(self.refused(limit, now, cost));
+        }
         if limit.is_concurrency() {
             return self.book_permit(limit, now, cost, patience, wakes);
         }

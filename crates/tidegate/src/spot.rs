@@ -6,7 +6,7 @@ use crate::slot::{Booking, Slot};
 use crate::sync::Arc;
 use crate::table::{Fingerprint, Home, Table};
 use crate::turn::Wakes;
-use tidegate_core::{Decision, Limit, Span, Timestamp, Window};
+use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict, Window};
 
 pub(crate) enum Spot<C: Clock> {
     Gate(Arc<Post<C>>),
@@ -78,7 +78,15 @@ impl<C: Clock> Spot<C> {
 
     pub(crate) fn check(&self, cost: u64, patience: Span) -> Decision {
         let ask = (cost, patience);
-        self.with(|slot, limit, now, wakes| slot.check_within(limit, now, ask, wakes))
+        let mut wakes = Wakes::default();
+        let mut work =
+            |slot: &mut Slot, limit: &Limit, now| slot.check_within(limit, now, ask, &mut wakes);
+        match self {
+            Self::Key(table, key) => table.ask(*key, |decision| decision.verdict, work).0,
+            Self::Gate(_) | Self::Shared(_) => {
+                self.with(|slot, limit, now, _| work(slot, limit, now))
+            }
+        }
     }
 
     pub(crate) fn peek(&self, cost: u64, patience: Span) -> Decision {
@@ -109,7 +117,7 @@ impl<C: Clock> Spot<C> {
 
     /// Asks for a turn at a known time, which a concurrency limit has only now.
     pub(crate) fn book_turn(&mut self, cost: u64, patience: Span) -> Booking {
-        self.book_at_home(|slot, limit, now, wakes| {
+        self.book_at_home(Booking::verdict, |slot, limit, now, wakes| {
             let patience = if limit.is_concurrency() { Span::ZERO } else { patience };
             slot.book(limit, now, cost, patience, wakes)
         })
@@ -118,7 +126,8 @@ impl<C: Clock> Spot<C> {
     /// Asks for admission with patience; tells how much of it there is, which a concurrency rule may
     /// cut short.
     pub(crate) fn book(&mut self, cost: u64, patience: Span) -> (Booking, Span) {
-        self.book_at_home(|slot, limit, now, wakes| {
+        let verdict = |(booking, _): &(Booking, Span)| booking.verdict();
+        self.book_at_home(verdict, |slot, limit, now, wakes| {
             let patience = limit.permit_wait().map_or(patience, |wait| wait.min(patience));
             (slot.book(limit, now, cost, patience, wakes), patience)
         })
@@ -128,12 +137,13 @@ impl<C: Clock> Spot<C> {
     /// when there is room for the key by then.
     fn book_at_home<R>(
         &mut self,
+        verdict: impl FnOnce(&R) -> Verdict,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut Wakes) -> R,
     ) -> R {
         let Self::Key(table, key) = self else { return self.with(work) };
         let mut wakes = Wakes::default();
         let work = |slot: &mut Slot, limit: &Limit, now| work(slot, limit, now, &mut wakes);
-        let (booking, home) = table.with(*key, work);
+        let (booking, home) = table.ask(*key, verdict, work);
         if home == Home::Shared {
             *self = Self::Shared(Arc::clone(table));
         }

@@ -1,9 +1,9 @@
-//! The synchronisation that the limiter is built on: the standard library's, or loom's, which tries
-//! every interleaving.
+//! The synchronisation that the limiter is built on: the standard library's; or loom's, which tries
+//! every interleaving of a few steps; or shuttle's, which tries many of many.
 //!
-//! Always   Code that is checked by loom takes these from here and nowhere else.
+//! Always   Code that is checked by loom or shuttle takes these from here and nowhere else.
 
-#[cfg(not(tidegate_loom))]
+#[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,6 +11,12 @@ pub(crate) use std::sync::{
 
 #[cfg(tidegate_loom)]
 pub(crate) use loom::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+#[cfg(tidegate_shuttle)]
+pub(crate) use shuttle::sync::{
     Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
@@ -84,7 +90,9 @@ impl Backoff {
     pub(crate) fn pause(&mut self) {
         #[cfg(tidegate_loom)]
         loom::thread::yield_now();
-        #[cfg(not(tidegate_loom))]
+        #[cfg(tidegate_shuttle)]
+        shuttle::thread::yield_now();
+        #[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
         for _ in 0..self.spins {
             std::hint::spin_loop();
         }

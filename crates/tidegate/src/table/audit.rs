@@ -136,3 +136,93 @@ impl History {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Fingerprint = Fingerprint { high: 1, low: 0 };
+    const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+    /// Rules of every kind, and the most that each lets pass at one instant by its bound.
+    const MOST_AT_ONCE: [(&str, u64); 17] = [
+        ("100/s burst 20", 20),
+        ("3/s paced", 1),
+        ("30/s start empty", 30),
+        ("7/min leaky capacity 30", 30),
+        ("40/s fixed", 40),
+        ("40/s fixed from first", 40),
+        ("40/h fixed from 2024-01-01T00:17:00+08:00", 40),
+        ("25/day calendar", 25),
+        ("64/s sliding-log", 64),
+        ("61/s sliding", 121),
+        ("10r/s burst=15 nodelay", 16),
+        ("10r/s burst=15", 16),
+        ("10r/s burst=15 delay=5", 16),
+        ("10/s queue capacity 12", 1),
+        ("3/s queue capacity 12 wait 2s", 1),
+        ("5/s smooth", 7),
+        ("5/s warmup 1s", 2),
+    ];
+
+    fn hear(auditor: &mut Auditor, limit: &Limit, now: Timestamp, cost: u64) -> u64 {
+        auditor.hear(limit, KEY, (now, cost), &Decision::UNLIMITED);
+        auditor.found.violations
+    }
+
+    #[test]
+    fn one_admission_too_many_is_a_violation_of_every_rule() {
+        for (rule, most) in MOST_AT_ONCE {
+            let limit: Limit = rule.parse().unwrap();
+            let mut auditor = Auditor::new(1);
+            for n in 1..=most {
+                assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "{rule}: {n} may pass");
+            }
+            assert_eq!(hear(&mut auditor, &limit, START, 1), 1, "{rule}: {most} and not more");
+            let first = auditor.found.first.clone().unwrap();
+            assert_eq!(first, format!("`{limit}` let {} pass within 0s", most + 1));
+        }
+    }
+
+    #[test]
+    fn too_much_over_a_long_time_is_a_violation_too() {
+        let limit: Limit = "10/s burst 20".parse().unwrap();
+        let mut auditor = Auditor::new(1);
+        for n in 0..1_000 {
+            let now = START + Span::from_millis(100 * n);
+            assert_eq!(hear(&mut auditor, &limit, now, 1), 0, "one every 100 ms");
+        }
+        let mut now = START + Span::from_secs(100);
+        assert_eq!(hear(&mut auditor, &limit, now, 20), 0, "the burst was never used");
+        now = now + Span::from_millis(99);
+        assert_eq!(hear(&mut auditor, &limit, now, 1), 1, "one more comes a millisecond too early");
+    }
+
+    #[test]
+    fn what_the_bound_does_not_speak_of_is_no_violation() {
+        let limit: Limit = "1/h".parse().unwrap();
+        let mut auditor = Auditor::new(1);
+        assert_eq!(hear(&mut auditor, &limit, START, 1), 0);
+        assert_eq!(hear(&mut auditor, &limit, START, 0), 0, "a cost of zero");
+        auditor.forget(KEY);
+        assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "after a refund");
+        auditor.forget_all();
+        assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "after a change of rule");
+        let earlier = START - Span::from_secs(1);
+        assert_eq!(hear(&mut auditor, &limit, earlier, 1), 0, "after a step of the clock");
+        assert_eq!(hear(&mut auditor, &limit, earlier, 1), 1, "and then it goes on");
+    }
+
+    #[test]
+    fn one_key_in_so_many_is_watched_and_no_more_than_it_has_memory_for() {
+        let mut auditor = Auditor::new(4);
+        let key = |high| Fingerprint { high, low: 1 };
+        assert_eq!((1..=100).filter(|high| auditor.watches(key(*high))).count(), 25);
+        let limit: Limit = "1/h".parse().unwrap();
+        for high in 1..=3 * KEYS_MAX as u64 / 2 {
+            auditor.hear(&limit, key(high), (START, 1), &Decision::UNLIMITED);
+            assert!(auditor.histories.len() <= KEYS_MAX);
+        }
+        assert_eq!(auditor.histories.len(), KEYS_MAX / 2, "it started anew when it was full");
+    }
+}

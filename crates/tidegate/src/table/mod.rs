@@ -37,7 +37,7 @@ use crate::turn::Wakes;
 use audit::Auditor;
 use hot::Hot;
 use prefetch::Signpost;
-use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
+use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
 
 /// How a table is to be.
@@ -99,7 +99,9 @@ struct Padded {
 }
 
 /// A shard has at most about so many keys: a pass over them takes well under a millisecond.
-const KEYS_PER_SHARD: usize = 8_192;
+///
+/// Under shuttle there are only a few keys, and still several shards.
+const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 8_192 };
 const SHARDS_MAX: usize = 4_096;
 /// With room for many keys there are at least so many shards, for the threads that come at once.
 const SHARDS_FOR_THREADS: usize = 64;
@@ -152,7 +154,7 @@ impl<C: Clock> Table<C> {
     pub(crate) fn reborn(limit: Limit, clock: C, plan: Plan, origin: &Origin) -> Self {
         let Origin { secret, birth, shift } = *origin;
         let terms = Arc::new(Terms::new(limit.clone(), birth));
-        let mut shards = (plan.max_keys / KEYS_PER_SHARD).next_power_of_two();
+        let mut shards = plan.max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two();
         if plan.max_keys >= KEYS_FOR_THREADS {
             shards = shards.max(SHARDS_FOR_THREADS);
         }
@@ -293,9 +295,9 @@ impl<C: Clock> Table<C> {
 
     #[inline(never)]
     fn check_slowly(&self, key: Fingerprint, cost: u64, name: impl Fn() -> KeyName) -> Decision {
-        let (mut shard, now) = self.enter(key);
         // Dropped last: whoever is to be woken is woken when no lock is held.
         let mut wakes = Wakes::default();
+        let (mut shard, now) = self.enter(key);
         let quick = shard.check_row(key, now, cost, &self.room);
         self.shards[self.shard_of(key)].sign.point_at(&shard);
         if let Some(decision) = quick {
@@ -305,12 +307,31 @@ impl<C: Clock> Table<C> {
         }
         let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
         let (decision, home) = self.with_in(&mut shard, key, now, work);
-        shard.note_named(key, (now, cost), &decision, name);
-        shard.housekeep(now, &self.hot, &self.room);
         if home == Home::Shared {
+            // What all share says nothing about this key, so nobody else hears of it.
+            shard.tally.count(&decision);
+            shard.tally.overflowed += 1;
+        } else {
+            shard.note_named(key, (now, cost), &decision, name);
+        }
+        shard.housekeep(now, &self.hot, &self.room);
+        decision
+    }
+
+    /// Works on one key for a request, which is counted by its verdict.
+    pub(crate) fn ask<R>(
+        &self,
+        key: Fingerprint,
+        verdict: impl FnOnce(&R) -> Verdict,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> (R, Home) {
+        let (mut shard, now) = self.enter(key);
+        let done = self.with_in(&mut shard, key, now, work);
+        shard.tally.count_verdict(verdict(&done.0));
+        if done.1 == Home::Shared {
             shard.tally.overflowed += 1;
         }
-        decision
+        done
     }
 
     /// Works on one key. Tells where it was: a key for which there is no room is worked on in the
@@ -321,11 +342,7 @@ impl<C: Clock> Table<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Home) {
         let (mut shard, now) = self.enter(key);
-        let done = self.with_in(&mut shard, key, now, work);
-        if done.1 == Home::Shared {
-            shard.tally.overflowed += 1;
-        }
-        done
+        self.with_in(&mut shard, key, now, work)
     }
 
     fn with_in<R>(
@@ -358,6 +375,12 @@ impl<C: Clock> Table<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
         let (mut shard, now) = self.enter(key);
+        if !shard.knows(key) {
+            if !shard.make_room(now, &self.room) {
+                return self.room.work(&mut lock(&self.room.shared), now, work);
+            }
+            self.room.leave(1);
+        }
         shard.look(key, now, work)
     }
 
@@ -380,7 +403,7 @@ impl<C: Clock> Table<C> {
     pub(crate) fn with_shared<R>(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R) -> R {
         let mut shared = lock(&self.room.shared);
         let now = self.now_for(&shared.limit);
-        let Shared { limit, slot } = &mut *shared;
+        let Shared { limit, slot, .. } = &mut *shared;
         work(slot, limit, now)
     }
 
@@ -406,12 +429,17 @@ impl<C: Clock> Table<C> {
         }
         let mut shared = lock(&self.room.shared);
         let (old_now, now) = (self.now_for(&shared.limit), self.now_for(&new));
-        let Shared { limit, slot } = &mut *shared;
+        let Shared { limit, slot, .. } = &mut *shared;
         slot.change((limit, old_now), (&new, now), &mut wakes);
         *limit = new.clone();
         drop(shared);
         self.is_quick.store(new.narrow_bucket().is_some(), Ordering::Relaxed);
         *ruling = new;
+    }
+
+    #[cfg(all(test, tidegate_shuttle))]
+    pub(crate) fn knows(&self, key: Fingerprint) -> bool {
+        self.lock_shard(self.shard_of(key)).knows(key)
     }
 
     pub(crate) fn keys(&self) -> usize {
@@ -428,6 +456,7 @@ impl<C: Clock> Table<C> {
         let (allowed, denied) = self.hot.counts();
         stats.allowed += allowed;
         stats.denied += denied;
+        lock(&self.room.shared).tally.add_to(&mut stats);
         stats
     }
 
@@ -510,10 +539,10 @@ impl Room {
         now: Timestamp,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
-        let Shared { limit, slot } = shared;
+        let Shared { limit, slot, .. } = shared;
         match self.overflow {
             Overflow::Share => work(slot, limit, now),
-            Overflow::Deny => work(&mut Slot::new(limit.exhausted(now)), limit, now),
+            Overflow::Deny => work(&mut Slot::closed(limit.exhausted(now)), limit, now),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! Always   Never more than `max_keys` are let in, though more may come back from a snapshot. The overflow is one state that all keys without
 //!          room share: it is never waved through.
 
+use super::tally::Tally;
 use crate::slot::Slot;
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use tidegate_core::Limit;
+use tidegate_core::{Decision, Limit};
 
 /// What becomes of new keys while a limiter has no room for them: while it remembers as many as it
 /// may, and those that it looks at to make room are in debt.
@@ -45,11 +46,21 @@ pub(crate) struct Room {
 pub(crate) struct Shared {
     pub(crate) limit: Limit,
     pub(crate) slot: Slot,
+    /// Of what was decided here for several keys at once.
+    pub(super) tally: Tally,
+}
+
+impl Shared {
+    /// Counts a decision that belongs to no shard.
+    pub(crate) fn note(&mut self, decision: &Decision) {
+        self.tally.count(decision);
+        self.tally.overflowed += 1;
+    }
 }
 
 impl Room {
     pub(super) fn new(max_keys: usize, overflow: Overflow, limit: Limit, slot: Slot) -> Self {
-        let shared = Mutex::new(Shared { limit, slot });
+        let shared = Mutex::new(Shared { limit, slot, tally: Tally::default() });
         Self { max_keys: max_keys as u64, keys: AtomicU64::new(0), overflow, shared }
     }
 
@@ -63,11 +74,9 @@ impl Room {
 
     /// Counts one more key, if there is room for it.
     pub(crate) fn enter(&self) -> bool {
-        if self.keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
-            return true;
-        }
-        self.leave(1);
-        false
+        // Not counted in and out again: others would see one too many, and find no room.
+        let more = |keys| (keys < self.max_keys).then_some(keys + 1);
+        self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Counts one more key, room or not.

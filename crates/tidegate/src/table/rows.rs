@@ -176,6 +176,15 @@ impl<const N: usize> Rows<N> {
         (if is_end { 0 } else { read }, dropped)
     }
 
+    /// Makes room for this many rows: who puts them in by their order would else crowd all of them
+    /// into the first homes.
+    pub(crate) fn reserve(&mut self, len: usize) {
+        let wanted = Self::homes_for(len).max(self.homes_min);
+        if wanted > self.homes {
+            self.rebuild(wanted, |_| true);
+        }
+    }
+
     /// Gives back memory if most of it is empty.
     pub(crate) fn shrink(&mut self) {
         let wanted = Self::homes_for(self.len).max(self.homes_min);
@@ -224,3 +233,6 @@ impl<const N: usize> Rows<N> {
         self.rows().iter().filter(|row| row[0] != 0)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -303,13 +303,19 @@ impl Shard {
         room.leave(count);
     }
 
-    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many.
+    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many. After
+    /// the last key come the first ones, so that a look with budget enough sees all.
     pub(super) fn sweep(&mut self, now: Timestamp, budget: usize, room: &Room) -> usize {
-        let (terms, now) = (&self.terms, now - TREMBLE);
+        let (terms, now, from) = (&self.terms, now - TREMBLE, self.cursor);
         let (cursor, dropped) = each_width!(&mut self.rows, rows => {
-            let (next, dropped) =
-                rows.sweep(self.cursor, budget, |row| !terms.is_at_rest(&row[2..], now));
+            let mut keep = |row: &Row<_>| !terms.is_at_rest(&row[2..], now);
+            let left = budget.saturating_sub(rows.places().saturating_sub(from)).min(from);
+            let (mut next, mut dropped) = rows.sweep(from, budget, &mut keep);
             if next == 0 {
+                if left > 0 {
+                    let (after, more) = rows.sweep(0, left, &mut keep);
+                    (next, dropped) = (after, dropped + more);
+                }
                 rows.shrink();
             }
             (if next < rows.places() { next } else { 0 }, dropped)
@@ -329,12 +335,13 @@ impl Shard {
     fn sweep_slots(&mut self, now: Timestamp, budget: usize) -> usize {
         let mut wakes = Wakes::default();
         let mut dropped = 0;
+        if budget >= self.slots.len() {
+            // From the first on, so that all are seen: the last one takes the place of who is dropped.
+            self.slot_cursor = 0;
+        }
         for _ in 0..budget.min(self.slots.len()) {
             if self.slot_cursor >= self.slots.len() {
                 self.slot_cursor = 0;
-                if self.slots.len() < self.slots.capacity() / 4 {
-                    self.slots.shrink_to(self.slots.len() * 2);
-                }
             }
             let Some((_, slot)) = self.slots.get_index_mut(self.slot_cursor) else { break };
             if slot.is_at_rest(&self.terms.limit, now, &mut wakes) {
@@ -343,6 +350,9 @@ impl Shard {
             } else {
                 self.slot_cursor += 1;
             }
+        }
+        if self.slots.len() < self.slots.capacity() / 4 {
+            self.slots.shrink_to(self.slots.len() * 2);
         }
         dropped
     }
@@ -524,6 +534,7 @@ impl Shard {
         for slot in self.slots.values_mut() {
             slot.change((&old.limit, old_now), (&self.terms.limit, now), wakes);
         }
+        each_width!(&mut self.rows, rows => rows.reserve(before), else ());
         let keys: Vec<Fingerprint> = self.slots.keys().copied().collect();
         for key in keys {
             self.settle(key);
@@ -542,6 +553,7 @@ impl Shard {
         if let Some(auditor) = self.watch.as_mut().and_then(|watch| watch.auditor.as_mut()) {
             auditor.forget_all();
         }
+        each_width!(&mut self.rows, rows => rows.shrink(), else ());
         self.cursor = 0;
         self.seen = now;
         let dropped = before - self.len();

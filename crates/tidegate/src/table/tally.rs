@@ -36,7 +36,7 @@ pub struct Stats {
 
 /// The same for a part of the keys.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) allowed: u64,
     pub(super) denied: u64,
     pub(super) waited: u64,
@@ -47,7 +47,12 @@ pub(super) struct Tally {
 impl Tally {
     #[inline]
     pub(super) fn count(&mut self, decision: &Decision) {
-        match decision.verdict {
+        self.count_verdict(decision.verdict);
+    }
+
+    #[inline]
+    pub(super) fn count_verdict(&mut self, verdict: Verdict) {
+        match verdict {
             Verdict::Allow => self.allowed += 1,
             Verdict::Wait(_) => self.waited += 1,
             Verdict::Deny(_) => self.denied += 1,

@@ -194,7 +194,12 @@ impl Sketch {
 impl Counters {
     fn add(&mut self, key: Fingerprint, name: impl FnOnce() -> KeyName) {
         if let Some(at) = self.keys.iter().position(|known| *known == key) {
-            self.counts[at].count += 1;
+            let counter = &mut self.counts[at];
+            counter.count += 1;
+            if counter.name.0.is_empty() {
+                // It was a batch that came with it first.
+                counter.name = name();
+            }
             return;
         }
         if self.keys.len() < COUNTERS {

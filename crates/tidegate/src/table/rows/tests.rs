@@ -1,0 +1,242 @@
+//! Rows against a sorted map: after every step the two hold the same, and the rows are in order.
+
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
+
+/// What is done to the rows.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Insert(Fingerprint),
+    /// Takes out the key that comes first from here on.
+    Remove(Fingerprint),
+    /// Takes out those whose value has this bit.
+    Sweep {
+        budget: usize,
+        bit: u32,
+    },
+    Shrink,
+}
+
+/// The same keys and values, found in another way.
+struct Model<const N: usize> {
+    rows: Rows<N>,
+    map: BTreeMap<(u64, u64), u64>,
+    cursor: usize,
+    last_value: u64,
+}
+
+impl<const N: usize> Model<N> {
+    fn new(seed: usize) -> Self {
+        Self { rows: Rows::new(seed), map: BTreeMap::new(), cursor: 0, last_value: 0 }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Insert(key) => self.insert(key),
+            Step::Remove(near) => self.remove(near),
+            Step::Sweep { budget, bit } => self.sweep(budget, bit),
+            Step::Shrink => self.rows.shrink(),
+        }
+        self.check();
+    }
+
+    fn insert(&mut self, key: Fingerprint) {
+        self.last_value += 1;
+        let value = self.last_value;
+        if let Ok(at) = self.rows.find(key) {
+            self.rows.row_mut(at)[2..].fill(value);
+        } else {
+            self.insert_new(key, value);
+        }
+        self.map.insert((key.high, key.low), value);
+    }
+
+    /// Whoever has a value that can be divided by five is left out if the rows grow.
+    fn insert_new(&mut self, key: Fingerprint, value: u64) {
+        let mut row = [value; N];
+        (row[0], row[1]) = (key.high, key.low);
+        let is_left_out = |row: &Row<N>| row[2].is_multiple_of(5);
+        let before: Vec<Row<N>> = self.rows.iter().copied().collect();
+        let dropped = self.rows.insert(row, |row| !is_left_out(row));
+        if dropped > 0 {
+            let left_out: Vec<Row<N>> = before.into_iter().filter(is_left_out).collect();
+            assert_eq!(left_out.len(), dropped);
+            for row in left_out {
+                assert_eq!(self.map.remove(&(row[0], row[1])), Some(row[2]));
+            }
+        }
+    }
+
+    fn remove(&mut self, near: Fingerprint) {
+        let near = (near.high, near.low);
+        let first = self.map.range(near..).next().or_else(|| self.map.iter().next());
+        let Some((&(high, low), &value)) = first else { return };
+        let at = self.rows.find(Fingerprint { high, low }).expect("it was put in");
+        let removed = self.rows.remove(at);
+        assert_eq!((removed[0], removed[1], removed[2]), (high, low, value));
+        self.map.remove(&(high, low));
+    }
+
+    /// A part of the rows, from where the last one ended.
+    fn sweep(&mut self, budget: usize, bit: u32) {
+        let is_kept = |value: u64| value & (1 << bit) == 0;
+        let from = self.cursor;
+        let mut seen = Vec::new();
+        let keep = |row: &Row<N>| {
+            seen.push((row[0], row[1]));
+            is_kept(row[2])
+        };
+        let (next, dropped) = self.rows.sweep(from, budget, keep);
+        let before = self.map.len();
+        self.map.retain(|key, value| is_kept(*value) || !seen.contains(key));
+        assert_eq!(before - self.map.len(), dropped);
+        let places = self.rows.places();
+        assert!(next == 0 || (next < places && next >= from.saturating_add(budget)), "{next}");
+        self.cursor = next;
+    }
+
+    fn check(&self) {
+        assert_eq!(self.rows.len(), self.map.len());
+        let mut highs: Vec<u64> = self.map.keys().map(|(high, _)| *high).collect();
+        highs.sort_unstable();
+        assert_eq!(self.rows.iter().map(|row| row[0]).collect::<Vec<u64>>(), highs, "in order");
+        for (&(high, low), &value) in &self.map {
+            let at = self.rows.find(Fingerprint { high, low }).expect("it was put in");
+            assert!(self.rows.row(at)[2..].iter().all(|word| *word == value));
+        }
+        let rows = self.rows.rows();
+        assert!(rows.last().is_none_or(|row| row[0] == 0), "the last place is empty");
+        for (at, row) in rows.iter().enumerate().filter(|(_, row)| row[0] != 0) {
+            let home = home(row, self.rows.homes);
+            assert!(home <= at, "a row lies at its home or after it");
+            assert!(rows[home..at].iter().all(|row| row[0] != 0), "a gap before its row");
+        }
+    }
+}
+
+/// Where fingerprints may fall. An attacker cannot choose that; the rows hold all the same.
+#[derive(Clone, Copy, Debug)]
+enum Spread {
+    Even,
+    /// Few places for many.
+    Few,
+    /// One place for all.
+    One,
+    /// At the end of the range, where only spare places follow: fewer than those, because only more
+    /// homes could help otherwise, and they do not tell two equal ones apart.
+    End,
+    /// At its beginning.
+    Start,
+}
+
+const SPREADS: [Spread; 5] = [Spread::Even, Spread::Few, Spread::One, Spread::End, Spread::Start];
+
+fn key(spread: Spread, random: u64) -> Fingerprint {
+    let high = match spread {
+        Spread::Even => random,
+        Spread::Few => (random % 7).wrapping_mul(0x2492_4924_9249_2492),
+        Spread::One => 0x8000_0000_0000_0000,
+        Spread::End => u64::MAX - random % 3,
+        Spread::Start => random % 3,
+    };
+    // Few enough for the same one to come again.
+    let low = if matches!(spread, Spread::End) { random / 3 % 30 } else { random % 997 };
+    Fingerprint { high: high.max(1), low }
+}
+
+fn steps(spread: Spread) -> impl Strategy<Value = Vec<Step>> {
+    let key = move || any::<u64>().prop_map(move |random| key(spread, random));
+    let step = prop_oneof![
+        12 => key().prop_map(Step::Insert),
+        4 => key().prop_map(Step::Remove),
+        1 => (0..40_usize, 0..4_u32).prop_map(|(budget, bit)| Step::Sweep { budget, bit }),
+        1 => (0..2_u32).prop_map(|bit| Step::Sweep { budget: usize::MAX, bit }),
+        1 => Just(Step::Shrink),
+    ];
+    proptest::collection::vec(step, 0..200)
+}
+
+fn hold<const N: usize>() {
+    for spread in SPREADS {
+        let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
+        let claim = |(seed, steps): (usize, Vec<Step>)| {
+            let mut model = Model::<N>::new(seed);
+            for step in steps {
+                model.step(step);
+            }
+            Ok(())
+        };
+        if let Err(refutation) = TestRunner::new(config).run(&(0..20_usize, steps(spread)), claim) {
+            panic!("{spread:?}, {N} words: {refutation}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_every_width_hold_what_a_map_holds_and_stay_in_order() {
+    hold::<3>();
+    hold::<4>();
+    hold::<5>();
+}
+
+#[test]
+fn keys_that_come_in_order_are_held_like_any_others() {
+    for is_ascending in [true, false] {
+        let mut model = Model::<3>::new(3);
+        for n in 1..=600_u64 {
+            let high = if is_ascending { n } else { 601 - n } << 54;
+            model.step(Step::Insert(Fingerprint { high: high.max(n), low: n }));
+        }
+        while !model.map.is_empty() {
+            let bit = u32::try_from(model.map.len() % 10).expect("it is below ten");
+            model.step(Step::Sweep { budget: 50, bit });
+            model.step(Step::Shrink);
+            model.step(Step::Remove(Fingerprint { high: u64::MAX / 2, low: 0 }));
+        }
+    }
+}
+
+#[test]
+fn a_whole_sweep_sees_every_row_once() {
+    for spread in SPREADS {
+        let mut model = Model::<4>::new(1);
+        for n in 0..500_u64 {
+            model.step(Step::Insert(key(spread, n.wrapping_mul(0x9e37_79b9_7f4a_7c15))));
+        }
+        let (mut from, mut seen) = (0, Vec::new());
+        loop {
+            let keep = |row: &Row<4>| {
+                seen.push((row[0], row[1]));
+                true
+            };
+            from = model.rows.sweep(from, 16, keep).0;
+            if from == 0 {
+                break;
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, model.map.keys().copied().collect::<Vec<_>>(), "{spread:?}");
+    }
+}
+
+#[test]
+fn rows_are_at_most_as_full_as_they_say_and_empty_ones_are_given_back() {
+    let mut rows = Rows::<3>::new(0);
+    for n in 1..=100_000_u64 {
+        let high = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        rows.insert([high, n, n], |_| true);
+        assert!(rows.len() * 16 <= rows.homes * 14, "{n}");
+    }
+    let bytes = rows.places() * size_of::<Row<3>>();
+    assert!(bytes < 100_000 * 32, "{bytes}");
+    let (next, dropped) = rows.sweep(0, usize::MAX, |row| row[1] <= 10);
+    assert_eq!((next, dropped, rows.len()), (0, 99_990, 10));
+    rows.shrink();
+    assert!(rows.places() < 64, "{}", rows.places());
+    assert!((1..=10).all(|n: u64| {
+        let high = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        rows.find(Fingerprint { high, low: n }).is_ok()
+    }));
+}

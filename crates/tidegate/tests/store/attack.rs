@@ -1,0 +1,182 @@
+//! An attack by number: more keys than fit, at 200 000 a second (T41, T42). Memory stays within its
+//! bound and is given back, and nobody who is throttled gets away.
+
+use crate::alone::{alone, resident};
+use crate::size;
+use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock};
+
+const MIB: u64 = 1_024 * 1_024;
+/// 200 000 a second.
+const PAUSE: Span = Span::from_micros(5);
+/// What all three rules take to forget a key.
+const TTL: Span = Span::from_secs(60);
+const VICTIMS: usize = 100;
+
+struct Attack {
+    rule: &'static str,
+    max_keys: usize,
+    keys: u64,
+    bytes_per_key: u64,
+    /// So much of what it took may stay with the allocator, in parts of a hundred: only packed keys
+    /// have memory of their own.
+    kept_percent: u64,
+}
+
+/// How long decisions took, in microseconds.
+struct Times {
+    counts: Vec<u64>,
+}
+
+impl Times {
+    const MOST_US: usize = 100_000;
+
+    fn new() -> Self {
+        Self { counts: vec![0; Self::MOST_US + 1] }
+    }
+
+    fn add(&mut self, took: Span) {
+        let us = usize::try_from(took.as_micros()).unwrap().min(Self::MOST_US);
+        self.counts[us] += 1;
+    }
+
+    /// So many in a thousand took no longer.
+    fn quantile(&self, per_mille: u64) -> usize {
+        let wanted = self.counts.iter().sum::<u64>() * per_mille / 1_000;
+        let mut seen = 0;
+        let reaches = |count: &u64| {
+            seen += count;
+            seen >= wanted
+        };
+        self.counts.iter().position(reaches).unwrap()
+    }
+}
+
+impl Attack {
+    fn limiter(&self, clock: &ManualClock) -> Limiter<ManualClock> {
+        let builder = Limiter::builder(self.rule.parse().unwrap()).max_keys(self.max_keys);
+        builder.with_clock(clock.clone())
+    }
+
+    fn run(&self, limiter: &Limiter<ManualClock>, clock: &ManualClock) -> Times {
+        let (mut times, stopwatch) = (Times::new(), SystemClock::new());
+        for n in 0..self.keys {
+            let started = stopwatch.now();
+            limiter.check(&n);
+            times.add(stopwatch.now().since(started));
+            clock.advance(PAUSE);
+            if n.is_multiple_of(10_007) {
+                assert!(limiter.keys() <= self.max_keys);
+            }
+        }
+        times
+    }
+
+    /// Attacks, and gives back `recover`ing what it took.
+    fn test(&self, recover: impl FnOnce(&Limiter<ManualClock>)) {
+        let clock = ManualClock::new();
+        let limiter = self.limiter(&clock);
+        clock.advance(TTL);
+        let idle = resident();
+        let victims: Vec<String> = (0..VICTIMS).map(|n| format!("victim {n}")).collect();
+        let refuse = |when: &str| {
+            assert!(victims.iter().all(|victim| limiter.check(victim).is_deny()), "{when}");
+        };
+        assert!(victims.iter().all(|victim| limiter.check_n(victim, 10).is_allow()));
+        let times = self.run(&limiter, &clock);
+        if clock.now().since(ManualClock::new().now()) < TTL + Span::from_secs(6) {
+            refuse("throttled keys stay throttled");
+        }
+        let stats = limiter.stats();
+        println!("{}: {stats:?}", self.rule);
+        println!(
+            "check: p50 {} us, p99 {} us, p99.9 {} us",
+            times.quantile(500),
+            times.quantile(990),
+            times.quantile(999)
+        );
+        assert!(stats.overflowed > 0 && stats.keys > self.max_keys / 2, "that was an attack");
+        let (Some(idle), Some(attacked)) = (idle, resident()) else { return };
+        let most = idle + self.max_keys as u64 * self.bytes_per_key * 13 / 10 + 64 * MIB;
+        println!("{} KiB idle, {} KiB attacked", idle / 1_024, attacked / 1_024);
+        assert!(attacked <= most, "{attacked} bytes, at most {most}");
+        clock.advance(TTL + TTL);
+        recover(&limiter);
+        let after = resident().unwrap();
+        println!("{} KiB after, {} keys", after / 1_024, limiter.keys());
+        let kept = attacked.saturating_sub(idle) * self.kept_percent / 100;
+        assert!(after <= idle * 11 / 10 + 3 * MIB + kept, "{idle} bytes idle, {after} after");
+    }
+}
+
+fn attack(rule: &'static str, bytes_per_key: u64) -> Attack {
+    // With many fewer keys a shard's memory is so small that it is a piece of the heap, which keeps it.
+    let (max_keys, keys) = size((400_000, 1_000_000), (1_000_000, 100_000_000));
+    Attack { rule, max_keys, keys, bytes_per_key, kept_percent: 0 }
+}
+
+#[test]
+fn t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back() {
+    alone("attack::t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back", || {
+        attack("10/min burst 10", 32).test(|limiter| {
+            limiter.sweep();
+            assert_eq!(limiter.keys(), 0);
+        });
+    });
+}
+
+#[test]
+fn t41_a_little_traffic_gives_back_the_memory_of_an_attack() {
+    alone("attack::t41_a_little_traffic_gives_back_the_memory_of_an_attack", || {
+        let attack = attack("10/min burst 10", 32);
+        // One place in four decisions is looked at, and the memory goes at the end of a round.
+        let decisions = attack.max_keys * 10;
+        attack.test(|limiter| {
+            for n in 0..decisions {
+                limiter.check(&("after", n % 1_000));
+            }
+        });
+    });
+}
+
+#[test]
+fn t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back() {
+    alone("attack::t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back", || {
+        let keys = size(500_000, 20_000_000);
+        Attack { keys, ..attack("10/min sliding", 48) }.test(|limiter| {
+            limiter.sweep();
+        });
+    });
+}
+
+/// States of no fixed size are not packed: a key costs what its log needs.
+#[test]
+fn t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back() {
+    alone("attack::t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back", || {
+        let keys = size(150_000, 10_000_000);
+        let max_keys = size(100_000, 1_000_000);
+        let attack = attack("10/min sliding-log", 512);
+        let attack = Attack { max_keys, keys, kept_percent: 50, ..attack };
+        attack.test(|limiter| {
+            limiter.sweep();
+        });
+    });
+}
+
+#[test]
+fn t42_an_attack_on_one_limiter_forgets_no_key_of_another() {
+    let clock = ManualClock::new();
+    let attack = Attack { max_keys: 5_000, keys: size(100_000, 10_000_000), ..attack("10/min", 0) };
+    let (attacked, quiet) = (attack.limiter(&clock), attack.limiter(&clock));
+    clock.advance(TTL);
+    for n in 0..2_000_u64 {
+        assert_eq!(quiet.check_n(&n, 10).remaining, 0);
+    }
+    let before = quiet.stats();
+    // Each key asked about here will have been forgotten there.
+    attack.run(&attacked, &clock);
+    assert!(attacked.stats().overflowed > 0);
+    assert_eq!(quiet.stats(), before, "nothing was forgotten, nothing overflowed");
+    if clock.now().since(ManualClock::new().now()) < TTL + Span::from_secs(5) {
+        assert!((0..2_000_u64).all(|n| quiet.check(&n).is_deny()));
+    }
+}

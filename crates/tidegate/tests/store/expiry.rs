@@ -1,0 +1,101 @@
+//! A key that is used again at the very moment when it is forgotten (T20).
+
+use crate::rules::EVERY;
+use crate::size;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
+use tidegate_core::{Limit, State};
+
+/// So many microseconds after the key is at rest; the clock may tremble by a thousand.
+const AROUND_US: [i64; 9] = [-1_000, -1, 0, 1, 2, 999, 1_000, 1_001, 2_000];
+
+struct Pair {
+    limiter: Limiter<ManualClock>,
+    clock: ManualClock,
+    limit: Limit,
+    state: State,
+}
+
+impl Pair {
+    fn new(rule: &str) -> Self {
+        let clock = ManualClock::new();
+        let limiter = Limiter::builder(rule.parse().unwrap()).audit(1).with_clock(clock.clone());
+        let limit: Limit = rule.parse().unwrap();
+        let state = limit.fresh(clock.now());
+        clock.advance(Span::from_secs(100));
+        Self { limiter, clock, limit, state }
+    }
+
+    /// Asks both until they refuse or make one wait.
+    fn exhaust(&mut self, name: &str) {
+        for _ in 0..100 {
+            let expected = self.limit.decide(&mut self.state, self.clock.now(), 1);
+            assert_eq!(self.limiter.check("key"), expected, "{name}");
+        }
+    }
+
+    fn rests_at(&self) -> Timestamp {
+        let now = self.clock.now();
+        now + self.limit.peek(&self.state, now, 0).reset_after
+    }
+}
+
+fn around(at: Timestamp, us: i64) -> Timestamp {
+    let span = Span::from_micros(us.unsigned_abs());
+    if us < 0 { at - span } else { at + span }
+}
+
+#[test]
+fn t20_a_key_that_is_used_again_as_it_is_forgotten_gets_one_burst() {
+    for rule in EVERY {
+        for us in AROUND_US {
+            for sweeps in 0..8_u32 {
+                let mut pair = Pair::new(rule);
+                let name = format!("{rule}, {us} us, sweeps {sweeps:03b}");
+                pair.exhaust(&name);
+                pair.clock.set(around(pair.rests_at(), us));
+                for step in 0..3 {
+                    if sweeps & (1 << step) != 0 {
+                        pair.limiter.sweep();
+                    }
+                    pair.exhaust(&name);
+                    assert_eq!(pair.limiter.keys(), 1, "{name}: the entry is lost");
+                }
+                let audit = pair.limiter.audit().unwrap();
+                assert_eq!(audit.violations, 0, "{name}: {:?}", audit.first);
+            }
+        }
+    }
+}
+
+/// All at the same instant: some ask for the key, others sweep.
+#[test]
+fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
+    for (round, rule) in (0..size(2, 200)).flat_map(|round| EVERY.map(|rule| (round, rule))) {
+        let mut pair = Pair::new(rule);
+        pair.exhaust(rule);
+        pair.clock.set(around(pair.rests_at(), AROUND_US[round % AROUND_US.len()]));
+        let (start, admitted) = (Barrier::new(6), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for thread in 0..6 {
+                let (limiter, start, admitted) = (&pair.limiter, &start, &admitted);
+                scope.spawn(move || {
+                    start.wait();
+                    for _ in 0..40 {
+                        if thread < 2 {
+                            limiter.sweep();
+                        } else if limiter.check("key").ok().is_ok() {
+                            admitted.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let now = pair.clock.now();
+        let ask = |state: &mut State| u64::from(pair.limit.decide(state, now, 1).ok().is_ok());
+        let expected: u64 = (0..160).map(|_| ask(&mut pair.state)).sum();
+        assert_eq!(admitted.into_inner(), expected, "{rule}");
+    }
+}

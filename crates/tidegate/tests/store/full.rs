@@ -1,0 +1,198 @@
+//! What happens when there is room for no more keys (rule 10 of the house: it is decided, and tested).
+
+use crate::rules::EVERY;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+use tidegate::{Clock, Limiter, ManualClock, Overflow, Span, check_all};
+
+/// A limiter with room for one key, which is there and in debt.
+fn full(rule: &str, overflow: Overflow) -> (Limiter<ManualClock>, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = Limiter::builder(rule.parse().unwrap()).max_keys(1).overflow(overflow);
+    let limiter = builder.with_clock(clock.clone());
+    clock.advance(Span::from_secs(10));
+    assert!(limiter.check("first").ok().is_ok(), "{rule}");
+    (limiter, clock)
+}
+
+/// Whether a wait comes to an end at once, and how.
+fn now<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
+    for rule in EVERY {
+        let (limiter, clock) = full(rule, Overflow::Deny);
+        for round in 0..3 {
+            let key = format!("new {round}");
+            assert!(limiter.peek(&key).is_deny(), "{rule}: peek");
+            assert!(limiter.check(&key).is_deny(), "{rule}: check");
+            assert!(limiter.ask(&key).check().is_deny(), "{rule}: ask");
+            assert!(limiter.ask(&key).within(Span::MAX).check().is_deny(), "{rule}: within");
+            assert!(limiter.try_acquire(&key).is_err(), "{rule}: try_acquire");
+            assert!(limiter.reserve(&key).is_err(), "{rule}: reserve");
+            assert!(matches!(now(limiter.acquire(&key)), Some(Err(_))), "{rule}: acquire");
+            assert!(check_all([limiter.ask(&key)]).decision.is_deny(), "{rule}: check_all");
+            let mut batch = limiter.batch();
+            batch.push(&key, 1);
+            assert!(batch.decide()[0].is_deny(), "{rule}: batch");
+            clock.advance(Span::from_micros(1));
+        }
+        assert_eq!(limiter.keys(), 1, "{rule}");
+    }
+}
+
+#[test]
+fn who_finds_no_room_for_a_permit_is_refused_at_once_and_does_not_wait_for_ever() {
+    let limiter = Limiter::builder("concurrency 1".parse().unwrap())
+        .max_keys(1)
+        .overflow(Overflow::Deny)
+        .with_clock(ManualClock::new());
+    let _permit = limiter.try_acquire("first").unwrap();
+    assert!(limiter.check("new").is_deny());
+    assert!(limiter.try_acquire("new").is_err());
+    assert!(matches!(now(limiter.acquire("new")), Some(Err(_))), "nobody would ever wake it");
+    assert!(now(limiter.acquire("first")).is_none(), "this one waits for the permit");
+}
+
+#[test]
+fn those_without_room_share_what_one_key_has() {
+    for rule in EVERY {
+        let (limiter, _) = full(rule, Overflow::Share);
+        let (alone, _) = full(rule, Overflow::Share);
+        alone.reset("first");
+        for n in 0..60 {
+            // The one key of the other limiter stands for all without room here.
+            assert_eq!(limiter.check(&n), alone.check("first"), "{rule}, {n}");
+        }
+        assert_eq!(limiter.stats().overflowed, 60, "{rule}");
+        assert_eq!(limiter.keys(), 1, "{rule}");
+    }
+}
+
+#[test]
+fn every_way_of_asking_is_counted() {
+    let limiter =
+        Limiter::builder("2/h".parse().unwrap()).max_keys(1).with_clock(ManualClock::new());
+    assert!(limiter.ask("first").check().is_allow());
+    assert!(check_all([limiter.ask("first")]).decision.is_allow());
+    assert!(limiter.try_acquire("first").is_err());
+    let stats = limiter.stats();
+    assert_eq!((stats.allowed, stats.denied, stats.overflowed), (2, 1, 0));
+    assert!(check_all([limiter.ask("second")]).decision.is_allow());
+    assert!(limiter.ask("third").check().is_allow());
+    assert!(limiter.ask("fourth").check().is_deny());
+    let stats = limiter.stats();
+    assert_eq!((stats.allowed, stats.denied, stats.overflowed), (4, 2, 3));
+}
+
+#[test]
+fn a_key_at_rest_makes_room_wherever_it_lies() {
+    for rule in ["1000/s burst 1", "1000/s fixed", "1000/s sliding", "1000/s sliding-log"] {
+        let clock = ManualClock::new();
+        let builder = Limiter::builder(rule.parse().unwrap()).max_keys(50);
+        let limiter = builder.overflow(Overflow::Deny).with_clock(clock.clone());
+        for n in 0..5_000 {
+            if n % 50 == 0 {
+                // All are at rest from now on.
+                clock.advance(Span::from_secs(3));
+            }
+            assert!(limiter.check(&n).is_allow(), "{rule}: there is room for {n}");
+        }
+        assert_eq!(limiter.stats().overflowed, 0, "{rule}");
+    }
+}
+
+#[test]
+fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
+    for rule in ["10/s", "10/s fixed", "10/s sliding", "10/s sliding-log"] {
+        let clock = ManualClock::new();
+        let builder = Limiter::builder(rule.parse().unwrap()).max_keys(2);
+        let limiter = builder.with_clock(clock.clone());
+        for round in 0..50_u64 {
+            let keys = [round % 3, round % 4, 10 + round % 5, 20 + round % 2];
+            assert!(check_all(keys.map(|key| limiter.ask(&key))).decision.is_allow(), "{rule}");
+            assert!(limiter.keys() <= 2 && limiter.stats().keys <= 2, "{rule}");
+            assert_eq!(limiter.keys(), limiter.stats().keys, "{rule}");
+            clock.advance(Span::from_millis(round % 7 * 500));
+        }
+        clock.advance(Span::from_secs(60));
+        limiter.sweep();
+        assert_eq!(limiter.keys(), 0, "{rule}");
+    }
+}
+
+/// A sweep is told an earlier time than it is, so that it does not forget what a clock that trembles
+/// would still need. Nobody who waits may notice.
+#[test]
+fn a_sweep_while_the_clock_trembles_moves_nobodys_turn() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("10/s burst 1".parse().unwrap(), clock.clone());
+    clock.advance(Span::from_secs(1));
+    limiter.check("alice");
+    let turn = limiter.reserve("alice").unwrap();
+    for _ in 0..20 {
+        clock.advance(Span::from_micros(900));
+        assert_eq!(turn.wait(), Span::from_micros(99_100));
+        clock.set(clock.now() - Span::from_micros(900));
+        limiter.sweep();
+    }
+    assert_eq!(turn.wait(), Span::from_millis(100));
+}
+
+/// Looks at the limiter when it is called, which takes a lock.
+struct Nosy(Limiter<ManualClock>);
+
+impl Wake for Nosy {
+    fn wake(self: Arc<Self>) {
+        self.0.stats();
+    }
+}
+
+/// Who is woken may come back with a question at once; under a lock that would be the end.
+#[test]
+fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back() {
+    let (done, end) = mpsc::channel();
+    thread::spawn(move || {
+        let clock = ManualClock::new();
+        let limiter = Limiter::with_clock("1/s".parse().unwrap(), clock.clone());
+        clock.advance(Span::from_secs(60));
+        limiter.check("alice");
+        let waker = Waker::from(Arc::new(Nosy(limiter.clone())));
+        let mut turn = pin!(limiter.acquire("alice"));
+        assert!(turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        clock.set(clock.now() - Span::from_secs(30));
+        limiter.sweep();
+        limiter.check("alice");
+        done.send(()).unwrap();
+    });
+    let patience = Duration::from_secs(60);
+    assert!(end.recv_timeout(patience).is_ok(), "the waker still stands before the lock");
+}
+
+/// Whoever has passed with what those without room share gets its own share too, as soon as there is
+/// room: twice what one may, and never more.
+#[test]
+fn a_key_that_passed_without_room_passes_no_more_than_twice_when_there_is_room() {
+    for rule in EVERY {
+        let (limiter, clock) = full(rule, Overflow::Share);
+        let pass = |key: &str| (0..200).filter(|_| limiter.check(key).ok().is_ok()).count();
+        let shared = pass("new");
+        limiter.reset("first");
+        clock.advance(Span::from_millis(2));
+        let own = pass("new");
+        limiter.reset("new");
+        clock.advance(Span::from_millis(2));
+        let fresh = pass("other");
+        assert!(own <= fresh, "{rule}: {own} of its own, a new one has {fresh}");
+        assert!(shared <= fresh, "{rule}: {shared} shared, a new one has {fresh}");
+    }
+}

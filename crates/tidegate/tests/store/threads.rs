@@ -1,0 +1,222 @@
+//! Real threads on many keys: while one of them sweeps without end (T19), while several keys are decided
+//! as one, and while the rule changes.
+
+use crate::random::{Random, Zipf};
+use crate::size;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock, check_all};
+
+/// The longest, and those that nearly all are shorter than, in microseconds.
+fn summary(mut times: Vec<u64>) -> String {
+    times.sort_unstable();
+    let at = |per_mille: usize| times[(times.len() - 1) * per_mille / 1_000];
+    format!("p50 {}, p99 {}, p99.9 {}, longest {} us", at(500), at(990), at(999), at(1_000))
+}
+
+#[test]
+fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
+    let (threads, keys, sample, each) =
+        size((8, 100_000, 1, 60_000), (64, 1_000_000, 1_024, 500_000));
+    for rule in ["200/s burst 5", "20/s sliding", "20/s sliding-log"] {
+        let builder = Limiter::builder(rule.parse().unwrap()).audit(sample);
+        let limiter = builder.max_keys(usize::try_from(keys).unwrap()).build();
+        let (zipf, is_over) = (Zipf::new(keys), AtomicBool::new(false));
+        let (times, sweeps) = thread::scope(|scope| {
+            let sweeper = scope.spawn(|| {
+                let mut sweeps = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    limiter.sweep();
+                    sweeps += 1;
+                }
+                sweeps
+            });
+            let ask = |seed: u64| {
+                let (limiter, zipf) = (&limiter, &zipf);
+                scope.spawn(move || {
+                    let (mut random, stopwatch) = (Random::new(seed), SystemClock::new());
+                    let mut check = |_| {
+                        let key = zipf.rank(&mut random);
+                        let started = stopwatch.now();
+                        limiter.check(&key);
+                        stopwatch.now().since(started).as_micros()
+                    };
+                    (0..each).map(&mut check).collect::<Vec<u64>>()
+                })
+            };
+            let all: Vec<_> = (0..threads).map(ask).collect();
+            let times: Vec<u64> = all.into_iter().flat_map(|one| one.join().unwrap()).collect();
+            is_over.store(true, Ordering::Relaxed);
+            (times, sweeper.join().unwrap())
+        });
+        let (audit, stats) = (limiter.audit().unwrap(), limiter.stats());
+        println!("{rule}: {}, {sweeps} sweeps\n{stats:?}\n{audit:?}", summary(times));
+        assert_eq!(audit.violations, 0, "{rule}: {:?}", audit.first);
+        assert!(audit.admissions > 0, "{rule}: somebody was watched");
+        assert_eq!(stats.allowed + stats.denied, threads * each, "{rule}");
+        assert_eq!(limiter.keys(), stats.keys, "{rule}");
+        assert!(sweeps > 0, "{rule}");
+    }
+}
+
+/// With so many keys there is one shard, as full as any, and to sweep it, to change its rule, or to put
+/// a key into it is to hold its lock once. The shortest of several times, because the machine has
+/// other things to do.
+#[test]
+fn t19_no_lock_is_held_for_longer_than_a_millisecond() {
+    const KEYS: usize = 8_192;
+    for (rule, other) in
+        [("1/h burst 5", "2/h burst 9"), ("5/h fixed", "9/h fixed"), ("5/h sliding", "9/h sliding")]
+    {
+        let stopwatch = SystemClock::new();
+        let time = |work: &mut dyn FnMut()| {
+            let started = stopwatch.now();
+            work();
+            stopwatch.now().since(started)
+        };
+        let (mut sweep, mut change, mut checks) = (Span::MAX, Span::MAX, vec![Span::MAX; KEYS]);
+        for _ in 0..5 {
+            let builder = Limiter::builder(rule.parse().unwrap()).max_keys(KEYS);
+            let limiter = builder.with_clock(ManualClock::new());
+            for (n, shortest) in checks.iter_mut().enumerate() {
+                *shortest = time(&mut || assert!(limiter.check(&n).is_allow())).min(*shortest);
+            }
+            sweep = sweep.min(time(&mut || assert_eq!(limiter.sweep(), 0)));
+            change = change.min(time(&mut || limiter.set_rule(other.parse().unwrap())));
+            assert_eq!(limiter.keys(), KEYS);
+        }
+        // The rows grow with the same key in every round.
+        let check = checks.into_iter().max().unwrap();
+        println!("{rule}: sweep {sweep}, change of rule {change}, slowest new key {check}");
+        // Without optimisation everything takes longer, and nobody runs it so.
+        let most = Span::from_millis(if cfg!(debug_assertions) { 40 } else { 1 });
+        assert!(sweep <= most, "{rule}: a sweep held the lock for {sweep}");
+        assert!(check <= most, "{rule}: a new key held the lock for {check}");
+        assert!(change <= most, "{rule}: a change of rule held the lock for {change}");
+    }
+}
+
+#[test]
+fn keys_of_many_shards_that_are_decided_as_one_are_all_charged_or_none() {
+    const KEYS: u64 = 64;
+    for rule in ["300/h", "300/h fixed", "300/h sliding", "300/h sliding-log"] {
+        let limiter = Limiter::with_clock(rule.parse().unwrap(), ManualClock::new());
+        let charged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        let denied = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (limiter, charged, denied) = (&limiter, &charged, &denied);
+                scope.spawn(move || {
+                    let mut random = Random::new(seed);
+                    for _ in 0..size(4_000, 400_000) {
+                        let mut ask = |_| (random.below(KEYS), 1 + random.below(3));
+                        let asks: Vec<(u64, u64)> = (0..4).map(&mut ask).collect();
+                        let ask = |(key, cost): &(u64, u64)| limiter.ask(key).cost(*cost);
+                        if check_all(asks.iter().map(ask)).decision.is_deny() {
+                            denied.fetch_add(1, Ordering::Relaxed);
+                            continue;
+                        }
+                        for (key, cost) in asks {
+                            charged[usize::try_from(key).unwrap()]
+                                .fetch_add(cost, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(denied.into_inner() > 0, "{rule}: some were refused");
+        for (key, charged) in (0..KEYS).zip(charged) {
+            let charged = charged.into_inner();
+            assert!(charged > 200, "{rule}: and many passed");
+            assert_eq!(limiter.check_n(&key, 0).remaining, 300 - charged, "{rule}, {key}");
+        }
+        assert_eq!(limiter.keys() as u64, KEYS);
+    }
+}
+
+/// The same with room for fewer keys than there are: who has none of their own pays together.
+#[test]
+fn keys_without_room_that_are_decided_as_one_pay_what_they_share() {
+    let builder = Limiter::builder("300/h".parse().unwrap()).max_keys(5);
+    let limiter = builder.with_clock(ManualClock::new());
+    let passed = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (limiter, passed) = (&limiter, &passed);
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for _ in 0..5_000 {
+                    let keys = [random.below(20), random.below(20), random.below(20)];
+                    let joint = check_all(keys.iter().map(|key| limiter.ask(key)));
+                    passed.fetch_add(3 * u64::from(joint.decision.is_allow()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (stats, passed) = (limiter.stats(), passed.into_inner());
+    assert_eq!((stats.keys, limiter.keys()), (5, 5));
+    assert!(passed <= 6 * 300, "five keys and what the others share: {passed}");
+    limiter.set_rule("300/h burst 300".parse().unwrap());
+    let own: u64 = (0..20_u64)
+        .map(|key| limiter.check_n(&key, 0).remaining)
+        .map(|remaining| 300 - remaining)
+        .sum();
+    let shared: u64 =
+        (100..500).take_while(|key: &u64| limiter.check(key).is_allow()).count() as u64;
+    assert_eq!(own + 300 - shared, passed, "what is charged is what has passed");
+}
+
+const CHANGES: [(&str, &str); 7] = [
+    ("10/h", "10/h fixed"),
+    ("10/h fixed", "10/h sliding-log"),
+    ("10/h sliding-log", "10/h"),
+    ("10/h", "20/h"),
+    ("10/h sliding", "10/h leaky"),
+    ("10/h leaky", "10/h sliding-log"),
+    ("10/h fixed", "20/h fixed"),
+];
+
+#[test]
+fn a_change_of_rule_among_threads_gives_nobody_more_than_both_rules_hold() {
+    const KEYS: u64 = 500;
+    for (old, new) in CHANGES {
+        let limiter = Limiter::with_clock(old.parse().unwrap(), ManualClock::new());
+        let debtors = 1_000..1_200_u64;
+        debtors.clone().for_each(|key| assert!(limiter.check_n(&key, 10).is_allow()));
+        let passed: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        let ready = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (limiter, passed, ready, debtors) =
+                    (&limiter, &passed, &ready, debtors.clone());
+                scope.spawn(move || {
+                    let mut random = Random::new(seed);
+                    for round in 0..5_000 {
+                        if round == 2_000 {
+                            ready.fetch_add(1, Ordering::Relaxed);
+                        }
+                        let key = random.below(KEYS);
+                        let is_allow = limiter.check(&key).is_allow();
+                        let count = &passed[usize::try_from(key).unwrap()];
+                        count.fetch_add(u64::from(is_allow), Ordering::Relaxed);
+                        if old.starts_with("10") && new.starts_with("10") {
+                            let debtor = debtors.start + random.below(200);
+                            assert!(limiter.check(&debtor).is_deny(), "{old} to {new}");
+                        }
+                    }
+                });
+            }
+            while ready.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            limiter.set_rule(new.parse().unwrap());
+        });
+        // What was used stays used, so it is no more than the larger one holds.
+        let most = if new.starts_with("20") { 20 } else { 10 };
+        for (key, passed) in passed.into_iter().enumerate() {
+            let passed = passed.into_inner();
+            assert!(passed <= most, "{old} to {new}: {passed} for {key}");
+        }
+        assert_eq!(limiter.keys(), limiter.stats().keys, "{old} to {new}");
+    }
+}
