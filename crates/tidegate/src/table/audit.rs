@@ -127,7 +127,11 @@ impl History {
         let (last_at, last) = *self.passed.back()?;
         let mut total = 0_u64;
         for (at, cost) in self.passed.iter().rev() {
-            total = total.saturating_add(*cost);
+            let Some(sum) = total.checked_add(*cost) else {
+                // More than can be counted was promised: a rule that never refuses does that.
+                return None;
+            };
+            total = sum;
             let interval = last_at.since(*at);
             if !limit.permits(total, last, interval) {
                 return Some(format!("`{limit}` let {total} pass within {interval}"));

@@ -356,8 +356,7 @@ impl<C: Clock> Table<C> {
             return (shard.with(key, now, work).0, Home::Own);
         }
         if !shard.make_room(now, &self.room) {
-            let mut without_room = lock(&self.room.shared);
-            return (self.room.work(&mut without_room, now, work), Home::Shared);
+            return (self.work_shared(work), Home::Shared);
         }
         let (result, is_in) = shard.with(key, now, work);
         if is_in {
@@ -377,11 +376,19 @@ impl<C: Clock> Table<C> {
         let (mut shard, now) = self.enter(key);
         if !shard.knows(key) {
             if !shard.make_room(now, &self.room) {
-                return self.room.work(&mut lock(&self.room.shared), now, work);
+                return self.work_shared(work);
             }
             self.room.leave(1);
         }
         shard.look(key, now, work)
+    }
+
+    /// Works on what keys without room share, by its own clock: in the middle of a change of rule that
+    /// may be another than the shard's.
+    fn work_shared<R>(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R) -> R {
+        let mut shared = lock(&self.room.shared);
+        let now = self.now_for(&shared.limit);
+        self.room.work(&mut shared, now, work)
     }
 
     /// Works on a key if it is known.

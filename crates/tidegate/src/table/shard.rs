@@ -260,14 +260,19 @@ impl Shard {
         }
         let mut state = self.terms.fresh.clone();
         let decision = limit.decide(&mut state, now, cost);
-        if cost == 0 || decision.is_deny() {
+        let packed = limit.pack(&state, epoch);
+        if cost > 0 && decision.is_deny() {
             // Nothing was charged: the key is as fresh as before.
             return Some(decision);
         }
-        let packed = limit.pack(&state, epoch)?;
         if !self.make_room(now, room) {
+            // Also who only looks finds what all share for whom there is no room.
             return None;
         }
+        let Some(packed) = packed.filter(|_| cost > 0) else {
+            room.leave(1);
+            return (cost == 0).then_some(decision);
+        };
         self.insert_row(key, packed, now, room);
         Some(decision)
     }

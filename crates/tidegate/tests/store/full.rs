@@ -51,6 +51,17 @@ fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
 }
 
 #[test]
+fn who_only_looks_sees_what_they_would_find() {
+    for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
+    {
+        let (limiter, _clock) = full(rule, Overflow::Share);
+        while !limiter.check("new").is_deny() {}
+        let seen = [limiter.check_n("newer", 0), limiter.ask("newer").cost(0).peek()];
+        assert_eq!(seen.map(|decision| decision.remaining), [0, 0], "{rule}");
+    }
+}
+
+#[test]
 fn who_finds_no_room_for_a_permit_is_refused_at_once_and_does_not_wait_for_ever() {
     let limiter = Limiter::builder("concurrency 1".parse().unwrap())
         .max_keys(1)
