@@ -59,6 +59,7 @@ mod snapshot;
 mod spot;
 mod sync;
 mod table;
+mod thread_number;
 mod turn;
 #[cfg(feature = "zones")]
 mod zone;

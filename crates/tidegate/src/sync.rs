@@ -53,23 +53,6 @@ fn wait_for<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// How often a lock is tried before the thread goes to sleep for it.
 const ATTEMPTS: u32 = 24;
 
-/// A small number for each thread.
-#[inline]
-pub(crate) fn thread_number() -> usize {
-    use std::cell::Cell;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    static LAST: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    NUMBER.with(|number| {
-        if number.get() == usize::MAX {
-            number.set(LAST.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
-}
-
 /// What to do between two attempts to change a contended word: a little, then a little more.
 ///
 /// Retrying at once makes two cores steal the line from each other in the middle of each other's

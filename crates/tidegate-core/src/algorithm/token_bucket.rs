@@ -42,7 +42,9 @@ impl TokenBucket {
         let per_us = NonZeroU64::new(self.ticks.per_us)?;
         let per_unit = NonZeroU64::new(self.ticks.per_unit)?;
         let debt_max = u64::try_from(self.debt_max).ok()?;
-        Some(NarrowBucket { per_us, per_unit, capacity, debt_max, burst: self.burst })
+        let units_per_tick = u64::MAX / per_unit;
+        let burst = self.burst;
+        Some(NarrowBucket { per_us, per_unit, units_per_tick, capacity, debt_max, burst })
     }
 
     /// What is owed: how long, in ticks, until the bucket is full.
@@ -160,6 +162,8 @@ impl Algorithm for TokenBucket {
 pub struct NarrowBucket {
     per_us: NonZeroU64,
     per_unit: NonZeroU64,
+    /// Its inverse, times 2^64: to multiply by, since a division is slow.
+    units_per_tick: u64,
     capacity: u64,
     debt_max: u64,
     burst: u64,
@@ -251,7 +255,7 @@ impl NarrowBucket {
         Decision {
             verdict: if taken { Verdict::Allow } else { self.denial(debt, cost) },
             limit: self.burst,
-            remaining: self.capacity.saturating_sub(debt) / self.per_unit,
+            remaining: self.whole_units(self.capacity.saturating_sub(debt)),
             reset_after: self.span_ceil(debt),
         }
     }
@@ -271,6 +275,15 @@ impl NarrowBucket {
         cost.saturating_mul(self.per_unit.get())
     }
 
+    /// `ticks / per_unit`, rounded down.
+    #[inline]
+    fn whole_units(&self, ticks: u64) -> u64 {
+        let units = ((u128::from(ticks) * u128::from(self.units_per_tick)) >> 64) as u64;
+        // The inverse is rounded down, by so little that at most one unit is missing.
+        let rest = ticks.wrapping_sub(units.wrapping_mul(self.per_unit.get()));
+        units.wrapping_add(u64::from(rest >= self.per_unit.get()))
+    }
+
     #[inline]
     fn span_ceil(&self, ticks: u64) -> Span {
         if self.per_us.get() == 1 {
@@ -284,5 +297,48 @@ impl NarrowBucket {
     #[inline]
     fn debt(full_at: u64, now: u64) -> u64 {
         full_at.saturating_sub(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(per_unit: u64) -> NarrowBucket {
+        let per_unit = NonZeroU64::new(per_unit).expect("not zero");
+        NarrowBucket {
+            per_us: NonZeroU64::MIN,
+            per_unit,
+            units_per_tick: u64::MAX / per_unit,
+            capacity: 0,
+            debt_max: 0,
+            burst: 0,
+        }
+    }
+
+    #[test]
+    fn multiplying_by_the_inverse_is_dividing() {
+        let mut random = 1_u64;
+        let mut draw = || {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            // Of every size.
+            random >> (random % 64)
+        };
+        for _ in 0..200_000 {
+            let (per_unit, any) = (draw().max(1), draw());
+            for ticks in [any, any / per_unit * per_unit] {
+                assert_eq!(bucket(per_unit).whole_units(ticks), ticks / per_unit);
+            }
+        }
+    }
+
+    #[test]
+    fn multiplying_by_the_inverse_is_dividing_at_the_edges() {
+        let edges = [0, 1, 2, 3, 7, 1 << 32, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+        for per_unit in edges.into_iter().filter(|edge| *edge > 0) {
+            for ticks in edges.into_iter().flat_map(|edge| [edge, edge.saturating_sub(1)]) {
+                assert_eq!(bucket(per_unit).whole_units(ticks), ticks / per_unit);
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::sync::Arc;
 use std::fmt;
 use std::hash::Hash;
-use tidegate_core::Decision;
+use tidegate_core::{Decision, Timestamp};
 
 /// Requests that are decided in one go; made by [`Limiter::batch`](crate::Limiter::batch).
 ///
@@ -82,9 +82,8 @@ impl<C: Clock> Batch<C> {
             if let Some((later, _)) = self.asked.get(at + AHEAD) {
                 self.table.prefetch(*later);
             }
-            // No name: the sketch takes it from who asks one at a time.
             self.decisions.push(match now {
-                Some(now) => self.table.check_at(*key, *cost, now, KeyName::default),
+                Some(now) => self.table.check_batched(*key, *cost, now),
                 None => self.table.check_slowly(*key, *cost, KeyName::default),
             });
         }
@@ -119,8 +118,14 @@ impl<C: Clock> Batch<C> {
 }
 
 impl<C: Clock> Table<C> {
+    /// No name: the sketch takes it from who asks one at a time.
     #[inline]
-    fn prefetch(&self, key: Fingerprint) {
+    fn check_batched(&self, key: Fingerprint, cost: u64, now: Timestamp) -> Decision {
+        self.check_at((key, self.hot.find(key)), cost, now, KeyName::default)
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, key: Fingerprint) {
         self.shards[self.shard_of(key)].sign.prefetch(key);
     }
 }

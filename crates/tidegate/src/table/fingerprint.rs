@@ -4,7 +4,7 @@
 //!          chooses keys can choose neither where they fall nor which of them are taken for each
 //!          other: two keys share a fingerprint with probability 2^-127.
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use super::sip::Sip;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 /// A key, hashed. The high half says where it lies, so it is never zero: that is an empty place.
@@ -22,6 +22,7 @@ impl Fingerprint {
         ((u128::from(self.high) * homes as u128) >> 64) as usize
     }
 
+    #[inline]
     pub(crate) fn new(high: u64, low: u64) -> Self {
         Self { high: high.max(1), low }
     }
@@ -37,7 +38,8 @@ impl Hash for Fingerprint {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secret {
     pub(crate) words: [u64; 2],
-    hasher: SipHasher13,
+    /// What every hash begins with.
+    keyed: [u64; 4],
 }
 
 impl Secret {
@@ -48,15 +50,15 @@ impl Secret {
     }
 
     pub(crate) fn new(words: [u64; 2]) -> Self {
-        Self { words, hasher: SipHasher13::new_with_keys(words[0], words[1]) }
+        Self { words, keyed: Sip::keyed(words) }
     }
 
     #[inline]
     pub(crate) fn of<K: Hash + ?Sized>(&self, key: &K) -> Fingerprint {
-        let mut hasher = self.hasher;
+        let mut hasher = Sip::begin(self.keyed);
         key.hash(&mut hasher);
-        let hash = hasher.finish128();
-        Fingerprint::new(hash.h1, hash.h2)
+        let [high, low] = hasher.finish128();
+        Fingerprint::new(high, low)
     }
 }
 

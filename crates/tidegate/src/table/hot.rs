@@ -10,17 +10,16 @@
 //!          read a value and after it the key, and then swaps that value, has swapped it for that key.
 //!          (A key that owes for long keeps others from its cell for as long. They use the lock.)
 
-use super::Fingerprint;
-use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering, thread_number};
+use super::{Fingerprint, prefetch};
+use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
+use crate::thread_number::{THREAD_NUMBERS, thread_number};
 use std::sync::OnceLock;
-use tidegate_core::{Decision, NarrowBucket};
+use tidegate_core::NarrowBucket;
 
 /// In a cell: nobody has it. In a row: a cell has it.
 pub(super) const MOVED: u64 = u64::MAX;
 /// So many cells, each for the keys that fall on it; made when the first one is needed.
 const CELLS: usize = 256;
-/// Counters, so that threads seldom share one.
-const STRIPES: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Hot {
@@ -31,12 +30,14 @@ struct Made {
     /// A bit for each cell that somebody has, so that others need not look at it.
     taken: [AtomicU64; CELLS / 64],
     cells: Box<[Cell]>,
-    stripes: [Stripe; STRIPES],
+    stripes: Box<[Stripe]>,
+    /// For threads that have no counters of their own.
+    others: Stripe,
 }
 
 #[repr(align(64))]
 #[derive(Default)]
-struct Cell {
+pub(super) struct Cell {
     full_at: AtomicU64,
     high: AtomicU64,
     low: AtomicU64,
@@ -45,8 +46,8 @@ struct Cell {
     is_claimed: AtomicBool,
 }
 
-/// What was decided here.
-#[repr(align(64))]
+/// What was decided here. Processors fetch lines in pairs.
+#[repr(align(128))]
 #[derive(Default)]
 struct Stripe {
     allowed: AtomicU64,
@@ -65,7 +66,8 @@ impl Made {
         Self {
             taken: Default::default(),
             cells: (0..CELLS).map(cell).collect(),
-            stripes: Default::default(),
+            stripes: (0..THREAD_NUMBERS).map(|_| Stripe::default()).collect(),
+            others: Stripe::default(),
         }
     }
 
@@ -90,59 +92,123 @@ impl Made {
         }
     }
 
-    /// This thread's counters, or nearly so.
-    #[inline]
-    fn stripe(&self) -> &Stripe {
-        &self.stripes[thread_number() % STRIPES]
+    /// Counts a decision.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: a call costs a twentieth of the decision")]
+    fn count(&self, counter: impl Fn(&Stripe) -> &AtomicU64) {
+        match self.stripes.get(thread_number()) {
+            Some(own) => {
+                // Nobody else writes it, so it takes no atomic addition, which would cost as much as
+                // the decision.
+                let counter = counter(own);
+                counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            None => {
+                counter(&self.others).fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 
+/// A cell that may have the key that was looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    made: &'a Made,
+    cell: &'a Cell,
+}
+
 impl Hot {
-    /// Decides about a key that a cell has; `None` if none has it, or if this takes the lock.
+    /// Finds the cell that may have a key, and asks for its memory: it may be with another core, and
+    /// comes while the caller looks at the clock.
     #[inline]
-    pub(super) fn decide(
-        &self,
-        bucket: &NarrowBucket,
-        key: Fingerprint,
-        now: u64,
-        cost: u64,
-    ) -> Option<Decision> {
+    pub(super) fn find(&self, key: Fingerprint) -> Option<Found<'_>> {
         let made = self.made.get()?;
         if !made.is_taken(key) {
             return None;
         }
         let cell = made.cell(key);
-        let mut backoff = Backoff::new();
-        loop {
-            let full_at = cell.full_at.load(Ordering::Acquire);
-            // After the value, see above.
-            let is_it = cell.high.load(Ordering::Acquire) == key.high
-                && cell.low.load(Ordering::Acquire) == key.low;
-            if full_at == MOVED || !is_it || bucket.is_from_the_future(full_at, now) {
-                return None;
-            }
-            let Some(after) = bucket.take(full_at, now, cost) else {
-                if cell.full_at.load(Ordering::Acquire) != full_at {
-                    // It may have been the value of the key before.
-                    continue;
-                }
-                made.stripe().denied.fetch_add(1, Ordering::Relaxed);
-                return Some(bucket.decision(full_at, now, cost, false));
-            };
-            let swapped = cell.full_at.compare_exchange_weak(
-                full_at,
-                after,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if swapped.is_ok() {
-                made.stripe().allowed.fetch_add(1, Ordering::Relaxed);
-                return Some(bucket.decision(after, now, cost, true));
-            }
-            backoff.pause();
+        prefetch::to_write(cell);
+        Some(Found { made, cell })
+    }
+}
+
+impl Found<'_> {
+    /// Takes from a key's bucket if the cell has it; `None` if it has not, or if this takes the lock.
+    /// Tells what the bucket is then, and whether there was enough in it.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: a call costs a twentieth of the decision")]
+    pub(super) fn take(
+        self,
+        bucket: &NarrowBucket,
+        key: Fingerprint,
+        now: u64,
+        cost: u64,
+    ) -> Option<(u64, bool)> {
+        match self.attempt(bucket, key, now, cost) {
+            Attempt::Overtaken => self.take_in_crowd(bucket, key, now, cost),
+            Attempt::Done(full_at, was_enough) => Some((full_at, was_enough)),
+            Attempt::NotHere => None,
         }
     }
 
+    #[cold]
+    fn take_in_crowd(
+        self,
+        bucket: &NarrowBucket,
+        key: Fingerprint,
+        now: u64,
+        cost: u64,
+    ) -> Option<(u64, bool)> {
+        let mut backoff = Backoff::new();
+        loop {
+            backoff.pause();
+            match self.attempt(bucket, key, now, cost) {
+                Attempt::Overtaken => {}
+                Attempt::Done(full_at, was_enough) => return Some((full_at, was_enough)),
+                Attempt::NotHere => return None,
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: a call costs a twentieth of the decision")]
+    fn attempt(self, bucket: &NarrowBucket, key: Fingerprint, now: u64, cost: u64) -> Attempt {
+        let Self { made, cell } = self;
+        let full_at = cell.full_at.load(Ordering::Acquire);
+        // After the value, see above.
+        let is_it = cell.high.load(Ordering::Acquire) == key.high
+            && cell.low.load(Ordering::Acquire) == key.low;
+        if full_at == MOVED || !is_it || bucket.is_from_the_future(full_at, now) {
+            return Attempt::NotHere;
+        }
+        let Some(after) = bucket.take(full_at, now, cost) else {
+            if cell.full_at.load(Ordering::Acquire) != full_at {
+                // It may have been the value of the key before.
+                return Attempt::Overtaken;
+            }
+            made.count(|stripe| &stripe.denied);
+            return Attempt::Done(full_at, false);
+        };
+        let (swap, look) = (Ordering::AcqRel, Ordering::Relaxed);
+        if cell.full_at.compare_exchange_weak(full_at, after, swap, look).is_err() {
+            return Attempt::Overtaken;
+        }
+        made.count(|stripe| &stripe.allowed);
+        Attempt::Done(after, true)
+    }
+}
+
+/// How an attempt to take from a cell has ended.
+enum Attempt {
+    /// The cell has not got the key, or this takes the lock.
+    NotHere,
+    /// Somebody else was faster.
+    Overtaken,
+    /// What the bucket is now, and whether there was enough in it.
+    Done(u64, bool),
+}
+
+impl Hot {
     /// Lends a cell to a key, if its cell is free and all it had is over. Under the lock of the key's
     /// shard, whose row is then [`MOVED`].
     pub(super) fn lend(&self, key: Fingerprint, full_at: u64, now: u64) -> bool {
@@ -180,9 +246,10 @@ impl Hot {
     }
 
     pub(super) fn counts(&self) -> (u64, u64) {
-        let stripes = self.made.get().map_or(&[][..], |made| &made.stripes);
+        let Some(made) = self.made.get() else { return (0, 0) };
         let sum = |count: fn(&Stripe) -> &AtomicU64| {
-            stripes.iter().map(|stripe| count(stripe).load(Ordering::Relaxed)).sum()
+            let stripes = made.stripes.iter().chain([&made.others]);
+            stripes.map(|stripe| count(stripe).load(Ordering::Relaxed)).sum()
         };
         (sum(|stripe| &stripe.allowed), sum(|stripe| &stripe.denied))
     }

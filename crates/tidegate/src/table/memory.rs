@@ -1,35 +1,106 @@
-//! Where rows lie: a block of zeroed words that goes back to the system when it is dropped.
+//! Where rows lie: zeroed words that can become more and fewer, and that go back to the system.
 //!
-//! A large block is a mapping of its own, not a piece of the heap: after an attack the heap would keep
-//! most of it, as holes between what is still in use.
+//! Few words are a piece of the heap. Many are a block of the [`Arena`]; or, where there is none or it is
+//! too small, a mapping of their own. Not the heap: after an attack it would keep most of them, as
+//! holes between what is still in use.
 
+use super::arena::{Arena, Block};
+use crate::sync::Arc;
 use memmap2::MmapMut;
+
+/// A shard's place in the arena, if there is one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plot {
+    pub(crate) arena: Option<Arc<Arena>>,
+    pub(crate) index: usize,
+}
 
 #[derive(Debug)]
 pub(crate) enum Memory {
     Heap(Vec<u64>),
     Mapped(MmapMut),
+    /// A block, and how many of its words are in use.
+    Block(Block, usize),
 }
 
-/// Blocks from here on are mapped. Smaller ones would waste a good part of their last page.
-const MAPPED_MIN: usize = 64 * 1_024;
+/// Pieces from here on are no longer on the heap, but on the plot: there, what is wasted is part of a
+/// page.
+const HEAP_MAX: usize = 4 * 1_024;
+/// The same where there is no plot: a mapping of their own is slower to come by.
+const HEAP_MAX_WITHOUT_PLOT: usize = 64 * 1_024;
+
+impl Plot {
+    /// The most words that there are room for here.
+    pub(crate) fn words(&self) -> usize {
+        self.arena.as_ref().map_or(0, |arena| arena.block_words())
+    }
+
+    /// Pieces from this many words on are no longer on the heap.
+    fn heap_max(&self) -> usize {
+        let bytes = if self.arena.is_some() { HEAP_MAX } else { HEAP_MAX_WITHOUT_PLOT };
+        bytes / size_of::<u64>()
+    }
+
+    fn block(&self) -> Option<Block> {
+        self.arena.as_ref()?.block(self.index)
+    }
+}
 
 impl Memory {
-    pub(crate) fn zeroed(words: usize) -> Self {
-        let bytes = words * size_of::<u64>();
-        if bytes >= MAPPED_MIN
-            && let Ok(block) = MmapMut::map_anon(bytes)
-        {
-            return Self::Mapped(block);
+    pub(crate) const NONE: Self = Self::Heap(Vec::new());
+
+    /// Makes it so many words: new ones are zero, and those beyond are gone.
+    pub(crate) fn resize(&mut self, words: usize, plot: &Plot) {
+        match self {
+            Self::Heap(heap) if words <= heap.len() => {
+                // A new piece: what is left of the old one would stay where it is, and keep the heap from
+                // shrinking.
+                *heap = heap[..words].to_vec();
+            }
+            Self::Heap(heap) if words < plot.heap_max() => {
+                heap.reserve_exact(words - heap.len());
+                heap.resize(words, 0);
+            }
+            Self::Block(block, len) if words >= plot.heap_max() / 2 && words <= plot.words() => {
+                if words < *len {
+                    block.clear_from(words);
+                }
+                *len = words;
+            }
+            _ => self.move_to(Self::new(words, plot)),
         }
-        Self::Heap(vec![0; words])
+        if let Self::Block(block, len) = self
+            && *len * 16 > plot.words() * 15
+        {
+            block.fill();
+        }
+    }
+
+    fn new(words: usize, plot: &Plot) -> Self {
+        if words < plot.heap_max() {
+            return Self::Heap(vec![0; words]);
+        }
+        if words <= plot.words()
+            && let Some(block) = plot.block()
+        {
+            return Self::Block(block, words);
+        }
+        MmapMut::map_anon(words * size_of::<u64>())
+            .map_or_else(|_| Self::Heap(vec![0; words]), Self::Mapped)
+    }
+
+    fn move_to(&mut self, mut new: Self) {
+        let kept = self.words().len().min(new.words().len());
+        new.words_mut()[..kept].copy_from_slice(&self.words()[..kept]);
+        *self = new;
     }
 
     #[inline]
     pub(crate) fn words(&self) -> &[u64] {
         match self {
             Self::Heap(words) => words,
-            Self::Mapped(block) => bytemuck::cast_slice(block),
+            Self::Mapped(mapped) => bytemuck::cast_slice(mapped),
+            Self::Block(block, len) => block.words(*len),
         }
     }
 
@@ -37,7 +108,8 @@ impl Memory {
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         match self {
             Self::Heap(words) => words,
-            Self::Mapped(block) => bytemuck::cast_slice_mut(block),
+            Self::Mapped(mapped) => bytemuck::cast_slice_mut(mapped),
+            Self::Block(block, len) => block.words_mut(*len),
         }
     }
 }
@@ -47,14 +119,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_and_large_blocks_are_zeroed_and_can_be_written() {
-        for words in [0, 1, 1_000, MAPPED_MIN / 8, 1_000_000] {
-            let mut memory = Memory::zeroed(words);
-            assert_eq!(memory.words().len(), words);
-            assert!(memory.words().iter().all(|word| *word == 0));
-            memory.words_mut().fill(7);
-            assert!(memory.words().iter().all(|word| *word == 7));
+    fn what_is_kept_stays_and_what_is_new_is_zero_wherever_it_lies() {
+        let arena = Arena::new(16, 300 * 1_024 / 8).map(Arc::new);
+        let on_plot = Plot { arena, index: 3 };
+        for plot in [Plot::default(), on_plot] {
+            let mut memory = Memory::NONE;
+            let mut len = 0;
+            // Up and down through the heap, the plot and beyond, by small and large steps.
+            for kib in [
+                1, 2, 15, 16, 60, 64, 200, 210, 300, 301, 900, 290, 100, 40, 14, 9, 3, 2, 1, 0,
+                299, 80, 299,
+            ] {
+                let words = kib * 128;
+                memory.resize(words, &plot);
+                assert_eq!(memory.words().len(), words);
+                let kept = len.min(words);
+                assert!(memory.words()[..kept].iter().zip(1..).all(|(word, n)| *word == n));
+                assert!(memory.words()[kept..].iter().all(|word| *word == 0), "{kib} KiB");
+                for (word, n) in memory.words_mut().iter_mut().zip(1..) {
+                    *word = n;
+                }
+                len = words;
+            }
         }
-        assert!(matches!(Memory::zeroed(MAPPED_MIN / 8), Memory::Mapped(_)));
+    }
+
+    #[test]
+    fn little_is_on_the_heap_and_much_is_not() {
+        let is_heap = |words| matches!(Memory::new(words, &Plot::default()), Memory::Heap(_));
+        assert!(is_heap(HEAP_MAX_WITHOUT_PLOT / 8 - 1));
+        assert!(!is_heap(HEAP_MAX_WITHOUT_PLOT / 8));
     }
 }

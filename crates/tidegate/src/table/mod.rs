@@ -5,8 +5,10 @@
 //!          never for all keys. Shards are locked in the order of their index, the shared overflow
 //!          after all of them.
 
+mod arena;
 mod audit;
 mod batch;
+mod check;
 mod fingerprint;
 mod hot;
 mod memory;
@@ -14,7 +16,9 @@ mod prefetch;
 mod room;
 mod rows;
 mod shard;
+mod sip;
 mod tally;
+mod terms;
 mod top;
 mod watch;
 
@@ -26,18 +30,20 @@ pub use top::{KeyName, Top, TopKey};
 
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use room::{Room, Shared};
-use shard::Taken;
 pub(crate) use shard::{Copied, Shard};
+pub(crate) use terms::Terms;
 
 use crate::clock::Clock;
 use crate::slot::Slot;
 use crate::spot;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_briefly};
 use crate::turn::Wakes;
+use arena::Arena;
 use audit::Auditor;
 use hot::Hot;
+use memory::Plot;
 use prefetch::Signpost;
-use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp, Verdict};
+use tidegate_core::{Limit, NarrowBucket, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
 
 /// How a table is to be.
@@ -58,17 +64,6 @@ pub(crate) struct Origin {
     pub(crate) shift: i64,
 }
 
-/// What a shard decides by. Shards change theirs one after the other.
-#[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) limit: Limit,
-    bucket: Option<NarrowBucket>,
-    /// The state of a key that nobody has asked about.
-    fresh: State,
-    /// What packed times are counted from.
-    epoch: Timestamp,
-}
-
 pub(crate) struct Table<C> {
     pub(crate) number: u64,
     pub(crate) clock: C,
@@ -80,6 +75,7 @@ pub(crate) struct Table<C> {
     /// on where it was.
     shift: i64,
     shards: Box<[Padded]>,
+    arena: Option<Arc<Arena>>,
     /// The rule that the limiter began with, if it is a bucket, and what its times are counted from.
     bucket: Option<NarrowBucket>,
     epoch: Timestamp,
@@ -107,43 +103,6 @@ const SHARDS_MAX: usize = 4_096;
 const SHARDS_FOR_THREADS: usize = 64;
 const KEYS_FOR_THREADS: usize = 65_536;
 
-impl Terms {
-    pub(crate) fn new(limit: Limit, birth: Timestamp) -> Self {
-        // A microsecond early, because nothing can be told to be full at the epoch itself.
-        let epoch = birth - Span::from_micros(1);
-        let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
-        Self { limit, bucket, fresh, epoch }
-    }
-
-    /// The terms of another rule: keys that nobody has asked about go over like all others.
-    fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
-        let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
-        Self { bucket: limit.narrow_bucket(), fresh, limit, epoch: self.epoch }
-    }
-
-    pub(crate) fn unpack(&self, words: &[u64]) -> State {
-        let mut packed = [0; 3];
-        packed[..words.len()].copy_from_slice(words);
-        self.limit.unpack(&packed, self.epoch)
-    }
-
-    /// A slot as a row, if it can be one.
-    fn pack(&self, slot: &Slot) -> Option<[u64; 3]> {
-        if slot.is_plain() { self.limit.pack(&slot.state, self.epoch) } else { None }
-    }
-
-    /// Whether forgetting a key in this state changes no answer.
-    fn is_at_rest(&self, words: &[u64], now: Timestamp) -> bool {
-        if let Some(bucket) = &self.bucket
-            && now >= self.epoch
-            && let Some(now) = bucket.at(now.since(self.epoch))
-        {
-            return words[0] <= now;
-        }
-        self.limit.peek(&self.unpack(words), now, 0).reset_after.is_zero()
-    }
-}
-
 impl<C: Clock> Table<C> {
     pub(crate) fn new(limit: Limit, clock: C, plan: Plan) -> Self {
         let birth = spot::now(&clock, &limit);
@@ -159,9 +118,11 @@ impl<C: Clock> Table<C> {
             shards = shards.max(SHARDS_FOR_THREADS);
         }
         let shards = shards.min(SHARDS_MAX);
+        let arena = arena(&limit, plan.max_keys, shards).map(Arc::new);
         let shard = |index: usize| {
             let watch = plan.watch(secret.words[0] ^ index as u64).map(Box::new);
-            let shard = Mutex::new(Shard::new(Arc::clone(&terms), index, watch));
+            let plot = Plot { arena: arena.clone(), index };
+            let shard = Mutex::new(Shard::new(Arc::clone(&terms), plot, watch));
             Padded { shard, sign: Signpost::default() }
         };
         let slot = Slot::new(limit.fresh(birth));
@@ -173,6 +134,7 @@ impl<C: Clock> Table<C> {
             shift,
             room: Room::new(plan.max_keys, plan.overflow, limit.clone(), slot),
             shards: (0..shards).map(shard).collect(),
+            arena,
             hot: Hot::default(),
             bucket: limit.narrow_bucket(),
             epoch: terms.epoch,
@@ -201,7 +163,11 @@ impl<C: Clock> Table<C> {
         if is_calendar {
             return self.clock.calendar_now();
         }
-        Timestamp::from_micros(self.clock.now().as_micros().saturating_add_signed(self.shift))
+        let now = self.clock.now();
+        if self.shift == 0 {
+            return now;
+        }
+        Timestamp::from_micros(now.as_micros().saturating_add_signed(self.shift))
     }
 
     /// What the limiter's own clock says.
@@ -226,96 +192,6 @@ impl<C: Clock> Table<C> {
         let now = self.now_for(shard.limit());
         shard.seen = now;
         (shard, now)
-    }
-
-    #[inline]
-    pub(crate) fn check(
-        &self,
-        key: Fingerprint,
-        cost: u64,
-        name: impl Fn() -> KeyName,
-    ) -> Decision {
-        match self.quick_time() {
-            Some(now) => self.check_at(key, cost, now, name),
-            None => self.check_slowly(key, cost, name),
-        }
-    }
-
-    /// The time, for who may try to decide without much ado.
-    #[inline]
-    fn quick_time(&self) -> Option<Timestamp> {
-        self.is_quick.load(Ordering::Relaxed).then(|| self.steady_now())
-    }
-
-    /// Decides at a time that was read before.
-    #[inline]
-    fn check_at(
-        &self,
-        key: Fingerprint,
-        cost: u64,
-        now: Timestamp,
-        name: impl Fn() -> KeyName,
-    ) -> Decision {
-        if let Some((bucket, now)) = self.hot_bucket(now)
-            && let Some(decision) = self.hot.decide(bucket, key, now, cost)
-        {
-            return decision;
-        }
-        let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].shard);
-        let Some(taken) = shard.check_bucket(key, now, cost) else {
-            drop(shard);
-            return self.check_slowly(key, cost, name);
-        };
-        if had_to_wait || shard.is_asked_again(key) {
-            self.lend(&mut shard, key, &taken);
-        }
-        shard.housekeep(now, &self.hot, &self.room);
-        drop(shard);
-        taken.decision(cost)
-    }
-
-    /// The bucket that the hot cells are of, if it is still the rule, and its time.
-    #[inline]
-    fn hot_bucket(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
-        let bucket = self.bucket.as_ref()?;
-        if !self.is_original.load(Ordering::Relaxed) || now < self.epoch {
-            return None;
-        }
-        Some((bucket, bucket.at(now.since(self.epoch))?))
-    }
-
-    /// Lends a key to a cell, where it is decided without the lock.
-    #[cold]
-    fn lend(&self, shard: &mut Shard, key: Fingerprint, taken: &Taken) {
-        // Read under the lock: a change of rule says so first, and takes back what was lent after.
-        if self.is_original.load(Ordering::Relaxed) {
-            shard.lend(&self.hot, key, taken);
-        }
-    }
-
-    #[inline(never)]
-    fn check_slowly(&self, key: Fingerprint, cost: u64, name: impl Fn() -> KeyName) -> Decision {
-        // Dropped last: whoever is to be woken is woken when no lock is held.
-        let mut wakes = Wakes::default();
-        let (mut shard, now) = self.enter(key);
-        let quick = shard.check_row(key, now, cost, &self.room);
-        self.shards[self.shard_of(key)].sign.point_at(&shard);
-        if let Some(decision) = quick {
-            shard.note_named(key, (now, cost), &decision, name);
-            shard.housekeep(now, &self.hot, &self.room);
-            return decision;
-        }
-        let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
-        let (decision, home) = self.with_in(&mut shard, key, now, work);
-        if home == Home::Shared {
-            // What all share says nothing about this key, so nobody else hears of it.
-            shard.tally.count(&decision);
-            shard.tally.overflowed += 1;
-        } else {
-            shard.note_named(key, (now, cost), &decision, name);
-        }
-        shard.housekeep(now, &self.hot, &self.room);
-        decision
     }
 
     /// Works on one key for a request, which is counted by its verdict.
@@ -440,6 +316,7 @@ impl<C: Clock> Table<C> {
         slot.change((limit, old_now), (&new, now), &mut wakes);
         *limit = new.clone();
         drop(shared);
+        self.tend();
         self.is_quick.store(new.narrow_bucket().is_some(), Ordering::Relaxed);
         *ruling = new;
     }
@@ -517,6 +394,7 @@ impl<C: Clock> Table<C> {
     /// Takes in a key that was copied from another table with the same secret.
     pub(crate) fn take_in(&self, key: Fingerprint, state: State) {
         self.lock_shard(self.shard_of(key)).take_in(key, state, &self.room);
+        self.tend();
     }
 
     /// Looks through all keys, one shard at a time, and forgets those at rest. Tells how many.
@@ -528,6 +406,14 @@ impl<C: Clock> Table<C> {
             })
             .sum()
     }
+}
+
+/// Memory for the rows of all shards: for as many keys as there may be, evenly spread but for four
+/// standard deviations.
+fn arena(limit: &Limit, max_keys: usize, shards: usize) -> Option<Arena> {
+    let keys = max_keys / shards;
+    let keys = keys + 4 * keys.isqrt();
+    Arena::new(shards, shard::plot_words(limit.packed_words(), keys))
 }
 
 /// Where a key was worked on.

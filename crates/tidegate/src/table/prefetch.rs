@@ -22,7 +22,8 @@ impl Signpost {
     #[inline]
     pub(super) fn point_at(&self, shard: &Shard) {
         let (address, homes, width) = shard.whereabouts();
-        if self.address.load(Ordering::Relaxed) != address {
+        let is_elsewhere = self.address.load(Ordering::Relaxed) != address;
+        if is_elsewhere || self.homes.load(Ordering::Relaxed) != homes {
             self.address.store(address, Ordering::Relaxed);
             self.homes.store(homes, Ordering::Relaxed);
             self.width.store(width, Ordering::Relaxed);
@@ -35,6 +36,28 @@ impl Signpost {
         let offset = home.wrapping_mul(self.width.load(Ordering::Relaxed));
         line(self.address.load(Ordering::Relaxed).wrapping_add(offset));
     }
+}
+
+/// Fetches a line that is going to be written, so that it comes once and not twice: to be read, and
+/// to be written.
+#[inline]
+pub(super) fn to_write<T>(line: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let address = std::ptr::from_ref(line);
+        // SAFETY: a prefetch is a hint. It cannot fault and has no effect on memory. The instruction is
+        // older than x86-64; the compiler's own word for it becomes one for reading.
+        #[expect(unsafe_code, reason = "there is no safe way to say it, see above")]
+        unsafe {
+            std::arch::asm!(
+                "prefetchw [{address}]",
+                address = in(reg) address,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
 }
 
 /// Fetches the line of this address, and the next one.

@@ -9,7 +9,7 @@
 //!          place is empty.
 
 use super::fingerprint::Fingerprint;
-use super::memory::Memory;
+use super::memory::{Memory, Plot};
 
 /// Two words of fingerprint, then the packed state.
 pub(crate) type Row<const N: usize> = [u64; N];
@@ -22,12 +22,17 @@ pub(crate) struct Rows<const N: usize> {
     len: usize,
     /// Every table begins with a little more or less, so that they do not all grow at once.
     homes_min: usize,
+    plot: Plot,
+    /// How many homes there is room for on the plot. Beyond, there is room elsewhere.
+    homes_max: usize,
 }
 
 /// Places after the last home, for those whose home is taken. If they run out, the rows grow.
 fn spare(homes: usize) -> usize {
-    homes.min(96) + 1
+    homes.min(SPARE_MAX - 1) + 1
 }
+
+const SPARE_MAX: usize = 97;
 
 fn home<const N: usize>(row: &Row<N>, homes: usize) -> usize {
     Fingerprint { high: row[0], low: row[1] }.home(homes)
@@ -41,9 +46,15 @@ impl<const N: usize> Rows<N> {
     const FULL: usize = if N > 4 { 15 } else { 14 };
     const FULL_OF: usize = 16;
 
-    pub(crate) fn new(seed: usize) -> Self {
+    pub(crate) fn new(seed: usize, plot: Plot) -> Self {
         let homes_min = HOMES_MIN + seed % HOMES_MIN;
-        Self { memory: Memory::zeroed(0), homes: 0, len: 0, homes_min }
+        let homes_max = (plot.words() / N).saturating_sub(SPARE_MAX);
+        Self { memory: Memory::NONE, homes: 0, len: 0, homes_min, plot, homes_max }
+    }
+
+    /// How many words a plot must have for this many rows.
+    pub(crate) fn plot_words(len: usize) -> usize {
+        (len * Self::FULL_OF / Self::FULL + SPARE_MAX + 1) * N
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,7 +116,7 @@ impl<const N: usize> Rows<N> {
     /// that `keep` does not want are left out then. Tells how many were.
     pub(crate) fn insert(&mut self, row: Row<N>, keep: impl FnMut(&Row<N>) -> bool) -> usize {
         let mut dropped = 0;
-        if (self.len + 1) * Self::FULL_OF > self.homes * Self::FULL {
+        if self.is_full() {
             dropped = self.resize(keep);
         }
         while !self.try_insert(row) {
@@ -179,7 +190,7 @@ impl<const N: usize> Rows<N> {
     /// Makes room for this many rows: who puts them in by their order would else crowd all of them
     /// into the first homes.
     pub(crate) fn reserve(&mut self, len: usize) {
-        let wanted = Self::homes_for(len).max(self.homes_min);
+        let wanted = self.homes_for(len);
         if wanted > self.homes {
             self.rebuild(wanted, |_| true);
         }
@@ -187,45 +198,96 @@ impl<const N: usize> Rows<N> {
 
     /// Gives back memory if most of it is empty.
     pub(crate) fn shrink(&mut self) {
-        let wanted = Self::homes_for(self.len).max(self.homes_min);
+        let wanted = self.homes_for(self.len);
         if wanted < self.homes / 2 {
             self.rebuild(wanted, |_| true);
         }
     }
 
-    /// As many homes as this many rows should have: an eighth more than fill them.
-    fn homes_for(len: usize) -> usize {
-        let least = len * Self::FULL_OF / Self::FULL;
-        least + least / 8 + 1
+    /// Whether there is room for no more.
+    fn is_full(&self) -> bool {
+        // On the whole of a plot it may be a little tighter, rather than that it is left.
+        let full = if self.homes == self.homes_max { Self::FULL.max(15) } else { Self::FULL };
+        (self.len + 1) * Self::FULL_OF > self.homes * full
+    }
+
+    /// As many homes as this many rows should have: an eighth more than fill them; the whole of a plot
+    /// rather than most of it.
+    fn homes_for(&self, len: usize) -> usize {
+        let least = len * Self::FULL_OF / Self::FULL + 1;
+        let wanted = (least + least / 8).max(self.homes_min);
+        let fits_plot = (len + 1) * Self::FULL_OF <= self.homes_max * 15;
+        let is_most = wanted > self.homes_max - self.homes_max / 8;
+        if is_most && fits_plot { self.homes_max } else { wanted }
     }
 
     fn resize(&mut self, mut keep: impl FnMut(&Row<N>) -> bool) -> usize {
         let before = self.len;
         let kept = self.rows().iter().filter(|row| row[0] != 0 && keep(row)).count();
-        self.rebuild(Self::homes_for(kept).max(self.homes_min), keep);
+        self.rebuild(self.homes_for(kept), keep);
         before - self.len
     }
 
-    /// Moves all rows that are kept to new memory with so many homes.
-    fn rebuild(&mut self, homes: usize, mut keep: impl FnMut(&Row<N>) -> bool) {
-        let old = std::mem::replace(&mut self.memory, Memory::zeroed((homes + spare(homes)) * N));
-        (self.homes, self.len) = (homes, 0);
-        let (rows, _) = old.words().as_chunks::<N>();
-        let mut next = 0;
-        for row in rows.iter().filter(|row| row[0] != 0) {
-            if !keep(row) {
+    /// Moves all rows that are kept to where they belong when there are so many homes.
+    fn rebuild(&mut self, mut homes: usize, mut keep: impl FnMut(&Row<N>) -> bool) {
+        if homes < self.homes && self.settle(0, homes, &mut keep) {
+            self.memory.resize((homes + spare(homes)) * N, &self.plot);
+            return;
+        }
+        homes = homes.max(self.homes);
+        while !self.grow(homes, &mut keep) {
+            // The last homes are crowded beyond what is spare: with a few more they are not.
+            homes += homes / 8 + 1;
+        }
+    }
+
+    fn grow(&mut self, homes: usize, keep: impl FnMut(&Row<N>) -> bool) -> bool {
+        self.memory.resize((homes + spare(homes)) * N, &self.plot);
+        let first = self.gather(keep);
+        self.settle(first, homes, |_| true)
+    }
+
+    /// Moves all rows that are kept to the very end. Tells where the first one is then.
+    fn gather(&mut self, mut keep: impl FnMut(&Row<N>) -> bool) -> usize {
+        let rows = self.rows_mut();
+        let mut to = rows.len();
+        for from in (0..rows.len()).rev() {
+            let row = std::mem::replace(&mut rows[from], [0; N]);
+            if row[0] != 0 && keep(&row) {
+                to -= 1;
+                rows[to] = row;
+            }
+        }
+        to
+    }
+
+    /// Moves the rows from `first` on, which are all and none of them too far to the front, to where they
+    /// belong when there are so many homes. If they do not fit, some are where they were.
+    fn settle(
+        &mut self,
+        first: usize,
+        homes: usize,
+        mut keep: impl FnMut(&Row<N>) -> bool,
+    ) -> bool {
+        let places = homes + spare(homes);
+        let rows = self.rows_mut();
+        let (mut next, mut len) = (0, 0);
+        for from in first..rows.len() {
+            let row = std::mem::replace(&mut rows[from], [0; N]);
+            if row[0] == 0 || !keep(&row) {
                 continue;
             }
-            let at = home(row, homes).max(next);
-            if at + 1 >= homes + spare(homes) {
-                // The last homes are crowded beyond what is spare: with a few more they are not.
-                self.memory = old;
-                return self.rebuild(homes + homes / 8 + 1, keep);
+            let at = home(&row, homes).max(next);
+            if at > from || at + 1 >= places {
+                rows[from] = row;
+                self.len = rows.iter().filter(|row| row[0] != 0).count();
+                return false;
             }
-            self.rows_mut()[at] = *row;
-            self.len += 1;
-            next = at + 1;
+            rows[at] = row;
+            (next, len) = (at + 1, len + 1);
         }
+        (self.homes, self.len) = (homes, len);
+        true
     }
 
     /// All rows, in order.

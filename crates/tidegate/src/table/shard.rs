@@ -7,6 +7,7 @@
 use super::Terms;
 use super::fingerprint::{Fingerprint, Hashed};
 use super::hot::{Hot, MOVED};
+use super::memory::Plot;
 use super::room::Room;
 use super::rows::{Row, Rows};
 use super::tally::Tally;
@@ -41,24 +42,7 @@ pub(crate) struct Shard {
     slots: Slots,
     /// Keys that a hot cell has.
     lent: Vec<Fingerprint>,
-    seed: usize,
-}
-
-/// What was found in a bucket, in its ticks.
-pub(super) struct Taken {
-    bucket: NarrowBucket,
-    full_at: u64,
-    now: u64,
-    was_enough: bool,
-    /// Where the row is.
-    at: usize,
-}
-
-impl Taken {
-    #[inline]
-    pub(super) fn decision(&self, cost: u64) -> Decision {
-        self.bucket.decision(self.full_at, self.now, cost, self.was_enough)
-    }
+    plot: Plot,
 }
 
 /// What a shard held at one moment.
@@ -90,14 +74,38 @@ macro_rules! each_width {
     };
 }
 
+/// How many words of arena a shard with this many rows needs.
+pub(super) fn plot_words(packed_words: usize, len: usize) -> usize {
+    match packed_words {
+        0 => 0,
+        1 => Rows::<3>::plot_words(len),
+        2 => Rows::<4>::plot_words(len),
+        _ => Rows::<5>::plot_words(len),
+    }
+}
+
 impl Packed {
-    fn new(words: usize, seed: usize) -> Self {
+    fn new(words: usize, plot: &Plot) -> Self {
+        let seed = plot.index;
         match words {
             0 => Self::None,
-            1 => Self::One(Rows::new(seed)),
-            2 => Self::Two(Rows::new(seed)),
-            _ => Self::Three(Rows::new(seed)),
+            1 => Self::One(Rows::new(seed, plot.clone())),
+            2 => Self::Two(Rows::new(seed, plot.clone())),
+            _ => Self::Three(Rows::new(seed, plot.clone())),
         }
+    }
+
+    /// Takes out all rows, and leaves none and no memory.
+    fn take(&mut self) -> Vec<u64> {
+        let copy = self.copy();
+        *self = Self::None;
+        copy
+    }
+
+    fn copy(&self) -> Vec<u64> {
+        each_width!(self, rows => {
+            rows.iter().flat_map(|row| row.iter().copied()).collect()
+        }, else Vec::new())
     }
 }
 
@@ -118,9 +126,9 @@ const DECISIONS_PER_SWEEP: u32 = 256;
 const SWEEP_NOW_AND_THEN: usize = 64;
 
 impl Shard {
-    pub(super) fn new(terms: Arc<Terms>, seed: usize, watch: Option<Box<Watch>>) -> Self {
+    pub(super) fn new(terms: Arc<Terms>, plot: Plot, watch: Option<Box<Watch>>) -> Self {
         Self {
-            rows: Packed::new(terms.limit.packed_words(), seed),
+            rows: Packed::new(terms.limit.packed_words(), &plot),
             terms,
             seen: Timestamp::EPOCH,
             last: 0,
@@ -132,7 +140,7 @@ impl Shard {
             tally: Tally::default(),
             slots: Slots::default(),
             watch,
-            seed,
+            plot,
         }
     }
 
@@ -155,25 +163,21 @@ impl Shard {
         each_width!(&self.rows, rows => rows.whereabouts(), else (0, 0, 0))
     }
 
-    /// Decides about a bucket in a row without unpacking it, or leaves it to others: also when the
-    /// time that was read before the lock is no longer the latest, so that only the clock itself can go
-    /// back. What it says is put into numbers later, when the lock is gone.
+    /// Takes from a bucket in a row without unpacking it, or leaves it to others: also when the time that
+    /// was read before the lock is no longer the latest, so that only the clock itself can go back. Tells
+    /// what the bucket is then, and whether there was enough in it.
     #[inline]
-    pub(super) fn check_bucket(
+    pub(super) fn take(
         &mut self,
+        bucket: &NarrowBucket,
         key: Fingerprint,
-        now: Timestamp,
+        (now, ticks): (Timestamp, u64),
         cost: u64,
-    ) -> Option<Taken> {
-        let (bucket, epoch) = (self.terms.bucket?, self.terms.epoch);
+    ) -> Option<(u64, bool)> {
         let Packed::One(rows) = &mut self.rows else { return None };
-        if now < epoch || now < self.seen {
+        if now < self.seen || self.watch.as_ref().is_some_and(|watch| watch.wants(key)) {
             return None;
         }
-        if self.watch.as_ref().is_some_and(|watch| watch.wants(key)) {
-            return None;
-        }
-        let ticks = bucket.at(now.since(epoch))?;
         let at = rows.find(key).ok()?;
         let full_at = &mut rows.row_mut(at)[2];
         // That includes what was lent to a cell.
@@ -181,14 +185,13 @@ impl Shard {
             return None;
         }
         self.seen = now;
-        let after = bucket.take(*full_at, ticks, cost);
-        if let Some(after) = after {
-            *full_at = after;
-            self.tally.allowed += 1;
-        } else {
+        let Some(after) = bucket.take(*full_at, ticks, cost) else {
             self.tally.denied += 1;
-        }
-        Some(Taken { bucket, full_at: *full_at, now: ticks, was_enough: after.is_some(), at })
+            return Some((*full_at, false));
+        };
+        *full_at = after;
+        self.tally.allowed += 1;
+        Some((after, true))
     }
 
     /// Whether this key has been asked about so often in a row that it is worth a cell.
@@ -203,10 +206,12 @@ impl Shard {
     }
 
     /// Lends a key that has just been decided about to a cell.
-    pub(super) fn lend(&mut self, hot: &Hot, key: Fingerprint, taken: &Taken) {
+    pub(super) fn lend(&mut self, hot: &Hot, key: Fingerprint, ticks: u64) {
         let Packed::One(rows) = &mut self.rows else { return };
-        if hot.lend(key, taken.full_at, taken.now) {
-            rows.row_mut(taken.at)[2] = MOVED;
+        let Ok(at) = rows.find(key) else { return };
+        let full_at = &mut rows.row_mut(at)[2];
+        if hot.lend(key, *full_at, ticks) {
+            *full_at = MOVED;
             self.lent.push(key);
         }
     }
@@ -510,9 +515,7 @@ impl Shard {
     /// All keys, as they are at this moment: the rows as they lie, and the states of the slots.
     pub(crate) fn copy(&self) -> Copied {
         let words = self.terms.limit.packed_words();
-        let rows = each_width!(&self.rows, rows => {
-            rows.iter().flat_map(|row| row.iter().copied()).collect()
-        }, else Vec::new());
+        let rows = self.rows.copy();
         let slot =
             |(key, slot): (&Fingerprint, &Slot)| (*key, self.terms.limit.write_state(&slot.state));
         Copied { words, rows, slots: self.slots.iter().map(slot).collect() }
@@ -533,9 +536,10 @@ impl Shard {
         wakes: &mut Wakes,
     ) {
         let old = std::mem::replace(&mut self.terms, terms);
-        let rows = Packed::new(self.terms.limit.packed_words(), self.seed);
-        let rows = std::mem::replace(&mut self.rows, rows);
-        let before = each_width!(&rows, rows => rows.len(), else 0) + self.slots.len();
+        let before = self.len();
+        // First out, then in again: there is only one place for them.
+        let rows = self.rows.take();
+        self.rows = Packed::new(self.terms.limit.packed_words(), &self.plot);
         for slot in self.slots.values_mut() {
             slot.change((&old.limit, old_now), (&self.terms.limit, now), wakes);
         }
@@ -544,17 +548,15 @@ impl Shard {
         for key in keys {
             self.settle(key);
         }
-        each_width!(&rows, rows => {
-            for row in rows.iter() {
-                let key = Fingerprint { high: row[0], low: row[1] };
-                let state = old.unpack(&row[2..]);
-                let (new, old) = (&self.terms.limit, &old.limit);
-                let state = new.take_over_between(old, &state, old_now, now);
-                if !new.peek(&state, now, 0).reset_after.is_zero() {
-                    self.put(key, Slot::new(state));
-                }
+        for row in rows.chunks_exact(2 + old.limit.packed_words()) {
+            let key = Fingerprint { high: row[0], low: row[1] };
+            let state = old.unpack(&row[2..]);
+            let (new, old) = (&self.terms.limit, &old.limit);
+            let state = new.take_over_between(old, &state, old_now, now);
+            if !new.peek(&state, now, 0).reset_after.is_zero() {
+                self.put(key, Slot::new(state));
             }
-        }, else ());
+        }
         if let Some(auditor) = self.watch.as_mut().and_then(|watch| watch.auditor.as_mut()) {
             auditor.forget_all();
         }

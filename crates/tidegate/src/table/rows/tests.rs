@@ -1,6 +1,8 @@
 //! Rows against a sorted map: after every step the two hold the same, and the rows are in order.
 
+use super::super::arena::Arena;
 use super::*;
+use crate::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
@@ -29,7 +31,11 @@ struct Model<const N: usize> {
 
 impl<const N: usize> Model<N> {
     fn new(seed: usize) -> Self {
-        Self { rows: Rows::new(seed), map: BTreeMap::new(), cursor: 0, last_value: 0 }
+        Self::on(seed, Plot::default())
+    }
+
+    fn on(seed: usize, plot: Plot) -> Self {
+        Self { rows: Rows::new(seed, plot), map: BTreeMap::new(), cursor: 0, last_value: 0 }
     }
 
     fn step(&mut self, step: Step) {
@@ -223,7 +229,7 @@ fn a_whole_sweep_sees_every_row_once() {
 
 #[test]
 fn rows_are_at_most_as_full_as_they_say_and_empty_ones_are_given_back() {
-    let mut rows = Rows::<3>::new(0);
+    let mut rows = Rows::<3>::new(0, Plot::default());
     for n in 1..=100_000_u64 {
         let high = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         rows.insert([high, n, n], |_| true);
@@ -239,4 +245,57 @@ fn rows_are_at_most_as_full_as_they_say_and_empty_ones_are_given_back() {
         let high = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         rows.find(Fingerprint { high, low: n }).is_ok()
     }));
+}
+
+/// Random numbers, the same ones every time.
+fn random(n: u64) -> u64 {
+    let mut x = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ (x >> 32)
+}
+
+#[test]
+fn rows_move_to_their_plot_and_beyond_it_and_back() {
+    const ROWS: usize = 8_000;
+    let arena = Arc::new(Arena::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
+    let plot = |index| Plot { arena: Some(Arc::clone(&arena)), index };
+    let mut model = Model::<3>::on(3, plot(7));
+    let mut neighbour = Model::<3>::on(4, plot(8));
+    for round in 0..3 {
+        // Twice as many as the plot has room for.
+        let mut was_on_plot = false;
+        for n in 0..2 * ROWS as u64 {
+            model.insert(key(Spread::Even, random(n)));
+            was_on_plot |= matches!(model.rows.memory, Memory::Block(..));
+            if n % 3_989 == 0 {
+                model.check();
+            }
+        }
+        assert!(was_on_plot && matches!(model.rows.memory, Memory::Mapped(_)), "{round}");
+        for n in 0..5_000 {
+            neighbour.insert(key(Spread::Even, random(n)));
+        }
+        model.check();
+        neighbour.check();
+        for bit in 0..14 {
+            model.step(Step::Sweep { budget: usize::MAX, bit });
+            model.step(Step::Shrink);
+        }
+        assert!(matches!(model.rows.memory, Memory::Heap(_)), "{round}");
+        neighbour.check();
+    }
+}
+
+#[test]
+fn a_plot_is_filled_before_it_is_left() {
+    const ROWS: usize = 8_000;
+    let arena = Arc::new(Arena::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
+    let mut rows = Rows::<3>::new(0, Plot { arena: Some(arena), index: 0 });
+    for n in 0..ROWS as u64 + 100 {
+        rows.insert([random(n).max(1), n, n], |_| true);
+    }
+    assert!(matches!(rows.memory, Memory::Block(..)));
+    assert_eq!(rows.homes, rows.homes_max);
+    let bytes = rows.places() * size_of::<Row<3>>();
+    assert!(bytes < ROWS * 29, "{bytes}");
 }

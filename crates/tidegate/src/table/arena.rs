@@ -1,0 +1,373 @@
+//! One stretch of memory for the rows of all shards, so that it can lie in huge pages.
+//!
+//! A decision about one of a million keys waits for its row; with pages of 4 KiB it waits as long again
+//! for the processor to find out where the page is. A shard is too small for a page of 2 MiB, and
+//! shards are not made larger, because a lock is not to be held for long. So the shards' rows lie side by
+//! side. They come in small pages, as they fill up; where they have filled a huge page's worth, the
+//! kernel is asked to make one of it. What a few keys take is thus as little as before.
+//!
+//! This module has `unsafe` code: it hands out disjoint parts of one mapping, and tells the kernel what
+//! to do with it. docs/decisions/0014-one-arena-in-huge-pages.md has the numbers.
+//!
+//! Always   A block is handed out to one owner at a time. A block that nobody has is all zeros, and none
+//!          of it is in memory.
+
+use crate::sync::Arc;
+use memmap2::{MmapMut, MmapOptions};
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+pub(crate) struct Arena {
+    blocks: usize,
+    block_words: usize,
+    /// Mapped when the first block is needed; `None` if the system would not.
+    land: OnceLock<Option<Land>>,
+}
+
+struct Land {
+    /// Never looked at: everything goes through `start`. Unmapped when it is dropped.
+    _map: MmapMut,
+    /// The first block, at the beginning of a huge page.
+    start: AtomicPtr<u64>,
+    is_taken: Box<[AtomicBool]>,
+    /// How many bytes of each huge page are in use.
+    used: Box<[AtomicU64]>,
+    /// Some page is in use all over, and has not been made huge.
+    is_any_ripe: AtomicBool,
+}
+
+/// One shard's part. Dropping it gives the memory back.
+pub(crate) struct Block {
+    arena: Arc<Arena>,
+    index: usize,
+    start: AtomicPtr<u64>,
+    /// Whether the owner has said that it uses all of it.
+    is_whole: bool,
+}
+
+/// As x86-64 and most of arm64 have it. Where it is another, nothing is lost but speed.
+const HUGE_PAGE: usize = 2 << 20;
+const SMALL_PAGE: usize = 4_096;
+const WORD: usize = size_of::<u64>();
+/// For less than this the heap will do.
+const BYTES_MIN: usize = 1 << 20;
+/// A huge page that has been made.
+const MADE: u64 = u64::MAX / 2;
+
+impl Arena {
+    /// Room for so many blocks of at least so many words; none if that is little, or more than there
+    /// can be.
+    pub(crate) fn new(blocks: usize, block_words: usize) -> Option<Self> {
+        let block_words = block_words.checked_next_multiple_of(SMALL_PAGE / WORD)?;
+        let bytes = block_words.checked_mul(WORD)?.checked_mul(blocks)?;
+        let is_worth_it = cfg!(target_os = "linux") && bytes >= BYTES_MIN;
+        let is_possible = isize::try_from(bytes.checked_add(2 * HUGE_PAGE)?).is_ok();
+        (is_worth_it && is_possible).then(|| Self { blocks, block_words, land: OnceLock::new() })
+    }
+
+    pub(crate) fn block_words(&self) -> usize {
+        self.block_words
+    }
+
+    fn land(&self) -> Option<&Land> {
+        let bytes = self.blocks * self.block_words * WORD;
+        self.land.get_or_init(|| Land::map(self.blocks, bytes)).as_ref()
+    }
+
+    /// Hands out a block, all zeros; none if somebody has it, or if there is no memory.
+    pub(crate) fn block(self: &Arc<Self>, index: usize) -> Option<Block> {
+        let land = self.land()?;
+        if land.is_taken[index].swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let start = land.address(index * self.block_words * WORD).cast();
+        let (arena, start) = (Arc::clone(self), AtomicPtr::new(start));
+        Some(Block { arena, index, start, is_whole: false })
+    }
+
+    /// Makes huge pages of what has become ripe. Takes a millisecond for each; not to be done under a
+    /// lock.
+    #[inline]
+    pub(crate) fn tend(&self) {
+        if let Some(Some(land)) = self.land.get()
+            && land.is_any_ripe.load(Ordering::Relaxed)
+        {
+            land.make_huge();
+        }
+    }
+}
+
+impl Land {
+    fn map(blocks: usize, bytes: usize) -> Option<Self> {
+        // Nobody has to promise memory for what may never be used.
+        let mut map =
+            MmapOptions::new().len(bytes + HUGE_PAGE).no_reserve_swap().map_anon().ok()?;
+        let before = map.as_ptr().align_offset(HUGE_PAGE);
+        let start: &mut [u64] = bytemuck::cast_slice_mut(&mut map[before..before + bytes]);
+        let start = AtomicPtr::new(start.as_mut_ptr());
+        prefer(Pages::Small, start.load(Ordering::Relaxed).cast(), bytes);
+        let pages = bytes.div_ceil(HUGE_PAGE);
+        Some(Self {
+            _map: map,
+            start,
+            is_taken: (0..blocks).map(|_| AtomicBool::new(false)).collect(),
+            used: (0..pages).map(|_| AtomicU64::new(0)).collect(),
+            is_any_ripe: AtomicBool::new(false),
+        })
+    }
+
+    /// Where a byte lies.
+    fn address(&self, offset: usize) -> *mut u8 {
+        self.start.load(Ordering::Relaxed).cast::<u8>().wrapping_add(offset)
+    }
+
+    /// The huge pages that these bytes lie in, and how many of them in each.
+    fn pages(&self, from: usize, to: usize) -> impl Iterator<Item = (&AtomicU64, u64)> {
+        let pages = from / HUGE_PAGE..to.div_ceil(HUGE_PAGE);
+        pages.map(move |page| {
+            let (first, end) = (page * HUGE_PAGE, (page + 1) * HUGE_PAGE);
+            (&self.used[page], (to.min(end) - from.max(first)) as u64)
+        })
+    }
+
+    #[cold]
+    fn make_huge(&self) {
+        if !self.is_any_ripe.swap(false, Ordering::Acquire) {
+            return;
+        }
+        for (page, used) in self.used.iter().enumerate() {
+            let is_ripe = |used: u64| (used == HUGE_PAGE as u64).then_some(MADE);
+            if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_ripe).is_ok() {
+                prefer(Pages::Huge, self.address(page * HUGE_PAGE), HUGE_PAGE);
+            }
+        }
+    }
+
+    /// Makes small pages again of the huge ones that these bytes lie in: some are to be given back. They
+    /// are ripe again when all of them is in use again.
+    fn retreat(&self, from: usize, to: usize) {
+        let first = from / HUGE_PAGE;
+        for (page, (used, bytes)) in (first..).zip(self.pages(from, to)) {
+            let less = |used: u64| Some(if used == MADE { HUGE_PAGE as u64 } else { used } - bytes);
+            if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(MADE) {
+                prefer(Pages::Small, self.address(page * HUGE_PAGE), HUGE_PAGE);
+            }
+        }
+    }
+}
+
+impl Block {
+    fn offset(&self) -> usize {
+        self.index * self.arena.block_words * WORD
+    }
+
+    fn land(&self) -> &Land {
+        self.arena.land().expect("it is in it")
+    }
+
+    #[inline]
+    fn start(&self) -> *mut u64 {
+        self.start.load(Ordering::Relaxed)
+    }
+
+    /// The first so many words.
+    #[inline]
+    pub(crate) fn words(&self, len: usize) -> &[u64] {
+        assert!(len <= self.arena.block_words, "a block has no more words");
+        // SAFETY: the block lies in the mapping, which lives as long as the arena that this one holds;
+        // it is handed out to this one only, and whoever changes it has it borrowed mutably. A mapping
+        // is zeroed, and any bits are a u64; the land begins at a page, so it is aligned.
+        #[expect(unsafe_code, reason = "part of a mapping, see above")]
+        unsafe {
+            std::slice::from_raw_parts(self.start(), len)
+        }
+    }
+
+    /// The first so many words, to be changed.
+    #[inline]
+    pub(crate) fn words_mut(&mut self, len: usize) -> &mut [u64] {
+        assert!(len <= self.arena.block_words, "a block has no more words");
+        // SAFETY: as above, and this one is borrowed mutably.
+        #[expect(unsafe_code, reason = "part of a mapping, see above")]
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start(), len)
+        }
+    }
+
+    /// Says that all of the block is in use from now on: then it may become part of a huge page.
+    pub(crate) fn fill(&mut self) {
+        if std::mem::replace(&mut self.is_whole, true) {
+            return;
+        }
+        let (land, from) = (self.land(), self.offset());
+        for (used, bytes) in land.pages(from, from + self.arena.block_words * WORD) {
+            if used.fetch_add(bytes, Ordering::Relaxed) + bytes == HUGE_PAGE as u64 {
+                land.is_any_ripe.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Gives back all but the first so many words, which are zero from then on.
+    pub(crate) fn clear_from(&mut self, len: usize) {
+        let (from, to) = (self.offset(), self.offset() + self.arena.block_words * WORD);
+        if std::mem::replace(&mut self.is_whole, false) {
+            self.land().retreat(from, to);
+        }
+        let kept = (from + len * WORD).next_multiple_of(SMALL_PAGE).min(to);
+        let kept_words = (kept - from) / WORD;
+        self.words_mut(kept_words)[len..].fill(0);
+        give_back(self.land().address(kept), to - kept);
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.clear_from(0);
+        self.land().is_taken[self.index].store(false, Ordering::Release);
+    }
+}
+
+/// Gives whole pages back to the system. They are zero when they are next looked at.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn give_back(start: *mut u8, bytes: usize) {
+    // SAFETY: the caller has this part of the mapping to itself, and for words zero is as good as any
+    // other value.
+    #[expect(unsafe_code, reason = "there is no safe way to say it")]
+    let result = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+    assert_eq!(result, 0, "memory of our own can be given back");
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn give_back(start: *mut u8, bytes: usize) {
+    // SAFETY: as above.
+    #[expect(unsafe_code, reason = "there is no safe way to say it")]
+    unsafe {
+        start.write_bytes(0, bytes);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    Small,
+    Huge,
+}
+
+/// Tells the kernel which pages are wanted here from now on; if huge ones, that they are wanted now.
+///
+/// Small ones have to be asked for, because where huge ones are the rule, the first word that is written
+/// would take all of one. An old kernel (before 6.1) makes huge ones later, and one that has none never.
+fn prefer(pages: Pages, start: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let wish = match pages {
+            Pages::Small => libc::MADV_NOHUGEPAGE,
+            Pages::Huge => libc::MADV_HUGEPAGE,
+        };
+        // SAFETY: this changes nothing that anybody can read or write there.
+        #[expect(unsafe_code, reason = "there is no safe way to say it")]
+        unsafe {
+            libc::madvise(start.cast(), bytes, wish);
+            if pages == Pages::Huge {
+                libc::madvise(start.cast(), bytes, MADV_COLLAPSE);
+            }
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (pages, start, bytes);
+}
+
+/// Not every C library has a name for it yet.
+#[cfg(all(target_os = "linux", not(miri)))]
+const MADV_COLLAPSE: libc::c_int = 25;
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena").field("blocks", &self.blocks).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: usize = 300 * 1_024 / WORD;
+
+    fn arena() -> Arc<Arena> {
+        Arc::new(Arena::new(20, WORDS).expect("it is large enough"))
+    }
+
+    #[test]
+    fn a_block_has_one_owner_at_a_time_and_is_zero_for_the_next() {
+        let arena = arena();
+        let mut block = arena.block(5).unwrap();
+        assert!(arena.block(5).is_none());
+        block.words_mut(arena.block_words()).fill(7);
+        drop(block);
+        let block = arena.block(5).unwrap();
+        assert!(block.words(arena.block_words()).iter().all(|word| *word == 0));
+    }
+
+    #[test]
+    fn blocks_do_not_overlap_whatever_is_given_back() {
+        let arena = arena();
+        let words = arena.block_words();
+        let mut blocks: Vec<Block> = (0..20).map(|index| arena.block(index).unwrap()).collect();
+        let fill = |block: &mut Block| {
+            let index = block.index as u64;
+            block.words_mut(words).fill(index + 1);
+            block.fill();
+        };
+        blocks.iter_mut().for_each(fill);
+        arena.tend();
+        // To words in the middle of a page, to none, and all again.
+        for kept in [WORDS / 3, 1, 0, words] {
+            for block in blocks.iter_mut().skip(1).step_by(2) {
+                block.clear_from(kept);
+                assert!(block.words(words)[kept..].iter().all(|word| *word == 0));
+                assert!(block.words(kept).iter().all(|word| *word == block.index as u64 + 1));
+            }
+            for block in blocks.iter().step_by(2) {
+                assert!(block.words(words).iter().all(|word| *word == block.index as u64 + 1));
+            }
+            blocks.iter_mut().for_each(fill);
+            arena.tend();
+        }
+    }
+
+    #[test]
+    fn a_page_is_ripe_when_all_of_it_is_in_use_and_again_later() {
+        let arena = arena();
+        let mut blocks: Vec<Block> = (0..20).map(|index| arena.block(index).unwrap()).collect();
+        let is_ripe = || arena.land().unwrap().is_any_ripe.load(Ordering::Relaxed);
+        // 2 MiB are not quite seven blocks.
+        blocks[..6].iter_mut().for_each(Block::fill);
+        assert!(!is_ripe());
+        blocks[6].fill();
+        assert!(is_ripe());
+        arena.tend();
+        assert!(!is_ripe());
+        blocks[3].clear_from(100);
+        blocks[4].clear_from(0);
+        blocks[3].fill();
+        assert!(!is_ripe());
+        blocks[4].fill();
+        assert!(is_ripe(), "what was given back is in use again");
+    }
+
+    #[test]
+    fn there_is_none_for_little_memory_and_for_more_than_there_is() {
+        assert!(Arena::new(4, 1_000).is_none());
+        assert!(Arena::new(usize::MAX / 4_096, usize::MAX / 4_096).is_none());
+        assert!(Arena::new(4_096, usize::MAX).is_none());
+        // More than the machine has: there may be room for it as long as nobody uses it.
+        let huge = Arc::new(Arena::new(4_096, 1 << 40).expect("it can be written down"));
+        assert!(huge.block(0).is_none_or(|block| block.words(9) == [0; 9]));
+    }
+}

@@ -1,0 +1,164 @@
+//! One request: by the quickest way there is.
+//!
+//! Always   A bucket is first looked for in a hot cell, then in its row, without unpacking it; everything
+//!          else goes the slow way, which can do anything.
+
+use super::hot::Found;
+use super::{Fingerprint, Home, KeyName, Shard, Table};
+use crate::clock::Clock;
+use crate::slot::Slot;
+use crate::sync::{Ordering, lock_briefly};
+use crate::turn::Wakes;
+use tidegate_core::{Decision, Limit, NarrowBucket, Timestamp};
+
+impl<C: Clock> Table<C> {
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        key: Fingerprint,
+        cost: u64,
+        name: impl Fn() -> KeyName,
+    ) -> Decision {
+        let found = self.hot.find(key);
+        if found.is_none() {
+            self.prefetch(key);
+        }
+        match self.quick_time() {
+            Some(now) => self.check_at((key, found), cost, now, name),
+            None => self.check_slowly(key, cost, name),
+        }
+    }
+
+    /// The time, for who may try to decide without much ado.
+    #[inline]
+    pub(super) fn quick_time(&self) -> Option<Timestamp> {
+        self.is_quick.load(Ordering::Relaxed).then(|| self.steady_now())
+    }
+
+    /// Decides at a time that was read before.
+    #[inline]
+    pub(super) fn check_at(
+        &self,
+        (key, found): (Fingerprint, Option<Found<'_>>),
+        cost: u64,
+        now: Timestamp,
+        name: impl Fn() -> KeyName,
+    ) -> Decision {
+        let Some((bucket, ticks)) = self.original_bucket(now) else {
+            return self.check_changed(key, cost, now, name);
+        };
+        let taken = match found.and_then(|found| found.take(bucket, key, ticks, cost)) {
+            None => self.take_locked(key, cost, now, ticks),
+            taken => taken,
+        };
+        match taken {
+            Some((full_at, was_enough)) => bucket.decision(full_at, ticks, cost, was_enough),
+            None => self.check_slowly(key, cost, name),
+        }
+    }
+
+    /// Takes from a bucket under the lock, if that is all there is to do. Tells what the bucket is then,
+    /// and whether there was enough in it.
+    ///
+    /// What it returns fits into registers: a whole decision would go through memory twice.
+    #[inline(never)]
+    fn take_locked(
+        &self,
+        key: Fingerprint,
+        cost: u64,
+        now: Timestamp,
+        ticks: u64,
+    ) -> Option<(u64, bool)> {
+        let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].shard);
+        let bucket = shard.terms.bucket.filter(|_| shard.terms.is_original)?;
+        let taken = shard.take(&bucket, key, (now, ticks), cost)?;
+        if had_to_wait || shard.is_asked_again(key) {
+            self.lend(&mut shard, key, ticks);
+        }
+        shard.housekeep(now, &self.hot, &self.room);
+        Some(taken)
+    }
+
+    /// Decides by a bucket that has become the rule later.
+    #[inline(never)]
+    fn check_changed(
+        &self,
+        key: Fingerprint,
+        cost: u64,
+        now: Timestamp,
+        name: impl Fn() -> KeyName,
+    ) -> Decision {
+        let (mut shard, _) = lock_briefly(&self.shards[self.shard_of(key)].shard);
+        if let Some((bucket, ticks)) = shard.terms.bucket_at(now)
+            && let Some((full_at, was_enough)) = shard.take(&bucket, key, (now, ticks), cost)
+        {
+            shard.housekeep(now, &self.hot, &self.room);
+            return bucket.decision(full_at, ticks, cost, was_enough);
+        }
+        drop(shard);
+        self.check_slowly(key, cost, name)
+    }
+
+    /// The bucket that the limiter began with, if it is still the rule, and its time.
+    #[inline]
+    fn original_bucket(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
+        let bucket = self.bucket.as_ref()?;
+        if !self.is_original.load(Ordering::Relaxed) || now < self.epoch {
+            return None;
+        }
+        Some((bucket, bucket.at(now.since(self.epoch))?))
+    }
+
+    /// Lends a key to a cell, where it is decided without the lock.
+    #[cold]
+    fn lend(&self, shard: &mut Shard, key: Fingerprint, ticks: u64) {
+        // Read under the lock: a change of rule says so first, and takes back what was lent after.
+        if self.is_original.load(Ordering::Relaxed) {
+            shard.lend(&self.hot, key, ticks);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn check_slowly(
+        &self,
+        key: Fingerprint,
+        cost: u64,
+        name: impl Fn() -> KeyName,
+    ) -> Decision {
+        let decision = self.check_with_care(key, cost, name);
+        self.tend();
+        decision
+    }
+
+    /// Looks after the memory, when no lock is held.
+    #[inline]
+    pub(super) fn tend(&self) {
+        if let Some(arena) = &self.arena {
+            arena.tend();
+        }
+    }
+
+    fn check_with_care(&self, key: Fingerprint, cost: u64, name: impl Fn() -> KeyName) -> Decision {
+        // Dropped last: whoever is to be woken is woken when no lock is held.
+        let mut wakes = Wakes::default();
+        let (mut shard, now) = self.enter(key);
+        let quick = shard.check_row(key, now, cost, &self.room);
+        self.shards[self.shard_of(key)].sign.point_at(&shard);
+        if let Some(decision) = quick {
+            shard.note_named(key, (now, cost), &decision, name);
+            shard.housekeep(now, &self.hot, &self.room);
+            return decision;
+        }
+        let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
+        let (decision, home) = self.with_in(&mut shard, key, now, work);
+        if home == Home::Shared {
+            // What all share says nothing about this key, so nobody else hears of it.
+            shard.tally.count(&decision);
+            shard.tally.overflowed += 1;
+        } else {
+            shard.note_named(key, (now, cost), &decision, name);
+        }
+        shard.housekeep(now, &self.hot, &self.room);
+        decision
+    }
+}

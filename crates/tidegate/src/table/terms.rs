@@ -1,0 +1,62 @@
+//! What keys are decided by: a rule, and what can be computed from it once.
+
+use crate::slot::Slot;
+use tidegate_core::{Limit, NarrowBucket, Span, State, Timestamp};
+
+/// What a shard decides by. Shards change theirs one after the other.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) limit: Limit,
+    pub(super) bucket: Option<NarrowBucket>,
+    /// The state of a key that nobody has asked about.
+    pub(super) fresh: State,
+    /// What packed times are counted from.
+    pub(super) epoch: Timestamp,
+    /// Whether these are the terms that the limiter began with.
+    pub(super) is_original: bool,
+}
+
+impl Terms {
+    pub(crate) fn new(limit: Limit, birth: Timestamp) -> Self {
+        // A microsecond early, because nothing can be told to be full at the epoch itself.
+        let epoch = birth - Span::from_micros(1);
+        let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
+        Self { limit, bucket, fresh, epoch, is_original: true }
+    }
+
+    /// The terms of another rule: keys that nobody has asked about go over like all others.
+    pub(super) fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
+        let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
+        let (bucket, epoch) = (limit.narrow_bucket(), self.epoch);
+        Self { limit, bucket, fresh, epoch, is_original: false }
+    }
+
+    pub(crate) fn unpack(&self, words: &[u64]) -> State {
+        let mut packed = [0; 3];
+        packed[..words.len()].copy_from_slice(words);
+        self.limit.unpack(&packed, self.epoch)
+    }
+
+    /// The bucket, if the rule is one, and its time.
+    #[inline]
+    pub(super) fn bucket_at(&self, now: Timestamp) -> Option<(NarrowBucket, u64)> {
+        let bucket = self.bucket?;
+        if now < self.epoch {
+            return None;
+        }
+        Some((bucket, bucket.at(now.since(self.epoch))?))
+    }
+
+    /// A slot as a row, if it can be one.
+    pub(super) fn pack(&self, slot: &Slot) -> Option<[u64; 3]> {
+        if slot.is_plain() { self.limit.pack(&slot.state, self.epoch) } else { None }
+    }
+
+    /// Whether forgetting a key in this state changes no answer.
+    pub(super) fn is_at_rest(&self, words: &[u64], now: Timestamp) -> bool {
+        if let Some((_, ticks)) = self.bucket_at(now) {
+            return words[0] <= ticks;
+        }
+        self.limit.peek(&self.unpack(words), now, 0).reset_after.is_zero()
+    }
+}
