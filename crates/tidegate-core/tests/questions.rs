@@ -56,6 +56,14 @@ fn the_next_lease_to_end_is_the_oldest() {
 }
 
 #[test]
+fn a_lease_that_ends_with_time_itself_does_not_end() {
+    let limit = limit("concurrency 1 lease 10s");
+    let mut state = limit.fresh(NOW);
+    limit.decide(&mut state, Timestamp::MAX - MS(1), 1);
+    assert!(limit.peek(&state, Timestamp::MAX, 1).is_deny());
+}
+
+#[test]
 fn a_ticket_is_given_for_what_is_taken_and_for_nothing_else() {
     let limit = limit("concurrency 2");
     let mut state = limit.fresh(NOW);
