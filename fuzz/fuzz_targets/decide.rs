@@ -1,5 +1,11 @@
 //! Any rule, any times, any costs: no panic, no more than the capacity at one instant, and a wait
 //! that is told is true.
+//!
+//! Seeds    `fuzz/seeds/decide`: one of each algorithm that is used up, denied or made to wait, asked
+//!          again a microsecond early and in time, refunded, and set back, so that a search need not
+//!          find the texts of rules first. In bytes: the text; for each operation a 1, the time and the
+//!          cost in eight bytes, lowest first, and what to do; a 0; the length of the text, in one byte,
+//!          or in two if all that is longer than 256.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -20,7 +20,9 @@ const SEEDS: &str = "fuzz/seeds";
 /// No sanitizer: the crates have no unsafe code but a prefetch, and without one a run tries more inputs.
 const RUN: &str = "run --fuzz-dir fuzz --sanitizer none";
 
-const PROPERTIES: &str = "test --release -p tidegate-conformance --test properties --locked";
+/// Not captured: each property says which algorithm it is done with.
+const PROPERTIES: &str =
+    "test --release -p tidegate-conformance --test properties --locked -- --nocapture";
 const PROPERTIES_CASES: &str = "1000000";
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {

@@ -113,3 +113,109 @@ fn shortest(unit: CalendarUnit) -> Span {
         CalendarUnit::Year => 365 * DAY - 2 * HOUR,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    const US: Span = Span::from_micros(1);
+    const SECOND: Span = Span::from_secs(1);
+    const BEFORE_A_SECOND: Span = Span::from_micros(999_999);
+
+    fn limit(rule: &str) -> Limit {
+        rule.parse().unwrap_or_else(|error| panic!("{rule}: {error}"))
+    }
+
+    /// So much may pass, the last of it with a cost of one, and no more.
+    fn assert_most(rule: &str, interval: Span, most: u64) {
+        let limit = limit(rule);
+        assert!(limit.permits(most, 1, interval), "{rule}: {most} in {interval}");
+        assert!(!limit.permits(most + 1, 1, interval), "{rule}: not only {most} in {interval}");
+    }
+
+    #[test]
+    fn a_bucket_permits_its_burst_and_what_flows_meanwhile() {
+        for rule in ["10/s burst 5", "10/s leaky capacity 5"] {
+            assert_most(rule, Span::ZERO, 5);
+            assert_most(rule, Span::from_micros(99_999), 5);
+            assert_most(rule, Span::from_micros(100_000), 6);
+            assert_most(rule, SECOND, 15);
+        }
+    }
+
+    #[test]
+    fn a_queue_permits_one_and_what_flows_to_the_next_rounded_microsecond() {
+        assert_most("10/s queue", Span::from_micros(99_998), 1);
+        assert_most("10/s queue", Span::from_micros(99_999), 2);
+        assert_most("10/s queue", SECOND, 11);
+        let queue = limit("10/s queue");
+        assert!(queue.permits(13, 3, SECOND), "the last one is paid for by the next");
+        assert!(!queue.permits(14, 3, SECOND));
+    }
+
+    #[test]
+    fn who_pays_later_is_permitted_what_was_saved_and_one() {
+        assert_most("10/s smooth burst 5", SECOND, 16);
+        assert_most("10/s smooth", SECOND, 22);
+        assert_most("10/s warmup 1s", SECOND, 12);
+        // From 2^50 on, one more for each bit that floating point may have lost.
+        let long = Span::from_micros(225_179_981_368);
+        assert_most("10000/us warmup 1s", long, (long + US).as_micros() * 10_000 + 4);
+    }
+
+    #[test]
+    fn windows_permit_one_more_than_an_interval_is_long() {
+        assert_most("10/s fixed", Span::ZERO, 10);
+        assert_most("10/s fixed", US, 20);
+        assert_most("10/s fixed", BEFORE_A_SECOND, 20);
+        assert_most("10/s fixed", SECOND, 30);
+        assert_most("10/s sliding-log", BEFORE_A_SECOND, 10);
+        assert_most("10/s sliding-log", SECOND, 20);
+        assert_most("10/s sliding", BEFORE_A_SECOND, 19);
+        assert_most("10/s sliding", SECOND, 38);
+    }
+
+    #[test]
+    fn a_calendars_windows_may_be_shorter_than_their_name() {
+        let (hour, day) = (3_600, 86_400);
+        let shortest_secs = [
+            ("min", 60),
+            ("h", 1_800),
+            ("day", day - 2 * hour),
+            ("week", 7 * day - 2 * hour),
+            ("month", 28 * day - 2 * hour),
+            ("year", 365 * day - 2 * hour),
+        ];
+        for (unit, secs) in shortest_secs {
+            let rule = format!("10/{unit} calendar");
+            let shortest = Span::from_secs(secs);
+            assert_most(&rule, Span::ZERO, 10);
+            assert_most(&rule, shortest.saturating_sub(US), 20);
+            assert_most(&rule, shortest, 30);
+        }
+    }
+
+    #[test]
+    fn nginx_permits_its_burst_and_one_and_what_leaks_to_the_next_millisecond() {
+        assert_most("10r/s burst=4", Span::from_micros(98_999), 5);
+        assert_most("10r/s burst=4", Span::from_micros(99_000), 6);
+        assert_most("10r/s burst=4", SECOND, 15);
+        assert_most("60r/m burst=4", SECOND, 6);
+        assert_most("60r/m burst=4", Span::from_secs(2), 7);
+    }
+
+    #[test]
+    fn concurrency_says_nothing_about_how_many_pass() {
+        assert!(limit("concurrency 1").permits(u64::MAX, 1, Span::ZERO));
+    }
+
+    #[test]
+    fn who_waits_passes_after_the_wait_but_for_nginxs() {
+        let now = Timestamp::from_micros(5_000_000);
+        for rule in ["10/s", "10/s queue", "10/s smooth", "concurrency 1"] {
+            assert_eq!(limit(rule).passes_at(now, SECOND).as_micros(), 6_000_000, "{rule}");
+        }
+        assert_eq!(limit("10r/s burst=9").passes_at(now, SECOND), now);
+    }
+}

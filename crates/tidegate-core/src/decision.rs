@@ -211,3 +211,39 @@ impl fmt::Display for Denied {
 }
 
 impl core::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    const NONE_LEFT: Decision = Decision {
+        verdict: Verdict::Allow,
+        limit: 3,
+        remaining: 0,
+        reset_after: Span::from_secs(3),
+    };
+
+    #[test]
+    fn a_denial_says_what_can_be_done_about_it() {
+        let said = |retry| NONE_LEFT.deny(retry).to_string();
+        assert_eq!(said(Retry::After(Span::from_secs(1))), "denied: retry after 1s");
+        assert_eq!(said(Retry::OnRelease), "denied: all 3 are in use");
+        let never = "denied: the cost is more than the limit of 3 can ever admit";
+        assert_eq!(said(Retry::Never), never);
+    }
+
+    #[test]
+    fn a_decision_is_one_of_three() {
+        let second = Span::from_secs(1);
+        let waits = Decision { verdict: Verdict::Wait(second), ..NONE_LEFT };
+        let denies = NONE_LEFT.deny(Retry::After(second)).decision;
+        assert_eq!([NONE_LEFT, waits, denies].map(|d| d.is_allow()), [true, false, false]);
+        assert_eq!([NONE_LEFT, waits, denies].map(|d| d.is_deny()), [false, false, true]);
+        let retries = [NONE_LEFT, waits, denies].map(|d| d.retry_after());
+        assert_eq!(retries, [None, None, Some(second)]);
+        assert_eq!((NONE_LEFT.ok(), waits.ok()), (Ok(Span::ZERO), Ok(second)));
+        assert_eq!(denies.ok().map_err(|denied| denied.decision), Err(denies));
+        assert_eq!(Decision { verdict: Verdict::Allow, ..denies }, NONE_LEFT, "the same numbers");
+    }
+}

@@ -298,6 +298,7 @@ impl fmt::Debug for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::ToString;
 
     #[test]
@@ -320,5 +321,34 @@ mod tests {
     fn only_the_longest_span_is_for_ever() {
         assert_eq!(Span::MAX.to_string(), "for ever");
         assert_eq!(Span::from_micros(u64::MAX - 1).to_string(), "18446744073709551614us");
+    }
+
+    #[test]
+    fn durations_become_whole_microseconds_up_or_down_and_back() {
+        let duration = Duration::from_nanos(1_999_001);
+        assert_eq!(Span::from_duration_ceil(duration), Span::from_micros(2_000));
+        assert_eq!(Span::from_duration_floor(duration), Span::from_micros(1_999));
+        assert_eq!(Span::from(duration), Span::from_micros(1_999));
+        assert_eq!(Duration::from(Span::from_micros(1_999)), Duration::from_micros(1_999));
+    }
+
+    #[test]
+    fn for_those_who_look_for_bugs_times_show_their_unit() {
+        assert_eq!(format!("{:?}", Timestamp::from_micros(1_500)), "1500us");
+        assert_eq!(format!("{:?}", Span::from_micros(1_500)), "1500us");
+        assert_eq!(format!("{:?}", Span::from_micros(2_000)), "2ms");
+    }
+
+    #[test]
+    fn time_stands_still_for_a_step_back_of_up_to_a_millisecond() {
+        let at = Timestamp::from_micros;
+        let ridden = |now| Span::from_secs(1).ridden(at(5_000), at(now));
+        assert_eq!(ridden(6_000), at(6_000));
+        assert_eq!(ridden(4_999), at(5_000));
+        assert_eq!(ridden(4_000), at(5_000));
+        assert_eq!(ridden(3_999), at(3_999));
+        let shorter = Span::from_micros(10);
+        assert_eq!(shorter.ridden(at(5_000), at(4_990)), at(5_000), "no longer than itself");
+        assert_eq!(shorter.ridden(at(5_000), at(4_989)), at(4_989));
     }
 }

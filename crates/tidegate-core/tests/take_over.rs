@@ -117,6 +117,19 @@ fn t12_no_change_gives_back_more_than_one_or_locks_out_for_longer() {
     }
 }
 
+/// The same windows count on, above a lowered limit too: what was used is not forgotten by lowering it.
+#[test]
+fn t12_lowered_and_raised_again_within_a_window_nothing_comes_back() {
+    for shape in ["fixed", "fixed from first", "sliding", "sliding-log"] {
+        let limit = |count: u64| -> Limit { format!("{count}/min {shape}").parse().unwrap() };
+        let (ten, five) = (limit(10), limit(5));
+        let lowered = five.take_over(&ten, &used(&ten, 8), NOW);
+        assert_eq!(five.peek(&lowered, NOW, 0).remaining, 0, "{shape}");
+        let raised = ten.take_over(&five, &lowered, NOW);
+        assert_eq!(ten.peek(&raised, NOW, 0).remaining, 2, "{shape}");
+    }
+}
+
 /// A step back of exactly as long as is ridden out, and of a microsecond more (T22). `limit` has used
 /// up all it has at the time of the step.
 #[test]

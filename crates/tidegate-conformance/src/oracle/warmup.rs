@@ -2,7 +2,6 @@
 
 use super::Rate;
 use super::rational::{Rational, at_least_zero, micros, whole};
-use num_bigint::BigInt;
 use tidegate_core::{Span, Timestamp};
 
 /// The ramp without rounding: what Guava's floating point stands for.
@@ -46,13 +45,13 @@ impl Exact {
         let now = whole(now.as_micros());
         if now > self.free_at {
             let rested = (&now - &self.free_at) / &self.cool_down;
-            self.saved = to_places(self.saved_max.clone().min(&self.saved + rested));
+            self.saved = self.saved_max.clone().min(&self.saved + rested).to_places(PLACES);
             self.free_at.clone_from(&now);
         }
         let wait = at_least_zero(&self.free_at - now);
         let from_saved = self.saved.clone().min(whole(cost));
         let price = self.area(&from_saved) + (whole(cost) - &from_saved) * &self.stable;
-        self.free_at = to_places(&self.free_at + price);
+        self.free_at = (&self.free_at + price).to_places(PLACES);
         self.saved -= from_saved;
         wait
     }
@@ -68,11 +67,6 @@ impl Exact {
         let ramp = &width * (pace(&top) + pace(&bottom)) / whole(2);
         ramp + (taken - width) * &self.stable
     }
-}
-
-fn to_places(number: Rational) -> Rational {
-    let one = BigInt::from(1) << PLACES;
-    Rational::new((number * whole(one.clone())).round().to_integer(), one)
 }
 
 /// Guava's own arithmetic: floating point, and every part of a wait cut to whole microseconds.
@@ -183,8 +177,9 @@ mod tests {
     #[test]
     fn the_exact_ramp_is_guavas_where_nothing_is_rounded() {
         let mut exact = Exact::new(Rate { count: 5, period: SECOND }, SECOND, 3, Timestamp::EPOCH);
-        let mut wait = || exact.wait_us(Timestamp::EPOCH, 1).to_integer();
-        let waits: Vec<BigInt> = (0..5).map(|_| wait()).collect();
-        assert_eq!(waits, [0, 520_000, 880_000, 1_100_000, 1_300_000].map(BigInt::from));
+        let waits = [0, 520_000, 880_000, 1_100_000, 1_300_000].map(whole);
+        for wait in waits {
+            assert_eq!(exact.wait_us(Timestamp::EPOCH, 1), wait);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Runs a claim on many cases and shows the smallest one that refutes it.
+//!
+//! Says what has been checked, for those who wait for a million cases and do not capture the output.
 
 use crate::generate::ALGORITHMS;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseResult, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestError, TestRunner};
 use tidegate_conformance::oracle::Rule;
 
 /// Cases per algorithm and claim, unless `TIDEGATE_CASES` says otherwise.
@@ -16,18 +18,34 @@ pub(crate) fn cases() -> u32 {
 }
 
 pub(crate) fn check<S: Strategy>(strategy: &S, claim: impl Fn(S::Value) -> TestCaseResult) {
-    if let Err(refutation) = refute(strategy, claim) {
+    if let Err(refutation) = refute("", strategy, claim) {
         panic!("{refutation}");
     }
 }
 
 fn refute<S: Strategy>(
+    of: &str,
     strategy: &S,
     claim: impl Fn(S::Value) -> TestCaseResult,
 ) -> Result<(), TestError<S::Value>> {
     // Nothing is written next to the tests: a failure prints what is needed to repeat it.
-    let config = Config { cases: cases(), failure_persistence: None, ..Config::default() };
-    TestRunner::new(config).run(strategy, claim)
+    let config = Config {
+        cases: cases(),
+        failure_persistence: None,
+        // The default is made for secrets, and takes its time.
+        rng_algorithm: RngAlgorithm::XorShift,
+        ..Config::default()
+    };
+    let result = TestRunner::new(config).run(strategy, claim);
+    say_done(of, result.is_ok());
+    result
+}
+
+#[expect(clippy::print_stdout, reason = "the test harness captures it unless told otherwise")]
+fn say_done(of: &str, is_true: bool) {
+    let thread = std::thread::current();
+    let outcome = if is_true { "true" } else { "refuted" };
+    println!("{} {of}: {} cases, {outcome}", thread.name().unwrap_or_default(), cases());
 }
 
 /// Checks the claim for each algorithm, and says of which ones it is not true.
@@ -38,7 +56,7 @@ pub(crate) fn check_each<S: Strategy>(
     let refutations: Vec<String> = ALGORITHMS
         .into_iter()
         .filter_map(|(name, rules)| {
-            let refutation = refute(&strategy(rules()), &claim).err()?;
+            let refutation = refute(name, &strategy(rules()), &claim).err()?;
             Some(format!("not true of {name}: {refutation}"))
         })
         .collect();

@@ -1,8 +1,11 @@
 //! Rules and requests to try: across the whole range of what a rule can say, and close to the edges.
 
-use proptest::collection::vec;
+use crate::steps::Steps;
+use proptest::num::u64::BinarySearch;
 use proptest::prelude::*;
-use std::ops::Range;
+use proptest::strategy::NewTree;
+use proptest::test_runner::{TestRng, TestRunner};
+use std::fmt;
 use tidegate_conformance::oracle::{Anchor, From, Rate, Rule};
 use tidegate_core::{CalendarUnit, Span, Timestamp};
 
@@ -10,7 +13,6 @@ use tidegate_core::{CalendarUnit, Span, Timestamp};
 const COUNT_MAX: u64 = 1 << 53;
 const PERIOD_MAX_US: u64 = 36_525 * 86_400 * 1_000_000;
 const PER_US_MAX: u64 = 10_000;
-const STEPS_MAX: usize = 60;
 
 type Rules = fn() -> BoxedStrategy<Rule>;
 
@@ -83,124 +85,87 @@ pub(crate) enum Cost {
 
 /// Cases in which time never goes back.
 pub(crate) fn steady(rules: BoxedStrategy<Rule>) -> impl Strategy<Value = Case> {
-    case(rules, 0..FORWARD, 0..REFUND + 1)
+    case(rules, Steps { is_unsteady: false, has_refunds: true })
 }
 
 /// The same, and nothing is refunded.
 pub(crate) fn steady_without_refunds(rules: BoxedStrategy<Rule>) -> impl Strategy<Value = Case> {
-    case(rules, 0..FORWARD, 0..REFUND)
+    case(rules, Steps { is_unsteady: false, has_refunds: false })
 }
 
 /// Cases in which the clock is set back now and then.
 pub(crate) fn unsteady(rules: BoxedStrategy<Rule>) -> impl Strategy<Value = Case> {
-    case(rules, 0..FORWARD + BACKWARD, 0..REFUND + 1)
+    case(rules, Steps { is_unsteady: true, has_refunds: true })
 }
 
-fn case(
-    rules: BoxedStrategy<Rule>,
-    deltas: Range<u8>,
-    actions: Range<u8>,
-) -> impl Strategy<Value = Case> {
-    // Plain numbers, because a tree of choices for each of sixty steps takes longer than the claims.
-    let step = (deltas, any::<u64>(), actions, 0..COSTS, any::<u64>()).prop_map(
-        |(delta, amount, action, cost, units)| {
-            let cost = cost_of(cost, units);
-            let action = if action == REFUND { Action::Refund(cost) } else { Action::Take(cost) };
-            Step { delta: delta_of(delta, amount), action }
-        },
-    );
-    (rules, birth(), vec(step, 1..STEPS_MAX)).prop_map(|(rule, birth, steps)| Case {
-        rule,
-        birth,
-        steps,
-    })
+fn case(rules: BoxedStrategy<Rule>, steps: Steps) -> impl Strategy<Value = Case> {
+    (rules, birth(), steps).prop_map(|(rule, birth, steps)| Case { rule, birth, steps })
+}
+
+/// A number that is drawn in one go, and made smaller by halves: proptest's own way to choose among
+/// ranges keeps a tree of what else could have been chosen, which took longer than most claims.
+#[derive(Clone, Copy, Debug)]
+struct Drawn(fn(&mut TestRng) -> u64);
+
+impl Strategy for Drawn {
+    type Tree = BinarySearch;
+    type Value = u64;
+
+    fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
+        Ok(BinarySearch::new(self.0(runner.rng())))
+    }
 }
 
 /// Anywhere up to 2^61 µs, and around today.
 fn birth() -> impl Strategy<Value = Timestamp> {
-    prop_oneof![
-        1 => Just(0),
-        1 => 1_u64..10,
-        3 => 1_700_000_000_000_000..1_800_000_000_000_000_u64,
-        2 => below_bits(61),
-    ]
-    .prop_map(Timestamp::from_micros)
-}
-
-/// How many of the numbers that choose a delta let time pass, and how many set the clock back.
-const FORWARD: u8 = 23;
-const BACKWARD: u8 = 6;
-
-fn delta_of(choice: u8, number: u64) -> Delta {
-    match choice {
-        0..6 => Delta::None,
-        6..8 => Delta::Us(1 + number % 10),
-        8..11 => Delta::Us(magnitude(number, 40)),
-        11 => Delta::Us(magnitude(number, 58)),
-        12..15 => Delta::RetryAfter,
-        15..17 => Delta::OneUsLessThanRetryAfter,
-        17 => Delta::ResetAfter,
-        18 => Delta::OneUsLessThanResetAfter,
-        19..FORWARD => Delta::ThousandthsOfReset(number % 1_500),
-        FORWARD => Delta::BackUs(1 + number % 10),
-        24..26 => Delta::BackUs(magnitude(number, 50)),
-        _ => Delta::BackThousandthsOfReset(number % 1_500),
-    }
-}
-
-/// Of the numbers that choose an action, the one that refunds.
-const REFUND: u8 = 9;
-/// How many numbers choose a cost.
-const COSTS: u8 = 18;
-
-fn cost_of(choice: u8, number: u64) -> Cost {
-    match choice {
-        0 => Cost::Zero,
-        1..7 => Cost::Units(1 + number % 3),
-        7 => Cost::Units(magnitude(number, 64)),
-        8 => Cost::Limit,
-        9 => Cost::LimitAndOne,
-        10..12 => Cost::Remaining,
-        12..14 => Cost::RemainingAndOne,
-        14 => Cost::Max,
-        _ => Cost::ThousandthsOfLimit(number % 1_000),
-    }
-}
-
-/// A number below 2^bits, evenly spread over the orders of magnitude: one part of `number` says how
-/// large it is, the rest which it is.
-fn magnitude(number: u64, bits: u64) -> u64 {
-    let (bits, number) = (1 + number % bits, number / bits);
-    (number & (u64::MAX >> (64 - bits))).max(1)
+    let us = Drawn(|rng| match rng.random_range(0..7) {
+        0 => 0,
+        1 => rng.random_range(1..10),
+        2..5 => rng.random_range(1_700_000_000_000_000..1_800_000_000_000_000),
+        _ => below_bits(61, rng),
+    });
+    us.prop_map(Timestamp::from_micros)
 }
 
 /// Evenly spread over the orders of magnitude: at least 1, below 2^bits.
-fn below_bits(bits: u32) -> impl Strategy<Value = u64> {
-    (1..=bits, any::<u64>()).prop_map(|(bits, number)| (number >> (64 - bits)).max(1))
+fn below_bits(bits: u32, rng: &mut TestRng) -> u64 {
+    let bits = rng.random_range(1..=bits);
+    (rng.random::<u64>() >> (64 - bits)).max(1)
+}
+
+fn one_of(numbers: &[u64], rng: &mut TestRng) -> u64 {
+    numbers[rng.random_range(0..numbers.len())]
 }
 
 fn count() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        2 => Just(1),
-        6 => 2_u64..20,
-        2 => prop::sample::select(vec![97, 1_009, 7_919, 104_729, 2_147_483_647]),
-        2 => prop::sample::select(vec![100, 1_000, 1_000_000, 10_000_000_000]),
-        2 => below_bits(20),
-        2 => below_bits(53),
-        1 => Just(COUNT_MAX),
-    ]
+    let count = Drawn(|rng| match rng.random_range(0..17) {
+        0..2 => 1,
+        2..8 => rng.random_range(2..20),
+        8..10 => one_of(&[97, 1_009, 7_919, 104_729, 2_147_483_647], rng),
+        10..12 => one_of(&[100, 1_000, 1_000_000, 10_000_000_000], rng),
+        12..14 => below_bits(20, rng),
+        14..16 => below_bits(53, rng),
+        _ => COUNT_MAX,
+    });
+    count.prop_map(|count| count.max(1))
 }
 
+const UNITS_US: [u64; 7] =
+    [1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 604_800_000_000];
+
 pub(crate) fn span() -> impl Strategy<Value = Span> {
-    let units =
-        vec![1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 604_800_000_000];
-    prop_oneof![
-        4 => prop::sample::select(units.clone()),
-        3 => (1_u64..100, prop::sample::select(units)).prop_map(|(number, unit)| number * unit),
-        2 => below_bits(52),
-        1 => prop::sample::select(vec![7, 86_399_999_999, 104_729, PERIOD_MAX_US]),
-    ]
-    .prop_map(|us| Span::from_micros(us.min(PERIOD_MAX_US)))
+    let us = Drawn(|rng| match rng.random_range(0..10) {
+        0..4 => one_of(&UNITS_US, rng),
+        4..7 => rng.random_range(1..100) * one_of(&UNITS_US, rng),
+        7..9 => below_bits(52, rng),
+        _ => one_of(&[7, 86_399_999_999, 104_729, PERIOD_MAX_US], rng),
+    });
+    us.prop_map(|us| Span::from_micros(us.clamp(1, PERIOD_MAX_US)))
+}
+
+/// Every other time, none.
+fn maybe<T: fmt::Debug>(some: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
+    (any::<bool>(), some).prop_map(|(is_some, some)| is_some.then_some(some))
 }
 
 pub(crate) fn rate() -> impl Strategy<Value = Rate> {
@@ -221,7 +186,7 @@ fn leaky() -> BoxedStrategy<Rule> {
 }
 
 fn queue() -> BoxedStrategy<Rule> {
-    (rate(), count(), prop::option::of(span()))
+    (rate(), count(), maybe(span()))
         .prop_map(|(rate, capacity, wait)| Rule::Queue { rate, capacity, wait })
         .boxed()
 }
@@ -259,26 +224,26 @@ fn sliding() -> BoxedStrategy<Rule> {
 }
 
 fn smooth() -> BoxedStrategy<Rule> {
-    (rate(), prop::option::of(count()))
-        .prop_map(|(rate, burst)| Rule::Smooth { rate, burst })
-        .boxed()
+    (rate(), maybe(count())).prop_map(|(rate, burst)| Rule::Smooth { rate, burst }).boxed()
 }
 
 fn warmup() -> BoxedStrategy<Rule> {
-    (rate(), span(), prop_oneof![Just(3_u64), 2_u64..1_001])
-        .prop_map(|(rate, warmup, cold)| Rule::Warmup { rate, warmup, cold })
+    let cold = Drawn(|rng| if rng.random() { 3 } else { rng.random_range(2..1_001) });
+    (rate(), span(), cold)
+        .prop_map(|(rate, warmup, cold)| Rule::Warmup { rate, warmup, cold: cold.max(2) })
         .boxed()
 }
 
 pub(crate) fn concurrency() -> BoxedStrategy<Rule> {
-    (count(), prop::option::of(span()))
-        .prop_map(|(max, lease)| Rule::Concurrency { max, lease })
-        .boxed()
+    (count(), maybe(span())).prop_map(|(max, lease)| Rule::Concurrency { max, lease }).boxed()
 }
 
 fn nginx() -> BoxedStrategy<Rule> {
-    let burst = || prop_oneof![Just(0), count().prop_map(|count| count.min(COUNT_MAX / 1_000))];
-    (count(), any::<bool>(), burst(), prop::option::of(burst()))
+    let burst = || {
+        let burst = count().prop_map(|count| count.min(COUNT_MAX / 1_000));
+        maybe(burst).prop_map(Option::unwrap_or_default)
+    };
+    (count(), any::<bool>(), burst(), maybe(burst()))
         .prop_map(|(count, per_second, burst, delay)| Rule::Nginx {
             count: count.min(PER_US_MAX * 1_000_000),
             per_second,

@@ -16,6 +16,7 @@ mod narrow;
 mod promises;
 mod rates;
 mod refunds;
+mod steps;
 mod text;
 mod tickets;
 mod track;

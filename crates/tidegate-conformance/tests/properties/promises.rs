@@ -5,7 +5,7 @@ use crate::generate::{Action, Case, steady, unsteady};
 use crate::track::{Track, ensure, limit};
 use proptest::test_runner::TestCaseResult;
 use tidegate_conformance::oracle::{Answer, Rule};
-use tidegate_core::{Decision, Retry, Span, Verdict};
+use tidegate_core::{Decision, Limit, Retry, Span, Verdict};
 
 const US: Span = Span::from_micros(1);
 
@@ -258,6 +258,7 @@ fn after_reset_after_the_key_is_as_good_as_new_and_not_earlier() {
         if case.rule.is_paid_by_the_next() {
             return Ok(());
         }
+        let new = as_good_as_new(&case.rule);
         let mut track = Track::new(&case);
         for step in case.steps {
             track.pass(step.delta);
@@ -265,14 +266,7 @@ fn after_reset_after_the_key_is_as_good_as_new_and_not_earlier() {
             let reset_after = track.peek(0).reset_after;
             for cost in [0, 1, track.last.limit] {
                 let Some(then) = track.peek_after(reset_after, cost) else { continue };
-                let as_new = match case.rule {
-                    // New it is empty; it becomes what it would be if it had started full.
-                    Rule::TokenBucket { rate, burst, .. } => {
-                        let full = Rule::TokenBucket { rate, burst, starts_empty: false };
-                        fresh(&full, &track, cost)
-                    }
-                    _ => fresh(&case.rule, &track, cost),
-                };
+                let as_new = new.peek(&new.fresh(track.now), track.now, cost);
                 let same = then.remaining == as_new.remaining && then.verdict == as_new.verdict;
                 ensure!(same, track, "after {reset_after} {then:?}, but a new one {as_new:?}");
             }
@@ -284,8 +278,13 @@ fn after_reset_after_the_key_is_as_good_as_new_and_not_earlier() {
     });
 }
 
-/// What a key says that nobody has asked about.
-fn fresh(rule: &Rule, track: &Track, cost: u64) -> Decision {
-    let limit = limit(&rule.to_string());
-    limit.peek(&limit.fresh(track.now), track.now, cost)
+/// The limit whose new keys are as good as those of this rule become.
+fn as_good_as_new(rule: &Rule) -> Limit {
+    match *rule {
+        // New it may be empty; it becomes what it would be if it had started full.
+        Rule::TokenBucket { rate, burst, .. } => {
+            limit(&Rule::TokenBucket { rate, burst, starts_empty: false }.to_string())
+        }
+        _ => limit(&rule.to_string()),
+    }
 }

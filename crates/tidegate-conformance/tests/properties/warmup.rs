@@ -65,8 +65,8 @@ fn a_warm_up_follows_the_exact_ramp_without_drift() {
             now = now + Span::from_micros(whole / 1_000 * thousandths);
             wait = wait_us(limit.decide(&mut state, now, cost).verdict);
             let expected = exact.wait_us(now, cost);
-            let off = Rational::from_integer(wait.into()) - &expected;
-            let slack = Rational::from_integer(SLACK_US.into());
+            let off = Rational::whole(wait) - &expected;
+            let slack = Rational::whole(SLACK_US);
             let is_close = -&slack <= off && off <= slack;
             prop_assert!(is_close, "{limit}: at {now:?} take {cost}: {wait}us, not {expected}us");
         }
