@@ -21,7 +21,8 @@ impl<C: Clock> Table<C> {
     ) -> Decision {
         let found = self.hot.find(key);
         if found.is_none() {
-            self.prefetch(key);
+            // It comes while we look at the clock.
+            self.prefetch_apart(key);
         }
         match self.quick_time() {
             Some(now) => self.check_at((key, found), cost, now, name),

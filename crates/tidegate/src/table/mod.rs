@@ -87,21 +87,22 @@ pub(crate) struct Table<C> {
     ruling: Mutex<Limit>,
 }
 
-/// Two locks in one line of memory would be one lock.
-#[repr(align(128))]
+/// Two locks in one line of memory would be one lock. What a quick decision looks at comes first: with
+/// many shards, each line of them has to be fetched.
+#[repr(C, align(128))]
 struct Padded {
-    shard: Mutex<Shard>,
     sign: Signpost,
+    shard: Mutex<Shard>,
 }
 
 /// A shard has at most about so many keys: a pass over them takes well under a millisecond.
 ///
 /// Under shuttle there are only a few keys, and still several shards.
-const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 8_192 };
+const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 12_288 };
 const SHARDS_MAX: usize = 4_096;
 /// With room for many keys there are at least so many shards, for the threads that come at once.
 const SHARDS_FOR_THREADS: usize = 64;
-const KEYS_FOR_THREADS: usize = 65_536;
+const KEYS_FOR_THREADS: usize = 4_096;
 
 impl<C: Clock> Table<C> {
     pub(crate) fn new(limit: Limit, clock: C, plan: Plan) -> Self {

@@ -34,7 +34,10 @@ impl Signpost {
     pub(super) fn prefetch(&self, key: Fingerprint) {
         let home = key.home(self.homes.load(Ordering::Relaxed));
         let offset = home.wrapping_mul(self.width.load(Ordering::Relaxed));
-        line(self.address.load(Ordering::Relaxed).wrapping_add(offset));
+        let address = self.address.load(Ordering::Relaxed).wrapping_add(offset);
+        // A row begins at its home or a few places after it.
+        line(address);
+        line(address.wrapping_add(64));
     }
 }
 
@@ -60,7 +63,16 @@ pub(super) fn to_write<T>(line: &T) {
     let _ = line;
 }
 
-/// Fetches the line of this address, and the next one.
+/// Fetches the lines in which something begins: so many.
+#[inline]
+pub(super) fn beginning<const LINES: usize, T>(of: &T) {
+    let address = std::ptr::from_ref(of).addr();
+    for n in 0..LINES {
+        line(address.wrapping_add(n * 64));
+    }
+}
+
+/// Fetches the line of this address.
 #[inline]
 fn line(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -71,7 +83,6 @@ fn line(address: usize) {
         #[expect(unsafe_code, reason = "there is no safe way to say it, see above")]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(address);
-            _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(64));
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

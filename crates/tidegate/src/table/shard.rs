@@ -33,9 +33,9 @@ pub(crate) struct Shard {
     times: u32,
     /// So many decisions until the next look for keys at rest.
     until_sweep: u32,
-    rows: Packed,
     pub(super) watch: Option<Box<Watch>>,
     pub(super) tally: Tally,
+    rows: Packed,
     /// Where the next look begins: in the rows, and in the slots.
     cursor: usize,
     slot_cursor: usize,
