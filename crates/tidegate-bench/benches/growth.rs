@@ -17,7 +17,7 @@ use tidegate_bench::turns::{self, Contestant, Effort};
 use tidegate_bench::{ours, peers};
 
 const KNOWN: Known = Known {
-    flags: &["--quick", "--fresh"],
+    flags: &["--quick", "--scattered"],
     options: &["--against", "--most", "--svg"],
     words: &[],
 };
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 /// Prints as it goes: the last sizes take a while.
 fn measure(arguments: &Arguments, most: u32) -> Vec<Series> {
     let effort = if arguments.has("--quick") { Effort::QUICK } else { EFFORT };
-    let place = if arguments.has("--fresh") { Place::Fresh } else { Place::Scattered };
+    let place = if arguments.has("--scattered") { Place::Scattered } else { Place::Fresh };
     let mut all: Vec<Series> = Vec::new();
     println!("keys,limiter,ns_median,ns_low,ns_high");
     for keys in KEYS.into_iter().filter(|keys| *keys <= most) {

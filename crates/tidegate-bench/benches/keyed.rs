@@ -16,7 +16,7 @@ use tidegate_bench::traffic::{Key, Place, Spread, Traffic};
 use tidegate_bench::turns::{self, Contestant, Effort};
 
 const KNOWN: Known = Known {
-    flags: &["--quick", "--fresh"],
+    flags: &["--quick", "--scattered"],
     options: &["--against"],
     words: &[
         "hot",
@@ -133,7 +133,7 @@ fn contestants<K: Key>(
     population: &Population,
     peers: &[Entrant<K>],
 ) -> Vec<Contestant<K>> {
-    let place = if arguments.has("--fresh") { Place::Fresh } else { Place::Scattered };
+    let place = if arguments.has("--scattered") { Place::Scattered } else { Place::Fresh };
     let limit = if population.keys == 1 { Limit::ONE_KEY } else { Limit::MANY_KEYS };
     let traffic = Arc::new(Traffic::new(population.keys, population.spread, place));
     let setup = Setup { limit, keys: population.keys };

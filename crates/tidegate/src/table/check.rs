@@ -49,7 +49,7 @@ impl<C: Clock> Table<C> {
             return self.check_changed(key, cost, now, name);
         };
         let taken = match found.and_then(|found| found.take(bucket, key, ticks, cost)) {
-            None => self.take_locked(key, cost, now, ticks),
+            None => self.take_locked(bucket, key, cost, (now, ticks)),
             taken => taken,
         };
         match taken {
@@ -65,14 +65,16 @@ impl<C: Clock> Table<C> {
     #[inline(never)]
     fn take_locked(
         &self,
+        bucket: &NarrowBucket,
         key: Fingerprint,
         cost: u64,
-        now: Timestamp,
-        ticks: u64,
+        (now, ticks): (Timestamp, u64),
     ) -> Option<(u64, bool)> {
         let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].shard);
-        let bucket = shard.terms.bucket.filter(|_| shard.terms.is_original)?;
-        let taken = shard.take(&bucket, key, (now, ticks), cost)?;
+        if !shard.terms.is_original {
+            return None;
+        }
+        let taken = shard.take(bucket, key, (now, ticks), cost)?;
         if had_to_wait || shard.is_asked_again(key) {
             self.lend(&mut shard, key, ticks);
         }

@@ -203,12 +203,14 @@ impl<C: Clock> Table<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Home) {
         let (mut shard, now) = self.enter(key);
-        let done = self.with_in(&mut shard, key, now, work);
-        shard.tally.count_verdict(verdict(&done.0));
-        if done.1 == Home::Shared {
-            shard.tally.overflowed += 1;
+        let (done, home) = self.with_in(&mut shard, key, now, work);
+        let verdict = verdict(&done);
+        shard.tally.count_verdict(verdict);
+        match home {
+            Home::Shared => shard.tally.overflowed += 1,
+            Home::Own => shard.tell_sketches(key, now, verdict),
         }
-        done
+        (done, home)
     }
 
     /// Works on one key. Tells where it was: a key for which there is no room is worked on in the

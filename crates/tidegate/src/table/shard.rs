@@ -18,7 +18,7 @@ use crate::sync::Arc;
 use crate::turn::Wakes;
 use indexmap::IndexMap;
 use std::hash::BuildHasherDefault;
-use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp};
+use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp, Verdict};
 
 type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<Hashed>>;
 
@@ -391,6 +391,13 @@ impl Shard {
     ) {
         if let Some(watch) = &mut self.watch {
             watch.hear(&self.terms.limit, key, asked, decision, name);
+        }
+    }
+
+    /// Lets only the sketches hear: what was booked may be given back, of which the auditor knows nothing.
+    pub(super) fn tell_sketches(&mut self, key: Fingerprint, now: Timestamp, verdict: Verdict) {
+        if let Some(sketches) = self.watch.as_mut().and_then(|watch| watch.sketches.as_mut()) {
+            sketches.hear(key, now, matches!(verdict, Verdict::Deny(_)), KeyName::default);
         }
     }
 

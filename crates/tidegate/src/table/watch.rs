@@ -25,6 +25,22 @@ impl Sketches {
         Self { hot: Sketch::default(), denied: Sketch::default(), random: seed | 1 }
     }
 
+    pub(super) fn hear(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        is_denied: bool,
+        name: impl Fn() -> KeyName,
+    ) {
+        if !self.is_sampled() {
+            return;
+        }
+        if is_denied {
+            self.denied.add(key, now, &name);
+        }
+        self.hot.add(key, now, &name);
+    }
+
     fn is_sampled(&mut self) -> bool {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -51,13 +67,8 @@ impl Watch {
         if let Some(auditor) = self.auditor.as_mut().filter(|auditor| auditor.watches(key)) {
             auditor.hear(limit, key, (now, cost), decision);
         }
-        if let Some(sketches) = &mut self.sketches
-            && sketches.is_sampled()
-        {
-            if decision.is_deny() {
-                sketches.denied.add(key, now, &name);
-            }
-            sketches.hot.add(key, now, &name);
+        if let Some(sketches) = &mut self.sketches {
+            sketches.hear(key, now, decision.is_deny(), name);
         }
     }
 }

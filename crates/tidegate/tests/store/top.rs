@@ -3,7 +3,7 @@
 
 use crate::random::{Random, Zipf};
 use crate::size;
-use tidegate::{Limiter, ManualClock, TopKey};
+use tidegate::{Limiter, ManualClock, Span, TopKey};
 
 const KEYS: u64 = 10_000;
 /// The sketch hears of one decision in so many.
@@ -64,4 +64,28 @@ fn a_key_has_its_name_also_if_a_batch_asked_about_it_first() {
         limiter.check("alice");
     }
     assert_eq!(limiter.top(1).hot[0].name.to_string(), "alice");
+}
+
+/// How often a key was asked about and refused, by the sketch, when it was asked about 4000 times.
+fn counted(ask: impl Fn(&Limiter<ManualClock>)) -> (u64, u64) {
+    let limiter = Limiter::builder("1/h".parse().unwrap()).top_keys();
+    let limiter = limiter.with_clock(ManualClock::new());
+    (0..4_000).for_each(|_| ask(&limiter));
+    let top = limiter.top(1);
+    let count = |keys: &[TopKey]| keys.first().map_or(0, |key| key.count);
+    (count(&top.hot), count(&top.denied))
+}
+
+#[test]
+fn keys_that_ask_for_a_turn_are_counted_like_those_that_check() {
+    let ways = [
+        ("ask", counted(|limiter| assert!(limiter.ask("alice").check().limit > 0))),
+        ("try_acquire", counted(|limiter| drop(limiter.try_acquire("alice")))),
+        ("reserve", counted(|limiter| drop(limiter.ask("alice").within(Span::ZERO).reserve()))),
+    ];
+    let noise = 5 * root(SAMPLE * 4_000);
+    for (way, (hot, denied)) in ways {
+        assert!(hot.abs_diff(4_000) <= noise, "{way}: {hot}");
+        assert!(denied.abs_diff(3_999) <= noise, "{way}: {denied} denied");
+    }
 }
