@@ -48,7 +48,6 @@ pub(crate) struct Block {
 
 /// As x86-64 and most of arm64 have it. Where it is another, nothing is lost but speed.
 const HUGE_PAGE: usize = 2 << 20;
-const SMALL_PAGE: usize = 4_096;
 const WORD: usize = size_of::<u64>();
 /// For less than this the heap will do.
 const BYTES_MIN: usize = 1 << 20;
@@ -59,7 +58,7 @@ impl Arena {
     /// Room for so many blocks of at least so many words; none if that is little, or more than there
     /// can be.
     pub(crate) fn new(blocks: usize, block_words: usize) -> Option<Self> {
-        let block_words = block_words.checked_next_multiple_of(SMALL_PAGE / WORD)?;
+        let block_words = block_words.checked_next_multiple_of(small_page() / WORD)?;
         let bytes = block_words.checked_mul(WORD)?.checked_mul(blocks)?;
         let is_worth_it = cfg!(target_os = "linux") && bytes >= BYTES_MIN;
         let is_possible = isize::try_from(bytes.checked_add(2 * HUGE_PAGE)?).is_ok();
@@ -214,7 +213,7 @@ impl Block {
         if std::mem::replace(&mut self.is_whole, false) {
             self.land().retreat(from, to);
         }
-        let kept = (from + len * WORD).next_multiple_of(SMALL_PAGE).min(to);
+        let kept = (from + len * WORD).next_multiple_of(small_page()).min(to);
         let kept_words = (kept - from) / WORD;
         self.words_mut(kept_words)[len..].fill(0);
         give_back(self.land().address(kept), to - kept);
@@ -228,18 +227,36 @@ impl Drop for Block {
     }
 }
 
-/// Gives whole pages back to the system. They are zero when they are next looked at.
+/// The system's page: 4 KiB on x86-64, up to 64 KiB elsewhere.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn give_back(start: *mut u8, bytes: usize) {
-    // SAFETY: the caller has this part of the mapping to itself, and for words zero is as good as any
-    // other value.
-    #[expect(unsafe_code, reason = "there is no safe way to say it")]
-    let result = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
-    assert_eq!(result, 0, "memory of our own can be given back");
+fn small_page() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        // SAFETY: it only asks.
+        #[expect(unsafe_code, reason = "there is no safe way to ask")]
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(64 << 10)
+    })
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
+fn small_page() -> usize {
+    64 << 10
+}
+
+/// Gives whole pages back to the system. They are zero when they are next looked at.
 fn give_back(start: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: the caller has this part of the mapping to itself, and for words zero is as good as
+        // any other value.
+        #[expect(unsafe_code, reason = "there is no safe way to say it")]
+        let result = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+        if result == 0 {
+            return;
+        }
+    }
+    // Memory that is locked, for one, cannot be given back.
     // SAFETY: as above.
     #[expect(unsafe_code, reason = "there is no safe way to say it")]
     unsafe {
