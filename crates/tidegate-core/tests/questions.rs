@@ -132,3 +132,19 @@ fn a_rule_by_the_calendar_takes_over_what_was_used_by_the_other_clock() {
     let state = wider.take_over_between(&log, &state, old_now, old_now);
     assert_eq!(wider.peek(&state, old_now, 0).remaining, 4);
 }
+
+#[test]
+fn what_is_told_counts_what_was_just_taken() {
+    for (rule, reset) in [
+        ("3/min", MS(40_000)),
+        ("3/min leaky", MS(40_000)),
+        ("3/min fixed", MS(60_000)),
+        ("3/min fixed from first", MS(60_000)),
+        ("3/min calendar", MS(60_000)),
+        ("3/min sliding-log", MS(60_000)),
+    ] {
+        let limit = limit(rule);
+        let told = limit.decide(&mut limit.fresh(NOW), NOW, 2);
+        assert_eq!((told.limit, told.remaining, told.reset_after), (3, 1, reset), "{rule}");
+    }
+}
