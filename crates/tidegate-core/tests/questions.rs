@@ -148,3 +148,15 @@ fn what_is_told_counts_what_was_just_taken() {
         assert_eq!((told.limit, told.remaining, told.reset_after), (3, 1, reset), "{rule}");
     }
 }
+
+#[test]
+fn a_bucket_starts_full_or_if_told_empty_from_its_first_instant() {
+    let told = |rule: &str, passed: Span| {
+        let limit = limit(rule);
+        let told = limit.peek(&limit.fresh(NOW), NOW + passed, 0);
+        (told.remaining, told.reset_after)
+    };
+    assert_eq!(told("10/s burst 3", MS(0)), (3, MS(0)));
+    assert_eq!(told("10/s burst 3 start empty", MS(0)), (0, MS(300)));
+    assert_eq!(told("10/s burst 3 start empty", MS(120)), (1, MS(180)));
+}
