@@ -72,6 +72,9 @@ fn a_cold_limiter_comes_up_to_its_rate_and_cools_down_at_rest() {
 fn half_a_microsecond_is_carried_into_the_next_wait() {
     let events = [(0, 128, 0), (0, 1, 1_500_000), (0, 1, 1_507_812), (0, 1, 1_515_625)];
     told("128/s warmup 1s", &events);
+    // Also by one who comes just when the last one is paid, but for that half.
+    let events = [(0, 128, 0), (0, 1, 1_500_000), (1_507_812, 1, 0), (1_507_812, 1, 7_813)];
+    told("128/s warmup 1s", &events);
 }
 
 #[test]

@@ -105,6 +105,18 @@ fn the_hasty_are_told_the_first_instant_at_which_they_would_be_admitted() {
 }
 
 #[test]
+fn who_always_waits_as_long_as_their_patience_is_told_when_and_who_always_waits_longer_never() {
+    // Three cost two tenths of a second by themselves, however idle it is.
+    let limit = limit("10r/s burst=5");
+    let mut state = limit.fresh(NOW);
+    limit.decide(&mut state, NOW, 1);
+    let told = |patience| limit.decide_within(&mut state.clone(), NOW, 3, patience).verdict;
+    assert_eq!(told(MS(300)), Verdict::Wait(MS(300)));
+    assert_eq!(told(MS(200)), Verdict::Deny(Retry::After(MS(100))));
+    assert_eq!(told(MS(199)), Verdict::Deny(Retry::Never));
+}
+
+#[test]
 fn a_refund_reaches_the_state() {
     for rule in ["2/s", "2/s leaky", "2/s fixed", "2/s sliding", "2/s sliding-log", "1r/s burst=1"]
     {

@@ -155,6 +155,16 @@ fn t12_what_is_used_up_stays_so_if_the_next_one_is_not_late() {
 }
 
 #[test]
+fn t12_what_is_taken_over_drains_from_then_on() {
+    for (old, new, _) in cases().filter(|(_, _, units)| *units == 8) {
+        let state = new.take_over(&old, &used(&old, 8), NOW);
+        let reset = new.peek(&state, NOW, 0).reset_after;
+        let later = new.peek(&state, NOW + reset, 0);
+        assert_eq!(later.reset_after, Span::ZERO, "{old} -> {new}: {reset} later");
+    }
+}
+
+#[test]
 fn t12_who_is_in_flight_keeps_a_shorter_lease_and_gets_the_new_one_in_place_of_a_longer() {
     let (long, short, none) =
         ("concurrency 3 lease 1min", "concurrency 3 lease 10s", "concurrency 3");
