@@ -17,8 +17,10 @@ const MUTATED: &str = "-p tidegate-core -f crates/tidegate-core/src/algorithm/**
 /// No doc tests: they show how to ask, and what only they would catch is not tested well enough.
 const TESTED_BY: &str = "--test-package tidegate-core,tidegate-conformance \
     --cargo-test-arg=--lib --cargo-test-arg=--tests";
-/// Every mutant is built, few run for long: what is built fast is tested fast.
-const BUILT: [(&str, &str); 3] = [
+/// Every mutant is built, few run for long: what is built fast is tested fast. Each job builds in its own
+/// copy, whatever folder is set outside: in a common one a mutant might be tested by another's tests.
+const BUILT: [(&str, &str); 4] = [
+    ("CARGO_TARGET_DIR", "target"),
     ("CARGO_PROFILE_TEST_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_TEST_DEBUG", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "0"),
