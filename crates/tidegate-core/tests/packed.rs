@@ -170,6 +170,14 @@ fn no_list_is_read_that_holds_more_than_a_number_can_say() {
 }
 
 #[test]
+fn an_entry_of_nothing_in_a_read_log_holds_nothing_up() {
+    let limit = limit("3/min sliding-log");
+    let state = limit.read_state(&[EPOCH.as_micros(), 0]).unwrap();
+    let told = limit.peek(&state, EPOCH, 0);
+    assert_eq!((told.remaining, told.reset_after), (3, Span::ZERO));
+}
+
+#[test]
 fn a_read_list_of_holders_gives_the_next_ticket_and_counts_who_holds() {
     let limit = limit("concurrency 3 lease 1min");
     let mut state = limit.fresh(EPOCH);

@@ -105,6 +105,18 @@ fn the_hasty_are_told_the_first_instant_at_which_they_would_be_admitted() {
 }
 
 #[test]
+fn who_always_waits_as_long_as_their_patience_is_told_when_and_who_always_waits_longer_never() {
+    // Three cost two tenths of a second by themselves, however idle it is.
+    let limit = limit("10r/s burst=5");
+    let mut state = limit.fresh(NOW);
+    limit.decide(&mut state, NOW, 1);
+    let told = |patience| limit.decide_within(&mut state.clone(), NOW, 3, patience).verdict;
+    assert_eq!(told(MS(300)), Verdict::Wait(MS(300)));
+    assert_eq!(told(MS(200)), Verdict::Deny(Retry::After(MS(100))));
+    assert_eq!(told(MS(199)), Verdict::Deny(Retry::Never));
+}
+
+#[test]
 fn a_refund_reaches_the_state() {
     for rule in ["2/s", "2/s leaky", "2/s fixed", "2/s sliding", "2/s sliding-log", "1r/s burst=1"]
     {
@@ -131,4 +143,32 @@ fn a_rule_by_the_calendar_takes_over_what_was_used_by_the_other_clock() {
     log.decide(&mut state, old_now, 1);
     let state = wider.take_over_between(&log, &state, old_now, old_now);
     assert_eq!(wider.peek(&state, old_now, 0).remaining, 4);
+}
+
+#[test]
+fn what_is_told_counts_what_was_just_taken() {
+    for (rule, reset) in [
+        ("3/min", MS(40_000)),
+        ("3/min leaky", MS(40_000)),
+        ("3/min fixed", MS(60_000)),
+        ("3/min fixed from first", MS(60_000)),
+        ("3/min calendar", MS(60_000)),
+        ("3/min sliding-log", MS(60_000)),
+    ] {
+        let limit = limit(rule);
+        let told = limit.decide(&mut limit.fresh(NOW), NOW, 2);
+        assert_eq!((told.limit, told.remaining, told.reset_after), (3, 1, reset), "{rule}");
+    }
+}
+
+#[test]
+fn a_bucket_starts_full_or_if_told_empty_from_its_first_instant() {
+    let told = |rule: &str, passed: Span| {
+        let limit = limit(rule);
+        let told = limit.peek(&limit.fresh(NOW), NOW + passed, 0);
+        (told.remaining, told.reset_after)
+    };
+    assert_eq!(told("10/s burst 3", MS(0)), (3, MS(0)));
+    assert_eq!(told("10/s burst 3 start empty", MS(0)), (0, MS(300)));
+    assert_eq!(told("10/s burst 3 start empty", MS(120)), (1, MS(180)));
 }

@@ -130,6 +130,57 @@ fn t12_lowered_and_raised_again_within_a_window_nothing_comes_back() {
     }
 }
 
+/// All is used, and the next one passes under the new rule exactly when it would have under the old. A
+/// microsecond later would be too late, and one unit is let go.
+#[test]
+fn t12_what_is_used_up_stays_so_if_the_next_one_is_not_late() {
+    let now = Timestamp::from_micros(6_000_000);
+    // A log's use goes back to the epoch here, which is as far as it can.
+    for (rule, wait_us) in [
+        ("1/10s fixed", 4_000_000),
+        ("1/10s sliding", 14_000_000),
+        ("1/10s sliding-log", 4_000_000),
+        ("1r/s", 1_000_000),
+    ] {
+        let new: Limit = rule.parse().unwrap();
+        let next = |drain_us: u64| {
+            let old: Limit = format!("1/{drain_us}us").parse().unwrap();
+            let mut state = old.fresh(now);
+            old.decide(&mut state, now, 1);
+            wait(&new.peek(&new.take_over(&old, &state, now), now, 1))
+        };
+        assert_eq!(next(wait_us), Span::from_micros(wait_us), "{rule}");
+        assert_eq!(next(wait_us - 1), Span::ZERO, "{rule}: one is let go");
+    }
+}
+
+#[test]
+fn t12_what_is_taken_over_drains_from_then_on() {
+    for (old, new, _) in cases().filter(|(_, _, units)| *units == 8) {
+        let state = new.take_over(&old, &used(&old, 8), NOW);
+        let reset = new.peek(&state, NOW, 0).reset_after;
+        let later = new.peek(&state, NOW + reset, 0);
+        assert_eq!(later.reset_after, Span::ZERO, "{old} -> {new}: {reset} later");
+    }
+}
+
+#[test]
+fn t12_who_is_in_flight_keeps_a_shorter_lease_and_gets_the_new_one_in_place_of_a_longer() {
+    let (long, short, none) =
+        ("concurrency 3 lease 1min", "concurrency 3 lease 10s", "concurrency 3");
+    let left = |old: &str, new: &str| {
+        let [old, new]: [Limit; 2] = [old, new].map(|rule| rule.parse().unwrap());
+        let mut state = old.fresh(NOW);
+        old.decide(&mut state, NOW, 1);
+        let later = NOW + Span::from_secs(4);
+        new.next_lease_end(&new.take_over(&old, &state, later), later)
+    };
+    assert_eq!(left(long, short), Some(Span::from_secs(10)));
+    assert_eq!(left(short, long), Some(Span::from_secs(6)));
+    assert_eq!(left(none, short), Some(Span::from_secs(10)));
+    assert_eq!(left(short, none), None);
+}
+
 /// A step back of exactly as long as is ridden out, and of a microsecond more (T22). `limit` has used
 /// up all it has at the time of the step.
 #[test]
@@ -167,13 +218,4 @@ fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
         limit.decide(&mut state, now - ridden - Span::from_micros(1), 0);
         assert!(limit.peek(&state, now, 0).reset_after < untouched, "{rule}");
     }
-}
-
-#[test]
-fn what_is_packed_and_what_is_not() {
-    let narrow = |rule: &str| rule.parse::<Limit>().unwrap().narrow_bucket();
-    assert!(narrow("10/s leaky capacity 3").is_some(), "a meter is a bucket");
-    let bucket = narrow("1/s").unwrap();
-    assert_eq!(bucket.at(Span::from_micros(u64::MAX / 2)), Some(u64::MAX / 2));
-    assert_eq!(bucket.at(Span::from_micros(u64::MAX / 2 + 1)), None);
 }
