@@ -3,6 +3,8 @@
 //!
 //! Always   Code that is checked by loom or shuttle takes these from here and nowhere else.
 
+use std::sync::TryLockError;
+
 #[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -21,8 +23,8 @@ pub(crate) use shuttle::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// Locks, also after a panic elsewhere: no state of ours is ever left half-changed, because user
-/// code does not run under our locks.
+/// Locks, also after a panic elsewhere. The only code of users that runs under our locks are clocks and
+/// the hashes of keys; no state of ours is half-changed when they run.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -32,9 +34,20 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Tells whether it had to.
 #[inline]
 pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> (MutexGuard<'_, T>, bool) {
+    match try_lock(mutex) {
+        Some(guard) => (guard, false),
+        None => (wait_for(mutex), true),
+    }
+}
+
+/// Locks if nobody else has it. A lock that was held in a panic has come free all the same: what
+/// `try_lock` says then *is* the guard, and whoever ignores it and locks again waits for himself.
+#[inline]
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
-        Ok(guard) => (guard, false),
-        Err(_) => (wait_for(mutex), true),
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
@@ -43,7 +56,7 @@ fn wait_for<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let mut backoff = Backoff::new();
     for _ in 0..ATTEMPTS {
         backoff.pause();
-        if let Ok(guard) = mutex.try_lock() {
+        if let Some(guard) = try_lock(mutex) {
             return guard;
         }
     }
@@ -80,5 +93,25 @@ impl Backoff {
             std::hint::spin_loop();
         }
         self.spins = (self.spins * 2).min(Self::SPINS_MAX);
+    }
+}
+
+#[cfg(all(test, not(any(tidegate_loom, tidegate_shuttle))))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_lock_that_was_held_in_a_panic_can_be_had_again() {
+        let mutex = Mutex::new(1);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = lock(&mutex);
+            panic!("with the lock in hand");
+        }));
+        assert!(panicked.is_err() && mutex.is_poisoned());
+        let (guard, had_to_wait) = lock_briefly(&mutex);
+        assert_eq!((*guard, had_to_wait), (1, false));
+        drop(guard);
+        assert_eq!(*wait_for(&mutex), 1);
     }
 }

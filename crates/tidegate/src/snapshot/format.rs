@@ -65,6 +65,16 @@ pub(super) enum Keys {
     Shared(State),
 }
 
+impl Keys {
+    /// How many rows there are.
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            Self::Rows { width, words } => words.len() / width,
+            Self::Slots(_) | Self::Shared(_) => 0,
+        }
+    }
+}
+
 pub(super) struct Writer<W> {
     output: W,
 }

@@ -248,6 +248,7 @@ impl Section {
     fn pour_into<C: Clock>(&self, table: &Table<C>) {
         let new = table.rule();
         let now = table.now_for(&new);
+        table.reserve(self.keys.iter().map(|(_, keys)| keys.rows()).sum());
         for (limit, keys) in &self.keys {
             let (terms, old_now) =
                 (Terms::new(limit.clone(), self.head.birth), table.now_for(limit));

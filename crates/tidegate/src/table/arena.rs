@@ -15,8 +15,8 @@
 use crate::sync::Arc;
 use memmap2::{MmapMut, MmapOptions};
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub(crate) struct Arena {
     blocks: usize,
@@ -35,6 +35,9 @@ struct Land {
     used: Box<[AtomicU64]>,
     /// Some page is in use all over, and has not been made huge.
     is_any_ripe: AtomicBool,
+    /// Held while pages are counted and the kernel is told of it: in the other order it would be told the
+    /// wrong thing.
+    telling: Mutex<()>,
 }
 
 /// One shard's part. Dropping it gives the memory back.
@@ -85,8 +88,7 @@ impl Arena {
         Some(Block { arena, index, start, is_whole: false })
     }
 
-    /// Makes huge pages of what has become ripe. Takes a millisecond for each; not to be done under a
-    /// lock.
+    /// Makes a huge page of one that has become ripe. Takes a millisecond; not to be done under a lock.
     #[inline]
     pub(crate) fn tend(&self) {
         if let Some(Some(land)) = self.land.get()
@@ -99,6 +101,9 @@ impl Arena {
 
 impl Land {
     fn map(blocks: usize, bytes: usize) -> Option<Self> {
+        if !can_give_back() {
+            return None;
+        }
         // Nobody has to promise memory for what may never be used.
         let mut map =
             MmapOptions::new().len(bytes + HUGE_PAGE).no_reserve_swap().map_anon().ok()?;
@@ -113,6 +118,7 @@ impl Land {
             is_taken: (0..blocks).map(|_| AtomicBool::new(false)).collect(),
             used: (0..pages).map(|_| AtomicU64::new(0)).collect(),
             is_any_ripe: AtomicBool::new(false),
+            telling: Mutex::new(()),
         })
     }
 
@@ -132,20 +138,26 @@ impl Land {
 
     #[cold]
     fn make_huge(&self) {
-        if !self.is_any_ripe.swap(false, Ordering::Acquire) {
-            return;
+        // Who is not alone leaves it to the others.
+        let Ok(_telling) = self.telling.try_lock() else { return };
+        let is_ripe = |used: &AtomicU64| used.load(Ordering::Relaxed) == HUGE_PAGE as u64;
+        let ripe = |(page, used)| is_ripe(used).then_some((page, used));
+        let mut all_ripe = self.used.iter().enumerate().filter_map(ripe);
+        if let Some((page, used)) = all_ripe.next() {
+            used.store(MADE, Ordering::Relaxed);
+            prefer(Pages::Huge, self.address(page * HUGE_PAGE), HUGE_PAGE);
         }
-        for (page, used) in self.used.iter().enumerate() {
-            let is_ripe = |used: u64| (used == HUGE_PAGE as u64).then_some(MADE);
-            if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_ripe).is_ok() {
-                prefer(Pages::Huge, self.address(page * HUGE_PAGE), HUGE_PAGE);
-            }
+        // Whoever fills another page meanwhile says so after it has counted, and is not overheard.
+        self.is_any_ripe.store(false, Ordering::Release);
+        if self.used.iter().any(is_ripe) {
+            self.is_any_ripe.store(true, Ordering::Release);
         }
     }
 
     /// Makes small pages again of the huge ones that these bytes lie in: some are to be given back. They
     /// are ripe again when all of them is in use again.
     fn retreat(&self, from: usize, to: usize) {
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let first = from / HUGE_PAGE;
         for (page, (used, bytes)) in (first..).zip(self.pages(from, to)) {
             let less = |used: u64| Some(if used == MADE { HUGE_PAGE as u64 } else { used } - bytes);
@@ -200,6 +212,7 @@ impl Block {
             return;
         }
         let (land, from) = (self.land(), self.offset());
+        // No lock: nobody tells the kernel of a page that is not full, and this one is not yet.
         for (used, bytes) in land.pages(from, from + self.arena.block_words * WORD) {
             if used.fetch_add(bytes, Ordering::Relaxed) + bytes == HUGE_PAGE as u64 {
                 land.is_any_ripe.store(true, Ordering::Release);
@@ -229,7 +242,7 @@ impl Drop for Block {
 
 /// The system's page: 4 KiB on x86-64, up to 64 KiB elsewhere.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn small_page() -> usize {
+pub(super) fn small_page() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
         // SAFETY: it only asks.
@@ -240,12 +253,19 @@ fn small_page() -> usize {
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn small_page() -> usize {
+pub(super) fn small_page() -> usize {
     64 << 10
 }
 
+/// Whether what is given back is gone: not where all memory is locked, where a mapping is memory at once.
+fn can_give_back() -> bool {
+    let Ok(mut page) = MmapMut::map_anon(small_page()) else { return false };
+    page[0] = 1;
+    give_back(page.as_mut_ptr(), page.len()) && page[0] == 0
+}
+
 /// Gives whole pages back to the system. They are zero when they are next looked at.
-fn give_back(start: *mut u8, bytes: usize) {
+fn give_back(start: *mut u8, bytes: usize) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: the caller has this part of the mapping to itself, and for words zero is as good as
@@ -253,15 +273,16 @@ fn give_back(start: *mut u8, bytes: usize) {
         #[expect(unsafe_code, reason = "there is no safe way to say it")]
         let result = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
         if result == 0 {
-            return;
+            return true;
         }
     }
-    // Memory that is locked, for one, cannot be given back.
+    // Memory that has been locked meanwhile, for one, cannot be given back.
     // SAFETY: as above.
     #[expect(unsafe_code, reason = "there is no safe way to say it")]
     unsafe {
         start.write_bytes(0, bytes);
     }
+    cfg!(miri)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! too small, a mapping of their own. Not the heap: after an attack it would keep most of them, as
 //! holes between what is still in use.
 
-use super::arena::{Arena, Block};
+use super::arena::{Arena, Block, small_page};
 use crate::sync::Arc;
 use memmap2::MmapMut;
 
@@ -37,7 +37,8 @@ impl Plot {
 
     /// Pieces from this many words on are no longer on the heap.
     fn heap_max(&self) -> usize {
-        let bytes = if self.arena.is_some() { HEAP_MAX } else { HEAP_MAX_WITHOUT_PLOT };
+        let bytes =
+            if self.arena.is_some() { HEAP_MAX.max(small_page()) } else { HEAP_MAX_WITHOUT_PLOT };
         bytes / size_of::<u64>()
     }
 

@@ -319,9 +319,10 @@ impl<C: Clock> Table<C> {
         slot.change((limit, old_now), (&new, now), &mut wakes);
         *limit = new.clone();
         drop(shared);
-        self.tend();
         self.is_quick.store(new.narrow_bucket().is_some(), Ordering::Relaxed);
         *ruling = new;
+        drop(ruling);
+        self.tend();
     }
 
     #[cfg(all(test, tidegate_shuttle))]
@@ -392,6 +393,13 @@ impl<C: Clock> Table<C> {
 
     pub(crate) fn take_in_shared(&self, state: State) {
         lock(&self.room.shared).slot.state = state;
+    }
+
+    /// Makes room for so many keys that are about to be taken in: they come in order, and would crowd
+    /// into the first homes of rows that are to grow yet.
+    pub(crate) fn reserve(&self, keys: usize) {
+        let each = keys.div_ceil(self.shards.len());
+        (0..self.shards.len()).for_each(|index| self.lock_shard(index).reserve(each));
     }
 
     /// Takes in a key that was copied from another table with the same secret.

@@ -1,6 +1,6 @@
 //! Asking the processor to fetch a key's row before it is needed.
 //!
-//! This is the one place in the crate with `unsafe`. It pays: a batch over ten million keys waits for
+//! This is one of two places in the crate with `unsafe` (the other is `arena.rs`). It pays: a batch over ten million keys waits for
 //! many lines at once instead of one after the other (docs/benchmarks.md). The instruction reads and
 //! writes nothing that a program can see, whatever the address, so no use of it can be unsound.
 
@@ -22,8 +22,9 @@ impl Signpost {
     #[inline]
     pub(super) fn point_at(&self, shard: &Shard) {
         let (address, homes, width) = shard.whereabouts();
-        let is_elsewhere = self.address.load(Ordering::Relaxed) != address;
-        if is_elsewhere || self.homes.load(Ordering::Relaxed) != homes {
+        let is_same = |known: &AtomicUsize, now| known.load(Ordering::Relaxed) == now;
+        let is_known = is_same(&self.address, address) && is_same(&self.homes, homes);
+        if !is_known || !is_same(&self.width, width) {
             self.address.store(address, Ordering::Relaxed);
             self.homes.store(homes, Ordering::Relaxed);
             self.width.store(width, Ordering::Relaxed);

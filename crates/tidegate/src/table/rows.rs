@@ -216,7 +216,8 @@ impl<const N: usize> Rows<N> {
     fn homes_for(&self, len: usize) -> usize {
         let least = len * Self::FULL_OF / Self::FULL + 1;
         let wanted = (least + least / 8).max(self.homes_min);
-        let fits_plot = (len + 1) * Self::FULL_OF <= self.homes_max * 15;
+        // With some to spare: else the next row would find it full again.
+        let fits_plot = (len + len / 32 + 1) * Self::FULL_OF <= self.homes_max * 15;
         let is_most = wanted > self.homes_max - self.homes_max / 8;
         if is_most && fits_plot { self.homes_max } else { wanted }
     }

@@ -198,7 +198,7 @@ impl Shard {
     #[inline]
     pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
         if self.last == key.low {
-            self.times += 1;
+            self.times = self.times.wrapping_add(1);
             return self.times.is_multiple_of(TIMES_IN_A_ROW);
         }
         (self.last, self.times) = (key.low, 0);
@@ -526,6 +526,11 @@ impl Shard {
         let slot =
             |(key, slot): (&Fingerprint, &Slot)| (*key, self.terms.limit.write_state(&slot.state));
         Copied { words, rows, slots: self.slots.iter().map(slot).collect() }
+    }
+
+    /// Makes room for so many rows.
+    pub(super) fn reserve(&mut self, keys: usize) {
+        each_width!(&mut self.rows, rows => rows.reserve(keys), else ());
     }
 
     /// Takes in a key that was copied, whether there is room or not: what is owed stays owed.

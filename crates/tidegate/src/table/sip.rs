@@ -141,7 +141,11 @@ impl Hasher for Sip {
 
     #[inline]
     fn write_usize(&mut self, word: usize) {
-        self.write_u64(word as u64);
+        // As many bytes as it has, like everybody else.
+        match size_of::<usize>() {
+            8 => self.write_u64(word as u64),
+            _ => self.write(&word.to_ne_bytes()),
+        }
     }
 
     fn finish(&self) -> u64 {

@@ -299,3 +299,28 @@ fn a_plot_is_filled_before_it_is_left() {
     let bytes = rows.places() * size_of::<Row<3>>();
     assert!(bytes < ROWS * 29, "{bytes}");
 }
+
+#[test]
+fn rows_at_the_edge_of_their_plot_are_not_looked_through_at_every_insert() {
+    const ROWS: usize = 8_000;
+    let arena = Arc::new(Arena::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
+    let mut rows = Rows::<3>::new(0, Plot { arena: Some(arena), index: 0 });
+    let mut n = 0;
+    let mut insert = |rows: &mut Rows<3>, keep: &mut dyn FnMut(&Row<3>) -> bool| {
+        rows.insert([random(n).max(1), n, n], keep);
+        n += 1;
+    };
+    while rows.homes < rows.homes_max || !rows.is_full() {
+        insert(&mut rows, &mut |_| true);
+    }
+    // At every insert one row more is at rest.
+    let (mut looked_at, mut at_rest) = (0_u64, 0);
+    for _ in 0..1_000 {
+        at_rest += 1;
+        insert(&mut rows, &mut |row| {
+            looked_at += 1;
+            row[2] >= at_rest
+        });
+    }
+    assert!(looked_at < 1_000 * 100, "{looked_at} in 1000 inserts");
+}
