@@ -172,10 +172,13 @@ impl<const N: usize> Rows<N> {
             if row[0] == 0 {
                 write = read + 1;
             } else if keep(&row) {
-                let to = home(&row, homes).max(write);
-                rows[read] = [0; N];
-                rows[to] = row;
-                write = to + 1;
+                // As long as nothing was taken out before it, it is where it belongs.
+                if write < read {
+                    write = home(&row, homes).max(write);
+                    rows[read] = [0; N];
+                    rows[write] = row;
+                }
+                write += 1;
             } else {
                 rows[read] = [0; N];
                 dropped += 1;

@@ -295,8 +295,9 @@ impl Shard {
     /// Puts a new key into the rows, for which there is room.
     fn insert_row(&mut self, key: Fingerprint, packed: [u64; 3], now: Timestamp, room: &Room) {
         let terms = Arc::clone(&self.terms);
+        let is_at_rest = terms.at_rest(now - TREMBLE);
         let dropped = each_width!(&mut self.rows, rows => {
-            rows.insert(row_of(key, packed), |row| !terms.is_at_rest(&row[2..], now - TREMBLE))
+            rows.insert(row_of(key, packed), |row| !is_at_rest(&row[2..]))
         }, else 0);
         self.forget(dropped, room);
         self.sweep_for_new_key(now, room);
@@ -317,8 +318,9 @@ impl Shard {
     /// the last key come the first ones, so that a look with budget enough sees all.
     pub(super) fn sweep(&mut self, now: Timestamp, budget: usize, room: &Room) -> usize {
         let (terms, now, from) = (&self.terms, now - TREMBLE, self.cursor);
+        let is_at_rest = terms.at_rest(now);
         let (cursor, dropped) = each_width!(&mut self.rows, rows => {
-            let mut keep = |row: &Row<_>| !terms.is_at_rest(&row[2..], now);
+            let mut keep = |row: &Row<_>| !is_at_rest(&row[2..]);
             let left = budget.saturating_sub(rows.places().saturating_sub(from)).min(from);
             let (mut next, mut dropped) = rows.sweep(from, budget, &mut keep);
             if next == 0 {
@@ -330,6 +332,7 @@ impl Shard {
             }
             (if next < rows.places() { next } else { 0 }, dropped)
         }, else (0, 0));
+        drop(is_at_rest);
         self.cursor = cursor;
         let dropped = dropped + self.sweep_slots(now, budget);
         self.forget(dropped, room);

@@ -52,11 +52,12 @@ impl Terms {
         if slot.is_plain() { self.limit.pack(&slot.state, self.epoch) } else { None }
     }
 
-    /// Whether forgetting a key in this state changes no answer.
-    pub(super) fn is_at_rest(&self, words: &[u64], now: Timestamp) -> bool {
-        if let Some((_, ticks)) = self.bucket_at(now) {
-            return words[0] <= ticks;
+    /// Tells whether forgetting a key changes no answer, for many keys at the same time.
+    pub(super) fn at_rest(&self, now: Timestamp) -> impl Fn(&[u64]) -> bool {
+        let ticks = self.bucket_at(now).map(|(_, ticks)| ticks);
+        move |words| match ticks {
+            Some(ticks) => words[0] <= ticks,
+            None => self.limit.peek(&self.unpack(words), now, 0).reset_after.is_zero(),
         }
-        self.limit.peek(&self.unpack(words), now, 0).reset_after.is_zero()
     }
 }
