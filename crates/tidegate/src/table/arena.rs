@@ -78,13 +78,14 @@ impl Arena {
     }
 
     /// Hands out a block, all zeros; none if somebody has it, or if there is no memory.
-    pub(crate) fn block(self: &Arc<Self>, index: usize) -> Option<Block> {
-        let land = self.land()?;
+    // Not a method: loom's `Arc` has none.
+    pub(crate) fn block(arena: &Arc<Self>, index: usize) -> Option<Block> {
+        let land = arena.land()?;
         if land.is_taken[index].swap(true, Ordering::Acquire) {
             return None;
         }
-        let start = land.address(index * self.block_words * WORD).cast();
-        let (arena, start) = (Arc::clone(self), AtomicPtr::new(start));
+        let start = land.address(index * arena.block_words * WORD).cast();
+        let (arena, start) = (Arc::clone(arena), AtomicPtr::new(start));
         Some(Block { arena, index, start, is_whole: false })
     }
 
@@ -344,11 +345,11 @@ mod tests {
     #[test]
     fn a_block_has_one_owner_at_a_time_and_is_zero_for_the_next() {
         let arena = arena();
-        let mut block = arena.block(5).unwrap();
-        assert!(arena.block(5).is_none());
+        let mut block = Arena::block(&arena, 5).unwrap();
+        assert!(Arena::block(&arena, 5).is_none());
         block.words_mut(arena.block_words()).fill(7);
         drop(block);
-        let block = arena.block(5).unwrap();
+        let block = Arena::block(&arena, 5).unwrap();
         assert!(block.words(arena.block_words()).iter().all(|word| *word == 0));
     }
 
@@ -356,7 +357,8 @@ mod tests {
     fn blocks_do_not_overlap_whatever_is_given_back() {
         let arena = arena();
         let words = arena.block_words();
-        let mut blocks: Vec<Block> = (0..20).map(|index| arena.block(index).unwrap()).collect();
+        let mut blocks: Vec<Block> =
+            (0..20).map(|index| Arena::block(&arena, index).unwrap()).collect();
         let fill = |block: &mut Block| {
             let index = block.index as u64;
             block.words_mut(words).fill(index + 1);
@@ -382,7 +384,8 @@ mod tests {
     #[test]
     fn a_page_is_ripe_when_all_of_it_is_in_use_and_again_later() {
         let arena = arena();
-        let mut blocks: Vec<Block> = (0..20).map(|index| arena.block(index).unwrap()).collect();
+        let mut blocks: Vec<Block> =
+            (0..20).map(|index| Arena::block(&arena, index).unwrap()).collect();
         let is_ripe = || arena.land().unwrap().is_any_ripe.load(Ordering::Relaxed);
         // 2 MiB are not quite seven blocks.
         blocks[..6].iter_mut().for_each(Block::fill);
@@ -406,6 +409,6 @@ mod tests {
         assert!(Arena::new(4_096, usize::MAX).is_none());
         // More than the machine has: there may be room for it as long as nobody uses it.
         let huge = Arc::new(Arena::new(4_096, 1 << 40).expect("it can be written down"));
-        assert!(huge.block(0).is_none_or(|block| block.words(9) == [0; 9]));
+        assert!(Arena::block(&huge, 0).is_none_or(|block| block.words(9) == [0; 9]));
     }
 }

@@ -43,7 +43,7 @@ impl Plot {
     }
 
     fn block(&self) -> Option<Block> {
-        self.arena.as_ref()?.block(self.index)
+        Arena::block(self.arena.as_ref()?, self.index)
     }
 }
 
