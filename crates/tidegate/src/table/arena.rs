@@ -89,7 +89,7 @@ impl Arena {
         Some(Block { arena, index, start, is_whole: false })
     }
 
-    /// Makes a huge page of one that has become ripe. Takes a millisecond; not to be done under a lock.
+    /// Makes a huge page of one that has become ripe. It copies 2 MiB; not to be done under a lock.
     #[inline]
     pub(crate) fn tend(&self) {
         if let Some(Some(land)) = self.land.get()

@@ -1,7 +1,7 @@
 //! SipHash-1-3 with 128 bits out, as a [`Hasher`] for short keys.
 //!
 //! Half of a decision about a hot key is its hash, so this is written for what keys are: a few words,
-//! a string and its end mark, an integer. It takes a fifth fewer instructions than the crate that it is
+//! a string and its end mark, an integer. It takes a sixth fewer instructions than the crate that it is
 //! tested against (docs/decisions/0015-siphash.md).
 //!
 //! State    Four words, and the bytes that do not fill a word yet.
