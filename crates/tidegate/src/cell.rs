@@ -8,7 +8,7 @@
 //!          The bucket's numbers never change: after a change of rule the cell stays `MOVED`.
 
 use crate::sync::{AtomicU64, Backoff, Ordering};
-use tidegate_core::{Decision, Limit, NarrowBucket, State, Timestamp};
+use tidegate_core::{Limit, NarrowBucket, State, Timestamp};
 
 /// The state is on the slow side.
 const MOVED: u64 = u64::MAX;
@@ -28,13 +28,19 @@ impl Cell {
         Some(Self { bucket, epoch, full_at: AtomicU64::new(full_at) })
     }
 
-    /// Decides without a lock, or says that this needs the slow side.
+    /// The bucket, and its time.
     #[inline]
-    pub(crate) fn decide(&self, now: Timestamp, cost: u64) -> Option<Decision> {
+    pub(crate) fn bucket_at(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
         if now < self.epoch {
             return None;
         }
-        let now = self.bucket.at(now.since(self.epoch))?;
+        Some((&self.bucket, self.bucket.at(now.since(self.epoch))?))
+    }
+
+    /// Takes without a lock, or says that this needs the slow side. Tells what the bucket is then, and
+    /// whether there was enough in it: two numbers stay in registers, a whole decision would not.
+    #[inline]
+    pub(crate) fn take(&self, now: u64, cost: u64) -> Option<(u64, bool)> {
         let mut full_at = self.full_at.load(Ordering::Acquire);
         let mut backoff = Backoff::new();
         loop {
@@ -42,10 +48,10 @@ impl Cell {
                 return None;
             }
             let Some(after) = self.bucket.take(full_at, now, cost) else {
-                return Some(self.bucket.decision(full_at, now, cost, false));
+                return Some((full_at, false));
             };
             if cost == 0 {
-                return Some(self.bucket.decision(full_at, now, cost, true));
+                return Some((full_at, true));
             }
             match self.full_at.compare_exchange_weak(
                 full_at,
@@ -53,7 +59,7 @@ impl Cell {
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
-                Ok(_) => return Some(self.bucket.decision(after, now, cost, true)),
+                Ok(_) => return Some((after, true)),
                 Err(found) => full_at = found,
             }
             backoff.pause();

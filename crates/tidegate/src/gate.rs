@@ -113,9 +113,10 @@ impl<C: Clock> Gate<C> {
     #[inline]
     pub fn check_n(&self, cost: u64) -> Decision {
         if let Some(cell) = &self.post.cell
-            && let Some(decision) = cell.decide(self.post.clock.now(), cost)
+            && let Some((bucket, now)) = cell.bucket_at(self.post.clock.now())
+            && let Some((full_at, was_enough)) = cell.take(now, cost)
         {
-            return decision;
+            return bucket.decision(full_at, now, cost, was_enough);
         }
         self.check_slowly(cost)
     }
