@@ -483,6 +483,21 @@ impl Limit {
             _ => None,
         }
     }
+
+    /// How long a concurrency permit is held at the most, where the rule says so.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let limit: Limit = "concurrency 5 lease 30s".parse()?;
+    /// assert_eq!(limit.permit_lease(), Some(Span::from_secs(30)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn permit_lease(&self) -> Option<Span> {
+        match self.rule.kind() {
+            Kind::Concurrency { lease, .. } => *lease,
+            _ => None,
+        }
+    }
 }
 
 /// A rule's refusal, then its line, then nginx's milliseconds: more steps than these do not help.

@@ -42,6 +42,9 @@ fn only_concurrency_has_a_wait_for_a_permit_and_only_if_it_says_so() {
     assert_eq!(limit("concurrency 5 wait 500ms").permit_wait(), Some(MS(500)));
     assert_eq!(limit("concurrency 5").permit_wait(), None);
     assert_eq!(limit("10/s queue wait 500ms").permit_wait(), None);
+    assert_eq!(limit("concurrency 5 lease 30s").permit_lease(), Some(MS(30_000)));
+    assert_eq!(limit("concurrency 5").permit_lease(), None);
+    assert_eq!(limit("10/s").permit_lease(), None);
 }
 
 #[test]

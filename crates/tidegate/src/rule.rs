@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use tidegate_core::{Limit, RuleError};
+use tidegate_core::{Limit, RuleError, Span};
 
 /// What a limiter obeys: `100/s burst 20`, `1/day calendar in Asia/Shanghai`, `concurrency 5`.
 ///
@@ -45,6 +45,19 @@ impl Rule {
     /// ```
     pub fn is_concurrency(&self) -> bool {
         self.limit.is_concurrency()
+    }
+
+    /// How long a place in flight is held at the most, where the rule says so.
+    ///
+    /// ```
+    /// use tidegate::{Rule, Span};
+    ///
+    /// assert_eq!("concurrency 5 lease 30s".parse::<Rule>()?.lease(), Some(Span::from_secs(30)));
+    /// assert_eq!("concurrency 5".parse::<Rule>()?.lease(), None);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn lease(&self) -> Option<Span> {
+        self.limit.permit_lease()
     }
 
     /// Whether it makes requests wait by itself: `queue`, `smooth`, `warmup`, and nginx's delay.

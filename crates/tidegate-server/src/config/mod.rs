@@ -1,0 +1,254 @@
+//! What the server is told: listeners, limits, who may ask.
+//!
+//! Always   A [`Config`] that exists is good: every rule parses, every name is known, every file was read.
+//!          Everything has a default, so that no configuration is a configuration too.
+
+mod error;
+mod near;
+mod read;
+
+pub use error::{ConfigError, ConfigErrors};
+pub use near::near;
+pub use read::{load, read};
+
+use crate::matching::{Condition, DescriptorPart, KeyPart};
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidegate::{Overflow, Rule};
+
+/// The whole of it.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// `[server]`: where to listen, and how to be careful.
+    pub server: ServerConfig,
+    /// `[limits.<name>]`, in the order of the file.
+    pub limits: Vec<LimitConfig>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where redis clients come; `None` is `off`.
+    pub resp: Option<SocketAddr>,
+    /// Where `curl` comes.
+    pub http: Option<SocketAddr>,
+    /// Where Envoy comes.
+    pub grpc: Option<SocketAddr>,
+    /// Where the operator comes.
+    pub admin: Option<SocketAddr>,
+    /// `[server.tls]`, for all listeners but the admin's.
+    pub tls: Option<TlsConfig>,
+    /// `[server.auth]`: who may ask. Empty means everybody, which only loopback may.
+    pub tokens: Vec<Token>,
+    /// The operator's token; made up and printed at start when there is none.
+    pub admin_token: Option<Token>,
+    /// Whether a listener that is not on loopback may do without tokens.
+    pub is_insecure: bool,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// `[server.snapshot]`: where debts are kept over a restart.
+    pub snapshot: Option<SnapshotConfig>,
+    /// Whether the configuration file is looked at every second.
+    pub is_watching: bool,
+    /// `[server.caps]`.
+    pub caps: Caps,
+    /// How long a shutdown waits for those who are being answered.
+    pub drain: Duration,
+    /// How many keys `CL.THROTTLE` may have.
+    pub throttle_max_keys: usize,
+}
+
+/// A secret that is compared in constant time and never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub(crate) String);
+
+/// `[server.tls]`.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// PEM file of the certificate chain.
+    pub cert: PathBuf,
+    /// PEM file of its key.
+    pub key: PathBuf,
+    /// PEM file of the authorities whose clients may come in (mTLS).
+    pub client_ca: Option<PathBuf>,
+}
+
+/// `[server.snapshot]`.
+#[derive(Clone, Debug)]
+pub struct SnapshotConfig {
+    /// The file.
+    pub path: PathBuf,
+    /// How often it is written.
+    pub every: Duration,
+}
+
+/// `[server.caps]`: what one peer, and all of them, may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// Connections, over all listeners.
+    pub connections_max: usize,
+    /// Bytes of replies that a peer may leave unread.
+    pub output_bytes_max: usize,
+    /// How long until the first byte must have come.
+    pub first_byte: Duration,
+    /// How long a request may take to arrive.
+    pub request: Duration,
+    /// How long a connection may be idle.
+    pub idle: Duration,
+}
+
+/// `[limits.<name>]`.
+#[derive(Clone, Debug)]
+pub struct LimitConfig {
+    /// Its name.
+    pub name: String,
+    /// What it admits.
+    pub rule: Rule,
+    /// Whether it is obeyed.
+    pub mode: Mode,
+    /// Whom it counts; empty means everybody together.
+    pub key: Vec<KeyPart>,
+    /// Which requests it counts; all of these must hold.
+    pub when: Vec<Condition>,
+    /// What happens to a request that has no such key.
+    pub on_missing_key: MissingKey,
+    /// How many keys; the library's default if not said.
+    pub max_keys: Option<usize>,
+    /// What happens when there is no room.
+    pub overflow: Overflow,
+    /// What a denied caller is given instead of a refusal (R3).
+    pub fallback: Option<Fallback>,
+    /// The Envoy descriptor that it counts.
+    pub descriptor: Option<DescriptorConfig>,
+}
+
+/// Which Envoy descriptor a limit counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorConfig {
+    /// The domain.
+    pub domain: String,
+    /// Its entries, outermost first.
+    pub entries: Vec<DescriptorPart>,
+    /// Names of limits that do not count where this one does.
+    pub replaces: Vec<String>,
+}
+
+/// Whether a limit is obeyed (B6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is.
+    #[default]
+    Enforce,
+    /// It decides and counts, and everybody passes.
+    Shadow,
+    /// It does nothing.
+    Off,
+}
+
+/// What happens to a request without the key that a limit counts by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// All of them share one key.
+    #[default]
+    Shared,
+    /// It is not counted.
+    Allow,
+    /// It is refused.
+    Deny,
+}
+
+/// What a denied caller is given instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// HTTP status.
+    pub status: u16,
+    /// What the body is.
+    pub content_type: String,
+    /// The body.
+    pub body: String,
+}
+
+/// Where the server listens unless told.
+pub const RESP_ADDR: SocketAddr = loopback(6380);
+/// The same for HTTP.
+pub const HTTP_ADDR: SocketAddr = loopback(8080);
+/// The same for gRPC.
+pub const GRPC_ADDR: SocketAddr = loopback(8081);
+/// The same for the operator.
+pub const ADMIN_ADDR: SocketAddr = loopback(9091);
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::V4(std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, port))
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            resp: Some(RESP_ADDR),
+            http: Some(HTTP_ADDR),
+            grpc: Some(GRPC_ADDR),
+            admin: Some(ADMIN_ADDR),
+            tls: None,
+            tokens: Vec::new(),
+            admin_token: None,
+            is_insecure: false,
+            trusted_proxies: Vec::new(),
+            snapshot: None,
+            is_watching: false,
+            caps: Caps::default(),
+            drain: Duration::from_secs(30),
+            throttle_max_keys: 16_777_216,
+        }
+    }
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            output_bytes_max: 1 << 20,
+            first_byte: Duration::from_secs(5),
+            request: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
+impl LimitConfig {
+    /// A limit that says no more than its name and rule.
+    pub fn new(name: impl Into<String>, rule: Rule) -> Self {
+        Self {
+            name: name.into(),
+            rule,
+            mode: Mode::default(),
+            key: Vec::new(),
+            when: Vec::new(),
+            on_missing_key: MissingKey::default(),
+            max_keys: None,
+            overflow: Overflow::default(),
+            fallback: None,
+            descriptor: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// A token that is this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether it is the one that was offered; takes as long for a near miss as for a far one.
+    pub fn is(&self, offered: &[u8]) -> bool {
+        use subtle::ConstantTimeEq;
+        self.0.as_bytes().ct_eq(offered).into()
+    }
+}

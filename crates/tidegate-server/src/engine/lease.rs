@@ -1,0 +1,114 @@
+//! Places under a concurrency limit that are held by somebody on the other end of a wire.
+//!
+//! Always   Who holds a place may die: it comes back when the lease runs out, by the limiter's own clock.
+//!          The permit that is kept here for it goes then too, at the latest when the next one is taken.
+
+use super::Limit;
+use crate::clock::ServerClock;
+use crate::store::Permit;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::{Clock, Decision, Span, Timestamp};
+
+/// How long a place is held under a rule that does not say.
+pub(super) const DEFAULT_LEASE: Span = Span::from_secs(60);
+
+/// What one gives back a place by. Nobody can guess another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId(u128);
+
+/// A place that was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease {
+    /// To give it back by.
+    pub id: LeaseId,
+    /// What the limit said.
+    pub decision: Decision,
+    /// How long it is held at the most.
+    pub lease: Span,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    kept: Mutex<Kept>,
+    drawn: AtomicU64,
+    secret: std::hash::RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    permits: HashMap<LeaseId, (Timestamp, Permit)>,
+    ends: BTreeMap<(Timestamp, LeaseId), ()>,
+}
+
+impl Leases {
+    pub(super) fn keep(&self, limit: &Limit, permit: Permit, clock: &ServerClock) -> Lease {
+        let (now, lease) = (clock.now(), limit.lease());
+        let decision = permit.decision();
+        let id = self.draw();
+        let ends = now + lease;
+        let mut kept = self.kept.lock().expect("nobody panics with it");
+        let over = kept.take_over(now);
+        kept.permits.insert(id, (ends, permit));
+        kept.ends.insert((ends, id), ());
+        drop(kept);
+        // Given back without the lock: others may be woken by it.
+        drop(over);
+        Lease { id, decision, lease }
+    }
+
+    /// A place that nobody counts.
+    pub(super) fn nothing(&self) -> Lease {
+        Lease { id: self.draw(), decision: Decision::UNLIMITED, lease: Span::ZERO }
+    }
+
+    pub(super) fn release(&self, id: LeaseId, clock: &ServerClock) -> bool {
+        let now = clock.now();
+        let mut kept = self.kept.lock().expect("nobody panics with it");
+        let over = kept.take_over(now);
+        let permit = kept.permits.remove(&id);
+        if let Some((ends, _)) = &permit {
+            kept.ends.remove(&(*ends, id));
+        }
+        drop(kept);
+        drop(over);
+        permit.is_some()
+    }
+
+    fn draw(&self) -> LeaseId {
+        use std::hash::BuildHasher;
+        let number = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let half = |which: u64| u128::from(self.secret.hash_one((number, which)));
+        LeaseId(half(0) << 64 | half(1))
+    }
+}
+
+impl Kept {
+    /// Takes out those whose lease has run out.
+    fn take_over(&mut self, now: Timestamp) -> Vec<Permit> {
+        let mut over = Vec::new();
+        while let Some((&(ends, id), ())) = self.ends.first_key_value()
+            && ends <= now
+        {
+            self.ends.pop_first();
+            over.extend(self.permits.remove(&id).map(|(_, permit)| permit));
+        }
+        over
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl std::str::FromStr for LeaseId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u128::from_str_radix(text, 16).map(Self)
+    }
+}

@@ -1,0 +1,97 @@
+//! A limit as the server keeps it: its counters, and how it is obeyed.
+
+use super::Answer;
+use super::lease::DEFAULT_LEASE;
+use crate::config::{LimitConfig, Mode};
+use crate::store::{Counters, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::{Decision, Rule, Snapshot, Span, Verdict};
+
+/// A limit, by name or by rule text.
+#[derive(Debug)]
+pub struct Limit {
+    config: LimitConfig,
+    counters: Counters,
+    /// How many passed only because the limit is in the shadow. Stays with the counters.
+    shadowed: Arc<AtomicU64>,
+}
+
+impl Limit {
+    pub(super) fn new(mut config: LimitConfig, store: &Store, restored: &Snapshot) -> Self {
+        config.rule = leased(config.rule);
+        let counters = store.open(&config, restored);
+        counters.change(config.rule.clone());
+        Self { config, counters, shadowed: Arc::default() }
+    }
+
+    /// The same counters, told otherwise.
+    pub(super) fn changed(&self, mut config: LimitConfig) -> Self {
+        config.rule = leased(config.rule);
+        self.counters.change(config.rule.clone());
+        Self { config, counters: self.counters.clone(), shadowed: Arc::clone(&self.shadowed) }
+    }
+
+    /// What it is called: its name, or its rule.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What it admits.
+    pub fn rule(&self) -> &Rule {
+        &self.config.rule
+    }
+
+    /// Whether it is obeyed.
+    pub fn mode(&self) -> Mode {
+        self.config.mode
+    }
+
+    /// All that was said about it.
+    pub fn config(&self) -> &LimitConfig {
+        &self.config
+    }
+
+    /// How long a place is held at the most, under a concurrency limit.
+    pub fn lease(&self) -> Span {
+        self.config.rule.lease().unwrap_or(DEFAULT_LEASE)
+    }
+
+    /// Where it counts.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many passed only because the limit is in the shadow.
+    pub fn shadowed(&self) -> u64 {
+        self.shadowed.load(Ordering::Relaxed)
+    }
+
+    /// What the caller is told about a decision that counts.
+    pub(crate) fn answer(&self, decision: Decision) -> Answer {
+        let answer = self.seen(decision);
+        if answer.is_shadowed {
+            self.shadowed.fetch_add(1, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// What the caller is told about a decision that was only looked at.
+    pub(crate) fn seen(&self, decision: Decision) -> Answer {
+        if self.mode() == Mode::Enforce || decision.is_allow() {
+            return Answer { decision, is_shadowed: false };
+        }
+        let mut decision = decision;
+        decision.verdict = Verdict::Allow;
+        Answer { decision, is_shadowed: true }
+    }
+}
+
+/// Who holds a place may die on the other end of a wire, so every place has a lease.
+fn leased(rule: Rule) -> Rule {
+    if !rule.is_concurrency() || rule.lease().is_some() {
+        return rule;
+    }
+    let text = format!("{rule} lease {DEFAULT_LEASE}");
+    text.parse().expect("a concurrency rule without a lease can be given one")
+}

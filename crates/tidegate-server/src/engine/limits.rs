@@ -1,0 +1,139 @@
+//! All limits that are in place, and those that were made of rule text.
+//!
+//! Always   There are at most [`RULES_MAX`] rules without a name: whoever may ask may bring any text, and must
+//!          not fill the memory with it.
+
+use super::Limit;
+use crate::config::LimitConfig;
+use crate::store::Store;
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+use tidegate::{Rule, RuleError, Snapshot};
+
+/// So many different rules may be asked for by their text.
+pub(super) const RULES_MAX: usize = 1_024;
+/// A name or a rule is no longer than this.
+pub(super) const NAME_BYTES_MAX: usize = 256;
+
+/// The limits in place.
+#[derive(Debug)]
+pub struct Limits {
+    named: HashMap<String, Arc<Limit>>,
+    /// In the order of the configuration.
+    order: Vec<Arc<Limit>>,
+    rules: Arc<Rules>,
+}
+
+/// Limits without a name, by the text that they were asked for with. They outlive a reload.
+#[derive(Debug)]
+struct Rules {
+    made: RwLock<HashMap<String, Arc<Limit>>>,
+    restored: Snapshot,
+}
+
+/// Why there is no such limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchLimit {
+    /// It is neither a name nor a rule.
+    #[error("no limit is named `{name}`, and it is not a rule: {error}{}", hint(.near.as_deref()))]
+    Neither {
+        /// What was asked for.
+        name: String,
+        /// What is wrong with it as a rule.
+        error: RuleError,
+        /// The name that looks most like it.
+        near: Option<String>,
+    },
+    /// There are too many rules without a name.
+    #[error(
+        "{RULES_MAX} different rules have been asked for by their text, and there is room for no more: \
+         give the limit a name in the configuration"
+    )]
+    TooManyRules,
+    /// It is longer than any name or rule.
+    #[error("a limit's name or rule has at most {NAME_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+fn hint(near: Option<&str>) -> String {
+    near.map(|near| format!("; did you mean the limit `{near}`?")).unwrap_or_default()
+}
+
+impl Limits {
+    pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: Snapshot) -> Self {
+        let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, &restored));
+        let order: Vec<Arc<Limit>> = configs.iter().map(make).collect();
+        Self::of(order, Arc::new(Rules { made: RwLock::default(), restored }))
+    }
+
+    fn of(order: Vec<Arc<Limit>>, rules: Arc<Rules>) -> Self {
+        let named =
+            order.iter().map(|limit| (limit.name().to_owned(), Arc::clone(limit))).collect();
+        Self { named, order, rules }
+    }
+
+    /// These limits instead; those that were there go on with their counters.
+    pub(super) fn changed(&self, configs: &[LimitConfig], store: &Store) -> Self {
+        let change = |config: &LimitConfig| match self.named.get(&config.name) {
+            Some(limit) => Arc::new(limit.changed(config.clone())),
+            None => Arc::new(Limit::new(config.clone(), store, &Snapshot::default())),
+        };
+        Self::of(configs.iter().map(change).collect(), Arc::clone(&self.rules))
+    }
+
+    /// Those with a name, in the order of the configuration.
+    pub fn named(&self) -> &[Arc<Limit>] {
+        &self.order
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Limit>> {
+        self.named.get(name)
+    }
+
+    /// Those that were made of rule text.
+    pub fn unnamed(&self) -> Vec<Arc<Limit>> {
+        self.rules.made.read().expect("nobody panics with it").values().cloned().collect()
+    }
+
+    pub(super) fn find(&self, text: &str, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
+        if let Some(limit) = self.named.get(text) {
+            return Ok(Arc::clone(limit));
+        }
+        if text.len() > NAME_BYTES_MAX {
+            return Err(NoSuchLimit::TooLong);
+        }
+        if let Some(limit) = self.rules.made.read().expect("nobody panics with it").get(text) {
+            return Ok(Arc::clone(limit));
+        }
+        let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;
+        self.rules.make(text, rule, store)
+    }
+
+    fn neither(&self, text: &str, error: RuleError) -> NoSuchLimit {
+        let near = crate::config::near(text, self.order.iter().map(|limit| limit.name()));
+        NoSuchLimit::Neither { name: text.to_owned(), error, near: near.map(str::to_owned) }
+    }
+}
+
+impl Rules {
+    /// Two texts of one rule are one limit.
+    fn make(&self, text: &str, rule: Rule, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
+        let canonical = rule.to_string();
+        let mut made = self.made.write().expect("nobody panics with it");
+        if let Some(limit) = made.get(&canonical).cloned() {
+            if made.len() < 2 * RULES_MAX {
+                made.insert(text.to_owned(), Arc::clone(&limit));
+            }
+            return Ok(limit);
+        }
+        if made.len() >= RULES_MAX {
+            return Err(NoSuchLimit::TooManyRules);
+        }
+        let config = LimitConfig::new(canonical.clone(), rule);
+        let limit = Arc::new(Limit::new(config, store, &self.restored));
+        made.insert(canonical, Arc::clone(&limit));
+        made.insert(text.to_owned(), Arc::clone(&limit));
+        Ok(limit)
+    }
+}

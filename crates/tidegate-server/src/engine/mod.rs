@@ -1,0 +1,185 @@
+//! The one place that every wire asks.
+//!
+//! Always   A limit is found by its name, or made of rule text. Its mode is applied here and nowhere else: a
+//!          limit in the shadow decides and counts, and the caller passes. A reload puts other limits in
+//!          place in one step; counters stay with their name.
+
+mod lease;
+mod limit;
+mod limits;
+
+pub use lease::{Lease, LeaseId};
+pub use limit::Limit;
+pub use limits::{Limits, NoSuchLimit};
+
+use crate::clock::ServerClock;
+use crate::config::{Config, LimitConfig, Mode};
+use crate::store::{self, Key, Store, StoreError};
+use arc_swap::ArcSwap;
+use lease::Leases;
+use std::sync::{Arc, Mutex};
+use tidegate::{Decision, Snapshot, Verdict};
+
+/// What wires ask.
+#[derive(Debug)]
+pub struct Engine {
+    store: Store,
+    limits: ArcSwap<Limits>,
+    leases: Leases,
+    clock: ServerClock,
+    /// Held while limits are put in place, so that two reloads do not mix.
+    changing: Mutex<()>,
+}
+
+/// One question: how much, for whom, under which limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// Whom it counts. Any bytes.
+    pub key: Key<'a>,
+    /// How much.
+    pub cost: u64,
+}
+
+/// What a wire has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What the caller is told: under a limit in the shadow, never a denial and never a wait.
+    pub decision: Decision,
+    /// Whether the caller passes only because the limit is in the shadow.
+    pub is_shadowed: bool,
+}
+
+/// What a wire has to say to several questions that were one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JointAnswer {
+    /// All of them together.
+    pub all: Answer,
+    /// Each of them, in the order asked.
+    pub each: Vec<Answer>,
+}
+
+impl Engine {
+    /// An engine with these limits; what the snapshot knows comes back.
+    pub fn new(config: &Config, clock: ServerClock, restored: Snapshot) -> Self {
+        let store = Store::memory(clock.clone());
+        let limits = Limits::new(&config.limits, &store, restored);
+        Self {
+            store,
+            limits: ArcSwap::from_pointee(limits),
+            leases: Leases::default(),
+            clock,
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The limits as they stand. A reload does not change what was handed out.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.limits.load_full()
+    }
+
+    /// The limit of this name or, if there is none, of this rule text.
+    pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
+        self.limits.load().find(name_or_rule, &self.store)
+    }
+
+    /// The server's clock.
+    pub fn clock(&self) -> &ServerClock {
+        &self.clock
+    }
+
+    /// Puts other limits in place: those of the same name keep their counters.
+    pub fn reload(&self, limits: &[LimitConfig]) {
+        let _alone = self.changing.lock().expect("nobody panics while changing limits");
+        let changed = self.limits.load().changed(limits, &self.store);
+        self.limits.store(Arc::new(changed));
+    }
+
+    /// Decides, and charges unless it denies.
+    pub async fn check(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
+        if ask.limit.mode() == Mode::Off {
+            return Ok(Answer::UNLIMITED);
+        }
+        let decision = self.store.decide(&ask.stored()).await?;
+        Ok(ask.limit.answer(decision))
+    }
+
+    /// Decides all of them as one: all are charged, or none. Limits that are off or in the shadow stop
+    /// nobody; those in the shadow are charged on their own.
+    pub async fn check_all(&self, asks: &[Ask<'_>]) -> Result<JointAnswer, StoreError> {
+        let of_mode = |mode| move |(_, ask): &(usize, &Ask<'_>)| ask.limit.mode() == mode;
+        let mut each = vec![Answer::UNLIMITED; asks.len()];
+        let (places, enforced): (Vec<usize>, Vec<store::Ask<'_>>) = asks
+            .iter()
+            .enumerate()
+            .filter(of_mode(Mode::Enforce))
+            .map(|(place, ask)| (place, ask.stored()))
+            .unzip();
+        let joint = self.store.decide_all(&enforced).await?;
+        for (place, decision) in places.into_iter().zip(&joint.each) {
+            each[place] = Answer { decision: *decision, is_shadowed: false };
+        }
+        let mut all = Answer { decision: joint.decision, is_shadowed: false };
+        for (place, ask) in asks.iter().enumerate().filter(of_mode(Mode::Shadow)) {
+            each[place] = self.check(ask).await?;
+            all.is_shadowed |= each[place].is_shadowed;
+        }
+        Ok(JointAnswer { all, each })
+    }
+
+    /// What [`check`](Self::check) would say, without charging.
+    pub async fn peek(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
+        if ask.limit.mode() == Mode::Off {
+            return Ok(Answer::UNLIMITED);
+        }
+        let decision = self.store.peek(&ask.stored()).await?;
+        Ok(ask.limit.seen(decision))
+    }
+
+    /// Forgets what a key has used.
+    pub async fn reset(&self, limit: &Limit, key: Key<'_>) -> Result<(), StoreError> {
+        self.store.reset(limit.counters(), key).await
+    }
+
+    /// Gives back what was charged, and never more.
+    pub async fn refund(&self, ask: &Ask<'_>) -> Result<(), StoreError> {
+        self.store.refund(&ask.stored()).await
+    }
+
+    /// Takes a place under a concurrency limit, for as long as the lease.
+    pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Lease, Answer>, StoreError> {
+        if ask.limit.mode() == Mode::Off {
+            return Ok(Ok(self.leases.nothing()));
+        }
+        let acquired = self.store.acquire(&ask.stored()).await?;
+        Ok(match acquired {
+            Ok(permit) => Ok(self.leases.keep(ask.limit, permit, &self.clock)),
+            Err(decision) => match ask.limit.answer(decision) {
+                answer if answer.is_shadowed => Ok(self.leases.nothing()),
+                answer => Err(answer),
+            },
+        })
+    }
+
+    /// Gives a place back. `false` if nobody has it: it was given back before, or the lease ran out.
+    pub fn release(&self, lease: LeaseId) -> bool {
+        self.leases.release(lease, &self.clock)
+    }
+}
+
+impl Ask<'_> {
+    fn stored(&self) -> store::Ask<'_> {
+        store::Ask { counters: self.limit.counters(), key: self.key, cost: self.cost }
+    }
+}
+
+impl Answer {
+    /// Where nothing is limited.
+    pub const UNLIMITED: Self = Self { decision: Decision::UNLIMITED, is_shadowed: false };
+
+    /// Whether the caller may pass, now or after a wait.
+    pub fn passes(&self) -> bool {
+        !matches!(self.decision.verdict, Verdict::Deny(_))
+    }
+}

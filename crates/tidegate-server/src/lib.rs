@@ -1,0 +1,21 @@
+//! Tidegate's daemon: one engine behind RESP, HTTP and gRPC.
+//!
+//! Every wire does the same three things: it finds out who asks ([`matching`]), asks the [`engine`], and says
+//! the answer in its own words. No wire knows an algorithm, and the engine knows no wire.
+//!
+//! ```text
+//! resp  http  grpc  admin      one folder each: bytes in, bytes out
+//!    \    |    |    /
+//!      matching               a request, and which limits count it under which key
+//!          |
+//!        engine               limits by name or rule text; modes; leases; reload
+//!          |
+//!        store                memory today
+//! ```
+
+pub mod clock;
+pub mod config;
+pub mod engine;
+pub mod matching;
+pub mod server;
+pub mod store;

@@ -1,0 +1,116 @@
+//! What all listeners share: the engine, what was configured, and how the server is.
+
+use crate::clock::ServerClock;
+use crate::config::{Config, ConfigErrors, ServerConfig};
+use crate::engine::Engine;
+use arc_swap::ArcSwap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tidegate::Snapshot;
+
+/// A server, whatever it listens to.
+#[derive(Debug)]
+pub struct Server {
+    /// What decides.
+    pub engine: Engine,
+    config: ArcSwap<Config>,
+    file: Option<PathBuf>,
+    /// How it is.
+    pub status: Status,
+}
+
+/// What operators want to know besides the limits.
+#[derive(Debug, Default)]
+pub struct Status {
+    /// Whether it is on its way out.
+    pub is_draining: AtomicBool,
+    /// Connections, by listener.
+    pub connections: ByListener,
+    /// Connections that were turned away, by listener.
+    pub rejected: ByListener,
+    /// Reloads that worked, and those that did not.
+    pub reloads: AtomicU64,
+    /// See [`reloads`](Self::reloads).
+    pub failed_reloads: AtomicU64,
+    /// Whether the last reload did not work: then the configuration before it is still in force.
+    pub is_config_stale: AtomicBool,
+}
+
+/// A number for each listener.
+#[derive(Debug, Default)]
+pub struct ByListener {
+    /// Redis clients.
+    pub resp: AtomicU64,
+    /// HTTP clients.
+    pub http: AtomicU64,
+    /// Envoy.
+    pub grpc: AtomicU64,
+    /// The operator.
+    pub admin: AtomicU64,
+}
+
+impl Server {
+    /// A server with this configuration, which came from `file` if it can be read again.
+    pub fn new(
+        config: Config,
+        file: Option<PathBuf>,
+        clock: ServerClock,
+        restored: Snapshot,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Engine::new(&config, clock, restored),
+            config: ArcSwap::from_pointee(config),
+            file,
+            status: Status::default(),
+        })
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// The file that it came from.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads the configuration again and puts its limits in place. A bad file changes nothing. Listeners
+    /// and what else `[server]` says stay as they were at the start, but for tokens.
+    pub fn reload(&self) -> Result<(), ConfigErrors> {
+        let Some(file) = &self.file else { return Ok(()) };
+        match crate::config::load(file) {
+            Ok(config) => {
+                self.put_in_place(config);
+                self.status.reloads.fetch_add(1, Ordering::Relaxed);
+                self.status.is_config_stale.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(errors) => {
+                self.status.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                self.status.is_config_stale.store(true, Ordering::Relaxed);
+                Err(errors)
+            }
+        }
+    }
+
+    fn put_in_place(&self, new: Config) {
+        let old = self.config();
+        let tokens = new.server.tokens;
+        let server = ServerConfig { tokens, ..old.server.clone() };
+        self.engine.reload(&new.limits);
+        self.config.store(Arc::new(Config { server, limits: new.limits }));
+    }
+
+    /// Whether whoever offers this may ask: always, if nobody needs a token.
+    pub fn admits(&self, offered: Option<&[u8]>) -> bool {
+        let config = self.config.load();
+        let tokens = &config.server.tokens;
+        // All of them are compared, whatever the first says.
+        let is_known = offered.is_some_and(|offered| {
+            tokens.iter().fold(false, |known, token| known | token.is(offered))
+        });
+        tokens.is_empty() || is_known
+    }
+}

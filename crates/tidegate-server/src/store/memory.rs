@@ -1,0 +1,100 @@
+//! Counters in this process: the `tidegate` library's keyed limiters.
+
+use super::{Ask, Key};
+use crate::clock::ServerClock;
+use crate::config::LimitConfig;
+use tidegate::{Batch, Decision, Joint, Limiter, Rule, Snapshot, Stats, Top};
+
+/// Counters that live as long as this process, or longer by a snapshot.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    clock: ServerClock,
+}
+
+/// The counters of one limit.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    limiter: Limiter<ServerClock>,
+}
+
+/// A place under a concurrency limit; given back when it is dropped.
+pub type Permit = tidegate::Permit<ServerClock>;
+
+/// Requests of one limit that are decided in one go.
+pub type Batched = Batch<ServerClock>;
+
+impl Memory {
+    pub(super) fn new(clock: ServerClock) -> Self {
+        Self { clock }
+    }
+
+    pub(super) fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> Counters {
+        let mut builder = Limiter::builder(limit.rule.clone()).overflow(limit.overflow).top_keys();
+        if let Some(max_keys) = limit.max_keys {
+            builder = builder.max_keys(max_keys);
+        }
+        let limiter = restored.restore_with_clock(&limit.name, builder, self.clock.clone());
+        Counters { limiter }
+    }
+}
+
+pub(super) fn check_all(asks: &[Ask<'_>]) -> Joint {
+    let ask = |ask: &Ask<'_>| ask.counters.limiter.ask(&ask.key).cost(ask.cost);
+    tidegate::check_all(asks.iter().map(ask))
+}
+
+impl Counters {
+    /// Decides at once: for wires that decide whole pipelines without waiting for anything.
+    #[inline]
+    pub fn check(&self, key: Key<'_>, cost: u64) -> Decision {
+        self.limiter.check_n(&key, cost)
+    }
+
+    pub(super) fn peek(&self, key: Key<'_>, cost: u64) -> Decision {
+        self.limiter.ask(&key).cost(cost).peek()
+    }
+
+    pub(super) fn reset(&self, key: Key<'_>) {
+        self.limiter.reset(&key);
+    }
+
+    pub(super) fn refund(&self, key: Key<'_>, cost: u64) {
+        self.limiter.refund(&key, cost);
+    }
+
+    pub(super) fn acquire(&self, key: Key<'_>, cost: u64) -> Result<Permit, Decision> {
+        self.limiter.ask(&key).cost(cost).try_acquire().map_err(|denied| denied.decision)
+    }
+
+    /// Many requests at once.
+    pub fn batch(&self) -> Batched {
+        self.limiter.batch()
+    }
+
+    /// Goes on under another rule: nobody is refunded, nobody is locked out.
+    pub fn change(&self, rule: Rule) {
+        if self.limiter.rule() != rule {
+            self.limiter.set_rule(rule);
+        }
+    }
+
+    /// The rule as it stands.
+    pub fn rule(&self) -> Rule {
+        self.limiter.rule()
+    }
+
+    /// What has been decided.
+    pub fn stats(&self) -> Stats {
+        self.limiter.stats()
+    }
+
+    /// The keys that ask the most, and those that are denied the most.
+    pub fn top(&self, k: usize) -> Top {
+        self.limiter.top(k)
+    }
+
+    /// For who saves it.
+    pub fn limiter(&self) -> &Limiter<ServerClock> {
+        &self.limiter
+    }
+}
