@@ -34,10 +34,12 @@ mod limit;
 mod packed;
 mod rate;
 mod rule;
+mod throttle;
 mod time;
 
 pub use algorithm::{CalendarUnit, NarrowBucket, Window, Windows};
 pub use decision::{Decision, Denied, Retry, Verdict};
 pub use limit::{Limit, State, Ticket};
 pub use rule::{Rule, RuleError, RuleErrorKind};
+pub use throttle::{Throttle, Throttled, ZeroRate};
 pub use time::{Span, Timestamp};

@@ -16,6 +16,8 @@
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod listen;
 pub mod matching;
+pub mod resp;
 pub mod server;
 pub mod store;

@@ -26,6 +26,7 @@
 //!   debt is never forgotten. [`Snapshot`] keeps debts over a restart, [`Limiter::batch`] decides many
 //!   requests in one go.
 //! - [`check_all`] decides several requests as one: all pass, or none is charged.
+//! - [`Throttles`] takes its rate from each request, as redis-cell's `CL.THROTTLE` does.
 //! - [`ManualClock`] lets your tests say what time it is.
 //!
 //! What each algorithm admits, in any interval, is published and tested: see the bounds in the
@@ -60,6 +61,7 @@ mod spot;
 mod sync;
 mod table;
 mod thread_number;
+mod throttles;
 mod turn;
 #[cfg(feature = "zones")]
 mod zone;
@@ -77,9 +79,11 @@ pub use permit::Permit;
 pub use reservation::Reservation;
 pub use rule::Rule;
 pub use snapshot::{Loaded, Snapshot, SnapshotError};
-pub use table::{Audit, Batch, KeyName, Overflow, Stats, Top, TopKey};
+pub use table::{Audit, Batch, KeyName, Overflow, Stats, ThrottleBatch, Top, TopKey};
+pub use throttles::Throttles;
 pub use tidegate_core::{
-    Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Timestamp, Verdict, Window,
+    Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Throttle, Throttled, Timestamp,
+    Verdict, Window, ZeroRate,
 };
 
 /// Runs every example of the README and the guide as a test.

@@ -170,6 +170,25 @@ pub struct NarrowBucket {
 }
 
 impl NarrowBucket {
+    /// The same bucket, counted in ticks instead of units, for somebody who may owe no more than `capacity`
+    /// of them: for rates that come with each request.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span};
+    /// let bucket = "1/s burst 9".parse::<Limit>()?.narrow_bucket().unwrap();
+    /// assert_eq!(bucket.take(0, 5, 3), Some(3_000_005));
+    /// assert_eq!(bucket.by_the_tick(2_000_000).take(0, 5, 2_000_000), Some(2_000_005));
+    /// assert_eq!(bucket.by_the_tick(2_000_000).take(3_000_005, 5, 1), None, "others owe more");
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn by_the_tick(&self, capacity: u64) -> Self {
+        let capacity = capacity.min(self.capacity);
+        let (per_unit, units_per_tick) = (NonZeroU64::MIN, u64::MAX);
+        Self { per_unit, units_per_tick, capacity, burst: capacity, ..*self }
+    }
+
     /// The instant this long after the epoch, in ticks; `None` when that is too far.
     ///
     /// ```

@@ -18,7 +18,7 @@ use crate::store::{self, Key, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::sync::{Arc, Mutex};
-use tidegate::{Decision, Snapshot, Verdict};
+use tidegate::{Decision, Snapshot, Throttles, Verdict};
 
 /// What wires ask.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub struct JointAnswer {
 impl Engine {
     /// An engine with these limits; what the snapshot knows comes back.
     pub fn new(config: &Config, clock: ServerClock, restored: Snapshot) -> Self {
-        let store = Store::memory(clock.clone());
+        let store = Store::memory(clock.clone(), config.server.throttle_max_keys, &restored);
         let limits = Limits::new(&config.limits, &store, restored);
         Self {
             store,
@@ -87,6 +87,11 @@ impl Engine {
     /// The server's clock.
     pub fn clock(&self) -> &ServerClock {
         &self.clock
+    }
+
+    /// Keys whose rate comes with each request: `CL.THROTTLE`.
+    pub fn throttles(&self) -> &Throttles<ServerClock> {
+        self.store.throttles()
     }
 
     /// Puts other limits in place: those of the same name keep their counters.

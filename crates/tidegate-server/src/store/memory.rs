@@ -3,13 +3,17 @@
 use super::{Ask, Key};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
-use tidegate::{Batch, Decision, Joint, Limiter, Rule, Snapshot, Stats, Top};
+use tidegate::{Batch, Decision, Joint, Limiter, Rule, Snapshot, Stats, Throttles, Top};
 
 /// Counters that live as long as this process, or longer by a snapshot.
 #[derive(Clone, Debug)]
 pub struct Memory {
     clock: ServerClock,
+    throttles: Throttles<ServerClock>,
 }
+
+/// What debts of `CL.THROTTLE` are called in a snapshot.
+pub(crate) const THROTTLES_NAME: &str = "CL.THROTTLE";
 
 /// The counters of one limit.
 #[derive(Clone, Debug)]
@@ -24,8 +28,15 @@ pub type Permit = tidegate::Permit<ServerClock>;
 pub type Batched = Batch<ServerClock>;
 
 impl Memory {
-    pub(super) fn new(clock: ServerClock) -> Self {
-        Self { clock }
+    pub(super) fn new(clock: ServerClock, max_keys: usize, restored: &Snapshot) -> Self {
+        let builder = Limiter::builder(Throttles::rule()).max_keys(max_keys);
+        let limiter = restored.restore_with_clock(THROTTLES_NAME, builder, clock.clone());
+        let throttles = Throttles::over(limiter).expect("it was built with the rule");
+        Self { clock, throttles }
+    }
+
+    pub(super) fn throttles(&self) -> &Throttles<ServerClock> {
+        &self.throttles
     }
 
     pub(super) fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> Counters {

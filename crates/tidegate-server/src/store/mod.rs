@@ -9,7 +9,7 @@ pub use memory::{Batched, Counters, Memory, Permit};
 
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
-use tidegate::{Decision, Joint, Snapshot};
+use tidegate::{Decision, Joint, Snapshot, Throttles};
 
 /// A store, of the kinds there are.
 #[derive(Debug)]
@@ -54,8 +54,15 @@ impl std::hash::Hash for Key<'_> {
 
 impl Store {
     /// Counters in this process.
-    pub fn memory(clock: ServerClock) -> Self {
-        Self::Memory(Memory::new(clock))
+    pub fn memory(clock: ServerClock, throttle_max_keys: usize, restored: &Snapshot) -> Self {
+        Self::Memory(Memory::new(clock, throttle_max_keys, restored))
+    }
+
+    /// Keys whose rate comes with each request.
+    pub fn throttles(&self) -> &Throttles<ServerClock> {
+        match self {
+            Self::Memory(memory) => memory.throttles(),
+        }
     }
 
     /// Counters for a limit; what a snapshot knows of it comes back.

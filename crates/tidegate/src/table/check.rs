@@ -63,7 +63,7 @@ impl<C: Clock> Table<C> {
     ///
     /// What it returns fits into registers: a whole decision would go through memory twice.
     #[inline(never)]
-    fn take_locked(
+    pub(super) fn take_locked(
         &self,
         bucket: &NarrowBucket,
         key: Fingerprint,
@@ -104,7 +104,7 @@ impl<C: Clock> Table<C> {
 
     /// The bucket that the limiter began with, if it is still the rule, and its time.
     #[inline]
-    fn original_bucket(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
+    pub(super) fn original_bucket(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
         let bucket = self.bucket.as_ref()?;
         if !self.is_original.load(Ordering::Relaxed) || now < self.epoch {
             return None;

@@ -19,6 +19,8 @@ mod shard;
 mod sip;
 mod tally;
 mod terms;
+mod throttle;
+mod throttle_batch;
 mod top;
 mod watch;
 
@@ -26,12 +28,14 @@ pub use audit::Audit;
 pub use batch::Batch;
 pub use room::Overflow;
 pub use tally::Stats;
+pub use throttle_batch::ThrottleBatch;
 pub use top::{KeyName, Top, TopKey};
 
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use room::{Room, Shared};
 pub(crate) use shard::{Copied, Shard};
 pub(crate) use terms::Terms;
+pub(crate) use throttle::THROTTLES;
 
 use crate::clock::Clock;
 use crate::slot::Slot;

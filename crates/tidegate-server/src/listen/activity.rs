@@ -1,0 +1,123 @@
+//! How long a peer may take, without a timer for each of its requests.
+//!
+//! Always   A connection says until when it may be as it is, in seconds of its worker's own count. Once a
+//!          second the worker looks through its connections and ends those that are overdue. A request costs
+//!          two plain memory accesses for it.
+
+use crate::config::Caps;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// What one connection is doing, and for how long it may.
+#[derive(Debug)]
+pub struct Activity {
+    seconds: Arc<AtomicU32>,
+    until: AtomicU32,
+    /// Whether it waits for a request of which nothing has come yet.
+    is_idle: AtomicBool,
+    idle: u32,
+    request: u32,
+}
+
+impl Activity {
+    fn new(seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
+        let until = AtomicU32::new(seconds.load(Ordering::Relaxed) + whole(caps.first_byte));
+        let (idle, request) = (whole(caps.idle), whole(caps.request));
+        Self { seconds, until, is_idle: AtomicBool::new(true), idle, request }
+    }
+
+    /// It waits for what the peer says next, of which a part may have come.
+    #[inline]
+    pub fn is_reading(&self, has_part: bool) {
+        self.may_take(if has_part { self.request } else { self.idle });
+        self.is_idle.store(!has_part, Ordering::Relaxed);
+    }
+
+    /// It sends, and the peer has to take it.
+    #[inline]
+    pub fn is_writing(&self) {
+        self.may_take(self.request);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn may_take(&self, seconds: u32) {
+        let now = self.seconds.load(Ordering::Relaxed);
+        self.until.store(now.saturating_add(seconds), Ordering::Relaxed);
+    }
+}
+
+/// One more than the whole seconds: the count may be about to go up.
+fn whole(duration: Duration) -> u32 {
+    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX / 2).saturating_add(1)
+}
+
+/// The connections of one worker.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    seconds: Arc<AtomicU32>,
+    numbers: AtomicU64,
+    peers: Mutex<HashMap<u64, (Arc<Activity>, Option<AbortHandle>)>>,
+}
+
+impl Peers {
+    /// A peer has come.
+    pub(super) fn enter(&self, caps: &Caps) -> (u64, Arc<Activity>) {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let activity = Arc::new(Activity::new(Arc::clone(&self.seconds), caps));
+        let mut peers = self.peers.lock().expect("nobody panics with it");
+        peers.insert(number, (Arc::clone(&activity), None));
+        (number, activity)
+    }
+
+    /// It can be ended by this from now on.
+    pub(super) fn handle(&self, number: u64, handle: AbortHandle) {
+        let mut peers = self.peers.lock().expect("nobody panics with it");
+        if let Some((_, kept)) = peers.get_mut(&number) {
+            *kept = Some(handle);
+        }
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        self.peers.lock().expect("nobody panics with it").remove(&number);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.peers.lock().expect("nobody panics with it").len()
+    }
+
+    /// Counts seconds and ends who is overdue, for as long as the worker lives.
+    pub(super) async fn watch(&self) {
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            second.tick().await;
+            let now = self.seconds.fetch_add(1, Ordering::Relaxed) + 1;
+            self.end(|activity| activity.until.load(Ordering::Relaxed) < now);
+        }
+    }
+
+    /// Ends those who wait for nothing in particular.
+    pub(super) fn end_idle(&self) {
+        self.end(|activity| activity.is_idle.load(Ordering::Relaxed));
+    }
+
+    /// Ends all.
+    pub(super) fn end_all(&self) {
+        self.end(|_| true);
+    }
+
+    fn end(&self, is_over: impl Fn(&Activity) -> bool) {
+        let peers = self.peers.lock().expect("nobody panics with it");
+        for (activity, handle) in peers.values() {
+            if let Some(handle) = handle
+                && is_over(activity)
+            {
+                handle.abort();
+            }
+        }
+    }
+}

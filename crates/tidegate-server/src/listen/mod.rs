@@ -1,0 +1,56 @@
+//! Sockets: who comes in, how many, for how long, and on which thread.
+//!
+//! Always   A worker is a thread with a runtime of its own: a connection stays on one core. Accepting never
+//!          ends because of an error: where there are no more descriptors it waits and tries again (T45).
+//!          Who is one too many is turned away at once.
+
+mod activity;
+mod serve;
+mod tls;
+mod worker;
+
+pub use activity::Activity;
+pub use serve::{Addresses, Running, start};
+
+use std::fmt;
+
+/// What is spoken on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// Redis's.
+    Resp,
+    /// HTTP/1.
+    Http,
+    /// gRPC, which is HTTP/2.
+    Grpc,
+    /// The operator's HTTP/1.
+    Admin,
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resp => "RESP",
+            Self::Http => "HTTP",
+            Self::Grpc => "gRPC",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+impl crate::server::ByListener {
+    pub(crate) fn of(&self, wire: Wire) -> &std::sync::atomic::AtomicU64 {
+        match wire {
+            Wire::Resp => &self.resp,
+            Wire::Http => &self.http,
+            Wire::Grpc => &self.grpc,
+            Wire::Admin => &self.admin,
+        }
+    }
+
+    /// All of them together.
+    pub fn sum(&self) -> u64 {
+        let wires = [Wire::Resp, Wire::Http, Wire::Grpc, Wire::Admin];
+        wires.map(|wire| self.of(wire).load(std::sync::atomic::Ordering::Relaxed)).iter().sum()
+    }
+}

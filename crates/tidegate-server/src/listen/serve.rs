@@ -1,0 +1,140 @@
+//! Binds the sockets, starts the workers, and stops them again.
+
+use super::worker::{self, Door};
+use super::{Wire, tls};
+use crate::config::ServerConfig;
+use crate::server::Server;
+use anyhow::Context;
+use socket2::{Domain, Socket, Type};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// Where it listens, as bound: a port of 0 has become a real one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Redis clients.
+    pub resp: Option<SocketAddr>,
+    /// HTTP clients.
+    pub http: Option<SocketAddr>,
+    /// Envoy.
+    pub grpc: Option<SocketAddr>,
+    /// The operator.
+    pub admin: Option<SocketAddr>,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Running {
+    /// What it is.
+    pub server: Arc<Server>,
+    /// Where it is.
+    pub addresses: Addresses,
+    closing: watch::Sender<bool>,
+    workers: Vec<JoinHandle<std::io::Result<()>>>,
+}
+
+/// So many may wait to be accepted.
+const BACKLOG: i32 = 4_096;
+
+/// Listens where the configuration says, with as many threads as there are cores.
+pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
+    let config = server.config();
+    let config = &config.server;
+    let mut bound = Vec::new();
+    for (wire, addr) in [
+        (Wire::Resp, config.resp),
+        (Wire::Http, config.http),
+        (Wire::Grpc, config.grpc),
+        (Wire::Admin, config.admin),
+    ] {
+        if let Some(addr) = addr {
+            refuse_unsafe(config, wire, addr)?;
+            bound.push((wire, bind(wire, addr)?));
+        }
+    }
+    let (closing, is_closing) = watch::channel(false);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut workers = Vec::with_capacity(threads);
+    for number in 0..threads {
+        let doors = bound.iter().map(|(wire, listener)| door(*wire, listener, config));
+        let doors: Vec<Door> = doors.collect::<anyhow::Result<_>>()?;
+        let (server, is_closing) = (Arc::clone(&server), is_closing.clone());
+        let worker = std::thread::Builder::new().name(format!("worker-{number}"));
+        workers.push(worker.spawn(move || worker::work(server, doors, is_closing))?);
+    }
+    let addresses = addresses(&bound)?;
+    Ok(Running { server, addresses, closing, workers })
+}
+
+impl Running {
+    /// Stops accepting, waits for those who are being answered, and ends.
+    pub fn stop(self) -> anyhow::Result<()> {
+        self.server.status.is_draining.store(true, Ordering::Relaxed);
+        self.closing.send_replace(true);
+        for worker in self.workers {
+            worker.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+/// Everybody could ask: that must be meant.
+fn refuse_unsafe(config: &ServerConfig, wire: Wire, addr: SocketAddr) -> anyhow::Result<()> {
+    let has_token = match wire {
+        Wire::Admin => config.admin_token.is_some(),
+        _ => !config.tokens.is_empty(),
+    };
+    let key = if wire == Wire::Admin { "admin_token" } else { "tokens" };
+    anyhow::ensure!(
+        addr.ip().is_loopback() || has_token || config.is_insecure,
+        "{wire} would listen on {addr}, where others can come in, and nobody needs a token: set `{key}` \
+         in [server.auth], listen on 127.0.0.1, or say --insecure if that is what you want"
+    );
+    Ok(())
+}
+
+fn bind(wire: Wire, addr: SocketAddr) -> anyhow::Result<TcpListener> {
+    let flag = wire.to_string().to_lowercase();
+    let context = || {
+        format!(
+            "cannot listen on {addr} for {wire}; choose another place with --{flag} ADDR, or --{flag} off"
+        )
+    };
+    let socket =
+        Socket::new(Domain::for_address(addr), Type::STREAM, None).with_context(context)?;
+    socket.set_reuse_address(true).with_context(context)?;
+    socket.set_nonblocking(true).with_context(context)?;
+    socket.bind(&addr.into()).with_context(context)?;
+    socket.listen(BACKLOG).with_context(context)?;
+    Ok(socket.into())
+}
+
+fn door(wire: Wire, listener: &TcpListener, config: &ServerConfig) -> anyhow::Result<Door> {
+    let protocols: &[&[u8]] = match wire {
+        Wire::Grpc => &[b"h2"],
+        Wire::Http | Wire::Admin => &[b"http/1.1"],
+        Wire::Resp => &[],
+    };
+    let tls = match (&config.tls, wire) {
+        (None, _) | (_, Wire::Admin) => None,
+        (Some(config), _) => Some(tls::acceptor(config, protocols).context("[server.tls]")?),
+    };
+    Ok(Door { wire, listener: listener.try_clone()?, tls })
+}
+
+fn addresses(bound: &[(Wire, TcpListener)]) -> anyhow::Result<Addresses> {
+    let mut addresses = Addresses::default();
+    for (wire, listener) in bound {
+        let addr = Some(listener.local_addr()?);
+        match wire {
+            Wire::Resp => addresses.resp = addr,
+            Wire::Http => addresses.http = addr,
+            Wire::Grpc => addresses.grpc = addr,
+            Wire::Admin => addresses.admin = addr,
+        }
+    }
+    Ok(addresses)
+}

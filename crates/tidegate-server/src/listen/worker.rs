@@ -1,0 +1,176 @@
+//! One thread that accepts and serves.
+
+use super::Wire;
+use super::activity::{Activity, Peers};
+use crate::resp;
+use crate::server::Server;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+/// A socket to accept from.
+pub(super) struct Door {
+    pub(super) wire: Wire,
+    pub(super) listener: std::net::TcpListener,
+    pub(super) tls: Option<TlsAcceptor>,
+}
+
+#[derive(Clone)]
+struct Worker {
+    server: Arc<Server>,
+    peers: Arc<Peers>,
+    /// Becomes `true` when it is time to go.
+    closing: watch::Receiver<bool>,
+}
+
+/// How long a drain waits before it looks again.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// The longest pause after a failed accept.
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Works until it is time to go and everybody has left.
+pub(super) fn work(
+    server: Arc<Server>,
+    doors: Vec<Door>,
+    closing: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let drain = server.config().server.drain;
+    let worker = Worker { server, peers: Arc::default(), closing };
+    runtime.block_on(async {
+        let peers = Arc::clone(&worker.peers);
+        tokio::spawn(async move { peers.watch().await });
+        let doors = doors.into_iter().map(|door| tokio::spawn(worker.clone().accept_all(door)));
+        let doors: Vec<_> = doors.collect();
+        let mut closing = worker.closing.clone();
+        // The other end is kept until all workers are done.
+        let _ = closing.wait_for(|is_closing| *is_closing).await;
+        doors.iter().for_each(tokio::task::JoinHandle::abort);
+        let everybody = async {
+            while worker.peers.len() > 0 {
+                worker.peers.end_idle();
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        };
+        if tokio::time::timeout(drain, everybody).await.is_err() {
+            tracing::warn!("{} peers did not leave in time and were cut off", worker.peers.len());
+            worker.peers.end_all();
+            tokio::task::yield_now().await;
+        }
+    });
+    Ok(())
+}
+
+impl Worker {
+    async fn accept_all(self, door: Door) {
+        let door_wire = door.wire;
+        let listener = match TcpListener::from_std(door.listener) {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!("cannot accept on {door_wire}: {error}"),
+        };
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    pause = Duration::from_millis(5);
+                    self.welcome(stream, peer, door_wire, door.tls.clone());
+                }
+                Err(error) if is_of_one_peer(&error) => {}
+                Err(error) => {
+                    tracing::warn!("cannot accept on {door_wire} now: {error}");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    fn welcome(&self, stream: TcpStream, peer: SocketAddr, wire: Wire, tls: Option<TlsAcceptor>) {
+        let status = &self.server.status;
+        let config = self.server.config();
+        let caps = config.server.caps;
+        if status.connections.sum() >= caps.connections_max as u64 {
+            status.rejected.of(wire).fetch_add(1, Ordering::Relaxed);
+            turn_away(stream, wire);
+            return;
+        }
+        status.connections.of(wire).fetch_add(1, Ordering::Relaxed);
+        let (number, activity) = self.peers.enter(&caps);
+        let worker = self.clone();
+        let guard = Guard { worker: worker.clone(), wire, number };
+        let task = tokio::spawn(async move {
+            let _guard = guard;
+            // Answers are written whole; waiting for more to send would only delay them.
+            let _ = stream.set_nodelay(true);
+            let ended = match tls {
+                None => worker.serve(stream, peer, wire, &activity).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => worker.serve(stream, peer, wire, &activity).await,
+                    Err(error) => Err(error),
+                },
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%peer, %wire, "connection ended: {error}");
+            }
+        });
+        self.peers.handle(number, task.abort_handle());
+    }
+
+    async fn serve<S>(
+        &self,
+        stream: S,
+        peer: SocketAddr,
+        wire: Wire,
+        activity: &Activity,
+    ) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _ = peer;
+        match wire {
+            Wire::Resp => resp::serve(stream, Arc::clone(&self.server), activity).await,
+            Wire::Http | Wire::Grpc | Wire::Admin => Ok(()),
+        }
+    }
+}
+
+/// Counts a peer out, however its task ends.
+struct Guard {
+    worker: Worker,
+    wire: Wire,
+    number: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.worker.server.status.connections.of(self.wire).fetch_sub(1, Ordering::Relaxed);
+        self.worker.peers.leave(self.number);
+    }
+}
+
+/// Whether it is only the one peer that has gone again.
+fn is_of_one_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Says why, if that can be done without waiting.
+fn turn_away(stream: TcpStream, wire: Wire) {
+    let message: &[u8] = match wire {
+        Wire::Resp => b"-ERR max number of clients reached\r\n",
+        Wire::Http | Wire::Admin => {
+            b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\
+              connection: close\r\n\r\n"
+        }
+        Wire::Grpc => b"",
+    };
+    let _ = stream.try_write(message);
+    let mut stream = stream;
+    tokio::spawn(async move { stream.shutdown().await });
+}

@@ -1,0 +1,75 @@
+//! RESP: what every Redis client speaks.
+//!
+//! Life of a pipeline: all that has come is parsed; runs of `CL.THROTTLE` are decided as one batch with one
+//! look at the clock; all answers are written at once.
+//!
+//! Always   Answers come in the order of the commands. A peer that does not read is not listened to: what it
+//!          has not been sent stays under [`OUTPUT_STEP`] and one answer.
+
+mod client;
+mod command;
+mod parse;
+mod reply;
+mod session;
+mod throttle;
+mod tide;
+mod transaction;
+
+pub use parse::{Caps, ProtocolError, Words, parse};
+pub use session::Session;
+
+use crate::listen::Activity;
+use crate::server::Server;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// So much is answered before it is written.
+const OUTPUT_STEP: usize = 64 * 1024;
+/// So much is read at once.
+const INPUT_STEP: usize = 16 * 1024;
+/// A buffer that has grown for one large command is not kept.
+const INPUT_KEPT: usize = 64 * 1024;
+
+/// Talks to one peer until it leaves, misbehaves, or is asked to go.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    server: Arc<Server>,
+    activity: &Activity,
+) -> io::Result<()> {
+    let mut session = Session::new(server);
+    let mut input = Vec::with_capacity(INPUT_STEP);
+    loop {
+        input.reserve(INPUT_STEP);
+        if stream.read_buf(&mut input).await? == 0 {
+            return Ok(());
+        }
+        let mut done = 0;
+        loop {
+            let answered = session.answer(&input[done..]).await;
+            activity.is_writing();
+            stream.write_all(session.said()).await?;
+            session.forget_said();
+            if session.is_over() {
+                return stream.shutdown().await;
+            }
+            done += answered;
+            if answered == 0 || done == input.len() {
+                break;
+            }
+        }
+        keep_rest(&mut input, done);
+        activity.is_reading(!input.is_empty());
+    }
+}
+
+fn keep_rest(input: &mut Vec<u8>, done: usize) {
+    if done == input.len() {
+        input.clear();
+        if input.capacity() > INPUT_KEPT {
+            *input = Vec::with_capacity(INPUT_STEP);
+        }
+    } else {
+        input.drain(..done);
+    }
+}

@@ -1,0 +1,107 @@
+//! Answers, in the words of RESP2 or RESP3.
+
+use std::fmt::Display;
+
+/// Which RESP a peer wants to hear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// What everybody understands.
+    #[default]
+    Two,
+    /// With maps and nulls of their own.
+    Three,
+}
+
+/// What has been said and not been sent.
+#[derive(Debug, Default)]
+pub struct Reply {
+    bytes: Vec<u8>,
+    pub(super) version: Version,
+}
+
+impl Reply {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, value: i64) {
+        self.line(b':', value);
+    }
+
+    #[inline]
+    pub(super) fn array(&mut self, len: usize) {
+        self.line(b'*', len);
+    }
+
+    pub(super) fn map(&mut self, len: usize) {
+        match self.version {
+            Version::Two => self.array(2 * len),
+            Version::Three => self.line(b'%', len),
+        }
+    }
+
+    /// Five integers, which is what nearly every answer is.
+    #[inline]
+    pub(super) fn five(&mut self, values: [i64; 5]) {
+        self.bytes.reserve(5 * 23 + 4);
+        self.bytes.extend_from_slice(b"*5\r\n");
+        for value in values {
+            if let 0..=9 = value {
+                self.bytes.extend_from_slice(&[b':', b'0' + value as u8, b'\r', b'\n']);
+            } else {
+                self.line(b':', value);
+            }
+        }
+    }
+
+    #[inline]
+    fn line(&mut self, kind: u8, value: impl itoa::Integer) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn simple(&mut self, text: &str) {
+        self.bytes.push(b'+');
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    /// What is said may contain what a peer has sent: it must not end the line.
+    pub(super) fn error(&mut self, message: impl Display) {
+        self.bytes.push(b'-');
+        let text = message.to_string();
+        self.bytes.extend(text.bytes().map(|byte| match byte {
+            b'\r' | b'\n' => b' ',
+            byte => byte,
+        }));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn bulk(&mut self, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        self.line(b'$', text.len());
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.version {
+            Version::Two => b"$-1\r\n",
+            Version::Three => b"_\r\n",
+        });
+    }
+}

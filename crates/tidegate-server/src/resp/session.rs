@@ -1,0 +1,163 @@
+//! One peer: what it has said about itself, and what it has been told.
+
+use super::command::Command;
+use super::parse::{Caps, Words, parse};
+use super::reply::Reply;
+use super::throttle::Throttling;
+use super::transaction::Transaction;
+use super::{OUTPUT_STEP, client, tide};
+use crate::server::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A conversation, without the socket: bytes in, bytes out.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) server: Arc<Server>,
+    pub(super) reply: Reply,
+    /// Whether it has shown a token, or needs none.
+    pub(super) is_known: bool,
+    pub(super) is_over: bool,
+    pub(super) id: u64,
+    pub(super) name: Vec<u8>,
+    pub(super) transaction: Option<Transaction>,
+    throttling: Throttling,
+    words: Words,
+}
+
+static SESSIONS: AtomicU64 = AtomicU64::new(1);
+
+impl Session {
+    /// A peer that has just come.
+    pub fn new(server: Arc<Server>) -> Self {
+        Self {
+            throttling: Throttling::new(server.engine.throttles()),
+            is_known: server.admits(None),
+            server,
+            reply: Reply::default(),
+            is_over: false,
+            id: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            name: Vec::new(),
+            transaction: None,
+            words: Words::default(),
+        }
+    }
+
+    /// Answers the commands that have come, until the answers are enough to be sent. Tells how many bytes
+    /// they had.
+    pub async fn answer(&mut self, bytes: &[u8]) -> usize {
+        let mut words = std::mem::take(&mut self.words);
+        let mut done = 0;
+        while !self.is_over && self.reply.len() + self.throttling.reply_bytes() < OUTPUT_STEP {
+            let rest = &bytes[done..];
+            match parse(rest, &mut words, self.caps()) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    self.take(rest, &words).await;
+                    done += len;
+                }
+                Err(error) => {
+                    self.settle();
+                    self.reply.error(format_args!("ERR Protocol error: {error}"));
+                    self.is_over = true;
+                }
+            }
+        }
+        self.settle();
+        self.words = words;
+        done
+    }
+
+    /// What is to be sent.
+    pub fn said(&self) -> &[u8] {
+        self.reply.bytes()
+    }
+
+    /// It has been sent.
+    pub fn forget_said(&mut self) {
+        self.reply.clear();
+    }
+
+    /// Whether the peer is to be left.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn caps(&self) -> &'static Caps {
+        if self.is_known { &Caps::KNOWN } else { &Caps::STRANGER }
+    }
+
+    #[inline]
+    async fn take(&mut self, bytes: &[u8], words: &Words) {
+        if words.is_empty() {
+            return;
+        }
+        let command = Command::of(words.get(bytes, 0));
+        if command == Some(Command::ClThrottle) && self.is_known && self.transaction.is_none() {
+            if let Err(error) = self.throttling.ask(bytes, words) {
+                self.settle();
+                self.reply.error(error);
+            }
+            if self.throttling.is_full() {
+                self.settle();
+            }
+            return;
+        }
+        self.settle();
+        self.take_other(command, bytes, words).await;
+    }
+
+    /// Says what has been decided, before anything else is said.
+    #[inline]
+    fn settle(&mut self) {
+        self.throttling.settle(&mut self.reply);
+    }
+
+    async fn take_other(&mut self, command: Option<Command>, bytes: &[u8], words: &Words) {
+        if command == Some(Command::Http) {
+            // A browser was talked into sending us commands in a request's body (T53).
+            tracing::warn!("an HTTP request on the RESP port was cut off");
+            self.is_over = true;
+            return;
+        }
+        if !self.is_known && !command.is_some_and(Command::is_for_strangers) {
+            self.reply.error("NOAUTH Authentication required.");
+            return;
+        }
+        if self.transaction.is_some() && !command.is_some_and(Command::ends_transaction) {
+            self.put_off(command, bytes, words);
+            return;
+        }
+        match command {
+            Some(command) => self.run(command, bytes, words).await,
+            None => self.unknown(bytes, words),
+        }
+    }
+
+    /// Runs a command that is not put off and not batched.
+    pub(super) async fn run(&mut self, command: Command, bytes: &[u8], words: &Words) {
+        match command {
+            Command::ClThrottle => match self.throttling.ask(bytes, words) {
+                Ok(()) => self.settle(),
+                Err(error) => self.reply.error(error),
+            },
+            Command::Multi | Command::Exec | Command::Discard => {
+                self.transact(command, bytes, words).await;
+            }
+            _ if command.is_tide() => tide::run(self, command, bytes, words).await,
+            _ => client::run(self, command, bytes, words),
+        }
+    }
+
+    pub(super) fn unknown(&mut self, bytes: &[u8], words: &Words) {
+        let shown =
+            |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+        let args: Vec<String> =
+            words.from(bytes, 1).take(8).map(|word| format!("'{}' ", shown(word))).collect();
+        self.reply.error(format_args!(
+            "ERR unknown command '{}', with args beginning with: {}",
+            shown(words.get(bytes, 0)),
+            args.concat()
+        ));
+    }
+}

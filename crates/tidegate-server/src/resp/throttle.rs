@@ -1,0 +1,97 @@
+//! `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell answers it (P6).
+//!
+//! Always   Whoever asks in a row is decided in a row, as one batch. What is asked twice with the same numbers
+//!          is worked out once.
+
+use super::parse::Words;
+use super::reply::Reply;
+use crate::clock::ServerClock;
+use crate::store::Key;
+use tidegate::{Throttle, ThrottleBatch, Throttles, ZeroRate};
+
+/// So many are decided at once: more do not make it faster, and what is fetched ahead must fit the cache.
+const BATCH_MAX: usize = 128;
+/// No answer is longer.
+const REPLY_BYTES_MAX: usize = 4 + 5 * 23;
+
+#[derive(Debug)]
+pub(super) struct Throttling {
+    batch: ThrottleBatch<ServerClock>,
+    /// The numbers as they were written last, how many, and what they meant.
+    numbers: Vec<u8>,
+    words: usize,
+    meant: Option<Throttle>,
+}
+
+/// What is wrong with a `CL.THROTTLE`, in redis-cell's own words: clients may look for them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ThrottleError {
+    #[error(
+        "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> \
+         [<quantity>]"
+    )]
+    Usage,
+    #[error("Cell error: Store error: Couldn't parse as integer: {0}")]
+    NoInteger(String),
+    #[error("Cell error: Store error: {0}")]
+    Zero(#[from] ZeroRate),
+}
+
+impl Throttling {
+    pub(super) fn new(throttles: &Throttles<ServerClock>) -> Self {
+        Self { batch: throttles.batch(), numbers: Vec::new(), words: 0, meant: None }
+    }
+
+    /// How long the answers to what was asked can become.
+    #[inline]
+    pub(super) fn reply_bytes(&self) -> usize {
+        self.batch.len() * REPLY_BYTES_MAX
+    }
+
+    /// Asks. The answer comes when it is [settled](Self::settle).
+    #[inline]
+    pub(super) fn ask(&mut self, bytes: &[u8], words: &Words) -> Result<(), ThrottleError> {
+        let numbers = words.span(bytes, 2);
+        let meant = match self.meant {
+            Some(meant) if words.len() == self.words && numbers == self.numbers => meant,
+            _ => self.understand(bytes, words)?,
+        };
+        self.batch.push(&Key(words.get(bytes, 1)), meant);
+        Ok(())
+    }
+
+    fn understand(&mut self, bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
+        if !(5..=6).contains(&words.len()) {
+            return Err(ThrottleError::Usage);
+        }
+        let number = |place| integer(words.get(bytes, place));
+        let quantity = if words.len() == 6 { number(5)? } else { 1 };
+        let throttle = Throttle::new(number(2)?, number(3)?, number(4)?, quantity)?;
+        self.numbers.clear();
+        self.numbers.extend_from_slice(words.span(bytes, 2));
+        (self.words, self.meant) = (words.len(), Some(throttle));
+        Ok(throttle)
+    }
+
+    /// Decides what was asked, and says so.
+    #[inline]
+    pub(super) fn settle(&mut self, reply: &mut Reply) {
+        if !self.batch.is_empty() {
+            self.batch.decide(|throttled| reply.five(throttled.reply()));
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.batch.len() >= BATCH_MAX
+    }
+}
+
+/// As Rust reads an `i64`: a sign if you like, digits, nothing else.
+fn integer(word: &[u8]) -> Result<i64, ThrottleError> {
+    let text = std::str::from_utf8(word).ok();
+    let integer = text.and_then(|text| text.parse().ok());
+    integer.ok_or_else(|| {
+        ThrottleError::NoInteger(String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned())
+    })
+}

@@ -1,0 +1,194 @@
+//! `TIDE.*`: every limit, by name or rule text, with milliseconds.
+//!
+//! `TIDE.CHECK` and `TIDE.PEEK` answer `[allowed 1|0, limit, remaining, retry_after_ms, reset_after_ms]`.
+//! `retry_after_ms` is how long to wait: before going on if it was allowed, before asking again if not; -1 if
+//! waiting does not help, -2 if it takes a release.
+
+use super::command::Command;
+use super::parse::Words;
+use super::session::Session;
+use crate::engine::{Answer, Ask, LeaseId, Limit, NoSuchLimit};
+use crate::store::{Key, StoreError};
+use std::sync::Arc;
+use tidegate::{Decision, Retry, Span, Verdict};
+
+/// So many limits can be asked at once.
+const CHECKS_MAX: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+enum TideError {
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    Arity(&'static str),
+    #[error("ERR {0}")]
+    NoLimit(#[from] NoSuchLimit),
+    #[error("ERR a limit's name or rule is text in UTF-8")]
+    NoText,
+    #[error("ERR syntax error: expected COST and a whole number, got '{0}'")]
+    Syntax(String),
+    #[error("ERR `{0}` counts who is in flight: use TIDE.ACQUIRE and TIDE.RELEASE")]
+    Concurrency(String),
+    #[error("ERR `{0}` is not a concurrency limit: use TIDE.CHECK")]
+    NoConcurrency(String),
+    #[error("ERR at most {CHECKS_MAX} limits can be asked at once")]
+    TooMany,
+    #[error("ERR that is no lease: TIDE.ACQUIRE gives you one")]
+    NoLease,
+    #[error("TRYAGAIN {0}")]
+    Store(#[from] StoreError),
+}
+
+/// Runs one of them.
+pub(super) async fn run(session: &mut Session, command: Command, bytes: &[u8], words: &Words) {
+    if let Err(error) = answer(session, command, bytes, words).await {
+        session.reply.error(error);
+    }
+}
+
+async fn answer(
+    session: &mut Session,
+    command: Command,
+    bytes: &[u8],
+    words: &Words,
+) -> Result<(), TideError> {
+    if !command.takes(words.len()) {
+        return Err(TideError::Arity(name(command)));
+    }
+    match command {
+        Command::TideCheckAll => return check_all(session, bytes, words).await,
+        Command::TideRelease => return release(session, words.get(bytes, 1)),
+        _ => {}
+    }
+    let limit = find(session, words.get(bytes, 1))?;
+    let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost: cost(bytes, words)? };
+    let engine = &Arc::clone(&session.server).engine;
+    let is_concurrency = limit.rule().is_concurrency();
+    match command {
+        Command::TideReset => engine.reset(&limit, ask.key).await?,
+        Command::TideRefund => engine.refund(&ask).await?,
+        Command::TidePeek => {
+            session.reply.five(five(&engine.peek(&ask).await?));
+            return Ok(());
+        }
+        Command::TideAcquire if is_concurrency => return acquire(session, &ask).await,
+        Command::TideAcquire => return Err(TideError::NoConcurrency(limit.name().to_owned())),
+        _ if is_concurrency => return Err(TideError::Concurrency(limit.name().to_owned())),
+        _ => {
+            session.reply.five(five(&engine.check(&ask).await?));
+            return Ok(());
+        }
+    }
+    session.reply.ok();
+    Ok(())
+}
+
+fn name(command: Command) -> &'static str {
+    let known = super::command::COMMANDS.iter().find(|known| known.command == command);
+    known.map_or("tide", |known| known.name)
+}
+
+fn find(session: &Session, text: &[u8]) -> Result<Arc<Limit>, TideError> {
+    let text = std::str::from_utf8(text).map_err(|_| TideError::NoText)?;
+    Ok(session.server.engine.find(text)?)
+}
+
+/// `[COST n]`, at the end.
+fn cost(bytes: &[u8], words: &Words) -> Result<u64, TideError> {
+    let shown = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    match (words.len(), words.get(bytes, 3), words.get(bytes, 4)) {
+        (3, ..) => Ok(1),
+        (5, word, cost) if word.eq_ignore_ascii_case(b"COST") => {
+            number(cost).ok_or_else(|| TideError::Syntax(shown(cost)))
+        }
+        (_, word, _) => Err(TideError::Syntax(shown(word))),
+    }
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+async fn acquire(session: &mut Session, ask: &Ask<'_>) -> Result<(), TideError> {
+    let acquired = session.server.engine.acquire(ask).await?;
+    let reply = &mut session.reply;
+    reply.array(5);
+    let (decision, wait, lease) = match &acquired {
+        Ok(lease) => (lease.decision, ms(lease.lease), Some(lease.id)),
+        Err(answer) => (answer.decision, retry_ms(&answer.decision), None),
+    };
+    reply.integer(i64::from(lease.is_some()));
+    reply.integer(clamped(decision.limit));
+    reply.integer(clamped(decision.remaining));
+    reply.integer(wait);
+    match lease {
+        Some(id) => reply.bulk(id.to_string()),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn release(session: &mut Session, lease: &[u8]) -> Result<(), TideError> {
+    let text = std::str::from_utf8(lease).ok();
+    let id: Option<LeaseId> = text.and_then(|text| text.parse().ok());
+    let is_released = session.server.engine.release(id.ok_or(TideError::NoLease)?);
+    session.reply.integer(i64::from(is_released));
+    Ok(())
+}
+
+/// `TIDE.CHECKALL limit key cost [limit key cost …]`: all are charged, or none. Answers with all of them
+/// together, and with each.
+async fn check_all(session: &mut Session, bytes: &[u8], words: &Words) -> Result<(), TideError> {
+    let rest: Vec<&[u8]> = words.from(bytes, 1).collect();
+    if !rest.len().is_multiple_of(3) {
+        return Err(TideError::Arity("tide.checkall"));
+    }
+    if rest.len() / 3 > CHECKS_MAX {
+        return Err(TideError::TooMany);
+    }
+    let limits = rest.chunks_exact(3).map(|ask| find(session, ask[0]));
+    let limits: Vec<Arc<Limit>> = limits.collect::<Result<_, _>>()?;
+    if let Some(limit) = limits.iter().find(|limit| limit.rule().is_concurrency()) {
+        return Err(TideError::Concurrency(limit.name().to_owned()));
+    }
+    let asks = limits.iter().zip(rest.chunks_exact(3)).map(|(limit, ask)| {
+        let shown = || TideError::Syntax(String::from_utf8_lossy(ask[2]).into_owned());
+        Ok(Ask { limit, key: Key(ask[1]), cost: number(ask[2]).ok_or_else(shown)? })
+    });
+    let asks: Vec<Ask<'_>> = asks.collect::<Result<_, TideError>>()?;
+    let joint = session.server.engine.check_all(&asks).await?;
+    session.reply.array(2);
+    session.reply.five(five(&joint.all));
+    session.reply.array(joint.each.len());
+    for answer in &joint.each {
+        session.reply.five(five(answer));
+    }
+    Ok(())
+}
+
+fn five(answer: &Answer) -> [i64; 5] {
+    let decision = &answer.decision;
+    [
+        i64::from(answer.passes()),
+        clamped(decision.limit),
+        clamped(decision.remaining),
+        retry_ms(decision),
+        ms(decision.reset_after),
+    ]
+}
+
+fn retry_ms(decision: &Decision) -> i64 {
+    match decision.verdict {
+        Verdict::Allow => 0,
+        Verdict::Wait(span) | Verdict::Deny(Retry::After(span)) => ms(span),
+        Verdict::Deny(Retry::Never) => -1,
+        Verdict::Deny(Retry::OnRelease) => -2,
+    }
+}
+
+/// Rounded up: who comes back then does not come too early.
+fn ms(span: Span) -> i64 {
+    clamped(span.as_micros().div_ceil(1_000))
+}
+
+fn clamped(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

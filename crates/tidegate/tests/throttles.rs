@@ -1,0 +1,262 @@
+//! `CL.THROTTLE` in process (P6): redis-cell's own tables, and a model of it that shares no code with ours.
+
+use proptest::prelude::*;
+use tidegate::{Limiter, ManualClock, Snapshot, Span, Throttle, Throttles, Timestamp, ZeroRate};
+
+type Numbers = (i64, i64, i64, i64);
+
+struct Cell {
+    clock: ManualClock,
+    throttles: Throttles<ManualClock>,
+}
+
+impl Cell {
+    fn new() -> Self {
+        let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+        Self { throttles: Throttles::with_clock(clock.clone()), clock }
+    }
+
+    fn ask(&self, (max_burst, count, period, quantity): Numbers) -> Result<[i64; 5], ZeroRate> {
+        let throttle = Throttle::new(max_burst, count, period, quantity)?;
+        Ok(self.throttles.check("k", &throttle).reply())
+    }
+
+    fn say(&self, numbers: Numbers) -> [i64; 5] {
+        self.ask(numbers).expect("not a rate of zero")
+    }
+}
+
+const MS: fn(u64) -> Span = Span::from_millis;
+
+#[test]
+fn it_rate_limits_as_redis_cells_own_table_says() {
+    let start = Timestamp::from_micros(1_700_000_000_000_000);
+    let cell = Cell::new();
+    // (milliseconds, quantity, limited, remaining, retry, reset)
+    for (ms, quantity, limited, remaining, retry, reset) in [
+        (0, 6, 1, 5, -1, 0),
+        (0, 1, 0, 4, -1, 1),
+        (0, 1, 0, 3, -1, 2),
+        (0, 1, 0, 2, -1, 3),
+        (0, 1, 0, 1, -1, 4),
+        (0, 1, 0, 0, -1, 5),
+        (0, 1, 1, 0, 1, 5),
+        (3000, 1, 0, 2, -1, 3),
+        (3100, 1, 0, 1, -1, 4),
+        (4000, 1, 0, 1, -1, 4),
+        (8000, 1, 0, 4, -1, 1),
+        (9500, 1, 0, 4, -1, 1),
+        (9500, 0, 0, 4, -1, 1),
+        (9500, 2, 0, 2, -1, 3),
+        (9500, 5, 1, 2, 3, 3),
+        (15_000, 6, 1, 5, -1, 0),
+    ] {
+        cell.clock.set(start + MS(ms));
+        let said = cell.say((4, 1, 1, quantity));
+        assert_eq!(said, [limited, 5, remaining, retry, reset], "{quantity} at {ms} ms");
+    }
+}
+
+#[test]
+fn the_readme_and_the_end_to_end_cases_of_redis_cell() {
+    assert_eq!(Cell::new().say((15, 30, 60, 1)), [0, 16, 15, -1, 2]);
+    let cell = Cell::new();
+    assert_eq!(cell.say((0, 1, 2, 1)), [0, 1, 0, -1, 2]);
+    assert_eq!(cell.say((0, 1, 2, 1)), [1, 1, 0, 2, 2]);
+    cell.clock.advance(MS(2_000));
+    assert_eq!(cell.say((0, 1, 2, 1)), [0, 1, 0, -1, 2]);
+}
+
+#[test]
+fn a_refund_gives_back_what_was_taken_and_no_more() {
+    let cell = Cell::new();
+    assert_eq!(cell.say((4, 1, 10, 3)), [0, 5, 2, -1, 30]);
+    assert_eq!(cell.say((4, 1, 10, -1)), [0, 5, 3, -1, 20]);
+    assert_eq!(cell.say((4, 1, 10, -2)), [0, 5, 5, -1, 0]);
+    assert_eq!(cell.say((4, 1, 10, -9)), [0, 5, 5, -1, 0], "redis-cell leaves a key for ever");
+    assert_eq!(cell.say((4, 1, 10, 5)), [0, 5, 0, -1, 50], "not six");
+    assert_eq!(cell.throttles.limiter().keys(), 1);
+}
+
+#[test]
+fn what_can_never_pass_says_so() {
+    let cell = Cell::new();
+    assert_eq!(cell.say((4, 1, 1, 2)), [0, 5, 3, -1, 2]);
+    assert_eq!(cell.say((4, 1, 1, 6)), [1, 5, 3, -1, 2]);
+    assert_eq!(cell.say((4, 1, 1, 5)), [1, 5, 3, 2, 2]);
+    assert_eq!(cell.say((4, 1, 1, 3)), [0, 5, 0, -1, 5]);
+    assert_eq!(Cell::new().say((-1, 1, 1, 1)), [1, 0, 0, -1, 0]);
+    assert_eq!(Cell::new().say((-5, 1, 1, 1)), [1, -4, 0, -1, 0]);
+}
+
+#[test]
+fn a_denied_caller_is_never_told_to_come_back_at_once() {
+    let cell = Cell::new();
+    assert_eq!(cell.say((0, 2, 1, 1)), [0, 1, 0, -1, 1]);
+    assert_eq!(cell.say((0, 2, 1, 1)), [1, 1, 0, 1, 1]);
+    cell.clock.advance(Span::from_micros(499_600));
+    assert_eq!(cell.say((0, 2, 1, 1)), [1, 1, 0, 1, 0], "redis-cell says 0");
+    cell.clock.advance(Span::from_micros(400));
+    assert_eq!(cell.say((0, 2, 1, 1)), [0, 1, 0, -1, 1]);
+}
+
+#[test]
+fn no_more_remains_than_the_limit() {
+    assert_eq!(Cell::new().say((6000, 6000, 1, 1)), [0, 6001, 6000, -1, 0], "redis-cell: 6024");
+    assert_eq!(Cell::new().say((9, 5_000_000, 1, 1)), [0, 10, 9, -1, 0], "redis-cell: 2^63 - 1");
+}
+
+#[test]
+fn a_rate_of_zero_is_refused() {
+    for (count, period) in [(0, 1), (1, 0), (0, 0), (2_000_000_000, 1)] {
+        assert_eq!(Cell::new().ask((1, count, period, 1)), Err(ZeroRate));
+    }
+}
+
+#[test]
+fn a_debt_outlives_a_change_of_rate() {
+    let cell = Cell::new();
+    assert_eq!(cell.say((15, 10, 20, 4)), [0, 16, 12, -1, 8]);
+    assert_eq!(cell.say((15, 1000, 20, 1)), [1, 16, 0, 8, 8]);
+    assert_eq!(cell.say((15, 1000, 20, 0)), [1, 16, 0, 8, 8], "a look says so too");
+}
+
+#[test]
+fn years_are_no_trouble() {
+    let year = 31_536_000;
+    let cell = Cell::new();
+    assert_eq!(cell.say((0, 1, year, 1)), [0, 1, 0, -1, year]);
+    assert_eq!(cell.say((0, 1, year, 1)), [1, 1, 0, year, year]);
+    assert_eq!(Cell::new().say((99, 1, year, 1)), [0, 100, 99, -1, year]);
+    for extreme in [i64::MAX, i64::MIN, i64::MIN + 1] {
+        let numbers =
+            [(extreme, 1, 1, 1), (1, extreme, 1, 1), (1, 1, extreme, 1), (1, 1, 1, extreme)];
+        for numbers in numbers {
+            let _ = Cell::new().ask(numbers);
+        }
+    }
+}
+
+#[test]
+fn debts_survive_in_a_snapshot() {
+    let cell = Cell::new();
+    cell.say((4, 1, 1, 5));
+    let mut bytes = Vec::new();
+    Snapshot::write(&mut bytes, [("cells", cell.throttles.limiter())]).unwrap();
+    cell.clock.advance(MS(2_000));
+    let builder = Limiter::builder(Throttles::rule());
+    let restored = Snapshot::read(&bytes).unwrap();
+    let limiter = restored.restore_with_clock("cells", builder, cell.clock.clone());
+    let throttles = Throttles::over(limiter).unwrap();
+    let throttle = Throttle::new(4, 1, 1, 3).unwrap();
+    assert_eq!(throttles.check("k", &throttle).reply(), [1, 5, 2, 1, 3]);
+}
+
+/// redis-cell as `reference/services.md` §A2 describes it, with the absolute times that it keeps, and with
+/// the answers that are right where its own are plainly wrong.
+#[derive(Default)]
+struct Model {
+    arrives_at: Option<i128>,
+}
+
+impl Model {
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as it does")]
+    fn ask(
+        &mut self,
+        now: i128,
+        (max_burst, count, period, quantity): Numbers,
+    ) -> Option<[i64; 5]> {
+        let every = ((period * 1_000_000_000) as f64 / count as f64) as i64;
+        if count == 0 || period == 0 || every == 0 {
+            return None;
+        }
+        let (every, limit) = (i128::from(every), i128::from(max_burst) + 1);
+        let (tolerance, increment) = (every * limit, every * i128::from(quantity));
+        let stored = self.arrives_at.unwrap_or(now).max(now);
+        let arrival = stored + increment;
+        let spare = now - (arrival - tolerance);
+        let (limited, ttl, retry) = if spare < 0 {
+            (1, stored - now, if increment <= tolerance { -spare } else { -1_000_000_000 })
+        } else {
+            self.arrives_at = Some(arrival.max(now));
+            (0, (arrival - now).max(0), -1_000_000_000)
+        };
+        let whole = |ns: i128| (ns / 1000, every / 1000);
+        let by_us = |ns: i128| {
+            let (ns, every) = whole(ns);
+            (every != 0).then(|| (ns as f64 / every as f64) as i128)
+        };
+        let is_sound = by_us(tolerance).is_some_and(|most| most <= limit);
+        let next = tolerance - ttl;
+        let remaining = match by_us(next) {
+            _ if next <= -every => 0,
+            Some(remaining) if is_sound => remaining,
+            _ => next / every,
+        };
+        let seconds = |ns: i128| {
+            let ms = ns % 1_000_000_000 / 1_000_000;
+            ns / 1_000_000_000 + i128::from(ms > 0)
+        };
+        let retry = seconds(retry);
+        let retry = if limited == 1 && retry >= 0 { retry.max(1) } else { retry };
+        let reply = [limited, limit, remaining, retry, seconds(ttl)];
+        Some(reply.map(|number| i64::try_from(number).expect("the numbers are not so large")))
+    }
+}
+
+fn numbers() -> impl Strategy<Value = Numbers> {
+    let burst = prop_oneof![8 => 0..20_i64, 2 => 0..100_000_i64, 1 => -5..0_i64];
+    let count = prop_oneof![8 => 1..100_i64, 2 => 1..10_000_000_i64, 1 => -50..50_i64];
+    let period = prop_oneof![8 => 1..100_i64, 1 => 1..3_000_000_i64, 1 => -50..50_i64];
+    let quantity = prop_oneof![8 => 0..5_i64, 2 => 0..200_i64, 2 => -5..0_i64];
+    // Debts of more than 146 years are held at that here, and wrap around in redis-cell.
+    let is_bearable = |(burst, count, period, _): &Numbers| {
+        let count = i128::from((*count).unsigned_abs().max(1));
+        i128::from(*period) * i128::from(*burst) / count / 31_536_000 < 140
+    };
+    let numbers = (burst, count, period, quantity);
+    numbers.prop_filter("redis-cell wraps around", is_bearable)
+}
+
+/// Some numbers, asked again and again, and now and then others.
+fn sequence() -> impl Strategy<Value = Vec<(u64, Numbers)>> {
+    let pause = prop_oneof![4 => Just(0_u64), 4 => 0..2_000_000_u64, 1 => 0..100_000_000_u64];
+    (
+        proptest::collection::vec(numbers(), 1..3),
+        proptest::collection::vec((pause, 0..9_usize, -3..6_i64), 1..25),
+    )
+        .prop_map(|(numbers, steps)| {
+            let step = |(pause, which, quantity): (u64, usize, i64)| {
+                let (burst, count, period, first) = numbers[which % numbers.len()];
+                let quantity = if which < 6 { first } else { quantity };
+                (pause, (burst, count, period, quantity))
+            };
+            steps.into_iter().map(step).collect()
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100_000))]
+
+    #[test]
+    fn we_answer_as_the_model_does(steps in sequence()) {
+        let cell = Cell::new();
+        let batched = Cell::new();
+        let mut batch = batched.throttles.batch();
+        let mut model = Model::default();
+        let mut now = 1_700_000_000_000_000_000_i128;
+        for (pause, numbers) in steps {
+            now += i128::from(pause) * 1000;
+            cell.clock.advance(Span::from_micros(pause));
+            batched.clock.advance(Span::from_micros(pause));
+            let said = cell.ask(numbers);
+            prop_assert_eq!(said.ok(), model.ask(now, numbers), "{:?}", numbers);
+            if let Ok(throttle) = Throttle::new(numbers.0, numbers.1, numbers.2, numbers.3) {
+                batch.push("k", throttle);
+                let mut in_batch = None;
+                batch.decide(|throttled| in_batch = Some(throttled.reply()));
+                prop_assert_eq!(in_batch, said.ok());
+            }
+        }
+    }
+}
