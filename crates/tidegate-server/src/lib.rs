@@ -15,6 +15,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod engine;
 pub mod listen;
 pub mod matching;

@@ -28,7 +28,6 @@ pub struct Limits {
 #[derive(Debug)]
 struct Rules {
     made: RwLock<HashMap<String, Arc<Limit>>>,
-    restored: Snapshot,
 }
 
 /// Why there is no such limit.
@@ -63,7 +62,9 @@ impl Limits {
     pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: Snapshot) -> Self {
         let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, &restored));
         let order: Vec<Arc<Limit>> = configs.iter().map(make).collect();
-        Self::of(order, Arc::new(Rules { made: RwLock::default(), restored }))
+        let rules = Rules { made: RwLock::default() };
+        rules.restore(&order, store, &restored);
+        Self::of(order, Arc::new(rules))
     }
 
     fn of(order: Vec<Arc<Limit>>, rules: Arc<Rules>) -> Self {
@@ -93,7 +94,12 @@ impl Limits {
 
     /// Those that were made of rule text.
     pub fn unnamed(&self) -> Vec<Arc<Limit>> {
-        self.rules.made.read().expect("nobody panics with it").values().cloned().collect()
+        let made = self.rules.made.read().expect("nobody panics with it");
+        // Once each, whatever texts they were asked for with.
+        made.iter()
+            .filter(|(text, limit)| limit.name() == *text)
+            .map(|(_, it)| it.clone())
+            .collect()
     }
 
     pub(super) fn find(&self, text: &str, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
@@ -107,7 +113,7 @@ impl Limits {
             return Ok(Arc::clone(limit));
         }
         let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;
-        self.rules.make(text, rule, store)
+        self.rules.make(text, rule, store, &Snapshot::default())
     }
 
     fn neither(&self, text: &str, error: RuleError) -> NoSuchLimit {
@@ -117,8 +123,26 @@ impl Limits {
 }
 
 impl Rules {
+    /// Makes those that a snapshot knows: it is by their text that it knows them.
+    fn restore(&self, named: &[Arc<Limit>], store: &Store, restored: &Snapshot) {
+        for name in restored.names().filter(|name| named.iter().all(|limit| limit.name() != *name))
+        {
+            if let Ok(rule) = name.parse()
+                && self.make(name, rule, store, restored).is_err()
+            {
+                tracing::error!("no room for what the snapshot knows of `{name}`");
+            }
+        }
+    }
+
     /// Two texts of one rule are one limit.
-    fn make(&self, text: &str, rule: Rule, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
+    fn make(
+        &self,
+        text: &str,
+        rule: Rule,
+        store: &Store,
+        restored: &Snapshot,
+    ) -> Result<Arc<Limit>, NoSuchLimit> {
         let canonical = rule.to_string();
         let mut made = self.made.write().expect("nobody panics with it");
         if let Some(limit) = made.get(&canonical).cloned() {
@@ -131,7 +155,7 @@ impl Rules {
             return Err(NoSuchLimit::TooManyRules);
         }
         let config = LimitConfig::new(canonical.clone(), rule);
-        let limit = Arc::new(Limit::new(config, store, &self.restored));
+        let limit = Arc::new(Limit::new(config, store, restored));
         made.insert(canonical, Arc::clone(&limit));
         made.insert(text.to_owned(), Arc::clone(&limit));
         Ok(limit)

@@ -18,7 +18,7 @@ use crate::store::{self, Key, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::sync::{Arc, Mutex};
-use tidegate::{Decision, Snapshot, Throttles, Verdict};
+use tidegate::{Decision, Limiter, Snapshot, Throttles, Verdict};
 
 /// What wires ask.
 #[derive(Debug)]
@@ -92,6 +92,17 @@ impl Engine {
     /// Keys whose rate comes with each request: `CL.THROTTLE`.
     pub fn throttles(&self) -> &Throttles<ServerClock> {
         self.store.throttles()
+    }
+
+    /// All that has debts, each with the name that a snapshot keeps it under.
+    pub fn remembered(&self) -> Vec<(String, Limiter<ServerClock>)> {
+        let limits = self.limits();
+        let unnamed = limits.unnamed();
+        let limits = limits.named().iter().chain(&unnamed);
+        let limits =
+            limits.map(|limit| (limit.name().to_owned(), limit.counters().limiter().clone()));
+        let throttles = (store::THROTTLES_NAME.to_owned(), self.throttles().limiter().clone());
+        limits.chain([throttles]).collect()
     }
 
     /// Puts other limits in place: those of the same name keep their counters.

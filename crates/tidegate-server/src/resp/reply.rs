@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 /// Which RESP a peer wants to hear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub(super) enum Version {
     /// What everybody understands.
     #[default]
     Two,
@@ -14,7 +14,7 @@ pub enum Version {
 
 /// What has been said and not been sent.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub(super) struct Reply {
     bytes: Vec<u8>,
     pub(super) version: Version,
 }

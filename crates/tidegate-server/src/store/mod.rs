@@ -5,6 +5,7 @@
 
 mod memory;
 
+pub(crate) use memory::THROTTLES_NAME;
 pub use memory::{Batched, Counters, Memory, Permit};
 
 use crate::clock::ServerClock;

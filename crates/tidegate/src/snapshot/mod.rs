@@ -152,6 +152,20 @@ impl Snapshot {
         self.sections.is_empty()
     }
 
+    /// The names that it has something under.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Snapshot};
+    /// let limiter = Limiter::new("5/day".parse()?);
+    /// let mut bytes = Vec::new();
+    /// Snapshot::write(&mut bytes, [("login", &limiter)])?;
+    /// assert_eq!(Snapshot::read(&bytes)?.names().collect::<Vec<_>>(), ["login"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.sections.iter().map(|section| section.head.name.as_str())
+    }
+
     /// Makes a limiter that goes on where the one of this name was, by the machine's clock; a new one
     /// if there was none. If the rule is another now, what was used goes over as
     /// [`set_rule`](Limiter::set_rule) has it.

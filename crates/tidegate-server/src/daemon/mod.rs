@@ -1,0 +1,126 @@
+//! The process around the server: start, signals, reloads, snapshots, and an orderly end.
+//!
+//! Always   Whatever it is told while it runs (HUP, a changed file, a full disk), the server goes on with what
+//!          it has and says what is wrong. It ends only when it is asked to, and then it keeps its debts.
+
+mod banner;
+mod log;
+mod signals;
+mod state;
+
+pub use log::LogFormat;
+
+use crate::clock::ServerClock;
+use crate::config::{self, Config};
+use crate::listen::{self, Running};
+use crate::server::Server;
+use anyhow::Context;
+use sd_notify::NotifyState;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What the command line says. It comes before the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The configuration.
+    pub config: Option<PathBuf>,
+    /// Where to listen instead.
+    pub resp: Option<Place>,
+    /// The same.
+    pub http: Option<Place>,
+    /// The same.
+    pub grpc: Option<Place>,
+    /// The same.
+    pub admin: Option<Place>,
+    /// Where debts are kept over a restart.
+    pub snapshot: Option<PathBuf>,
+    /// Whether others than loopback may come without a token.
+    pub is_insecure: bool,
+    /// How it logs.
+    pub log: LogFormat,
+}
+
+/// Where to listen, if at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere.
+    Off,
+    /// Here.
+    At(SocketAddr),
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let error = |_| format!("`{text}` is neither an address such as 127.0.0.1:6380 nor `off`");
+        text.parse().map(Self::At).map_err(error)
+    }
+}
+
+/// Serves until it is asked to end. `out` is told where, and what to try.
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+    log::start(options.log);
+    let config = configured(options)?;
+    let snapshot = config.server.snapshot.clone();
+    let restored = state::restore(snapshot.as_ref());
+    let server = Server::new(config, options.config.clone(), ServerClock::system(), restored);
+    let running = listen::start(server)?;
+    banner::print(&running, out).context("cannot say where it listens")?;
+    tell_system(&[NotifyState::Ready]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let waited = runtime.block_on(signals::tend(&running));
+    tell_system(&[NotifyState::Stopping]);
+    end(running, snapshot.as_ref())?;
+    waited
+}
+
+fn configured(options: &Options) -> anyhow::Result<Config> {
+    let mut config = match &options.config {
+        Some(path) => config::load(path)?,
+        None => Config::default(),
+    };
+    let server = &mut config.server;
+    for (place, told) in [
+        (&mut server.resp, options.resp),
+        (&mut server.http, options.http),
+        (&mut server.grpc, options.grpc),
+        (&mut server.admin, options.admin),
+    ] {
+        match told {
+            Some(Place::At(addr)) => *place = Some(addr),
+            Some(Place::Off) => *place = None,
+            None => {}
+        }
+    }
+    server.is_insecure |= options.is_insecure;
+    if let Some(path) = &options.snapshot {
+        let every = server.snapshot.as_ref().map_or(state::EVERY, |snapshot| snapshot.every);
+        server.snapshot = Some(config::SnapshotConfig { path: path.clone(), every });
+    }
+    let places = [server.resp, server.http, server.grpc, server.admin];
+    anyhow::ensure!(places.iter().any(Option::is_some), "every listener is off: nothing to do");
+    Ok(config)
+}
+
+/// Everybody who is being answered is answered; then what they owe is kept.
+fn end(running: Running, snapshot: Option<&config::SnapshotConfig>) -> anyhow::Result<()> {
+    let server = std::sync::Arc::clone(&running.server);
+    running.stop()?;
+    if let Some(snapshot) = snapshot {
+        state::save(&server, snapshot).context("the last snapshot could not be written")?;
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Tells systemd, if it asked to be told.
+fn tell_system(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("cannot tell the service manager: {error}");
+    }
+}

@@ -1,0 +1,95 @@
+//! What the process is told while it runs.
+
+use super::{state, tell_system};
+use crate::listen::Running;
+use crate::server::Server;
+use sd_notify::NotifyState;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Interval, MissedTickBehavior};
+
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Reloads, watches and saves until it is asked to end.
+pub(super) async fn tend(running: &Running) -> anyhow::Result<()> {
+    let server = &running.server;
+    let config = server.config();
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let snapshot = config.server.snapshot.clone();
+    let mut save = every(snapshot.as_ref().map(|snapshot| snapshot.every));
+    let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
+    let mut alive = every(sd_notify::watchdog_enabled().map(|timeout| timeout / 2));
+    let mut seen = text(server);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hang_up.recv() => {
+                seen = text(server);
+                reload(server);
+            }
+            () = tick(&mut look) => {
+                let now = text(server);
+                if now != seen {
+                    seen = now;
+                    reload(server);
+                }
+            }
+            () = tick(&mut save) => {
+                if let Some(snapshot) = snapshot.clone() {
+                    keep(Arc::clone(server), snapshot).await;
+                }
+            }
+            () = tick(&mut alive) => tell_system(&[NotifyState::Watchdog]),
+        }
+    }
+    tracing::info!("asked to end: no more connections, and those that are there are answered");
+    Ok(())
+}
+
+fn every(interval: Option<Duration>) -> Option<Interval> {
+    let mut interval = tokio::time::interval(interval.filter(|interval| !interval.is_zero())?);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval.reset();
+    Some(interval)
+}
+
+async fn tick(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The configuration as it stands in the file. By its text: a time stamp may stay the same, and behind a
+/// symbolic link it is another file's.
+fn text(server: &Server) -> Option<Vec<u8>> {
+    std::fs::read(server.file()?).ok()
+}
+
+fn reload(server: &Server) {
+    if let Ok(monotonic) = NotifyState::monotonic_usec_now() {
+        tell_system(&[NotifyState::Reloading, monotonic]);
+    }
+    match server.reload() {
+        Ok(()) if server.file().is_none() => tracing::warn!("there is no configuration to reload"),
+        Ok(()) => tracing::info!("reloaded: {} limits", server.config().limits.len()),
+        Err(errors) => tracing::error!("not reloaded, the old configuration stays:\n{errors}"),
+    }
+    tell_system(&[NotifyState::Ready]);
+}
+
+/// In a thread of its own, so that signals are heard meanwhile; one at a time.
+async fn keep(server: Arc<Server>, config: crate::config::SnapshotConfig) {
+    let saved = tokio::task::spawn_blocking(move || state::save(&server, &config)).await;
+    match saved {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!("the snapshot could not be written: {error}"),
+        Err(error) => tracing::error!("the snapshot could not be written: {error}"),
+    }
+}
