@@ -1,0 +1,392 @@
+//! Conversations in RESP, byte for byte, without a socket and with a clock that stands still.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tidegate::{ManualClock, Snapshot, Span};
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{Config, LimitConfig, Mode, Token};
+use tidegate_server::resp::Session;
+use tidegate_server::server::Server;
+
+struct Peer {
+    clock: ManualClock,
+    session: Session,
+}
+
+impl Peer {
+    fn new() -> Self {
+        Self::of(Config::default())
+    }
+
+    fn of(config: Config) -> Self {
+        let clock = ManualClock::new();
+        let server =
+            Server::new(config, None, ServerClock::Manual(clock.clone()), Snapshot::default());
+        Self { clock, session: Session::new(server) }
+    }
+
+    /// Another one of the same server.
+    fn beside(&self, server: &Arc<Server>) -> Self {
+        Self { clock: self.clock.clone(), session: Session::new(Arc::clone(server)) }
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> (usize, String) {
+        let done = ready(self.session.answer(bytes));
+        let said = String::from_utf8_lossy(self.session.said()).replace("\r\n", " ");
+        self.session.forget_said();
+        (done, said.trim_end().to_owned())
+    }
+
+    /// Sends an array of the line's words, and hears the answer with spaces for the ends of lines.
+    fn say(&mut self, line: &str) -> String {
+        let bytes = array(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        let (done, said) = self.raw(&bytes);
+        assert_eq!(done, bytes.len(), "{line} is a whole command");
+        said
+    }
+
+    fn words(&mut self, words: &[&str]) -> String {
+        self.raw(&array(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())).1
+    }
+}
+
+fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Memory answers at once.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn with_token() -> Peer {
+    let mut config = Config::default();
+    config.server.tokens = vec![Token::new("hush")];
+    Peer::of(config)
+}
+
+fn named(name: &str, rule: &str, mode: Mode) -> LimitConfig {
+    LimitConfig { mode, ..LimitConfig::new(name, rule.parse().expect("a rule")) }
+}
+
+#[test]
+fn cl_throttle_answers_as_redis_cell_does() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.say("CL.THROTTLE user123 15 30 60"), "*5 :0 :16 :15 :-1 :2");
+    assert_eq!(peer.say("cl.throttle k 0 1 2 1"), "*5 :0 :1 :0 :-1 :2");
+    assert_eq!(peer.say("CL.THROTTLE k 0 1 2 1"), "*5 :1 :1 :0 :2 :2");
+    peer.clock.advance(Span::from_secs(2));
+    assert_eq!(peer.say("CL.THROTTLE k +0 +1 2 1"), "*5 :0 :1 :0 :-1 :2");
+}
+
+#[test]
+fn cl_throttle_refuses_in_redis_cells_words() {
+    let mut peer = Peer::new();
+    let usage = "-Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> \
+                 <period> [<quantity>]";
+    for line in ["CL.THROTTLE", "CL.THROTTLE k", "CL.THROTTLE k 1 1", "CL.THROTTLE k 1 1 1 1 1"] {
+        assert_eq!(peer.say(line), usage);
+    }
+    for (line, word) in [
+        ("CL.THROTTLE k x 1 1", "x"),
+        ("CL.THROTTLE k 1 1.5 1", "1.5"),
+        ("CL.THROTTLE k 1 1 9223372036854775808", "9223372036854775808"),
+        ("CL.THROTTLE k 1 1 1 ", ""),
+    ] {
+        let said = peer.say(line);
+        assert_eq!(
+            said,
+            format!("-Cell error: Store error: Couldn't parse as integer: {word}").trim_end()
+        );
+    }
+    let zero = "-Cell error: Store error: Zero rates are not supported";
+    assert_eq!(peer.say("CL.THROTTLE k 1 0 1"), zero);
+    assert_eq!(peer.say("CL.THROTTLE k 1 1 0"), zero);
+}
+
+#[test]
+fn a_key_is_any_bytes() {
+    let mut peer = Peer::new();
+    let keys: [&[u8]; 4] = [b"", b"\xff\xfe", b"a\r\nb", &[b'x'; 100_000]];
+    for key in keys {
+        let bytes = array(&[b"CL.THROTTLE", key, b"0", b"1", b"1"]);
+        assert_eq!(peer.raw(&bytes).1, "*5 :0 :1 :0 :-1 :1");
+        assert_eq!(peer.raw(&bytes).1, "*5 :1 :1 :0 :1 :1");
+    }
+    let number = array(&[b"CL.THROTTLE", b"k", b"\xff", b"1", b"1"]);
+    assert_eq!(
+        peer.raw(&number).1,
+        "-Cell error: Store error: Couldn't parse as integer: \u{fffd}"
+    );
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    let mut peer = Peer::new();
+    let lines = [
+        "CL.THROTTLE a 1 1 1",
+        "PING",
+        "CL.THROTTLE a 1 1 1",
+        "CL.THROTTLE a x 1 1",
+        "CL.THROTTLE a 1 1 1",
+    ];
+    let bytes: Vec<u8> = lines
+        .iter()
+        .flat_map(|line| array(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()))
+        .collect();
+    let said = "*5 :0 :2 :1 :-1 :1 +PONG *5 :0 :2 :0 :-1 :2 \
+                -Cell error: Store error: Couldn't parse as integer: x *5 :1 :2 :0 :1 :2";
+    assert_eq!(peer.raw(&bytes), (bytes.len(), said.to_owned()));
+}
+
+#[test]
+fn a_long_pipeline_is_answered_in_parts() {
+    let mut peer = Peer::new();
+    let one = array(&[b"CL.THROTTLE", b"k", b"1000000000", b"1000000000", b"1"]);
+    let mut rest: Vec<u8> = one.repeat(100_000);
+    let mut answers = 0;
+    while !rest.is_empty() {
+        let done = ready(peer.session.answer(&rest));
+        assert!(done > 0, "it goes on");
+        assert!(peer.session.said().len() < 128 * 1024, "it stops to be read");
+        answers += peer.session.said().split(|byte| *byte == b'*').count() - 1;
+        peer.session.forget_said();
+        rest.drain(..done);
+    }
+    assert_eq!(answers, 100_000);
+}
+
+#[test]
+fn what_has_not_all_come_is_waited_for() {
+    let mut peer = Peer::new();
+    let bytes = array(&[b"CL.THROTTLE", b"k", b"1", b"1", b"1"]);
+    for cut in 0..bytes.len() {
+        assert_eq!(peer.raw(&bytes[..cut]), (0, String::new()));
+    }
+    assert_eq!(peer.raw(&bytes).0, bytes.len());
+}
+
+#[test]
+fn tide_check_takes_rule_text_and_says_milliseconds() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.words(&["TIDE.CHECK", "2/s burst 3", "alice"]), "*5 :1 :3 :2 :0 :500");
+    assert_eq!(
+        peer.words(&["TIDE.CHECK", "2/1s  burst 3", "alice", "COST", "2"]),
+        "*5 :1 :3 :0 :0 :1500"
+    );
+    assert_eq!(peer.words(&["TIDE.CHECK", "2/s burst 3", "alice"]), "*5 :0 :3 :0 :500 :1500");
+    assert_eq!(peer.words(&["TIDE.PEEK", "2/s burst 3", "alice"]), "*5 :0 :3 :0 :500 :1500");
+    assert_eq!(
+        peer.words(&["TIDE.CHECK", "2/s burst 3", "alice", "cost", "4"]),
+        "*5 :0 :3 :0 :-1 :1500"
+    );
+    assert_eq!(peer.words(&["TIDE.REFUND", "2/s burst 3", "alice"]), "+OK");
+    assert_eq!(
+        peer.words(&["TIDE.PEEK", "2/s burst 3", "alice", "COST", "0"]),
+        "*5 :1 :3 :1 :0 :1000"
+    );
+    assert_eq!(peer.words(&["TIDE.RESET", "2/s burst 3", "alice"]), "+OK");
+    assert_eq!(peer.words(&["TIDE.PEEK", "2/s burst 3", "alice"]), "*5 :1 :3 :2 :0 :500");
+}
+
+#[test]
+fn a_rule_that_makes_wait_says_how_long() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.words(&["TIDE.CHECK", "10/s queue", "a"]).split(' ').nth(1), Some(":1"));
+    let second = peer.words(&["TIDE.CHECK", "10/s queue", "a"]);
+    assert_eq!(second.split(' ').nth(4), Some(":100"), "{second}");
+}
+
+#[test]
+fn named_limits_obey_their_mode() {
+    let limits = vec![
+        named("login", "1/min", Mode::Enforce),
+        named("trial", "1/min", Mode::Shadow),
+        named("gone", "1/min", Mode::Off),
+    ];
+    let mut peer = Peer::of(Config { limits, ..Config::default() });
+    assert_eq!(peer.say("TIDE.CHECK login a"), "*5 :1 :1 :0 :0 :60000");
+    assert_eq!(peer.say("TIDE.CHECK login a"), "*5 :0 :1 :0 :60000 :60000");
+    assert_eq!(peer.say("TIDE.CHECK trial a"), "*5 :1 :1 :0 :0 :60000");
+    assert_eq!(
+        peer.say("TIDE.CHECK trial a"),
+        "*5 :1 :1 :0 :0 :60000",
+        "it passes, and is counted"
+    );
+    let unlimited = "*5 :1 :9223372036854775807 :9223372036854775807 :0 :0";
+    assert_eq!(peer.say("TIDE.CHECK gone a"), unlimited);
+    assert_eq!(
+        peer.say("TIDE.CHECK logn a").split(": ").next(),
+        Some("-ERR no limit is named `logn`, and it is not a rule"),
+    );
+    assert!(peer.say("TIDE.CHECK logn a").ends_with("did you mean the limit `login`?"));
+}
+
+#[test]
+fn all_or_nothing() {
+    let mut peer = Peer::new();
+    let all = |peer: &mut Peer, cost: &str| {
+        peer.words(&["TIDE.CHECKALL", "5/s", "a", cost, "9/s", "a", cost])
+    };
+    assert_eq!(
+        all(&mut peer, "3"),
+        "*2 *5 :1 :5 :2 :0 :600 *2 *5 :1 :5 :2 :0 :600 *5 :1 :9 :6 :0 :334"
+    );
+    assert_eq!(
+        all(&mut peer, "4"),
+        "*2 *5 :0 :5 :2 :400 :600 *2 *5 :0 :5 :2 :400 :600 *5 :1 :9 :6 :0 :334",
+        "the second has not been charged",
+    );
+    assert!(peer.say("TIDE.CHECKALL 5/s a").starts_with("-ERR wrong number of arguments"));
+    assert!(peer.say("TIDE.CHECKALL 5/s a 1 9/s").starts_with("-ERR wrong number of arguments"));
+    assert!(peer.say("TIDE.CHECKALL 5/s a -1").starts_with("-ERR syntax error"));
+}
+
+#[test]
+fn a_place_is_leased_and_given_back() {
+    let mut peer = Peer::new();
+    let rule = "concurrency 1 lease 30s";
+    let taken = peer.words(&["TIDE.ACQUIRE", rule, "pool"]);
+    let words: Vec<&str> = taken.split(' ').collect();
+    assert_eq!(words[..5], ["*5", ":1", ":1", ":0", ":30000"]);
+    let lease = words[6].to_owned();
+    assert_eq!(peer.words(&["TIDE.ACQUIRE", rule, "pool"]), "*5 :0 :1 :0 :30000 $-1");
+    assert_eq!(peer.words(&["TIDE.RELEASE", &lease]), ":1");
+    assert_eq!(peer.words(&["TIDE.RELEASE", &lease]), ":0", "only once");
+    assert!(peer.words(&["TIDE.ACQUIRE", rule, "pool"]).starts_with("*5 :1"));
+    peer.clock.advance(Span::from_secs(30));
+    assert!(
+        peer.words(&["TIDE.ACQUIRE", rule, "pool"]).starts_with("*5 :1"),
+        "its holder has died"
+    );
+    assert!(peer.words(&["TIDE.RELEASE", "nonsense"]).starts_with("-ERR that is no lease"));
+    assert!(peer.words(&["TIDE.CHECK", rule, "pool"]).contains("use TIDE.ACQUIRE"));
+    assert!(peer.words(&["TIDE.ACQUIRE", "1/s", "pool"]).contains("use TIDE.CHECK"));
+}
+
+#[test]
+fn whoever_has_no_token_hears_nothing() {
+    let mut peer = with_token();
+    assert_eq!(peer.say("CL.THROTTLE k 1 1 1"), "-NOAUTH Authentication required.");
+    assert_eq!(peer.say("PING"), "-NOAUTH Authentication required.");
+    assert!(peer.say("AUTH wrong").starts_with("-WRONGPASS"));
+    assert!(peer.say("HELLO 3").starts_with("-NOAUTH HELLO"));
+    assert!(peer.say("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
+    assert_eq!(peer.say("AUTH hush"), "+OK");
+    assert_eq!(peer.say("CL.THROTTLE k 1 1 1"), "*5 :0 :2 :1 :-1 :1");
+    assert_eq!(with_token().say("AUTH default hush"), "+OK");
+    assert!(Peer::new().say("AUTH hush").starts_with("-ERR AUTH <password> called without"));
+}
+
+#[test]
+fn hello_chooses_how_it_is_talked_to() {
+    let mut peer = with_token();
+    let said = peer.say("HELLO 3 AUTH default hush SETNAME me");
+    assert!(said.starts_with("%7 $6 server $8 tidegate $7 version"), "{said}");
+    assert!(said.contains("$5 proto :3"), "{said}");
+    assert_eq!(peer.say("CLIENT GETNAME"), "$2 me");
+    assert!(peer.say("HELLO 2").starts_with("*14 $6 server"));
+    assert!(peer.say("HELLO 4").starts_with("-NOPROTO"));
+}
+
+#[test]
+fn clients_find_what_they_look_for() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.say("PING"), "+PONG");
+    assert_eq!(peer.say("PING hi"), "$2 hi");
+    assert_eq!(peer.say("ECHO hi"), "$2 hi");
+    assert_eq!(peer.say("SELECT 0"), "+OK");
+    assert!(peer.say("SELECT 1").starts_with("-ERR DB index"));
+    assert_eq!(peer.say("CLIENT SETINFO LIB-NAME x"), "+OK");
+    assert_eq!(peer.say("CLIENT SETNAME x"), "+OK");
+    assert_eq!(peer.words(&["CLIENT", "SETNAME", "a b"]).chars().next(), Some('-'));
+    assert!(peer.say("CLIENT TRACKING ON").starts_with("-ERR unknown subcommand"));
+    assert!(peer.say("INFO").contains("loading:0"));
+    assert_eq!(peer.say("COMMAND COUNT"), ":24");
+    assert_eq!(
+        peer.say("COMMAND INFO cl.throttle"),
+        "*1 *6 $11 cl.throttle :-1 *2 +write +fast :1 :1 :1"
+    );
+    assert_eq!(peer.say("COMMAND INFO nonsense"), "*1 $-1");
+    assert_eq!(peer.say("COMMAND DOCS"), "*0");
+    assert_eq!(peer.say("CONFIG GET save"), "*0");
+    assert!(
+        peer.say("NONSENSE a")
+            .starts_with("-ERR unknown command 'NONSENSE', with args beginning with: 'a'")
+    );
+    assert!(peer.say("ECHO").starts_with("-ERR wrong number of arguments for 'echo'"));
+    assert_eq!(peer.say("QUIT"), "+OK");
+    assert!(peer.session.is_over());
+}
+
+#[test]
+fn del_forgets_debts() {
+    let mut peer = Peer::new();
+    peer.say("CL.THROTTLE k 0 1 60");
+    assert_eq!(peer.say("DEL k other"), ":1");
+    assert_eq!(peer.say("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
+}
+
+#[test]
+fn a_transaction_is_run_at_its_end() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.say("MULTI"), "+OK");
+    assert_eq!(peer.say("CL.THROTTLE k 0 1 60"), "+QUEUED");
+    assert_eq!(peer.say("PING"), "+QUEUED");
+    assert_eq!(peer.say("EXEC"), "*2 *5 :0 :1 :0 :-1 :60 +PONG");
+    assert!(peer.say("EXEC").starts_with("-ERR EXEC without MULTI"));
+    peer.say("MULTI");
+    assert!(peer.say("NONSENSE").starts_with("-ERR unknown command"));
+    assert!(peer.say("EXEC").starts_with("-EXECABORT"));
+    peer.say("MULTI");
+    assert_eq!(peer.say("DISCARD"), "+OK");
+    assert_eq!(peer.say("CL.THROTTLE other 0 1 60"), "*5 :0 :1 :0 :-1 :60");
+}
+
+#[test]
+fn a_browser_is_cut_off_before_it_commands_anything() {
+    for first in ["POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", "Host: localhost\r\n"] {
+        let mut peer = Peer::new();
+        let mut bytes = first.as_bytes().to_vec();
+        bytes.extend_from_slice(b"\r\nCL.THROTTLE k 0 1 60\r\n");
+        assert_eq!(peer.raw(&bytes).1, "", "nothing is said");
+        assert!(peer.session.is_over());
+    }
+}
+
+#[test]
+fn what_is_no_command_ends_the_conversation() {
+    for (bytes, said) in [
+        (&b"*1\r\n*1\r\n"[..], "-ERR Protocol error: expected '$', got '*'"),
+        (b"*1000000000\r\n", "-ERR Protocol error: invalid multibulk length"),
+        (b"*1\r\n$2147483647\r\n", "-ERR Protocol error: invalid bulk length"),
+    ] {
+        let mut peer = Peer::new();
+        assert_eq!(peer.raw(bytes).1, said);
+        assert!(peer.session.is_over());
+    }
+    let mut stranger = with_token();
+    assert_eq!(stranger.raw(b"*11\r\n").1, "-ERR Protocol error: unauthenticated multibulk length");
+}
+
+#[test]
+fn two_peers_share_what_they_owe() {
+    let config = Config::default();
+    let clock = ManualClock::new();
+    let server = Server::new(config, None, ServerClock::Manual(clock.clone()), Snapshot::default());
+    let mut one = Peer { clock, session: Session::new(Arc::clone(&server)) };
+    let mut other = one.beside(&server);
+    assert_eq!(one.say("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
+    assert_eq!(other.say("CL.THROTTLE k 0 1 60"), "*5 :1 :1 :0 :60 :60");
+}
