@@ -17,6 +17,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod engine;
+pub mod explain;
 pub mod listen;
 pub mod matching;
 pub mod resp;
