@@ -6,10 +6,14 @@
 
 mod core;
 mod memory;
+mod resp;
+mod wire;
 mod zone;
 
 pub use self::core::Core;
 pub use self::memory::Memory;
+pub use self::resp::Resp;
+pub use self::wire::{Speaker, Wire};
 
 use std::fmt;
 use tidegate_core::{Decision, Retry, Span, Timestamp, Verdict, Window};
@@ -18,6 +22,11 @@ use tidegate_core::{Decision, Retry, Span, Timestamp, Verdict, Window};
 pub trait Implementation {
     /// Forgets everything, and makes one limit of each rule, born at `birth`.
     fn begin(&mut self, rules: &[&str], birth: Timestamp) -> Result<(), Refusal>;
+
+    /// The shortest time that it can say; what is shorter, it rounds up.
+    fn precision(&self) -> Span {
+        Span::from_micros(1)
+    }
 
     /// Decides, and charges unless it denies.
     fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal>;

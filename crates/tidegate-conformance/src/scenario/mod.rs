@@ -102,6 +102,18 @@ pub enum Expected {
 }
 
 impl Expected {
+    /// The same, as somebody says it who rounds times up to this.
+    #[must_use]
+    pub fn rounded(self, precision: Span) -> Self {
+        match self {
+            Self::Wait(Some(wait)) => Self::Wait(Some(round(wait, precision))),
+            Self::Deny(Some(Retry::After(retry))) => {
+                Self::Deny(Some(Retry::After(round(retry, precision))))
+            }
+            other => other,
+        }
+    }
+
     /// Whether the verdict is the expected one.
     pub fn is_met_by(self, verdict: Verdict) -> bool {
         match (self, verdict) {
@@ -113,6 +125,12 @@ impl Expected {
             _ => false,
         }
     }
+}
+
+/// Up to a multiple of this.
+pub(crate) fn round(span: Span, precision: Span) -> Span {
+    let precision = precision.as_micros();
+    Span::from_micros(span.as_micros().div_ceil(precision).saturating_mul(precision))
 }
 
 impl fmt::Display for Expected {

@@ -1,6 +1,6 @@
 //! Runs a scenario against an implementation and says which lines it breaks.
 
-use super::{Action, Expect, Expected, Scenario, Step};
+use super::{Action, Expect, Expected, Scenario, Step, round};
 use crate::implementation::{Answer, Implementation, Refusal, Target};
 use std::fmt;
 use tidegate_core::{Span, Timestamp, Window};
@@ -86,6 +86,9 @@ fn act(
 ) -> Result<(), Refusal> {
     let on = Target { limit: step.limit, key: &step.key };
     let is_last = index + 1 == step.times;
+    let precision = implementation.precision();
+    let compare =
+        |expect, index, is_last, answer| compare(expect, precision, (index, is_last), answer);
     match &step.action {
         Action::Take(ask, expect) => {
             compare(expect, index, is_last, implementation.take(now, on, *ask)?)
@@ -104,12 +107,18 @@ fn act(
     }
 }
 
-fn compare(expect: &Expect, index: usize, is_last: bool, answer: Answer) -> Result<(), Refusal> {
+fn compare(
+    expect: &Expect,
+    precision: Span,
+    (index, is_last): (usize, bool),
+    answer: Answer,
+) -> Result<(), Refusal> {
     let mut wrong = Vec::new();
     let mut differs = |what: &str, expected: String, got: String| {
         wrong.push(format!("{what}: expected {expected}, got {got}"));
     };
     let verdict = expect.verdicts.get(index).or(expect.verdicts.last());
+    let verdict = verdict.map(|expected| expected.rounded(precision));
     if let Some(expected) = verdict.filter(|expected| !expected.is_met_by(answer.verdict)) {
         differs("verdict", expected.to_string(), Expected::from(answer.verdict).to_string());
     }
@@ -124,7 +133,8 @@ fn compare(expect: &Expect, index: usize, is_last: bool, answer: Answer) -> Resu
                 differs(what, expected.to_string(), got.to_string());
             }
         }
-        if let (Some(expected), Some(got)) = (expect.reset_after, answer.reset_after)
+        let reset_after = expect.reset_after.map(|reset| round(reset, precision));
+        if let (Some(expected), Some(got)) = (reset_after, answer.reset_after)
             && expected != got
         {
             differs("reset", expected.to_string(), got.to_string());

@@ -2,6 +2,7 @@
 //!
 //! Always   Who holds a place may die: it comes back when the lease runs out, by the limiter's own clock.
 //!          The permit that is kept here for it goes then too, at the latest when the next one is taken.
+//!          Under a rule without a lease a place is held until it is given back, as the rule says.
 
 use super::Limit;
 use crate::clock::ServerClock;
@@ -11,9 +12,6 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Clock, Decision, Span, Timestamp};
-
-/// How long a place is held under a rule that does not say.
-pub(super) const DEFAULT_LEASE: Span = Span::from_secs(60);
 
 /// What one gives back a place by. Nobody can guess another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,8 +24,8 @@ pub struct Lease {
     pub id: LeaseId,
     /// What the limit said.
     pub decision: Decision,
-    /// How long it is held at the most.
-    pub lease: Span,
+    /// How long it is held at the most, if the rule says so.
+    pub lease: Option<Span>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +37,7 @@ pub(super) struct Leases {
 
 #[derive(Debug, Default)]
 struct Kept {
-    permits: HashMap<LeaseId, (Timestamp, Permit)>,
+    permits: HashMap<LeaseId, (Option<Timestamp>, Permit)>,
     ends: BTreeMap<(Timestamp, LeaseId), ()>,
 }
 
@@ -48,11 +46,13 @@ impl Leases {
         let (now, lease) = (clock.now(), limit.lease());
         let decision = permit.decision();
         let id = self.draw();
-        let ends = now + lease;
+        let ends = lease.map(|lease| now + lease);
         let mut kept = self.kept.lock().expect("nobody panics with it");
         let over = kept.take_over(now);
         kept.permits.insert(id, (ends, permit));
-        kept.ends.insert((ends, id), ());
+        if let Some(ends) = ends {
+            kept.ends.insert((ends, id), ());
+        }
         drop(kept);
         // Given back without the lock: others may be woken by it.
         drop(over);
@@ -61,7 +61,7 @@ impl Leases {
 
     /// A place that nobody counts.
     pub(super) fn nothing(&self) -> Lease {
-        Lease { id: self.draw(), decision: Decision::UNLIMITED, lease: Span::ZERO }
+        Lease { id: self.draw(), decision: Decision::UNLIMITED, lease: None }
     }
 
     pub(super) fn release(&self, id: LeaseId, clock: &ServerClock) -> bool {
@@ -69,7 +69,7 @@ impl Leases {
         let mut kept = self.kept.lock().expect("nobody panics with it");
         let over = kept.take_over(now);
         let permit = kept.permits.remove(&id);
-        if let Some((ends, _)) = &permit {
+        if let Some((Some(ends), _)) = &permit {
             kept.ends.remove(&(*ends, id));
         }
         drop(kept);

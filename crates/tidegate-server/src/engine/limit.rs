@@ -1,7 +1,6 @@
 //! A limit as the server keeps it: its counters, and how it is obeyed.
 
 use super::Answer;
-use super::lease::DEFAULT_LEASE;
 use crate::config::{LimitConfig, Mode};
 use crate::store::{Counters, Store};
 use std::sync::Arc;
@@ -18,16 +17,14 @@ pub struct Limit {
 }
 
 impl Limit {
-    pub(super) fn new(mut config: LimitConfig, store: &Store, restored: &Snapshot) -> Self {
-        config.rule = leased(config.rule);
+    pub(super) fn new(config: LimitConfig, store: &Store, restored: &Snapshot) -> Self {
         let counters = store.open(&config, restored);
         counters.change(config.rule.clone());
         Self { config, counters, shadowed: Arc::default() }
     }
 
     /// The same counters, told otherwise.
-    pub(super) fn changed(&self, mut config: LimitConfig) -> Self {
-        config.rule = leased(config.rule);
+    pub(super) fn changed(&self, config: LimitConfig) -> Self {
         self.counters.change(config.rule.clone());
         Self { config, counters: self.counters.clone(), shadowed: Arc::clone(&self.shadowed) }
     }
@@ -52,9 +49,9 @@ impl Limit {
         &self.config
     }
 
-    /// How long a place is held at the most, under a concurrency limit.
-    pub fn lease(&self) -> Span {
-        self.config.rule.lease().unwrap_or(DEFAULT_LEASE)
+    /// How long a place is held at the most, under a concurrency limit that says so.
+    pub fn lease(&self) -> Option<Span> {
+        self.config.rule.lease()
     }
 
     /// Where it counts.
@@ -85,13 +82,4 @@ impl Limit {
         decision.verdict = Verdict::Allow;
         Answer { decision, is_shadowed: true }
     }
-}
-
-/// Who holds a place may die on the other end of a wire, so every place has a lease.
-fn leased(rule: Rule) -> Rule {
-    if !rule.is_concurrency() || rule.lease().is_some() {
-        return rule;
-    }
-    let text = format!("{rule} lease {DEFAULT_LEASE}");
-    text.parse().expect("a concurrency rule without a lease can be given one")
 }

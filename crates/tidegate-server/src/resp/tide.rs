@@ -112,7 +112,7 @@ async fn acquire(session: &mut Session, ask: &Ask<'_>) -> Result<(), TideError> 
     let reply = &mut session.reply;
     reply.array(5);
     let (decision, wait, lease) = match &acquired {
-        Ok(lease) => (lease.decision, ms(lease.lease), Some(lease.id)),
+        Ok(lease) => (lease.decision, lease.lease.map_or(-1, ms), Some(lease.id)),
         Err(answer) => (answer.decision, retry_ms(&answer.decision), None),
     };
     reply.integer(i64::from(lease.is_some()));

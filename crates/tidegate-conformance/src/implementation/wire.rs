@@ -1,0 +1,157 @@
+//! The server, asked over a wire: what differs between wires is how a question is said.
+
+use super::{Answer, Ask, Implementation, Refusal, Target};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tidegate::{ManualClock, Snapshot, Span, Timestamp, Window};
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{Config, LimitConfig};
+use tidegate_server::server::Server;
+
+/// How a wire says it. Limits are named `limit0`, `limit1` and so on.
+pub trait Speaker {
+    /// Somebody new who talks to this server.
+    fn new(server: Arc<Server>) -> Self;
+
+    /// The shortest time that can be said.
+    fn precision() -> Span;
+
+    /// Decides.
+    fn check(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal>;
+
+    /// Decides under several limits at once.
+    fn check_all(&mut self, limits: &[String], key: &str, cost: u64) -> Result<Answer, Refusal>;
+
+    /// Looks.
+    fn peek(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal>;
+
+    /// Gives back.
+    fn refund(&mut self, limit: &str, key: &str, cost: u64) -> Result<(), Refusal>;
+
+    /// Forgets.
+    fn reset(&mut self, limit: &str, key: &str) -> Result<(), Refusal>;
+
+    /// Takes a place; the lease if there was one.
+    fn acquire(
+        &mut self,
+        limit: &str,
+        key: &str,
+        cost: u64,
+    ) -> Result<(Answer, Option<String>), Refusal>;
+
+    /// Gives a place back.
+    fn release(&mut self, lease: &str) -> Result<(), Refusal>;
+}
+
+/// The server, and somebody who talks to it.
+pub struct Wire<S> {
+    clock: ManualClock,
+    limits: Vec<LimitConfig>,
+    talk: Option<(Arc<Server>, S)>,
+    /// Places that are held: of which limit, by whom, of what cost, and the lease.
+    held: VecDeque<(usize, String, u64, String)>,
+}
+
+impl<S> Default for Wire<S> {
+    fn default() -> Self {
+        Self { clock: ManualClock::new(), limits: Vec::new(), talk: None, held: VecDeque::new() }
+    }
+}
+
+impl<S: Speaker> Wire<S> {
+    fn at(&mut self, now: Timestamp, limit: usize) -> Result<(&mut S, String, bool), Refusal> {
+        self.clock.set(now);
+        let failed = || Refusal::Failed(format!("there is no limit number {limit}"));
+        let config = self.limits.get(limit).ok_or_else(failed)?;
+        let (_, speaker) = self.talk.as_mut().ok_or_else(failed)?;
+        Ok((speaker, config.name.clone(), config.rule.is_concurrency()))
+    }
+}
+
+fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
+    let rule =
+        rule.parse().map_err(|error: tidegate::RuleError| Refusal::Failed(error.to_string()))?;
+    Ok(LimitConfig::new(format!("limit{number}"), rule))
+}
+
+impl<S: Speaker> Implementation for Wire<S> {
+    fn begin(&mut self, rules: &[&str], birth: Timestamp) -> Result<(), Refusal> {
+        self.clock = ManualClock::at(birth);
+        let limits = rules.iter().enumerate().map(|(number, rule)| config(number, rule));
+        self.limits = limits.collect::<Result<_, _>>()?;
+        self.held.clear();
+        let config = Config { limits: self.limits.clone(), ..Config::default() };
+        let clock = ServerClock::Manual(self.clock.clone());
+        let server = Server::new(config, None, clock, Snapshot::default());
+        self.talk = Some((Arc::clone(&server), S::new(server)));
+        Ok(())
+    }
+
+    fn precision(&self) -> Span {
+        S::precision()
+    }
+
+    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
+        if ask.patience.is_some() {
+            return Err(Refusal::CannotSay("how long one would wait"));
+        }
+        let (speaker, limit, is_concurrency) = self.at(now, on.limit)?;
+        if !is_concurrency {
+            return speaker.check(&limit, on.key, ask.cost);
+        }
+        let (answer, lease) = speaker.acquire(&limit, on.key, ask.cost)?;
+        if let Some(lease) = lease.filter(|_| ask.cost > 0) {
+            self.held.push_back((on.limit, on.key.to_owned(), ask.cost, lease));
+        }
+        Ok(answer)
+    }
+
+    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        if self.limits.iter().any(|limit| limit.rule.is_concurrency()) {
+            return Err(Refusal::CannotSay("holding a permit together with a rate"));
+        }
+        let names: Vec<String> = self.limits.iter().map(|limit| limit.name.clone()).collect();
+        self.at(now, 0)?.0.check_all(&names, key, cost)
+    }
+
+    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
+        let (speaker, limit, _) = self.at(now, on.limit)?;
+        speaker.peek(&limit, on.key, cost)
+    }
+
+    fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
+        let (speaker, limit, _) = self.at(now, on.limit)?;
+        speaker.refund(&limit, on.key, cost)
+    }
+
+    fn release(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
+        let is_it = |(limit, key, held, _): &(usize, String, u64, String)| {
+            *limit == on.limit && key == on.key && *held == cost
+        };
+        let held = self.held.iter().position(is_it).and_then(|place| self.held.remove(place));
+        let (.., lease) =
+            held.ok_or_else(|| Refusal::Failed(format!("nothing of cost {cost} is in flight")))?;
+        self.at(now, on.limit)?.0.release(&lease)
+    }
+
+    fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
+        let (speaker, limit, is_concurrency) = self.at(now, on.limit)?;
+        if is_concurrency {
+            return Err(Refusal::CannotSay("forgetting who is in flight"));
+        }
+        speaker.reset(&limit, on.key)
+    }
+
+    fn change(&mut self, now: Timestamp, limit: usize, rule: &str) -> Result<(), Refusal> {
+        self.at(now, limit)?;
+        self.limits[limit] = config(limit, rule)?;
+        if let Some((server, _)) = &self.talk {
+            server.engine.reload(&self.limits);
+        }
+        Ok(())
+    }
+
+    fn window(&mut self, _: Timestamp, _: Target<'_>) -> Result<Option<Window>, Refusal> {
+        Err(Refusal::CannotSay("windows"))
+    }
+}
