@@ -1,18 +1,16 @@
-//! scratch
-fn main() -> anyhow::Result<()> {
-    let mut config = tidegate_server::config::Config::default();
-    let resp = std::env::args().nth(1).unwrap_or("127.0.0.1:6380".into());
-    config.server.resp = Some(resp.parse()?);
-    config.server.http = None;
-    config.server.grpc = None;
-    config.server.admin = None;
-    let server = tidegate_server::server::Server::new(
-        config,
-        None,
-        tidegate_server::clock::ServerClock::system(),
-        Default::default(),
-    );
-    let running = tidegate_server::listen::start(server)?;
-    std::thread::park();
-    running.stop()
+//! `tidegate`: the one binary. Each command is a file; this one starts it and ends the process.
+
+mod args;
+mod check;
+mod explain;
+mod help;
+mod import;
+mod output;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    output::end(args.command.run(&mut std::io::stdout().lock()))
 }
