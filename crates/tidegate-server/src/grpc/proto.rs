@@ -197,7 +197,7 @@ mod tests {
     #[rustfmt::skip]
     const REQUEST: &[u8] = &[
         0x0a, 2, b'a', b'p',                       // domain
-        0x12, 31,                                  // descriptors
+        0x12, 29,                                  // descriptors
             0x0a, 6, 0x0a, 1, b'k', 0x12, 1, b'v', //   entries: key, value
             0x0a, 3, 0x0a, 1, b'x',                //   entries: key only
             0x12, 8, 0x08, 100, 0x10, 2, 0x1a, 2, 0x08, 10, // limit: 100 in 10 minutes
