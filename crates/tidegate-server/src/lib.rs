@@ -18,6 +18,7 @@ pub mod config;
 pub mod daemon;
 pub mod engine;
 pub mod explain;
+pub mod grpc;
 pub mod listen;
 pub mod matching;
 pub mod resp;

@@ -1,0 +1,50 @@
+//! Messages on a gRPC stream: requests as their bytes, responses by prost.
+//!
+//! Always   A request's bytes are not copied and not looked at here: [`Request`](super::Request) reads them.
+
+use super::proto::RateLimitResponse;
+use bytes::{Buf, Bytes};
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+/// Most requests and responses fit; tonic would take 8 KB for each.
+const BUFFER_BYTES: usize = 512;
+/// When tonic hands on what is encoded, as it does by itself.
+const YIELD_BYTES: usize = 32 << 10;
+
+/// The codec of `ShouldRateLimit`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestBytes;
+
+fn settings() -> BufferSettings {
+    BufferSettings::new(BUFFER_BYTES, YIELD_BYTES)
+}
+
+impl Codec for RequestBytes {
+    type Encode = RateLimitResponse;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<RateLimitResponse>;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::new(settings())
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        *self
+    }
+}
+
+impl Decoder for RequestBytes {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(source.copy_to_bytes(source.remaining())))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        settings()
+    }
+}

@@ -1,0 +1,134 @@
+//! gRPC: Envoy's rate limit service, version 3, and gRPC's own health service.
+//!
+//! ```text
+//! Grpc          one HTTP request: who asks, which method
+//!   codec       the message's bytes
+//!   request     what is asked, bounded
+//!   book        which limits count it, by which keys
+//!   rls         what is decided
+//!   reply       what Envoy is told
+//! ```
+//!
+//! Always   Who needs a token and has none is turned away before the request is read.
+
+mod book;
+mod codec;
+mod health;
+mod lookup;
+pub mod proto;
+mod rate;
+mod reply;
+mod request;
+mod rls;
+mod wire;
+
+pub use request::{
+    BadRequest, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, Descriptor, ENTRIES_MAX, Request, TEXT_BYTES_MAX,
+};
+pub use rls::RateLimits;
+pub use wire::Malformed;
+
+use crate::server::Server;
+use bytes::Bytes;
+use codec::RequestBytes;
+use health::ServerHealth;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use proto::RateLimitResponse;
+use std::sync::Arc;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Body as HttpBody, StdError};
+use tonic::server::UnaryService;
+use tonic_health::pb::health_server::HealthServer;
+
+/// What the rate limit service is called.
+pub const NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
+/// Where its one method is.
+pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// A message is no longer than this; it may then still be more than a [`Request`] can be.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// A health check names a service.
+const HEALTH_BYTES_MAX: usize = 4 << 10;
+const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
+
+/// All that is served over gRPC. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Grpc {
+    limits: Arc<RateLimits>,
+    health: HealthServer<ServerHealth>,
+}
+
+impl Grpc {
+    /// The services of this server.
+    pub fn new(server: Arc<Server>) -> Self {
+        let health = HealthServer::new(ServerHealth(Arc::clone(&server)))
+            .max_decoding_message_size(HEALTH_BYTES_MAX);
+        Self { limits: Arc::new(RateLimits::new(server)), health }
+    }
+
+    /// Answers one HTTP/2 request, whatever it is. The method is found by its path here: tonic's router would
+    /// box the request, the response and the future.
+    pub async fn answer<B>(&self, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        let path = request.uri().path();
+        if request.method() != http::Method::POST {
+            return Status::unimplemented("a call is a POST").into_http();
+        }
+        if path == PATH {
+            return self.should_rate_limit(request).await;
+        }
+        if path.starts_with(HEALTH_PATH) {
+            let mut health = self.health.clone();
+            let Ok(response) = tonic::codegen::Service::call(&mut health, request).await;
+            return response;
+        }
+        Status::unimplemented("there is no such method here").into_http()
+    }
+
+    async fn should_rate_limit<B>(&self, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        if !self.limits.server().admits(bearer(request.headers())) {
+            return Status::unauthenticated("a token is needed: `authorization: Bearer …`")
+                .into_http();
+        }
+        let mut grpc =
+            tonic::server::Grpc::new(RequestBytes).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let method = |request: tonic::Request<Bytes>| async move {
+            let read = Request::read(request.get_ref())
+                .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
+            self.limits.answer(&read).await.map(tonic::Response::new)
+        };
+        grpc.unary(Method(method), request).await
+    }
+}
+
+/// The token that is offered.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let offered = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = offered.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
+}
+
+/// A method whose future has a name, so that nobody has to box it.
+struct Method<F>(F);
+
+impl<F, A> UnaryService<Bytes> for Method<F>
+where
+    F: FnMut(tonic::Request<Bytes>) -> A,
+    A: Future<Output = Result<tonic::Response<RateLimitResponse>, Status>>,
+{
+    type Response = RateLimitResponse;
+    type Future = A;
+
+    fn call(&mut self, request: tonic::Request<Bytes>) -> A {
+        self.0(request)
+    }
+}

@@ -1,0 +1,134 @@
+//! What Envoy is told: a status for each descriptor, headers for the client, a body where there is one.
+//!
+//! Rounding Times are whole seconds, rounded up: Envoy drops what is less than a second, and a client that comes
+//!          back when it is told to must not be early.
+//! Always   A client never sees a limit that is in the shadow; Envoy does, in the status and the metadata.
+
+use super::book::Counted;
+use super::proto::{Code, DescriptorStatus, HeaderValue, RateLimitResponse};
+use crate::config::{Fallback, Mode};
+use crate::engine::Answer;
+use prost_types::value::Kind;
+use std::cmp::Reverse;
+use tidegate::{Retry, Span, Verdict};
+
+/// Draft 06 of the RateLimit fields, which is what the reference server sends.
+const LIMIT: &str = "RateLimit-Limit";
+const REMAINING: &str = "RateLimit-Remaining";
+const RESET: &str = "RateLimit-Reset";
+const RETRY_AFTER: &str = "Retry-After";
+const CONTENT_TYPE: &str = "Content-Type";
+
+/// In the metadata: the limit that denied the request, and the one that would have.
+const DENIED_BY: &str = "denied_by";
+const SHADOWED_BY: &str = "shadowed_by";
+
+/// The answer to a request, from those to its descriptors.
+pub(super) fn response<'a>(
+    answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)> + Clone,
+) -> RateLimitResponse {
+    let statuses = answered.clone().map(|(counted, answer)| status(counted, answer)).collect();
+    let mut response = RateLimitResponse {
+        overall_code: Code::Ok.into(),
+        statuses,
+        response_headers_to_add: fields(answered.clone()),
+        ..RateLimitResponse::default()
+    };
+    let denied = answered.clone().find(|(_, answer)| !answer.passes());
+    if let Some((counted, _)) = denied {
+        response.overall_code = Code::OverLimit.into();
+        response.dynamic_metadata = Some(metadata(DENIED_BY, counted));
+        deny(&mut response, answered);
+    } else if let Some((counted, _)) = answered.clone().find(|(_, answer)| answer.is_shadowed) {
+        response.dynamic_metadata = Some(metadata(SHADOWED_BY, counted));
+    }
+    response
+}
+
+fn status(counted: &Counted<'_>, answer: &Answer) -> DescriptorStatus {
+    let code = if answer.passes() { Code::Ok } else { Code::OverLimit };
+    let status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
+    match counted {
+        Counted::Free => status,
+        counted if counted.mode() == Some(Mode::Off) => {
+            DescriptorStatus { limit_remaining: u32::MAX, ..status }
+        }
+        counted => DescriptorStatus {
+            current_limit: counted.told().cloned(),
+            limit_remaining: u32::try_from(answer.decision.remaining).unwrap_or(u32::MAX),
+            duration_until_reset: Some(prost_types::Duration {
+                seconds: answer.decision.reset_after.as_secs_ceil().try_into().unwrap_or(i64::MAX),
+                nanos: 0,
+            }),
+            ..status
+        },
+    }
+}
+
+/// The tightest limit, as the client sees it: one that denied it, or else the one with the least remaining.
+fn fields<'a>(answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)>) -> Vec<HeaderValue> {
+    let is_seen = |counted: &Counted<'_>| match counted {
+        Counted::Free => false,
+        Counted::Shut(_) => true,
+        Counted::By { limit, .. } => limit.mode() == Mode::Enforce,
+    };
+    let tightness = |answer: &Answer| {
+        (answer.passes(), answer.decision.remaining, Reverse(answer.decision.reset_after))
+    };
+    let seen = answered.filter(|(counted, _)| is_seen(counted)).map(|(_, answer)| answer);
+    let Some(tightest) = seen.min_by_key(|answer| tightness(answer)) else { return Vec::new() };
+    let decision = &tightest.decision;
+    // There is room for what a denial adds.
+    let mut fields = Vec::with_capacity(5);
+    fields.extend([
+        number(LIMIT, decision.limit),
+        number(REMAINING, decision.remaining),
+        number(RESET, decision.reset_after.as_secs_ceil()),
+    ]);
+    fields
+}
+
+fn deny<'a>(
+    response: &mut RateLimitResponse,
+    answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)> + Clone,
+) {
+    let retries = answered.clone().filter_map(|(_, answer)| match answer.decision.verdict {
+        Verdict::Deny(retry) => Some(retry_after(retry)),
+        _ => None,
+    });
+    // If one of them never admits it, no wait helps.
+    let longest = retries.reduce(|longest, other| Some(longest?.max(other?))).flatten();
+    let fields = &mut response.response_headers_to_add;
+    fields.extend(longest.map(|wait| number(RETRY_AFTER, wait.as_secs_ceil().max(1))));
+    let fallback = answered.filter(|(_, answer)| !answer.passes()).find_map(|(counted, _)| {
+        let limit = counted.limit()?;
+        limit.config().fallback.as_ref()
+    });
+    if let Some(Fallback { content_type, body, .. }) = fallback {
+        fields.push(field(CONTENT_TYPE, content_type.clone()));
+        response.raw_body = body.clone().into();
+    }
+}
+
+fn retry_after(retry: Retry) -> Option<Span> {
+    match retry {
+        Retry::After(wait) => Some(wait),
+        // Nobody knows; soon is as good a guess as any.
+        Retry::OnRelease => Some(Span::from_secs(1)),
+        Retry::Never => None,
+    }
+}
+
+fn number(name: &str, number: u64) -> HeaderValue {
+    field(name, itoa::Buffer::new().format(number).to_owned())
+}
+
+fn field(name: &str, value: String) -> HeaderValue {
+    HeaderValue { key: name.to_owned(), value, raw_value: Vec::new() }
+}
+
+fn metadata(what: &str, counted: &Counted<'_>) -> prost_types::Struct {
+    let limit = counted.limit().map(|limit| limit.name().to_owned()).unwrap_or_default();
+    let value = prost_types::Value { kind: Some(Kind::StringValue(limit)) };
+    prost_types::Struct { fields: [(what.to_owned(), value)].into() }
+}

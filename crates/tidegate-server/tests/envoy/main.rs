@@ -1,0 +1,131 @@
+//! The real Envoy asks us: who passes, what the client is told, and what happens when nobody answers.
+//!
+//! Needs    Envoy, whose path is in `TIDEGATE_ENVOY`. Without it this fails, and does not pretend to have run.
+
+mod proxy;
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use proxy::Envoy;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tidegate::{ManualClock, Snapshot, Timestamp};
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{
+    Config, DescriptorConfig, Fallback, LimitConfig, ServerConfig, Token,
+};
+use tidegate_server::grpc::Grpc;
+use tidegate_server::matching::DescriptorPart;
+use tidegate_server::server::Server;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+/// Three a minute for each user, and the token that Envoy brings. The clock stands still.
+fn server() -> Arc<Server> {
+    let mut calls = LimitConfig::new("calls", "3/min fixed".parse().unwrap());
+    calls.descriptor = Some(DescriptorConfig {
+        domain: "edge".to_owned(),
+        entries: vec![DescriptorPart { key: "user".to_owned(), value: None }],
+        replaces: Vec::new(),
+    });
+    calls.fallback = Some(Fallback {
+        status: 429,
+        content_type: "application/json".to_owned(),
+        body: "{\"slow\":\"down\"}".to_owned(),
+    });
+    let server = ServerConfig { tokens: vec![Token::new("secret")], ..ServerConfig::default() };
+    let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
+    let config = Config { server, limits: vec![calls] };
+    Server::new(config, None, ServerClock::Manual(clock), Snapshot::default())
+}
+
+/// A server in a runtime of its own: dropping that cuts all its connections, as a crash does.
+fn serve_tidegate() -> (Runtime, SocketAddr) {
+    let runtime = Runtime::new().unwrap();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let grpc = Grpc::new(server());
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let grpc = grpc.clone();
+            let service = service_fn(move |request| {
+                let grpc = grpc.clone();
+                async move { Ok::<_, Infallible>(grpc.answer(request).await) }
+            });
+            let connection = http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    (runtime, address)
+}
+
+fn serve_upstream(runtime: &Runtime) -> SocketAddr {
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(|_| async {
+                Ok::<_, Infallible>(http::Response::new("hello".to_owned()))
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    address
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+#[test]
+#[ignore = "needs Envoy: cargo xtask peers"]
+fn envoy_obeys() {
+    let runtime = Runtime::new().unwrap();
+    let upstream = serve_upstream(&runtime);
+    let (tidegate, address) = serve_tidegate();
+    let envoy = Envoy::start(&runtime, upstream, address);
+    let get = |listener: &str, path: &str, user: &[u8]| {
+        let user = HeaderValue::from_bytes(user).unwrap();
+        runtime.block_on(envoy.get(listener, path, Some(user)))
+    };
+
+    for remaining in ["2", "1", "0"] {
+        let (status, headers, body) = get("open", "/", b"alice");
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "hello"));
+        assert_eq!(text(&headers, "ratelimit-limit"), "3");
+        assert_eq!(text(&headers, "ratelimit-remaining"), remaining);
+        assert_eq!(text(&headers, "ratelimit-reset"), "58");
+        assert_eq!(text(&headers, "x-ratelimit-remaining"), remaining, "from the status");
+    }
+    let (status, headers, body) = get("open", "/", b"alice");
+    assert_eq!((status, body.as_str()), (StatusCode::TOO_MANY_REQUESTS, "{\"slow\":\"down\"}"));
+    assert_eq!(text(&headers, "content-type"), "application/json");
+    assert_eq!(text(&headers, "retry-after"), "58");
+    assert_eq!(text(&headers, "x-ratelimit-limit"), "3, 3;w=60;name=\"calls\"");
+    assert_eq!(text(&headers, "x-ratelimit-reset"), "58");
+
+    let status = |listener: &str, path: &str, user: &[u8]| get(listener, path, user).0;
+    let (ok, denied) = (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(status("strict", "/", b"alice"), denied, "one limit for both listeners");
+    assert_eq!(status("open", "/", b"bob"), ok, "others are counted for themselves");
+    assert_eq!(runtime.block_on(envoy.get("strict", "/", None)).0, ok, "nobody is asked about");
+
+    assert_eq!(
+        ["/twice", "/twice", "/"].map(|path| status("open", path, b"carol")),
+        [ok, denied, ok]
+    );
+    assert_eq!(
+        ["/", "/back", "/", "/"].map(|path| status("open", path, b"carol")),
+        [denied, ok, ok, denied]
+    );
+
+    let odd = [(); 4].map(|()| status("strict", "/", b"\xff\xfe"));
+    assert_eq!(odd, [ok, ok, ok, denied], "an odd byte gets nobody past the limit");
+
+    drop(tidegate);
+    assert_eq!(status("open", "/", b"alice"), ok);
+    assert_eq!(status("strict", "/", b"alice"), StatusCode::INTERNAL_SERVER_ERROR);
+}

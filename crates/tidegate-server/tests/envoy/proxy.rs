@@ -1,0 +1,110 @@
+//! An Envoy of our own: started, asked where it listens, and ended when it is dropped.
+
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+const CONFIG: &str = include_str!("envoy.yaml");
+
+/// How often, and how many times, it is looked whether Envoy is there: a minute on a busy machine.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOKS_MAX: usize = 1_200;
+
+pub(crate) struct Envoy {
+    process: Child,
+    listeners: HashMap<String, SocketAddr>,
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        // It may be gone already; then there is nothing to end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Envoy {
+    pub(crate) fn start(runtime: &Runtime, upstream: SocketAddr, tidegate: SocketAddr) -> Self {
+        let program = std::env::var_os("TIDEGATE_ENVOY").expect("TIDEGATE_ENVOY is Envoy's path");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let (config, admin) = (directory.join("envoy.yaml"), directory.join("envoy.admin"));
+        let ports = CONFIG
+            .replace("UPSTREAM_PORT", &upstream.port().to_string())
+            .replace("TIDEGATE_PORT", &tidegate.port().to_string());
+        fs::write(&config, ports).unwrap();
+        // A file that an earlier run left behind would name an address where nobody is.
+        let _ = fs::remove_file(&admin);
+        let process = Command::new(program)
+            .arg("--config-path")
+            .arg(&config)
+            .arg("--admin-address-path")
+            .arg(&admin)
+            .args(["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error"])
+            .spawn()
+            .expect("TIDEGATE_ENVOY can be started");
+        let mut envoy = Self { process, listeners: HashMap::new() };
+        runtime.block_on(envoy.find_listeners(&admin));
+        envoy
+    }
+
+    /// Envoy takes any free ports, and tells which when it is ready.
+    async fn find_listeners(&mut self, admin: &Path) {
+        for _ in 0..LOOKS_MAX {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                panic!("Envoy ended with {status}");
+            }
+            let address = fs::read_to_string(admin).ok().and_then(|text| text.trim().parse().ok());
+            if let Some(address) = address
+                && let Ok(listeners) = listeners(address).await
+                && listeners.len() == 2
+            {
+                self.listeners = listeners;
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        panic!("Envoy does not come up");
+    }
+
+    pub(crate) async fn get(
+        &self,
+        listener: &str,
+        path: &str,
+        user: Option<HeaderValue>,
+    ) -> (StatusCode, HeaderMap, String) {
+        let mut request = Request::get(path).header("host", "tests");
+        if let Some(user) = user {
+            request = request.header("x-user", user);
+        }
+        send(self.listeners[listener], request.body(Empty::new()).unwrap()).await.unwrap()
+    }
+}
+
+async fn listeners(admin: SocketAddr) -> anyhow::Result<HashMap<String, SocketAddr>> {
+    let request = Request::get("/listeners").header("host", "admin").body(Empty::new())?;
+    let (_, _, text) = send(admin, request).await?;
+    // A line for each: `name::address`.
+    let lines = text.lines().filter_map(|line| line.split_once("::"));
+    lines.map(|(name, address)| Ok((name.to_owned(), address.parse()?))).collect()
+}
+
+async fn send(
+    address: SocketAddr,
+    request: Request<Empty<Bytes>>,
+) -> anyhow::Result<(StatusCode, HeaderMap, String)> {
+    let stream = TokioIo::new(TcpStream::connect(address).await?);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    tokio::spawn(connection);
+    let (head, body) = sender.send_request(request).await?.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok((head.status, head.headers, String::from_utf8(body.to_vec())?))
+}
