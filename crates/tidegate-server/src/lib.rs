@@ -13,9 +13,12 @@
 //!        store                memory today
 //! ```
 
+pub mod admin;
+mod base64;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod http;
 pub mod matching;
 pub mod server;
 pub mod store;
