@@ -18,6 +18,7 @@ mod base64;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod explain;
 pub mod http;
 pub mod matching;
 pub mod server;
