@@ -149,7 +149,8 @@ impl<'a> Asked<'a> {
         match look {
             Look::Counts { key } => Ok(Some(Counted { limit, key })),
             Look::Refuses(part) => {
-                let detail = format!("the limit `{name}` counts by `{part}`, which the request has not");
+                let detail =
+                    format!("the limit `{name}` counts by `{part}`, which the request has not");
                 Err(Problem::new(self.deny, detail))
             }
             _ => Ok(None),
@@ -157,7 +158,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn cost(text: &[u8]) -> Result<u64, Problem> {
+pub(super) fn cost(text: &[u8]) -> Result<u64, Problem> {
     let cost = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     cost.ok_or_else(|| Problem::bad(format!("`cost` is a whole number from 0 to {}", u64::MAX)))
 }

@@ -7,12 +7,15 @@
 //! Fast     One request is one look into a table of routes, one pass over the body and one buffer for the answer:
 //!          no router, no layers, nothing boxed.
 
+mod authorize;
 mod body;
 mod check;
 mod decision;
+mod explain;
 mod fields;
 mod guard;
 mod lease;
+mod original;
 mod page;
 mod policy;
 mod problem;
@@ -77,7 +80,7 @@ async fn try_answer(
     server: &Server,
     request: &Parts,
     body: &[u8],
-    _peer: SocketAddr,
+    peer: SocketAddr,
 ) -> Result<Answered, Problem> {
     host(request)?;
     guard::framing(&request.headers)?;
@@ -96,6 +99,8 @@ async fn try_answer(
         Route::Refund => check::refund(engine, body, style).await,
         Route::Acquire => lease::acquire(engine, body, style).await,
         Route::Release => lease::release(engine, body),
+        Route::Authorize => authorize::authorize(server, request, peer, style).await,
+        Route::Explain => explain::explain(server, request, peer).await,
         Route::OpenApi => Ok(fixed(JSON, OPENAPI)),
         Route::Home => Ok(fixed(HeaderValue::from_static("text/plain; charset=utf-8"), HOME)),
     }

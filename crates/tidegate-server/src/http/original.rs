@@ -25,7 +25,8 @@ pub(super) fn original<'a>(
     let method = text("x-original-method").or_else(|| text("x-forwarded-method"));
     let own_host = || request.headers.get(HOST).and_then(|value| value.to_str().ok());
     let host = text("x-forwarded-host").or_else(own_host).or_else(|| request.uri.host());
-    let named = |(name, value): (&'a http::HeaderName, &'a HeaderValue)| (name.as_str(), value.as_bytes());
+    let named =
+        |(name, value): (&'a http::HeaderName, &'a HeaderValue)| (name.as_str(), value.as_bytes());
     matching::Request {
         ip: Some(client_ip(request, peer, trusted_proxies)),
         method: Some(method.unwrap_or(request.method.as_str())),

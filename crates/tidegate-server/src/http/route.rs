@@ -14,6 +14,8 @@ pub(super) enum Route {
     Refund,
     Acquire,
     Release,
+    Authorize,
+    Explain,
     OpenApi,
     Home,
 }
@@ -26,6 +28,8 @@ pub(super) const ROUTES: &[(&str, Method, Route)] = &[
     ("/v1/refund", Method::POST, Route::Refund),
     ("/v1/acquire", Method::POST, Route::Acquire),
     ("/v1/release", Method::POST, Route::Release),
+    ("/v1/authorize", Method::GET, Route::Authorize),
+    ("/v1/explain", Method::GET, Route::Explain),
     ("/openapi.json", Method::GET, Route::OpenApi),
     ("/", Method::GET, Route::Home),
 ];
@@ -52,7 +56,7 @@ impl Route {
 
     /// Whether it has a body to read.
     pub(super) fn has_body(self) -> bool {
-        !self.is_public()
+        !matches!(self, Self::OpenApi | Self::Home | Self::Authorize | Self::Explain)
     }
 }
 

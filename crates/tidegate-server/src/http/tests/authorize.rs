@@ -147,6 +147,29 @@ async fn limits_can_be_named_with_a_key_or_by_what_they_count() {
 }
 
 #[tokio::test]
+async fn an_explanation_says_what_would_decide_and_takes_nothing() {
+    let bench = bench();
+    let explain = |query: &str| {
+        Request::get(format!("/v1/explain{query}"))
+            .header("host", "127.0.0.1:8080")
+            .header("x-original-method", "POST")
+            .header("x-original-uri", "/login")
+            .header("x-forwarded-for", "192.0.2.1")
+    };
+    for _ in 0..2 {
+        let json = ask(&bench, explain("?cost=2")).await.json();
+        assert_eq!((&json["verdict"], &json["decided_by"]), (&json!("allow"), &json!("address")));
+        assert_eq!(
+            (&json["limits"][0]["key"], &json["limits"][2]["counts"]),
+            (&json!("192.0.2.1"), &json!(false))
+        );
+    }
+    let json = ask(&bench, explain("?cost=3")).await.json();
+    assert_eq!(json["verdict"], "deny");
+    assert_eq!(ask(&bench, explain("?coast=3")).await.status, 400);
+}
+
+#[tokio::test]
 async fn a_client_that_is_not_a_trusted_proxy_is_not_believed() {
     let mut config = crate::config::read(CONFIG, "tidegate.toml").unwrap();
     config.server.trusted_proxies.clear();

@@ -1,6 +1,7 @@
 //! The HTTP API, asked without a socket and with a clock that stands still.
 
 mod atomic;
+mod authorize;
 mod bodies;
 mod fields;
 mod guide;

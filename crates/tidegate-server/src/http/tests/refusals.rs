@@ -27,7 +27,7 @@ async fn bad_json_is_refused_with_its_place() {
         ),
         (
             br#"{"limit":"api","key":"a","cost":-1}"#,
-            "invalid value: integer `-1`, expected a whole number",
+            "invalid type: integer `-1`, expected a whole number",
         ),
         (
             br#"{"limit":"api","key":"a","cost":1.5}"#,
