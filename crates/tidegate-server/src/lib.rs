@@ -13,12 +13,15 @@
 //!        store                memory today
 //! ```
 
+pub mod admin;
+mod base64;
 pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod engine;
 pub mod explain;
 pub mod grpc;
+pub mod http;
 pub mod listen;
 pub mod matching;
 pub mod resp;

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tidegate::Snapshot;
 
 /// A server, whatever it listens to.
@@ -101,6 +102,11 @@ impl Server {
         let server = ServerConfig { tokens, ..old.server.clone() };
         self.engine.reload(&new.limits);
         self.config.store(Arc::new(Config { server, limits: new.limits }));
+    }
+
+    /// How long a request may take to arrive.
+    pub(crate) fn request_patience(&self) -> Duration {
+        self.config.load().server.caps.request
     }
 
     /// Whether whoever offers this may ask: always, if nobody needs a token.

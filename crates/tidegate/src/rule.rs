@@ -60,6 +60,20 @@ impl Rule {
         self.limit.permit_lease()
     }
 
+    /// How much it admits in the long run, and in how long, as the rule says it. `None` where nothing is
+    /// admitted per time, or the time is not always as long: `concurrency`, calendar months and years.
+    ///
+    /// ```
+    /// use tidegate::{Rule, Span};
+    ///
+    /// assert_eq!("100/min burst 5".parse::<Rule>()?.rate(), Some((100, Span::from_secs(60))));
+    /// assert_eq!("9/month calendar".parse::<Rule>()?.rate(), None);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn rate(&self) -> Option<(u64, Span)> {
+        self.limit.rule().rate()
+    }
+
     /// Whether it makes requests wait by itself: `queue`, `smooth`, `warmup`, and nginx's delay.
     ///
     /// ```

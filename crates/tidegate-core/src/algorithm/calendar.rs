@@ -88,6 +88,19 @@ pub enum CalendarUnit {
     Year,
 }
 
+impl CalendarUnit {
+    /// How long it is when no clocks are changed; months and years have no such length.
+    pub(crate) fn usual_length(self) -> Option<Span> {
+        match self {
+            Self::Minute => Some(Span::from_secs(60)),
+            Self::Hour => Some(Span::from_secs(3_600)),
+            Self::Day => Some(Span::from_secs(86_400)),
+            Self::Week => Some(Span::from_secs(7 * 86_400)),
+            Self::Month | Self::Year => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Calendar {
     count: u64,

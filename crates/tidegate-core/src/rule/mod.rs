@@ -137,6 +137,35 @@ impl Rule {
         explain::explain(&self.kind)
     }
 
+    /// How much it admits in the long run, and in how long, as the rule says it. `None` where nothing is
+    /// admitted per time, or the time is not always as long: `concurrency`, calendar months and years.
+    ///
+    /// ```
+    /// # use tidegate_core::{Rule, Span};
+    /// let rate = |text: &str| text.parse::<Rule>().map(|rule| rule.rate());
+    /// assert_eq!(rate("50/10s burst 5")?, Some((50, Span::from_secs(10))));
+    /// assert_eq!(rate("10r/m burst=5")?, Some((10, Span::from_secs(60))));
+    /// assert_eq!(rate("concurrency 5")?, None);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn rate(&self) -> Option<(u64, Span)> {
+        match &self.kind {
+            Kind::TokenBucket { rate, .. }
+            | Kind::Fixed { rate, .. }
+            | Kind::SlidingLog { rate }
+            | Kind::Sliding { rate }
+            | Kind::Leaky { rate, .. }
+            | Kind::Queue { rate, .. }
+            | Kind::Smooth { rate, .. }
+            | Kind::Warmup { rate, .. } => Some((rate.count, rate.period)),
+            Kind::Calendar { count, unit, .. } => Some((*count, unit.usual_length()?)),
+            Kind::Nginx { count, per_second, .. } => {
+                Some((*count, Span::from_secs(if *per_second { 1 } else { 60 })))
+            }
+            Kind::Concurrency { .. } => None,
+        }
+    }
+
     pub(crate) fn kind(&self) -> &Kind {
         &self.kind
     }

@@ -12,8 +12,18 @@ use tidegate::{Decision, Rule, Snapshot, Span, Verdict};
 pub struct Limit {
     config: LimitConfig,
     counters: Counters,
-    /// How many passed only because the limit is in the shadow. Stays with the counters.
-    shadowed: Arc<AtomicU64>,
+    /// Stays with the counters.
+    shadowed: Arc<Shadowed>,
+}
+
+/// How many passed only because the limit is in the shadow.
+#[derive(Debug, Default)]
+struct Shadowed {
+    all: AtomicU64,
+    /// Of these, who would have been denied.
+    denied: AtomicU64,
+    /// The most that [`Limit::denied`] has ever said.
+    denied_max: AtomicU64,
 }
 
 impl Limit {
@@ -61,14 +71,28 @@ impl Limit {
 
     /// How many passed only because the limit is in the shadow.
     pub fn shadowed(&self) -> u64 {
-        self.shadowed.load(Ordering::Relaxed)
+        self.shadowed.all.load(Ordering::Relaxed)
+    }
+
+    /// How many of them would have been denied.
+    pub fn shadow_denied(&self) -> u64 {
+        self.shadowed.denied.load(Ordering::Relaxed)
+    }
+
+    /// How many were denied indeed. Never goes down, though it is the difference of two counters that
+    /// are read one after the other: who collects it would take that for a restart.
+    pub fn denied(&self) -> u64 {
+        let denied = self.counters.stats().denied.saturating_sub(self.shadow_denied());
+        denied.max(self.shadowed.denied_max.fetch_max(denied, Ordering::Relaxed))
     }
 
     /// What the caller is told about a decision that counts.
     pub(crate) fn answer(&self, decision: Decision) -> Answer {
         let answer = self.seen(decision);
         if answer.is_shadowed {
-            self.shadowed.fetch_add(1, Ordering::Relaxed);
+            self.shadowed.all.fetch_add(1, Ordering::Relaxed);
+            let is_denied = u64::from(decision.is_deny());
+            self.shadowed.denied.fetch_add(is_denied, Ordering::Relaxed);
         }
         answer
     }

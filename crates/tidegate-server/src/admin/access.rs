@@ -1,0 +1,65 @@
+//! Who may look, and who may change something.
+
+use super::Route;
+use crate::config::ServerConfig;
+use crate::http::{Problem, bearer, host, without_port};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use std::net::{IpAddr, SocketAddr};
+
+/// Whether this request may have what it asks for.
+pub(super) fn check(config: &ServerConfig, request: &Parts, route: Route) -> Result<(), Problem> {
+    let host = host(request)?;
+    match route {
+        // For whoever starts and stops servers; they tell nothing else.
+        Route::Live | Route::Ready => return Ok(()),
+        // The page is the same for everybody, and asks for the token itself.
+        Route::Page(_) => {}
+        _ => token(config, request)?,
+    }
+    if config.admin_token.is_none() {
+        local(config.admin, host)?;
+    }
+    if route == Route::Reload { same_site(request, host) } else { Ok(()) }
+}
+
+fn token(config: &ServerConfig, request: &Parts) -> Result<(), Problem> {
+    let Some(token) = &config.admin_token else { return Ok(()) };
+    if bearer(&request.headers).is_some_and(|offered| token.is(offered)) {
+        return Ok(());
+    }
+    let detail = "the operator's token is needed: send it as `Authorization: Bearer …`";
+    Err(Problem::new(StatusCode::UNAUTHORIZED, detail))
+}
+
+/// Without a token, only loopback may ask, and only by a name that is loopback's.
+fn local(listener: Option<SocketAddr>, host: &str) -> Result<(), Problem> {
+    let address = listener.map(|listener| listener.ip());
+    if !address.is_some_and(|address| address.is_loopback()) {
+        let detail = "this listener is not on loopback: give it a token with `admin_token`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    let name = without_port(host);
+    let literal: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+    let is_local = name.eq_ignore_ascii_case("localhost")
+        || literal.is_some_and(|literal| literal.is_loopback() || Some(literal) == address);
+    if is_local {
+        return Ok(());
+    }
+    let detail = "without a token, the host must be localhost, 127.0.0.1 or [::1]";
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// A change must not come from another site's page.
+fn same_site(request: &Parts, host: &str) -> Result<(), Problem> {
+    let field = |name: &str| request.headers.get(name).map(HeaderValue::as_bytes);
+    let is_own = |origin: &[u8]| {
+        let rest = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host.as_bytes()))
+    };
+    let is_from_here = |site: &[u8]| matches!(site, b"same-origin" | b"none");
+    if field("origin").is_none_or(is_own) && field("sec-fetch-site").is_none_or(is_from_here) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "this comes from another site's page"))
+}

@@ -1,0 +1,162 @@
+//! `/v1/limits` and `/v1/top`: what each limit is, and what it has done to whom.
+
+use crate::base64;
+use crate::config::{Mode, near};
+use crate::engine::{Limit, Limits};
+use crate::http::{Answered, JSON, Page, Problem, parameter};
+use crate::server::Server;
+use http::StatusCode;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tidegate::TopKey;
+
+/// So many keys are shown unless told.
+const TOP: usize = 10;
+/// And never more than so many.
+const TOP_MAX: usize = 100;
+
+#[derive(Serialize)]
+struct All<'a> {
+    limits: Vec<Shown<'a>>,
+    /// Those that were asked for by rule text.
+    unnamed: Vec<Shown<'a>>,
+    is_config_stale: bool,
+    is_draining: bool,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    rule: String,
+    explain: String,
+    mode: &'static str,
+    stats: Counted,
+}
+
+#[derive(Serialize)]
+struct Counted {
+    allow: u64,
+    deny: u64,
+    wait: u64,
+    shadow_deny: u64,
+    overflow: u64,
+    forgotten: u64,
+    keys: usize,
+    max_keys: usize,
+}
+
+#[derive(Serialize)]
+struct Top<'a> {
+    limit: &'a str,
+    hot: Vec<Busy>,
+    denied: Vec<Busy>,
+}
+
+/// A busy key as JSON can have it: as text, or as bytes in base64.
+#[derive(Serialize)]
+struct Busy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    count: u64,
+    error: u64,
+}
+
+/// Every limit.
+pub(super) fn all(server: &Server) -> Answered {
+    let limits = server.engine.limits();
+    let unnamed = limits.unnamed();
+    json(&All {
+        limits: limits.named().iter().map(|limit| shown(limit)).collect(),
+        unnamed: distinct(&unnamed).map(|limit| shown(limit)).collect(),
+        is_config_stale: server.status.is_config_stale.load(Ordering::Relaxed),
+        is_draining: server.status.is_draining.load(Ordering::Relaxed),
+    })
+}
+
+/// The busiest keys of one limit.
+pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Problem> {
+    let Some(name) = parameter(query, "limit") else {
+        return Err(Problem::bad("`limit` is missing: /v1/top?limit=name"));
+    };
+    let count = match parameter(query, "k") {
+        None => TOP,
+        Some(text) => number(&text)?,
+    };
+    let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
+    let top = limit.counters().top(count);
+    Ok(json(&Top {
+        limit: limit.name(),
+        hot: top.hot.iter().map(key).collect(),
+        denied: top.denied.iter().map(key).collect(),
+    }))
+}
+
+/// Those that were asked for by their text, each once, however it was written.
+pub(super) fn distinct(unnamed: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limit>> {
+    unnamed.iter().enumerate().filter_map(|(place, limit)| {
+        let is_same = |other: &Arc<Limit>| Arc::ptr_eq(other, limit);
+        (!unnamed[..place].iter().any(is_same)).then_some(limit)
+    })
+}
+
+fn shown(limit: &Limit) -> Shown<'_> {
+    let stats = limit.counters().stats();
+    Shown {
+        name: limit.name(),
+        rule: limit.rule().to_string(),
+        explain: limit.rule().explain(),
+        mode: match limit.mode() {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+            Mode::Off => "off",
+        },
+        stats: Counted {
+            allow: stats.allowed,
+            deny: limit.denied(),
+            wait: stats.waited,
+            shadow_deny: limit.shadow_denied(),
+            overflow: stats.overflowed,
+            forgotten: stats.forgotten,
+            keys: stats.keys,
+            max_keys: stats.max_keys,
+        },
+    }
+}
+
+fn number(text: &[u8]) -> Result<usize, Problem> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number
+        .filter(|number| (1..=TOP_MAX).contains(number))
+        .ok_or_else(|| Problem::bad(format!("`k` is a whole number from 1 to {TOP_MAX}")))
+}
+
+/// One that is there: looking makes no limit of a rule's text.
+fn find(limits: &Limits, name: &str) -> Result<Arc<Limit>, Problem> {
+    let unnamed = || limits.unnamed().into_iter().find(|limit| limit.name() == name);
+    limits.get(name).cloned().or_else(unnamed).ok_or_else(|| {
+        let names = limits.named().iter().map(|limit| limit.name());
+        let meant = if name.len() <= 64 { near(name, names) } else { None };
+        let detail: Cow<'static, str> = match meant {
+            Some(meant) => format!("there is no such limit; did you mean `{meant}`?").into(),
+            None => "there is no such limit; /v1/limits lists them".into(),
+        };
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    })
+}
+
+fn key(top: &TopKey) -> Busy {
+    let bytes = top.name.as_bytes();
+    let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
+    let key_base64 = text.is_none().then(|| base64::encode(bytes));
+    Busy { key: text, key_base64, count: top.count, error: top.error }
+}
+
+fn json(value: &impl Serialize) -> Answered {
+    Page::new(StatusCode::OK).body(JSON, |out| {
+        serde_json::to_writer(out, value).expect("these have no maps whose keys are not text");
+    })
+}

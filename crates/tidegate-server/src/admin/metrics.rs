@@ -1,0 +1,190 @@
+//! `/metrics`: everything that is counted, read when somebody collects it.
+//!
+//! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
+//!          rule text are one, named `*`. So there are never more series than 9 for each limit and 15 besides.
+
+use super::limits::distinct;
+use crate::engine::Limit;
+use crate::http::{Answered, Page};
+use crate::server::{ByListener, Server};
+use http::{HeaderValue, StatusCode};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// What limits are called that have no name.
+const UNNAMED: &str = "*";
+
+/// The whole of it.
+pub(super) fn answer(server: &Arc<Server>) -> Answered {
+    let mut registry = Registry::with_prefix("tidegate");
+    registry.register_collector(Box::new(Metrics { server: Arc::clone(server) }));
+    let mut all = String::with_capacity(4_096);
+    text::encode(&mut all, &registry).expect("a text takes all");
+    Page::new(StatusCode::OK).body(OPEN_METRICS, |out| out.extend_from_slice(all.as_bytes()))
+}
+
+#[derive(Debug)]
+struct Metrics {
+    server: Arc<Server>,
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let counted = counted(&self.server);
+        limits(&mut encoder, &counted)?;
+        self.listeners(&mut encoder)?;
+        self.configuration(&mut encoder)?;
+        let draining = u64::from(self.server.status.is_draining.load(Ordering::Relaxed));
+        let help = "Whether the server is on its way out";
+        encoder
+            .encode_descriptor("draining", help, None, MetricType::Gauge)?
+            .encode_gauge(&draining)?;
+        encoder
+            .encode_descriptor("build", "Which version this is", None, MetricType::Info)?
+            .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+impl Metrics {
+    fn listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let status = &self.server.status;
+        let help = "Connections that are open";
+        let mut open = encoder.encode_descriptor("connections", help, None, MetricType::Gauge)?;
+        for (listener, number) in by_listener(&status.connections) {
+            open.encode_family(&[("listener", listener)])?.encode_gauge(&number)?;
+        }
+        let help = "Connections that were turned away";
+        let mut rejected =
+            encoder.encode_descriptor("connections_rejected", help, None, MetricType::Counter)?;
+        for (listener, number) in by_listener(&status.rejected) {
+            counter(&mut rejected.encode_family(&[("listener", listener)])?, number)?;
+        }
+        Ok(())
+    }
+
+    fn configuration(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let status = &self.server.status;
+        let help = "How often the configuration was read again";
+        let mut reloads =
+            encoder.encode_descriptor("config_reload", help, None, MetricType::Counter)?;
+        for (result, number) in [("ok", &status.reloads), ("error", &status.failed_reloads)] {
+            let number = number.load(Ordering::Relaxed);
+            counter(&mut reloads.encode_family(&[("result", result)])?, number)?;
+        }
+        let stale = u64::from(status.is_config_stale.load(Ordering::Relaxed));
+        let help = "Whether the last reload failed, so that an older configuration is in force";
+        encoder
+            .encode_descriptor("config_stale", help, None, MetricType::Gauge)?
+            .encode_gauge(&stale)
+    }
+}
+
+/// What one limit has counted, or all that have no name.
+#[derive(Debug, Default)]
+struct Counted {
+    limit: String,
+    allow: u64,
+    deny: u64,
+    wait: u64,
+    shadow_deny: u64,
+    overflowed: u64,
+    forgotten: u64,
+    keys: u64,
+    keys_max: u64,
+}
+
+impl Counted {
+    fn add(&mut self, limit: &Limit) {
+        let stats = limit.counters().stats();
+        self.allow += stats.allowed;
+        self.deny += limit.denied();
+        self.wait += stats.waited;
+        self.shadow_deny += limit.shadow_denied();
+        self.overflowed += stats.overflowed;
+        self.forgotten += stats.forgotten;
+        self.keys += stats.keys as u64;
+        self.keys_max += stats.max_keys as u64;
+    }
+}
+
+fn counted(server: &Server) -> Vec<Counted> {
+    let limits = server.engine.limits();
+    let named = limits.named().iter().map(|limit| {
+        let mut counted = Counted { limit: limit.name().to_owned(), ..Counted::default() };
+        counted.add(limit);
+        counted
+    });
+    let mut unnamed = Counted { limit: UNNAMED.to_owned(), ..Counted::default() };
+    for limit in distinct(&limits.unnamed()) {
+        unnamed.add(limit);
+    }
+    named.chain([unnamed]).collect()
+}
+
+fn limits(encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<(), Error> {
+    let help =
+        "Requests by what was decided; shadow_deny passed only because the limit is in the shadow";
+    let mut decisions = encoder.encode_descriptor("decisions", help, None, MetricType::Counter)?;
+    for one in counted {
+        let by_decision = [
+            ("allow", one.allow),
+            ("deny", one.deny),
+            ("wait", one.wait),
+            ("shadow_deny", one.shadow_deny),
+        ];
+        for (decision, number) in by_decision {
+            let labels = [("limit", &*one.limit), ("decision", decision)];
+            counter(&mut decisions.encode_family(&labels)?, number)?;
+        }
+    }
+    for (name, help, of) in GAUGES {
+        let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for one in counted {
+            gauge.encode_family(&[("limit", &*one.limit)])?.encode_gauge(&of(one))?;
+        }
+    }
+    for (name, help, of) in COUNTERS {
+        let mut all = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for one in counted {
+            counter(&mut all.encode_family(&[("limit", &*one.limit)])?, of(one))?;
+        }
+    }
+    Ok(())
+}
+
+/// A name, what it is, and where it is found.
+type Series = (&'static str, &'static str, fn(&Counted) -> u64);
+
+const GAUGES: [Series; 2] = [
+    ("keys", "Keys that are remembered", |counted| counted.keys),
+    ("keys_max", "The most keys that are ever remembered", |counted| counted.keys_max),
+];
+
+const COUNTERS: [Series; 2] = [
+    ("keys_forgotten", "Keys at rest that were forgotten", |counted| counted.forgotten),
+    ("overflow_decisions", "Decisions about keys for which there was no room", |counted| {
+        counted.overflowed
+    }),
+];
+
+fn by_listener(numbers: &ByListener) -> [(&'static str, u64); 4] {
+    let number = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    [
+        ("resp", number(&numbers.resp)),
+        ("http", number(&numbers.http)),
+        ("grpc", number(&numbers.grpc)),
+        ("admin", number(&numbers.admin)),
+    ]
+}
+
+fn counter(encoder: &mut MetricEncoder<'_>, number: u64) -> Result<(), Error> {
+    encoder.encode_counter::<NoLabelSet, _, u64>(&number, None)
+}

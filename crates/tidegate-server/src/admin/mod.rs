@@ -1,0 +1,101 @@
+//! The operator's listener: metrics, health, what each limit does, and a page that shows it.
+//!
+//! Always   It has a listener of its own, and a token of its own. Without a token it answers only on loopback, and
+//!          only to who calls it by a name of loopback: a page in the operator's browser must not reach it
+//!          by renaming itself (DNS rebinding).
+//! Always   Nothing here decides about anybody. Reading the configuration again is all that can be changed.
+//! Always   Keys are in `/v1/top` and nowhere else; metrics have labels from the configuration only.
+
+mod access;
+mod health;
+mod limits;
+mod metrics;
+mod page;
+mod reload;
+#[cfg(test)]
+mod tests;
+
+use crate::http::{Answered, Problem, collect, not_found};
+use crate::server::Server;
+use http::request::Parts;
+use http::{Method, Request};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// What answers one connection.
+pub fn service(
+    server: Arc<Server>,
+) -> impl Service<Request<Incoming>, Response = Answered, Error = Infallible, Future: Send> + Clone
+{
+    service_fn(move |request: Request<Incoming>| {
+        let server = Arc::clone(&server);
+        async move {
+            let (request, body) = request.into_parts();
+            let patience = server.request_patience();
+            // No request has a body that says anything, but a connection is only good when it is read.
+            Ok(match collect(body, patience).await {
+                Ok(_) => answer(&server, &request).await,
+                Err(problem) => problem.answer(),
+            })
+        }
+    })
+}
+
+/// The answer to a request.
+pub async fn answer(server: &Arc<Server>, request: &Parts) -> Answered {
+    match try_answer(server, request).await {
+        Ok(answered) => answered,
+        Err(problem) => problem.answer(),
+    }
+}
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Metrics,
+    Live,
+    Ready,
+    Limits,
+    Top,
+    Reload,
+    Page(page::Part),
+}
+
+const ROUTES: &[(&str, Method, Route)] = &[
+    ("/metrics", Method::GET, Route::Metrics),
+    ("/livez", Method::GET, Route::Live),
+    ("/readyz", Method::GET, Route::Ready),
+    ("/v1/limits", Method::GET, Route::Limits),
+    ("/v1/top", Method::GET, Route::Top),
+    ("/v1/reload", Method::POST, Route::Reload),
+    ("/", Method::GET, Route::Page(page::Part::Html)),
+    ("/dashboard.css", Method::GET, Route::Page(page::Part::Css)),
+    ("/dashboard.js", Method::GET, Route::Page(page::Part::Js)),
+];
+
+async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, Problem> {
+    let route = find(request)?;
+    access::check(&server.config().server, request, route)?;
+    match route {
+        Route::Metrics => Ok(metrics::answer(server)),
+        Route::Live => Ok(health::live()),
+        Route::Ready => Ok(health::ready(server, request.uri.query())),
+        Route::Limits => Ok(limits::all(server)),
+        Route::Top => limits::top(server, request.uri.query()),
+        Route::Reload => reload::answer(server).await,
+        Route::Page(part) => Ok(page::answer(part)),
+    }
+}
+
+fn find(request: &Parts) -> Result<Route, Problem> {
+    let path = request.uri.path();
+    match ROUTES.iter().find(|(known, ..)| *known == path) {
+        Some((_, method, route)) if request.method == *method => Ok(*route),
+        Some((_, method, _)) => {
+            Err(Problem::method(if *method == Method::GET { "GET" } else { "POST" }))
+        }
+        None => Err(not_found(path, ROUTES.iter().map(|(known, ..)| *known))),
+    }
+}

@@ -1,0 +1,28 @@
+//! Reading the configuration again, on demand.
+
+use crate::config::ConfigErrors;
+use crate::http::{Answered, JSON, Page, Problem, number};
+use crate::server::Server;
+use http::StatusCode;
+use std::sync::Arc;
+
+/// Puts what the file says in force, or says what is wrong with it.
+pub(super) async fn answer(server: &Arc<Server>) -> Result<Answered, Problem> {
+    if server.file().is_none() {
+        let detail = "there is no configuration file: the server was started without one";
+        return Err(Problem::new(StatusCode::CONFLICT, detail));
+    }
+    let reader = Arc::clone(server);
+    // A file may be on a slow disk.
+    let read: Result<(), ConfigErrors> = tokio::task::spawn_blocking(move || reader.reload())
+        .await
+        .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "reading it broke off"))?;
+    if let Err(errors) = read {
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, errors.to_string()));
+    }
+    Ok(Page::new(StatusCode::OK).body(JSON, |out| {
+        out.extend_from_slice(br#"{"reloaded":true,"limits":"#);
+        number(out, server.engine.limits().named().len() as u64);
+        out.push(b'}');
+    }))
+}

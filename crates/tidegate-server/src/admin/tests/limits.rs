@@ -1,0 +1,67 @@
+//! What each limit is, and what it has done to whom.
+
+use super::{bench, get};
+use serde_json::json;
+
+#[tokio::test]
+async fn every_limit_is_listed_with_what_it_says_and_did() {
+    let bench = bench();
+    bench.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;
+    bench.check(r#"{"limit":"api","key":"alice"}"#).await;
+    bench.check(r#"{"rule":"5/1min","key":"bob"}"#).await;
+    let all = get(&bench, "/v1/limits").await.json();
+    let api = &all["limits"][0];
+    assert_eq!(
+        (&api["name"], &api["rule"], &api["mode"]),
+        (&json!("api"), &json!("10/s"), &json!("enforce"))
+    );
+    assert!(api["explain"].as_str().unwrap().starts_with("admits 10 at once"));
+    let stats = &api["stats"];
+    assert_eq!(
+        (&stats["allow"], &stats["deny"], &stats["keys"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    assert_eq!(all["unnamed"].as_array().unwrap().len(), 1, "two spellings are one limit");
+    assert_eq!(all["unnamed"][0]["name"], "5/min");
+    assert_eq!(all["is_config_stale"], false);
+}
+
+#[tokio::test]
+async fn the_busiest_keys_are_shown_as_text_or_as_bytes() {
+    let bench = bench();
+    for _ in 0..200 {
+        bench.check(r#"{"limit":"api","key":"<b>\u001b\n"}"#).await;
+        bench.check(r#"{"limit":"api","key_base64":"//4="}"#).await;
+    }
+    let top = get(&bench, "/v1/top?limit=api&k=2").await.json();
+    assert_eq!(top["limit"], "api");
+    let mut keys: Vec<String> = top["denied"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| {
+            let text = key["key"].as_str().map(str::to_owned);
+            text.unwrap_or_else(|| format!("base64 {}", key["key_base64"].as_str().unwrap()))
+        })
+        .collect();
+    keys.sort();
+    assert_eq!(keys, ["<b>\u{1b}\n", "base64 //4="]);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_not_there_and_a_number_that_is_none_are_refused() {
+    let bench = bench();
+    let refused = [
+        ("/v1/top", 400),
+        ("/v1/top?limit=api&k=0", 400),
+        ("/v1/top?limit=api&k=101", 400),
+        ("/v1/top?limit=api&k=x", 400),
+        ("/v1/top?limit=7%2Fmin", 404),
+    ];
+    for (path, status) in refused {
+        assert_eq!(get(&bench, path).await.status, status, "{path}");
+    }
+    assert!(get(&bench, "/v1/top?limit=apo").await.detail().ends_with("did you mean `api`?"));
+    let all = get(&bench, "/v1/limits").await.json();
+    assert_eq!(all["unnamed"], json!([]), "looking makes no limit");
+}

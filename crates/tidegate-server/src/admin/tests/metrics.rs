@@ -1,0 +1,66 @@
+//! What is counted, and how it is labelled.
+
+use super::{bench, get};
+use crate::config::{Config, LimitConfig, Mode};
+use crate::http::tests::{Bench, limit};
+use std::sync::atomic::Ordering;
+
+#[tokio::test]
+async fn decisions_are_counted_by_limit_and_kind() {
+    let bench = bench();
+    bench.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;
+    bench.check(r#"{"limit":"api","key":"alice"}"#).await;
+    bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
+    bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
+    bench.server.status.connections.http.store(3, Ordering::Relaxed);
+    bench.server.status.failed_reloads.store(2, Ordering::Relaxed);
+    let reply = get(&bench, "/metrics").await;
+    assert_eq!(
+        reply.field("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    let lines = [
+        r#"tidegate_decisions_total{limit="api",decision="allow"} 1"#,
+        r#"tidegate_decisions_total{limit="api",decision="deny"} 1"#,
+        r#"tidegate_decisions_total{limit="*",decision="wait"} 1"#,
+        r#"tidegate_keys{limit="api"} 1"#,
+        r#"tidegate_overflow_decisions_total{limit="api"} 0"#,
+        r#"tidegate_keys_forgotten_total{limit="api"} 0"#,
+        r#"tidegate_connections{listener="http"} 3"#,
+        r#"tidegate_connections_rejected_total{listener="resp"} 0"#,
+        r#"tidegate_config_reload_total{result="error"} 2"#,
+        "tidegate_config_stale 0",
+        "tidegate_draining 0",
+        "# TYPE tidegate_decisions counter",
+    ];
+    for line in lines {
+        assert!(reply.text.lines().any(|other| other == line), "{line}\nis not in\n{}", reply.text);
+    }
+    assert!(reply.text.contains("tidegate_build_info{version=\""));
+    assert!(reply.text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn who_passes_in_the_shadow_is_not_counted_as_denied() {
+    let shy = LimitConfig { mode: Mode::Shadow, ..limit("shy", "1/min") };
+    let bench = Bench::with(Config { limits: vec![shy], ..Config::default() });
+    for _ in 0..3 {
+        bench.check(r#"{"limit":"shy","key":"alice"}"#).await;
+    }
+    let text = get(&bench, "/metrics").await.text;
+    for (decision, number) in [("allow", 1), ("deny", 0), ("shadow_deny", 2)] {
+        let line =
+            format!(r#"tidegate_decisions_total{{limit="shy",decision="{decision}"}} {number}"#);
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn no_key_is_in_a_label_and_a_name_breaks_no_line() {
+    let odd = limit("odd \"name\\\n", "1/s");
+    let bench = Bench::with(Config { limits: vec![odd], ..Config::default() });
+    bench.check(r#"{"rule":"9/s","key":"tell-nobody"}"#).await;
+    let text = get(&bench, "/metrics").await.text;
+    assert!(!text.contains("tell-nobody") && !text.contains("9/s"));
+    assert!(text.contains(r#"tidegate_keys{limit="odd \"name\\\n"} 0"#), "{text}");
+}

@@ -1,0 +1,30 @@
+//! The operator's listener, asked without a socket.
+
+mod access;
+mod deployment;
+mod health;
+mod limits;
+mod metrics;
+
+use crate::config::{Config, Token};
+use crate::http::tests::{Bench, Reply, limit};
+use http::Request;
+
+const TOKEN: &str = "Bearer 0perator";
+
+/// A server with the limit `api` whose operator has a token.
+fn bench() -> Bench {
+    let mut config = Config { limits: vec![limit("api", "10/s")], ..Config::default() };
+    config.server.admin_token = Some(Token::new("0perator"));
+    Bench::with(config)
+}
+
+async fn ask(bench: &Bench, request: http::request::Builder) -> Reply {
+    let (request, ()) = request.body(()).unwrap().into_parts();
+    Reply::of(super::answer(&bench.server, &request).await).await
+}
+
+async fn get(bench: &Bench, path: &str) -> Reply {
+    ask(bench, Request::get(path).header("host", "localhost:9091").header("authorization", TOKEN))
+        .await
+}

@@ -1,0 +1,179 @@
+//! `/v1/authorize`: a proxy holds a request and asks whether it may pass (nginx `auth_request`, forward-auth of
+//! Traefik and Caddy).
+//!
+//! Always   All limits that count the request are asked as one: it is charged to all of them, or to none.
+//! Always   The proxy lets it pass as soon as it is answered, so who has to wait is answered after the wait.
+
+use super::decision;
+use super::fields::HeaderStyle;
+use super::original::original;
+use super::page::{Answered, Page};
+use super::policy::Told;
+use super::problem::Problem;
+use super::query::parameters;
+use super::question::bounded;
+use crate::config::{Fallback, near};
+use crate::engine::{Answer, Ask};
+use crate::matching::{self, Counted, Look};
+use crate::server::Server;
+use crate::store::Key;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use tidegate::{Clock, Verdict};
+
+const PARAMETERS: [&str; 5] = ["limit", "key", "cost", "deny", "headers"];
+
+/// So many limits may be named.
+const LIMITS_MAX: usize = super::said::CHECKS_MAX;
+
+/// Decides about the request that a proxy holds.
+pub(super) async fn authorize(
+    server: &Server,
+    request: &Parts,
+    peer: SocketAddr,
+    style: HeaderStyle,
+) -> Result<Answered, Problem> {
+    let asked = Asked::read(request.uri.query().unwrap_or_default())?;
+    let counted = {
+        let config = server.config();
+        let original = original(request, peer, &config.server.trusted_proxies);
+        asked.counted(server, &original)?
+    };
+    let cost = asked.cost;
+    let asks: Vec<Ask<'_>> = counted
+        .iter()
+        .map(|counted| Ask { limit: &counted.limit, key: Key(&counted.key), cost })
+        .collect();
+    let joint = server.engine.check_all(&asks).await?;
+    let told: Vec<Told<'_>> = counted
+        .iter()
+        .zip(joint.each)
+        .map(|(counted, answer)| Told { limit: &counted.limit, answer })
+        .collect();
+    if let Verdict::Wait(span) = joint.all.decision.verdict {
+        let clock = server.engine.clock();
+        clock.sleep_until(clock.now() + span).await;
+    }
+    Ok(tell(&told, &joint.all, style, asked.deny))
+}
+
+fn tell(told: &[Told<'_>], all: &Answer, style: HeaderStyle, deny: StatusCode) -> Answered {
+    if all.passes() {
+        let mut page = Page::new(StatusCode::NO_CONTENT);
+        style.write(&mut page, told, all);
+        return page.empty();
+    }
+    let denying = told.iter().filter(|told| !told.answer.passes());
+    match denying.filter_map(|told| told.limit.config().fallback.as_ref()).next() {
+        Some(fallback) => instead(fallback, (told, all), style),
+        None => decision::deny(deny, style, (told, all), |_| ()),
+    }
+}
+
+/// What the limit has for those whom it denies.
+fn instead(
+    fallback: &Fallback,
+    (told, all): (&[Told<'_>], &Answer),
+    style: HeaderStyle,
+) -> Answered {
+    let status = StatusCode::from_u16(fallback.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let kind = HeaderValue::from_str(&fallback.content_type);
+    let mut page = Page::new(status);
+    style.write(&mut page, told, all);
+    page.body(kind.unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8")), |out| {
+        out.extend_from_slice(fallback.body.as_bytes());
+    })
+}
+
+/// What the proxy's configuration asks for.
+#[derive(Debug)]
+struct Asked<'a> {
+    limits: Vec<Cow<'a, [u8]>>,
+    key: Option<Cow<'a, [u8]>>,
+    cost: u64,
+    deny: StatusCode,
+}
+
+impl<'a> Asked<'a> {
+    fn read(query: &'a str) -> Result<Self, Problem> {
+        let mut asked =
+            Self { limits: Vec::new(), key: None, cost: 1, deny: StatusCode::TOO_MANY_REQUESTS };
+        for (name, value) in parameters(query) {
+            match &*name {
+                b"limit" => asked.limits.push(value),
+                b"key" => asked.key = Some(bounded(value)?),
+                b"cost" => asked.cost = cost(&value)?,
+                b"deny" => asked.deny = deny(&value)?,
+                b"headers" => {}
+                _ => return Err(unknown(&name)),
+            }
+        }
+        if asked.limits.len() > LIMITS_MAX {
+            return Err(Problem::bad(format!("at most {LIMITS_MAX} limits may be named")));
+        }
+        if asked.limits.is_empty() && asked.key.is_some() {
+            return Err(Problem::bad("`key` is for limits that are named: say `limit` too"));
+        }
+        Ok(asked)
+    }
+
+    /// The limits that are named, or all that count the request.
+    fn counted(
+        &self,
+        server: &Server,
+        request: &matching::Request<'_>,
+    ) -> Result<Vec<Counted>, Problem> {
+        if self.limits.is_empty() {
+            let counted = matching::counted(&server.engine.limits(), request);
+            return counted.map_err(|missing| Problem::new(self.deny, missing.to_string()));
+        }
+        let named = self.limits.iter().map(|name| self.named(name, server, request));
+        named.filter_map(Result::transpose).collect()
+    }
+
+    /// One that is named: for the key that is said, or for the one that it finds in the request.
+    fn named(
+        &self,
+        name: &[u8],
+        server: &Server,
+        request: &matching::Request<'_>,
+    ) -> Result<Option<Counted>, Problem> {
+        let name = std::str::from_utf8(name).map_err(|_| Problem::bad("`limit` is no text"))?;
+        let limit = server.engine.find(name)?;
+        if let Some(key) = &self.key {
+            return Ok(Some(Counted { limit, key: key.to_vec() }));
+        }
+        let look = matching::look(limit.config(), request);
+        match look {
+            Look::Counts { key } => Ok(Some(Counted { limit, key })),
+            Look::Refuses(part) => {
+                let detail =
+                    format!("the limit `{name}` counts by `{part}`, which the request has not");
+                Err(Problem::new(self.deny, detail))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+pub(super) fn cost(text: &[u8]) -> Result<u64, Problem> {
+    let cost = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    cost.ok_or_else(|| Problem::bad(format!("`cost` is a whole number from 0 to {}", u64::MAX)))
+}
+
+fn deny(text: &[u8]) -> Result<StatusCode, Problem> {
+    let status = StatusCode::from_bytes(text).ok();
+    status
+        .filter(|status| status.is_client_error() || status.is_server_error())
+        .ok_or_else(|| Problem::bad("`deny` is a status from 400 to 599"))
+}
+
+fn unknown(name: &[u8]) -> Problem {
+    let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
+    match near(&name, PARAMETERS.into_iter()) {
+        Some(near) => Problem::bad(format!("unknown parameter; did you mean `{near}`?")),
+        None => Problem::bad(format!("unknown parameter; there are {}", PARAMETERS.join(", "))),
+    }
+}

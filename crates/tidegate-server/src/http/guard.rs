@@ -1,0 +1,84 @@
+//! Who may come in: what is looked at before anybody reads what a request asks.
+//!
+//! Always   A browser that a stranger's page steers gets nothing: it cannot send JSON as JSON to another
+//!          origin without asking first, and nobody here says yes to that question.
+
+use super::problem::Problem;
+use crate::server::Server;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, Version};
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The one host that the request is for. hyper lets through what has none, or two.
+pub(crate) fn host(request: &Parts) -> Result<&str, Problem> {
+    let mut hosts = request.headers.get_all(HOST).iter();
+    let (host, other) = (hosts.next(), hosts.next());
+    let authority = request.uri.authority().filter(|_| request.version >= Version::HTTP_2);
+    let text = match (host, authority) {
+        (Some(host), _) => host.to_str().ok(),
+        (None, Some(authority)) => Some(authority.as_str()),
+        (None, None) => None,
+    };
+    match text {
+        Some(text) if !text.is_empty() && other.is_none() => Ok(text),
+        _ => Err(Problem::bad("the request must have one Host field, and only one")),
+    }
+}
+
+/// Whether it is clear where the body ends. hyper lets through what others behind or before us may read
+/// otherwise.
+pub(crate) fn framing(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => Ok(()),
+        (Some(encoding), None) if encoding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(Problem::bad("the only Transfer-Encoding there is here is `chunked`")),
+    }
+}
+
+/// `example.org:80` and `[::1]:80` without what follows the last colon outside of brackets.
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        Some(colon) if !host[colon..].contains(']') => &host[..colon],
+        _ => host,
+    }
+}
+
+/// Whether whoever asks may ask.
+pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem> {
+    let api_key = headers.get(API_KEY).map(http::HeaderValue::as_bytes);
+    if server.admits(bearer(headers)) || (api_key.is_some() && server.admits(api_key)) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::UNAUTHORIZED,
+        "a token is needed: send it as `Authorization: Bearer …` or `X-Api-Key: …`",
+    ))
+}
+
+/// The token that is offered.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// Whether the body is what it has to be.
+pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    const KIND: &[u8] = b"application/json";
+    let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+    let is_json = kind.and_then(|kind| kind.split_at_checked(KIND.len())).is_some_and(
+        |(kind, parameters)| {
+            kind.eq_ignore_ascii_case(KIND)
+                && matches!(parameters.trim_ascii_start().first(), None | Some(b';'))
+        },
+    );
+    if is_json {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "the body must be JSON and say so: `Content-Type: application/json`",
+    ))
+}

@@ -1,0 +1,54 @@
+//! `/v1/acquire` and `/v1/release`: a place under a concurrency limit, held over the wire.
+
+use super::decision::{self, as_ms_ceil, member};
+use super::fields::HeaderStyle;
+use super::page::{Answered, JSON, Page};
+use super::policy::Told;
+use super::problem::Problem;
+use super::said::{self, LEASE, ONE};
+use crate::engine::{Answer, Engine, Lease, LeaseId};
+use http::StatusCode;
+use std::io::Write;
+
+/// Takes a place, and says what to give it back by.
+pub(super) async fn acquire(
+    engine: &Engine,
+    body: &[u8],
+    style: HeaderStyle,
+) -> Result<Answered, Problem> {
+    let question = said::read(body, ONE)?.question(engine)?;
+    if !question.limit.rule().is_concurrency() {
+        return Err(Problem::bad(format!(
+            "limit `{}` counts requests, not who is in flight: ask /v1/check",
+            question.limit.name()
+        )));
+    }
+    let limit = &*question.limit;
+    Ok(match engine.acquire(&question.ask()).await? {
+        Ok(lease) => {
+            let answer = Answer { decision: lease.decision, is_shadowed: false };
+            decision::answer(style, &[Told { limit, answer }], &answer, |out| held(out, &lease))
+        }
+        Err(answer) => decision::answer(style, &[Told { limit, answer }], &answer, |_| ()),
+    })
+}
+
+fn held(out: &mut Vec<u8>, lease: &Lease) {
+    write!(out, r#","lease":"{}""#, lease.id).expect("a buffer takes all");
+    member(out, r#","lease_ms":"#, as_ms_ceil(lease.lease));
+}
+
+/// Gives a place back.
+pub(super) fn release(engine: &Engine, body: &[u8]) -> Result<Answered, Problem> {
+    let said = said::read(body, LEASE)?;
+    let Some(text) = said.lease else {
+        return Err(Problem::bad("`lease` is missing: what /v1/acquire answered"));
+    };
+    let lease: LeaseId = text
+        .parse()
+        .map_err(|_| Problem::bad("`lease` is not one: it has 32 hexadecimal digits"))?;
+    let is_released = engine.release(lease);
+    Ok(Page::new(StatusCode::OK).body(JSON, |out| {
+        write!(out, r#"{{"released":{is_released}}}"#).expect("a buffer takes all");
+    }))
+}

@@ -1,0 +1,111 @@
+//! HTTP: `POST /v1/check` and its siblings, for whoever has `curl`.
+//!
+//! Always   [`answer`] is a function of a request that has arrived: it can be asked without a socket. Whoever
+//!          accepts connections gives each of them a [`service`].
+//! Always   What is wrong with a request is said as a problem (RFC 9457) that tells what to do; a denial is not an
+//!          error, but a decision under status 429.
+//! Fast     One request is one look into a table of routes, one pass over the body and one buffer for the answer:
+//!          no router, no layers, nothing boxed.
+
+mod authorize;
+mod body;
+mod check;
+mod decision;
+mod explain;
+mod fields;
+mod guard;
+mod lease;
+mod original;
+mod page;
+mod policy;
+mod problem;
+mod query;
+mod question;
+mod route;
+mod said;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use body::collect;
+pub use fields::HeaderStyle;
+pub(crate) use guard::{bearer, host, without_port};
+pub use page::Answered;
+pub(crate) use page::{JSON, Page, number};
+pub(crate) use problem::Problem;
+pub(crate) use query::parameter;
+pub(crate) use route::not_found;
+
+use crate::server::Server;
+use http::request::Parts;
+use http::{HeaderValue, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use route::Route;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The description of all of this for programs (`OpenAPI` 3.1).
+const OPENAPI: &[u8] = include_bytes!("openapi.json");
+const HOME: &[u8] = include_bytes!("home.txt");
+
+/// What answers one connection, which comes from `peer`.
+pub fn service(
+    server: Arc<Server>,
+    peer: SocketAddr,
+) -> impl Service<Request<Incoming>, Response = Answered, Error = Infallible, Future: Send> + Clone
+{
+    service_fn(move |request: Request<Incoming>| {
+        let server = Arc::clone(&server);
+        async move {
+            let (request, body) = request.into_parts();
+            let patience = server.request_patience();
+            Ok(match collect(body, patience).await {
+                Ok(body) => answer(&server, &request, &body, peer).await,
+                Err(problem) => problem.answer(),
+            })
+        }
+    })
+}
+
+/// The answer to a request that came from `peer`.
+pub async fn answer(server: &Server, request: &Parts, body: &[u8], peer: SocketAddr) -> Answered {
+    match try_answer(server, request, body, peer).await {
+        Ok(answered) => answered,
+        Err(problem) => problem.answer(),
+    }
+}
+
+async fn try_answer(
+    server: &Server,
+    request: &Parts,
+    body: &[u8],
+    peer: SocketAddr,
+) -> Result<Answered, Problem> {
+    host(request)?;
+    guard::framing(&request.headers)?;
+    let route = Route::of(request)?;
+    if !route.is_public() {
+        guard::token(server, &request.headers)?;
+    }
+    if route.has_body() {
+        guard::is_json(&request.headers)?;
+    }
+    let (engine, style) = (&server.engine, HeaderStyle::of(request));
+    match route {
+        Route::Check => check::check(engine, body, style).await,
+        Route::Peek => check::peek(engine, body, style).await,
+        Route::Reset => check::reset(engine, body, style).await,
+        Route::Refund => check::refund(engine, body, style).await,
+        Route::Acquire => lease::acquire(engine, body, style).await,
+        Route::Release => lease::release(engine, body),
+        Route::Authorize => authorize::authorize(server, request, peer, style).await,
+        Route::Explain => explain::explain(server, request, peer).await,
+        Route::OpenApi => Ok(fixed(JSON, OPENAPI)),
+        Route::Home => Ok(fixed(HeaderValue::from_static("text/plain; charset=utf-8"), HOME)),
+    }
+}
+
+fn fixed(kind: HeaderValue, body: &'static [u8]) -> Answered {
+    Page::new(StatusCode::OK).body(kind, |out| out.extend_from_slice(body))
+}

@@ -1,0 +1,92 @@
+//! What is said to who cannot be answered: a problem (RFC 9457) that tells what is wrong and what to do.
+
+use super::page::{Answered, PROBLEM, Page, number, quoted};
+use crate::engine::NoSuchLimit;
+use crate::store::StoreError;
+use http::StatusCode;
+use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use std::borrow::Cow;
+
+/// Where the types of problems are registered that have to do with limits.
+pub(crate) const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) detail: Cow<'static, str>,
+    /// With 405: the methods there are.
+    allow: Option<&'static str>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into(), allow: None }
+    }
+
+    /// The request is wrong, and would be wrong again.
+    pub(crate) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// There is such a path, but not for this method.
+    pub(crate) fn method(allow: &'static str) -> Self {
+        let detail = format!("this path is for {allow}");
+        let allow = Some(allow);
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, detail: detail.into(), allow }
+    }
+
+    /// The same, in one of several checks.
+    pub(crate) fn within(self, place: usize) -> Self {
+        let detail = format!("checks[{place}]: {}", self.detail);
+        Self { detail: detail.into(), ..self }
+    }
+
+    pub(crate) fn answer(&self) -> Answered {
+        let mut page = Page::new(self.status);
+        if let Some(allow) = self.allow {
+            page.field(ALLOW, |out| out.extend_from_slice(allow.as_bytes()));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = br#"Bearer realm="tidegate""#;
+            page.field(WWW_AUTHENTICATE, |out| out.extend_from_slice(challenge));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            page.field(RETRY_AFTER, |out| out.push(b'1'));
+        }
+        page.body(PROBLEM, |out| self.write(out))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"type":"#);
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                quoted(out, &format!("{TYPES}temporary-reduced-capacity"));
+            }
+            _ => quoted(out, "about:blank"),
+        }
+        out.extend_from_slice(br#","title":"#);
+        quoted(out, self.status.canonical_reason().unwrap_or("Error"));
+        out.extend_from_slice(br#","status":"#);
+        number(out, self.status.as_u16().into());
+        out.extend_from_slice(br#","detail":"#);
+        quoted(out, &self.detail);
+        out.push(b'}');
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<NoSuchLimit> for Problem {
+    fn from(error: NoSuchLimit) -> Self {
+        let status = match error {
+            NoSuchLimit::Neither { .. } => StatusCode::NOT_FOUND,
+            NoSuchLimit::TooManyRules | NoSuchLimit::TooLong => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+}

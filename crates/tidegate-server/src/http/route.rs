@@ -1,0 +1,71 @@
+//! Which path is for what.
+
+use super::problem::Problem;
+use crate::config::near;
+use http::request::Parts;
+use http::{Method, StatusCode};
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Check,
+    Peek,
+    Reset,
+    Refund,
+    Acquire,
+    Release,
+    Authorize,
+    Explain,
+    OpenApi,
+    Home,
+}
+
+/// Every path, its method, and what it is for. The busiest stands first.
+pub(super) const ROUTES: &[(&str, Method, Route)] = &[
+    ("/v1/check", Method::POST, Route::Check),
+    ("/v1/peek", Method::POST, Route::Peek),
+    ("/v1/reset", Method::POST, Route::Reset),
+    ("/v1/refund", Method::POST, Route::Refund),
+    ("/v1/acquire", Method::POST, Route::Acquire),
+    ("/v1/release", Method::POST, Route::Release),
+    ("/v1/authorize", Method::GET, Route::Authorize),
+    ("/v1/explain", Method::GET, Route::Explain),
+    ("/openapi.json", Method::GET, Route::OpenApi),
+    ("/", Method::GET, Route::Home),
+];
+
+/// No path that anybody meant is longer than this.
+const PATH_BYTES_MAX: usize = 64;
+
+impl Route {
+    pub(super) fn of(request: &Parts) -> Result<Self, Problem> {
+        let path = request.uri.path();
+        match ROUTES.iter().find(|(known, ..)| *known == path) {
+            Some((_, method, route)) if request.method == *method => Ok(*route),
+            Some((_, method, _)) => {
+                Err(Problem::method(if *method == Method::GET { "GET" } else { "POST" }))
+            }
+            None => Err(not_found(path, ROUTES.iter().map(|(known, ..)| *known))),
+        }
+    }
+
+    /// Whether it needs no token: it tells nothing about anybody.
+    pub(super) fn is_public(self) -> bool {
+        matches!(self, Self::OpenApi | Self::Home)
+    }
+
+    /// Whether it has a body to read.
+    pub(super) fn has_body(self) -> bool {
+        !matches!(self, Self::OpenApi | Self::Home | Self::Authorize | Self::Explain)
+    }
+}
+
+/// There is no such path; perhaps one of these was meant.
+pub(crate) fn not_found<'a>(path: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+    let meant = if path.len() <= PATH_BYTES_MAX { near(path, known) } else { None };
+    let detail = match meant {
+        Some(meant) => format!("there is nothing at this path; did you mean {meant}?"),
+        None => "there is nothing at this path; GET / says what there is".to_owned(),
+    };
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}

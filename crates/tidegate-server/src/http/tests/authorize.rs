@@ -1,0 +1,203 @@
+//! Requests that a proxy holds.
+
+use super::{Bench, Reply};
+use http::Request;
+use http::request::Builder;
+use serde_json::json;
+use std::sync::Arc;
+use tidegate::Span;
+
+const CONFIG: &str = r#"
+[server]
+trusted_proxies = ["127.0.0.1"]
+
+[limits.address]
+rule = "2/min"
+key = "ip"
+when = { path = "/login*", method = "POST" }
+
+[limits.user]
+rule = "3/min"
+key = "header:x-user"
+on_missing_key = "deny"
+when = { host = "api.example.org" }
+
+[limits.shop]
+rule = "1/min"
+when = { path = "/shop" }
+fallback = { status = 202, content_type = "text/html", body = "<p>Please wait.</p>" }
+
+[limits.slow]
+rule = "10/s queue capacity 5"
+when = { path = "/slow" }
+"#;
+
+fn bench() -> Bench {
+    Bench::with(crate::config::read(CONFIG, "tidegate.toml").unwrap())
+}
+
+/// As nginx asks, for a client at this address.
+fn nginx(query: &str, method: &str, uri: &str, client: &str) -> Builder {
+    Request::get(format!("/v1/authorize{query}"))
+        .header("host", "127.0.0.1:8080")
+        .header("x-original-method", method)
+        .header("x-original-uri", uri)
+        .header("x-forwarded-for", client)
+}
+
+/// As Traefik and Caddy ask.
+fn traefik(method: &str, host: &str, uri: &str) -> Builder {
+    Request::get("/v1/authorize")
+        .header("host", "127.0.0.1:8080")
+        .header("x-forwarded-method", method)
+        .header("x-forwarded-host", host)
+        .header("x-forwarded-uri", uri)
+        .header("x-forwarded-for", "192.0.2.1")
+}
+
+async fn ask(bench: &Bench, request: Builder) -> Reply {
+    bench.ask(request, b"").await
+}
+
+#[tokio::test]
+async fn what_nginx_holds_is_counted_by_the_limits_that_count_it() {
+    let bench = bench();
+    let login = |client| nginx("", "POST", "/login?next=/", client);
+    for _ in 0..2 {
+        let reply = ask(&bench, login("192.0.2.1")).await;
+        assert_eq!((reply.status, &*reply.text), (204, ""));
+        assert_eq!(reply.field("ratelimit-policy"), Some(r#""address";q=2;w=60"#));
+        assert_eq!(reply.field("content-type"), None);
+    }
+    let denied = ask(&bench, login("192.0.2.1")).await;
+    assert_eq!((denied.status, denied.field("retry-after")), (429, Some("30")));
+    assert_eq!(denied.json()["violated-policies"], json!(["address"]));
+    assert_eq!(ask(&bench, login("192.0.2.2")).await.status, 204, "another client");
+    let get = nginx("", "GET", "/login", "192.0.2.1");
+    let reply = ask(&bench, get).await;
+    assert_eq!((reply.status, reply.field("ratelimit")), (204, None), "nobody counts it");
+}
+
+#[tokio::test]
+async fn a_denial_has_the_status_that_the_proxy_knows() {
+    let bench = bench();
+    let login = || nginx("?deny=403", "POST", "/login", "192.0.2.1");
+    for _ in 0..2 {
+        ask(&bench, login()).await;
+    }
+    let denied = ask(&bench, login()).await;
+    assert_eq!((denied.status, denied.field("retry-after")), (403, Some("30")));
+    assert_eq!(denied.json()["status"], 403);
+}
+
+#[tokio::test]
+async fn what_traefik_and_caddy_hold_is_counted_too() {
+    let bench = bench();
+    let request = || traefik("GET", "api.example.org:443", "/items");
+    for left in ["2", "1", "0"] {
+        let reply = ask(&bench, request().header("x-user", "alice")).await;
+        assert_eq!(reply.status, 204);
+        assert!(reply.field("ratelimit").unwrap().contains(&format!(";r={left};")));
+    }
+    assert_eq!(ask(&bench, request().header("x-user", "alice")).await.status, 429);
+    let keyless = ask(&bench, request()).await;
+    assert_eq!(keyless.status, 429, "who has no key is refused where the limit says so");
+    assert!(keyless.detail().contains("header:x-user"), "{}", keyless.detail());
+}
+
+#[tokio::test]
+async fn who_is_denied_gets_the_fallback_of_the_limit() {
+    let bench = bench();
+    let shop = || nginx("", "GET", "/shop", "192.0.2.1");
+    assert_eq!(ask(&bench, shop()).await.status, 204);
+    let denied = ask(&bench, shop()).await;
+    assert_eq!((denied.status, &*denied.text), (202, "<p>Please wait.</p>"));
+    assert_eq!(denied.field("content-type"), Some("text/html"));
+    assert_eq!(denied.field("retry-after"), Some("60"));
+}
+
+#[tokio::test]
+async fn who_has_to_wait_is_answered_after_the_wait() {
+    let bench = Arc::new(bench());
+    let slow = || nginx("", "GET", "/slow", "192.0.2.1");
+    assert_eq!(ask(&bench, slow()).await.status, 204);
+    let waiting = tokio::spawn({
+        let bench = Arc::clone(&bench);
+        async move { ask(&bench, slow()).await.status }
+    });
+    while bench.clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished());
+    bench.clock.advance(Span::from_millis(100));
+    assert_eq!(waiting.await.unwrap(), 204);
+}
+
+#[tokio::test]
+async fn limits_can_be_named_with_a_key_or_by_what_they_count() {
+    let bench = bench();
+    let named = |query: &str| nginx(query, "POST", "/login", "192.0.2.1");
+    let reply = ask(&bench, named("?limit=address&limit=4%2Fh&key=al%20ice&cost=2")).await;
+    assert_eq!(reply.status, 204);
+    assert_eq!(reply.field("ratelimit"), Some(r#""address";r=0;t=60, "4/h";r=2;t=1800"#));
+    let other = bench.check(r#"{"limit":"address","key":"al ice"}"#).await;
+    assert_eq!(other.status, 429, "it is the same key on every path");
+    let own_key = ask(&bench, named("?limit=address")).await;
+    assert_eq!(own_key.field("ratelimit"), Some(r#""address";r=1;t=30"#));
+}
+
+#[tokio::test]
+async fn an_explanation_says_what_would_decide_and_takes_nothing() {
+    let bench = bench();
+    let explain = |query: &str| {
+        Request::get(format!("/v1/explain{query}"))
+            .header("host", "127.0.0.1:8080")
+            .header("x-original-method", "POST")
+            .header("x-original-uri", "/login")
+            .header("x-forwarded-for", "192.0.2.1")
+    };
+    for _ in 0..2 {
+        let json = ask(&bench, explain("?cost=2")).await.json();
+        assert_eq!((&json["verdict"], &json["decided_by"]), (&json!("allow"), &json!("address")));
+        assert_eq!(
+            (&json["limits"][0]["key"], &json["limits"][2]["counts"]),
+            (&json!("192.0.2.1"), &json!(false))
+        );
+    }
+    let json = ask(&bench, explain("?cost=3")).await.json();
+    assert_eq!(json["verdict"], "deny");
+    assert_eq!(ask(&bench, explain("?coast=3")).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_a_trusted_proxy_is_not_believed() {
+    let mut config = crate::config::read(CONFIG, "tidegate.toml").unwrap();
+    config.server.trusted_proxies.clear();
+    let bench = Bench::with(config);
+    for client in ["192.0.2.1", "192.0.2.2"] {
+        assert_eq!(ask(&bench, nginx("", "POST", "/login", client)).await.status, 204);
+    }
+    let third = nginx("", "POST", "/login", "192.0.2.3");
+    assert_eq!(ask(&bench, third).await.status, 429, "all of them are the peer");
+}
+
+#[tokio::test]
+async fn a_wrong_parameter_is_refused() {
+    let bench = bench();
+    let many = format!("?{}", "limit=a&".repeat(65));
+    let wrong = [
+        ("?limits=address", 400, "did you mean `limit`?"),
+        ("?colour=1", 400, "there are limit, key"),
+        ("?key=alice", 400, "say `limit` too"),
+        ("?limit=address&key=a&cost=-1", 400, "`cost` is a whole number"),
+        ("?deny=200", 400, "`deny` is a status from 400 to 599"),
+        ("?deny=x", 400, "`deny` is a status"),
+        ("?limit=adress&key=a", 404, "did you mean the limit `address`?"),
+        (&*many, 400, "at most 64 limits"),
+    ];
+    for (query, status, says) in wrong {
+        let reply = ask(&bench, nginx(query, "GET", "/", "192.0.2.1")).await;
+        assert_eq!(reply.status, status, "{query}");
+        assert!(reply.detail().contains(says), "{query}: {}", reply.detail());
+    }
+}

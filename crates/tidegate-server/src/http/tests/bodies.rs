@@ -1,0 +1,154 @@
+//! What a decision says in its body.
+
+use super::Bench;
+use serde_json::json;
+use tidegate::Span;
+
+#[tokio::test]
+async fn an_allowed_request_says_what_is_left() {
+    let bench = Bench::new();
+    let reply = bench.check(r#"{"limit":"api","key":"alice"}"#).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.field("content-type"), Some("application/json"));
+    assert_eq!(
+        reply.text,
+        r#"{"allow":true,"limit":10,"remaining":9,"retry_after_ms":null,"reset_after_ms":100}"#
+    );
+}
+
+#[tokio::test]
+async fn a_denied_request_is_told_when_to_come_back_and_why() {
+    let bench = Bench::new();
+    bench.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;
+    let reply = bench.check(r#"{"limit":"api","key":"alice"}"#).await;
+    assert_eq!(reply.status, 429);
+    assert_eq!(reply.field("content-type"), Some("application/problem+json"));
+    assert_eq!(reply.field("cache-control"), Some("no-store"));
+    assert_eq!(
+        reply.json(),
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Request cannot be satisfied as assigned quota has been exceeded",
+            "status": 429,
+            "violated-policies": ["api"],
+            "allow": false,
+            "limit": 10,
+            "remaining": 0,
+            "retry_after_ms": 100,
+            "reset_after_ms": 1000,
+        })
+    );
+}
+
+#[tokio::test]
+async fn waiting_as_long_as_told_is_enough_and_a_little_less_is_not() {
+    let bench = Bench::new();
+    let rule = r#"{"rule":"3/s","key":"alice"}"#;
+    for _ in 0..3 {
+        bench.check(rule).await;
+    }
+    let retry_after_ms = bench.check(rule).await.json()["retry_after_ms"].as_u64().unwrap();
+    assert_eq!(retry_after_ms, 334, "a third of a second, rounded up");
+    bench.clock.advance(Span::from_millis(retry_after_ms - 1));
+    assert_eq!(bench.check(rule).await.status, 429);
+    bench.clock.advance(Span::from_millis(1));
+    assert_eq!(bench.check(rule).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_cost_that_can_never_be_had_says_never() {
+    let bench = Bench::new();
+    for cost in ["11", "18446744073709551615"] {
+        let body = format!(r#"{{"limit":"api","key":"alice","cost":{cost}}}"#);
+        let reply = bench.check(&body).await;
+        assert_eq!(reply.status, 429);
+        let json = reply.json();
+        assert_eq!((&json["never"], &json["retry_after_ms"]), (&json!(true), &json!(null)));
+        assert_eq!(json["remaining"], 10, "it cost nothing");
+        assert_eq!(reply.field("retry-after"), None, "waiting does not help");
+    }
+}
+
+#[tokio::test]
+async fn a_cost_of_nothing_is_never_denied() {
+    let bench = Bench::new();
+    bench.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;
+    let reply = bench.check(r#"{"limit":"api","key":"alice","cost":0}"#).await;
+    assert_eq!((reply.status, &reply.json()["remaining"]), (200, &json!(0)));
+}
+
+#[tokio::test]
+async fn a_rule_that_makes_requests_wait_allows_and_says_how_long() {
+    let bench = Bench::new();
+    let queue = r#"{"rule":"10/s queue capacity 5","key":"alice"}"#;
+    let first = bench.check(queue).await;
+    assert_eq!((first.status, first.json().get("wait_ms")), (200, None));
+    let second = bench.check(queue).await.json();
+    assert_eq!((&second["allow"], &second["wait_ms"]), (&json!(true), &json!(100)));
+}
+
+#[tokio::test]
+async fn a_limit_in_the_shadow_lets_everybody_pass_and_says_so() {
+    let bench = Bench::new();
+    bench.check(r#"{"limit":"shy","key":"alice"}"#).await;
+    let reply = bench.check(r#"{"limit":"shy","key":"alice"}"#).await;
+    assert_eq!((reply.status, &reply.json()["shadowed"]), (200, &json!(true)));
+    assert_eq!(bench.server.engine.find("shy").unwrap().shadowed(), 1);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_off_has_no_fields() {
+    let reply = Bench::new().check(r#"{"limit":"off","key":"alice","cost":100}"#).await;
+    assert_eq!((reply.status, reply.field("ratelimit")), (200, None));
+}
+
+#[tokio::test]
+async fn a_peek_costs_nothing() {
+    let bench = Bench::new();
+    for _ in 0..2 {
+        let reply = bench.post("/v1/peek", r#"{"limit":"api","key":"a","cost":10}"#).await;
+        assert_eq!((reply.status, &reply.json()["allow"]), (200, &json!(true)));
+    }
+    let reply = bench.post("/v1/peek", r#"{"limit":"api","key":"a","cost":11}"#).await;
+    assert_eq!(reply.status, 429);
+}
+
+#[tokio::test]
+async fn a_reset_forgets_one_key_and_a_refund_gives_back() {
+    let bench = Bench::new();
+    let remaining = |reply: super::Reply| reply.json()["remaining"].as_u64().unwrap();
+    bench.check(r#"{"limit":"api","key":"alice","cost":8}"#).await;
+    bench.check(r#"{"limit":"api","key":"bob","cost":8}"#).await;
+    let refund = r#"{"limit":"api","key":"alice","cost":3}"#;
+    assert_eq!(remaining(bench.post("/v1/refund", refund).await), 5);
+    let reset = r#"{"limit":"api","key":"alice"}"#;
+    assert_eq!(remaining(bench.post("/v1/reset", reset).await), 10);
+    let bob = r#"{"limit":"api","key":"bob","cost":0}"#;
+    assert_eq!(remaining(bench.check(bob).await), 2);
+}
+
+#[tokio::test]
+async fn the_same_bytes_are_the_same_key_however_they_are_written() {
+    let bench = Bench::new();
+    let ways = [r#""key":"ab""#, r#""key":"\u0061b""#, r#""key_base64":"YWI=""#];
+    for (way, left) in ways.into_iter().zip([9, 8, 7]) {
+        let reply = bench.check(&format!(r#"{{"limit":"api",{way}}}"#)).await;
+        assert_eq!(reply.json()["remaining"], left, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn any_bytes_are_a_key() {
+    let bench = Bench::new();
+    let keys = [
+        r#""key":"""#,
+        r#""key":"\n\u001b[31m\u0000""#,
+        r#""key":"<script>alert(1)</script>""#,
+        r#""key":"ü€𝄞""#,
+        r#""key_base64":"//79""#,
+    ];
+    for key in keys {
+        let reply = bench.check(&format!(r#"{{"limit":"api",{key}}}"#)).await;
+        assert_eq!((reply.status, &reply.json()["remaining"]), (200, &json!(9)), "{key}");
+    }
+}

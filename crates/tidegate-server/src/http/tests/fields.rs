@@ -1,0 +1,94 @@
+//! What a decision says in its fields.
+
+use super::{Bench, limit, post};
+use crate::config::Config;
+use crate::http::HeaderStyle;
+
+const ALICE: &[u8] = br#"{"limit":"api","key":"alice"}"#;
+
+#[tokio::test]
+async fn the_fields_of_draft_11_come_unasked() {
+    let bench = Bench::new();
+    let reply = bench.post("/v1/check", ALICE).await;
+    assert_eq!(reply.field("ratelimit-policy"), Some(r#""api";q=10;w=1"#));
+    assert_eq!(reply.field("ratelimit"), Some(r#""api";r=9;t=1"#));
+    assert_eq!(reply.field("retry-after"), None);
+    assert_eq!(reply.field("x-ratelimit-limit"), None);
+}
+
+#[tokio::test]
+async fn retry_after_is_rounded_up_and_never_zero() {
+    let bench = Bench::new();
+    for (rule, seconds) in [("1/s", "1"), ("1/1001ms", "2"), ("1000/s", "1"), ("1/h", "3600")] {
+        let body = format!(r#"{{"rule":"{rule} burst 1","key":"alice"}}"#);
+        assert_eq!(bench.check(&body).await.status, 200);
+        let reply = bench.check(&body).await;
+        assert_eq!((reply.status, reply.field("retry-after")), (429, Some(seconds)), "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn retry_after_never_ends_before_the_window_does() {
+    let bench = Bench::new();
+    let body = r#"{"rule":"10/min burst 10","key":"alice","cost":10}"#;
+    bench.check(body).await;
+    let reply = bench.check(r#"{"rule":"10/min burst 10","key":"alice"}"#).await;
+    assert_eq!(reply.field("retry-after"), Some("6"));
+    assert_eq!(reply.field("ratelimit"), Some(r#""10/min";r=0;t=6"#));
+}
+
+#[tokio::test]
+async fn a_policy_has_a_window_where_the_rule_has_whole_seconds() {
+    let bench = Bench::new();
+    let policies = [
+        ("50/10s burst 5", r#""50/10s burst 5";q=50;w=10"#),
+        ("2/10ms", r#""2/10ms";q=200;w=1"#),
+        ("2/7ms", r#""2/7ms";q=2"#),
+        ("1/day calendar", r#""1/day calendar";q=1;w=86400"#),
+        ("9/month calendar", r#""9/month calendar";q=9"#),
+        ("10r/m burst=4 nodelay", r#""10r/m burst=4 nodelay";q=10;w=60"#),
+        ("concurrency 3", r#""concurrency 3";q=3;qu="concurrent-requests""#),
+    ];
+    for (rule, policy) in policies {
+        let reply = bench.check(&format!(r#"{{"rule":"{rule}","key":"a"}}"#)).await;
+        assert_eq!(reply.field("ratelimit-policy"), Some(policy));
+    }
+}
+
+#[tokio::test]
+async fn older_fields_come_when_asked_for() {
+    let bench = Bench::new();
+    let asked = bench.ask(post("/v1/check").header("x-ratelimit-style", "legacy"), ALICE).await;
+    let by_query = bench.ask(post("/v1/check?headers=legacy"), ALICE).await;
+    for (reply, left) in [(asked, "9"), (by_query, "8")] {
+        assert_eq!(reply.field("x-ratelimit-limit"), Some("10"));
+        assert_eq!(reply.field("x-ratelimit-remaining"), Some(left));
+        assert_eq!(reply.field("x-ratelimit-reset"), Some("1"));
+        assert!(reply.field("ratelimit").is_some());
+    }
+    let reply = bench.ask(post("/v1/check?headers=draft-06"), ALICE).await;
+    assert_eq!(reply.field("ratelimit-limit"), Some("10"));
+    assert_eq!(reply.field("ratelimit-remaining"), Some("7"));
+    assert_eq!(reply.field("ratelimit-reset"), Some("1"));
+    assert_eq!(reply.field("ratelimit-policy"), Some("10;w=1"));
+    let reply = bench.ask(post("/v1/check?headers=next"), ALICE).await;
+    assert_eq!(reply.field("ratelimit"), Some(r#""api";a=6;w=1"#));
+}
+
+#[test]
+fn a_style_nobody_knows_is_the_default() {
+    let (request, ()) = post("/v1/check?headers=fancy").body(()).unwrap().into_parts();
+    assert_eq!(HeaderStyle::of(&request), HeaderStyle::Draft11);
+}
+
+#[tokio::test]
+async fn a_name_is_escaped_and_a_number_is_no_larger_than_fields_have() {
+    let limits = vec![limit("a \"b\\\" ü\n", "9007199254740992/4week")];
+    let bench = Bench::with(Config { limits, ..Config::default() });
+    let reply = bench.check(r#"{"limit":"a \"b\\\" ü\n","key":"k"}"#).await;
+    let name = r#""a \"b\\\" %C3%BC%0A""#;
+    let policy = format!("{name};q=999999999999999;w=2419200");
+    assert_eq!(reply.field("ratelimit-policy"), Some(&*policy));
+    let left = format!("{name};r=999999999999999;t=1");
+    assert_eq!(reply.field("ratelimit"), Some(&*left));
+}

@@ -1,0 +1,48 @@
+//! Places that are held over the wire.
+
+use super::Bench;
+use serde_json::json;
+use tidegate::Span;
+
+const TAKE: &str = r#"{"limit":"pool","key":"db"}"#;
+
+#[tokio::test]
+async fn a_place_is_taken_and_given_back_once() {
+    let bench = Bench::new();
+    let first = bench.post("/v1/acquire", TAKE).await;
+    assert_eq!(first.status, 200);
+    let first = first.json();
+    assert_eq!((&first["allow"], &first["remaining"]), (&json!(true), &json!(1)));
+    assert_eq!(first["lease_ms"], 30_000);
+    assert_eq!(bench.post("/v1/acquire", TAKE).await.status, 200);
+
+    let denied = bench.post("/v1/acquire", TAKE).await;
+    assert_eq!((denied.status, denied.field("retry-after")), (429, Some("30")));
+    assert_eq!(denied.json().get("lease"), None);
+
+    let release = json!({"lease": first["lease"]}).to_string();
+    assert_eq!(bench.post("/v1/release", &release).await.json(), json!({"released": true}));
+    assert_eq!(bench.post("/v1/release", &release).await.json(), json!({"released": false}));
+    assert_eq!(bench.post("/v1/acquire", TAKE).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_place_comes_back_when_its_lease_runs_out() {
+    let bench = Bench::new();
+    for _ in 0..2 {
+        bench.post("/v1/acquire", TAKE).await;
+    }
+    bench.clock.advance(Span::from_secs(30));
+    assert_eq!(bench.post("/v1/acquire", TAKE).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_lease_and_what_has_none_is_refused() {
+    let bench = Bench::new();
+    for body in [r"{}", r#"{"lease":"not one"}"#, r#"{"lease":7}"#, r#"{"leese":"00"}"#] {
+        assert_eq!(bench.post("/v1/release", body).await.status, 400, "{body}");
+    }
+    let reply = bench.post("/v1/acquire", r#"{"limit":"api","key":"a"}"#).await;
+    assert_eq!(reply.status, 400);
+    assert!(reply.detail().ends_with("ask /v1/check"));
+}

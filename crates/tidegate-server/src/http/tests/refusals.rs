@@ -1,0 +1,190 @@
+//! What is not answered, and what is said instead.
+
+use super::{Bench, post};
+use http::{Request, Version};
+
+const ALICE: &[u8] = br#"{"limit":"api","key":"alice"}"#;
+
+#[tokio::test]
+async fn bad_json_is_refused_with_its_place() {
+    let bench = Bench::new();
+    let bodies: &[(&[u8], &str)] = &[
+        (b"", "EOF while parsing a value at line 1 column 0"),
+        (b"{\n \"limit\": }", "expected value at line 2 column 11"),
+        (br#"{"limit":"api","key":"a"} x"#, "trailing characters at line 1 column 27"),
+        (
+            br#"{"limit":"api","kee":"a"}"#,
+            "unknown member `kee`; did you mean `key`? at line 1 column 20",
+        ),
+        (
+            br#"{"colour":1}"#,
+            "unknown member `colour`; there are limit, rule, key, key_base64, cost, checks at line 1 column 9",
+        ),
+        (br#"{"limit":"api","key":"a","key":"b"}"#, "`key` is there twice at line 1 column 35"),
+        (
+            br#"{"limit":"api","key":7}"#,
+            "invalid type: integer `7`, expected a string at line 1 column 22",
+        ),
+        (
+            br#"{"limit":"api","key":"a","cost":-1}"#,
+            "invalid type: integer `-1`, expected a whole number",
+        ),
+        (
+            br#"{"limit":"api","key":"a","cost":1.5}"#,
+            "invalid type: floating point `1.5`, expected a whole number",
+        ),
+        (
+            br#"{"limit":"api","key":"a","cost":18446744073709551616}"#,
+            "expected a whole number from 0 to 18446744073709551615",
+        ),
+        (b"{\"limit\":\"api\",\"key\":\"\xff\"}", "invalid unicode code point at line 1 column 24"),
+        (b"{\"limit\":\"api\",\"key\":\"\x01\"}", "control character"),
+        (br#"["api"]"#, "expected an object with limit"),
+        (br#"{"key":"a"}"#, "`limit` is missing"),
+        (br#"{"limit":"api"}"#, "`key` is missing"),
+        (br#"{"limit":"api","rule":"1/s","key":"a"}"#, "not both"),
+        (br#"{"limit":"api","key":"a","key_base64":"YQ=="}"#, "not both"),
+        (br#"{"limit":"api","key_base64":"Y?"}"#, "`key_base64` is not base64"),
+    ];
+    for (body, says) in bodies {
+        let reply = bench.post("/v1/check", body).await;
+        assert_eq!(reply.status, 400, "{says}");
+        assert!(reply.detail().contains(says), "{:?} does not contain {says:?}", reply.detail());
+    }
+}
+
+#[tokio::test]
+async fn a_key_has_4096_bytes_and_not_one_more() {
+    let bench = Bench::new();
+    let ask = |length: usize| format!(r#"{{"limit":"api","key":"{}"}}"#, "k".repeat(length));
+    assert_eq!(bench.check(&ask(4_096)).await.status, 200);
+    for length in [4_097, 1 << 20] {
+        let reply = bench.check(&ask(length)).await;
+        assert_eq!(reply.status, 400);
+        assert!(reply.detail().starts_with("a key has at most 4096 bytes"), "{}", reply.detail());
+    }
+}
+
+#[tokio::test]
+async fn a_limit_nobody_knows_is_not_found_and_perhaps_guessed() {
+    let bench = Bench::new();
+    let reply = bench.check(r#"{"limit":"apo","key":"a"}"#).await;
+    assert_eq!(reply.status, 404);
+    assert!(reply.detail().ends_with("did you mean the limit `api`?"), "{}", reply.detail());
+    let long = format!(r#"{{"limit":"{}","key":"a"}}"#, "x".repeat(300));
+    assert_eq!(bench.check(&long).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_path_or_method_that_there_is_not_is_refused() {
+    let bench = Bench::new();
+    let reply = bench.post("/v1/chekc", ALICE).await;
+    assert_eq!(reply.status, 404);
+    assert!(reply.detail().ends_with("did you mean /v1/check?"), "{}", reply.detail());
+    let reply = bench.get("/v1/check").await;
+    assert_eq!((reply.status, reply.field("allow")), (405, Some("POST")));
+    let reply = bench.post("/", ALICE).await;
+    assert_eq!((reply.status, reply.field("allow")), (405, Some("GET")));
+    let long = format!("/{}", "x".repeat(10_000));
+    assert_eq!(bench.get(&long).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_a_browser_sends_for_a_stranger_is_refused() {
+    let bench = Bench::new();
+    let kinds = [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/jsonp",
+    ];
+    for kind in kinds {
+        let request =
+            Request::post("/v1/check").header("host", "localhost").header("content-type", kind);
+        assert_eq!(bench.ask(request, ALICE).await.status, 415, "{kind}");
+    }
+    let untyped = Request::post("/v1/check").header("host", "localhost");
+    assert_eq!(bench.ask(untyped, ALICE).await.status, 415);
+    let with_charset = Request::post("/v1/check")
+        .header("host", "localhost")
+        .header("content-type", "Application/JSON; charset=utf-8");
+    assert_eq!(bench.ask(with_charset, ALICE).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_request_is_for_one_host() {
+    let bench = Bench::new();
+    let hostless = || Request::post("/v1/check").header("content-type", "application/json");
+    assert_eq!(bench.ask(hostless(), ALICE).await.status, 400);
+    let twice = hostless().header("host", "a").header("host", "b");
+    assert_eq!(bench.ask(twice, ALICE).await.status, 400);
+    let empty = hostless().header("host", "");
+    assert_eq!(bench.ask(empty, ALICE).await.status, 400);
+    let http_2 = Request::post("http://localhost/v1/check")
+        .version(Version::HTTP_2)
+        .header("content-type", "application/json");
+    assert_eq!(bench.ask(http_2, ALICE).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_ends_in_one_way_only() {
+    let bench = Bench::new();
+    let chunked = post("/v1/check").header("transfer-encoding", "chunked");
+    assert_eq!(bench.ask(chunked, ALICE).await.status, 200);
+    let odd = [
+        post("/v1/check").header("transfer-encoding", "gzip, chunked"),
+        post("/v1/check")
+            .header("transfer-encoding", "chunked")
+            .header("transfer-encoding", "chunked"),
+    ];
+    for request in odd {
+        assert_eq!(bench.ask(request, ALICE).await.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn where_tokens_are_needed_only_they_open() {
+    let bench = Bench::with_token("s3cret");
+    let refused = bench.post("/v1/check", ALICE).await;
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.field("www-authenticate"), Some(r#"Bearer realm="tidegate""#));
+    let with = |name: &str, value: &str| post("/v1/check").header(name, value);
+    let good = [
+        with("authorization", "Bearer s3cret"),
+        with("authorization", "bearer s3cret"),
+        with("x-api-key", "s3cret"),
+        with("x-api-key", "s3cret").header("authorization", "Basic YTpi"),
+    ];
+    for request in good {
+        assert_eq!(bench.ask(request, ALICE).await.status, 200);
+    }
+    let bad = [
+        with("authorization", "s3cret"),
+        with("authorization", "Bearer s3cre"),
+        with("authorization", "Bearer s3cret1"),
+        with("authorization", "Bearer "),
+        with("authorization", "Bearer"),
+        with("x-api-key", ""),
+    ];
+    for request in bad {
+        assert_eq!(bench.ask(request, ALICE).await.status, 401);
+    }
+    assert_eq!(bench.get("/").await.status, 200);
+    assert_eq!(bench.get("/openapi.json").await.status, 200);
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_problem_that_says_its_status() {
+    let bench = Bench::new();
+    let refusals = [
+        bench.check("{").await,
+        bench.get("/nowhere").await,
+        bench.get("/v1/check").await,
+        bench.ask(Request::post("/v1/check").header("host", "a"), ALICE).await,
+    ];
+    for reply in refusals {
+        assert_eq!(reply.field("content-type"), Some("application/problem+json"));
+        assert_eq!(reply.json()["status"], reply.status);
+        assert_eq!(reply.json()["type"], "about:blank");
+    }
+}
