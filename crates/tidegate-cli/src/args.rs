@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
 use crate::output::Found;
-use crate::{check, explain, help, import};
+use crate::{check, explain, help, import, serve};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::Write;
 
@@ -16,6 +16,7 @@ pub(crate) struct Args {
 /// Each in a file of its own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(serve::Serve),
     Check(check::Check),
     Explain(explain::Explain),
     Import(import::Import),
@@ -37,6 +38,7 @@ pub(crate) enum Format {
 impl Command {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
         match self {
+            Self::Serve(serve) => serve.run(out),
             Self::Check(check) => check.run(out),
             Self::Explain(explain) => explain.run(out),
             Self::Import(import) => import.run(out),

@@ -6,6 +6,7 @@ mod explain;
 mod help;
 mod import;
 mod output;
+mod serve;
 
 use clap::Parser;
 use std::process::ExitCode;

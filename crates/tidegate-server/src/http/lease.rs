@@ -35,7 +35,10 @@ pub(super) async fn acquire(
 
 fn held(out: &mut Vec<u8>, lease: &Lease) {
     write!(out, r#","lease":"{}""#, lease.id).expect("a buffer takes all");
-    member(out, r#","lease_ms":"#, as_ms_ceil(lease.lease));
+    match lease.lease {
+        Some(lease) => member(out, r#","lease_ms":"#, as_ms_ceil(lease)),
+        None => out.extend_from_slice(br#","lease_ms":null"#),
+    }
 }
 
 /// Gives a place back.

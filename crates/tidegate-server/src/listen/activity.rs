@@ -43,6 +43,24 @@ impl Activity {
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
+    /// Something has come: if it is the first of a request, the time of the request begins.
+    #[inline]
+    pub(super) fn has_read(&self) {
+        if self.is_idle.swap(false, Ordering::Relaxed) {
+            self.may_take(self.request);
+        }
+    }
+
+    /// Something was to be sent. If it was taken the request is answered, as far as can be seen from here.
+    #[inline]
+    pub(super) fn has_written(&self, is_taken: bool) {
+        if is_taken {
+            self.is_reading(false);
+        } else if self.is_idle.swap(false, Ordering::Relaxed) {
+            self.may_take(self.request);
+        }
+    }
+
     #[inline]
     fn may_take(&self, seconds: u32) {
         let now = self.seconds.load(Ordering::Relaxed);

@@ -2,8 +2,13 @@
 
 use super::Wire;
 use super::activity::{Activity, Peers};
-use crate::resp;
+use super::http::{Watched, closed, serve_http1, serve_http2};
+use crate::grpc::Grpc;
 use crate::server::Server;
+use crate::{admin, http, resp};
+use ::http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +29,7 @@ pub(super) struct Door {
 #[derive(Clone)]
 struct Worker {
     server: Arc<Server>,
+    grpc: Grpc,
     peers: Arc<Peers>,
     /// Becomes `true` when it is time to go.
     closing: watch::Receiver<bool>,
@@ -42,15 +48,15 @@ pub(super) fn work(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let drain = server.config().server.drain;
-    let worker = Worker { server, peers: Arc::default(), closing };
+    let grpc = Grpc::new(Arc::clone(&server));
+    let worker = Worker { server, grpc, peers: Arc::default(), closing };
     runtime.block_on(async {
         let peers = Arc::clone(&worker.peers);
         tokio::spawn(async move { peers.watch().await });
         let doors = doors.into_iter().map(|door| tokio::spawn(worker.clone().accept_all(door)));
         let doors: Vec<_> = doors.collect();
         let mut closing = worker.closing.clone();
-        // The other end is kept until all workers are done.
-        let _ = closing.wait_for(|is_closing| *is_closing).await;
+        closed(&mut closing).await;
         doors.iter().for_each(tokio::task::JoinHandle::abort);
         let everybody = async {
             while worker.peers.len() > 0 {
@@ -109,9 +115,9 @@ impl Worker {
             // Answers are written whole; waiting for more to send would only delay them.
             let _ = stream.set_nodelay(true);
             let ended = match tls {
-                None => worker.serve(stream, peer, wire, &activity).await,
+                None => worker.serve(stream, peer, wire, activity).await,
                 Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => worker.serve(stream, peer, wire, &activity).await,
+                    Ok(stream) => worker.serve(stream, peer, wire, activity).await,
                     Err(error) => Err(error),
                 },
             };
@@ -127,15 +133,27 @@ impl Worker {
         stream: S,
         peer: SocketAddr,
         wire: Wire,
-        activity: &Activity,
+        activity: Arc<Activity>,
     ) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let _ = peer;
+        let (server, closing) = (Arc::clone(&self.server), self.closing.clone());
+        if wire == Wire::Resp {
+            return resp::serve(stream, server, &activity).await;
+        }
+        let stream = Watched { stream, activity };
         match wire {
-            Wire::Resp => resp::serve(stream, Arc::clone(&self.server), activity).await,
-            Wire::Http | Wire::Grpc | Wire::Admin => Ok(()),
+            Wire::Http => serve_http1(stream, http::service(server, peer), closing).await,
+            Wire::Admin => serve_http1(stream, admin::service(server), closing).await,
+            Wire::Grpc | Wire::Resp => {
+                let grpc = self.grpc.clone();
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let grpc = grpc.clone();
+                    async move { Ok(grpc.answer(request).await) }
+                });
+                serve_http2(stream, service, closing).await
+            }
         }
     }
 }
