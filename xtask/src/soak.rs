@@ -1,5 +1,5 @@
-//! The tests of the store at the sizes of the catalogue (T16, T19, T20, T41 to T43), and many schedules of
-//! its threads.
+//! The tests of the store at the sizes of the catalogue (T16, T19, T20, T38, T39, T41 to T43), and many
+//! schedules of its threads.
 //!
 //! Always   The same tests as in CI, told to be larger: nothing is tested here only. One at a time, because
 //!          some of them measure.
@@ -11,12 +11,12 @@ use crate::workspace::Workspace;
 
 const STEPS: &[Step] = &[
     Step { name: "shuttle, 100 000 schedules", run: shuttle },
-    Step { name: "store, full size", run: store },
+    Step { name: "store and snapshots, full size", run: store },
 ];
 
 const SCHEDULES: &str = "100000";
-const STORE: &str =
-    "test -p tidegate --test store --release --locked -- --test-threads 1 --show-output";
+const STORE: &str = "test -p tidegate --test snapshot --test store --release --locked \
+                     -- --test-threads 1 --show-output";
 
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     step::run_all(workspace, STEPS)

@@ -1,15 +1,16 @@
 //! Many schedules of eight threads on a tiny limiter, chosen by shuttle (T16): new keys, sweeps, changes
-//! of rule and decisions about several keys at once.
+//! of rule, snapshots and decisions about several keys at once.
 //!
 //! Run by `cargo xtask test`, which builds with `--cfg tidegate_shuttle` so that `sync.rs` takes shuttle's
 //! atomics and locks. `TIDEGATE_SCHEDULES=n` sets how many are tried; 500 unless told.
 
 use crate::clock::ManualClock;
 use crate::table::{Origin, Overflow, Plan, Secret, Table};
-use crate::{Clock, Limiter, Span, check_all};
+use crate::{Clock, Limiter, Snapshot, Span, check_all};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
+use std::sync::Mutex;
 
 /// Two shards with room for two each, and more keys than that.
 const MAX_KEYS: usize = 4;
@@ -73,6 +74,155 @@ fn work(limiter: &Limiter<ManualClock>, clock: &ManualClock, thread: u64) {
             _ => clock.advance(Span::from_secs(2_000)),
         }
     }
+}
+
+/// How often each key has passed, as far as those who asked have said so.
+type Passed = Arc<[AtomicU64; KEYS as usize]>;
+
+fn count(passed: &Passed, key: u64, is_allow: bool) {
+    passed[key as usize].fetch_add(u64::from(is_allow), Ordering::Relaxed);
+}
+
+fn counts(passed: &Passed) -> [u64; KEYS as usize] {
+    std::array::from_fn(|key| passed[key].load(Ordering::Relaxed))
+}
+
+/// A snapshot, and how often each key had passed, at the least, when it was begun.
+struct Saved {
+    bytes: Vec<u8>,
+    passed: [u64; KEYS as usize],
+}
+
+impl Saved {
+    fn new(limiter: &Limiter<ManualClock>, passed: &Passed) -> Self {
+        let (mut bytes, passed) = (Vec::new(), counts(passed));
+        Snapshot::write(&mut bytes, [("all", limiter)]).unwrap();
+        Self { bytes, passed }
+    }
+
+    /// A limiter that goes on from here, and that has no key twice.
+    fn restore(&self, rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
+        let builder = Limiter::builder(rule.parse().unwrap()).max_keys(MAX_KEYS);
+        let snapshot = Snapshot::read(&self.bytes).unwrap();
+        let limiter = snapshot.restore_with_clock("all", builder, clock.clone());
+        let table = &limiter.table;
+        let known = (0..KEYS).filter(|key| table.knows(table.secret.of(key))).count();
+        assert_eq!((limiter.keys(), limiter.stats().keys), (known, known), "a key was saved twice");
+        limiter
+    }
+}
+
+/// A limiter, and what eight threads do with it: each of them one thing, three times.
+struct Everything {
+    limiter: Limiter<ManualClock>,
+    clock: ManualClock,
+    /// By how much the clock goes on each time.
+    step: Span,
+    rules: [&'static str; 3],
+    passed: Passed,
+    saved: Mutex<Vec<Saved>>,
+}
+
+impl Everything {
+    /// Begins with the first rule, and goes over to each of them.
+    fn new(rules: [&'static str; 3], step: Span) -> Arc<Self> {
+        let (limiter, clock) = limiter_audited(rules[0], Overflow::Deny, None);
+        let (passed, saved) =
+            (Arc::new(std::array::from_fn(|_| AtomicU64::new(0))), Mutex::default());
+        Arc::new(Self { limiter, clock, step, rules, passed, saved })
+    }
+
+    fn check(&self, key: u64) {
+        count(&self.passed, key, self.limiter.check(&key).is_allow());
+    }
+
+    fn work(&self, thread: u64, round: u64) {
+        match thread {
+            // Often enough for a cell.
+            0 | 1 => (0..2).for_each(|_| self.check(thread * (round % 2))),
+            // New ones: more than there is room for, unless others are at rest by then.
+            2 => self.check(2 + round),
+            3 => drop(self.limiter.sweep()),
+            4 => self.limiter.set_rule(self.rules[round as usize].parse().unwrap()),
+            5 => {
+                let saved = Saved::new(&self.limiter, &self.passed);
+                self.saved.lock().unwrap().push(saved);
+            }
+            6 => {
+                let keys = [0, 5 + round % 2];
+                let joint = check_all(keys.iter().map(|key| self.limiter.ask(key)));
+                keys.into_iter()
+                    .for_each(|key| count(&self.passed, key, joint.decision.is_allow()));
+            }
+            _ => self.clock.advance(self.step),
+        }
+    }
+
+    /// Lets eight threads do all of it at the same time.
+    fn run(self: &Arc<Self>) {
+        let one = |thread| -> Work {
+            let all = Arc::clone(self);
+            Box::new(move || (0..3).for_each(|round| all.work(thread, round)))
+        };
+        together((0..8).map(one).collect());
+        is_in_order(&self.limiter);
+    }
+}
+
+/// With the clock stopped what was used stays used, through changes of rule, and nobody is forgotten. So
+/// who comes back from a snapshot owes what had passed by then.
+#[test]
+fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
+    for (rules, most) in [
+        (["6/h", "6/h", "6/h"], 6),
+        // More than anybody asks for: what is saved too much shows, also of a key that a cell had.
+        (["20/h", "20/h", "20/h"], 20),
+        // Not down again, where nobody can owe more than the smaller one holds. Not `sliding`, which lets
+        // go of one rather than lock out for longer than the rule before it.
+        (["6/h", "6/h", "8/h"], 8),
+        (["6/h", "6/h sliding-log", "6/h"], 6),
+        (["6/h", "6/h fixed", "6/h"], 6),
+    ] {
+        let test = move || {
+            let all = Everything::new(rules, Span::ZERO);
+            all.run();
+            assert_eq!(all.limiter.stats().forgotten, 0, "{rules:?}: all are in debt");
+            let passed = counts(&all.passed);
+            assert!(passed.iter().all(|passed| *passed <= most), "{rules:?}: {passed:?}");
+            for saved in all.saved.lock().unwrap().iter() {
+                let restored = saved.restore(&format!("{most}/h"), &all.clock);
+                for key in 0..KEYS {
+                    let used = most - restored.check_n(&key, 0).remaining;
+                    let (then, now) = (saved.passed[key as usize], passed[key as usize]);
+                    assert!(then <= used && used <= now, "{rules:?}: {then} <= {used} <= {now}");
+                }
+            }
+        };
+        shuttle::check_pct(test, schedules() / 5, SURPRISES);
+    }
+}
+
+/// With the clock going, keys at rest are forgotten and others take their places. Nobody passes more
+/// often than the larger of the rules lets them, also not when they go on from a snapshot.
+#[test]
+fn t16_nobody_gets_more_by_changes_of_rule_by_being_forgotten_or_from_a_snapshot() {
+    let test = || {
+        let all = Everything::new(["4/h", "4/h", "6/h"], Span::from_secs(700));
+        all.run();
+        // Six at once, and one more every ten minutes; the clock went on by 35.
+        let most = 6 + 3;
+        let passed = counts(&all.passed);
+        assert!(passed.iter().all(|passed| *passed <= most), "{passed:?}");
+        for saved in all.saved.lock().unwrap().iter() {
+            let restored = saved.restore("6/h", &all.clock);
+            for key in 0..KEYS {
+                let more = (0..most + 1).filter(|_| restored.check(&key).is_allow()).count() as u64;
+                let passed = saved.passed[key as usize];
+                assert!(passed + more <= most, "{passed} before, {more} after");
+            }
+        }
+    };
+    shuttle::check_pct(test, schedules(), SURPRISES);
 }
 
 #[test]

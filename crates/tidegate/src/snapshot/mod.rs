@@ -291,3 +291,36 @@ impl fmt::Debug for Snapshot {
         f.debug_struct("Snapshot").field("limiters", &names).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::table;
+
+    /// Keys come back in order. Put at the end of rows that are still to grow, each would push its way past
+    /// all before it.
+    #[test]
+    fn restoring_takes_as_much_for_each_of_many_keys_as_of_few() {
+        for rule in ["1/h burst 5", "5/h fixed", "5/h sliding"] {
+            let effort_per_key = |keys: usize| {
+                let builder = || Limiter::builder(rule.parse().unwrap()).max_keys(200_000);
+                let (clock, mut bytes) = (ManualClock::new(), Vec::new());
+                let limiter = builder().with_clock(clock.clone());
+                (0..keys).for_each(|key| assert!(limiter.check(&key).is_allow()));
+                Snapshot::write(&mut bytes, [("all", &limiter)]).unwrap();
+                let snapshot = Snapshot::read(&bytes).unwrap();
+                let mut restored = None;
+                let restore = || {
+                    restored = Some(snapshot.restore_with_clock("all", builder(), clock.clone()));
+                };
+                let effort = table::effort(restore);
+                assert_eq!(restored.unwrap().keys(), keys);
+                effort / keys
+            };
+            // Some for finding the place and a gap behind it, and one or two for the room.
+            let effort = [2_000, 20_000, 200_000].map(effort_per_key);
+            assert!(effort.into_iter().all(|effort| effort < 20), "{rule}: {effort:?}");
+        }
+    }
+}

@@ -402,6 +402,54 @@ mod tests {
         assert!(is_ripe(), "what was given back is in use again");
     }
 
+    /// How many of a block's pages are in memory.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn pages_in_memory(block: &Block) -> usize {
+        let words = block.words(block.arena.block_words);
+        let mut pages = vec![0_u8; size_of_val(words) / small_page()];
+        // SAFETY: it only asks, about whole pages of a mapping that the block is part of; there is a byte
+        // for the answer to each.
+        #[expect(unsafe_code, reason = "there is no safe way to ask")]
+        let result = unsafe {
+            let start = words.as_ptr().cast_mut().cast();
+            libc::mincore(start, size_of_val(words), pages.as_mut_ptr())
+        };
+        assert_eq!(result, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count()
+    }
+
+    /// Owners fill their blocks and give them back while others make huge pages of what is full: nobody
+    /// loses a word, nothing that was given back comes into memory again, and all that was counted in is
+    /// counted out.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn what_is_given_back_stays_so_while_others_make_huge_pages() {
+        let arena = arena();
+        let words = arena.block_words();
+        let own = |index: usize| {
+            let mut block = Arena::block(&arena, index).unwrap();
+            for round in 1..100_u64 {
+                let mark = index as u64 * 1_000 + round;
+                block.words_mut(words).fill(mark);
+                block.fill();
+                arena.tend();
+                assert!(block.words(words).iter().all(|word| *word == mark), "{index}, {round}");
+                let kept = if round.is_multiple_of(2) { WORDS / 3 } else { 0 };
+                block.clear_from(kept);
+                arena.tend();
+                let most = (kept * WORD).div_ceil(small_page());
+                assert!(pages_in_memory(&block) <= most, "{index}, {round}: more is in memory");
+                assert!(block.words(kept).iter().all(|word| *word == mark), "{index}, {round}");
+            }
+        };
+        std::thread::scope(|scope| {
+            let own = &own;
+            (0..20).for_each(|index| drop(scope.spawn(move || own(index))));
+        });
+        let used = arena.land().unwrap().used.iter().map(|used| used.load(Ordering::Relaxed));
+        assert_eq!(used.collect::<Vec<u64>>(), [0; 3]);
+    }
+
     #[test]
     fn there_is_none_for_little_memory_and_for_more_than_there_is() {
         assert!(Arena::new(4, 1_000).is_none());

@@ -81,3 +81,89 @@ impl Hasher for Hashed {
         self.0 = word;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: u64 = 1 << 14;
+    const HOMES: usize = 256;
+    /// The multiplier of `FxHash`, and what it has to be multiplied by to give 1.
+    const FX: u64 = 0x517c_c1b7_2722_0a95;
+    const INVERSE_OF_FX: u64 = 0x2040_003d_7809_70bd;
+
+    const SECRETS: [[u64; 2]; 3] = [[0, 0], [1, 2], [0x0123_4567_89ab_cdef, u64::MAX]];
+
+    /// Where something falls, one of so many.
+    type Place = fn(Fingerprint) -> usize;
+
+    const PLACES: [(&str, Place); 3] = [
+        ("the row", |key| key.home(HOMES)),
+        ("the shard", |key| usize::try_from(key.low).unwrap() % HOMES),
+        ("the hot cell", |key| usize::try_from(key.low >> 56).unwrap()),
+    ];
+
+    /// Keys by their number.
+    type Keys = fn(u64) -> u64;
+
+    /// Keys that hashes without a secret would put side by side, or on top of each other.
+    const CHOSEN: [(&str, Keys); 6] = [
+        ("small numbers", |n| n),
+        ("equal low bits", |n| n << 40),
+        ("equal low bits of FxHash", |n| INVERSE_OF_FX.wrapping_mul(n << 40)),
+        ("equal high bits of FxHash", |n| INVERSE_OF_FX.wrapping_mul(n)),
+        ("a stride as long as a table", |n| n * 131_072),
+        ("one bit or two", |n| 1 << (n % 64) | 1_u64.rotate_left(u32::try_from(n / 64).unwrap())),
+    ];
+
+    fn places(secret: Secret, place: Place, key: Keys) -> Vec<usize> {
+        let mut keys: Vec<u64> = (0..KEYS).map(key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.iter().map(|key| place(secret.of(key))).collect()
+    }
+
+    #[test]
+    fn the_inverse_is_one() {
+        assert_eq!(INVERSE_OF_FX.wrapping_mul(FX), 1);
+    }
+
+    /// T43 without a stopwatch: six standard deviations more than their share is what no place has.
+    #[test]
+    fn t43_whatever_keys_are_chosen_they_are_spread_over_all_places() {
+        for secret in SECRETS.map(Secret::new) {
+            for ((where_, place), (name, key)) in
+                PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
+            {
+                let (mut counts, places) = ([0; HOMES], places(secret, place, key));
+                for place in &places {
+                    counts[*place] += 1;
+                }
+                let (share, fullest) = (places.len() / HOMES, counts.into_iter().max().unwrap());
+                assert!(fullest <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {fullest}");
+            }
+        }
+    }
+
+    /// Who finds keys that collide in one table has found nothing about another: not the same keys,
+    /// and not the same pairs of them, as where a secret is added to a hash that has none.
+    #[test]
+    fn t43_keys_that_collide_under_one_secret_do_not_under_another() {
+        let [one, other, _] = SECRETS.map(Secret::new);
+        for ((where_, place), (name, key)) in
+            PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
+        {
+            let (here, there) = (places(one, place, key), places(other, place, key));
+            let same = here.iter().zip(&there).filter(|(here, there)| here == there).count();
+            let share = here.len() / HOMES;
+            assert!(same <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {same}");
+            // The last key of each place, with the next that comes there.
+            let mut last = [None; HOMES];
+            let pairs: Vec<(usize, usize)> = (0..here.len())
+                .filter_map(|n| last[here[n]].replace(n).map(|before| (before, n)))
+                .collect();
+            let both = pairs.iter().filter(|(a, b)| there[*a] == there[*b]).count();
+            assert!(both <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {both} pairs");
+        }
+    }
+}

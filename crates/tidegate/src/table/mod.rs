@@ -33,6 +33,8 @@ pub use top::{KeyName, Top, TopKey};
 
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use room::{Room, Shared};
+#[cfg(test)]
+pub(crate) use rows::tests::effort;
 pub(crate) use shard::{Copied, Shard};
 pub(crate) use terms::Terms;
 pub(crate) use throttle::THROTTLES;

@@ -128,8 +128,12 @@ impl<const N: usize> Rows<N> {
     fn try_insert(&mut self, row: Row<N>) -> bool {
         let key = Fingerprint { high: row[0], low: row[1] };
         let (Err(at) | Ok(at)) = self.find(key);
+        #[cfg(test)]
+        let homes = self.homes;
         let rows = self.rows_mut();
         let Some(gap) = rows[at..].iter().position(|row| row[0] == 0) else { return false };
+        #[cfg(test)]
+        tests::count_effort(at + gap + 1 - key.home(homes));
         if at + gap + 1 >= rows.len() {
             return false;
         }
@@ -234,6 +238,8 @@ impl<const N: usize> Rows<N> {
 
     /// Moves all rows that are kept to where they belong when there are so many homes.
     fn rebuild(&mut self, mut homes: usize, mut keep: impl FnMut(&Row<N>) -> bool) {
+        #[cfg(test)]
+        tests::count_effort(homes.max(self.homes));
         if homes < self.homes && self.settle(0, homes, &mut keep) {
             self.memory.resize((homes + spare(homes)) * N, &self.plot);
             return;
@@ -301,4 +307,4 @@ impl<const N: usize> Rows<N> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

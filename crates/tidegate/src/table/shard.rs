@@ -117,10 +117,8 @@ const SWEEP_FROM: usize = 8;
 /// How many keys are looked at when a new one comes, so that those at rest are gone before the rows
 /// have to grow for it.
 const SWEEP_PER_NEW_KEY: usize = 8;
-/// How many, at the least, when there is room for no more keys.
-const SWEEP_WHEN_FULL: usize = 64;
-/// A key that is asked about so often in a row is lent to a cell.
-const TIMES_IN_A_ROW: u32 = 32;
+/// A key that is asked about so often in a row is lent to a cell. Under shuttle nobody asks that often.
+const TIMES_IN_A_ROW: u32 = if cfg!(tidegate_shuttle) { 1 } else { 32 };
 /// Every so many decisions some keys are looked at, new ones or not.
 const DECISIONS_PER_SWEEP: u32 = 256;
 const SWEEP_NOW_AND_THEN: usize = 64;
@@ -287,8 +285,7 @@ impl Shard {
         if room.enter() {
             return true;
         }
-        let looked_at = SWEEP_WHEN_FULL.max(self.len() / 16);
-        self.sweep(now, looked_at, room);
+        self.sweep(now, self.terms.looked_at_when_full(self.len()), room);
         room.enter()
     }
 

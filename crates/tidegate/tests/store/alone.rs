@@ -22,8 +22,17 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
 
 /// What this process has in memory, in bytes; nothing on systems without `/proc`.
 pub(crate) fn resident() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// The most that it ever had.
+pub(crate) fn peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1_024)
 }

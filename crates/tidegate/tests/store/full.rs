@@ -55,7 +55,10 @@ fn who_only_looks_sees_what_they_would_find() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
     {
         let (limiter, _clock) = full(rule, Overflow::Share);
-        while !limiter.check("new").is_deny() {}
+        assert!(
+            (0..200).any(|_| limiter.check("new").is_deny()),
+            "{rule}: what is shared runs out"
+        );
         let seen = [limiter.check_n("newer", 0), limiter.ask("newer").cost(0).peek()];
         assert_eq!(seen.map(|decision| decision.remaining), [0, 0], "{rule}");
     }
@@ -106,6 +109,19 @@ fn every_way_of_asking_is_counted() {
 }
 
 #[test]
+fn who_has_nothing_afterwards_takes_no_room() {
+    let builder = Limiter::builder("concurrency 1".parse().unwrap()).max_keys(1);
+    let limiter = builder.overflow(Overflow::Deny).with_clock(ManualClock::new());
+    for n in 0..10 {
+        assert!(limiter.check(&n).is_allow(), "{n}: a check is over at once");
+        assert!(limiter.ask(&n).cost(2).check().is_deny(), "{n}: more than there is");
+        assert!(limiter.ask(&n).cost(0).try_acquire().is_ok(), "{n}: nothing is held");
+        assert_eq!((limiter.keys(), limiter.stats().keys), (0, 0), "{n}");
+    }
+    assert_eq!(limiter.stats().overflowed, 0);
+}
+
+#[test]
 fn a_key_at_rest_makes_room_wherever_it_lies() {
     for rule in ["1000/s burst 1", "1000/s fixed", "1000/s sliding", "1000/s sliding-log"] {
         let clock = ManualClock::new();
@@ -130,7 +146,11 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
         let limiter = builder.with_clock(clock.clone());
         for round in 0..50_u64 {
             let keys = [round % 3, round % 4, 10 + round % 5, 20 + round % 2];
-            assert!(check_all(keys.map(|key| limiter.ask(&key))).decision.is_allow(), "{rule}");
+            // More than anybody may have, so that the room that was made for the others is not used.
+            let is_refused = round % 3 == 2;
+            let cost = |key: u64| if is_refused && key == keys[3] { 100 } else { 1 };
+            let joint = check_all(keys.map(|key| limiter.ask(&key).cost(cost(key))));
+            assert_eq!(joint.decision.is_deny(), is_refused, "{rule}");
             assert!(limiter.keys() <= 2 && limiter.stats().keys <= 2, "{rule}");
             assert_eq!(limiter.keys(), limiter.stats().keys, "{rule}");
             clock.advance(Span::from_millis(round % 7 * 500));

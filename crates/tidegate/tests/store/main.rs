@@ -16,7 +16,9 @@ mod full;
 mod leases;
 mod oracle;
 mod random;
+mod saving;
 mod threads;
+mod times;
 mod top;
 mod trap;
 

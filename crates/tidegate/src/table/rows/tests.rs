@@ -5,7 +5,25 @@ use super::*;
 use crate::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+
+thread_local! {
+    static EFFORT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts rows that were looked at or moved to put others in, by this thread: what a test counts where a
+/// stopwatch would measure the machine.
+pub(crate) fn count_effort(steps: usize) {
+    EFFORT.set(EFFORT.get() + steps);
+}
+
+/// How much of that this takes.
+pub(crate) fn effort(work: impl FnOnce()) -> usize {
+    let before = EFFORT.get();
+    work();
+    EFFORT.get() - before
+}
 
 /// What is done to the rows.
 #[derive(Clone, Copy, Debug)]
