@@ -65,8 +65,8 @@ fn tell(told: &[Told<'_>], all: &Answer, style: HeaderStyle, deny: StatusCode) -
         style.write(&mut page, told, all);
         return page.empty();
     }
-    let denying = told.iter().filter(|told| !told.answer.passes());
-    match denying.filter_map(|told| told.limit.config().fallback.as_ref()).next() {
+    let mut denying = told.iter().filter(|told| !told.answer.passes());
+    match denying.find_map(|told| told.limit.config().fallback.as_ref()) {
         Some(fallback) => instead(fallback, (told, all), style),
         None => decision::deny(deny, style, (told, all), |_| ()),
     }

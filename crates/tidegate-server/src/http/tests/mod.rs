@@ -8,6 +8,7 @@ mod guide;
 mod leases;
 mod openapi;
 mod refusals;
+mod wire;
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode, Token};
