@@ -96,11 +96,9 @@ fn import_envoy_translates_and_lists_what_it_could_not() {
 
 #[test]
 fn import_of_a_bomb_is_an_error() {
-    let mut bomb = String::from("a0: &a0 [x, x]\n");
-    for level in 1..40 {
-        let below = level - 1;
-        bomb += &format!("a{level}: &a{level} [*a{below}, *a{below}, *a{below}, *a{below}]\n");
-    }
+    let level = |n: u32| format!("a{n}: &a{n} [*a{below}, *a{below}, *a{below}]", below = n - 1);
+    let levels: Vec<String> = (1..40).map(level).collect();
+    let bomb = format!("a0: &a0 [x, x]\n{}\n", levels.join("\n"));
     let file = std::env::temp_dir().join(format!("tidegate-bomb-{}.yaml", std::process::id()));
     std::fs::write(&file, bomb).expect("it can be written");
     let (_, err, code) = tidegate(&["import", "envoy", &file.display().to_string()]);

@@ -287,7 +287,7 @@ fn a_bomb_is_answered_with_an_error_within_a_second() {
         format!("a = {}", "[".repeat(500_000)),
         format!("a = {}", "{a = ".repeat(100_000)),
         format!("{} = 1", vec!["a"; 400_000].join(".")),
-        (0..80_000).map(|n| format!("key{n} = 1\n")).collect(),
+        (0..80_000).map(|n| format!("key{n} = 1")).collect::<Vec<_>>().join("\n"),
         (0..10_001).map(limit).collect(),
         format!("{} = 1", "k".repeat(1_000_000)),
         format!("[limits.a]\nrule = \"{}\"", "1".repeat(1_000_000)),

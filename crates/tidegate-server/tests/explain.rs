@@ -30,27 +30,30 @@ const CONFIG: &str = r#"
 "#;
 
 fn engine(text: &str) -> Engine {
-    let config = config::read(text, "t.toml").unwrap();
+    let config = config::read(text, "t.toml").expect("it is good");
     Engine::new(&config, ServerClock::Manual(ManualClock::new()), Snapshot::default())
 }
 
 fn login<'a>(headers: Vec<(&'a str, &'a [u8])>) -> Request<'a> {
-    let ip: IpAddr = "2001:db8:0:1::9".parse().unwrap();
+    let ip = IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, 9]);
     let (ip, method, path) = (Some(ip), Some("POST"), Some("/login"));
     Request { ip, method, path, headers, ..Request::default() }
 }
 
 fn explained(engine: &Engine, request: &Request<'_>) -> Explanation {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(explain(engine, request, 1)).unwrap()
+    now(explain(engine, request, 1)).expect("memory answers")
+}
+
+fn now<T>(answer: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime starts").block_on(answer)
 }
 
 /// Decides it for good.
 fn ask(engine: &Engine, request: &Request<'_>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    for counted in counted(&engine.limits(), request).unwrap() {
+    for counted in counted(&engine.limits(), request).expect("there is a key") {
         let ask = Ask { limit: &counted.limit, key: Key(&counted.key), cost: 1 };
-        runtime.block_on(engine.check(&ask)).unwrap();
+        now(engine.check(&ask)).expect("memory answers");
     }
 }
 

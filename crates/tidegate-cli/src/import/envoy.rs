@@ -162,7 +162,7 @@ impl<'a> Descriptor<'a> {
         match (key, &value.value) {
             ("key", Yaml::Text(text)) => self.key = Some(text),
             ("value", Yaml::Text(text)) => self.value = Some(text),
-            ("value", Yaml::Null) | ("rate_limit", Yaml::Null) => {}
+            ("value" | "rate_limit", Yaml::Null) => {}
             ("rate_limit", _) => self.rate_limit = Some(value),
             ("descriptors", _) => self.below = Some(value),
             ("shadow_mode", Yaml::Flag(flag)) => self.is_shadow = *flag,
@@ -237,26 +237,27 @@ impl Draft {
         let descriptor: Vec<String> = self.path.iter().map(Entry::text).collect();
         let original = self.rate_limit.as_ref().map_or("no limit", |limit| &limit.original);
         let rule = self.rate_limit.as_ref().and_then(|limit| limit.rule.as_deref());
-        let mode = match (rule, self.is_shadow) {
-            (None, _) => "mode = \"off\"\n",
-            (Some(_), true) => "mode = \"shadow\"\n",
-            (Some(_), false) => "",
-        };
-        let mut written = format!("\n[limits.{}]\n", toml::key(name));
-        let line = format!("line {}: {}, {original}", self.line, descriptor.join(" > "));
-        written.insert_str(1, &toml::comment(&line));
-        written += &format!("rule = {}\n{mode}", toml::quoted(rule.unwrap_or("1/s fixed")));
-        written += &format!("domain = {}\n", toml::quoted(domain));
-        written += &format!("descriptor = {}\n", toml::list(&descriptor));
+        let comment = format!("line {}: {}, {original}", self.line, descriptor.join(" > "));
+        let mut lines = vec![
+            format!("\n{}[limits.{}]", toml::comment(&comment), toml::key(name)),
+            format!("rule = {}", toml::quoted(rule.unwrap_or("1/s fixed"))),
+        ];
+        match (rule, self.is_shadow) {
+            (None, _) => lines.push("mode = \"off\"".to_owned()),
+            (Some(_), true) => lines.push("mode = \"shadow\"".to_owned()),
+            (Some(_), false) => {}
+        }
+        lines.push(format!("domain = {}", toml::quoted(domain)));
+        lines.push(format!("descriptor = {}", toml::list(&descriptor)));
         match self.key() {
             Ok(None) => {}
-            Ok(Some(key)) => written += &format!("key = {}\n", toml::list(&key)),
+            Ok(Some(key)) => lines.push(format!("key = {}", toml::list(&key))),
             Err(why) => left_out.push(LeftOut { line: self.line, why }),
         }
         if !replaces.is_empty() {
-            written += &format!("replaces = {}\n", toml::list(replaces));
+            lines.push(format!("replaces = {}", toml::list(replaces)));
         }
-        written
+        lines.join("\n") + "\n"
     }
 
     /// What is counted, if it is not the values of all entries.

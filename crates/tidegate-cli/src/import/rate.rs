@@ -45,7 +45,7 @@ pub(super) fn read(node: &Node, left_out: &mut Vec<LeftOut>) -> Option<RateLimit
             ("replaces", Yaml::List(list)) => {
                 for entry in list {
                     match replaced(entry) {
-                        Some(replaced) => replaces.push((line(&replaced), replaced.value)),
+                        Some(name) => replaces.push((line(&name), name.value)),
                         None => leave_out(line(entry), "this `replaces` has no name".to_owned()),
                     }
                 }

@@ -27,7 +27,7 @@ pub(super) fn read(text: &str) -> Result<Node, serde_saphyr::Error> {
 
 /// The line where it stands.
 pub(super) fn line<T>(spanned: &Spanned<T>) -> u64 {
-    spanned.referenced.line().into()
+    spanned.referenced.line()
 }
 
 impl<'de> Deserialize<'de> for Yaml {

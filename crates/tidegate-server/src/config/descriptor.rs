@@ -20,7 +20,7 @@ pub(super) struct Replaced<'a> {
 pub(super) fn read<'a>(
     table: &Table<'a>,
     limit: &str,
-    replaced: &mut Vec<Replaced<'a>>,
+    promises: &mut Vec<Replaced<'a>>,
 ) -> Option<DescriptorConfig> {
     let (domain, descriptor) = (table.get("domain"), table.get("descriptor"));
     let replaces = table.get("replaces");
@@ -32,14 +32,14 @@ pub(super) fn read<'a>(
         }
     };
     let names = replaces.map(|value| value.texts(REPLACES_MAX)).unwrap_or_default();
-    let replaces = names.iter().map(|name| name.text.to_owned()).collect();
-    replaced.extend(names.into_iter().map(|name| Replaced { by: limit.to_owned(), name }));
+    let replaces = names.iter().map(|name| name.read.to_owned()).collect();
+    promises.extend(names.into_iter().map(|name| Replaced { by: limit.to_owned(), name }));
     let domain = domain.text()?;
-    if domain.text.is_empty() {
+    if domain.read.is_empty() {
         domain.tell(Wrong::new("a domain has a name").hint("the one in Envoy's configuration"));
     }
     let entries = entries(&descriptor);
-    Some(DescriptorConfig { domain: domain.text.to_owned(), entries, replaces })
+    Some(DescriptorConfig { domain: domain.read.to_owned(), entries, replaces })
 }
 
 /// One of them without the others makes no sense.
@@ -70,7 +70,7 @@ fn entries(descriptor: &Value<'_>) -> Vec<DescriptorPart> {
     if texts.is_empty() {
         descriptor.tell(Wrong::new("a descriptor has at least one entry"));
     }
-    let entry = |text: &Text<'_>| entry(text.text).map_err(|wrong| text.tell(wrong)).ok();
+    let entry = |text: &Text<'_>| entry(text.read).map_err(|wrong| text.tell(wrong)).ok();
     texts.iter().filter_map(entry).collect()
 }
 
@@ -94,11 +94,11 @@ fn entry(text: &str) -> Result<DescriptorPart, Wrong> {
 pub(super) fn check_replaced(replaced: &[Replaced<'_>], limits: &[LimitConfig]) {
     let names: HashSet<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     for Replaced { by, name } in replaced {
-        if name.text == by {
+        if name.read == by {
             name.tell(Wrong::new("a limit cannot replace itself"));
-        } else if !names.contains(name.text) {
+        } else if !names.contains(name.read) {
             // Names are told for the first few only, and so is what they look like.
-            let near = near(name.text, names.iter().copied().take(1_000));
+            let near = near(name.read, names.iter().copied().take(1_000));
             let hint = near.map(|near| format!("did you mean `{near}`?"));
             name.tell(Wrong::new("no limit has this name").maybe(hint));
         }

@@ -14,7 +14,7 @@ pub(super) const TOKENS_MAX: usize = 1_000;
 /// A file that can be read.
 pub(super) fn readable(value: &Value<'_>, directory: &Path) -> Option<PathBuf> {
     let text = value.text()?;
-    let path = directory.join(text.text);
+    let path = directory.join(text.read);
     // A directory opens, too.
     match std::fs::File::open(&path).and_then(|file| file.metadata()) {
         Ok(metadata) if metadata.is_file() => Some(path),
@@ -26,7 +26,7 @@ pub(super) fn readable(value: &Value<'_>, directory: &Path) -> Option<PathBuf> {
 /// A file that may be written: its directory is there.
 pub(super) fn writable(value: &Value<'_>, directory: &Path) -> Option<PathBuf> {
     let text = value.text()?;
-    let path = directory.join(text.text);
+    let path = directory.join(text.read);
     let parent = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -50,7 +50,7 @@ fn tell<T>(text: &Text<'_>, path: &Path, what: &str) -> Option<T> {
 /// Tokens, one a line.
 pub(super) fn tokens(value: &Value<'_>, directory: &Path) -> Vec<Token> {
     let Some(text) = value.text() else { return Vec::new() };
-    let path = directory.join(text.text);
+    let path = directory.join(text.read);
     let tokens: Vec<Token> = match text_of(&path, TOKENS_BYTES_MAX) {
         Ok(lines) => {
             lines.lines().map(str::trim).filter(|l| !l.is_empty()).map(Token::new).collect()

@@ -26,7 +26,7 @@ const MISSING_KEYS: [(&str, MissingKey); 3] =
     [("shared", MissingKey::Shared), ("allow", MissingKey::Allow), ("deny", MissingKey::Deny)];
 const OVERFLOWS: [(&str, Overflow); 2] = [("share", Overflow::Share), ("deny", Overflow::Deny)];
 
-pub(super) fn read(table: Table<'_>) -> Vec<LimitConfig> {
+pub(super) fn read(table: &Table<'_>) -> Vec<LimitConfig> {
     let entries = table.entries();
     if let Some((place, _)) = entries.get(LIMITS_MAX) {
         let wrong = Wrong::new(format!("there must be at most {LIMITS_MAX} limits"));
@@ -36,7 +36,7 @@ pub(super) fn read(table: Table<'_>) -> Vec<LimitConfig> {
     let (mut replaced, mut twins) = (Vec::new(), HashMap::new());
     let mut limits = Vec::with_capacity(entries.len());
     for (place, value) in entries {
-        let Some(limit) = limit(&table, place.clone(), &value, &mut replaced) else { continue };
+        let Some(limit) = limit(table, place.clone(), &value, &mut replaced) else { continue };
         if let Some(descriptor) = &limit.descriptor
             && let Some(twin) = descriptor::twin(&mut twins, &limit.name, descriptor)
         {
@@ -99,7 +99,7 @@ fn choice<T: Copy + Default>(table: &Table<'_>, name: &'static str, choices: &[(
 
 fn rule(table: &Table<'_>) -> Option<Rule> {
     let text = table.need("rule", "such as `rule = \"100/s burst 20\"`")?.text()?;
-    match text.text.parse::<Rule>() {
+    match text.read.parse::<Rule>() {
         Ok(rule) => Some(rule),
         Err(error) => {
             text.tell_inside(error.span(), Wrong::new(error.message()));
@@ -110,7 +110,7 @@ fn rule(table: &Table<'_>) -> Option<Rule> {
 
 fn key(value: &Value<'_>) -> Vec<KeyPart> {
     let texts = value.text_or_texts(KEY_PARTS_MAX);
-    let part = |text: &Text<'_>| match text.text.parse::<KeyPart>() {
+    let part = |text: &Text<'_>| match text.read.parse::<KeyPart>() {
         Ok(part) => Some(part),
         Err(PartError { span, message, hint }) => {
             text.tell_inside(span, Wrong::new(message).maybe(hint));
@@ -127,18 +127,18 @@ fn fallback(value: &Value<'_>) -> Option<Fallback> {
     let body = table.get("body").and_then(|value| value.text());
     table.refuse_unknown();
     if let Some(text) = &content_type
-        && !text.text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        && !text.read.bytes().all(|byte| (b' '..=b'~').contains(&byte))
     {
         text.tell(Wrong::new("a content type is plain ASCII, such as \"application/json\""));
     }
     if let Some(text) = &body
-        && text.text.len() > BODY_BYTES_MAX
+        && text.read.len() > BODY_BYTES_MAX
     {
         text.tell(Wrong::new(format!("a body has at most {BODY_BYTES_MAX} bytes")));
     }
     Some(Fallback {
         status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(200),
-        content_type: content_type.map_or("text/plain; charset=utf-8", |text| text.text).to_owned(),
-        body: body.map_or("", |text| text.text).to_owned(),
+        content_type: content_type.map_or("text/plain; charset=utf-8", |text| text.read).to_owned(),
+        body: body.map_or("", |text| text.read).to_owned(),
     })
 }

@@ -60,8 +60,8 @@ fn config(table: &Table<'_>) -> Config {
     let server = table.get("server").and_then(|value| value.table());
     let limits = table.get("limits").and_then(|value| value.table());
     let config = Config {
-        server: server.map(|server| server::read(server, &directory)).unwrap_or_default(),
-        limits: limits.map(limits::read).unwrap_or_default(),
+        server: server.map(|server| server::read(&server, &directory)).unwrap_or_default(),
+        limits: limits.map(|limits| limits::read(&limits)).unwrap_or_default(),
     };
     table.refuse_unknown();
     config
@@ -83,11 +83,9 @@ pub(super) fn text_of(path: &Path, bytes_max: usize) -> Result<String, String> {
         return Err(too_large(bytes_max));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        format!("is not UTF-8 text: see line {}", line + 1)
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.split(|byte| *byte == b'\n').count();
+        format!("is not UTF-8 text: see line {line}")
     })
 }
 

@@ -19,22 +19,22 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-pub(super) fn read(table: Table<'_>, directory: &Path) -> ServerConfig {
+pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
     let default = ServerConfig::default();
-    let (tokens, admin_token) = auth(&table, directory);
+    let (tokens, admin_token) = auth(table, directory);
     let config = ServerConfig {
-        resp: listener(&table, "resp", default.resp),
-        http: listener(&table, "http", default.http),
-        grpc: listener(&table, "grpc", default.grpc),
-        admin: listener(&table, "admin", default.admin),
-        tls: tls(&table, directory),
+        resp: listener(table, "resp", default.resp),
+        http: listener(table, "http", default.http),
+        grpc: listener(table, "grpc", default.grpc),
+        admin: listener(table, "admin", default.admin),
+        tls: tls(table, directory),
         tokens,
         admin_token,
-        is_insecure: flag(&table, "insecure", default.is_insecure),
-        trusted_proxies: proxies(&table),
-        snapshot: snapshot(&table, directory),
-        is_watching: flag(&table, "watch", default.is_watching),
-        caps: caps(&table),
+        is_insecure: flag(table, "insecure", default.is_insecure),
+        trusted_proxies: proxies(table),
+        snapshot: snapshot(table, directory),
+        is_watching: flag(table, "watch", default.is_watching),
+        caps: caps(table),
         drain: table
             .get("drain")
             .and_then(|value| value.duration(Duration::ZERO..=HOUR))
@@ -44,7 +44,7 @@ pub(super) fn read(table: Table<'_>, directory: &Path) -> ServerConfig {
             .and_then(|value| value.size(1..=KEYS_MAX))
             .unwrap_or(default.throttle_max_keys),
     };
-    refuse_shared_addresses(&table, &config);
+    refuse_shared_addresses(table, &config);
     table.refuse_unknown();
     config
 }
@@ -60,13 +60,13 @@ fn listener(
 ) -> Option<SocketAddr> {
     let Some(value) = table.get(name) else { return default };
     let text = value.text()?;
-    if text.text == "off" {
+    if text.read == "off" {
         return None;
     }
-    let address = text.text.parse().ok();
+    let address = text.read.parse().ok();
     if address.is_none() {
         let wrong = Wrong::new(format!("`{name}` must be an address and a port, or \"off\""));
-        text.tell(wrong.hint(meant(text.text, default)));
+        text.tell(wrong.hint(meant(text.read, default)));
     }
     address
 }
@@ -97,7 +97,9 @@ fn refuse_shared_addresses(table: &Table<'_>, config: &ServerConfig) {
         if let (Some((other, _)), true) = (same, has_port) {
             let wrong = Wrong::new(format!("`{name}` and `{other}` listen at the same address"));
             let culprit = table.get(name).or_else(|| table.get(other));
-            culprit.as_ref().map(|value| value.tell(wrong.hint("give one of them another port")));
+            if let Some(value) = culprit {
+                value.tell(wrong.hint("give one of them another port"));
+            }
         }
     }
 }
@@ -107,7 +109,7 @@ fn proxies(table: &Table<'_>) -> Vec<IpNet> {
     value
         .texts(PROXIES_MAX)
         .iter()
-        .filter_map(|text| network(text.text).map_err(|wrong| text.tell(wrong)).ok())
+        .filter_map(|text| network(text.read).map_err(|wrong| text.tell(wrong)).ok())
         .collect()
 }
 
@@ -158,11 +160,11 @@ fn admin_token(auth: &Table<'_>, directory: &Path) -> Option<Token> {
 
 fn token(value: &Value<'_>) -> Option<Token> {
     let text = value.text()?;
-    if text.text.trim().is_empty() {
+    if text.read.trim().is_empty() {
         text.tell(Wrong::new("a token must not be empty: everybody knows it"));
         return None;
     }
-    Some(Token::new(text.text))
+    Some(Token::new(text.read))
 }
 
 fn tls(table: &Table<'_>, directory: &Path) -> Option<TlsConfig> {

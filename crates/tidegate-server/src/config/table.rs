@@ -17,7 +17,7 @@ pub(super) struct Table<'a> {
     report: &'a Report<'a>,
     /// What it is called in messages.
     name: &'a str,
-    table: &'a DeTable<'a>,
+    read: &'a DeTable<'a>,
     span: Range<usize>,
     is_secret: bool,
     known: RefCell<Vec<&'static str>>,
@@ -27,11 +27,11 @@ impl<'a> Table<'a> {
     pub(super) fn new(
         report: &'a Report<'a>,
         name: &'a str,
-        table: &'a DeTable<'a>,
+        read: &'a DeTable<'a>,
         span: Range<usize>,
         is_secret: bool,
     ) -> Self {
-        Self { report, name, table, span, is_secret, known: RefCell::default() }
+        Self { report, name, read, span, is_secret, known: RefCell::default() }
     }
 
     /// A table whose lines are never shown.
@@ -42,7 +42,7 @@ impl<'a> Table<'a> {
     /// The value of this name, if there is one.
     pub(super) fn get(&self, name: &'static str) -> Option<Value<'a>> {
         self.known.borrow_mut().push(name);
-        let (key, value) = self.table.get_key_value(name)?;
+        let (key, value) = self.read.get_key_value(name)?;
         Some(self.value(key, value))
     }
 
@@ -64,7 +64,7 @@ impl<'a> Table<'a> {
         Value {
             report: self.report,
             name: key.get_ref(),
-            value: value.get_ref(),
+            read: value.get_ref(),
             span: value.span(),
             is_secret: self.is_secret,
         }
@@ -73,7 +73,7 @@ impl<'a> Table<'a> {
     /// All that is in it with the places of their names, in the order of the file.
     pub(super) fn entries(&self) -> Vec<(Range<usize>, Value<'a>)> {
         let mut entries: Vec<_> =
-            self.table.iter().map(|(key, value)| (key.span(), self.value(key, value))).collect();
+            self.read.iter().map(|(key, value)| (key.span(), self.value(key, value))).collect();
         entries.sort_by_key(|(place, _)| place.start);
         entries
     }
@@ -86,11 +86,12 @@ impl<'a> Table<'a> {
     pub(super) fn refuse_unknown(&self) {
         let known = self.known.borrow();
         let is_known = |name: &str| known.contains(&name);
-        for (key, _) in self.table.iter().filter(|(key, _)| !is_known(key.get_ref())) {
+        for (key, _) in self.read.iter().filter(|(key, _)| !is_known(key.get_ref())) {
             // A hint that nobody will see is not looked for.
-            let wrong = match self.report.is_full() {
-                true => Wrong::new("unknown key"),
-                false => unknown(self.name, key.get_ref(), &known),
+            let wrong = if self.report.is_full() {
+                Wrong::new("unknown key")
+            } else {
+                unknown(self.name, key.get_ref(), &known)
             };
             if self.is_secret {
                 self.report.tell_secretly(key.span(), wrong);

@@ -16,7 +16,7 @@ use toml::de::{DeInteger, DeValue};
 pub(super) struct Value<'a> {
     pub(super) report: &'a Report<'a>,
     pub(super) name: &'a str,
-    pub(super) value: &'a DeValue<'a>,
+    pub(super) read: &'a DeValue<'a>,
     pub(super) span: Range<usize>,
     pub(super) is_secret: bool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Value<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Text<'a> {
     report: &'a Report<'a>,
-    pub(super) text: &'a str,
+    pub(super) read: &'a str,
     span: Range<usize>,
     is_secret: bool,
 }
@@ -42,7 +42,7 @@ impl<'a> Value<'a> {
 
     /// Tells that it is of the wrong kind.
     fn expect(&self, expected: &str) {
-        let found = match self.value {
+        let found = match self.read {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a number",
             DeValue::Float(_) => "a number with a fraction",
@@ -59,16 +59,16 @@ impl<'a> Value<'a> {
     }
 
     fn text_or(&self, expected: &str) -> Option<Text<'a>> {
-        let DeValue::String(text) = self.value else {
+        let DeValue::String(text) = self.read else {
             self.expect(expected);
             return None;
         };
         let Self { report, is_secret, .. } = *self;
-        Some(Text { report, text, span: self.span.clone(), is_secret })
+        Some(Text { report, read: text, span: self.span.clone(), is_secret })
     }
 
     pub(super) fn flag(&self) -> Option<bool> {
-        let flag = self.value.as_bool();
+        let flag = self.read.as_bool();
         if flag.is_none() {
             self.expect("true or false");
         }
@@ -76,7 +76,7 @@ impl<'a> Value<'a> {
     }
 
     pub(super) fn whole(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let DeValue::Integer(integer) = self.value else {
+        let DeValue::Integer(integer) = self.read else {
             self.expect("a whole number");
             return None;
         };
@@ -94,7 +94,7 @@ impl<'a> Value<'a> {
 
     pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let text = self.text_or("a text with a unit, such as \"10s\"")?;
-        let duration = match super::duration::read(text.text) {
+        let duration = match super::duration::read(text.read) {
             Ok(duration) => duration,
             Err(wrong) => {
                 text.tell(wrong);
@@ -118,10 +118,10 @@ impl<'a> Value<'a> {
     /// One of these words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
-        let chosen = choices.iter().find(|(word, _)| *word == text.text);
+        let chosen = choices.iter().find(|(word, _)| *word == text.read);
         if chosen.is_none() {
             let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
-            let near = near(text.text, choices.iter().map(|(word, _)| *word));
+            let near = near(text.read, choices.iter().map(|(word, _)| *word));
             text.tell(
                 Wrong::new(format!("`{}` must be {}", self.name, words.join(" or ")))
                     .maybe(near.map(|near| format!("did you mean {near:?}?"))),
@@ -131,7 +131,7 @@ impl<'a> Value<'a> {
     }
 
     pub(super) fn table(&self) -> Option<Table<'a>> {
-        let DeValue::Table(table) = self.value else {
+        let DeValue::Table(table) = self.read else {
             self.expect("a table");
             return None;
         };
@@ -140,7 +140,7 @@ impl<'a> Value<'a> {
 
     /// A list of at most so many.
     pub(super) fn list(&self, most: usize) -> Option<Vec<Value<'a>>> {
-        let DeValue::Array(array) = self.value else {
+        let DeValue::Array(array) = self.read else {
             self.expect("a list");
             return None;
         };
@@ -152,7 +152,7 @@ impl<'a> Value<'a> {
     }
 
     fn inner(&self, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
-        Value { value: value.get_ref(), span: value.span(), ..self.clone() }
+        Value { read: value.get_ref(), span: value.span(), ..self.clone() }
     }
 
     /// A list of texts. Those that are none are told, and left out.
@@ -162,7 +162,7 @@ impl<'a> Value<'a> {
 
     /// A text, or a list of texts.
     pub(super) fn text_or_texts(&self, most: usize) -> Vec<Text<'a>> {
-        match self.value {
+        match self.read {
             DeValue::Array(_) => self.texts(most),
             _ => self.text_or("a text or a list of texts").into_iter().collect(),
         }
@@ -182,8 +182,8 @@ impl Text<'_> {
     /// Tells that some bytes of it are wrong. Where the file spells them with escapes, the whole is shown.
     pub(super) fn tell_inside(&self, inside: Range<usize>, wrong: Wrong) {
         let spelled = self.report.text.get(self.span.clone()).unwrap_or_default();
-        let span = match spelled.find(self.text) {
-            Some(quotes) if !self.text.is_empty() => {
+        let span = match spelled.find(self.read) {
+            Some(quotes) if !self.read.is_empty() => {
                 let start = self.span.start + quotes;
                 start + inside.start..start + inside.end
             }

@@ -75,7 +75,7 @@ fn part(name: &str) -> Result<KeyPart, Wrong> {
 }
 
 fn add(condition: &mut Condition, text: &Text<'_>) -> Result<(), Wrong> {
-    let pattern = text.text;
+    let pattern = text.read;
     if pattern.is_empty() {
         return Err(Wrong::new("an empty pattern matches nothing").hint("`*` matches anything"));
     }

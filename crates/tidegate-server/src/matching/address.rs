@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Who asks, by `X-Forwarded-For`, when 10.0.0.0/8 and fd00::/8 are trusted.
+    /// Who asks, by `X-Forwarded-For`, when 10.0.0.0/8 and `fd00::/8` are trusted.
     fn by(peer: &str, headers: &[&str]) -> String {
         let values: Vec<&[u8]> = headers.iter().map(|value| value.as_bytes()).collect();
         client(peer, Forwarding { x_forwarded_for: &values, forwarded: &[] })
