@@ -16,6 +16,7 @@
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod explain;
 pub mod grpc;
 pub mod matching;
 pub mod server;

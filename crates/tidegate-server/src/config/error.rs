@@ -22,8 +22,10 @@ pub struct ConfigError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// The line, and how many characters of it are meant.
+    /// The line, or what of it is around the place, and how many characters of it are meant.
     pub excerpt: Option<(String, usize)>,
+    /// How many characters of the excerpt come before those that are meant.
+    pub indent: usize,
 }
 
 impl fmt::Display for ConfigErrors {
@@ -47,7 +49,7 @@ impl fmt::Display for ConfigError {
             write!(f, "{file}:{line}:{column}: {message}")?;
         }
         if let Some((text, width)) = &self.excerpt {
-            let (margin, marks) = (column.saturating_sub(1), (*width).max(1));
+            let (margin, marks) = (self.indent, (*width).max(1));
             write!(f, "\n  | {text}\n  | {:margin$}{}", "", "^".repeat(marks))?;
         }
         match &self.hint {

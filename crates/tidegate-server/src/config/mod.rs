@@ -3,13 +3,22 @@
 //! Always   A [`Config`] that exists is good: every rule parses, every name is known, every file was read.
 //!          Everything has a default, so that no configuration is a configuration too.
 
+mod descriptor;
+mod duration;
 mod error;
+mod files;
+mod limits;
 mod near;
 mod read;
+mod report;
+mod server;
+mod table;
+mod value;
+mod when;
 
 pub use error::{ConfigError, ConfigErrors};
 pub use near::near;
-pub use read::{load, read};
+pub use read::{FILE_BYTES_MAX, load, read};
 
 use crate::matching::{Condition, DescriptorPart, KeyPart};
 use ipnet::IpNet;

@@ -5,6 +5,7 @@
 
 use super::Limit;
 use crate::config::LimitConfig;
+use crate::matching::Descriptors;
 use crate::store::Store;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -21,6 +22,7 @@ pub struct Limits {
     named: HashMap<String, Arc<Limit>>,
     /// In the order of the configuration.
     order: Vec<Arc<Limit>>,
+    descriptors: Descriptors,
     rules: Arc<Rules>,
 }
 
@@ -69,7 +71,8 @@ impl Limits {
     fn of(order: Vec<Arc<Limit>>, rules: Arc<Rules>) -> Self {
         let named =
             order.iter().map(|limit| (limit.name().to_owned(), Arc::clone(limit))).collect();
-        Self { named, order, rules }
+        let descriptors = Descriptors::new(order.iter().map(|limit| limit.config()));
+        Self { named, order, descriptors, rules }
     }
 
     /// These limits instead; those that were there go on with their counters.
@@ -84,6 +87,11 @@ impl Limits {
     /// Those with a name, in the order of the configuration.
     pub fn named(&self) -> &[Arc<Limit>] {
         &self.order
+    }
+
+    /// Which of [`named`](Self::named) count which Envoy descriptors.
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
     }
 
     /// The one of this name.

@@ -2,6 +2,21 @@
 //!
 //! Always   Looking consumes nothing: `explain` and the deciding wires go the same way.
 
+mod address;
+mod condition;
+mod counted;
+mod descriptors;
+mod key;
+mod part;
+mod pattern;
+mod url;
+
+pub use address::{Forwarding, client_ip};
+pub use counted::{Counted, KeyMissing, Look, counted, look};
+pub use descriptors::{Descriptors, descriptor_key};
+pub use part::{PartError, V4_BITS, V6_BITS};
+
+use ipnet::IpNet;
 use std::net::IpAddr;
 
 /// What is known of a request. A wire fills in what it has.
@@ -56,6 +71,8 @@ pub struct Condition {
     pub part: KeyPart,
     /// One of these must match.
     pub patterns: Vec<Pattern>,
+    /// For `ip`, instead of patterns: it must be in one of these.
+    pub networks: Vec<IpNet>,
     /// Or none of them.
     pub is_negated: bool,
 }

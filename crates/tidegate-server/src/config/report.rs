@@ -1,0 +1,180 @@
+//! The errors of one file, gathered with their places.
+//!
+//! Always   All of them are gathered, so that a file is mended in one go; but a file made of errors is not
+//!          answered with a book ([`ERRORS_MAX`]), and a line without an end is not repeated whole.
+//!          Lines that hold secrets are never shown.
+
+use super::{ConfigError, ConfigErrors};
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// So many errors are told; how many more there are is told as a number.
+const ERRORS_MAX: usize = 50;
+/// Of a line, so many characters before the place and after its beginning are shown.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// A text, and what has been found wrong with it.
+#[derive(Debug)]
+pub(super) struct Report<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+    found: RefCell<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    /// By the byte where each begins.
+    errors: Vec<(usize, ConfigError)>,
+    untold: usize,
+}
+
+/// What is wrong at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    message: String,
+    hint: Option<String>,
+}
+
+impl Wrong {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// With a hint, if there is one.
+    pub(super) fn maybe(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(text: &'a str, file: &'a str) -> Self {
+        Self { file, text, found: RefCell::default() }
+    }
+
+    /// Whether nothing more will be told: then nothing has to be made up for a hint.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.borrow().errors.len() >= ERRORS_MAX
+    }
+
+    /// Tells that something is wrong with these bytes.
+    pub(super) fn tell(&self, span: Range<usize>, wrong: Wrong) {
+        self.add(span, wrong, true);
+    }
+
+    /// The same, without showing the line.
+    pub(super) fn tell_secretly(&self, span: Range<usize>, wrong: Wrong) {
+        self.add(span, wrong, false);
+    }
+
+    fn add(&self, span: Range<usize>, wrong: Wrong, may_show: bool) {
+        if self.is_full() {
+            self.found.borrow_mut().untold += 1;
+            return;
+        }
+        let place = Place::new(self.text, span.clone());
+        let excerpt = (may_show && !place.is_secret()).then(|| place.excerpt());
+        let error = ConfigError {
+            file: self.file.to_owned(),
+            line: place.line,
+            column: place.column,
+            message: wrong.message,
+            hint: wrong.hint,
+            excerpt,
+            indent: place.indent(),
+        };
+        self.found.borrow_mut().errors.push((span.start, error));
+    }
+
+    /// `value`, if nothing was wrong.
+    pub(super) fn close<T>(self, value: T) -> Result<T, ConfigErrors> {
+        let Found { mut errors, untold } = self.found.into_inner();
+        if errors.is_empty() {
+            return Ok(value);
+        }
+        errors.sort_by_key(|(start, _)| *start);
+        let mut errors: Vec<ConfigError> = errors.into_iter().map(|(_, error)| error).collect();
+        if untold > 0 {
+            errors.push(whole_file(self.file, format!("and {untold} more errors")));
+        }
+        Err(ConfigErrors { errors })
+    }
+}
+
+/// An error that has no place.
+pub(super) fn whole_file(file: &str, message: String) -> ConfigError {
+    ConfigError {
+        file: file.to_owned(),
+        line: 0,
+        column: 0,
+        message,
+        hint: None,
+        excerpt: None,
+        indent: 0,
+    }
+}
+
+/// Some bytes of a text, as people see them.
+struct Place<'a> {
+    line: usize,
+    /// In characters, from one.
+    column: usize,
+    /// The line before the place, the place as far as it is on that line, and the rest of the line.
+    before: &'a str,
+    meant: &'a str,
+    after: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn new(text: &'a str, span: Range<usize>) -> Self {
+        let start = floor_char(text, span.start);
+        let end = floor_char(text, span.end.max(start));
+        let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
+        let end = end.min(line_end);
+        let before = &text[line_start..start];
+        Self {
+            line: text[..start].matches('\n').count() + 1,
+            column: before.chars().count() + 1,
+            before,
+            meant: &text[start..end],
+            after: text[end..line_end].trim_end_matches('\r'),
+        }
+    }
+
+    fn is_secret(&self) -> bool {
+        let line = self.before.trim_start();
+        let line = if line.is_empty() { self.meant } else { line };
+        ["token", "admin_token", "auth", "server.auth"].iter().any(|word| line.starts_with(word))
+    }
+
+    /// The line, or as much of it as fits; and how wide the place is in it.
+    fn excerpt(&self) -> (String, usize) {
+        let skipped = (self.column - 1).saturating_sub(EXCERPT_CHARS_MAX);
+        let before = self.before.chars().skip(skipped);
+        let rest = self.meant.chars().chain(self.after.chars()).take(EXCERPT_CHARS_MAX);
+        let width = self.meant.chars().count().min(EXCERPT_CHARS_MAX);
+        (before.chain(rest).map(printable).collect(), width)
+    }
+
+    fn indent(&self) -> usize {
+        (self.column - 1).min(EXCERPT_CHARS_MAX)
+    }
+}
+
+/// The nearest beginning of a character at or before this byte.
+fn floor_char(text: &str, byte: usize) -> usize {
+    (0..=byte.min(text.len())).rev().find(|byte| text.is_char_boundary(*byte)).unwrap_or(0)
+}
+
+/// What a terminal would obey is not shown to it.
+fn printable(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}

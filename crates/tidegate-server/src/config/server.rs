@@ -1,0 +1,202 @@
+//! `[server]` and the tables in it.
+
+use super::files::{self, TOKENS_MAX};
+use super::report::Wrong;
+use super::table::Table;
+use super::value::Value;
+use super::{Caps, ServerConfig, SnapshotConfig, TlsConfig, Token};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// So many networks of proxies may be named.
+const PROXIES_MAX: usize = 1_024;
+/// No table has more keys than this.
+pub(super) const KEYS_MAX: u64 = 1_000_000_000;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(super) fn read(table: Table<'_>, directory: &Path) -> ServerConfig {
+    let default = ServerConfig::default();
+    let (tokens, admin_token) = auth(&table, directory);
+    let config = ServerConfig {
+        resp: listener(&table, "resp", default.resp),
+        http: listener(&table, "http", default.http),
+        grpc: listener(&table, "grpc", default.grpc),
+        admin: listener(&table, "admin", default.admin),
+        tls: tls(&table, directory),
+        tokens,
+        admin_token,
+        is_insecure: flag(&table, "insecure", default.is_insecure),
+        trusted_proxies: proxies(&table),
+        snapshot: snapshot(&table, directory),
+        is_watching: flag(&table, "watch", default.is_watching),
+        caps: caps(&table),
+        drain: table
+            .get("drain")
+            .and_then(|value| value.duration(Duration::ZERO..=HOUR))
+            .unwrap_or(default.drain),
+        throttle_max_keys: table
+            .get("throttle_max_keys")
+            .and_then(|value| value.size(1..=KEYS_MAX))
+            .unwrap_or(default.throttle_max_keys),
+    };
+    refuse_shared_addresses(&table, &config);
+    table.refuse_unknown();
+    config
+}
+
+fn flag(table: &Table<'_>, name: &'static str, default: bool) -> bool {
+    table.get(name).and_then(|value| value.flag()).unwrap_or(default)
+}
+
+fn listener(
+    table: &Table<'_>,
+    name: &'static str,
+    default: Option<SocketAddr>,
+) -> Option<SocketAddr> {
+    let Some(value) = table.get(name) else { return default };
+    let text = value.text()?;
+    if text.text == "off" {
+        return None;
+    }
+    let address = text.text.parse().ok();
+    if address.is_none() {
+        let wrong = Wrong::new(format!("`{name}` must be an address and a port, or \"off\""));
+        text.tell(wrong.hint(meant(text.text, default)));
+    }
+    address
+}
+
+/// The address that somebody may have meant who wrote something else.
+fn meant(text: &str, default: Option<SocketAddr>) -> String {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    if host == "*" {
+        return format!("write \"0.0.0.0:{port}\" or \"[::]:{port}\" for all interfaces");
+    }
+    match port.parse::<u16>() {
+        Ok(port) => format!("write \"127.0.0.1:{port}\""),
+        Err(_) => format!("such as {:?}", default.map(|a| a.to_string()).unwrap_or_default()),
+    }
+}
+
+fn refuse_shared_addresses(table: &Table<'_>, config: &ServerConfig) {
+    let listeners = [
+        ("resp", config.resp),
+        ("http", config.http),
+        ("grpc", config.grpc),
+        ("admin", config.admin),
+    ];
+    for (place, (name, address)) in listeners.iter().enumerate() {
+        let before = &listeners[..place];
+        let same = before.iter().find(|(_, other)| address.is_some() && other == address);
+        let has_port = address.is_some_and(|address| address.port() != 0);
+        if let (Some((other, _)), true) = (same, has_port) {
+            let wrong = Wrong::new(format!("`{name}` and `{other}` listen at the same address"));
+            let culprit = table.get(name).or_else(|| table.get(other));
+            culprit.as_ref().map(|value| value.tell(wrong.hint("give one of them another port")));
+        }
+    }
+}
+
+fn proxies(table: &Table<'_>) -> Vec<IpNet> {
+    let Some(value) = table.get("trusted_proxies") else { return Vec::new() };
+    value
+        .texts(PROXIES_MAX)
+        .iter()
+        .filter_map(|text| network(text.text).map_err(|wrong| text.tell(wrong)).ok())
+        .collect()
+}
+
+/// `10.0.0.0/8`, or one address.
+pub(super) fn network(text: &str) -> Result<IpNet, Wrong> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address.to_canonical()));
+    }
+    let wrong = || Wrong::new("this is not a network").hint("such as \"10.0.0.0/8\" or \"::1\"");
+    let network: IpNet = text.parse().map_err(|_| wrong())?;
+    if network.addr() != network.network() {
+        let meant = network.trunc();
+        let wrong = Wrong::new("this network has bits set after its prefix");
+        return Err(wrong.hint(format!("did you mean \"{meant}\"?")));
+    }
+    Ok(network)
+}
+
+fn auth(table: &Table<'_>, directory: &Path) -> (Vec<Token>, Option<Token>) {
+    let Some(auth) = table.get("auth").and_then(|value| value.table()) else {
+        return (Vec::new(), None);
+    };
+    let auth = auth.secret();
+    let mut tokens = Vec::new();
+    if let Some(value) = auth.get("tokens") {
+        tokens.extend(value.list(TOKENS_MAX).unwrap_or_default().iter().filter_map(token));
+    }
+    if let Some(value) = auth.get("tokens_file") {
+        tokens.extend(files::tokens(&value, directory));
+    }
+    let admin_token = admin_token(&auth, directory);
+    auth.refuse_unknown();
+    (tokens, admin_token)
+}
+
+fn admin_token(auth: &Table<'_>, directory: &Path) -> Option<Token> {
+    let in_place = auth.get("admin_token").map(|value| token(&value));
+    let Some(file) = auth.get("admin_token_file") else { return in_place.flatten() };
+    if in_place.is_some() {
+        file.tell(Wrong::new("there is an `admin_token` already").hint("leave one of them out"));
+    }
+    let mut tokens = files::tokens(&file, directory);
+    if tokens.len() > 1 {
+        file.tell(Wrong::new("the file must have one token, in one line"));
+    }
+    tokens.pop()
+}
+
+fn token(value: &Value<'_>) -> Option<Token> {
+    let text = value.text()?;
+    if text.text.trim().is_empty() {
+        text.tell(Wrong::new("a token must not be empty: everybody knows it"));
+        return None;
+    }
+    Some(Token::new(text.text))
+}
+
+fn tls(table: &Table<'_>, directory: &Path) -> Option<TlsConfig> {
+    let tls = table.get("tls")?.table()?;
+    let cert = tls.need("cert", "name the PEM file of the certificate chain");
+    let key = tls.need("key", "name the PEM file of the certificate's key");
+    let client_ca = tls.get("client_ca");
+    tls.refuse_unknown();
+    let read = |value: Option<Value<'_>>| files::readable(&value?, directory);
+    let (cert, key, client_ca) = (read(cert), read(key), read(client_ca));
+    Some(TlsConfig { cert: cert?, key: key?, client_ca })
+}
+
+fn snapshot(table: &Table<'_>, directory: &Path) -> Option<SnapshotConfig> {
+    let snapshot = table.get("snapshot")?.table()?;
+    let path = snapshot.need("path", "name the file, such as \"state.snapshot\"");
+    let every = snapshot.get("every").and_then(|value| value.duration(100 * MS..=DAY));
+    snapshot.refuse_unknown();
+    let path = files::writable(&path?, directory)?;
+    Some(SnapshotConfig { path, every: every.unwrap_or(Duration::from_secs(10)) })
+}
+
+fn caps(table: &Table<'_>) -> Caps {
+    let default = Caps::default();
+    let Some(caps) = table.get("caps").and_then(|value| value.table()) else { return default };
+    let size = |name, most| caps.get(name).and_then(|value| value.size(1..=most));
+    let time = |name| caps.get(name).and_then(|value| value.duration(10 * MS..=DAY));
+    let read = Caps {
+        connections_max: size("connections", 1_000_000).unwrap_or(default.connections_max),
+        output_bytes_max: size("output_bytes", 1 << 30).unwrap_or(default.output_bytes_max),
+        first_byte: time("first_byte").unwrap_or(default.first_byte),
+        request: time("request").unwrap_or(default.request),
+        idle: time("idle").unwrap_or(default.idle),
+    };
+    caps.refuse_unknown();
+    read
+}

@@ -1,0 +1,202 @@
+//! A value of the file, read as what it should be; what it is not is told at its place.
+//!
+//! Always   Reading gives `None` exactly if something was told about it.
+
+use super::near;
+use super::report::{Report, Wrong};
+use super::table::Table;
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeInteger, DeValue};
+
+/// A value, and what it is called.
+#[derive(Clone, Debug)]
+pub(super) struct Value<'a> {
+    pub(super) report: &'a Report<'a>,
+    pub(super) name: &'a str,
+    pub(super) value: &'a DeValue<'a>,
+    pub(super) span: Range<usize>,
+    pub(super) is_secret: bool,
+}
+
+/// A text of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Text<'a> {
+    report: &'a Report<'a>,
+    pub(super) text: &'a str,
+    span: Range<usize>,
+    is_secret: bool,
+}
+
+impl<'a> Value<'a> {
+    /// Tells that it is wrong.
+    pub(super) fn tell(&self, wrong: Wrong) {
+        if self.is_secret {
+            self.report.tell_secretly(self.span.clone(), wrong);
+        } else {
+            self.report.tell(self.span.clone(), wrong);
+        }
+    }
+
+    /// Tells that it is of the wrong kind.
+    fn expect(&self, expected: &str) {
+        let found = match self.value {
+            DeValue::String(_) => "a text",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a number with a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.tell(Wrong::new(format!("`{}` must be {expected}, not {found}", self.name)));
+    }
+
+    pub(super) fn text(&self) -> Option<Text<'a>> {
+        self.text_or("a text in quotes")
+    }
+
+    fn text_or(&self, expected: &str) -> Option<Text<'a>> {
+        let DeValue::String(text) = self.value else {
+            self.expect(expected);
+            return None;
+        };
+        let Self { report, is_secret, .. } = *self;
+        Some(Text { report, text, span: self.span.clone(), is_secret })
+    }
+
+    pub(super) fn flag(&self) -> Option<bool> {
+        let flag = self.value.as_bool();
+        if flag.is_none() {
+            self.expect("true or false");
+        }
+        flag
+    }
+
+    pub(super) fn whole(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let DeValue::Integer(integer) = self.value else {
+            self.expect("a whole number");
+            return None;
+        };
+        let number = parse(integer).filter(|number| range.contains(number));
+        if number.is_none() {
+            self.out_of(range.start(), range.end());
+        }
+        number
+    }
+
+    /// The same, for what fits into memory.
+    pub(super) fn size(&self, range: RangeInclusive<u64>) -> Option<usize> {
+        self.whole(range).and_then(|number| usize::try_from(number).ok())
+    }
+
+    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let text = self.text_or("a text with a unit, such as \"10s\"")?;
+        let duration = match super::duration::read(text.text) {
+            Ok(duration) => duration,
+            Err(wrong) => {
+                text.tell(wrong);
+                return None;
+            }
+        };
+        if !range.contains(&duration) {
+            self.out_of(
+                &super::duration::show(*range.start()),
+                &super::duration::show(*range.end()),
+            );
+            return None;
+        }
+        Some(duration)
+    }
+
+    fn out_of(&self, least: &dyn Display, most: &dyn Display) {
+        self.tell(Wrong::new(format!("`{}` must be from {least} to {most}", self.name)));
+    }
+
+    /// One of these words.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        let chosen = choices.iter().find(|(word, _)| *word == text.text);
+        if chosen.is_none() {
+            let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
+            let near = near(text.text, choices.iter().map(|(word, _)| *word));
+            text.tell(
+                Wrong::new(format!("`{}` must be {}", self.name, words.join(" or ")))
+                    .maybe(near.map(|near| format!("did you mean {near:?}?"))),
+            );
+        }
+        chosen.map(|(_, chosen)| *chosen)
+    }
+
+    pub(super) fn table(&self) -> Option<Table<'a>> {
+        let DeValue::Table(table) = self.value else {
+            self.expect("a table");
+            return None;
+        };
+        Some(Table::new(self.report, self.name, table, self.span.clone(), self.is_secret))
+    }
+
+    /// A list of at most so many.
+    pub(super) fn list(&self, most: usize) -> Option<Vec<Value<'a>>> {
+        let DeValue::Array(array) = self.value else {
+            self.expect("a list");
+            return None;
+        };
+        if array.len() > most {
+            self.tell(Wrong::new(format!("`{}` must have at most {most} entries", self.name)));
+            return None;
+        }
+        Some(array.iter().map(|value| self.inner(value)).collect())
+    }
+
+    fn inner(&self, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
+        Value { value: value.get_ref(), span: value.span(), ..self.clone() }
+    }
+
+    /// A list of texts. Those that are none are told, and left out.
+    pub(super) fn texts(&self, most: usize) -> Vec<Text<'a>> {
+        self.list(most).unwrap_or_default().iter().filter_map(Value::text).collect()
+    }
+
+    /// A text, or a list of texts.
+    pub(super) fn text_or_texts(&self, most: usize) -> Vec<Text<'a>> {
+        match self.value {
+            DeValue::Array(_) => self.texts(most),
+            _ => self.text_or("a text or a list of texts").into_iter().collect(),
+        }
+    }
+}
+
+fn parse(integer: &DeInteger<'_>) -> Option<u64> {
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+impl Text<'_> {
+    /// Tells that it is wrong.
+    pub(super) fn tell(&self, wrong: Wrong) {
+        self.tell_at(self.span.clone(), wrong);
+    }
+
+    /// Tells that some bytes of it are wrong. Where the file spells them with escapes, the whole is shown.
+    pub(super) fn tell_inside(&self, inside: Range<usize>, wrong: Wrong) {
+        let spelled = self.report.text.get(self.span.clone()).unwrap_or_default();
+        let span = match spelled.find(self.text) {
+            Some(quotes) if !self.text.is_empty() => {
+                let start = self.span.start + quotes;
+                start + inside.start..start + inside.end
+            }
+            _ => self.span.clone(),
+        };
+        self.tell_at(span, wrong);
+    }
+
+    fn tell_at(&self, span: Range<usize>, wrong: Wrong) {
+        if self.is_secret {
+            self.report.tell_secretly(span, wrong);
+        } else {
+            self.report.tell(span, wrong);
+        }
+    }
+}

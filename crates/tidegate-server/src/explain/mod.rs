@@ -1,0 +1,184 @@
+//! Which limits would decide a request, on which keys, and why.
+//!
+//! Always   Consumes nothing: it goes the way that deciding goes ([`matching`](crate::matching)), and peeks
+//!          where deciding takes. Keys are shown with escapes, so that no key can play with a terminal.
+
+mod text;
+
+use crate::config::Mode;
+use crate::engine::{Answer, Ask, Engine, Limit};
+use crate::matching::{Look, Request, look};
+use crate::store::{Key, StoreError};
+use serde::Serialize;
+use std::cmp::Reverse;
+use tidegate::{Retry, Span, Verdict};
+
+/// What would happen to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// What the caller would be told.
+    pub verdict: Told,
+    /// The limit that would decide: the one that keeps the request waiting longest, or else the one with the
+    /// least remaining. None if none counts the request.
+    pub decided_by: Option<String>,
+    /// Each limit, in the order of the configuration.
+    pub limits: Vec<Explained>,
+}
+
+/// What one limit makes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    /// Its name.
+    pub limit: String,
+    /// Its rule.
+    pub rule: String,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: &'static str,
+    /// Whether it counts the request.
+    pub counts: bool,
+    /// Why, or why not.
+    pub why: String,
+    /// Whom it would count, with escapes.
+    pub key: Option<String>,
+    /// How it stands now with this key.
+    pub now: Option<Standing>,
+}
+
+/// What a limit would say to this key now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// What it would say. A limit in the shadow says it, and is not obeyed.
+    pub verdict: Told,
+    /// Whether the caller would pass only because the limit is in the shadow.
+    pub is_shadowed: bool,
+    /// The most that it admits at once.
+    pub limit: u64,
+    /// How much more would be admitted after this request.
+    pub remaining: u64,
+    /// How long to wait, if that helps.
+    pub retry_after_ms: Option<u64>,
+    /// How long until the key is as good as new.
+    pub reset_after_ms: u64,
+}
+
+/// What a caller is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Told {
+    /// It passes now.
+    Allow,
+    /// It passes after a while.
+    Wait,
+    /// It does not pass.
+    Deny,
+}
+
+/// What would happen to this request, if it came now.
+pub async fn explain(
+    engine: &Engine,
+    request: &Request<'_>,
+    cost: u64,
+) -> Result<Explanation, StoreError> {
+    let mut limits = Vec::new();
+    let mut weights = Vec::new();
+    for limit in engine.limits().named() {
+        let (explained, weight) = explain_one(engine, limit, request, cost).await?;
+        weights.extend(weight.map(|weight| (weight, limits.len())));
+        limits.push(explained);
+    }
+    // Of those that weigh the same, the first of the file.
+    let decisive = weights.iter().max_by_key(|(weight, place)| (*weight, Reverse(*place)));
+    Ok(Explanation {
+        verdict: decisive.map_or(Told::Allow, |(weight, _)| weight.told()),
+        decided_by: decisive.map(|(_, place)| limits[*place].limit.clone()),
+        limits,
+    })
+}
+
+/// How much a limit has to say in the end, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    Allow(Reverse<u64>),
+    Wait(Span),
+    Deny(Span),
+    /// Waiting does not help.
+    DenyForGood,
+}
+
+impl Weight {
+    fn of(answer: &Answer) -> Self {
+        match answer.decision.verdict {
+            Verdict::Allow => Self::Allow(Reverse(answer.decision.remaining)),
+            Verdict::Wait(wait) => Self::Wait(wait),
+            Verdict::Deny(Retry::After(wait)) => Self::Deny(wait),
+            Verdict::Deny(Retry::OnRelease) => Self::Deny(Span::MAX),
+            Verdict::Deny(Retry::Never) => Self::DenyForGood,
+        }
+    }
+
+    fn told(self) -> Told {
+        match self {
+            Self::Allow(_) => Told::Allow,
+            Self::Wait(_) => Told::Wait,
+            Self::Deny(_) | Self::DenyForGood => Told::Deny,
+        }
+    }
+}
+
+async fn explain_one(
+    engine: &Engine,
+    limit: &Limit,
+    request: &Request<'_>,
+    cost: u64,
+) -> Result<(Explained, Option<Weight>), StoreError> {
+    let config = limit.config();
+    let look = look(config, request);
+    let mut explained = Explained {
+        limit: limit.name().to_owned(),
+        rule: limit.rule().to_string(),
+        mode: mode(limit.mode()),
+        counts: matches!(look, Look::Counts { .. }),
+        why: text::why(config, &look),
+        key: None,
+        now: None,
+    };
+    let key = match look {
+        Look::Counts { key } => key,
+        Look::Refuses(_) => return Ok((explained, Some(Weight::DenyForGood))),
+        _ => return Ok((explained, None)),
+    };
+    let answer = engine.peek(&Ask { limit, key: Key(&key), cost }).await?;
+    explained.key = Some(key.escape_ascii().to_string());
+    explained.now = Some(standing(&answer));
+    // A limit in the shadow is not obeyed, so it does not decide.
+    let weight = (limit.mode() == Mode::Enforce).then(|| Weight::of(&answer));
+    Ok((explained, weight))
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+fn standing(answer: &Answer) -> Standing {
+    let decision = &answer.decision;
+    let wait = match decision.verdict {
+        Verdict::Wait(wait) => Some(wait),
+        _ => decision.retry_after(),
+    };
+    Standing {
+        verdict: if answer.is_shadowed { Told::Deny } else { Weight::of(answer).told() },
+        is_shadowed: answer.is_shadowed,
+        limit: decision.limit,
+        remaining: decision.remaining,
+        retry_after_ms: wait.map(ms_ceil),
+        reset_after_ms: ms_ceil(decision.reset_after),
+    }
+}
+
+fn ms_ceil(span: Span) -> u64 {
+    span.as_micros().div_ceil(1_000)
+}

@@ -1,0 +1,78 @@
+//! An explanation for people.
+
+use super::{Explained, Explanation, Standing, Told};
+use crate::config::LimitConfig;
+use crate::matching::Look;
+use std::fmt;
+use tidegate::Span;
+
+/// Why a limit counts a request, or does not.
+pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
+    match look {
+        Look::Counts { .. } if limit.when.is_empty() => "it counts every request".to_owned(),
+        Look::Counts { .. } => {
+            let conditions: Vec<String> = limit.when.iter().map(ToString::to_string).collect();
+            conditions.join(", ")
+        }
+        Look::Off => "its mode is off".to_owned(),
+        Look::ForEnvoy => "it counts only what Envoy asks".to_owned(),
+        Look::Unless(condition) => format!("it counts only if {condition}"),
+        Look::Keyless(part) => format!("the request has no {part}, and passes uncounted"),
+        Look::Refuses(part) => format!("the request has no {part}, and is refused"),
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for limit in &self.limits {
+            let is_decisive = self.decided_by.as_deref() == Some(&limit.limit);
+            writeln!(f, "{} {limit}", if is_decisive { '>' } else { ' ' })?;
+        }
+        match &self.decided_by {
+            Some(limit) => write!(f, "{}: decided by {limit}", self.verdict),
+            None => write!(f, "{}: no limit counts this request", self.verdict),
+        }
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = if self.counts { "counts it" } else { "does not count it" };
+        write!(f, "{} ({}, {}) {counts}: {}", self.limit, self.rule, self.mode, self.why)?;
+        if let Some(key) = &self.key {
+            write!(f, "\n      key \"{key}\"")?;
+        }
+        match &self.now {
+            Some(now) => write!(f, ", {now}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "now {}", self.verdict)?;
+        if self.is_shadowed {
+            f.write_str(" (in the shadow: the caller passes)")?;
+        }
+        write!(f, ", {} of {} remaining", self.remaining, self.limit)?;
+        if let Some(wait_ms) = self.retry_after_ms {
+            write!(f, ", again in {}", span(wait_ms))?;
+        }
+        write!(f, ", as new in {}", span(self.reset_after_ms))
+    }
+}
+
+fn span(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Wait => "wait",
+            Self::Deny => "deny",
+        })
+    }
+}

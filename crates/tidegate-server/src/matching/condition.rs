@@ -1,0 +1,78 @@
+//! Whether what a limit is told to count is what a request is.
+//!
+//! Always   What a request does not have matches no pattern: a condition on it does not hold, and its
+//!          negation does.
+
+use super::{Condition, KeyPart, Request, key};
+use std::fmt;
+
+impl Condition {
+    /// Whether it holds for this request.
+    pub fn holds(&self, request: &Request<'_>) -> bool {
+        self.matches(request) != self.is_negated
+    }
+
+    fn matches(&self, request: &Request<'_>) -> bool {
+        if let KeyPart::Ip { .. } = self.part {
+            let ip = request.ip.map(|ip| ip.to_canonical());
+            return ip.is_some_and(|ip| self.networks.iter().any(|net| net.contains(&ip)));
+        }
+        let value = key::value(&self.part, request);
+        value.is_some_and(|value| self.patterns.iter().any(|pattern| pattern.matches(&value)))
+    }
+}
+
+/// `path is /login* or /signin*`, `host is not internal.*`.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = match &self.part {
+            KeyPart::Ip { .. } => "ip".to_owned(),
+            part => part.to_string(),
+        };
+        let is = if self.is_negated { "is not" } else { "is" };
+        let networks = self.networks.iter().map(ToString::to_string);
+        let patterns = self.patterns.iter().map(ToString::to_string);
+        let meant: Vec<String> = networks.chain(patterns).collect();
+        write!(f, "{part} {is} {}", meant.join(" or "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Pattern;
+    use super::*;
+
+    fn condition(part: &str, pattern: &str, is_negated: bool) -> Condition {
+        let part = part.parse().unwrap();
+        let patterns = vec![Pattern(pattern.to_owned())];
+        Condition { part, patterns, networks: Vec::new(), is_negated }
+    }
+
+    #[test]
+    fn a_condition_holds_or_its_negation_does() {
+        let request = Request { path: Some("/%6cogin/x"), ..Request::default() };
+        for (part, pattern, matches) in
+            [("path", "/login*", true), ("path", "/logout", false), ("host", "*", false)]
+        {
+            assert_eq!(condition(part, pattern, false).holds(&request), matches);
+            assert_eq!(condition(part, pattern, true).holds(&request), !matches);
+        }
+    }
+
+    #[test]
+    fn addresses_are_compared_as_networks() {
+        let condition = Condition {
+            part: "ip".parse().unwrap(),
+            patterns: Vec::new(),
+            networks: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+            is_negated: false,
+        };
+        let from = |ip: &str| Request { ip: Some(ip.parse().unwrap()), ..Request::default() };
+        assert!(condition.holds(&from("10.1.2.3")));
+        assert!(condition.holds(&from("::ffff:10.1.2.3")));
+        assert!(condition.holds(&from("2001:db8::1")));
+        assert!(!condition.holds(&from("11.1.2.3")));
+        assert!(!condition.holds(&Request::default()));
+        assert_eq!(condition.to_string(), "ip is 10.0.0.0/8 or 2001:db8::/32");
+    }
+}

@@ -1,0 +1,168 @@
+//! The key of a request: the values of a limit's key parts.
+//!
+//! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with
+//!          `\` before a `|` or `\` in them. A part that a request has not, or has empty, is the empty value:
+//!          nobody can take the place of "nobody" by sending nothing.
+
+use super::{KeyPart, Request, url};
+use ipnet::{Ipv4Net, Ipv6Net};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// What a request has for a part; never empty.
+pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<'a, [u8]>> {
+    let value = match part {
+        KeyPart::Ip { v4_bits, v6_bits } => {
+            Some(Cow::Owned(network(request.ip?, *v4_bits, *v6_bits).into_bytes()))
+        }
+        KeyPart::Header(name) => header(request, name),
+        KeyPart::Cookie(name) => cookie(request, name),
+        KeyPart::Path => request.path.map(url::path),
+        KeyPart::Query(name) => url::parameter(request.query?, name),
+        KeyPart::Method => request.method.map(|method| Cow::Borrowed(method.as_bytes())),
+        KeyPart::Host => request.host.map(url::host),
+        KeyPart::Descriptor(_) => None,
+        KeyPart::Constant(text) => Some(Cow::Borrowed(text.as_bytes())),
+    };
+    value.filter(|value| !value.is_empty())
+}
+
+/// The address, or the network that it is in.
+fn network(ip: IpAddr, v4_bits: u8, v6_bits: u8) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) if v4_bits >= 32 => ip.to_string(),
+        IpAddr::V6(ip) if v6_bits >= 128 => ip.to_string(),
+        IpAddr::V4(ip) => Ipv4Net::new_assert(ip, v4_bits).trunc().to_string(),
+        IpAddr::V6(ip) => Ipv6Net::new_assert(ip, v6_bits).trunc().to_string(),
+    }
+}
+
+/// A header that comes more than once is one, with commas (RFC 9110, 5.3).
+fn header<'a>(request: &Request<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
+    let mut values = request.headers.iter().filter(|(n, _)| *n == name).map(|(_, value)| *value);
+    let first = values.next()?.trim_ascii();
+    let mut joined = Cow::Borrowed(first);
+    for value in values {
+        joined.to_mut().extend_from_slice(b", ");
+        joined.to_mut().extend_from_slice(value.trim_ascii());
+    }
+    Some(joined)
+}
+
+/// The first cookie of this name.
+fn cookie<'a>(request: &Request<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
+    let headers = request.headers.iter().filter(|(n, _)| *n == "cookie");
+    let mut pairs = headers.flat_map(|(_, value)| value.split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let value = pair.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        let value = value.trim_ascii();
+        let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+        Some(Cow::Borrowed(bare.unwrap_or(value)))
+    })
+}
+
+/// The key that these values make.
+pub(super) fn join<'a>(mut values: impl ExactSizeIterator<Item = Cow<'a, [u8]>>) -> Vec<u8> {
+    if values.len() == 1 {
+        return values.next().map(Cow::into_owned).unwrap_or_default();
+    }
+    let mut key = Vec::new();
+    for (place, value) in values.enumerate() {
+        if place > 0 {
+            key.push(b'|');
+        }
+        for byte in value.iter() {
+            if matches!(byte, b'|' | b'\\') {
+                key.push(b'\\');
+            }
+            key.push(*byte);
+        }
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(part: &str, request: &Request<'_>) -> Option<String> {
+        let part: KeyPart = part.parse().unwrap();
+        value(&part, request).map(|value| String::from_utf8_lossy(&value).into_owned())
+    }
+
+    fn ip(part: &str, address: &str) -> String {
+        let request = Request { ip: Some(address.parse().unwrap()), ..Request::default() };
+        of(part, &request).unwrap()
+    }
+
+    #[test]
+    fn addresses_are_counted_by_their_bits() {
+        assert_eq!(ip("ip", "192.0.2.77"), "192.0.2.77");
+        assert_eq!(ip("ip/24,56", "192.0.2.77"), "192.0.2.0/24");
+        assert_eq!(ip("ip", "2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(ip("ip/24,48", "2001:db8:1:2:3:4:5:6"), "2001:db8:1::/48");
+        assert_eq!(ip("ip/32,128", "2001:db8::6"), "2001:db8::6");
+        assert_eq!(ip("ip", "2001:db8::1.2.3.4"), "2001:db8::/64");
+        for spelling in ["1.2.3.4", "::ffff:1.2.3.4", "::ffff:102:304"] {
+            assert_eq!(ip("ip", spelling), "1.2.3.4");
+        }
+    }
+
+    #[test]
+    fn every_part_is_found() {
+        let request = Request {
+            ip: None,
+            method: Some("GET"),
+            host: Some("Shop.example"),
+            path: Some("/a"),
+            query: Some("user=7"),
+            headers: vec![
+                ("x-user", b" ann "),
+                ("x-user", b"bob"),
+                ("cookie", b"a=1; sid=\"s 1\""),
+                ("cookie", b"sid=2; xsid=3"),
+                ("x-empty", b""),
+            ],
+        };
+        assert_eq!(of("header:X-User", &request).unwrap(), "ann, bob");
+        assert_eq!(of("cookie:sid", &request).unwrap(), "s 1");
+        assert_eq!(of("cookie:xsid", &request).unwrap(), "3");
+        assert_eq!(of("path", &request).unwrap(), "/a");
+        assert_eq!(of("query:user", &request).unwrap(), "7");
+        assert_eq!(of("method", &request).unwrap(), "GET");
+        assert_eq!(of("host", &request).unwrap(), "shop.example");
+        assert_eq!(of("constant:all", &request).unwrap(), "all");
+        for missing in ["ip", "header:x-none", "header:x-empty", "cookie:none", "query:none"] {
+            assert_eq!(of(missing, &request), None, "{missing}");
+        }
+    }
+
+    fn joined(values: &[Vec<u8>]) -> Vec<u8> {
+        join(values.iter().map(|value| Cow::Borrowed(&value[..])))
+    }
+
+    #[test]
+    fn one_value_is_bare_and_several_are_told_apart() {
+        assert_eq!(joined(&[b"a|b".to_vec()]), b"a|b");
+        assert_eq!(joined(&[b"a".to_vec(), b"bc".to_vec()]), b"a|bc");
+        assert_ne!(
+            joined(&[b"a|".to_vec(), b"b".to_vec()]),
+            joined(&[b"a".to_vec(), b"|b".to_vec()])
+        );
+        assert_eq!(joined(&[]), b"");
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_make_different_keys(
+            one in proptest::collection::vec("[a|\\\\]{0,4}", 3),
+            two in proptest::collection::vec("[a|\\\\]{0,4}", 3),
+        ) {
+            let key = |values: &[String]| {
+                joined(&values.iter().map(|value| value.clone().into_bytes()).collect::<Vec<_>>())
+            };
+            prop_assert_eq!(one == two, key(&one) == key(&two));
+        }
+    }
+}

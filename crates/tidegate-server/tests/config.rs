@@ -1,0 +1,307 @@
+//! What a configuration may say, and what is said about one that is wrong.
+
+use std::time::{Duration, Instant};
+use tidegate::Overflow;
+use tidegate_server::config::{self, Config, FILE_BYTES_MAX, MissingKey, Mode};
+
+fn read(text: &str) -> Config {
+    config::read(text, "tidegate.toml").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Everything that is wrong, as people see it.
+fn wrong(text: &str) -> String {
+    config::read(text, "t.toml").expect_err("something is wrong").to_string()
+}
+
+/// What is wrong with a limit, from the column on, without file and line.
+fn wrong_limit(lines: &str) -> String {
+    wrong(&format!("[limits.a]\n{lines}"))
+}
+
+#[test]
+fn no_configuration_is_a_configuration() {
+    let config = read("");
+    assert_eq!(config.server.resp.unwrap().to_string(), "127.0.0.1:6380");
+    assert!(config.limits.is_empty());
+}
+
+#[test]
+fn everything_that_can_be_said_is_read() {
+    let text = r#"
+        [server]
+        resp = "0.0.0.0:7000"
+        grpc = "off"
+        trusted_proxies = ["10.0.0.0/8", "::1"]
+        watch = true
+        drain = "5s"
+        insecure = true
+        throttle_max_keys = 1_000
+        [server.auth]
+        tokens = ["one", "two"]
+        admin_token = "three"
+        [server.snapshot]
+        path = "state.snapshot"
+        every = "500ms"
+        [server.caps]
+        connections = 5
+        idle = "1min"
+
+        [limits.zebra]
+        rule = "5/15min sliding-log"
+        key = ["ip/24,56", "header:X-User"]
+        mode = "shadow"
+        when = { method = ["POST"], path = "/login*", "header:x-plan" = "free", not = { host = "Internal.*" } }
+        on_missing_key = "deny"
+        max_keys = 7
+        overflow = "deny"
+        fallback = { status = 200, content_type = "application/json", body = "{}" }
+        [limits.ant]
+        rule = "1/s"
+        domain = "edge"
+        descriptor = ["tenant", "path=/v1/*"]
+        replaces = ["zebra"]
+    "#;
+    let Config { server, limits } = read(text);
+    assert_eq!(server.resp.unwrap().port(), 7000);
+    assert_eq!(server.grpc, None);
+    assert_eq!(server.http.unwrap().port(), 8080);
+    assert_eq!(server.trusted_proxies.len(), 2);
+    assert!(server.is_watching && server.is_insecure);
+    assert_eq!(server.drain, Duration::from_secs(5));
+    assert!(server.tokens[1].is(b"two") && server.admin_token.unwrap().is(b"three"));
+    assert_eq!(server.snapshot.unwrap().every, Duration::from_millis(500));
+    assert_eq!(server.caps.idle, Duration::from_secs(60));
+    assert_eq!(server.caps.connections_max, 5);
+
+    let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
+    assert_eq!(names, ["zebra", "ant"], "the order of the file is kept");
+    let zebra = &limits[0];
+    assert_eq!(zebra.rule.to_string(), "5/15min sliding-log");
+    let key: Vec<String> = zebra.key.iter().map(ToString::to_string).collect();
+    assert_eq!(key, ["ip/24,56", "header:x-user"]);
+    assert_eq!((zebra.mode, zebra.on_missing_key), (Mode::Shadow, MissingKey::Deny));
+    assert_eq!((zebra.max_keys, zebra.overflow), (Some(7), Overflow::Deny));
+    assert_eq!(zebra.when.len(), 4);
+    assert_eq!(zebra.when[3].patterns[0].0, "internal.*");
+    assert!(zebra.when[3].is_negated && !zebra.when[2].is_negated);
+    assert_eq!(zebra.fallback.as_ref().unwrap().body, "{}");
+    let descriptor = limits[1].descriptor.as_ref().unwrap();
+    assert_eq!(descriptor.entries[1].to_string(), "path=/v1/*");
+    assert_eq!(descriptor.replaces, ["zebra"]);
+}
+
+#[test]
+fn a_slip_is_shown_where_it_is_with_what_was_meant() {
+    let shown = wrong("[limits.login]\nruel = \"5/s\"\nmod = 'shadow'\n");
+    assert_eq!(
+        shown,
+        "t.toml:1:1: `rule` is missing
+  | [limits.login]
+  | ^^^^^^^^^^^^^^
+  = such as `rule = \"100/s burst 20\"`
+
+t.toml:2:1: unknown key `ruel` in login
+  | ruel = \"5/s\"
+  | ^^^^
+  = did you mean `rule`?
+
+t.toml:3:1: unknown key `mod` in login
+  | mod = 'shadow'
+  | ^^^
+  = did you mean `mode`?"
+    );
+}
+
+#[test]
+fn a_bad_rule_is_pointed_at_inside_its_quotes() {
+    let shown = wrong_limit("rule = \"100/s brust 20\"");
+    assert_eq!(
+        shown,
+        "t.toml:2:15: unknown word `brust`: did you mean `burst`?
+  | rule = \"100/s brust 20\"
+  |               ^^^^^"
+    );
+    let escaped = wrong_limit(r#"rule = "100/s br\u0075st 20""#);
+    assert!(escaped.starts_with("t.toml:2:8: "), "with escapes, the whole is meant: {escaped}");
+}
+
+#[test]
+fn all_errors_are_told_at_once_in_the_order_of_the_file() {
+    let shown = wrong("[server]\nresp = 1\nwatch = \"yes\"\n[limits.a]\nrule = \"x\"\n[limit.b]\n");
+    let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("t.toml")).collect();
+    assert_eq!(
+        lines,
+        [
+            "t.toml:2:8: `resp` must be a text in quotes, not a number",
+            "t.toml:3:9: `watch` must be true or false, not a text",
+            "t.toml:5:9: `x` is not a rate such as `100/s`, or `concurrency 5`",
+            "t.toml:6:2: unknown key `limit` in the file",
+        ]
+    );
+}
+
+#[test]
+fn duplicates_and_bad_toml_are_told_with_their_place() {
+    assert!(wrong("[limits.a]\nrule = \"1/s\"\nrule = \"2/s\"\n").starts_with("t.toml:3:1: "));
+    assert!(wrong("[limits.a]\n[limits.a]\n").starts_with("t.toml:2:"));
+    assert!(wrong("a = \n").starts_with("t.toml:1:"));
+    let limit = "rule = \"1/s\"\ndomain = \"d\"\ndescriptor = [\"k=v\"]\n";
+    let twins = wrong(&format!("[limits.a]\n{limit}[limits.b]\n{limit}"));
+    assert!(twins.starts_with("t.toml:5:9: `a` counts the same descriptor"), "{twins}");
+}
+
+#[test]
+fn times_need_units_and_numbers_have_ranges() {
+    let server = |line: &str| wrong(&format!("[server]\n{line}"));
+    assert!(server("drain = 30").contains("`drain` must be a text with a unit"));
+    assert!(server("drain = \"30\"").contains("a time needs a unit"));
+    assert!(server("drain = \"30m\"").contains("did you mean \"30min\"?"));
+    assert!(server("drain = \"2h\"").contains("`drain` must be from 0s to 1h"));
+    for number in ["0", "-1", "1_000_000_001", "99999999999999999999"] {
+        let shown = server(&format!("throttle_max_keys = {number}"));
+        assert!(shown.contains("`throttle_max_keys` must be from 1 to 1000000000"), "{shown}");
+    }
+    assert!(server("throttle_max_keys = 1.5").contains("not a number with a fraction"));
+    read("[server]\nthrottle_max_keys = 1_000_000_000");
+}
+
+#[test]
+fn addresses_are_addresses() {
+    let server = |line: &str| wrong(&format!("[server]\n{line}"));
+    assert!(server("http = \"8080\"").contains("write \"127.0.0.1:8080\""));
+    assert!(server("http = \"localhost:8080\"").contains("write \"127.0.0.1:8080\""));
+    assert!(server("http = \"*:8080\"").contains("\"[::]:8080\""));
+    assert!(server("http = \"127.0.0.1:6380\"").contains("`http` and `resp` listen at the same"));
+    assert!(server("trusted_proxies = [\"10.0.0.1/8\"]").contains("did you mean \"10.0.0.0/8\"?"));
+    assert!(server("trusted_proxies = [\"proxy\"]").contains("t.toml:2:20: this is not a network"));
+}
+
+#[test]
+fn a_limit_must_make_sense() {
+    let with = |line: &str| wrong_limit(&format!("rule = \"1/s\"\n{line}"));
+    assert!(with("descriptor = [\"a\"]").contains("`descriptor` needs a `domain`"));
+    assert!(with("domain = \"d\"").contains("`domain` needs a `descriptor`"));
+    assert!(with("replaces = [\"b\"]").contains("`replaces` needs a `descriptor`"));
+    assert!(with("key = \"header:\"").contains("`header` needs a name"));
+    assert!(with("key = [\"ip\", \"coookie:a\"]").contains("t.toml:3:15: unknown key part"));
+    assert!(with("key = \"descriptor:a\"").contains("needs a `descriptor`"));
+    assert!(with("when = { method = \"post\" }").contains("write \"POST\""));
+    assert!(with("when = { path = \"login\" }").contains("write \"/login\""));
+    assert!(with("when = { haeder = \"x\" }").contains("did you mean `header`?"));
+    assert!(with("when = { path = [] }").contains("at least one pattern"));
+    assert!(with("when = { not = { not = { path = \"/\" } } }").contains("unknown key part `not`"));
+    assert!(with("when = { ip = \"10.0.0.1/8\" }").contains("10.0.0.0/8"));
+    assert!(with("mode = \"shadwo\"").contains("did you mean \"shadow\"?"));
+    assert!(with("fallback = { status = 42 }").contains("`status` must be from 200 to 599"));
+    let envoy = "domain = \"d\"\ndescriptor = [\"a\"]\n";
+    assert!(with(&format!("{envoy}replaces = [\"z\"]")).contains("no limit has this name"));
+    assert!(with(&format!("{envoy}replaces = [\"a\"]")).contains("cannot replace itself"));
+    assert!(with(&format!("{envoy}key = \"descriptor:b\"")).contains("has no entry `b`"));
+    let mixed = format!("{envoy}key = [\"descriptor:a\", \"ip\"]");
+    assert!(with(&mixed).contains("Envoy does not tell `ip`"));
+    for (entry, why) in [("=v", "an entry has a key"), ("k=", "nothing stands after the `=`")] {
+        assert!(with(&format!("domain = \"d\"\ndescriptor = [\"{entry}\"]")).contains(why));
+    }
+}
+
+#[test]
+fn names_are_plain_and_not_too_long() {
+    let named = |name: &str| config::read(&format!("[limits.{name:?}]\nrule = \"1/s\""), "t");
+    assert!(named(&"a".repeat(64)).is_ok());
+    assert!(named("A_z.0-9").is_ok());
+    assert!(named(&"a".repeat(65)).is_err());
+    for name in ["", "a b", "ä", "a/b"] {
+        assert!(named(name).is_err(), "{name:?} was taken");
+    }
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    for text in [
+        "[server.auth]\ntokens = [\n\"hunter2\", 5]",
+        "[server.auth]\ntoken = \"hunter2\"",
+        "[server.auth]\nadmin_token = \"hunter2",
+        "server.auth.tokens = \"hunter2\"",
+    ] {
+        let shown = wrong(text);
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let config = read("[server.auth]\ntokens = [\"hunter2\"]");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn files_are_looked_for_beside_the_configuration() {
+    let directory = std::env::temp_dir().join(format!("tidegate-config-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("t.toml");
+    std::fs::write(directory.join("cert.pem"), "a certificate").unwrap();
+    std::fs::write(directory.join("tokens"), "one\n\n two \n").unwrap();
+    std::fs::write(&file, "[server.tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n").unwrap();
+    let shown = config::load(&file).unwrap_err().to_string();
+    assert!(shown.contains(":3:7: ") && shown.contains("key.pem cannot be read"), "{shown}");
+
+    let text = "[server]\ntls = { cert = \"cert.pem\", key = \"cert.pem\" }\nauth.tokens_file = \"tokens\"\n";
+    std::fs::write(&file, text).unwrap();
+    let server = config::load(&file).unwrap().server;
+    assert_eq!(server.tls.unwrap().cert, directory.join("cert.pem"));
+    assert!(server.tokens.len() == 2 && server.tokens[1].is(b"two"));
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(config::load(&file).unwrap_err().to_string().contains("cannot be read"));
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_not_shown_to_it() {
+    let shown = wrong("[limits.a]\nrule = \"1/s\"\n\"\\u001b[31m\" = 1 # \u{9b}");
+    assert!(!shown.contains(['\u{1b}', '\u{9b}']), "{shown:?}");
+}
+
+#[test]
+fn what_the_guide_shows_is_good() {
+    let page = include_str!("../../../docs/guide/configuration.md");
+    let directory = std::env::temp_dir().join(format!("tidegate-guide-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    for file in ["cert.pem", "key.pem", "ca.pem", "tokens", "admin-token"] {
+        std::fs::write(directory.join(file), "something").unwrap();
+    }
+    let file = directory.join("tidegate.toml").display().to_string();
+    let blocks: Vec<&str> = page
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split_once("```").expect("a block ends").0)
+        .collect();
+    assert!(blocks.len() >= 5);
+    for block in blocks {
+        config::read(block, &file).unwrap_or_else(|errors| panic!("{errors}"));
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// T57.
+#[test]
+fn a_bomb_is_answered_with_an_error_within_a_second() {
+    let limit = |number: usize| format!("[limits.l{number}]\nrule = \"1/s\"\n");
+    let bombs = [
+        "a".repeat(FILE_BYTES_MAX + 1),
+        "[".repeat(500_000),
+        format!("a = {}", "[".repeat(500_000)),
+        format!("a = {}", "{a = ".repeat(100_000)),
+        format!("{} = 1", vec!["a"; 400_000].join(".")),
+        (0..80_000).map(|n| format!("key{n} = 1\n")).collect(),
+        (0..10_001).map(limit).collect(),
+        format!("{} = 1", "k".repeat(1_000_000)),
+        format!("[limits.a]\nrule = \"{}\"", "1".repeat(1_000_000)),
+        format!("[limits.a]\nrule = \"1/s\"\nkey = [{}]", "\"ip\",".repeat(100_000)),
+        format!("[limits.a]\nrule = \"1/s\"\nmax_keys = {}", "9".repeat(1_000_000)),
+        "\n".repeat(1_000_000) + "]",
+        "= \n".repeat(300_000),
+    ];
+    for bomb in bombs {
+        #[expect(clippy::disallowed_methods, reason = "what is tested is how long it takes")]
+        let start = Instant::now();
+        let shown = wrong(&bomb);
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}: {:.200}", start.elapsed(), shown);
+        assert!(shown.len() < 100_000, "a book");
+    }
+    assert_eq!(read(&(0..10_000).map(limit).collect::<String>()).limits.len(), 10_000);
+}

@@ -1,0 +1,129 @@
+//! What is said about a request before it comes, and that saying it takes nothing.
+
+use std::net::IpAddr;
+use tidegate::{ManualClock, Snapshot};
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config;
+use tidegate_server::engine::{Ask, Engine};
+use tidegate_server::explain::{Explanation, Told, explain};
+use tidegate_server::matching::{Request, counted};
+use tidegate_server::store::Key;
+
+const CONFIG: &str = r#"
+    [limits.login]
+    rule = "2/min fixed"
+    key = "ip"
+    when = { method = "POST", path = "/login*" }
+    [limits.all]
+    rule = "100/s"
+    [limits.trial]
+    rule = "1/min fixed"
+    key = "header:x-user"
+    mode = "shadow"
+    [limits.rest]
+    rule = "1/s"
+    mode = "off"
+    [limits.envoy]
+    rule = "1/s"
+    domain = "edge"
+    descriptor = ["user"]
+"#;
+
+fn engine(text: &str) -> Engine {
+    let config = config::read(text, "t.toml").unwrap();
+    Engine::new(&config, ServerClock::Manual(ManualClock::new()), Snapshot::default())
+}
+
+fn login<'a>(headers: Vec<(&'a str, &'a [u8])>) -> Request<'a> {
+    let ip: IpAddr = "2001:db8:0:1::9".parse().unwrap();
+    let (ip, method, path) = (Some(ip), Some("POST"), Some("/login"));
+    Request { ip, method, path, headers, ..Request::default() }
+}
+
+fn explained(engine: &Engine, request: &Request<'_>) -> Explanation {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(explain(engine, request, 1)).unwrap()
+}
+
+/// Decides it for good.
+fn ask(engine: &Engine, request: &Request<'_>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for counted in counted(&engine.limits(), request).unwrap() {
+        let ask = Ask { limit: &counted.limit, key: Key(&counted.key), cost: 1 };
+        runtime.block_on(engine.check(&ask)).unwrap();
+    }
+}
+
+#[test]
+fn each_limit_says_whether_and_why() {
+    let engine = engine(CONFIG);
+    let shown = explained(&engine, &login(vec![("x-user", b"ann\x1b[1m")])).to_string();
+    assert_eq!(
+        shown,
+        "> login (2/min fixed, enforce) counts it: method is POST, path is /login*
+      key \"2001:db8:0:1::/64\", now allow, 1 of 2 remaining, as new in 1min
+  all (100/s, enforce) counts it: it counts every request
+      key \"\", now allow, 99 of 100 remaining, as new in 10ms
+  trial (1/min fixed, shadow) counts it: it counts every request
+      key \"ann\\x1b[1m\", now allow, 0 of 1 remaining, as new in 1min
+  rest (1/s, off) does not count it: its mode is off
+  envoy (1/s, enforce) does not count it: it counts only what Envoy asks
+allow: decided by login"
+    );
+    let elsewhere = Request { path: Some("/"), ..login(Vec::new()) };
+    let shown = explained(&engine, &elsewhere);
+    assert_eq!(shown.decided_by.as_deref(), Some("all"));
+    assert_eq!(shown.limits[0].why, "it counts only if path is /login*");
+}
+
+#[test]
+fn looking_takes_nothing_and_says_what_deciding_would() {
+    let engine = engine(CONFIG);
+    let request = login(vec![("x-user", b"ann")]);
+    for _ in 0..5 {
+        assert_eq!(explained(&engine, &request).limits[0].now.unwrap().remaining, 1);
+    }
+    ask(&engine, &request);
+    let trial = explained(&engine, &request).limits[2].now.unwrap();
+    assert!(trial.is_shadowed && trial.verdict == Told::Deny);
+    ask(&engine, &request);
+    let shown = explained(&engine, &request);
+    assert_eq!((shown.verdict, shown.decided_by.as_deref()), (Told::Deny, Some("login")));
+    assert!(shown.limits[0].now.unwrap().retry_after_ms.unwrap() > 0);
+}
+
+#[test]
+fn who_is_refused_for_want_of_a_key_is_told_by_which_limit() {
+    let engine = engine(
+        "[limits.a]\nrule = \"1/s\"\nkey = \"header:x-user\"\non_missing_key = \"deny\"\n\
+         [limits.b]\nrule = \"1/s\"\nkey = \"cookie:sid\"\non_missing_key = \"allow\"\n",
+    );
+    let shown = explained(&engine, &Request::default());
+    assert_eq!((shown.verdict, shown.decided_by.as_deref()), (Told::Deny, Some("a")));
+    assert_eq!(shown.limits[0].why, "the request has no header:x-user, and is refused");
+    assert_eq!(shown.limits[1].why, "the request has no cookie:sid, and passes uncounted");
+    let error = counted(&engine.limits(), &Request::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the limit `a` counts by `header:x-user`, which the request has not"
+    );
+}
+
+#[test]
+fn it_is_json_for_programs() {
+    let engine = engine("[limits.a]\nrule = \"1/s\"\n");
+    let json = serde_json::to_value(explained(&engine, &Request::default())).unwrap();
+    let expected = serde_json::json!({
+        "verdict": "allow",
+        "decided_by": "a",
+        "limits": [{
+            "limit": "a", "rule": "1/s", "mode": "enforce", "counts": true,
+            "why": "it counts every request", "key": "",
+            "now": {
+                "verdict": "allow", "is_shadowed": false, "limit": 1, "remaining": 0,
+                "retry_after_ms": null, "reset_after_ms": 1000,
+            },
+        }],
+    });
+    assert_eq!(json, expected);
+}
