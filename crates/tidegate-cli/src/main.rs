@@ -1,1 +1,16 @@
-fn main() {}
+//! `tidegate`: the one binary. Each command is a file; this one starts it and ends the process.
+
+mod args;
+mod check;
+mod explain;
+mod help;
+mod import;
+mod output;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    output::end(args.command.run(&mut std::io::stdout().lock()))
+}

@@ -1,0 +1,141 @@
+//! `tidegate check`: whether a configuration is good, and what it means.
+
+use crate::args::Format;
+use crate::output::{Found, complain};
+use anyhow::Context;
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use tidegate_server::config::{self, Config, ConfigErrors, LimitConfig, Mode};
+
+/// Say whether a configuration is good, and what each of its limits means
+///
+/// Exits with 0 if it is good, 1 if it is not, and 2 if it cannot be read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The configuration
+    file: PathBuf,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// A limit as it is shown.
+#[derive(Debug, Serialize)]
+struct Shown {
+    limit: String,
+    rule: String,
+    means: String,
+    key: Vec<String>,
+    when: Vec<String>,
+    mode: &'static str,
+    descriptor: Option<String>,
+}
+
+/// An error as programs read it.
+#[derive(Debug, Serialize)]
+struct ShownError<'a> {
+    file: &'a str,
+    line: usize,
+    column: usize,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+impl Check {
+    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
+        // What is wrong with a file is one thing, and that there is none another.
+        std::fs::File::open(&self.file)
+            .with_context(|| format!("cannot read {}", self.file.display()))?;
+        match config::load(&self.file) {
+            Ok(config) => self.show(&config, out),
+            Err(errors) => self.show_errors(&errors, out),
+        }
+    }
+
+    fn show(&self, config: &Config, out: &mut impl Write) -> anyhow::Result<Found> {
+        let limits: Vec<Shown> = config.limits.iter().map(shown).collect();
+        match self.format {
+            Format::Text => write_text(&limits, out)?,
+            Format::Short => {
+                for Shown { limit, rule, means, .. } in &limits {
+                    writeln!(out, "{limit}: {rule}: {means}")?;
+                }
+            }
+            Format::Json => write_json(&serde_json::json!({ "limits": limits }), out)?,
+        }
+        Ok(Found::Fine)
+    }
+
+    fn show_errors(&self, errors: &ConfigErrors, out: &mut impl Write) -> anyhow::Result<Found> {
+        match self.format {
+            Format::Text => complain(&errors.to_string()),
+            Format::Short => {
+                for error in &errors.errors {
+                    let bare = config::ConfigError { excerpt: None, hint: None, ..error.clone() };
+                    complain(&bare.to_string());
+                }
+            }
+            Format::Json => {
+                let errors: Vec<ShownError<'_>> = errors.errors.iter().map(shown_error).collect();
+                write_json(&serde_json::json!({ "errors": errors }), out)?;
+            }
+        }
+        Ok(Found::Wrong)
+    }
+}
+
+fn shown(limit: &LimitConfig) -> Shown {
+    let descriptor = limit.descriptor.as_ref().map(|descriptor| {
+        let entries: Vec<String> = descriptor.entries.iter().map(ToString::to_string).collect();
+        format!("{}: {}", descriptor.domain, entries.join(", "))
+    });
+    Shown {
+        limit: limit.name.clone(),
+        rule: limit.rule.to_string(),
+        means: limit.rule.explain(),
+        key: limit.key.iter().map(ToString::to_string).collect(),
+        when: limit.when.iter().map(ToString::to_string).collect(),
+        mode: match limit.mode {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+            Mode::Off => "off",
+        },
+        descriptor,
+    }
+}
+
+fn shown_error(error: &config::ConfigError) -> ShownError<'_> {
+    let config::ConfigError { file, line, column, message, hint, .. } = error;
+    ShownError { file, line: *line, column: *column, message, hint: hint.as_deref() }
+}
+
+fn write_text(limits: &[Shown], out: &mut impl Write) -> std::io::Result<()> {
+    for limit in limits {
+        let whom = match (&limit.key[..], &limit.descriptor) {
+            ([], Some(_)) => "the values of its descriptor".to_owned(),
+            ([], None) => "everybody together".to_owned(),
+            (key, _) => key.join(", "),
+        };
+        writeln!(out, "{}\n  rule  {}\n        {}", limit.limit, limit.rule, limit.means)?;
+        writeln!(out, "  key   {whom}")?;
+        if !limit.when.is_empty() {
+            writeln!(out, "  when  {}", limit.when.join(", "))?;
+        }
+        if let Some(descriptor) = &limit.descriptor {
+            writeln!(out, "  envoy {descriptor}")?;
+        }
+        writeln!(out, "  mode  {}\n", limit.mode)?;
+    }
+    match limits.len() {
+        0 => writeln!(out, "good; no limit has a name"),
+        1 => writeln!(out, "good: 1 limit"),
+        count => writeln!(out, "good: {count} limits"),
+    }
+}
+
+fn write_json(value: &serde_json::Value, out: &mut impl Write) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! A `rate_limit` of Envoy's service, read.
+
+use super::LeftOut;
+use super::yaml::{Node, Yaml, line};
+use serde_saphyr::Spanned;
+
+/// Envoy's units, and the periods that they are. Its months have 30 days and its years 365.
+const UNITS: [(&str, &str); 7] = [
+    ("second", "s"),
+    ("minute", "min"),
+    ("hour", "h"),
+    ("day", "day"),
+    ("week", "week"),
+    ("month", "30day"),
+    ("year", "365day"),
+];
+
+/// What a descriptor is limited to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RateLimit {
+    /// None is unlimited.
+    pub(super) rule: Option<String>,
+    pub(super) name: Option<String>,
+    /// Names, and the lines where they stand.
+    pub(super) replaces: Vec<(u64, String)>,
+    /// As Envoy has it, for people.
+    pub(super) original: String,
+}
+
+/// The limit, or nothing if it cannot be said.
+pub(super) fn read(node: &Node, left_out: &mut Vec<LeftOut>) -> Option<RateLimit> {
+    let mut leave_out = |line: u64, why: String| left_out.push(LeftOut { line, why });
+    let Yaml::Map(entries) = &node.value else {
+        leave_out(line(node), "`rate_limit` is not a map".to_owned());
+        return None;
+    };
+    let (mut unit, mut count, mut is_unlimited) = (None, None, false);
+    let (mut name, mut replaces) = (None, Vec::new());
+    for (key, value) in entries {
+        match (key.value.as_str(), &value.value) {
+            ("unit", Yaml::Text(text)) => unit = Some((line(value), text.to_ascii_lowercase())),
+            ("requests_per_unit", Yaml::Whole(number)) => count = Some((line(value), *number)),
+            ("unlimited", Yaml::Flag(flag)) => is_unlimited = *flag,
+            ("name", Yaml::Text(text)) => name = Some(text.clone()),
+            ("replaces", Yaml::List(list)) => {
+                for entry in list {
+                    match replaced(entry) {
+                        Some(replaced) => replaces.push((line(&replaced), replaced.value)),
+                        None => leave_out(line(entry), "this `replaces` has no name".to_owned()),
+                    }
+                }
+            }
+            (other, _) => leave_out(line(key), unknown(other)),
+        }
+    }
+    if is_unlimited {
+        if let Some((line, _)) = unit {
+            leave_out(line, "an unlimited `rate_limit` has no `unit`".to_owned());
+        }
+        return Some(RateLimit { rule: None, name, replaces, original: "unlimited".to_owned() });
+    }
+    let (rule, original) = rule(unit, count, line(node)).map_err(|out| left_out.push(out)).ok()?;
+    Some(RateLimit { rule: Some(rule), name, replaces, original })
+}
+
+fn unknown(key: &str) -> String {
+    match key {
+        "unit" | "requests_per_unit" | "unlimited" | "name" | "replaces" => {
+            format!("this is not a value for `{key}`")
+        }
+        _ => format!("unknown key `{}` in `rate_limit`", key.escape_debug()),
+    }
+}
+
+fn replaced(entry: &Node) -> Option<Spanned<String>> {
+    let Yaml::Map(entries) = &entry.value else { return None };
+    let [(key, value)] = &entries[..] else { return None };
+    let Yaml::Text(name) = &value.value else { return None };
+    (key.value == "name").then(|| Spanned::new(name.clone(), value.referenced, value.defined))
+}
+
+/// Our rule, and Envoy's words for it.
+fn rule(
+    unit: Option<(u64, String)>,
+    count: Option<(u64, u64)>,
+    line: u64,
+) -> Result<(String, String), LeftOut> {
+    let missing = |what: &str| LeftOut { line, why: format!("`rate_limit` has no `{what}`") };
+    let (unit_line, unit) = unit.ok_or_else(|| missing("unit"))?;
+    let (count_line, count) = count.ok_or_else(|| missing("requests_per_unit"))?;
+    let Some((_, period)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let why = format!("unknown unit `{}`", unit.escape_debug());
+        return Err(LeftOut { line: unit_line, why });
+    };
+    if count == 0 {
+        let why = "0 requests per unit: a rule admits at least 1".to_owned();
+        return Err(LeftOut { line: count_line, why });
+    }
+    if count > u64::from(u32::MAX) {
+        let why = format!("{count} requests per unit are more than Envoy's service takes");
+        return Err(LeftOut { line: count_line, why });
+    }
+    Ok((format!("{count}/{period} fixed"), format!("{count} per {unit}")))
+}

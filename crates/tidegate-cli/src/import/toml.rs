@@ -1,0 +1,51 @@
+//! Writing TOML.
+
+use std::fmt::Write;
+
+/// A text in quotes.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => {
+                write!(quoted, "\\u{:04X}", u32::from(c)).expect("a string takes everything");
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Texts in brackets.
+pub(super) fn list(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// A comment of one line, whatever is in it.
+pub(super) fn comment(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("# {line}\n")
+}
+
+/// A key, in quotes if it needs them.
+pub(super) fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_quoted_reads_back() {
+        assert_eq!(quoted("a\"b\\c\n\u{7f}ä"), "\"a\\\"b\\\\c\\u000A\\u007Fä\"");
+        assert_eq!(key("a-b_1"), "a-b_1");
+        assert_eq!(key("a.b"), "\"a.b\"");
+        assert_eq!(comment("a\nb"), "# a b\n");
+    }
+}

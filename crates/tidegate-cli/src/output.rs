@@ -1,0 +1,39 @@
+//! How a command ends: what it prints where, and what its exit code says.
+//!
+//! Always   0: all is well. 1: it ran, and found something wrong. 2: it could not run. A reader that has seen
+//!          enough (`tidegate check F | head`) is no error.
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+/// What a command found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing wrong.
+    Fine,
+    /// Something wrong, which has been printed.
+    Wrong,
+}
+
+/// Tells what kept a command from running, and gives the exit code.
+pub(crate) fn end(result: anyhow::Result<Found>) -> ExitCode {
+    match result {
+        Ok(Found::Fine) => ExitCode::SUCCESS,
+        Ok(Found::Wrong) => ExitCode::from(1),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("tidegate: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io: Option<&std::io::Error> = error.downcast_ref();
+    io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Writes a line to standard error. There is nowhere to tell that it cannot be written.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,123 @@
+//! What each command prints, and how it exits.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Standard output, standard error and the exit code.
+type Run = (String, String, i32);
+
+fn tidegate(args: &[&str]) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(args)
+        .current_dir(files())
+        .output()
+        .expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+    (text(output.stdout), text(output.stderr), output.status.code().expect("it exits"))
+}
+
+fn files() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/files")
+}
+
+/// The text of a file that says what is printed.
+fn expected(name: &str) -> String {
+    std::fs::read_to_string(files().join(name)).expect("the file is there")
+}
+
+#[test]
+fn check_says_what_each_limit_means() {
+    let (out, err, code) = tidegate(&["check", "good.toml"]);
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert_eq!(out, expected("good.txt"));
+    let (out, _, code) = tidegate(&["check", "good.toml", "--format", "short"]);
+    assert_eq!(code, 0);
+    let first = out.lines().next().unwrap_or_default();
+    assert_eq!(
+        first,
+        "login: 5/15min sliding-log: admits 5 at once, and never more than 5 in any 15min"
+    );
+    let (out, _, _) = tidegate(&["check", "good.toml", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!(json["limits"][0]["limit"], "login");
+    assert_eq!(json["limits"][0]["key"], serde_json::json!(["ip", "header:x-user"]));
+}
+
+#[test]
+fn check_shows_what_is_wrong_and_exits_with_1() {
+    let (out, err, code) = tidegate(&["check", "bad.toml"]);
+    assert_eq!((out.as_str(), code), ("", 1));
+    assert_eq!(err, expected("bad.txt"));
+    let (_, err, code) = tidegate(&["check", "bad.toml", "--format", "short"]);
+    assert_eq!(code, 1);
+    assert_eq!(err.lines().count(), 3, "{err}");
+    let (out, _, code) = tidegate(&["check", "bad.toml", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!((code, &json["errors"][0]["line"]), (1, &serde_json::json!(3)));
+}
+
+#[test]
+fn what_cannot_run_exits_with_2() {
+    let (_, err, code) = tidegate(&["check", "nowhere.toml"]);
+    assert_eq!(code, 2);
+    assert!(err.starts_with("tidegate: cannot read nowhere.toml: "), "{err}");
+    assert_eq!(tidegate(&["chekc"]).2, 2);
+    assert_eq!(tidegate(&["import", "envoy", "nowhere.yaml"]).2, 2);
+    let (_, err, code) = tidegate(&["explain", "--config", "good.toml", "--request", "login"]);
+    assert_eq!(code, 2);
+    assert_eq!(err, "tidegate: `login` is not a request: write 'GET login'\n");
+}
+
+#[test]
+fn explain_says_which_limit_decides() {
+    let ask = ["explain", "--config", "good.toml", "--ip", "2001:db8::1", "--request"];
+    let login = [&ask[..], &["POST /login?a=1", "--header", "X-User: ann"]].concat();
+    let (out, err, code) = tidegate(&login);
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert_eq!(out, expected("explain.txt"));
+    let (out, _, _) = tidegate(&[&ask[..], &["GET /", "--format", "short"]].concat());
+    assert_eq!(out, "allow everything\n");
+    let (out, _, _) = tidegate(&[&ask[..], &["GET /", "--format", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!(json["decided_by"], "everything");
+    let (_, err, code) = tidegate(&["explain", "--config", "bad.toml", "--request", "GET /"]);
+    assert_eq!((err, code), (expected("bad.txt"), 1));
+}
+
+#[test]
+fn import_envoy_translates_and_lists_what_it_could_not() {
+    let (out, err, code) = tidegate(&["import", "envoy", "envoy.yaml"]);
+    assert_eq!(out, expected("envoy.toml"));
+    assert_eq!(err, expected("envoy.txt"));
+    assert_eq!(code, 1);
+    let (_, err, code) = tidegate(&["check", "envoy.toml"]);
+    assert_eq!((err.as_str(), code), ("", 0), "what is printed is a good configuration");
+}
+
+#[test]
+fn import_of_a_bomb_is_an_error() {
+    let mut bomb = String::from("a0: &a0 [x, x]\n");
+    for level in 1..40 {
+        let below = level - 1;
+        bomb += &format!("a{level}: &a{level} [*a{below}, *a{below}, *a{below}, *a{below}]\n");
+    }
+    let file = std::env::temp_dir().join(format!("tidegate-bomb-{}.yaml", std::process::id()));
+    std::fs::write(&file, bomb).expect("it can be written");
+    let (_, err, code) = tidegate(&["import", "envoy", &file.display().to_string()]);
+    std::fs::remove_file(&file).expect("it can be removed");
+    assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn completions_and_the_manual_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (out, _, code) = tidegate(&["completions", shell]);
+        assert_eq!(code, 0);
+        assert!(out.contains("completions") && out.contains("explain"), "{shell}");
+    }
+    let (out, _, code) = tidegate(&["man"]);
+    assert_eq!(code, 0);
+    assert!(out.contains(".TH tidegate") && out.contains("import"), "{out}");
+    assert!(tidegate(&["man", "check"]).0.contains("format"));
+    assert_eq!(tidegate(&["man", "nothing"]).2, 2);
+}
