@@ -10,6 +10,7 @@ use crate::engine::{Engine, Limit, Limits, NoSuchLimit};
 use crate::matching::descriptor_key;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tonic::Status;
 
 /// The limits in place, as Envoy is told of them.
 #[derive(Debug)]
@@ -48,19 +49,17 @@ impl Book {
         &self,
         request: &Request<'_>,
         engine: &Engine,
-    ) -> Result<Vec<Counted<'_>>, NoSuchLimit> {
+    ) -> Result<Vec<Counted<'_>>, Status> {
         let entries: Vec<Entries<'_>> = request.descriptors.iter().map(entries).collect();
         let places = self.places(&request.domain, &entries);
         let found = request.descriptors.iter().zip(&entries).zip(places);
-        let counted = |((descriptor, entries), place): ((&Descriptor<'_>, &Entries<'_>), _)| match (
-            &descriptor.limit,
-            place,
-        ) {
-            (Some(asked), _) => find_asked(&request.domain, descriptor, asked, engine),
-            (None, Some(place)) => Ok(self.counted(place, entries)),
-            (None, None) => Ok(Counted::Free),
-        };
-        found.map(counted).collect()
+        let counted =
+            found.map(|((descriptor, entries), place)| match (&descriptor.limit, place) {
+                (Some(asked), _) => find_asked(&request.domain, descriptor, asked, engine),
+                (None, Some(place)) => Ok(self.counted(place, entries)),
+                (None, None) => Ok(Counted::Free),
+            });
+        counted.collect()
     }
 
     fn places(&self, domain: &str, entries: &[Entries<'_>]) -> Vec<Option<usize>> {
@@ -96,11 +95,18 @@ fn find_asked<'a>(
     descriptor: &Descriptor<'_>,
     asked: &RateLimitOverride,
     engine: &Engine,
-) -> Result<Counted<'a>, NoSuchLimit> {
+) -> Result<Counted<'a>, Status> {
     let told = rate::asked_limit(asked);
     let Some(text) = rate::rule_text(asked) else { return Ok(Counted::Shut(told)) };
-    let limit = Cow::Owned(engine.find(&text)?);
+    let limit = Cow::Owned(engine.find(&text).map_err(|error| refused(&error))?);
     Ok(Counted::By { limit, told: Cow::Owned(told), key: whole_key(domain, descriptor) })
+}
+
+fn refused(error: &NoSuchLimit) -> Status {
+    match error {
+        NoSuchLimit::TooManyRules => Status::resource_exhausted(error.to_string()),
+        _ => Status::invalid_argument(error.to_string()),
+    }
 }
 
 /// Everything that the descriptor says. Lengths come first, so that no two descriptors are one key.
