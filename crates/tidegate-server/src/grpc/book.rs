@@ -2,23 +2,26 @@
 //!
 //! Always   A book is of one set of limits: after a reload there is another.
 
-use super::lookup::{Lookup, descriptor_key};
 use super::proto::{RateLimit, RateLimitOverride};
 use super::rate;
 use super::request::{Descriptor, Request};
 use crate::config::Mode;
 use crate::engine::{Engine, Limit, Limits, NoSuchLimit};
+use crate::matching::descriptor_key;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tonic::Status;
 
-/// The limits in place, as descriptors find them.
+/// The limits in place, as Envoy is told of them.
 #[derive(Debug)]
 pub(super) struct Book {
     limits: Arc<Limits>,
-    lookup: Lookup,
-    /// What Envoy is told, by the limits' numbers.
+    /// By the limits' places.
     told: Vec<RateLimit>,
 }
+
+/// Keys and values.
+type Entries<'a> = Vec<(&'a str, &'a str)>;
 
 /// Who counts a descriptor.
 #[derive(Debug)]
@@ -34,11 +37,7 @@ pub(super) enum Counted<'a> {
 impl Book {
     pub(super) fn new(limits: Arc<Limits>) -> Self {
         let told = |limit: &Arc<Limit>| rate::current_limit(limit.name(), limit.rule());
-        Self {
-            lookup: Lookup::new(limits.named()),
-            told: limits.named().iter().map(told).collect(),
-            limits,
-        }
+        Self { told: limits.named().iter().map(told).collect(), limits }
     }
 
     pub(super) fn is_of(&self, limits: &Arc<Limits>) -> bool {
@@ -50,40 +49,44 @@ impl Book {
         &self,
         request: &Request<'_>,
         engine: &Engine,
-    ) -> Result<Vec<Counted<'_>>, NoSuchLimit> {
-        let find = |descriptor| self.find(&request.domain, descriptor, engine);
-        let mut found: Vec<Counted<'_>> =
-            request.descriptors.iter().map(find).collect::<Result<_, _>>()?;
-        if found.iter().any(|counted| !counted.replaces().is_empty()) {
-            replace(&mut found);
-        }
-        Ok(found)
+    ) -> Result<Vec<Counted<'_>>, Status> {
+        let entries: Vec<Entries<'_>> = request.descriptors.iter().map(entries).collect();
+        let places = self.places(&request.domain, &entries);
+        let found = request.descriptors.iter().zip(&entries).zip(places);
+        let counted =
+            found.map(|((descriptor, entries), place)| match (&descriptor.limit, place) {
+                (Some(asked), _) => find_asked(&request.domain, descriptor, asked, engine),
+                (None, Some(place)) => Ok(self.counted(place, entries)),
+                (None, None) => Ok(Counted::Free),
+            });
+        counted.collect()
     }
 
-    fn find(
-        &self,
-        domain: &str,
-        descriptor: &Descriptor<'_>,
-        engine: &Engine,
-    ) -> Result<Counted<'_>, NoSuchLimit> {
-        if let Some(asked) = &descriptor.limit {
-            return find_asked(domain, descriptor, asked, engine);
-        }
-        let pairs = descriptor.entries.iter();
-        let entries: Vec<(&str, &str)> = pairs.map(|(k, v)| (k.as_ref(), v.as_ref())).collect();
-        Ok(match self.lookup.find(domain, &entries) {
-            None => Counted::Free,
-            Some(number) => {
-                let limit = &self.limits.named()[number];
-                let key = descriptor_key(limit, &entries);
-                Counted::By {
-                    limit: Cow::Borrowed(limit),
-                    told: Cow::Borrowed(&self.told[number]),
-                    key,
-                }
+    fn places(&self, domain: &str, entries: &[Entries<'_>]) -> Vec<Option<usize>> {
+        let descriptors = self.limits.descriptors();
+        match entries {
+            // Nothing stands in for it.
+            [alone] => vec![descriptors.find(domain, alone)],
+            several => {
+                let several: Vec<&[(&str, &str)]> = several.iter().map(Vec::as_slice).collect();
+                descriptors.find_all(domain, &several)
             }
-        })
+        }
     }
+
+    fn counted(&self, place: usize, entries: &[(&str, &str)]) -> Counted<'_> {
+        let (limit, told) = (&self.limits.named()[place], &self.told[place]);
+        let key = descriptor_key(limit.config(), entries);
+        Counted::By { limit: Cow::Borrowed(limit), told: Cow::Borrowed(told), key }
+    }
+}
+
+/// What limits are found by: nothing, where the descriptor brings its own.
+fn entries<'a>(descriptor: &'a Descriptor<'_>) -> Entries<'a> {
+    if descriptor.limit.is_some() {
+        return Vec::new();
+    }
+    descriptor.entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect()
 }
 
 /// A limit that comes with a descriptor takes the place of all that is configured.
@@ -92,11 +95,18 @@ fn find_asked<'a>(
     descriptor: &Descriptor<'_>,
     asked: &RateLimitOverride,
     engine: &Engine,
-) -> Result<Counted<'a>, NoSuchLimit> {
+) -> Result<Counted<'a>, Status> {
     let told = rate::asked_limit(asked);
     let Some(text) = rate::rule_text(asked) else { return Ok(Counted::Shut(told)) };
-    let limit = Cow::Owned(engine.find(&text)?);
+    let limit = Cow::Owned(engine.find(&text).map_err(|error| refused(&error))?);
     Ok(Counted::By { limit, told: Cow::Owned(told), key: whole_key(domain, descriptor) })
+}
+
+fn refused(error: &NoSuchLimit) -> Status {
+    match error {
+        NoSuchLimit::TooManyRules => Status::resource_exhausted(error.to_string()),
+        _ => Status::invalid_argument(error.to_string()),
+    }
 }
 
 /// Everything that the descriptor says. Lengths come first, so that no two descriptors are one key.
@@ -111,41 +121,7 @@ fn whole_key(domain: &str, descriptor: &Descriptor<'_>) -> Vec<u8> {
     whole
 }
 
-fn replace(found: &mut [Counted<'_>]) {
-    let is_replaced = |place: usize, name: &str| {
-        let others = found.iter().enumerate().filter(|(other, _)| *other != place);
-        others.flat_map(|(_, other)| other.replaces()).any(|replaced| replaced == name)
-    };
-    let gone: Vec<bool> = found
-        .iter()
-        .enumerate()
-        .map(|(place, counted)| counted.name().is_some_and(|name| is_replaced(place, name)))
-        .collect();
-    for (counted, is_gone) in found.iter_mut().zip(gone) {
-        if is_gone {
-            *counted = Counted::Free;
-        }
-    }
-}
-
 impl Counted<'_> {
-    fn name(&self) -> Option<&str> {
-        match self {
-            // A limit that came with a descriptor has no name that a configuration could know.
-            Self::By { limit: Cow::Borrowed(limit), .. } => Some(limit.name()),
-            _ => None,
-        }
-    }
-
-    fn replaces(&self) -> &[String] {
-        match self {
-            Self::By { limit: Cow::Borrowed(limit), .. } => {
-                limit.config().descriptor.as_ref().map_or(&[], |descriptor| &descriptor.replaces)
-            }
-            _ => &[],
-        }
-    }
-
     pub(super) fn mode(&self) -> Option<Mode> {
         match self {
             Self::By { limit, .. } => Some(limit.mode()),

@@ -14,7 +14,6 @@
 mod book;
 mod codec;
 mod health;
-mod lookup;
 pub mod proto;
 mod rate;
 mod reply;

@@ -12,7 +12,7 @@ use prost_types::value::Kind;
 use std::cmp::Reverse;
 use tidegate::{Retry, Span, Verdict};
 
-/// Draft 06 of the RateLimit fields, which is what the reference server sends.
+/// Draft 06 of the `RateLimit` fields, which is what the reference server sends.
 const LIMIT: &str = "RateLimit-Limit";
 const REMAINING: &str = "RateLimit-Remaining";
 const RESET: &str = "RateLimit-Reset";

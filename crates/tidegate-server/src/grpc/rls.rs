@@ -10,7 +10,7 @@ use super::book::{Book, Counted};
 use super::proto::RateLimitResponse;
 use super::reply;
 use super::request::Request;
-use crate::engine::{Answer, Ask, NoSuchLimit};
+use crate::engine::{Answer, Ask};
 use crate::server::Server;
 use crate::store::{Key, StoreError};
 use arc_swap::ArcSwap;
@@ -58,7 +58,7 @@ impl RateLimits {
     /// Decides. Where the rule makes the request wait, so does this.
     pub async fn answer(&self, request: &Request<'_>) -> Result<RateLimitResponse, Status> {
         let book = self.book();
-        let found = book.find_all(request, &self.server.engine).map_err(|error| refused(&error))?;
+        let found = book.find_all(request, &self.server.engine)?;
         let wants = wants(request);
         let mut questions: Vec<Question<'_>> =
             found.into_iter().zip(wants).map(Question::new).collect();
@@ -187,13 +187,6 @@ fn shut() -> Answer {
     let mut decision = Decision::UNLIMITED.deny(Retry::Never).decision;
     (decision.limit, decision.remaining) = (0, 0);
     Answer { decision, is_shadowed: false }
-}
-
-fn refused(error: &NoSuchLimit) -> Status {
-    match error {
-        NoSuchLimit::TooManyRules => Status::resource_exhausted(error.to_string()),
-        _ => Status::invalid_argument(error.to_string()),
-    }
 }
 
 /// Envoy then does what its `failure_mode_deny` says.
