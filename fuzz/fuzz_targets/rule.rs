@@ -9,7 +9,11 @@ fuzz_target!(|bytes: &[u8]| {
     match text.parse::<Rule>() {
         Ok(rule) => {
             let printed = rule.to_string();
-            assert_eq!(printed.parse::<Rule>().as_ref(), Ok(&rule), "{printed:?} reads differently");
+            assert_eq!(
+                printed.parse::<Rule>().as_ref(),
+                Ok(&rule),
+                "{printed:?} reads differently"
+            );
             assert_eq!(printed.parse::<Rule>().map(|again| again.to_string()), Ok(printed));
             assert!(!rule.explain().is_empty());
         }
