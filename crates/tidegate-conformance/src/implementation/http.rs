@@ -20,7 +20,7 @@ const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 
 impl Http {
     fn post(&self, path: &str, body: &Value) -> Result<Value, Refusal> {
-        let request = http::Request::post(path)
+        let request = ::http::Request::post(path)
             .header("host", "localhost")
             .header("content-type", "application/json")
             .body(())
