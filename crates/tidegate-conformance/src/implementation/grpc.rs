@@ -51,8 +51,8 @@ fn descriptor(limit: &str, key: &str, cost: u64) -> Result<RateLimitDescriptor, 
 
 fn read(response: &RateLimitResponse) -> Answer {
     let retry = response.response_headers_to_add.iter();
-    let retry = retry.filter(|header| header.key.eq_ignore_ascii_case("retry-after"));
-    let retry = retry.filter_map(|header| header.value.parse().ok().map(Span::from_secs)).next();
+    let mut retry = retry.filter(|header| header.key.eq_ignore_ascii_case("retry-after"));
+    let retry = retry.find_map(|header| header.value.parse().ok().map(Span::from_secs));
     let verdict = match (response.overall_code(), retry) {
         (Code::OverLimit, None) => Verdict::Deny(Retry::Never),
         (Code::OverLimit, Some(retry)) => Verdict::Deny(Retry::After(retry)),
