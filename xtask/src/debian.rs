@@ -2,9 +2,12 @@
 //!
 //! Always   What is missing is a failure that names the package, never a step left out.
 //! Always   Only root installs: nobody else is asked for a password in the middle of a run.
+//! Always   Only the program is wanted: the service that may come with it is not started.
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -12,29 +15,62 @@ use anyhow::{Context as _, ensure};
 use crate::command::Invocation;
 use crate::workspace::Workspace;
 
+/// A program, and the Debian package that has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) package: &'static str,
+}
+
 /// Sees to it that `program` can be started: from PATH, or else out of the Debian `package`.
-pub(crate) fn ensure(workspace: &Workspace, program: &str, package: &str) -> anyhow::Result<()> {
-    let is_here = |program: &str| is_on(&env::var_os("PATH").unwrap_or_default(), program);
-    if is_here(program) {
+pub(crate) fn ensure(
+    workspace: &Workspace,
+    name: &'static str,
+    package: &'static str,
+) -> anyhow::Result<()> {
+    ensure_all(workspace, &[Program { name, package }])
+}
+
+/// The same for several, which are installed at once.
+pub(crate) fn ensure_all(workspace: &Workspace, programs: &[Program]) -> anyhow::Result<()> {
+    let absent: Vec<Program> =
+        programs.iter().copied().filter(|program| !is_here(program.name)).collect();
+    if absent.is_empty() {
         return Ok(());
     }
-    let missing = missing(program, package);
-    ensure!(is_here("apt-get") && is_root(workspace)?, "{missing}");
-    println!("{program} is not installed: installing Debian's {package}");
-    apt_get(workspace, "update --quiet").run().with_context(|| missing.clone())?;
-    apt_get(workspace, "install --quiet --yes --no-install-recommends")
-        .words(package)
-        .run()
-        .with_context(|| missing.clone())?;
-    ensure!(is_here(program), "Debian's {package} is installed, but {program} is not on PATH");
+    install(workspace, &absent)?;
+    for Program { name, package } in absent {
+        ensure!(is_here(name), "Debian's {package} is installed, but {name} is not on PATH");
+    }
     Ok(())
 }
 
-fn missing(program: &str, package: &str) -> String {
+/// Installs the packages of these programs, whether or not they are here.
+pub(crate) fn install(workspace: &Workspace, programs: &[Program]) -> anyhow::Result<()> {
+    let missing = missing(programs);
+    ensure!(is_here("apt-get") && is_root(workspace)?, "{missing}");
+    println!("{missing}; installing");
+    let _off = ServicesOff::begin().with_context(|| missing.clone())?;
+    apt_get(workspace, "update --quiet").run().with_context(|| missing.clone())?;
+    apt_get(workspace, "install --quiet --yes --no-install-recommends")
+        .arguments(programs.iter().map(|program| program.package))
+        .run()
+        .with_context(|| missing.clone())
+}
+
+fn missing(programs: &[Program]) -> String {
+    let names: Vec<&str> = programs.iter().map(|program| program.name).collect();
+    let packages: Vec<&str> = programs.iter().map(|program| program.package).collect();
     format!(
-        "{program} is not installed; on Debian or Ubuntu run `sudo apt-get install {package}`, \
-         elsewhere install what your system calls {package}"
+        "not installed: {}; on Debian or Ubuntu run `sudo apt-get install {}`, elsewhere install \
+         what your system calls so",
+        names.join(", "),
+        packages.join(" ")
     )
+}
+
+fn is_here(program: &str) -> bool {
+    is_on(&env::var_os("PATH").unwrap_or_default(), program)
 }
 
 fn is_on(path: &OsStr, program: &str) -> bool {
@@ -52,6 +88,34 @@ fn apt_get(workspace: &Workspace, words: &str) -> Invocation {
         .words(words)
 }
 
+/// What Debian's packages ask before they start their service; 101 means that they must not.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// While it lives, no package starts a service, unless the machine has a policy of its own.
+struct ServicesOff {
+    is_ours: bool,
+}
+
+impl ServicesOff {
+    fn begin() -> anyhow::Result<Self> {
+        let off = Self { is_ours: !Path::new(POLICY).exists() };
+        if off.is_ours {
+            fs::write(POLICY, "#!/bin/sh\nexit 101\n")?;
+            fs::set_permissions(POLICY, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(off)
+    }
+}
+
+impl Drop for ServicesOff {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // If it is gone already, somebody else has seen to it.
+            let _ = fs::remove_file(POLICY);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,8 +131,11 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_the_command_that_brings_it() {
-        let message = missing("callgrind_annotate", "valgrind");
-        assert!(message.starts_with("callgrind_annotate is not installed"), "{message}");
-        assert!(message.contains("`sudo apt-get install valgrind`"), "{message}");
+        let message = missing(&[
+            Program { name: "callgrind_annotate", package: "valgrind" },
+            Program { name: "promtool", package: "prometheus" },
+        ]);
+        assert!(message.starts_with("not installed: callgrind_annotate, promtool;"), "{message}");
+        assert!(message.contains("`sudo apt-get install valgrind prometheus`"), "{message}");
     }
 }

@@ -17,6 +17,7 @@ mod deny;
 mod fuzz;
 mod instructions;
 mod mutants;
+mod peers;
 mod soak;
 mod step;
 mod test;
@@ -42,7 +43,8 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         arguments: "",
-        about: "everything CI runs: check, all tests, loom, shuttle, examples, benches, instructions",
+        about: "everything CI runs: check, all tests, real clients and proxies, loom, shuttle, examples, \
+                benches, instructions",
         run: |workspace, _| test::run(workspace),
     },
     Task {
@@ -56,6 +58,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         about: "the project's own lints: names, links, twins, file lengths, doc examples",
         run: |workspace, _| tidy::run(workspace),
+    },
+    Task {
+        name: "peers",
+        arguments: "[name]",
+        about: "redis-cli, redis-py, ioredis, nginx, Caddy, Envoy and others talk to the server",
+        run: peers::run,
     },
     Task {
         name: "fuzz",

@@ -8,6 +8,7 @@ use anyhow::ensure;
 use crate::check;
 use crate::command::Invocation;
 use crate::instructions;
+use crate::peers;
 use crate::step::{self, Step};
 use crate::workspace::Workspace;
 
@@ -15,6 +16,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests and doc tests", run: all_features },
     Step { name: "tests, no default features", run: no_default_features },
     Step { name: "core alone, no features", run: core_alone },
+    Step { name: "real clients and proxies", run: peers::all },
     Step { name: "loom", run: |workspace| LOOM.run(workspace) },
     Step { name: "shuttle", run: |workspace| SHUTTLE.run(workspace) },
     Step { name: "examples build", run: examples },

@@ -1,6 +1,7 @@
 //! The real Envoy asks us: who passes, what the client is told, and what happens when nobody answers.
 //!
-//! Needs    Envoy, whose path is in `TIDEGATE_ENVOY`. Without it this fails, and does not pretend to have run.
+//! Needs    Envoy, whose path is in `TIDEGATE_ENVOY`. Without it this fails, and does not pretend to have run:
+//!          `cargo xtask peers envoy` installs it and runs this.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -83,7 +84,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 }
 
 #[test]
-#[ignore = "needs Envoy: cargo xtask peers"]
 fn envoy_obeys() {
     let runtime = Runtime::new().unwrap();
     let upstream = serve_upstream(&runtime);
