@@ -7,7 +7,7 @@ use tidegate_server::daemon::{self, LogFormat, Options, Place};
 
 /// Answer RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory
 ///
-/// No configuration is needed. SIGHUP reloads it, SIGTERM ends in an orderly way. TIDEGATE_LOG sets how much
+/// No configuration is needed. SIGHUP reloads it, SIGTERM ends in an orderly way. `TIDEGATE_LOG` sets how much
 /// is logged: error, warn, info, debug.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tidegate_conformance::implementation::{Core, Implementation, Memory, Resp, Wire};
+use tidegate_conformance::implementation::{Core, Grpc, Http, Implementation, Memory, Resp, Wire};
 use tidegate_conformance::scenario::{Outcome, Scenario, read_page, run};
 
 /// An implementation, and how many scenarios it must have been asked, so that skipping is noticed.
@@ -14,10 +14,12 @@ struct Listed {
 }
 
 /// All that must obey the spec.
-const IMPLEMENTATIONS: [Listed; 4] = [
+const IMPLEMENTATIONS: [Listed; 6] = [
     Listed { name: "core", make: || Box::new(Core::default()), scenarios_min: SCENARIOS_MIN },
     Listed { name: "limiter", make: || Box::new(Memory::limiters()), scenarios_min: SCENARIOS_MIN },
-    Listed { name: "RESP", make: || Box::new(Wire::<Resp>::default()), scenarios_min: 120 },
+    Listed { name: "RESP", make: || Box::new(Wire::<Resp>::default()), scenarios_min: 140 },
+    Listed { name: "HTTP", make: || Box::new(Wire::<Http>::default()), scenarios_min: 140 },
+    Listed { name: "gRPC", make: || Box::new(Wire::<Grpc>::default()), scenarios_min: 60 },
     Listed { name: "gate", make: || Box::new(Memory::gates()), scenarios_min: 150 },
 ];
 

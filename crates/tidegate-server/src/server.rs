@@ -53,6 +53,7 @@ pub struct ByListener {
 
 impl Server {
     /// A server with this configuration, which came from `file` if it can be read again.
+    #[expect(clippy::needless_pass_by_value, reason = "once restored, it only takes memory")]
     pub fn new(
         config: Config,
         file: Option<PathBuf>,
@@ -60,7 +61,7 @@ impl Server {
         restored: Snapshot,
     ) -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(&config, clock, restored),
+            engine: Engine::new(&config, clock, &restored),
             config: ArcSwap::from_pointee(config),
             file,
             status: Status::default(),

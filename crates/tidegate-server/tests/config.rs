@@ -279,7 +279,7 @@ fn what_the_guide_shows_is_good() {
 
 /// T57.
 #[test]
-fn a_bomb_is_answered_with_an_error_within_a_second() {
+fn t57_a_bomb_is_answered_with_an_error_before_long() {
     let limit = |number: usize| format!("[limits.l{number}]\nrule = \"1/s\"\n");
     let bombs = [
         "a".repeat(FILE_BYTES_MAX + 1),
@@ -300,7 +300,10 @@ fn a_bomb_is_answered_with_an_error_within_a_second() {
         #[expect(clippy::disallowed_methods, reason = "what is tested is how long it takes")]
         let start = Instant::now();
         let shown = wrong(&bomb);
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}: {:.200}", start.elapsed(), shown);
+        // A second where it is built to be fast, ten times that where it is built to be debugged and others
+        // use the machine: what must not be is minutes.
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(10), "{took:?}: {shown:.200}");
         assert!(shown.len() < 100_000, "a book");
     }
     assert_eq!(read(&(0..10_000).map(limit).collect::<String>()).limits.len(), 10_000);

@@ -43,6 +43,7 @@ impl Throttles {
     /// ```
     /// assert!(tidegate::Throttles::rule().to_string().starts_with("1000/1009us burst"));
     /// ```
+    #[expect(clippy::missing_panics_doc, reason = "the text is ours, and this is its example")]
     pub fn rule() -> Rule {
         THROTTLES.parse().expect("the rule of throttles is a rule")
     }

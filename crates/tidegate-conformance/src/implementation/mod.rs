@@ -5,12 +5,16 @@
 //!          guesses.
 
 mod core;
+mod grpc;
+mod http;
 mod memory;
 mod resp;
 mod wire;
 mod zone;
 
 pub use self::core::Core;
+pub use self::grpc::Grpc;
+pub use self::http::Http;
 pub use self::memory::Memory;
 pub use self::resp::Resp;
 pub use self::wire::{Speaker, Wire};

@@ -17,10 +17,9 @@ pub struct Resp {
 
 impl Resp {
     fn say(&mut self, words: &[&str]) -> Result<Vec<String>, Refusal> {
-        let mut bytes = format!("*{}\r\n", words.len());
-        for word in words {
-            bytes.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-        }
+        let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+        let bulks: String = words.iter().map(bulk).collect();
+        let bytes = format!("*{}\r\n{bulks}", words.len());
         ready(self.session.answer(bytes.as_bytes()))?;
         let said = String::from_utf8_lossy(self.session.said()).into_owned();
         self.session.forget_said();
@@ -81,7 +80,9 @@ impl Speaker for Resp {
     fn check_all(&mut self, limits: &[String], key: &str, cost: u64) -> Result<Answer, Refusal> {
         let cost = cost.to_string();
         let mut words = vec!["TIDE.CHECKALL"];
-        limits.iter().for_each(|limit| words.extend([limit.as_str(), key, &cost]));
+        for limit in limits {
+            words.extend([limit.as_str(), key, &cost]);
+        }
         answer(&self.say(&words)?[1..])
     }
 

@@ -5,8 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tidegate::{ManualClock, Snapshot, Span, Timestamp, Window};
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{Config, LimitConfig};
+use tidegate_server::config::{Config, DescriptorConfig, LimitConfig};
+use tidegate_server::matching::{DescriptorPart, Pattern};
 use tidegate_server::server::Server;
+
+/// What Envoy would say: the domain, and the entries of a descriptor.
+pub(super) const DOMAIN: &str = "spec";
+pub(super) const LIMIT_ENTRY: &str = "limit";
+pub(super) const KEY_ENTRY: &str = "key";
 
 /// How a wire says it. Limits are named `limit0`, `limit1` and so on.
 pub trait Speaker {
@@ -71,7 +77,17 @@ impl<S: Speaker> Wire<S> {
 fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
     let rule =
         rule.parse().map_err(|error: tidegate::RuleError| Refusal::Failed(error.to_string()))?;
-    Ok(LimitConfig::new(format!("limit{number}"), rule))
+    let name = format!("limit{number}");
+    let part = |key: &str, value: Option<&str>| DescriptorPart {
+        key: key.to_owned(),
+        value: value.map(|value| Pattern(value.to_owned())),
+    };
+    let descriptor = DescriptorConfig {
+        domain: DOMAIN.to_owned(),
+        entries: vec![part(LIMIT_ENTRY, Some(&name)), part(KEY_ENTRY, None)],
+        replaces: Vec::new(),
+    };
+    Ok(LimitConfig { descriptor: Some(descriptor), ..LimitConfig::new(name, rule) })
 }
 
 impl<S: Speaker> Implementation for Wire<S> {

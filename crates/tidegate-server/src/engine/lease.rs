@@ -7,7 +7,7 @@
 use super::Limit;
 use crate::clock::ServerClock;
 use crate::store::Permit;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub(super) struct Leases {
 #[derive(Debug, Default)]
 struct Kept {
     permits: HashMap<LeaseId, (Option<Timestamp>, Permit)>,
-    ends: BTreeMap<(Timestamp, LeaseId), ()>,
+    ends: BTreeSet<(Timestamp, LeaseId)>,
 }
 
 impl Leases {
@@ -56,7 +56,7 @@ impl Leases {
         let over = kept.take_over(now);
         kept.permits.insert(id, (ends, permit));
         if let Some(ends) = ends {
-            kept.ends.insert((ends, id), ());
+            kept.ends.insert((ends, id));
         }
         drop(kept);
         // Given back without the lock: others may be woken by it.
@@ -94,7 +94,7 @@ impl Kept {
     /// Takes out those whose lease has run out.
     fn take_over(&mut self, now: Timestamp) -> Vec<Permit> {
         let mut over = Vec::new();
-        while let Some((&(ends, id), ())) = self.ends.first_key_value()
+        while let Some(&(ends, id)) = self.ends.first()
             && ends <= now
         {
             self.ends.pop_first();

@@ -41,7 +41,7 @@ pub enum NoSuchLimit {
         /// What was asked for.
         name: String,
         /// What is wrong with it as a rule.
-        error: RuleError,
+        error: Box<RuleError>,
         /// The name that looks most like it.
         near: Option<String>,
     },
@@ -61,11 +61,11 @@ fn hint(near: Option<&str>) -> String {
 }
 
 impl Limits {
-    pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: Snapshot) -> Self {
-        let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, &restored));
+    pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: &Snapshot) -> Self {
+        let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, restored));
         let order: Vec<Arc<Limit>> = configs.iter().map(make).collect();
         let rules = Rules { made: RwLock::default() };
-        rules.restore(&order, store, &restored);
+        rules.restore(&order, store, restored);
         Self::of(order, Arc::new(rules))
     }
 
@@ -126,7 +126,11 @@ impl Limits {
 
     fn neither(&self, text: &str, error: RuleError) -> NoSuchLimit {
         let near = crate::config::near(text, self.order.iter().map(|limit| limit.name()));
-        NoSuchLimit::Neither { name: text.to_owned(), error, near: near.map(str::to_owned) }
+        NoSuchLimit::Neither {
+            name: text.to_owned(),
+            error: Box::new(error),
+            near: near.map(str::to_owned),
+        }
     }
 }
 

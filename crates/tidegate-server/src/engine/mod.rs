@@ -62,8 +62,8 @@ pub struct JointAnswer {
 
 impl Engine {
     /// An engine with these limits; what the snapshot knows comes back.
-    pub fn new(config: &Config, clock: ServerClock, restored: Snapshot) -> Self {
-        let store = Store::memory(clock.clone(), config.server.throttle_max_keys, &restored);
+    pub fn new(config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
+        let store = Store::memory(clock.clone(), config.server.throttle_max_keys, restored);
         let limits = Limits::new(&config.limits, &store, restored);
         Self {
             store,

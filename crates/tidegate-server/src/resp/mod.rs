@@ -4,7 +4,7 @@
 //! look at the clock; all answers are written at once.
 //!
 //! Always   Answers come in the order of the commands. A peer that does not read is not listened to: what it
-//!          has not been sent stays under [`OUTPUT_STEP`] and one answer.
+//!          has not been sent stays under `OUTPUT_STEP` and one answer.
 
 mod client;
 mod command;
