@@ -1,4 +1,4 @@
-//! Two ways to write metrics: OpenMetrics for whoever asks for it, and the older text format for all others.
+//! Two ways to write metrics: `OpenMetrics` for whoever asks for it, and the older text format for all others.
 //!
 //! Always   The series are the same in both, by name and by value. Only what describes them differs: the text format
 //!          names a counter as its series is named, and does not know `info`.
@@ -34,10 +34,10 @@ fn as_text(open_metrics: &str) -> String {
                 "info" => ("_info", "gauge"),
                 other => ("", other),
             };
-            text += &format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n");
+            text.extend(["# HELP ", name, suffix, " ", help, "\n"]);
+            text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
         } else if !line.starts_with('#') {
-            text += line;
-            text.push('\n');
+            text.extend([line, "\n"]);
         }
     }
     text
