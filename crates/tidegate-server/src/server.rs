@@ -4,9 +4,10 @@ use crate::clock::ServerClock;
 use crate::config::{Config, ConfigErrors, ServerConfig};
 use crate::engine::Engine;
 use arc_swap::ArcSwap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate::Snapshot;
 
@@ -17,6 +18,8 @@ pub struct Server {
     pub engine: Engine,
     config: ArcSwap<Config>,
     file: Option<PathBuf>,
+    /// Held while the file is read and put in place: who reads later has the last word.
+    reloading: Mutex<()>,
     /// How it is.
     pub status: Status,
 }
@@ -64,6 +67,7 @@ impl Server {
             engine: Engine::new(&config, clock, &restored),
             config: ArcSwap::from_pointee(config),
             file,
+            reloading: Mutex::default(),
             status: Status::default(),
         })
     }
@@ -82,7 +86,8 @@ impl Server {
     /// and what else `[server]` says stay as they were at the start, but for tokens.
     pub fn reload(&self) -> Result<(), ConfigErrors> {
         let Some(file) = &self.file else { return Ok(()) };
-        match crate::config::load(file) {
+        let _alone = self.reloading.lock().expect("nobody panics while reloading");
+        match crate::config::load(file).and_then(|config| self.refuse_open(file, config)) {
             Ok(config) => {
                 self.put_in_place(config);
                 self.status.reloads.fetch_add(1, Ordering::Relaxed);
@@ -97,10 +102,28 @@ impl Server {
         }
     }
 
+    /// Where others can come in, they must go on needing a token: a line that was left out opens no door.
+    fn refuse_open(&self, file: &Path, new: Config) -> Result<Config, ConfigErrors> {
+        let old = self.config();
+        let is_open = |place: Option<SocketAddr>| place.is_some_and(|at| !at.ip().is_loopback());
+        let places = [old.server.resp, old.server.http, old.server.grpc];
+        let is_opened = new.server.tokens.is_empty() && places.into_iter().any(is_open);
+        let is_admin_opened = new.server.admin_token.is_none() && is_open(old.server.admin);
+        if old.server.is_insecure || !(is_opened || is_admin_opened) {
+            return Ok(new);
+        }
+        let missing = if is_opened { "tokens" } else { "admin_token" };
+        let message = format!(
+            "there is no `{missing}` in [server.auth] any more, and others than loopback can come in: \
+             leave it, or start again with --insecure"
+        );
+        Err(ConfigErrors::whole(file, message))
+    }
+
     fn put_in_place(&self, new: Config) {
         let old = self.config();
-        let tokens = new.server.tokens;
-        let server = ServerConfig { tokens, ..old.server.clone() };
+        let (tokens, admin_token) = (new.server.tokens, new.server.admin_token);
+        let server = ServerConfig { tokens, admin_token, ..old.server.clone() };
         self.engine.reload(&new.limits);
         self.config.store(Arc::new(Config { server, limits: new.limits }));
     }

@@ -28,6 +28,13 @@ pub struct ConfigError {
     pub indent: usize,
 }
 
+impl ConfigErrors {
+    /// One thing that is wrong with the whole file.
+    pub(crate) fn whole(file: &std::path::Path, message: String) -> Self {
+        Self { errors: vec![super::report::whole_file(&file.display().to_string(), message)] }
+    }
+}
+
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, error) in self.errors.iter().enumerate() {

@@ -4,6 +4,8 @@
 pub fn near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bearable = word.chars().count() / 3 + 1;
     known
+        // As many letters would have to be put in or left out.
+        .filter(|name| name.len().abs_diff(word.len()) <= 4 * bearable)
         .map(|name| (distance(word, name), name))
         .filter(|(distance, _)| *distance <= bearable)
         .min_by_key(|(distance, _)| *distance)

@@ -110,12 +110,12 @@ fn configured(options: &Options) -> anyhow::Result<Config> {
 /// Everybody who is being answered is answered; then what they owe is kept.
 fn end(running: Running, snapshot: Option<&config::SnapshotConfig>) -> anyhow::Result<()> {
     let server = std::sync::Arc::clone(&running.server);
-    running.stop()?;
+    let stopped = running.stop();
     if let Some(snapshot) = snapshot {
         state::save(&server, snapshot).context("the last snapshot could not be written")?;
     }
     tracing::info!("stopped");
-    Ok(())
+    stopped
 }
 
 /// Tells systemd, if it asked to be told.

@@ -7,6 +7,7 @@ use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior};
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -23,6 +24,7 @@ pub(super) async fn tend(running: &Running) -> anyhow::Result<()> {
     let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
     let mut alive = every(sd_notify::watchdog_enabled().map(|timeout| timeout / 2));
     let mut seen = text(server);
+    let mut saving = None;
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -39,12 +41,17 @@ pub(super) async fn tend(running: &Running) -> anyhow::Result<()> {
                 }
             }
             () = tick(&mut save) => {
-                if let Some(snapshot) = snapshot.clone() {
-                    keep(Arc::clone(server), snapshot).await;
+                if let (None, Some(snapshot)) = (&saving, snapshot.clone()) {
+                    saving = Some(keep(Arc::clone(server), snapshot));
                 }
             }
+            () = saved(&mut saving) => {}
             () = tick(&mut alive) => tell_system(&[NotifyState::Watchdog]),
         }
+    }
+    // The last one is written when all have been answered; it must not meet this one.
+    if saving.is_some() {
+        saved(&mut saving).await;
     }
     tracing::info!("asked to end: no more connections, and those that are there are answered");
     Ok(())
@@ -84,10 +91,19 @@ fn reload(server: &Server) {
     tell_system(&[NotifyState::Ready]);
 }
 
+type Saving = JoinHandle<std::io::Result<()>>;
+
 /// In a thread of its own, so that signals are heard meanwhile; one at a time.
-async fn keep(server: Arc<Server>, config: crate::config::SnapshotConfig) {
-    let saved = tokio::task::spawn_blocking(move || state::save(&server, &config)).await;
-    match saved {
+fn keep(server: Arc<Server>, config: crate::config::SnapshotConfig) -> Saving {
+    tokio::task::spawn_blocking(move || state::save(&server, &config))
+}
+
+/// Waits until it is done, and says if it went wrong.
+async fn saved(saving: &mut Option<Saving>) {
+    let Some(handle) = saving else { return std::future::pending().await };
+    let done = handle.await;
+    *saving = None;
+    match done {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!("the snapshot could not be written: {error}"),
         Err(error) => tracing::error!("the snapshot could not be written: {error}"),

@@ -3,6 +3,8 @@
 //! Always   Who holds a place may die: it comes back when the lease runs out, by the limiter's own clock.
 //!          The permit that is kept here for it goes then too, at the latest when the next one is taken.
 //!          Under a rule without a lease a place is held until it is given back, as the rule says.
+//! Always   At most [`LEASES_MAX`] are kept: a rule may have more places than there is memory to remember who
+//!          holds them, and what costs nothing would be given without end.
 
 use super::Limit;
 use crate::clock::ServerClock;
@@ -12,6 +14,9 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Clock, Decision, Span, Timestamp};
+
+/// So many places may be held over wires.
+pub(super) const LEASES_MAX: usize = 1 << 18;
 
 /// What one gives back a place by. Nobody can guess another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,13 +52,18 @@ struct Kept {
 }
 
 impl Leases {
-    pub(super) fn keep(&self, limit: &Limit, permit: Permit, clock: &ServerClock) -> Lease {
+    /// Keeps a place for whoever took it. `None` if there are too many: then it is given back.
+    pub(super) fn keep(&self, limit: &Limit, permit: Permit, clock: &ServerClock) -> Option<Lease> {
         let (now, lease) = (clock.now(), limit.lease());
         let decision = permit.decision();
         let id = self.draw();
         let ends = lease.map(|lease| now + lease);
         let mut kept = self.kept.lock().expect("nobody panics with it");
         let over = kept.take_over(now);
+        if kept.permits.len() >= LEASES_MAX {
+            drop(kept);
+            return None;
+        }
         kept.permits.insert(id, (ends, permit));
         if let Some(ends) = ends {
             kept.ends.insert((ends, id));
@@ -61,12 +71,17 @@ impl Leases {
         drop(kept);
         // Given back without the lock: others may be woken by it.
         drop(over);
-        Lease { id, decision, lease }
+        Some(Lease { id, decision, lease })
+    }
+
+    /// A place that costs nothing: there is nothing to give back.
+    pub(super) fn free(&self, decision: Decision) -> Lease {
+        Lease { id: self.draw(), decision, lease: None }
     }
 
     /// A place that nobody counts.
     pub(super) fn nothing(&self) -> Lease {
-        Lease { id: self.draw(), decision: Decision::UNLIMITED, lease: None }
+        self.free(Decision::UNLIMITED)
     }
 
     pub(super) fn release(&self, id: LeaseId, clock: &ServerClock) -> bool {

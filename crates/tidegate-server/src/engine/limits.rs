@@ -13,8 +13,12 @@ use tidegate::{Rule, RuleError, Snapshot};
 
 /// So many different rules may be asked for by their text.
 pub(super) const RULES_MAX: usize = 1_024;
+/// So many texts that are not as the rule itself would be written are remembered.
+const ALIASES_MAX: usize = 4 * RULES_MAX;
 /// A name or a rule is no longer than this.
 pub(super) const NAME_BYTES_MAX: usize = 256;
+/// A text longer than this resembles no name, and finding that out takes long.
+const RESEMBLING_BYTES_MAX: usize = 64;
 
 /// The limits in place.
 #[derive(Debug)]
@@ -29,7 +33,15 @@ pub struct Limits {
 /// Limits without a name, by the text that they were asked for with. They outlive a reload.
 #[derive(Debug)]
 struct Rules {
-    made: RwLock<HashMap<String, Arc<Limit>>>,
+    made: RwLock<Made>,
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    /// Each once, by the text that the rule itself is written as.
+    limits: HashMap<String, Arc<Limit>>,
+    /// Other texts of the same rules. Nothing is lost when they are forgotten.
+    aliases: HashMap<String, Arc<Limit>>,
 }
 
 /// Why there is no such limit.
@@ -103,11 +115,7 @@ impl Limits {
     /// Those that were made of rule text.
     pub fn unnamed(&self) -> Vec<Arc<Limit>> {
         let made = self.rules.made.read().expect("nobody panics with it");
-        // Once each, whatever texts they were asked for with.
-        made.iter()
-            .filter(|(text, limit)| limit.name() == *text)
-            .map(|(_, it)| it.clone())
-            .collect()
+        made.limits.values().cloned().collect()
     }
 
     pub(super) fn find(&self, text: &str, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
@@ -117,15 +125,17 @@ impl Limits {
         if text.len() > NAME_BYTES_MAX {
             return Err(NoSuchLimit::TooLong);
         }
-        if let Some(limit) = self.rules.made.read().expect("nobody panics with it").get(text) {
-            return Ok(Arc::clone(limit));
+        if let Some(limit) = self.rules.get(text) {
+            return Ok(limit);
         }
         let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;
         self.rules.make(text, rule, store, &Snapshot::default())
     }
 
     fn neither(&self, text: &str, error: RuleError) -> NoSuchLimit {
-        let near = crate::config::near(text, self.order.iter().map(|limit| limit.name()));
+        let names = self.order.iter().map(|limit| limit.name());
+        let names = names.filter(|_| text.len() <= RESEMBLING_BYTES_MAX);
+        let near = crate::config::near(text, names);
         NoSuchLimit::Neither {
             name: text.to_owned(),
             error: Box::new(error),
@@ -147,6 +157,11 @@ impl Rules {
         }
     }
 
+    fn get(&self, text: &str) -> Option<Arc<Limit>> {
+        let made = self.made.read().expect("nobody panics with it");
+        made.limits.get(text).or_else(|| made.aliases.get(text)).cloned()
+    }
+
     /// Two texts of one rule are one limit.
     fn make(
         &self,
@@ -157,19 +172,67 @@ impl Rules {
     ) -> Result<Arc<Limit>, NoSuchLimit> {
         let canonical = rule.to_string();
         let mut made = self.made.write().expect("nobody panics with it");
-        if let Some(limit) = made.get(&canonical).cloned() {
-            if made.len() < 2 * RULES_MAX {
-                made.insert(text.to_owned(), Arc::clone(&limit));
+        let limit = match made.limits.get(&canonical) {
+            Some(limit) => Arc::clone(limit),
+            None if made.limits.len() >= RULES_MAX => return Err(NoSuchLimit::TooManyRules),
+            None => {
+                let config = LimitConfig::new(canonical.clone(), rule);
+                let limit = Arc::new(Limit::new(config, store, restored));
+                made.limits.insert(canonical.clone(), Arc::clone(&limit));
+                limit
             }
-            return Ok(limit);
+        };
+        if text != canonical {
+            made.remember(text, &limit);
         }
-        if made.len() >= RULES_MAX {
-            return Err(NoSuchLimit::TooManyRules);
-        }
-        let config = LimitConfig::new(canonical.clone(), rule);
-        let limit = Arc::new(Limit::new(config, store, restored));
-        made.insert(canonical, Arc::clone(&limit));
-        made.insert(text.to_owned(), Arc::clone(&limit));
         Ok(limit)
+    }
+}
+
+impl Made {
+    /// Whoever writes one rule in ever new ways takes no room from others.
+    fn remember(&mut self, text: &str, limit: &Arc<Limit>) {
+        if self.aliases.len() >= ALIASES_MAX {
+            self.aliases.clear();
+        }
+        self.aliases.insert(text.to_owned(), Arc::clone(limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ServerClock;
+
+    fn limits() -> (Limits, Store) {
+        let store = Store::memory(ServerClock::system(), 16, &Snapshot::default());
+        (Limits::new(&[], &store, Snapshot::default()), store)
+    }
+
+    #[test]
+    fn so_many_rules_may_be_asked_for_and_no_more() {
+        let (limits, store) = limits();
+        for rate in 1..=RULES_MAX {
+            limits.find(&format!("{rate}/s"), &store).expect("there is room");
+        }
+        let beyond = limits.find(&format!("{}/s", RULES_MAX + 1), &store);
+        assert_eq!(beyond.err(), Some(NoSuchLimit::TooManyRules));
+        limits.find("1/s", &store).expect("who was there before is not sent away");
+        assert_eq!(limits.unnamed().len(), RULES_MAX);
+    }
+
+    #[test]
+    fn one_rule_written_in_many_ways_takes_one_place() {
+        let (limits, store) = limits();
+        let first = limits.find("7/s", &store).expect("there is room");
+        for spaces in 0..NAME_BYTES_MAX / 2 {
+            for after in 0..NAME_BYTES_MAX / 2 - 3 {
+                let text = format!("{}7/s{}", " ".repeat(spaces), " ".repeat(after));
+                let same = limits.find(&text, &store).expect("there is room");
+                assert!(Arc::ptr_eq(&first, &same));
+            }
+        }
+        limits.find("8/s", &store).expect("there is room for others");
+        assert_eq!(limits.unnamed().len(), 2);
     }
 }

@@ -170,7 +170,11 @@ impl Engine {
         }
         let acquired = self.store.acquire(&ask.stored()).await?;
         Ok(match acquired {
-            Ok(permit) => Ok(self.leases.keep(ask.limit, permit, &self.clock)),
+            Ok(permit) if ask.cost == 0 => Ok(self.leases.free(permit.decision())),
+            Ok(permit) => {
+                let lease = self.leases.keep(ask.limit, permit, &self.clock);
+                Ok(lease.ok_or(StoreError::TooManyLeases { max: lease::LEASES_MAX })?)
+            }
             Err(decision) => match ask.limit.answer(decision) {
                 answer if answer.is_shadowed => Ok(self.leases.nothing()),
                 answer => Err(answer),

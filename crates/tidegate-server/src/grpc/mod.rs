@@ -28,13 +28,15 @@ pub use rls::RateLimits;
 pub use wire::Malformed;
 
 use crate::server::Server;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use codec::RequestBytes;
 use health::ServerHealth;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http_body_util::{BodyExt, Full};
 use proto::RateLimitResponse;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, StdError};
@@ -48,6 +50,12 @@ pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateL
 
 /// A message is no longer than this; it may then still be more than a [`Request`] can be.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// What stands before it.
+const PREFIX_BYTES: usize = 5;
+/// As long as it is no longer than this, as many may come at once as there are streams.
+const SMALL_BYTES: usize = 64 << 10;
+/// And so many longer ones.
+const LARGE_MAX: usize = 8;
 /// A health check names a service.
 const HEALTH_BYTES_MAX: usize = 4 << 10;
 const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
@@ -57,6 +65,7 @@ const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
 pub struct Grpc {
     limits: Arc<RateLimits>,
     health: HealthServer<ServerHealth>,
+    large: Arc<Semaphore>,
 }
 
 impl Grpc {
@@ -64,7 +73,8 @@ impl Grpc {
     pub fn new(server: Arc<Server>) -> Self {
         let health = HealthServer::new(ServerHealth(Arc::clone(&server)))
             .max_decoding_message_size(HEALTH_BYTES_MAX);
-        Self { limits: Arc::new(RateLimits::new(server)), health }
+        let large = Arc::new(Semaphore::new(LARGE_MAX));
+        Self { limits: Arc::new(RateLimits::new(server)), health, large }
     }
 
     /// Answers one HTTP/2 request, whatever it is. The method is found by its path here: tonic's router would
@@ -98,6 +108,10 @@ impl Grpc {
             return Status::unauthenticated("a token is needed: `authorization: Bearer …`")
                 .into_http();
         }
+        let request = match self.whole(request).await {
+            Ok(request) => request,
+            Err(status) => return status.into_http(),
+        };
         let mut grpc =
             tonic::server::Grpc::new(RequestBytes).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let method = |request: tonic::Request<Bytes>| async move {
@@ -106,6 +120,47 @@ impl Grpc {
             self.limits.answer(&read).await.map(tonic::Response::new)
         };
         grpc.unary(Method(method), request).await
+    }
+}
+
+impl Grpc {
+    /// The request with all of its message, if that comes in time: a stream may not be held open by saying
+    /// nothing on it, nor memory by saying much on many.
+    async fn whole<B>(
+        &self,
+        request: http::Request<B>,
+    ) -> Result<http::Request<Full<Bytes>>, Status>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        let (parts, body) = request.into_parts();
+        let patience = self.limits.server().request_patience();
+        let late = |_| Status::deadline_exceeded("the message did not come in time");
+        let body = tokio::time::timeout(patience, self.collect(body)).await.map_err(late)??;
+        Ok(http::Request::from_parts(parts, Full::new(body)))
+    }
+
+    async fn collect<B: HttpBody<Data = Bytes>>(&self, body: B) -> Result<Bytes, Status> {
+        let mut body = std::pin::pin!(body);
+        let (mut all, mut large) = (BytesMut::new(), None);
+        while let Some(frame) = body.frame().await {
+            let broken = |_| Status::cancelled("the message broke off");
+            let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
+            // Most messages come in one piece, which is used as it is.
+            if all.is_empty() && body.is_end_stream() && piece.len() <= MESSAGE_BYTES_MAX {
+                return Ok(piece);
+            }
+            all.extend_from_slice(&piece);
+            if all.len() > MESSAGE_BYTES_MAX + PREFIX_BYTES {
+                return Err(Status::out_of_range("the message is too long"));
+            }
+            if all.len() > SMALL_BYTES && large.is_none() {
+                let busy = |_| Status::resource_exhausted("too many long messages at once");
+                large = Some(self.large.try_acquire().map_err(busy)?);
+            }
+        }
+        Ok(all.freeze())
     }
 }
 

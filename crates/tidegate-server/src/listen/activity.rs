@@ -18,15 +18,25 @@ pub struct Activity {
     until: AtomicU32,
     /// Whether it waits for a request of which nothing has come yet.
     is_idle: AtomicBool,
+    /// Requests that are being answered.
+    requests: AtomicU32,
+    /// Whether it leaves by itself when it is time to go.
+    leaves: AtomicBool,
     idle: u32,
     request: u32,
 }
+
+/// A request that is being answered, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Activity>);
 
 impl Activity {
     fn new(seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
         let until = AtomicU32::new(seconds.load(Ordering::Relaxed) + whole(caps.first_byte));
         let (idle, request) = (whole(caps.idle), whole(caps.request));
-        Self { seconds, until, is_idle: AtomicBool::new(true), idle, request }
+        let (requests, leaves) = (AtomicU32::new(0), AtomicBool::new(false));
+        let is_idle = AtomicBool::new(true);
+        Self { seconds, until, is_idle, requests, leaves, idle, request }
     }
 
     /// It waits for what the peer says next, of which a part may have come.
@@ -45,7 +55,7 @@ impl Activity {
 
     /// Something has come: if it is the first of a request, the time of the request begins.
     #[inline]
-    pub(super) fn has_read(&self) {
+    pub(crate) fn has_read(&self) {
         if self.is_idle.swap(false, Ordering::Relaxed) {
             self.may_take(self.request);
         }
@@ -61,6 +71,34 @@ impl Activity {
         }
     }
 
+    /// It sends what the peer does not take; if it was not said before, its time begins.
+    pub(super) fn is_stalled(&self) {
+        self.may_take(self.request);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// It says goodbye when it is time to go, and need not be told.
+    pub(super) fn leaves_by_itself(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// A request has come, and will be answered.
+    pub(super) fn answers(self: &Arc<Self>) -> Answering {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(self))
+    }
+
+    /// Whether anybody waits for an answer.
+    pub(super) fn is_answering(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it has taken longer than it may. Who waits for us is not idle.
+    fn is_overdue(&self, now: u32) -> bool {
+        let is_waiting = self.is_idle.load(Ordering::Relaxed) && self.is_answering();
+        self.until.load(Ordering::Relaxed) < now && !is_waiting
+    }
+
     #[inline]
     fn may_take(&self, seconds: u32) {
         let now = self.seconds.load(Ordering::Relaxed);
@@ -68,9 +106,16 @@ impl Activity {
     }
 }
 
-/// One more than the whole seconds: the count may be about to go up.
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Rounded up to seconds. As the count may be about to go up, one is overdue only when it has gone beyond:
+/// never before the time, and at most a second after it.
 fn whole(duration: Duration) -> u32 {
-    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX / 2).saturating_add(1)
+    u32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX / 2)
 }
 
 /// One of them: what it does, and how to end it.
@@ -117,13 +162,14 @@ impl Peers {
         loop {
             second.tick().await;
             let now = self.seconds.fetch_add(1, Ordering::Relaxed) + 1;
-            self.end(|activity| activity.until.load(Ordering::Relaxed) < now);
+            self.end(|activity| activity.is_overdue(now));
         }
     }
 
-    /// Ends those who wait for nothing in particular.
+    /// Ends those who wait for nothing in particular, unless they leave by themselves.
     pub(super) fn end_idle(&self) {
-        self.end(|activity| activity.is_idle.load(Ordering::Relaxed));
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        self.end(|activity| is(&activity.is_idle) && !is(&activity.leaves));
     }
 
     /// Ends all.

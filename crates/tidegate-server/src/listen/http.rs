@@ -3,8 +3,11 @@
 //! Always   From a request's first byte to its answer's first byte passes no more than [`Caps::request`](crate::config::Caps::request), however
 //!          slowly it drips in; and an answer is taken as soon (T44). hyper's own timer would begin anew with
 //!          every header.
+//! Always   On HTTP/2 the same holds from frame to frame: what has begun must be finished in time, and what is about
+//!          the connection only (settings, pings) neither is a request nor stands for one.
 
 use super::Activity;
+use super::frames::Frames;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -29,6 +32,9 @@ const RESETS_MAX: usize = 64;
 const H2_HEAD_BYTES_MAX: u32 = 16 * 1024;
 /// A connection on which nothing happens is asked whether it still is one.
 const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// When it is time to go, so long is waited for who is not being answered and does not leave.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves one HTTP/1 connection.
 pub(super) async fn serve_http1<S, V, B>(
@@ -76,12 +82,20 @@ where
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_header_list_size(H2_HEAD_BYTES_MAX);
+    let activity = Arc::clone(&stream.activity);
+    activity.leaves_by_itself();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = closed(&mut closing) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            loop {
+                match tokio::time::timeout(GOODBYE, connection.as_mut()).await {
+                    Ok(ended) => break ended,
+                    Err(_) if activity.is_answering() => {}
+                    Err(_) => break Ok(()),
+                }
+            }
         }
     };
     ended.map_err(io::Error::other)
@@ -96,8 +110,68 @@ pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
 /// A stream that says what its peer does.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
-    pub(super) stream: S,
-    pub(super) activity: Arc<Activity>,
+    stream: S,
+    activity: Arc<Activity>,
+    /// On HTTP/2, where the peer is.
+    framed: Option<Framed>,
+}
+
+#[derive(Debug, Default)]
+struct Framed {
+    frames: Frames,
+    has_begun: bool,
+    has_part: bool,
+    is_stalled: bool,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn http1(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity, framed: None }
+    }
+
+    pub(super) fn http2(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity, framed: Some(Framed::default()) }
+    }
+
+    fn has_read(&mut self, bytes: &[u8]) {
+        match &mut self.framed {
+            None => self.activity.has_read(),
+            Some(framed) => framed.has_read(bytes, &self.activity),
+        }
+    }
+
+    fn has_written(&mut self, is_taken: bool) {
+        match &mut self.framed {
+            None => self.activity.has_written(is_taken),
+            Some(framed) => framed.has_written(is_taken, &self.activity),
+        }
+    }
+}
+
+impl Framed {
+    fn has_read(&mut self, bytes: &[u8], activity: &Activity) {
+        let come = self.frames.follow(bytes);
+        // What goes on coming has no more time than it had, and a ping gives none to who asks nothing.
+        let is_news = if come.has_part {
+            come.is_whole || !self.has_part
+        } else {
+            self.has_part || come.is_request
+        };
+        if (is_news || !self.has_begun) && !self.is_stalled {
+            activity.is_reading(come.has_part);
+        }
+        (self.has_begun, self.has_part) = (true, come.has_part);
+    }
+
+    /// We speak first, and much that we say is no answer: only what is not taken counts.
+    fn has_written(&mut self, is_taken: bool, activity: &Activity) {
+        match (self.is_stalled, is_taken) {
+            (false, false) if self.has_begun => activity.is_stalled(),
+            (true, true) => activity.is_reading(self.has_part),
+            _ => return,
+        }
+        self.is_stalled = !is_taken;
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -109,7 +183,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() && buffer.filled().len() > before {
-            self.activity.has_read();
+            self.has_read(&buffer.filled()[before..]);
         }
         read
     }
@@ -122,7 +196,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.activity.has_written(matches!(written, Poll::Ready(Ok(_))));
+        self.has_written(matches!(written, Poll::Ready(Ok(_))));
         written
     }
 
@@ -132,7 +206,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.activity.has_written(matches!(written, Poll::Ready(Ok(_))));
+        self.has_written(matches!(written, Poll::Ready(Ok(_))));
         written
     }
 

@@ -5,6 +5,7 @@
 //!          Who is one too many is turned away at once.
 
 mod activity;
+mod frames;
 mod http;
 mod serve;
 mod tls;

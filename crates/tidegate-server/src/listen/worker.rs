@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// A socket to accept from.
@@ -31,12 +31,20 @@ struct Worker {
     server: Arc<Server>,
     grpc: Grpc,
     peers: Arc<Peers>,
+    /// Who is turned away and has not heard why yet.
+    turned_away: Arc<Semaphore>,
     /// Becomes `true` when it is time to go.
     closing: watch::Receiver<bool>,
 }
 
 /// How long a drain waits before it looks again.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// The operator has places that nobody else can take: who watches a flood must not be shut out by it.
+const ADMIN_CONNECTIONS_MAX: u64 = 64;
+/// How long who is turned away has to hear why.
+const TURN_AWAY: Duration = Duration::from_millis(100);
+/// And so many can be told at once.
+const TURNED_AWAY_MAX: usize = 64;
 /// The longest pause after a failed accept.
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -49,7 +57,8 @@ pub(super) fn work(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let drain = server.config().server.drain;
     let grpc = Grpc::new(Arc::clone(&server));
-    let worker = Worker { server, grpc, peers: Arc::default(), closing };
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+    let worker = Worker { server, grpc, peers: Arc::default(), turned_away, closing };
     runtime.block_on(async {
         let peers = Arc::clone(&worker.peers);
         tokio::spawn(async move { peers.watch().await });
@@ -101,9 +110,17 @@ impl Worker {
         let status = &self.server.status;
         let config = self.server.config();
         let caps = config.server.caps;
-        if status.connections.sum() >= caps.connections_max as u64 {
+        let operators = status.connections.of(Wire::Admin).load(Ordering::Relaxed);
+        let has_room = match wire {
+            Wire::Admin => operators < ADMIN_CONNECTIONS_MAX,
+            _ => status.connections.sum() - operators < caps.connections_max as u64,
+        };
+        if !has_room {
             status.rejected.of(wire).fetch_add(1, Ordering::Relaxed);
-            turn_away(stream, wire);
+            // In a flood, most of them hear nothing: to say it takes a descriptor.
+            if let (None, Ok(turn)) = (tls, Arc::clone(&self.turned_away).try_acquire_owned()) {
+                tokio::spawn(turn_away(stream, wire, turn));
+            }
             return;
         }
         status.connections.of(wire).fetch_add(1, Ordering::Relaxed);
@@ -142,18 +159,22 @@ impl Worker {
         if wire == Wire::Resp {
             return resp::serve(stream, server, &activity).await;
         }
-        let stream = Watched { stream, activity };
+        if wire == Wire::Grpc {
+            let (grpc, watched) = (self.grpc.clone(), Arc::clone(&activity));
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (grpc, answering) = (grpc.clone(), watched.answers());
+                async move {
+                    let answered = grpc.answer(request).await;
+                    drop(answering);
+                    Ok(answered)
+                }
+            });
+            return serve_http2(Watched::http2(stream, activity), service, closing).await;
+        }
+        let stream = Watched::http1(stream, activity);
         match wire {
-            Wire::Http => serve_http1(stream, http::service(server, peer), closing).await,
             Wire::Admin => serve_http1(stream, admin::service(server), closing).await,
-            Wire::Grpc | Wire::Resp => {
-                let grpc = self.grpc.clone();
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let grpc = grpc.clone();
-                    async move { Ok(grpc.answer(request).await) }
-                });
-                serve_http2(stream, service, closing).await
-            }
+            _ => serve_http1(stream, http::service(server, peer), closing).await,
         }
     }
 }
@@ -178,8 +199,9 @@ fn is_of_one_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Says why, if that can be done without waiting.
-fn turn_away(stream: TcpStream, wire: Wire) {
+/// Says why. What the peer has sent is read first: closing a socket with unread bytes in it takes back what
+/// was written.
+async fn turn_away(mut stream: TcpStream, wire: Wire, _turn: OwnedSemaphorePermit) {
     let message: &[u8] = match wire {
         Wire::Resp => b"-ERR max number of clients reached\r\n",
         Wire::Http | Wire::Admin => {
@@ -188,7 +210,10 @@ fn turn_away(stream: TcpStream, wire: Wire) {
         }
         Wire::Grpc => b"",
     };
-    let _ = stream.try_write(message);
-    let mut stream = stream;
-    tokio::spawn(async move { stream.shutdown().await });
+    let say = async {
+        stream.write_all(message).await?;
+        stream.shutdown().await?;
+        stream.read(&mut [0; 1_024]).await
+    };
+    let _ = tokio::time::timeout(TURN_AWAY, say).await;
 }

@@ -3,7 +3,7 @@
 use super::command::{COMMANDS, Command, Known};
 use super::parse::Words;
 use super::reply::Version;
-use super::session::Session;
+use super::session::{Session, shown};
 use crate::store::Key;
 use tidegate::Clock;
 
@@ -169,7 +169,7 @@ fn client(session: &mut Session, bytes: &[u8], words: &Words) {
         let line = format!("id={} name={name} db=0 resp={version}\n", session.id);
         session.reply.bulk(line);
     } else {
-        let what = String::from_utf8_lossy(what).into_owned();
+        let what = shown(what);
         session.reply.error(format_args!("ERR unknown subcommand '{what}'. Try CLIENT ID."));
     }
 }
@@ -197,7 +197,7 @@ fn command_info(session: &mut Session, bytes: &[u8], words: &Words) {
     } else if what.eq_ignore_ascii_case(b"DOCS") {
         reply.map(0);
     } else {
-        let what = String::from_utf8_lossy(what).into_owned();
+        let what = shown(what);
         reply.error(format_args!("ERR unknown subcommand '{what}'. Try COMMAND COUNT."));
     }
 }

@@ -4,7 +4,8 @@
 //! look at the clock; all answers are written at once.
 //!
 //! Always   Answers come in the order of the commands. A peer that does not read is not listened to: what it
-//!          has not been sent stays under `OUTPUT_STEP` and one answer.
+//!          has not been sent stays under `OUTPUT_STEP` and one answer, and that under
+//!          [`output_bytes_max`](crate::config::Caps::output_bytes_max).
 
 mod client;
 mod command;
@@ -26,6 +27,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// So much is answered before it is written.
 const OUTPUT_STEP: usize = 64 * 1024;
+/// A buffer that has grown for one long answer is not kept.
+const OUTPUT_KEPT: usize = 4 * OUTPUT_STEP;
 /// So much is read at once.
 const INPUT_STEP: usize = 16 * 1024;
 /// A buffer that has grown for one large command is not kept.
@@ -44,12 +47,15 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         if stream.read_buf(&mut input).await? == 0 {
             return Ok(());
         }
+        activity.has_read();
         let mut done = 0;
         loop {
             let answered = session.answer(&input[done..]).await;
-            activity.is_writing();
-            stream.write_all(session.said()).await?;
-            session.forget_said();
+            if !session.said().is_empty() {
+                activity.is_writing();
+                stream.write_all(session.said()).await?;
+                session.forget_said();
+            }
             if session.is_over() {
                 return stream.shutdown().await;
             }
@@ -59,7 +65,10 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
         keep_rest(&mut input, done);
-        activity.is_reading(!input.is_empty());
+        // A command that only goes on coming has no more time than it had.
+        if done > 0 {
+            activity.is_reading(!input.is_empty());
+        }
     }
 }
 

@@ -114,7 +114,7 @@ pub fn parse(bytes: &[u8], words: &mut Words, caps: &Caps) -> Result<Option<usiz
     let read = match bytes.first() {
         None => return Ok(None),
         Some(b'*') => array(bytes, words, caps)?,
-        Some(_) => line(bytes, words)?,
+        Some(_) => line(bytes, words, caps)?,
     };
     match read {
         None if bytes.len() > caps.command_bytes_max => Err(ProtocolError::TooBig),
@@ -195,7 +195,7 @@ fn number(bytes: &[u8], from: usize) -> Result<Option<(i64, usize)>, Bad> {
 }
 
 /// Words between spaces, as somebody types them. Quotes hold spaces together.
-fn line(bytes: &[u8], words: &mut Words) -> Result<Option<usize>, ProtocolError> {
+fn line(bytes: &[u8], words: &mut Words, caps: &Caps) -> Result<Option<usize>, ProtocolError> {
     let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(Caps::LINE_BYTES_MAX)]) else {
         let is_too_long = bytes.len() >= Caps::LINE_BYTES_MAX;
         return if is_too_long { Err(ProtocolError::TooLong) } else { Ok(None) };
@@ -220,6 +220,12 @@ fn line(bytes: &[u8], words: &mut Words) -> Result<Option<usize>, ProtocolError>
             }
             from..at
         };
+        if words.len() == caps.args_max {
+            return Err(caps.of(ProtocolError::Args, ProtocolError::StrangersArgs));
+        }
+        if word.len() > caps.arg_bytes_max {
+            return Err(caps.of(ProtocolError::Arg, ProtocolError::StrangersArg));
+        }
         words.ranges.push(word);
     }
     Ok(Some(end + 1))
@@ -293,6 +299,17 @@ mod tests {
         assert_eq!(read_from(b"*11\r\n", &caps), Err(ProtocolError::StrangersArgs));
         assert_eq!(read_from(b"*1\r\n$16384\r\n", &caps), Ok(None));
         assert_eq!(read_from(b"*1\r\n$16385\r\n", &caps), Err(ProtocolError::StrangersArg));
+        let line = |words, bytes| format!("{}\n", vec!["x".repeat(bytes); words].join(" "));
+        assert!(read_from(line(10, 1).as_bytes(), &caps).is_ok());
+        let error = Err(ProtocolError::StrangersArgs);
+        assert_eq!(
+            read_from(line(11, 1).as_bytes(), &caps),
+            error,
+            "a word takes more than it is long"
+        );
+        assert!(read_from(line(1, 16_384).as_bytes(), &caps).is_ok());
+        let error = Err(ProtocolError::StrangersArg);
+        assert_eq!(read_from(line(1, 16_385).as_bytes(), &caps), error);
     }
 
     #[test]

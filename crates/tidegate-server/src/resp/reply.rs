@@ -1,5 +1,6 @@
 //! Answers, in the words of RESP2 or RESP3.
 
+use super::OUTPUT_KEPT;
 use std::fmt::Display;
 
 /// Which RESP a peer wants to hear.
@@ -30,6 +31,12 @@ impl Reply {
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(OUTPUT_KEPT);
+    }
+
+    /// Takes back what was said after this.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
     }
 
     #[inline]

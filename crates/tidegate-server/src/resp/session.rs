@@ -21,6 +21,7 @@ pub struct Session {
     pub(super) id: u64,
     pub(super) name: Vec<u8>,
     pub(super) transaction: Option<Transaction>,
+    output_bytes_max: usize,
     throttling: Throttling,
     words: Words,
 }
@@ -30,6 +31,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(1);
 impl Session {
     /// A peer that has just come.
     pub fn new(server: Arc<Server>) -> Self {
+        let output_bytes_max = server.config().server.caps.output_bytes_max.max(OUTPUT_STEP);
         Self {
             throttling: Throttling::new(server.engine.throttles()),
             is_known: server.admits(None),
@@ -39,6 +41,7 @@ impl Session {
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             name: Vec::new(),
             transaction: None,
+            output_bytes_max,
             words: Words::default(),
         }
     }
@@ -128,10 +131,21 @@ impl Session {
             self.put_off(command, bytes, words);
             return;
         }
+        let before = self.reply.len();
         match command {
             Some(command) => self.run(command, bytes, words).await,
             None => self.unknown(bytes, words),
         }
+        if self.has_said_too_much() {
+            self.reply.truncate(before);
+            self.reply.error("ERR the answer is too long: ask for less at once");
+            self.is_over = true;
+        }
+    }
+
+    /// Whether more has been said than a peer may leave unread.
+    pub(super) fn has_said_too_much(&self) -> bool {
+        self.reply.len() > self.output_bytes_max
     }
 
     /// Runs a command that is not put off and not batched.
@@ -150,8 +164,6 @@ impl Session {
     }
 
     pub(super) fn unknown(&mut self, bytes: &[u8], words: &Words) {
-        let shown =
-            |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
         let args: Vec<String> =
             words.from(bytes, 1).take(8).map(|word| format!("'{}' ", shown(word))).collect();
         self.reply.error(format_args!(
@@ -160,4 +172,9 @@ impl Session {
             args.concat()
         ));
     }
+}
+
+/// As much of a peer's word as is worth repeating.
+pub(super) fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned()
 }

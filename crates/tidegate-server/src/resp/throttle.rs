@@ -5,6 +5,7 @@
 
 use super::parse::Words;
 use super::reply::Reply;
+use super::session::shown;
 use crate::clock::ServerClock;
 use crate::store::Key;
 use tidegate::{Throttle, ThrottleBatch, Throttles, ZeroRate};
@@ -91,7 +92,5 @@ impl Throttling {
 fn integer(word: &[u8]) -> Result<i64, ThrottleError> {
     let text = std::str::from_utf8(word).ok();
     let integer = text.and_then(|text| text.parse().ok());
-    integer.ok_or_else(|| {
-        ThrottleError::NoInteger(String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned())
-    })
+    integer.ok_or_else(|| ThrottleError::NoInteger(shown(word)))
 }

@@ -6,7 +6,7 @@
 
 use super::command::Command;
 use super::parse::Words;
-use super::session::Session;
+use super::session::{Session, shown};
 use crate::engine::{Answer, Ask, LeaseId, Limit, NoSuchLimit};
 use crate::store::{Key, StoreError};
 use std::sync::Arc;
@@ -93,7 +93,6 @@ fn find(session: &Session, text: &[u8]) -> Result<Arc<Limit>, TideError> {
 
 /// `[COST n]`, at the end.
 fn cost(bytes: &[u8], words: &Words) -> Result<u64, TideError> {
-    let shown = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     match (words.len(), words.get(bytes, 3), words.get(bytes, 4)) {
         (3, ..) => Ok(1),
         (5, word, cost) if word.eq_ignore_ascii_case(b"COST") => {
@@ -150,8 +149,8 @@ async fn check_all(session: &mut Session, bytes: &[u8], words: &Words) -> Result
         return Err(TideError::Concurrency(limit.name().to_owned()));
     }
     let asks = limits.iter().zip(rest.chunks_exact(3)).map(|(limit, ask)| {
-        let shown = || TideError::Syntax(String::from_utf8_lossy(ask[2]).into_owned());
-        Ok(Ask { limit, key: Key(ask[1]), cost: number(ask[2]).ok_or_else(shown)? })
+        let cost = number(ask[2]).ok_or_else(|| TideError::Syntax(shown(ask[2])))?;
+        Ok(Ask { limit, key: Key(ask[1]), cost })
     });
     let asks: Vec<Ask<'_>> = asks.collect::<Result<_, TideError>>()?;
     let joint = session.server.engine.check_all(&asks).await?;

@@ -72,6 +72,9 @@ impl Session {
                 // None of them puts off or executes: those end a transaction.
                 Box::pin(self.run(command, raw, &words)).await;
             }
+            if self.has_said_too_much() {
+                return;
+            }
         }
     }
 }

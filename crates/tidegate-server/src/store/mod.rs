@@ -44,6 +44,14 @@ pub enum StoreError {
         /// What is known about it.
         reason: String,
     },
+    /// Places under concurrency limits are held by too many.
+    #[error(
+        "{max} places are held, and there is room to remember no more: release some, or give the rule a lease"
+    )]
+    TooManyLeases {
+        /// How many there can be.
+        max: usize,
+    },
 }
 
 impl std::hash::Hash for Key<'_> {
