@@ -206,7 +206,7 @@ mod tests {
 
     fn limits() -> (Limits, Store) {
         let store = Store::memory(ServerClock::system(), 16, &Snapshot::default());
-        (Limits::new(&[], &store, Snapshot::default()), store)
+        (Limits::new(&[], &store, &Snapshot::default()), store)
     }
 
     #[test]
