@@ -6,7 +6,7 @@
 //! Rounding As redis-cell rounds: an interval is truncated to whole nanoseconds, `remaining` is counted in
 //!          whole microseconds, seconds are rounded up from the millisecond. Where that is plainly wrong
 //!          (more remaining than the limit; a denied caller told to come back in 0 s) the right answer is
-//!          given instead; `docs/guide/cl-throttle.md` lists every such case.
+//!          given instead; `docs/guide/resp.md` lists every such case.
 //!          Products that redis-cell lets wrap around are held at the largest number here.
 
 use core::fmt;

@@ -1,4 +1,4 @@
-//! What comes from PyPI and npm: installed once, into `target/peers`.
+//! What comes from `PyPI` and npm: installed once, into `target/peers`.
 //!
 //! Always   What is installed is what the file names, in its version: when the file changes, all is installed anew.
 

@@ -3,11 +3,12 @@
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
 //!          rule text are one, named `*`. So there are never more series than 9 for each limit and 15 besides.
 
+use super::exposition;
 use super::limits::distinct;
 use crate::engine::Limit;
 use crate::http::{Answered, Page};
 use crate::server::{ByListener, Server};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -16,19 +17,17 @@ use std::fmt::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const OPEN_METRICS: HeaderValue =
-    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-
 /// What limits are called that have no name.
 const UNNAMED: &str = "*";
 
-/// The whole of it.
-pub(super) fn answer(server: &Arc<Server>) -> Answered {
+/// The whole of it, written as these headers want it.
+pub(super) fn answer(server: &Arc<Server>, headers: &HeaderMap) -> Answered {
     let mut registry = Registry::with_prefix("tidegate");
     registry.register_collector(Box::new(Metrics { server: Arc::clone(server) }));
     let mut all = String::with_capacity(4_096);
     text::encode(&mut all, &registry).expect("a text takes all");
-    Page::new(StatusCode::OK).body(OPEN_METRICS, |out| out.extend_from_slice(all.as_bytes()))
+    let (kind, all) = exposition::wanted(headers, all);
+    Page::new(StatusCode::OK).body(kind, |out| out.extend_from_slice(all.as_bytes()))
 }
 
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //! Always   Keys are in `/v1/top` and nowhere else; metrics have labels from the configuration only.
 
 mod access;
+mod exposition;
 mod health;
 mod limits;
 mod metrics;
@@ -79,7 +80,7 @@ async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, P
     let route = find(request)?;
     access::check(&server.config().server, request, route)?;
     match route {
-        Route::Metrics => Ok(metrics::answer(server)),
+        Route::Metrics => Ok(metrics::answer(server, &request.headers)),
         Route::Live => Ok(health::live()),
         Route::Ready => Ok(health::ready(server, request.uri.query())),
         Route::Limits => Ok(limits::all(server)),

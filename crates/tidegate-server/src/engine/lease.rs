@@ -22,6 +22,11 @@ pub(super) const LEASES_MAX: usize = 1 << 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(u128);
 
+/// A text that is no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a lease has 32 hexadecimal digits, in small letters")]
+pub struct NoLease;
+
 /// A place that was taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
@@ -121,9 +126,14 @@ impl fmt::Display for LeaseId {
 }
 
 impl std::str::FromStr for LeaseId {
-    type Err = std::num::ParseIntError;
+    type Err = NoLease;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u128::from_str_radix(text, 16).map(Self)
+    /// As it was written, and in no other way: one text for one lease.
+    fn from_str(text: &str) -> Result<Self, NoLease> {
+        let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 32 || !text.bytes().all(is_digit) {
+            return Err(NoLease);
+        }
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| NoLease)
     }
 }

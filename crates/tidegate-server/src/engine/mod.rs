@@ -8,7 +8,7 @@ mod lease;
 mod limit;
 mod limits;
 
-pub use lease::{Lease, LeaseId};
+pub use lease::{Lease, LeaseId, NoLease};
 pub use limit::Limit;
 pub use limits::{Limits, NoSuchLimit};
 

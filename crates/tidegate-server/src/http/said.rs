@@ -187,7 +187,27 @@ impl<'de> de::Deserialize<'de> for Cost {
             fn visit_u64<E>(self, cost: u64) -> Result<Cost, E> {
                 Ok(Cost(cost))
             }
+
+            /// `2.0` is a whole number too: JSON has one kind of numbers, and some languages write so.
+            fn visit_f64<E: de::Error>(self, cost: f64) -> Result<Cost, E> {
+                whole(cost)
+                    .map(Cost)
+                    .ok_or_else(|| E::invalid_type(de::Unexpected::Float(cost), &self))
+            }
         }
         json.deserialize_u64(Reader)
     }
+}
+
+/// Larger ones may have been rounded on their way here.
+const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is whole, and from 0 to 2^53"
+)]
+fn whole(number: f64) -> Option<u64> {
+    let is_whole = number.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(&number);
+    is_whole.then_some(number as u64)
 }

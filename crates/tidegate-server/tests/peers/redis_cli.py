@@ -1,6 +1,9 @@
 """redis-cli: what the README and the guide tell people to type."""
 
-from processes import done, expect, expect_near, output, tidegate
+import re
+import shlex
+
+from processes import GUIDE, done, expect, expect_near, output, tidegate
 
 CONFIG = """
 [limits.login]
@@ -27,6 +30,7 @@ def throttle(server):
     expect("denied", denied[:3], [1, 3, 0])
     expect_near("retry_after", denied[3], 28_800)
     expect_near("reset_after", denied[4], 86_400)
+    expect("exact", numbers(server, "CL.THROTTLE", "fast", 6_000, 6_000, 1)[:3], [0, 6_001, 6_000])
     expect("peek", numbers(server, "CL.THROTTLE", "new", 2, 3, 86_400, 0), [0, 3, 3, -1, 0])
     expect("refund", numbers(server, "CL.THROTTLE", "slow", 2, 3, 86_400, -9), [0, 3, 3, -1, 0])
     expect("no number", cli(server, "CL.THROTTLE", "k", 1, 2, "x"), ["Cell error: Store error: Couldn't parse as integer: x"])
@@ -74,6 +78,19 @@ def tokens():
         expect("wrong", cli(server, "-a", "guess", *ask)[-1], "NOAUTH Authentication required.")
 
 
+def guide(server):
+    """Every example of docs/guide/resp.md, as it is shown there."""
+    text = (GUIDE / "resp.md").read_text()
+    examples = re.findall(r"^```console\n\$ (.*)\n((?s:.*?))^```$", text, re.MULTILINE)
+    expect("there are examples", len(examples) > 3, True)
+    for command, shown in examples:
+        words = shlex.split(command.replace("-p 6380", f"--no-raw -p {server.resp}"))
+        said = re.sub("[0-9a-f]{32}", "…", output(*words, text=True))
+        expect(command, said, re.sub("[0-9a-f]{32}", "…", shown))
+
+
+with tidegate() as server:
+    guide(server)
 with tidegate(CONFIG) as server:
     for conversation in (throttle, tide, versions, pipelines):
         conversation(server)

@@ -1,8 +1,9 @@
 //! What is counted, and how it is labelled.
 
-use super::{bench, get};
+use super::{TOKEN, ask, bench, get};
 use crate::config::{Config, LimitConfig, Mode};
 use crate::http::tests::{Bench, limit};
+use http::Request;
 use std::sync::atomic::Ordering;
 
 #[tokio::test]
@@ -14,7 +15,9 @@ async fn decisions_are_counted_by_limit_and_kind() {
     bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
     bench.server.status.connections.http.store(3, Ordering::Relaxed);
     bench.server.status.failed_reloads.store(2, Ordering::Relaxed);
-    let reply = get(&bench, "/metrics").await;
+    let request =
+        Request::get("/metrics").header("host", "localhost").header("authorization", TOKEN);
+    let reply = ask(&bench, request.header("accept", "application/openmetrics-text;q=0.9")).await;
     assert_eq!(
         reply.field("content-type"),
         Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
@@ -38,6 +41,15 @@ async fn decisions_are_counted_by_limit_and_kind() {
     }
     assert!(reply.text.contains("tidegate_build_info{version=\""));
     assert!(reply.text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn who_does_not_ask_for_openmetrics_is_given_what_everybody_reads() {
+    let reply = get(&bench(), "/metrics").await;
+    let kind = Some("text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(reply.field("content-type"), kind);
+    assert!(reply.text.contains("# TYPE tidegate_decisions_total counter\n"), "{}", reply.text);
+    assert!(!reply.text.contains("# EOF"), "{}", reply.text);
 }
 
 #[tokio::test]

@@ -70,6 +70,19 @@ async fn a_cost_that_can_never_be_had_says_never() {
 }
 
 #[tokio::test]
+async fn a_whole_number_is_one_however_it_is_written() {
+    let bench = Bench::new();
+    for (cost, remaining) in [("2.0", 8), ("20e-1", 6), ("-0.0", 6)] {
+        let body = format!(r#"{{"limit":"api","key":"alice","cost":{cost}}}"#);
+        assert_eq!(bench.check(&body).await.json()["remaining"], remaining, "{cost}");
+    }
+    for cost in ["0.5", "-2.0", "9007199254740992.0", "1e300"] {
+        let body = format!(r#"{{"limit":"api","key":"alice","cost":{cost}}}"#);
+        assert_eq!(bench.check(&body).await.status, 400, "{cost}");
+    }
+}
+
+#[tokio::test]
 async fn a_cost_of_nothing_is_never_denied() {
     let bench = Bench::new();
     bench.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;

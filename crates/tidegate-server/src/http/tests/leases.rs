@@ -39,7 +39,9 @@ async fn a_place_comes_back_when_its_lease_runs_out() {
 #[tokio::test]
 async fn what_is_no_lease_and_what_has_none_is_refused() {
     let bench = Bench::new();
-    for body in [r"{}", r#"{"lease":"not one"}"#, r#"{"lease":7}"#, r#"{"leese":"00"}"#] {
+    let upper = format!(r#"{{"lease":"{}"}}"#, "A".repeat(32));
+    let others = [r"{}", r#"{"lease":"not one"}"#, r#"{"lease":7}"#, r#"{"lease":"2"}"#];
+    for body in others.into_iter().chain([r#"{"leese":"00"}"#, &upper]) {
         assert_eq!(bench.post("/v1/release", body).await.status, 400, "{body}");
     }
     let reply = bench.post("/v1/acquire", r#"{"limit":"api","key":"a"}"#).await;
