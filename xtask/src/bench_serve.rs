@@ -86,7 +86,7 @@ impl Server {
             if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(server);
             }
-            thread::sleep(Duration::from_millis(50));
+            thread::park_timeout(Duration::from_millis(50));
         }
         anyhow::bail!("{} does not listen", program.display())
     }
