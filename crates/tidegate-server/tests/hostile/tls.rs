@@ -1,6 +1,6 @@
 //! TLS and client certificates, with certificates that are made here.
 
-use crate::desk::{Directory, PATIENCE, Peer, secs, start};
+use crate::desk::{Directory, PATIENCE, Peer, Served, secs, start};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -49,7 +49,7 @@ impl Authority {
     }
 }
 
-fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> Running {
+fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> Served {
     let (cert, key) = authority.certificate();
     let (cert, key) = (directory.write("cert.pem", &cert), directory.write("key.pem", &key));
     let client_ca = clients.map(|clients| directory.write("clients.pem", &clients.0.pem()));
