@@ -80,7 +80,7 @@ impl Daemon {
                 return status;
             }
             assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::park_timeout(Duration::from_millis(10));
         }
     }
 }
@@ -146,6 +146,6 @@ pub(crate) fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -
     let until = Instant::now() + within;
     while !holds() {
         assert!(Instant::now() < until, "not within {within:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::park_timeout(Duration::from_millis(10));
     }
 }

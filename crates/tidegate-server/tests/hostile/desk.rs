@@ -193,7 +193,7 @@ pub(crate) fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -
     let until = Instant::now() + within;
     while !holds() {
         assert!(Instant::now() < until, "not within {within:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::park_timeout(Duration::from_millis(10));
     }
 }
 

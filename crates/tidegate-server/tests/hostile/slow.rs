@@ -23,7 +23,7 @@ fn meanwhile_others_are_served(running: &Running, attack: impl FnOnce()) {
                 assert_eq!(peer.ask("PING"), "+PONG");
                 longest = longest.max(since.elapsed());
                 asked += 1;
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::park_timeout(Duration::from_millis(5));
             }
             longest
         });
