@@ -66,8 +66,9 @@ impl<'a> Peers<'a> {
     fn prepare(workspace: &'a Workspace) -> anyhow::Result<Self> {
         debian::ensure_all(workspace, PROGRAMS)?;
         let packages = Packages::prepare(workspace, Path::new(SCRIPTS))?;
-        // The same features as in the tests before: what they have built is used.
-        let words = format!("build {} --locked --bin tidegate", check::EVERY_CRATE[0]);
+        // With the features and the profile of the tests: what they have built is used.
+        let words =
+            format!("build --profile test {} --locked --bin tidegate", check::EVERY_CRATE[0]);
         Invocation::cargo(workspace, &words).run()?;
         let tidegate = workspace.target().join("debug/tidegate");
         ensure!(tidegate.is_file(), "cargo built tidegate, but not at {}", tidegate.display());
