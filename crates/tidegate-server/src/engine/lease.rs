@@ -147,7 +147,7 @@ mod tests {
     use tidegate::Snapshot;
 
     fn engine() -> Engine {
-        Engine::new(&Config::default(), ServerClock::system(), Snapshot::default())
+        Engine::new(&Config::default(), ServerClock::system(), &Snapshot::default())
     }
 
     async fn take(engine: &Engine, cost: u64) -> Result<LeaseId, StoreError> {
