@@ -50,7 +50,7 @@ impl Explain {
                 return Ok(Found::Wrong);
             }
         };
-        let engine = Engine::new(&config, ServerClock::system(), Snapshot::default());
+        let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let explanation = runtime.block_on(explain(&engine, &request, self.cost))?;
         match self.format {

@@ -31,7 +31,7 @@ const CONFIG: &str = r#"
 
 fn engine(text: &str) -> Engine {
     let config = config::read(text, "t.toml").expect("it is good");
-    Engine::new(&config, ServerClock::Manual(ManualClock::new()), Snapshot::default())
+    Engine::new(&config, ServerClock::Manual(ManualClock::new()), &Snapshot::default())
 }
 
 fn login<'a>(headers: Vec<(&'a str, &'a [u8])>) -> Request<'a> {

@@ -9,7 +9,7 @@
 use super::Limit;
 use crate::clock::ServerClock;
 use crate::store::Permit;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub(super) struct Leases {
 #[derive(Debug, Default)]
 struct Kept {
     permits: HashMap<LeaseId, (Option<Timestamp>, Permit)>,
-    ends: BTreeMap<(Timestamp, LeaseId), ()>,
+    ends: BTreeSet<(Timestamp, LeaseId)>,
 }
 
 impl Leases {
@@ -61,7 +61,7 @@ impl Leases {
         }
         kept.permits.insert(id, (ends, permit));
         if let Some(ends) = ends {
-            kept.ends.insert((ends, id), ());
+            kept.ends.insert((ends, id));
         }
         drop(kept);
         // Given back without the lock: others may be woken by it.
@@ -104,7 +104,7 @@ impl Kept {
     /// Takes out those whose lease has run out.
     fn take_over(&mut self, now: Timestamp) -> Vec<Permit> {
         let mut over = Vec::new();
-        while let Some((&(ends, id), ())) = self.ends.first_key_value()
+        while let Some(&(ends, id)) = self.ends.first()
             && ends <= now
         {
             self.ends.pop_first();
@@ -137,7 +137,7 @@ mod tests {
     use tidegate::Snapshot;
 
     fn engine() -> Engine {
-        Engine::new(&Config::default(), ServerClock::system(), Snapshot::default())
+        Engine::new(&Config::default(), ServerClock::system(), &Snapshot::default())
     }
 
     async fn take(engine: &Engine, cost: u64) -> Result<LeaseId, StoreError> {

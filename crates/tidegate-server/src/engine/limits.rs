@@ -53,7 +53,7 @@ pub enum NoSuchLimit {
         /// What was asked for.
         name: String,
         /// What is wrong with it as a rule.
-        error: RuleError,
+        error: Box<RuleError>,
         /// The name that looks most like it.
         near: Option<String>,
     },
@@ -73,11 +73,11 @@ fn hint(near: Option<&str>) -> String {
 }
 
 impl Limits {
-    pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: Snapshot) -> Self {
-        let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, &restored));
+    pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: &Snapshot) -> Self {
+        let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, restored));
         let order: Vec<Arc<Limit>> = configs.iter().map(make).collect();
         let rules = Rules { made: RwLock::default() };
-        rules.restore(&order, store, &restored);
+        rules.restore(&order, store, restored);
         Self::of(order, Arc::new(rules))
     }
 
@@ -114,8 +114,7 @@ impl Limits {
 
     /// Those that were made of rule text.
     pub fn unnamed(&self) -> Vec<Arc<Limit>> {
-        let made = self.rules.made.read().expect("nobody panics with it");
-        made.limits.values().cloned().collect()
+        self.rules.all()
     }
 
     pub(super) fn find(&self, text: &str, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
@@ -136,6 +135,7 @@ impl Limits {
         let names = self.order.iter().map(|limit| limit.name());
         let names = names.filter(|_| text.len() <= RESEMBLING_BYTES_MAX);
         let near = crate::config::near(text, names);
+        let error = Box::new(error);
         NoSuchLimit::Neither { name: text.to_owned(), error, near: near.map(str::to_owned) }
     }
 }
@@ -151,6 +151,11 @@ impl Rules {
                 tracing::error!("no room for what the snapshot knows of `{name}`");
             }
         }
+    }
+
+    fn all(&self) -> Vec<Arc<Limit>> {
+        let made = self.made.read().expect("nobody panics with it");
+        made.limits.values().cloned().collect()
     }
 
     fn get(&self, text: &str) -> Option<Arc<Limit>> {
@@ -202,7 +207,7 @@ mod tests {
 
     fn limits() -> (Limits, Store) {
         let store = Store::memory(ServerClock::system(), 16, &Snapshot::default());
-        (Limits::new(&[], &store, Snapshot::default()), store)
+        (Limits::new(&[], &store, &Snapshot::default()), store)
     }
 
     #[test]

@@ -118,12 +118,15 @@ fn whole(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX / 2)
 }
 
+/// What it does, and how it can be ended.
+type Peer = (Arc<Activity>, Option<AbortHandle>);
+
 /// The connections of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     seconds: Arc<AtomicU32>,
     numbers: AtomicU64,
-    peers: Mutex<HashMap<u64, (Arc<Activity>, Option<AbortHandle>)>>,
+    here: Mutex<HashMap<u64, Peer>>,
 }
 
 impl Peers {
@@ -131,25 +134,25 @@ impl Peers {
     pub(super) fn enter(&self, caps: &Caps) -> (u64, Arc<Activity>) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let activity = Arc::new(Activity::new(Arc::clone(&self.seconds), caps));
-        let mut peers = self.peers.lock().expect("nobody panics with it");
+        let mut peers = self.here.lock().expect("nobody panics with it");
         peers.insert(number, (Arc::clone(&activity), None));
         (number, activity)
     }
 
     /// It can be ended by this from now on.
     pub(super) fn handle(&self, number: u64, handle: AbortHandle) {
-        let mut peers = self.peers.lock().expect("nobody panics with it");
+        let mut peers = self.here.lock().expect("nobody panics with it");
         if let Some((_, kept)) = peers.get_mut(&number) {
             *kept = Some(handle);
         }
     }
 
     pub(super) fn leave(&self, number: u64) {
-        self.peers.lock().expect("nobody panics with it").remove(&number);
+        self.here.lock().expect("nobody panics with it").remove(&number);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.peers.lock().expect("nobody panics with it").len()
+        self.here.lock().expect("nobody panics with it").len()
     }
 
     /// Counts seconds and ends who is overdue, for as long as the worker lives.
@@ -175,7 +178,7 @@ impl Peers {
     }
 
     fn end(&self, is_over: impl Fn(&Activity) -> bool) {
-        let peers = self.peers.lock().expect("nobody panics with it");
+        let peers = self.here.lock().expect("nobody panics with it");
         for (activity, handle) in peers.values() {
             if let Some(handle) = handle
                 && is_over(activity)

@@ -36,7 +36,7 @@ pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: 
         Command::Select if first == b"0" => session.reply.ok(),
         Command::Select => session.reply.error("ERR DB index is out of range: there is only 0"),
         Command::Client => client(session, bytes, words),
-        Command::CommandInfo => command_info(session, bytes, words),
+        Command::Describe => command_info(session, bytes, words),
         Command::Config => config(session, first),
         Command::Info => info(session),
         Command::Del => del(session, bytes, words),
@@ -180,7 +180,9 @@ fn command_info(session: &mut Session, bytes: &[u8], words: &Words) {
     let reply = &mut session.reply;
     if words.len() == 1 {
         reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|known| describe(session, known));
+        for known in COMMANDS {
+            describe(session, known);
+        }
     } else if what.eq_ignore_ascii_case(b"COUNT") {
         reply.integer(i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX));
     } else if what.eq_ignore_ascii_case(b"INFO") {
@@ -209,7 +211,9 @@ fn describe(session: &mut Session, known: &Known) {
     reply.simple(if known.is_write { "write" } else { "readonly" });
     reply.simple("fast");
     let (first, last, step) = known.keys;
-    [first, last, step].into_iter().for_each(|key| reply.integer(key));
+    for key in [first, last, step] {
+        reply.integer(key);
+    }
 }
 
 /// `CONFIG GET`, which load generators ask for: there is nothing to get here.

@@ -208,20 +208,17 @@ fn line(bytes: &[u8], words: &mut Words, caps: &Caps) -> Result<Option<usize>, P
             at += 1;
             continue;
         }
-        let word = match text[at] {
-            quote @ (b'"' | b'\'') => {
-                let from = at + 1;
-                let len = memchr::memchr(quote, &text[from..]).ok_or(ProtocolError::Quotes)?;
-                at = from + len + 1;
-                from..from + len
+        let word = if let quote @ (b'"' | b'\'') = text[at] {
+            let from = at + 1;
+            let len = memchr::memchr(quote, &text[from..]).ok_or(ProtocolError::Quotes)?;
+            at = from + len + 1;
+            from..from + len
+        } else {
+            let from = at;
+            while at < text.len() && !text[at].is_ascii_whitespace() {
+                at += 1;
             }
-            _ => {
-                let from = at;
-                while at < text.len() && !text[at].is_ascii_whitespace() {
-                    at += 1;
-                }
-                from..at
-            }
+            from..at
         };
         if words.len() == caps.args_max {
             return Err(caps.of(ProtocolError::Args, ProtocolError::StrangersArgs));
@@ -238,14 +235,14 @@ fn line(bytes: &[u8], words: &mut Words, caps: &Caps) -> Result<Option<usize>, P
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, ProtocolError> {
+    /// The words, and how many bytes they took.
+    type Read = (Vec<Vec<u8>>, usize);
+
+    fn read(bytes: &[u8]) -> Result<Option<Read>, ProtocolError> {
         read_from(bytes, &Caps::KNOWN)
     }
 
-    fn read_from(
-        bytes: &[u8],
-        caps: &Caps,
-    ) -> Result<Option<(Vec<Vec<u8>>, usize)>, ProtocolError> {
+    fn read_from(bytes: &[u8], caps: &Caps) -> Result<Option<Read>, ProtocolError> {
         let mut words = Words::default();
         let read = parse(bytes, &mut words, caps)?;
         Ok(read.map(|len| (words.from(bytes, 0).map(<[u8]>::to_vec).collect(), len)))

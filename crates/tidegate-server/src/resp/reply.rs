@@ -62,8 +62,8 @@ impl Reply {
         self.bytes.reserve(5 * 23 + 4);
         self.bytes.extend_from_slice(b"*5\r\n");
         for value in values {
-            if let 0..=9 = value {
-                self.bytes.extend_from_slice(&[b':', b'0' + value as u8, b'\r', b'\n']);
+            if let Ok(digit @ 0..=9) = u8::try_from(value) {
+                self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
             } else {
                 self.line(b':', value);
             }
