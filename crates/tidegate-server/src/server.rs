@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tidegate::Snapshot;
 
@@ -56,7 +56,10 @@ pub struct ByListener {
 
 impl Server {
     /// A server with this configuration, which came from `file` if it can be read again.
-    #[expect(clippy::needless_pass_by_value, reason = "once restored, it only takes memory")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "what was restored is of no use to anybody else"
+    )]
     pub fn new(
         config: Config,
         file: Option<PathBuf>,
@@ -86,7 +89,7 @@ impl Server {
     /// and what else `[server]` says stay as they were at the start, but for tokens.
     pub fn reload(&self) -> Result<(), ConfigErrors> {
         let Some(file) = &self.file else { return Ok(()) };
-        let _alone = self.reloading.lock().expect("nobody panics while reloading");
+        let _alone = self.alone();
         match crate::config::load(file).and_then(|config| self.refuse_open(file, config)) {
             Ok(config) => {
                 self.put_in_place(config);
@@ -100,6 +103,10 @@ impl Server {
                 Err(errors)
             }
         }
+    }
+
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.reloading.lock().expect("nobody panics while reloading")
     }
 
     /// Where others can come in, they must go on needing a token: a line that was left out opens no door.

@@ -22,3 +22,16 @@ fn a_bad_file_is_told_about_and_the_old_limits_stay() {
     daemon.signal("TERM");
     assert!(daemon.end().success());
 }
+
+#[test]
+fn signals_are_heard_as_soon_as_it_has_said_where_it_listens() {
+    let directory = Directory::new();
+    let config = directory.write("t.toml", "[limits.a]\nrule = \"1/day\"\n");
+    for _ in 0..10 {
+        let daemon = Daemon::start("", &config, &[]);
+        daemon.signal("HUP");
+        eventually("it reloads", PATIENCE, || daemon.says("reloaded: 1 limits"));
+        daemon.signal("TERM");
+        assert!(daemon.end().success());
+    }
+}

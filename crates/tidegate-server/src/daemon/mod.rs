@@ -16,6 +16,7 @@ use crate::listen::{self, Running};
 use crate::server::Server;
 use anyhow::Context;
 use sd_notify::NotifyState;
+use signals::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,14 +70,15 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let snapshot = config.server.snapshot.clone();
     let restored = state::restore(snapshot.as_ref());
     let server = Server::new(config, options.config.clone(), ServerClock::system(), restored);
+    // Whoever is told that it listens may send a signal at once, or take all descriptors.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signals = runtime.block_on(async { Signals::hear() })?;
     let running = listen::start(server)?;
     banner::print(&running, out).context("cannot say where it listens")?;
     tell_system(&[NotifyState::Ready]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let waited = runtime.block_on(signals::tend(&running));
+    runtime.block_on(signals::tend(&running, signals));
     tell_system(&[NotifyState::Stopping]);
-    end(running, snapshot.as_ref())?;
-    waited
+    end(running, snapshot.as_ref())
 }
 
 fn configured(options: &Options) -> anyhow::Result<Config> {

@@ -6,19 +6,34 @@ use crate::server::Server;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior};
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
+/// What it listens to from the start.
+pub(super) struct Signals {
+    hang_up: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on, in the runtime that this is called in.
+    pub(super) fn hear() -> std::io::Result<Self> {
+        Ok(Self {
+            hang_up: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
 /// Reloads, watches and saves until it is asked to end.
-pub(super) async fn tend(running: &Running) -> anyhow::Result<()> {
+pub(super) async fn tend(running: &Running, mut signals: Signals) {
     let server = &running.server;
     let config = server.config();
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let snapshot = config.server.snapshot.clone();
     let mut save = every(snapshot.as_ref().map(|snapshot| snapshot.every));
     let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
@@ -27,9 +42,9 @@ pub(super) async fn tend(running: &Running) -> anyhow::Result<()> {
     let mut saving = None;
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hang_up.recv() => {
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = signals.hang_up.recv() => {
                 seen = text(server);
                 reload(server);
             }
@@ -54,7 +69,6 @@ pub(super) async fn tend(running: &Running) -> anyhow::Result<()> {
         saved(&mut saving).await;
     }
     tracing::info!("asked to end: no more connections, and those that are there are answered");
-    Ok(())
 }
 
 fn every(interval: Option<Duration>) -> Option<Interval> {

@@ -114,8 +114,7 @@ impl Limits {
 
     /// Those that were made of rule text.
     pub fn unnamed(&self) -> Vec<Arc<Limit>> {
-        let made = self.rules.made.read().expect("nobody panics with it");
-        made.limits.values().cloned().collect()
+        self.rules.all()
     }
 
     pub(super) fn find(&self, text: &str, store: &Store) -> Result<Arc<Limit>, NoSuchLimit> {
@@ -136,11 +135,8 @@ impl Limits {
         let names = self.order.iter().map(|limit| limit.name());
         let names = names.filter(|_| text.len() <= RESEMBLING_BYTES_MAX);
         let near = crate::config::near(text, names);
-        NoSuchLimit::Neither {
-            name: text.to_owned(),
-            error: Box::new(error),
-            near: near.map(str::to_owned),
-        }
+        let error = Box::new(error);
+        NoSuchLimit::Neither { name: text.to_owned(), error, near: near.map(str::to_owned) }
     }
 }
 
@@ -155,6 +151,11 @@ impl Rules {
                 tracing::error!("no room for what the snapshot knows of `{name}`");
             }
         }
+    }
+
+    fn all(&self) -> Vec<Arc<Limit>> {
+        let made = self.made.read().expect("nobody panics with it");
+        made.limits.values().cloned().collect()
     }
 
     fn get(&self, text: &str) -> Option<Arc<Limit>> {

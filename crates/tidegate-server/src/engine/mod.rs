@@ -17,7 +17,7 @@ use crate::config::{Config, LimitConfig, Mode};
 use crate::store::{self, Key, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tidegate::{Decision, Limiter, Snapshot, Throttles, Verdict};
 
 /// What wires ask.
@@ -107,9 +107,13 @@ impl Engine {
 
     /// Puts other limits in place: those of the same name keep their counters.
     pub fn reload(&self, limits: &[LimitConfig]) {
-        let _alone = self.changing.lock().expect("nobody panics while changing limits");
+        let _alone = self.alone();
         let changed = self.limits.load().changed(limits, &self.store);
         self.limits.store(Arc::new(changed));
+    }
+
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().expect("nobody panics while changing limits")
     }
 
     /// Decides, and charges unless it denies.

@@ -118,7 +118,7 @@ fn whole(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX / 2)
 }
 
-/// One of them: what it does, and how to end it.
+/// What it does, and how it can be ended.
 type Peer = (Arc<Activity>, Option<AbortHandle>);
 
 /// The connections of one worker.

@@ -33,7 +33,7 @@ pub struct Running {
     /// Where it is.
     pub addresses: Addresses,
     closing: watch::Sender<bool>,
-    workers: Vec<JoinHandle<std::io::Result<()>>>,
+    workers: Vec<JoinHandle<()>>,
 }
 
 /// So many may wait to be accepted.
@@ -63,7 +63,9 @@ pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
         let doors: Vec<Door> = doors.collect::<anyhow::Result<_>>()?;
         let (server, is_closing) = (Arc::clone(&server), is_closing.clone());
         let worker = std::thread::Builder::new().name(format!("worker-{number}"));
-        workers.push(worker.spawn(move || worker::work(server, doors, is_closing))?);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("a worker cannot start")?;
+        workers.push(worker.spawn(move || worker::work(&runtime, server, doors, is_closing))?);
     }
     let addresses = addresses(&bound)?;
     Ok(Running { server, addresses, closing, workers })
@@ -75,7 +77,7 @@ impl Running {
         self.server.status.is_draining.store(true, Ordering::Relaxed);
         self.closing.send_replace(true);
         for worker in self.workers {
-            worker.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))??;
+            worker.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -50,11 +51,11 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Works until it is time to go and everybody has left.
 pub(super) fn work(
+    runtime: &Runtime,
     server: Arc<Server>,
     doors: Vec<Door>,
     closing: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+) {
     let drain = server.config().server.drain;
     let grpc = Grpc::new(Arc::clone(&server));
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
@@ -79,7 +80,6 @@ pub(super) fn work(
             tokio::task::yield_now().await;
         }
     });
-    Ok(())
 }
 
 impl Worker {

@@ -235,13 +235,14 @@ fn line(bytes: &[u8], words: &mut Words, caps: &Caps) -> Result<Option<usize>, P
 mod tests {
     use super::*;
 
-    type Read = Result<Option<(Vec<Vec<u8>>, usize)>, ProtocolError>;
+    /// The words, and how many bytes they took.
+    type Read = (Vec<Vec<u8>>, usize);
 
-    fn read(bytes: &[u8]) -> Read {
+    fn read(bytes: &[u8]) -> Result<Option<Read>, ProtocolError> {
         read_from(bytes, &Caps::KNOWN)
     }
 
-    fn read_from(bytes: &[u8], caps: &Caps) -> Read {
+    fn read_from(bytes: &[u8], caps: &Caps) -> Result<Option<Read>, ProtocolError> {
         let mut words = Words::default();
         let read = parse(bytes, &mut words, caps)?;
         Ok(read.map(|len| (words.from(bytes, 0).map(<[u8]>::to_vec).collect(), len)))

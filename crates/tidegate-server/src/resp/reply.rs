@@ -62,11 +62,10 @@ impl Reply {
         self.bytes.reserve(5 * 23 + 4);
         self.bytes.extend_from_slice(b"*5\r\n");
         for value in values {
-            match u8::try_from(value) {
-                Ok(digit @ 0..=9) => {
-                    self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
-                }
-                _ => self.line(b':', value),
+            if let Ok(digit @ 0..=9) = u8::try_from(value) {
+                self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
+            } else {
+                self.line(b':', value);
             }
         }
     }
