@@ -12,7 +12,6 @@
 //!          |
 //!        store                memory today
 //! ```
-#![expect(clippy::missing_panics_doc, reason = "what is expected here cannot fail, and says why")]
 
 pub mod admin;
 mod base64;
