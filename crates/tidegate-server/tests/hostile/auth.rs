@@ -129,6 +129,7 @@ fn a_token_that_was_taken_away_opens_nothing_any_more() {
     running.stop().unwrap();
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what a configuration has")]
 fn everywhere() -> Option<SocketAddr> {
     Some(SocketAddr::from(([0, 0, 0, 0], 0)))
 }

@@ -3,6 +3,8 @@
 //! Each test has a server of its own, in this process, with short patience. Names of tests tell which of the
 //! reliability tests (T40 to T59) they are, at the size that every change is tested with.
 #![expect(clippy::disallowed_methods, reason = "peers on real sockets go by the machine's clock")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::naive_bytecount, clippy::format_collect, reason = "nothing here has to be fast")]
 
 mod auth;
 mod corpus;
