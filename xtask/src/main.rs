@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod bench_serve;
 mod check;
 mod command;
 mod debian;
@@ -94,6 +95,12 @@ const TASKS: &[Task] = &[
         arguments: "[cargo bench options]",
         about: "run every benchmark, or those chosen, against every peer",
         run: bench::run,
+    },
+    Task {
+        name: "bench-serve",
+        arguments: "",
+        about: "CL.THROTTLE over RESP beside Redis's GET and SET: 4 minutes",
+        run: |workspace, _| bench_serve::run(workspace),
     },
     Task {
         name: "instructions",

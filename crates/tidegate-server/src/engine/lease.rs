@@ -137,3 +137,45 @@ impl std::str::FromStr for LeaseId {
         u128::from_str_radix(text, 16).map(Self).map_err(|_| NoLease)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::engine::{Ask, Engine};
+    use crate::store::{Key, StoreError};
+    use tidegate::Snapshot;
+
+    fn engine() -> Engine {
+        Engine::new(&Config::default(), ServerClock::system(), &Snapshot::default())
+    }
+
+    async fn take(engine: &Engine, cost: u64) -> Result<LeaseId, StoreError> {
+        let limit = engine.find("concurrency 1000000000").expect("it is a rule");
+        let taken = engine.acquire(&Ask { limit: &limit, key: Key(b"pool"), cost }).await?;
+        Ok(taken.expect("there are places").id)
+    }
+
+    #[tokio::test]
+    async fn so_many_places_are_held_and_no_more() {
+        let engine = engine();
+        let first = take(&engine, 1).await.expect("there is room");
+        for _ in 1..LEASES_MAX {
+            take(&engine, 1).await.expect("there is room");
+        }
+        let refused = take(&engine, 1).await.expect_err("there is no room");
+        assert!(matches!(refused, StoreError::TooManyLeases { max: LEASES_MAX }));
+        assert!(engine.release(first));
+        take(&engine, 1).await.expect("there is room again");
+        let refused = take(&engine, 1).await.expect_err("there is no room");
+        assert!(refused.to_string().contains("release some"));
+    }
+
+    #[tokio::test]
+    async fn a_place_that_costs_nothing_is_not_remembered() {
+        let engine = engine();
+        let free = take(&engine, 0).await.expect("it costs nothing");
+        assert!(engine.leases.kept.lock().expect("nobody panics").permits.is_empty());
+        assert!(!engine.release(free), "there is nothing to give back");
+    }
+}

@@ -35,6 +35,14 @@ impl Limit {
 
     /// The same counters, told otherwise.
     pub(super) fn changed(&self, config: LimitConfig) -> Self {
+        let has_other_room =
+            (self.config.max_keys, self.config.overflow) != (config.max_keys, config.overflow);
+        if has_other_room {
+            let name = &config.name;
+            tracing::warn!(
+                "limit `{name}` has the max_keys and overflow it had, until the next start"
+            );
+        }
         self.counters.change(config.rule.clone());
         Self { config, counters: self.counters.clone(), shadowed: Arc::clone(&self.shadowed) }
     }

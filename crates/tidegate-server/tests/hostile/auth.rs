@@ -1,0 +1,179 @@
+//! Tokens, on every listener; and who may listen without.
+
+use crate::desk::{Directory, Peer, config, http, run, start, status};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tidegate::Snapshot;
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{self as read, Token};
+use tidegate_server::grpc::PATH;
+use tidegate_server::listen::{self, Running};
+use tidegate_server::server::Server;
+
+const FREE: &str = "[limits.a]\nrule = \"5/s\"\n";
+
+fn check(running: &Running, fields: &str) -> String {
+    let head =
+        format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-type: application/json{fields}");
+    let answer = http(running.addresses.http, &head, br#"{"rule": "5/min", "key": "k"}"#);
+    status(&answer).to_owned()
+}
+
+/// The gRPC status of a call with this token.
+fn call(running: &Running, token: Option<&str>) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let address = running.addresses.grpc.unwrap();
+        let stream = TokioIo::new(tokio::net::TcpStream::connect(address).await.unwrap());
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = ::http::Request::post(format!("http://tests{PATH}"))
+            .header("content-type", "application/grpc");
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let body = Full::new(Bytes::from_static(&[0, 0, 0, 0, 0]));
+        let answer = sender.send_request(request.body(body).unwrap()).await.unwrap();
+        let status = answer.headers().get("grpc-status").expect("it is refused at once");
+        status.to_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn nobody_is_answered_without_a_token_on_any_listener() {
+    let running = start(|config| {
+        config.server.tokens = vec![Token::new("one"), Token::new("two")];
+        config.server.admin_token = Some(Token::new("operator"));
+    });
+    let mut peer = Peer::resp(&running);
+    for line in
+        ["PING", "CL.THROTTLE k 1 1 1", "TIDE.CHECK 5/s k", "MULTI", "EXEC", "DEL k", "INFO"]
+    {
+        assert!(peer.ask(line).starts_with("-NOAUTH"), "{line}");
+    }
+    for wrong in ["", "one ", "ONE", "onee", "operator"] {
+        assert!(peer.ask(&format!("AUTH \"{wrong}\"")).starts_with("-WRONGPASS"), "{wrong}");
+    }
+    assert_eq!(peer.ask("AUTH default two"), "+OK");
+    assert_eq!(peer.ask("PING"), "+PONG");
+    assert_eq!(peer.ask("RESET"), "+RESET");
+    assert!(peer.ask("PING").starts_with("-NOAUTH"), "a reset peer is a stranger again");
+    for (fields, expected) in [
+        ("", "401"),
+        ("\r\nauthorization: Bearer on", "401"),
+        ("\r\nauthorization: Bearer operator", "401"),
+        ("\r\nauthorization: Basic one", "401"),
+        ("\r\nauthorization: Bearer one", "200"),
+        ("\r\nx-api-key: two", "200"),
+    ] {
+        assert_eq!(check(&running, fields), expected, "{fields}");
+    }
+    // 16 is UNAUTHENTICATED; 3 is INVALID_ARGUMENT, which is said to who may ask: the request is empty.
+    assert_eq!((call(&running, None), call(&running, Some("three"))), ("16".into(), "16".into()));
+    assert_eq!(call(&running, Some("one")), "3");
+    let get = |path: &str, fields: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost{fields}");
+        status(&http(running.addresses.admin, &head, b"")).to_owned()
+    };
+    for path in ["/metrics", "/v1/limits", "/v1/top?limit=a"] {
+        assert_eq!(get(path, ""), "401", "{path}");
+        assert_eq!(get(path, "\r\nauthorization: Bearer one"), "401", "{path}");
+    }
+    assert_eq!(get("/metrics", "\r\nauthorization: Bearer operator"), "200");
+    running.stop().unwrap();
+}
+
+fn of_file(file: PathBuf, change: impl FnOnce(&mut read::Config)) -> Arc<Server> {
+    let mut loaded = config();
+    let (from, limits) = (read::load(&file).expect("it is good"), Vec::new());
+    (loaded.server.tokens, loaded.server.admin_token) =
+        (from.server.tokens, from.server.admin_token);
+    loaded.limits = limits;
+    change(&mut loaded);
+    Server::new(loaded, Some(file), ServerClock::system(), Snapshot::default())
+}
+
+fn with_auth(auth: &str) -> String {
+    format!("[server.auth]\n{auth}\n{FREE}")
+}
+
+#[test]
+fn a_token_that_was_taken_away_opens_nothing_any_more() {
+    let directory = Directory::new();
+    let file = directory.write("t.toml", &with_auth("tokens = [\"old\"]\nadmin_token = \"was\""));
+    let running = run(of_file(file, |_| ()));
+    let mut before = Peer::resp(&running);
+    assert_eq!(before.ask("AUTH old"), "+OK");
+    directory.write("t.toml", &with_auth("tokens = [\"new\"]\nadmin_token = \"is\""));
+    running.server.reload().expect("the file is good");
+    let mut after = Peer::resp(&running);
+    assert!(after.ask("AUTH old").starts_with("-WRONGPASS"));
+    assert_eq!(after.ask("AUTH new"), "+OK");
+    assert_eq!(before.ask("PING"), "+PONG", "who was let in stays");
+    assert_eq!(check(&running, "\r\nauthorization: Bearer old"), "401");
+    assert_eq!(check(&running, "\r\nauthorization: Bearer new"), "200");
+    assert_eq!(
+        (call(&running, Some("old")), call(&running, Some("new"))),
+        ("16".into(), "3".into())
+    );
+    for (token, expected) in [("was", "401"), ("is", "200")] {
+        let head =
+            format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}");
+        assert_eq!(status(&http(running.addresses.admin, &head, b"")), expected, "{token}");
+    }
+    running.stop().unwrap();
+}
+
+fn everywhere() -> Option<SocketAddr> {
+    Some(SocketAddr::from(([0, 0, 0, 0], 0)))
+}
+
+#[test]
+fn a_reload_without_tokens_opens_no_door_to_others() {
+    let directory = Directory::new();
+    let file = directory.write("t.toml", &with_auth("tokens = [\"one\"]"));
+    let running = run(of_file(file, |config| config.server.resp = everywhere()));
+    let at = SocketAddr::from(([127, 0, 0, 1], running.addresses.resp.unwrap().port()));
+    directory.write("t.toml", FREE);
+    let refused = running.server.reload().expect_err("it would open the door").to_string();
+    assert!(refused.contains("`tokens`") && refused.contains("--insecure"), "{refused}");
+    let mut peer = Peer::new(Some(at));
+    assert!(peer.ask("PING").starts_with("-NOAUTH"));
+    assert_eq!(peer.ask("AUTH one"), "+OK", "the old configuration is in force");
+    assert!(running.server.engine.limits().named().is_empty(), "nothing of the file is");
+    running.stop().unwrap();
+}
+
+#[test]
+fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
+    let refusal = |change: &dyn Fn(&mut read::Config)| {
+        let mut config = config();
+        change(&mut config);
+        let server = Server::new(config, None, ServerClock::system(), Snapshot::default());
+        listen::start(server).map(Running::stop).err().map(|error| error.to_string())
+    };
+    for (key, refused) in [
+        ("tokens", refusal(&|config| config.server.resp = everywhere())),
+        ("tokens", refusal(&|config| config.server.http = everywhere())),
+        ("tokens", refusal(&|config| config.server.grpc = everywhere())),
+        ("admin_token", refusal(&|config| config.server.admin = everywhere())),
+    ] {
+        let refused = refused.expect("it does not listen");
+        let says_what_to_do = [key, "[server.auth]", "127.0.0.1", "--insecure"];
+        assert!(says_what_to_do.iter().all(|word| refused.contains(word)), "{refused}");
+    }
+    let with_token = refusal(&|config| {
+        config.server.resp = everywhere();
+        config.server.tokens = vec![Token::new("one")];
+    });
+    let insecure = refusal(&|config| {
+        config.server.resp = everywhere();
+        config.server.is_insecure = true;
+    });
+    assert_eq!((with_token, insecure), (None, None));
+}

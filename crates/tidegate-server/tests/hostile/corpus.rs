@@ -1,0 +1,124 @@
+//! T51: what has been sent to Redis servers to break them.
+
+use crate::desk::{
+    Peer, array, assert_grew_less, eventually, rss_bytes, secs, serves, start_alone,
+};
+use std::io::{Read, Write};
+use tidegate_server::config::Token;
+
+fn hostile() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = [
+        "*1000000000\r\n",
+        "*2147483647\r\n$4\r\nPING\r\n",
+        "*-1\r\n",
+        "*-2147483648\r\n",
+        "*9223372036854775808\r\n",
+        "*1\r\n$2147483647\r\n",
+        "*1\r\n$-2\r\n",
+        "*1\r\n$-1\r\n",
+        "*1\r\n$0\r\n\r\n",
+        "*3\r\n$3\r\nSET\r\n$1\r\nx\r\n",
+        "*1\r\n$4\r\nPINGxx\r\n",
+        "*1\n$4\nPING\n",
+        "\r\r\r\r\r\r",
+        "\n\n\n\n",
+        ">2\r\n+message\r\n+x\r\n",
+        "|1\r\n+key\r\n+value\r\n*1\r\n$4\r\nPING\r\n",
+        "%1\r\n+a\r\n+b\r\n",
+        "~1\r\n+a\r\n",
+        "_\r\n#t\r\n,1.5\r\n(3492890328409238509324850943850943825024385\r\n",
+        "=15\r\ntxt:Some string\r\n",
+        "$5\r\nhello\r\n",
+        "HELLO 3 AUTH default wrong\r\n",
+        "HELLO 3 AUTH\r\n",
+        "HELLO 999999999999999999999\r\n",
+        "\"unbalanced\r\n",
+        "MULTI\r\nMULTI\r\nEXEC\r\nEXEC\r\nDISCARD\r\n",
+        "CL.THROTTLE k -9223372036854775808 9223372036854775807 0 18446744073709551616\r\n",
+        "CL.THROTTLE k 9223372036854775807 9223372036854775807 9223372036854775807 \
+         9223372036854775807\r\n",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
+    all.push(b"*1\r\n".repeat(200_000));
+    all.push(vec![b'x'; 64 << 10]);
+    all.push(vec![0; 100_000]);
+    all.push(b"a ".repeat(100_000));
+    all.push(array(&[&vec![b'x'; 600 << 10]]));
+    all.push(array(&vec![b"x".as_slice(); 2_000]));
+    all
+}
+
+#[test]
+fn t51_nothing_that_is_sent_breaks_the_server() {
+    for tokens in [Vec::new(), vec![Token::new("hush")]] {
+        let has_tokens = !tokens.is_empty();
+        let running = start_alone(|config| config.server.tokens = tokens);
+        let before = rss_bytes();
+        let mut others = Vec::new();
+        for bytes in hostile() {
+            for cut in [bytes.len(), bytes.len() / 2] {
+                let mut peer = Peer::resp(&running);
+                peer.0.set_write_timeout(Some(secs(2))).unwrap();
+                peer.say(&bytes[..cut]);
+                others.push(peer);
+            }
+            let said = Peer::resp(&running).ask("PING");
+            assert!(
+                if has_tokens { said.starts_with("-NOAUTH") } else { said == "+PONG" },
+                "{said}"
+            );
+        }
+        assert_grew_less(before, 64 << 20);
+        drop(others);
+        let open = || running.server.status.connections.sum();
+        eventually("all are gone", secs(10), || open() == 0);
+        running.stop().expect("no worker has panicked");
+    }
+}
+
+#[test]
+fn t51_a_stranger_may_not_make_many_words_of_few_bytes() {
+    let running = start_alone(|config| config.server.tokens = vec![Token::new("hush")]);
+    let line = [&b"x ".repeat(32_000)[..], b"\r\n"].concat();
+    let before = rss_bytes();
+    let mut peers: Vec<Peer> = (0..100).map(|_| Peer::resp(&running)).collect();
+    for peer in &mut peers {
+        peer.say(&line);
+        assert_eq!(peer.line(), "-ERR Protocol error: unauthenticated multibulk length");
+    }
+    assert_grew_less(before, 32 << 20);
+    for (words, bytes, is_cut) in
+        [(10, 1, false), (11, 1, true), (2, 16 << 10, false), (2, (16 << 10) + 1, true)]
+    {
+        let mut peer = Peer::resp(&running);
+        peer.say(array(&vec![vec![b'x'; bytes].as_slice(); words]));
+        let said = peer.line();
+        assert_eq!(said.starts_with("-ERR Protocol error: unauthenticated"), is_cut, "{said}");
+    }
+    running.stop().unwrap();
+}
+
+#[test]
+fn t51_a_million_commands_at_once_are_answered_one_by_one() {
+    let running = start_alone(|_| ());
+    let before = rss_bytes();
+    let peer = Peer::resp(&running).0;
+    let mut writer = peer.try_clone().unwrap();
+    let asking = std::thread::spawn(move || {
+        let many = b"PING\r\n".repeat(1_000);
+        (0..1_000).all(|_| writer.write_all(&many).is_ok())
+    });
+    let (mut heard, mut piece) = (0, vec![0; 65_536]);
+    let mut reader = peer;
+    while heard < 7_000_000 {
+        let read = reader.read(&mut piece).expect("it goes on");
+        assert!(read > 0, "it was cut off after {heard} bytes");
+        heard += read;
+    }
+    assert!(asking.join().unwrap());
+    assert_grew_less(before, 32 << 20);
+    serves(&running);
+    running.stop().unwrap();
+}

@@ -1,0 +1,85 @@
+//! T53: a browser that a stranger's page steers.
+
+use crate::desk::{Directory, Peer, config, http, run, serves, start, status};
+use std::sync::atomic::Ordering;
+use tidegate::Snapshot;
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{Config, load};
+use tidegate_server::listen::Running;
+use tidegate_server::server::Server;
+
+fn keys(running: &Running) -> u64 {
+    running.server.engine.throttles().limiter().stats().allowed
+}
+
+#[test]
+fn t53_a_page_executes_nothing_on_the_resp_port() {
+    let running = start(|_| ());
+    let command = "CL.THROTTLE victim 15 30 60\r\n";
+    for head in
+        ["POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", "OPTIONS * HTTP/1.1\r\n", "Host: x\r\n"]
+    {
+        let mut peer = Peer::resp(&running);
+        peer.say(format!("{head}Host: localhost\r\n\r\n{command}{command}"));
+        assert_eq!(peer.rest(), Some(Vec::new()), "after {head}");
+    }
+    assert_eq!(keys(&running), 0, "a command was executed");
+    // And in pieces, the request before the commands.
+    let mut peer = Peer::resp(&running);
+    peer.say("POST / HTTP/1.1\r\n");
+    peer.say(command);
+    assert_eq!(peer.rest(), Some(Vec::new()));
+    assert_eq!(keys(&running), 0, "a command was executed");
+    serves(&running);
+    running.stop().unwrap();
+}
+
+#[test]
+fn t53_the_operator_is_not_reached_by_another_name_or_from_another_page() {
+    let directory = Directory::new();
+    let file = directory.write("tidegate.toml", "[limits.a]\nrule = \"5/s\"\n");
+    let config = Config { limits: load(&file).expect("it is good").limits, ..config() };
+    let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
+    let running = run(server);
+    let admin = running.addresses.admin;
+    let get = |path: &str, host: &str| {
+        let answer = http(admin, &format!("GET {path} HTTP/1.1\r\nhost: {host}"), b"");
+        status(&answer).to_owned()
+    };
+    for path in ["/metrics", "/v1/limits", "/v1/top?limit=a", "/"] {
+        assert_eq!(get(path, "evil.example:9091"), "403", "{path}");
+        assert_eq!(get(path, "127.0.0.1.evil.example"), "403", "{path}");
+        assert_eq!(get(path, "localhost.evil.example"), "403", "{path}");
+        assert_eq!(get(path, "localhost:9091"), "200", "{path}");
+    }
+    let reload = |fields: &str| {
+        let answer =
+            http(admin, &format!("POST /v1/reload HTTP/1.1\r\nhost: localhost{fields}"), b"");
+        status(&answer).to_owned()
+    };
+    assert_eq!(reload("\r\norigin: http://evil.example"), "403");
+    assert_eq!(reload("\r\norigin: null"), "403");
+    assert_eq!(reload("\r\nsec-fetch-site: cross-site"), "403");
+    assert_eq!(running.server.status.reloads.load(Ordering::Relaxed), 0);
+    assert_eq!(reload("\r\norigin: http://localhost"), "200");
+    assert_eq!(running.server.status.reloads.load(Ordering::Relaxed), 1);
+    running.stop().unwrap();
+}
+
+#[test]
+fn t53_what_a_page_can_send_without_asking_is_not_read() {
+    let running = start(|_| ());
+    let body = br#"{"rule": "5/min", "key": "victim"}"#;
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    {
+        let head = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}");
+        assert_eq!(status(&http(running.addresses.http, &head, body)), "415", "{kind}");
+    }
+    let head = "POST /v1/check HTTP/1.1\r\nhost: localhost";
+    assert_eq!(status(&http(running.addresses.http, head, body)), "415", "nothing");
+    assert!(running.server.engine.limits().unnamed().is_empty(), "a limit was made");
+    let head = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+    assert_eq!(status(&http(running.addresses.http, head, body)), "200");
+    running.stop().unwrap();
+}

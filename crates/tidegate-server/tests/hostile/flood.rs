@@ -1,0 +1,43 @@
+//! T45: more connections than there is room for. Running out of descriptors is in `tidegate-cli`'s tests.
+
+use crate::desk::{Peer, eventually, http, secs, start, status};
+use std::sync::atomic::Ordering;
+
+#[test]
+fn t45_who_is_one_too_many_hears_why_and_room_comes_back() {
+    let running = start(|config| {
+        config.server.caps.connections_max = 8;
+        config.server.caps.first_byte = secs(60);
+    });
+    let at = running.addresses;
+    let mut held: Vec<Peer> = (0..8).map(|_| Peer::resp(&running)).collect();
+    held.iter_mut().for_each(|peer| assert_eq!(peer.ask("PING"), "+PONG"));
+    for _ in 0..200 {
+        let mut peer = Peer::resp(&running);
+        assert_eq!(peer.line(), "-ERR max number of clients reached");
+        assert_eq!(peer.rest(), Some(Vec::new()));
+    }
+    let refused = http(at.http, "GET / HTTP/1.1\r\nhost: localhost", b"");
+    assert_eq!(status(&refused), "503");
+    let rejected = &running.server.status.rejected;
+    assert_eq!(rejected.resp.load(Ordering::Relaxed), 200);
+    assert_eq!(rejected.http.load(Ordering::Relaxed), 1);
+    // Who watches is not shut out.
+    let live = http(at.admin, "GET /livez HTTP/1.1\r\nhost: localhost", b"");
+    assert_eq!(status(&live), "200");
+    drop(held);
+    eventually("room comes back", secs(1), || Peer::resp(&running).ask("PING") == "+PONG");
+    running.stop().unwrap();
+}
+
+#[test]
+fn t45_a_thousand_that_come_and_go_leave_nothing_behind() {
+    let running = start(|_| ());
+    for _ in 0..1_000 {
+        drop(Peer::resp(&running));
+    }
+    let open = || running.server.status.connections.sum();
+    eventually("all have left", secs(5), || open() == 0);
+    assert_eq!(Peer::resp(&running).ask("PING"), "+PONG");
+    running.stop().unwrap();
+}

@@ -1,0 +1,18 @@
+//! Peers that mean no good, over real sockets on loopback.
+//!
+//! Each test has a server of its own, in this process, with short patience. Names of tests tell which of the
+//! reliability tests (T40 to T59) they are, at the size that every change is tested with.
+
+mod auth;
+mod corpus;
+mod cross;
+mod desk;
+mod flood;
+mod frames;
+mod http2;
+mod keys;
+mod overload;
+mod reload;
+mod slow;
+mod tls;
+mod unread;

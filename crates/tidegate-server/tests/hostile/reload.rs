@@ -1,0 +1,101 @@
+//! T40: reloads under load.
+
+use crate::desk::{Directory, Peer, array, assert_grew_less, config, rss_bytes, run, run_alone};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tidegate::Snapshot;
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::load;
+use tidegate_server::server::Server;
+
+const RELOADS: u64 = 10_000;
+
+/// The limit that is asked, and others around it that come and go.
+fn text(version: u64) -> String {
+    let others: String = (0..version % 3)
+        .map(|number| format!("[limits.other-{number}]\nrule = \"{}/s\"\n", number + 1))
+        .collect();
+    format!("{others}[limits.kept]\nrule = \"100000000/day fixed\"\n")
+}
+
+#[test]
+fn t40_ten_thousand_reloads_lose_no_connection_and_no_count() {
+    let directory = Directory::new();
+    let file = directory.write("t.toml", &text(0));
+    let limits = load(&file).expect("it is good").limits;
+    let config = tidegate_server::config::Config { limits, ..config() };
+    let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
+    let running = run_alone(server);
+    let (is_over, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut before = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut peer = Peer::resp(&running);
+                while !is_over.load(Ordering::Relaxed) {
+                    peer.say(array(&[b"TIDE.CHECK", b"kept", b"key"]).repeat(16));
+                    for _ in 0..16 {
+                        assert_eq!((peer.line().as_str(), peer.line().as_str()), ("*5", ":1"));
+                        (0..4).for_each(|_| assert!(peer.line().starts_with(':')));
+                    }
+                    asked.fetch_add(16, Ordering::Relaxed);
+                }
+            });
+        }
+        for number in 0..RELOADS {
+            if number % 50 == 0 {
+                directory.write("t.toml", &text(number / 50));
+            }
+            running.server.reload().expect("the file is good");
+            if number == RELOADS / 10 {
+                before = rss_bytes();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_grew_less(before, 16 << 20);
+    let limits = running.server.engine.limits();
+    let kept = limits.get("kept").expect("it is there");
+    assert_eq!(kept.counters().stats().allowed, asked.load(Ordering::Relaxed));
+    assert_eq!(running.server.status.reloads.load(Ordering::Relaxed), RELOADS);
+    let mut peer = Peer::resp(&running);
+    peer.say(array(&[b"TIDE.PEEK", b"kept", b"key", b"COST", b"0"]));
+    let said: Vec<String> = (0..6).map(|_| peer.line()).collect();
+    assert_eq!(said[3], format!(":{}", 100_000_000 - asked.load(Ordering::Relaxed)));
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_told_about() {
+    let directory = Directory::new();
+    let file = directory.write("t.toml", "[limits.kept]\nrule = \"1/h\"\n");
+    let limits = load(&file).expect("it is good").limits;
+    let config = tidegate_server::config::Config { limits, ..config() };
+    let server =
+        Server::new(config, Some(file.clone()), ServerClock::system(), Snapshot::default());
+    let running = run(server);
+    let mut peer = Peer::resp(&running);
+    let mut check = |allowed: &str| {
+        peer.say(array(&[b"TIDE.CHECK", b"kept", b"key"]));
+        let said: Vec<String> = (0..6).map(|_| peer.line()).collect();
+        assert_eq!(said[1], allowed, "{said:?}");
+    };
+    check(":1");
+    let status = &running.server.status;
+    for (number, bad) in
+        ["[limits.kept]\nrule = \"1/fortnight\"\n", "[limits", "\0"].iter().enumerate()
+    {
+        directory.write("t.toml", bad);
+        let errors = running.server.reload().expect_err("it is bad").to_string();
+        assert!(errors.contains("t.toml:"), "{errors}");
+        assert!(status.is_config_stale.load(Ordering::Relaxed));
+        assert_eq!(status.failed_reloads.load(Ordering::Relaxed), number as u64 + 1);
+        check(":0");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(running.server.reload().is_err(), "there is no file");
+    check(":0");
+    directory.write("t.toml", "[limits.kept]\nrule = \"2/h\"\n");
+    running.server.reload().expect("it is good again");
+    assert!(!status.is_config_stale.load(Ordering::Relaxed));
+    running.stop().unwrap();
+}
