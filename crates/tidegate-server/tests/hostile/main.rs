@@ -3,6 +3,8 @@
 //! Each test has a server of its own, in this process, with short patience. Names of tests tell which of the
 //! reliability tests (T40 to T59) they are, at the size that every change is tested with.
 
+#![expect(clippy::disallowed_methods, reason = "peers on real sockets take real time")]
+
 mod auth;
 mod corpus;
 mod cross;
