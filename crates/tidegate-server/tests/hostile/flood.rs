@@ -11,7 +11,9 @@ fn t45_who_is_one_too_many_hears_why_and_room_comes_back() {
     });
     let at = running.addresses;
     let mut held: Vec<Peer> = (0..8).map(|_| Peer::resp(&running)).collect();
-    held.iter_mut().for_each(|peer| assert_eq!(peer.ask("PING"), "+PONG"));
+    for peer in &mut held {
+        assert_eq!(peer.ask("PING"), "+PONG");
+    }
     for _ in 0..200 {
         let mut peer = Peer::resp(&running);
         assert_eq!(peer.line(), "-ERR max number of clients reached");

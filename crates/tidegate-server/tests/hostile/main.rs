@@ -4,6 +4,8 @@
 //! reliability tests (T40 to T59) they are, at the size that every change is tested with.
 
 #![expect(clippy::disallowed_methods, reason = "peers on real sockets take real time")]
+#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
+#![expect(clippy::naive_bytecount, reason = "a few bytes are counted")]
 
 mod auth;
 mod corpus;
