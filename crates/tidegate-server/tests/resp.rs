@@ -118,8 +118,7 @@ fn cl_throttle_refuses_in_redis_cells_words() {
 #[test]
 fn a_key_is_any_bytes() {
     let mut peer = Peer::new();
-    let long = vec![b'x'; 100_000];
-    let keys: [&[u8]; 4] = [b"", b"\xff\xfe", b"a\r\nb", &long];
+    let keys: [&[u8]; 4] = [b"", b"\xff\xfe", b"a\r\nb", &vec![b'x'; 100_000]];
     for key in keys {
         let bytes = array(&[b"CL.THROTTLE", key, b"0", b"1", b"1"]);
         assert_eq!(peer.raw(&bytes).1, "*5 :0 :1 :0 :-1 :1");

@@ -4,7 +4,7 @@ use crate::desk::{Directory, Peer, config, http, run, start, status};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate::Snapshot;
@@ -129,16 +129,14 @@ fn a_token_that_was_taken_away_opens_nothing_any_more() {
     running.stop().unwrap();
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is what a configuration has")]
-fn everywhere() -> Option<SocketAddr> {
-    Some(SocketAddr::from(([0, 0, 0, 0], 0)))
-}
+const EVERYWHERE: Option<SocketAddr> =
+    Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
 #[test]
 fn a_reload_without_tokens_opens_no_door_to_others() {
     let directory = Directory::new();
     let file = directory.write("t.toml", &with_auth("tokens = [\"one\"]"));
-    let running = run(of_file(file, |config| config.server.resp = everywhere()));
+    let running = run(of_file(file, |config| config.server.resp = EVERYWHERE));
     let at = SocketAddr::from(([127, 0, 0, 1], running.addresses.resp.unwrap().port()));
     directory.write("t.toml", FREE);
     let refused = running.server.reload().expect_err("it would open the door").to_string();
@@ -159,21 +157,21 @@ fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
         listen::start(server).map(Running::stop).err().map(|error| error.to_string())
     };
     for (key, refused) in [
-        ("tokens", refusal(&|config| config.server.resp = everywhere())),
-        ("tokens", refusal(&|config| config.server.http = everywhere())),
-        ("tokens", refusal(&|config| config.server.grpc = everywhere())),
-        ("admin_token", refusal(&|config| config.server.admin = everywhere())),
+        ("tokens", refusal(&|config| config.server.resp = EVERYWHERE)),
+        ("tokens", refusal(&|config| config.server.http = EVERYWHERE)),
+        ("tokens", refusal(&|config| config.server.grpc = EVERYWHERE)),
+        ("admin_token", refusal(&|config| config.server.admin = EVERYWHERE)),
     ] {
         let refused = refused.expect("it does not listen");
         let says_what_to_do = [key, "[server.auth]", "127.0.0.1", "--insecure"];
         assert!(says_what_to_do.iter().all(|word| refused.contains(word)), "{refused}");
     }
     let with_token = refusal(&|config| {
-        config.server.resp = everywhere();
+        config.server.resp = EVERYWHERE;
         config.server.tokens = vec![Token::new("one")];
     });
     let insecure = refusal(&|config| {
-        config.server.resp = everywhere();
+        config.server.resp = EVERYWHERE;
         config.server.is_insecure = true;
     });
     assert_eq!((with_token, insecure), (None, None));

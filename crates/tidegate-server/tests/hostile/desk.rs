@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
@@ -39,6 +39,20 @@ pub(crate) struct Served {
 }
 
 static OTHERS: RwLock<()> = RwLock::new(());
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let is_worker = |name: &str| name.starts_with("worker-");
+            let is_worker = std::thread::current().name().is_some_and(is_worker);
+            PANICS.fetch_add(u64::from(is_worker), Ordering::Relaxed);
+            hook(info);
+        }));
+    });
+}
 
 impl Deref for Served {
     type Target = Running;
@@ -49,8 +63,11 @@ impl Deref for Served {
 }
 
 impl Served {
+    /// Ends it. No worker may have panicked: who serves the others would hide it.
     pub(crate) fn stop(self) -> anyhow::Result<()> {
-        self.running.stop()
+        let stopped = self.running.stop();
+        assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a worker has panicked");
+        stopped
     }
 }
 
@@ -66,6 +83,7 @@ pub(crate) fn start_alone(change: impl FnOnce(&mut Config)) -> Served {
 fn server(change: impl FnOnce(&mut Config)) -> Arc<Server> {
     let mut config = config();
     change(&mut config);
+    count_panics();
     Server::new(config, None, ServerClock::system(), Snapshot::default())
 }
 

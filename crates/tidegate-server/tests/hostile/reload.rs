@@ -11,9 +11,8 @@ const RELOADS: u64 = 10_000;
 
 /// The limit that is asked, and others around it that come and go.
 fn text(version: u64) -> String {
-    let others: String = (0..version % 3)
-        .map(|number| format!("[limits.other-{number}]\nrule = \"{}/s\"\n", number + 1))
-        .collect();
+    let other = |number| format!("[limits.other-{number}]\nrule = \"{}/s\"\n", number + 1);
+    let others = (0..version % 3).map(other).collect::<Vec<_>>().concat();
     format!("{others}[limits.kept]\nrule = \"100000000/day fixed\"\n")
 }
 
