@@ -10,7 +10,6 @@ use tidegate_server::daemon::{self, LogFormat, Options, Place};
 /// No configuration is needed. SIGHUP reloads it, SIGTERM ends in an orderly way. `TIDEGATE_LOG` sets how much
 /// is logged: error, warn, info, debug.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::doc_markdown, reason = "this is what --help prints")]
 pub(crate) struct Serve {
     /// The configuration
     #[arg(long, value_name = "FILE")]

@@ -2,9 +2,6 @@
 //!
 //! Each test has a server of its own, in this process, with short patience. Names of tests tell which of the
 //! reliability tests (T40 to T59) they are, at the size that every change is tested with.
-#![expect(clippy::disallowed_methods, reason = "peers on real sockets go by the machine's clock")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#![expect(clippy::naive_bytecount, clippy::format_collect, reason = "nothing here has to be fast")]
 #![expect(clippy::disallowed_methods, reason = "peers on real sockets take real time")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
 #![expect(clippy::naive_bytecount, reason = "a few bytes are counted")]
