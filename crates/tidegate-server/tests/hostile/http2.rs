@@ -113,29 +113,3 @@ fn t46_answers_that_are_not_let_through_are_few() {
     running.stop().unwrap();
     assert!(since.elapsed() < secs(4), "they keep it from ending for {:?}", since.elapsed());
 }
-
-#[test]
-fn t46_long_messages_on_many_streams_do_not_fill_the_memory() {
-    let running = start_alone(|config| config.server.caps.request = secs(20));
-    let before = rss_bytes();
-    let mut peer = begun(&running);
-    // 4 MB are announced on each, and 640 KB of it come: 96 MB in all.
-    let first = [&[0, 0, 0x3f, 0, 0][..], &vec![b'x'; 16_000]].concat();
-    let mut heard = Vec::new();
-    for number in 0..150 {
-        let stream = stream(number);
-        let more = frame(0, 0, stream, &first[5..]).repeat(39);
-        peer.say([headers(stream, false), frame(0, 0, stream, &first), more].concat());
-        // No faster than it is read.
-        peer.say(frame(PING, 0, 0, &[1; 8]));
-        while kinds(&heard).iter().filter(|kind| **kind == PING).count() <= number {
-            let mut piece = [0; 4_096];
-            let read = peer.0.read(&mut piece).expect("it answers");
-            assert!(read > 0, "the connection need not suffer: {:?}", kinds(&heard));
-            heard.extend_from_slice(&piece[..read]);
-        }
-    }
-    serves(&running);
-    assert_grew_less(before, MEMORY_BYTES_MAX);
-    running.stop().unwrap();
-}

@@ -85,7 +85,10 @@ fn t56_any_key_counts_and_none_is_told_where_it_does_harm() {
 }
 
 fn told_safely(admin: Option<std::net::SocketAddr>) {
-    let get = |path: &str| http(admin, &format!("GET {path} HTTP/1.1\r\nhost: localhost"), b"");
+    let accept = "accept: application/openmetrics-text";
+    let get = |path: &str| {
+        http(admin, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{accept}"), b"")
+    };
     let metrics = get("/metrics");
     assert_eq!(status(&metrics), "200");
     assert!(!metrics.contains(MARK), "{metrics}");
