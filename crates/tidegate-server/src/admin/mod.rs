@@ -16,7 +16,7 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
-use crate::http::{Answered, Problem, collect, not_found};
+use crate::http::{Answered, Problem, collect, find};
 use crate::server::Server;
 use http::request::Parts;
 use http::{Method, Request};
@@ -77,7 +77,7 @@ const ROUTES: &[(&str, Method, Route)] = &[
 ];
 
 async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, Problem> {
-    let route = find(request)?;
+    let route = find(ROUTES, request)?;
     access::check(&server.config().server, request, route)?;
     match route {
         Route::Metrics => Ok(metrics::answer(server, &request.headers)),
@@ -87,16 +87,5 @@ async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, P
         Route::Top => limits::top(server, request.uri.query()),
         Route::Reload => reload::answer(server).await,
         Route::Page(part) => Ok(page::answer(part)),
-    }
-}
-
-fn find(request: &Parts) -> Result<Route, Problem> {
-    let path = request.uri.path();
-    match ROUTES.iter().find(|(known, ..)| *known == path) {
-        Some((_, method, route)) if request.method == *method => Ok(*route),
-        Some((_, method, _)) => {
-            Err(Problem::method(if *method == Method::GET { "GET" } else { "POST" }))
-        }
-        None => Err(not_found(path, ROUTES.iter().map(|(known, ..)| *known))),
     }
 }

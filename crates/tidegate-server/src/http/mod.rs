@@ -33,7 +33,7 @@ pub use page::Answered;
 pub(crate) use page::{JSON, Page, number};
 pub(crate) use problem::Problem;
 pub(crate) use query::parameter;
-pub(crate) use route::not_found;
+pub(crate) use route::find;
 
 use crate::server::Server;
 use http::request::Parts;

@@ -39,14 +39,7 @@ const PATH_BYTES_MAX: usize = 64;
 
 impl Route {
     pub(super) fn of(request: &Parts) -> Result<Self, Problem> {
-        let path = request.uri.path();
-        match ROUTES.iter().find(|(known, ..)| *known == path) {
-            Some((_, method, route)) if request.method == *method => Ok(*route),
-            Some((_, method, _)) => {
-                Err(Problem::method(if *method == Method::GET { "GET" } else { "POST" }))
-            }
-            None => Err(not_found(path, ROUTES.iter().map(|(known, ..)| *known))),
-        }
+        find(ROUTES, request)
     }
 
     /// Whether it needs no token: it tells nothing about anybody.
@@ -60,8 +53,20 @@ impl Route {
     }
 }
 
+/// Where a request goes, by its path and method: for every listener that speaks HTTP.
+pub(crate) fn find<R: Copy>(routes: &[(&str, Method, R)], request: &Parts) -> Result<R, Problem> {
+    let path = request.uri.path();
+    match routes.iter().find(|(known, ..)| *known == path) {
+        Some((_, method, route)) if request.method == *method => Ok(*route),
+        Some((_, method, _)) => {
+            Err(Problem::method(if *method == Method::GET { "GET" } else { "POST" }))
+        }
+        None => Err(not_found(path, routes.iter().map(|(known, ..)| *known))),
+    }
+}
+
 /// There is no such path; perhaps one of these was meant.
-pub(crate) fn not_found<'a>(path: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+fn not_found<'a>(path: &str, known: impl Iterator<Item = &'a str>) -> Problem {
     let meant = if path.len() <= PATH_BYTES_MAX { near(path, known) } else { None };
     let detail = match meant {
         Some(meant) => format!("there is nothing at this path; did you mean {meant}?"),
