@@ -86,6 +86,10 @@ fn half_a_microsecond_is_carried_into_the_next_rest() {
     // The last one is paid at 1 507 812.5 µs, and 7812.5 µs later one permit is saved.
     let rested = after(1_507_812 + 7_813);
     assert_eq!(limit.decide(&mut state, rested, 0).reset_after.as_micros(), 127 * 15_625 / 2);
+    let before = limit.write_state(&state);
+    assert_eq!(before[..3], [0, after(1_507_812).as_micros(), 1 << 31], "to look saves nothing");
+    // To refund nothing does.
+    limit.refund(&mut state, rested, 0);
     let written = limit.write_state(&state);
     assert_eq!(f64::from_bits(written[0]).to_bits(), 1.0_f64.to_bits());
     assert_eq!(written[1..], [rested.as_micros(), 0, rested.as_micros()]);

@@ -62,17 +62,23 @@ impl Warmup {
         }
     }
 
-    /// Brings the engine to `now` and says what time that is: after a step back of the clock that
+    /// Tells the engine the time and says what time that is: after a step back of the clock that
     /// can be ridden out, time stands still until it has caught up.
-    fn sync(&self, engine: &mut Engine, now: Timestamp) -> Timestamp {
+    fn tell(&self, engine: &mut Engine, now: Timestamp) -> Timestamp {
         let step = engine.seen.since(now);
         if step > engine.free_at.since(engine.seen) + self.cooling {
             // Too long to be ridden out: what is owed goes along, and is paid in the same time.
             engine.free_at = engine.free_at - step;
             engine.seen = now;
         }
-        let now = engine.seen.max(now);
-        engine.seen = now;
+        engine.seen = engine.seen.max(now);
+        engine.seen
+    }
+
+    /// Brings the engine to `now`. To do so in two steps saves as much but for the rounding, so nobody
+    /// does it who only looks.
+    fn sync(&self, engine: &mut Engine, now: Timestamp) -> Timestamp {
+        let now = self.tell(engine, now);
         if now > engine.free_at {
             let rested = float(now.since(engine.free_at).as_micros()) - engine.carried();
             engine.saved = lesser(self.saved_max, engine.saved + rested / self.cool_down);
@@ -123,10 +129,13 @@ impl Algorithm for Warmup {
     }
 
     fn decide(&self, engine: &mut Engine, now: Timestamp, cost: u64) -> Decision {
-        let now = self.sync(engine, now);
         if cost == 0 {
-            return self.answer(Verdict::Allow, engine, now);
+            self.tell(engine, now);
+            let mut rested = *engine;
+            let now = self.sync(&mut rested, now);
+            return self.answer(Verdict::Allow, &rested, now);
         }
+        let now = self.sync(engine, now);
         let wait = Self::owed(engine, now);
         let permits = float(cost);
         let from_saved = lesser(permits, engine.saved);
