@@ -36,13 +36,15 @@ pub struct Audit {
 
 /// The longest history that is kept of a key.
 const HISTORY_MAX: usize = 2_048;
-/// The most keys that are watched in a shard.
-const KEYS_MAX: usize = 4_096;
+/// The most keys that are watched in all shards together, and the fewest in each.
+const KEYS_MAX: usize = 8_192;
+const KEYS_MIN: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Auditor {
     /// One key in so many.
     sample: u64,
+    keys_max: usize,
     histories: HashMap<Fingerprint, History>,
     found: Audit,
 }
@@ -55,8 +57,11 @@ struct History {
 }
 
 impl Auditor {
-    pub(super) fn new(sample: u64) -> Self {
-        Self { sample: sample.max(1), histories: HashMap::new(), found: Audit::default() }
+    /// One of so many, for a shard each.
+    pub(super) fn new(sample: u64, shards: usize) -> Self {
+        let keys_max = KEYS_MIN.max(KEYS_MAX / shards);
+        let (histories, found) = (HashMap::new(), Audit::default());
+        Self { sample: sample.max(1), keys_max, histories, found }
     }
 
     #[inline]
@@ -81,7 +86,7 @@ impl Auditor {
         if cost == 0 {
             return;
         }
-        if self.histories.len() >= KEYS_MAX && !self.histories.contains_key(&key) {
+        if self.histories.len() >= self.keys_max && !self.histories.contains_key(&key) {
             // Keys come and go: it starts anew rather than watch the first ones only.
             self.histories.clear();
         }
@@ -178,7 +183,7 @@ mod tests {
     fn one_admission_too_many_is_a_violation_of_every_rule() {
         for (rule, most) in MOST_AT_ONCE {
             let limit: Limit = rule.parse().unwrap();
-            let mut auditor = Auditor::new(1);
+            let mut auditor = Auditor::new(1, 1);
             for n in 1..=most {
                 assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "{rule}: {n} may pass");
             }
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn too_much_over_a_long_time_is_a_violation_too() {
         let limit: Limit = "10/s burst 20".parse().unwrap();
-        let mut auditor = Auditor::new(1);
+        let mut auditor = Auditor::new(1, 1);
         for n in 0..1_000 {
             let now = START + Span::from_millis(100 * n);
             assert_eq!(hear(&mut auditor, &limit, now, 1), 0, "one every 100 ms");
@@ -205,7 +210,7 @@ mod tests {
     #[test]
     fn what_the_bound_does_not_speak_of_is_no_violation() {
         let limit: Limit = "1/h".parse().unwrap();
-        let mut auditor = Auditor::new(1);
+        let mut auditor = Auditor::new(1, 1);
         assert_eq!(hear(&mut auditor, &limit, START, 1), 0);
         assert_eq!(hear(&mut auditor, &limit, START, 0), 0, "a cost of zero");
         auditor.forget(KEY);
@@ -219,14 +224,14 @@ mod tests {
 
     #[test]
     fn one_key_in_so_many_is_watched_and_no_more_than_it_has_memory_for() {
-        let mut auditor = Auditor::new(4);
+        let mut auditor = Auditor::new(4, 64);
         let key = |high| Fingerprint { high, low: 1 };
         assert_eq!((1..=100).filter(|high| auditor.watches(key(*high))).count(), 25);
         let limit: Limit = "1/h".parse().unwrap();
-        for high in 1..=3 * KEYS_MAX as u64 / 2 {
+        for high in 1..=192 {
             auditor.hear(&limit, key(high), (START, 1), &Decision::UNLIMITED);
-            assert!(auditor.histories.len() <= KEYS_MAX);
+            assert!(auditor.histories.len() <= 128);
         }
-        assert_eq!(auditor.histories.len(), KEYS_MAX / 2, "it started anew when it was full");
+        assert_eq!(auditor.histories.len(), 64, "it started anew when it was full");
     }
 }

@@ -43,12 +43,12 @@ use crate::clock::Clock;
 use crate::slot::Slot;
 use crate::spot;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_briefly};
-use crate::turn::Wakes;
 use arena::Arena;
 use audit::Auditor;
 use hot::Hot;
 use memory::Plot;
 use prefetch::Signpost;
+use shard::Change;
 use tidegate_core::{Limit, NarrowBucket, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
 
@@ -104,7 +104,7 @@ struct Padded {
 /// A shard has at most about so many keys: a pass over them takes well under a millisecond.
 ///
 /// Under shuttle there are only a few keys, and still several shards.
-const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 12_288 };
+const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 8_192 };
 const SHARDS_MAX: usize = 4_096;
 /// With room for many keys there are at least so many shards, for the threads that come at once.
 const SHARDS_FOR_THREADS: usize = 64;
@@ -127,7 +127,7 @@ impl<C: Clock> Table<C> {
         let shards = shards.min(SHARDS_MAX);
         let arena = arena(&limit, plan.max_keys, shards).map(Arc::new);
         let shard = |index: usize| {
-            let watch = plan.watch(secret.words[0] ^ index as u64).map(Box::new);
+            let watch = plan.watch(secret.words[0] ^ index as u64, shards).map(Box::new);
             let plot = Plot { arena: arena.clone(), index };
             let shard = Mutex::new(Shard::new(Arc::clone(&terms), plot, watch));
             Padded { shard, sign: Signpost::default() }
@@ -305,24 +305,23 @@ impl<C: Clock> Table<C> {
 
     /// Changes the rule, shard by shard: at every moment every key has one rule.
     pub(crate) fn change(&self, new: Limit) {
-        let mut wakes = Wakes::default();
         let mut ruling = lock(&self.ruling);
         // The cells know one rule only.
         self.is_original.store(false, Ordering::Relaxed);
-        let terms = {
+        let mut change = {
             let (shard, old_now) = self.hold(0);
             let now = self.now_for(&new);
-            Arc::new(shard.terms.changed(new.clone(), old_now, now))
+            Change::to(shard.terms.changed(new.clone(), old_now, now))
         };
         for index in 0..self.shards.len() {
             let (mut shard, old_now) = self.hold(index);
             let now = self.now_for(&new);
-            shard.change(Arc::clone(&terms), (old_now, now), &self.room, &mut wakes);
+            shard.change(&mut change, (old_now, now));
         }
         let mut shared = lock(&self.room.shared);
         let (old_now, now) = (self.now_for(&shared.limit), self.now_for(&new));
         let Shared { limit, slot, .. } = &mut *shared;
-        slot.change((limit, old_now), (&new, now), &mut wakes);
+        slot.change((limit, old_now), (&new, now), &mut change.wakes);
         *limit = new.clone();
         drop(shared);
         self.is_quick.store(new.narrow_bucket().is_some(), Ordering::Relaxed);
@@ -458,9 +457,9 @@ impl Room {
 }
 
 impl Plan {
-    fn watch(&self, seed: u64) -> Option<Watch> {
+    fn watch(&self, seed: u64, shards: usize) -> Option<Watch> {
         let sketches = self.has_top.then(|| Sketches::new(seed));
-        let auditor = self.audit.map(Auditor::new);
+        let auditor = self.audit.map(|sample| Auditor::new(sample, shards));
         (sketches.is_some() || auditor.is_some()).then_some(Watch { sketches, auditor })
     }
 }

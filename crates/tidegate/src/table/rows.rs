@@ -61,6 +61,11 @@ impl<const N: usize> Rows<N> {
         self.len
     }
 
+    /// How many words all rows have together.
+    pub(crate) fn words(&self) -> usize {
+        self.len * N
+    }
+
     /// How many places there are to look through.
     pub(crate) fn places(&self) -> usize {
         self.memory.words().len() / N
@@ -203,6 +208,26 @@ impl<const N: usize> Rows<N> {
         }
     }
 
+    /// Puts in rows that come in order, into rows that are empty and have room for them.
+    pub(crate) fn fill(&mut self, mut rows: impl Iterator<Item = Row<N>>) {
+        let (homes, mut next, mut len) = (self.homes, 0, 0);
+        let places = self.rows_mut();
+        let crowded = rows.by_ref().find(|row| {
+            let at = home(row, homes).max(next);
+            if at + 1 >= places.len() {
+                return true;
+            }
+            places[at] = *row;
+            (next, len) = (at + 1, len + 1);
+            false
+        });
+        self.len = len;
+        // If the last homes are crowded, there have to be more.
+        for row in crowded.into_iter().chain(rows) {
+            self.insert(row, |_| true);
+        }
+    }
+
     /// Gives back memory if most of it is empty.
     pub(crate) fn shrink(&mut self) {
         let wanted = self.homes_for(self.len);
@@ -240,7 +265,7 @@ impl<const N: usize> Rows<N> {
     fn rebuild(&mut self, mut homes: usize, mut keep: impl FnMut(&Row<N>) -> bool) {
         #[cfg(test)]
         tests::count_effort(homes.max(self.homes));
-        if homes < self.homes && self.settle(0, homes, &mut keep) {
+        if homes < self.homes && self.settle(0, homes, |row| keep(row)) {
             self.memory.resize((homes + spare(homes)) * N, &self.plot);
             return;
         }
@@ -271,20 +296,26 @@ impl<const N: usize> Rows<N> {
         to
     }
 
+    /// Lets `change` have every row's state, and takes out the rows that it does not want.
+    pub(crate) fn change_each(&mut self, change: impl FnMut(&mut Row<N>) -> bool) {
+        let is_settled = self.settle(0, self.homes, change);
+        debug_assert!(is_settled, "with as many homes as before, they all fit");
+    }
+
     /// Moves the rows from `first` on, which are all and none of them too far to the front, to where they
     /// belong when there are so many homes. If they do not fit, some are where they were.
     fn settle(
         &mut self,
         first: usize,
         homes: usize,
-        mut keep: impl FnMut(&Row<N>) -> bool,
+        mut keep: impl FnMut(&mut Row<N>) -> bool,
     ) -> bool {
         let places = homes + spare(homes);
         let rows = self.rows_mut();
         let (mut next, mut len) = (0, 0);
         for from in first..rows.len() {
-            let row = std::mem::replace(&mut rows[from], [0; N]);
-            if row[0] == 0 || !keep(&row) {
+            let mut row = std::mem::replace(&mut rows[from], [0; N]);
+            if row[0] == 0 || !keep(&mut row) {
                 continue;
             }
             let at = home(&row, homes).max(next);

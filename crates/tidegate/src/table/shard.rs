@@ -4,6 +4,10 @@
 //!          permits out, or if its state does not fit into a row; a slot that no longer needs to be one
 //!          becomes a row again. A key at rest is forgotten when it is come across, a key in debt never.
 
+mod change;
+
+pub(super) use change::Change;
+
 use super::Terms;
 use super::fingerprint::{Fingerprint, Hashed};
 use super::hot::{Hot, MOVED};
@@ -73,6 +77,7 @@ macro_rules! each_width {
         }
     };
 }
+use each_width;
 
 /// How many words of arena a shard with this many rows needs.
 pub(super) fn plot_words(packed_words: usize, len: usize) -> usize {
@@ -95,17 +100,12 @@ impl Packed {
         }
     }
 
-    /// Takes out all rows, and leaves none and no memory.
-    fn take(&mut self) -> Vec<u64> {
-        let copy = self.copy();
-        *self = Self::None;
-        copy
-    }
-
-    fn copy(&self) -> Vec<u64> {
+    fn copy_to(&self, copy: &mut Vec<u64>) {
+        copy.clear();
         each_width!(self, rows => {
-            rows.iter().flat_map(|row| row.iter().copied()).collect()
-        }, else Vec::new())
+            copy.reserve(rows.words());
+            rows.iter().for_each(|row| copy.extend_from_slice(row));
+        }, else ());
     }
 }
 
@@ -446,7 +446,8 @@ impl Shard {
         if !is_new {
             self.replace_row(key, slot);
         } else if !slot.is_at_rest(limit, now, &mut Wakes::default()) {
-            self.put(key, slot);
+            let packed = self.terms.pack(&slot);
+            self.put(key, slot, packed);
             return (result, true);
         }
         (result, false)
@@ -497,9 +498,9 @@ impl Shard {
         }
     }
 
-    /// Keeps a key that is neither yet: as a row, if it can be one, else as a slot.
-    fn put(&mut self, key: Fingerprint, slot: Slot) {
-        match self.terms.pack(&slot) {
+    /// Keeps a key that is neither yet: as a row, if it can be packed, else as a slot.
+    fn put(&mut self, key: Fingerprint, slot: Slot, packed: Option<[u64; 3]>) {
+        match packed {
             Some(packed) => each_width!(&mut self.rows, rows => {
                 rows.insert(row_of(key, packed), |_| true);
             }, else ()),
@@ -512,17 +513,19 @@ impl Shard {
     /// Makes a row again of a slot that no longer needs to be one.
     fn settle(&mut self, key: Fingerprint) {
         let Some((index, _, slot)) = self.slots.get_full(&key) else { return };
-        if self.terms.pack(slot).is_some()
+        let packed = self.terms.pack(slot);
+        if packed.is_some()
             && let Some((key, slot)) = self.slots.swap_remove_index(index)
         {
-            self.put(key, slot);
+            self.put(key, slot, packed);
         }
     }
 
     /// All keys, as they are at this moment: the rows as they lie, and the states of the slots.
     pub(crate) fn copy(&self) -> Copied {
         let words = self.terms.limit.packed_words();
-        let rows = self.rows.copy();
+        let mut rows = Vec::new();
+        self.rows.copy_to(&mut rows);
         let slot =
             |(key, slot): (&Fingerprint, &Slot)| (*key, self.terms.limit.write_state(&slot.state));
         Copied { words, rows, slots: self.slots.iter().map(slot).collect() }
@@ -536,48 +539,14 @@ impl Shard {
     /// Takes in a key that was copied, whether there is room or not: what is owed stays owed.
     pub(crate) fn take_in(&mut self, key: Fingerprint, state: State, room: &Room) {
         room.squeeze_in();
-        self.put(key, Slot::new(state));
+        let slot = Slot::new(state);
+        let packed = self.terms.pack(&slot);
+        self.put(key, slot, packed);
     }
+}
 
-    /// Goes on under other terms (B8).
-    pub(super) fn change(
-        &mut self,
-        terms: Arc<Terms>,
-        (old_now, now): (Timestamp, Timestamp),
-        room: &Room,
-        wakes: &mut Wakes,
-    ) {
-        let old = std::mem::replace(&mut self.terms, terms);
-        let before = self.len();
-        // First out, then in again: there is only one place for them.
-        let rows = self.rows.take();
-        self.rows = Packed::new(self.terms.limit.packed_words(), &self.plot);
-        for slot in self.slots.values_mut() {
-            slot.change((&old.limit, old_now), (&self.terms.limit, now), wakes);
-        }
-        each_width!(&mut self.rows, rows => rows.reserve(before), else ());
-        let keys: Vec<Fingerprint> = self.slots.keys().copied().collect();
-        for key in keys {
-            self.settle(key);
-        }
-        for row in rows.chunks_exact(2 + old.limit.packed_words()) {
-            let key = Fingerprint { high: row[0], low: row[1] };
-            let state = old.unpack(&row[2..]);
-            let (new, old) = (&self.terms.limit, &old.limit);
-            let state = new.take_over_between(old, &state, old_now, now);
-            if !new.peek(&state, now, 0).reset_after.is_zero() {
-                self.put(key, Slot::new(state));
-            }
-        }
-        if let Some(auditor) = self.watch.as_mut().and_then(|watch| watch.auditor.as_mut()) {
-            auditor.forget_all();
-        }
-        each_width!(&mut self.rows, rows => rows.shrink(), else ());
-        self.cursor = 0;
-        self.seen = now;
-        let dropped = before - self.len();
-        self.forget(dropped, room);
-    }
+fn key_of(row: &[u64]) -> Fingerprint {
+    Fingerprint { high: row[0], low: row[1] }
 }
 
 fn row_of<const N: usize>(key: Fingerprint, packed: [u64; 3]) -> Row<N> {

@@ -342,3 +342,39 @@ fn rows_at_the_edge_of_their_plot_are_not_looked_through_at_every_insert() {
     }
     assert!(looked_at < 1_000 * 100, "{looked_at} in 1000 inserts");
 }
+
+/// So many rows as a model has them, in order.
+fn some_rows(spread: Spread, len: u64) -> Model<3> {
+    let mut model = Model::<3>::new(1);
+    (0..len).for_each(|n| model.step(Step::Insert(key(spread, random(n)))));
+    model
+}
+
+#[test]
+fn rows_that_come_in_order_are_filled_in_as_if_each_was_put_in() {
+    for spread in SPREADS {
+        for room in [0, 10, 300] {
+            let mut model = some_rows(spread, 300);
+            let in_order: Vec<Row<3>> = model.rows.iter().copied().collect();
+            model.rows = Rows::new(5, Plot::default());
+            model.rows.reserve(room);
+            model.rows.fill(in_order.into_iter());
+            model.check();
+        }
+    }
+}
+
+#[test]
+fn a_change_of_each_row_changes_all_and_takes_out_those_that_are_not_wanted() {
+    for spread in SPREADS {
+        let mut model = some_rows(spread, 300);
+        model.rows.change_each(|row| {
+            row[2] += 1_000;
+            !row[2].is_multiple_of(3)
+        });
+        model.map.values_mut().for_each(|value| *value += 1_000);
+        model.map.retain(|_, value| !value.is_multiple_of(3));
+        model.check();
+    }
+    Rows::<3>::new(0, Plot::default()).change_each(|_| panic!("there is none"));
+}
