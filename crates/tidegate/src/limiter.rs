@@ -9,7 +9,7 @@ use crate::reservation::Reservation;
 use crate::rule::Rule;
 use crate::spot::Spot;
 use crate::sync::Arc;
-use crate::table::{Audit, Batch, KeyName, Stats, Table, Top};
+use crate::table::{Audit, Batch, Stats, Table, Top};
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::{Decision, Denied, Span, Window};
@@ -100,7 +100,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.table.check(self.table.secret.of(key), cost, || KeyName::of(key))
+        self.table.check(key, cost)
     }
 
     /// What [`check`](Self::check) would say, without charging.

@@ -169,6 +169,7 @@ pub(crate) fn now<C: Clock>(clock: &C, limit: &Limit) -> Timestamp {
 /// Gates and tables are numbered, so that several of them are always locked in the same order.
 pub(crate) fn next_number() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed)
+    // Zero is nobody's.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -79,7 +79,7 @@ impl Backoff {
 
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { spins: 1 }
+        Self { spins: 16 }
     }
 
     #[inline]

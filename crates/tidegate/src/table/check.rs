@@ -4,22 +4,20 @@
 //!          else goes the slow way, which can do anything.
 
 use super::hot::Found;
+use super::memo::{self, Written};
 use super::{Fingerprint, Home, KeyName, Shard, Table};
 use crate::clock::Clock;
 use crate::slot::Slot;
 use crate::sync::{Ordering, lock_briefly};
 use crate::turn::Wakes;
+use std::hash::Hash;
 use tidegate_core::{Decision, Limit, NarrowBucket, Timestamp};
 
 impl<C: Clock> Table<C> {
     #[inline]
-    pub(crate) fn check(
-        &self,
-        key: Fingerprint,
-        cost: u64,
-        name: impl Fn() -> KeyName,
-    ) -> Decision {
-        let found = self.hot.find(key);
+    pub(crate) fn check<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
+        let name = || KeyName::of(key);
+        let (key, found) = self.find(key);
         if found.is_none() {
             // It comes while we look at the clock.
             self.prefetch_apart(key);
@@ -28,6 +26,24 @@ impl<C: Clock> Table<C> {
             Some(now) => self.check_at((key, found), cost, now, name),
             None => self.check_slowly(key, cost, name),
         }
+    }
+
+    /// A key's fingerprint, and the hot cell that may have it.
+    #[inline]
+    fn find<K: Hash + ?Sized>(&self, key: &K) -> (Fingerprint, Option<Found<'_>>) {
+        if !self.hot.is_in_use() {
+            return (self.secret.of(key), None);
+        }
+        let written = Written::by(key);
+        if let Some(known) = memo::recall(self.number, &written) {
+            return (known, self.hot.find(known));
+        }
+        let key = self.secret.of(key);
+        let found = self.hot.find(key);
+        if found.is_some() {
+            memo::remember(self.number, &written, key);
+        }
+        (key, found)
     }
 
     /// The time, for who may try to decide without much ado.

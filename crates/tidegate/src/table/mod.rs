@@ -11,6 +11,7 @@ mod batch;
 mod check;
 mod fingerprint;
 mod hot;
+mod memo;
 mod memory;
 mod prefetch;
 mod room;
