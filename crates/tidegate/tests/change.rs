@@ -205,6 +205,24 @@ fn t12_a_key_that_was_only_looked_at_is_like_one_that_was_not() {
     assert!(differ.is_empty(), "{} changes, such as {}", differ.len(), differ[0]);
 }
 
+/// A key that is asked about often in a row is decided somewhere else.
+#[test]
+fn t12_a_hot_key_takes_along_what_it_has_used() {
+    for other in ["10/h burst 200", "200/h sliding", "200/h fixed"] {
+        let clock = ManualClock::new();
+        let limiter = Limiter::with_clock("10/h burst 200".parse().unwrap(), clock.clone());
+        clock.advance(Span::from_secs(60));
+        assert!((0..150).all(|_| limiter.check("hot").is_allow()));
+        limiter.set_rule(other.parse().unwrap());
+        assert_eq!(limiter.check_n("hot", 0).remaining, 50, "{other}");
+        assert_eq!(limiter.check("other").remaining, 199, "{other}");
+        assert!(limiter.check_n("hot", 51).is_deny(), "{other}");
+        assert!((0..50).all(|_| limiter.check("hot").is_allow()), "{other}");
+        assert!(limiter.check("hot").is_deny(), "{other}");
+        assert_eq!(limiter.stats().allowed, 150 + 1 + 1 + 50, "{other}");
+    }
+}
+
 #[test]
 fn t11_a_refund_gives_back_no_more_than_was_charged() {
     let mut too_much = Vec::new();

@@ -138,6 +138,31 @@ fn a_key_at_rest_makes_room_wherever_it_lies() {
     }
 }
 
+/// Who looks for room goes on with the first keys when it has come to the last one.
+#[test]
+fn a_key_at_rest_makes_room_also_if_it_lies_behind_where_the_last_look_ended() {
+    const DEBTORS: usize = 20;
+    for rule in ["1/h burst 50", "50/day fixed", "50/day sliding"] {
+        let clock = ManualClock::new();
+        let builder = Limiter::builder(rule.parse().unwrap()).max_keys(DEBTORS + 1);
+        let limiter = builder.with_clock(clock.clone());
+        clock.advance(Span::from_secs(10));
+        for n in 0..DEBTORS {
+            assert!(limiter.check_n(&n, 50).is_allow(), "{rule}");
+        }
+        for n in 0..300 {
+            // Not by `check`, which looks twice.
+            assert!(limiter.ask(&("passer-by", n)).check().is_allow(), "{rule}, {n}");
+            // At rest again, also without time.
+            limiter.refund(&("passer-by", n), 1);
+            clock.advance(Span::from_millis(2));
+        }
+        let stats = limiter.stats();
+        assert_eq!(stats.overflowed, 0, "{rule}: there was always one at rest");
+        assert!(stats.forgotten >= 299, "{rule}: {stats:?}");
+    }
+}
+
 #[test]
 fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
     for rule in ["10/s", "10/s fixed", "10/s sliding", "10/s sliding-log"] {
