@@ -3,26 +3,30 @@
 //! A decision about one of a million keys waits for its row; with pages of 4 KiB it waits as long again
 //! for the processor to find out where the page is. A shard is too small for a page of 2 MiB, and
 //! shards are not made larger, because a lock is not to be held for long. So the shards' rows lie side by
-//! side. They come in small pages, as they fill up; where they have filled a huge page's worth, the
-//! kernel is asked to make one of it. What a few keys take is thus as little as before.
+//! side. They come in small pages, as they fill up; where they have filled nearly all of a huge page's worth,
+//! the kernel is asked to make one of it. What a few keys take is thus as little as before.
 //!
 //! This module has `unsafe` code: it hands out disjoint parts of one mapping, and tells the kernel what
 //! to do with it. docs/decisions/0014-one-arena-in-huge-pages.md has the numbers.
 //!
 //! Always   A block is handed out to one owner at a time. A block that nobody has is all zeros, and none
-//!          of it is in memory.
+//!          of it is in memory, unless as a part of a huge page.
 
 use crate::sync::Arc;
 use memmap2::{MmapMut, MmapOptions};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) struct Arena {
     blocks: usize,
     block_words: usize,
     /// Mapped when the first block is needed; `None` if the system would not.
     land: OnceLock<Option<Land>>,
+    /// Somebody is to look whether a page has become ripe, here or in another arena.
+    alarm: Arc<AtomicBool>,
+    /// How many blocks are handed out.
+    taken: AtomicUsize,
 }
 
 struct Land {
@@ -54,18 +58,34 @@ const HUGE_PAGE: usize = 2 << 20;
 const WORD: usize = size_of::<u64>();
 /// For less than this the heap will do.
 const BYTES_MIN: usize = 1 << 20;
-/// A huge page that has been made.
-const MADE: u64 = u64::MAX / 2;
+/// So much of a huge page has to be in use for it to be made. Not all: among a hundred shards there are one or
+/// two with more keys than the others, and their blocks are in another arena.
+const RIPE: u64 = (HUGE_PAGE / 16 * 15) as u64;
+/// One block in so many is a good part.
+const POPULAR: usize = 8;
+/// Beside how much is in use: the page has been made huge.
+const MADE: u64 = 1 << 63;
 
 impl Arena {
     /// Room for so many blocks of at least so many words; none if that is little, or more than there
     /// can be.
-    pub(crate) fn new(blocks: usize, block_words: usize) -> Option<Self> {
+    pub(crate) fn new(blocks: usize, block_words: usize, alarm: Arc<AtomicBool>) -> Option<Self> {
         let block_words = block_words.checked_next_multiple_of(small_page() / WORD)?;
         let bytes = block_words.checked_mul(WORD)?.checked_mul(blocks)?;
         let is_worth_it = cfg!(target_os = "linux") && bytes >= BYTES_MIN;
         let is_possible = isize::try_from(bytes.checked_add(2 * HUGE_PAGE)?).is_ok();
-        (is_worth_it && is_possible).then(|| Self { blocks, block_words, land: OnceLock::new() })
+        let (land, taken) = (OnceLock::new(), AtomicUsize::new(0));
+        (is_worth_it && is_possible).then_some(Self { blocks, block_words, land, alarm, taken })
+    }
+
+    /// So many words, or fewer, that are whole pages.
+    pub(super) fn whole_pages_below(words: usize) -> usize {
+        words - words % (small_page() / WORD)
+    }
+
+    /// Whether a good part of the blocks is handed out.
+    pub(super) fn is_popular(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) * POPULAR > self.blocks
     }
 
     pub(crate) fn block_words(&self) -> usize {
@@ -81,22 +101,26 @@ impl Arena {
     // Not a method: loom's `Arc` has none.
     pub(crate) fn block(arena: &Arc<Self>, index: usize) -> Option<Block> {
         let land = arena.land()?;
+        // Nobody gives it back meanwhile.
+        let telling = land.tell();
         if land.is_taken[index].swap(true, Ordering::Acquire) {
             return None;
         }
+        drop(telling);
+        arena.taken.fetch_add(1, Ordering::Relaxed);
         let start = land.address(index * arena.block_words * WORD).cast();
         let (arena, start) = (Arc::clone(arena), AtomicPtr::new(start));
         Some(Block { arena, index, start, is_whole: false })
     }
 
-    /// Makes a huge page of one that has become ripe. It copies 2 MiB; not to be done under a lock.
-    #[inline]
-    pub(crate) fn tend(&self) {
-        if let Some(Some(land)) = self.land.get()
-            && land.is_any_ripe.load(Ordering::Relaxed)
-        {
+    /// Makes a huge page of one that has become ripe. It copies 2 MiB; not to be done under a lock. Tells
+    /// whether there may be another one.
+    pub(crate) fn tend(&self) -> bool {
+        let Some(Some(land)) = self.land.get() else { return false };
+        if land.is_any_ripe.load(Ordering::Acquire) {
             land.make_huge();
         }
+        land.is_any_ripe.load(Ordering::Relaxed)
     }
 }
 
@@ -141,11 +165,11 @@ impl Land {
     fn make_huge(&self) {
         // Who is not alone leaves it to the others.
         let Ok(_telling) = self.telling.try_lock() else { return };
-        let is_ripe = |used: &AtomicU64| used.load(Ordering::Relaxed) == HUGE_PAGE as u64;
+        let is_ripe = |used: &AtomicU64| (RIPE..MADE).contains(&used.load(Ordering::Relaxed));
         let ripe = |(page, used)| is_ripe(used).then_some((page, used));
         let mut all_ripe = self.used.iter().enumerate().filter_map(ripe);
         if let Some((page, used)) = all_ripe.next() {
-            used.store(MADE, Ordering::Relaxed);
+            used.fetch_or(MADE, Ordering::Relaxed);
             prefer(Pages::Huge, self.address(page * HUGE_PAGE), HUGE_PAGE);
         }
         // Whoever fills another page meanwhile says so after it has counted, and is not overheard.
@@ -155,15 +179,29 @@ impl Land {
         }
     }
 
-    /// Makes small pages again of the huge ones that these bytes lie in: some are to be given back. They
-    /// are ripe again when all of them is in use again.
-    fn retreat(&self, from: usize, to: usize) {
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+    fn tell(&self) -> MutexGuard<'_, ()> {
+        self.telling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes small pages again of the huge ones that these bytes lie in: some are to be given back. What
+    /// nobody has of them goes at once, because it came into memory with the rest.
+    fn retreat(&self, from: usize, to: usize, block: usize) {
+        let _telling = self.tell();
         let first = from / HUGE_PAGE;
         for (page, (used, bytes)) in (first..).zip(self.pages(from, to)) {
-            let less = |used: u64| Some(if used == MADE { HUGE_PAGE as u64 } else { used } - bytes);
-            if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(MADE) {
-                prefer(Pages::Small, self.address(page * HUGE_PAGE), HUGE_PAGE);
+            let before = used.load(Ordering::Relaxed);
+            // Others may add to it meanwhile.
+            used.fetch_sub(bytes, Ordering::Relaxed);
+            if before & MADE == 0 {
+                continue;
+            }
+            used.fetch_and(!MADE, Ordering::Relaxed);
+            let (start, end) = (page * HUGE_PAGE, (page + 1) * HUGE_PAGE);
+            prefer(Pages::Small, self.address(start), HUGE_PAGE);
+            let blocks = start / block..end.div_ceil(block).min(self.is_taken.len());
+            for index in blocks.filter(|index| !self.is_taken[*index].load(Ordering::Relaxed)) {
+                let (start, end) = (start.max(index * block), end.min((index + 1) * block));
+                give_back(self.address(start), end - start);
             }
         }
     }
@@ -213,19 +251,31 @@ impl Block {
             return;
         }
         let (land, from) = (self.land(), self.offset());
-        // No lock: nobody tells the kernel of a page that is not full, and this one is not yet.
+        // No lock: whoever tells the kernel of the page meanwhile may do so, all that is in use is in use.
         for (used, bytes) in land.pages(from, from + self.arena.block_words * WORD) {
-            if used.fetch_add(bytes, Ordering::Relaxed) + bytes == HUGE_PAGE as u64 {
+            let before = used.fetch_add(bytes, Ordering::Relaxed);
+            if before < RIPE && before + bytes >= RIPE {
                 land.is_any_ripe.store(true, Ordering::Release);
+                self.arena.alarm.store(true, Ordering::Release);
             }
         }
+    }
+
+    /// How many words there are.
+    pub(crate) fn words_max(&self) -> usize {
+        self.arena.block_words
+    }
+
+    /// Whether it is a part of this arena.
+    pub(crate) fn is_of(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
     }
 
     /// Gives back all but the first so many words, which are zero from then on.
     pub(crate) fn clear_from(&mut self, len: usize) {
         let (from, to) = (self.offset(), self.offset() + self.arena.block_words * WORD);
         if std::mem::replace(&mut self.is_whole, false) {
-            self.land().retreat(from, to);
+            self.land().retreat(from, to, to - from);
         }
         let kept = (from + len * WORD).next_multiple_of(small_page()).min(to);
         let kept_words = (kept - from) / WORD;
@@ -237,6 +287,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         self.clear_from(0);
+        self.arena.taken.fetch_sub(1, Ordering::Relaxed);
         self.land().is_taken[self.index].store(false, Ordering::Release);
     }
 }
@@ -338,8 +389,12 @@ mod tests {
 
     const WORDS: usize = 300 * 1_024 / WORD;
 
+    fn new(blocks: usize, words: usize) -> Option<Arena> {
+        Arena::new(blocks, words, Arc::default())
+    }
+
     fn arena() -> Arc<Arena> {
-        Arc::new(Arena::new(20, WORDS).expect("it is large enough"))
+        Arc::new(new(20, WORDS).expect("it is large enough"))
     }
 
     #[test]
@@ -418,6 +473,40 @@ mod tests {
         pages.iter().filter(|page| **page & 1 == 1).count()
     }
 
+    /// Thirty-one of the thirty-two blocks of a page are enough for a huge one. The one that nobody has is then
+    /// in memory with it, and no longer.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn what_nobody_has_of_a_huge_page_goes_when_the_first_block_of_it_does() {
+        const WORDS: usize = HUGE_PAGE / 32 / WORD;
+        const NOBODYS: usize = 7;
+        let arena = Arc::new(new(64, WORDS).expect("it is large enough"));
+        let mut blocks: Vec<Block> = (0..32)
+            .filter(|index| *index != NOBODYS)
+            .map(|index| Arena::block(&arena, index).unwrap())
+            .collect();
+        for round in 1..4 {
+            for block in &mut blocks {
+                block.words_mut(WORDS).fill(round);
+                block.fill();
+            }
+            assert!(arena.land().unwrap().is_any_ripe.load(Ordering::Relaxed), "{round}");
+            assert!(!arena.tend(), "there is one only");
+            assert!(
+                blocks.iter().all(|block| block.words(WORDS).iter().all(|word| *word == round))
+            );
+            blocks[20].clear_from(0);
+            let nobodys = Arena::block(&arena, NOBODYS).unwrap();
+            assert_eq!(pages_in_memory(&nobodys), 0, "{round}");
+            assert!(nobodys.words(WORDS).iter().all(|word| *word == 0), "{round}");
+            drop(nobodys);
+            assert_eq!(pages_in_memory(&blocks[20]), 0, "{round}");
+            for block in &mut blocks {
+                block.clear_from(WORDS / 2);
+            }
+        }
+    }
+
     /// Owners fill their blocks and give them back while others make huge pages of what is full: nobody
     /// loses a word, nothing that was given back comes into memory again, and all that was counted in is
     /// counted out.
@@ -452,11 +541,11 @@ mod tests {
 
     #[test]
     fn there_is_none_for_little_memory_and_for_more_than_there_is() {
-        assert!(Arena::new(4, 1_000).is_none());
-        assert!(Arena::new(usize::MAX / 4_096, usize::MAX / 4_096).is_none());
-        assert!(Arena::new(4_096, usize::MAX).is_none());
+        assert!(new(4, 1_000).is_none());
+        assert!(new(usize::MAX / 4_096, usize::MAX / 4_096).is_none());
+        assert!(new(4_096, usize::MAX).is_none());
         // More than the machine has: there may be room for it as long as nobody uses it.
-        let huge = Arc::new(Arena::new(4_096, 1 << 40).expect("it can be written down"));
+        let huge = Arc::new(new(4_096, 1 << 40).expect("it can be written down"));
         assert!(Arena::block(&huge, 0).is_none_or(|block| block.words(9) == [0; 9]));
     }
 }

@@ -8,7 +8,7 @@ use super::memo::{self, Written};
 use super::{Fingerprint, Home, KeyName, Shard, Table};
 use crate::clock::Clock;
 use crate::slot::Slot;
-use crate::sync::{Ordering, lock_briefly};
+use crate::sync::{MutexGuard, Ordering, lock_briefly};
 use crate::turn::Wakes;
 use std::hash::Hash;
 use tidegate_core::{Decision, Limit, NarrowBucket, Timestamp};
@@ -94,7 +94,9 @@ impl<C: Clock> Table<C> {
         if had_to_wait || shard.is_asked_again(key) {
             self.lend(&mut shard, key, ticks);
         }
-        shard.housekeep(now, &self.hot, &self.room);
+        if shard.housekeep(now, &self.hot, &self.room) {
+            self.leave(shard, key);
+        }
         Some(taken)
     }
 
@@ -111,7 +113,9 @@ impl<C: Clock> Table<C> {
         if let Some((bucket, ticks)) = shard.terms.bucket_at(now)
             && let Some((full_at, was_enough)) = shard.take(&bucket, key, (now, ticks), cost)
         {
-            shard.housekeep(now, &self.hot, &self.room);
+            if shard.housekeep(now, &self.hot, &self.room) {
+                self.leave(shard, key);
+            }
             return bucket.decision(full_at, ticks, cost, was_enough);
         }
         drop(shard);
@@ -149,11 +153,19 @@ impl<C: Clock> Table<C> {
         decision
     }
 
+    /// Gives back the lock of this key's shard, whose rows may lie somewhere else than before.
+    #[cold]
+    fn leave(&self, shard: MutexGuard<'_, Shard>, key: Fingerprint) {
+        self.shards[self.shard_of(key)].sign.point_at(&shard);
+        drop(shard);
+        self.tend();
+    }
+
     /// Looks after the memory, when no lock is held.
     #[inline]
     pub(super) fn tend(&self) {
-        if let Some(arena) = &self.arena {
-            arena.tend();
+        if let Some(stages) = &self.stages {
+            stages.tend();
         }
     }
 

@@ -1,17 +1,18 @@
 //! Where rows lie: zeroed words that can become more and fewer, and that go back to the system.
 //!
-//! Few words are a piece of the heap. Many are a block of the [`Arena`]; or, where there is none or it is
-//! too small, a mapping of their own. Not the heap: after an attack it would keep most of them, as
+//! Few words are a piece of the heap. Many are a block of an arena, see [`Stages`]; or, where there is none or
+//! all are too small, a mapping of their own. Not the heap: after an attack it would keep most of them, as
 //! holes between what is still in use.
 
 use super::arena::{Arena, Block, small_page};
+use super::stages::Stages;
 use crate::sync::Arc;
 use memmap2::MmapMut;
 
-/// A shard's place in the arena, if there is one.
+/// A shard's place in the arenas, if there are any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
-    pub(crate) arena: Option<Arc<Arena>>,
+    pub(crate) stages: Option<Arc<Stages>>,
     pub(crate) index: usize,
 }
 
@@ -32,18 +33,28 @@ const HEAP_MAX_WITHOUT_PLOT: usize = 64 * 1_024;
 impl Plot {
     /// The most words that there are room for here.
     pub(crate) fn words(&self) -> usize {
-        self.arena.as_ref().map_or(0, |arena| arena.block_words())
+        self.stages.as_ref().map_or(0, |stages| stages.words_max())
+    }
+
+    /// How many words to have if at least so many are needed, where that is on the plot.
+    pub(crate) fn words_for(&self, least: usize) -> Option<usize> {
+        if least < self.heap_max() { None } else { self.stages.as_ref()?.words_for(least) }
+    }
+
+    /// How many words to have instead of so many, where the others have as many.
+    pub(crate) fn words_of_others(&self, words: usize) -> Option<usize> {
+        if words < self.heap_max() { None } else { self.stages.as_ref()?.words_of_others(words) }
     }
 
     /// Pieces from this many words on are no longer on the heap.
     fn heap_max(&self) -> usize {
         let bytes =
-            if self.arena.is_some() { HEAP_MAX.max(small_page()) } else { HEAP_MAX_WITHOUT_PLOT };
+            if self.stages.is_some() { HEAP_MAX.max(small_page()) } else { HEAP_MAX_WITHOUT_PLOT };
         bytes / size_of::<u64>()
     }
 
-    fn block(&self) -> Option<Block> {
-        Arena::block(self.arena.as_ref()?, self.index)
+    fn arena(&self, words: usize) -> Option<&Arc<Arena>> {
+        self.stages.as_ref()?.arena(words)
     }
 }
 
@@ -62,7 +73,10 @@ impl Memory {
                 heap.reserve_exact(words - heap.len());
                 heap.resize(words, 0);
             }
-            Self::Block(block, len) if words >= plot.heap_max() / 2 && words <= plot.words() => {
+            Self::Block(block, len)
+                if words >= plot.heap_max() / 2
+                    && plot.arena(words).is_some_and(|arena| block.is_of(arena)) =>
+            {
                 if words < *len {
                     block.clear_from(words);
                 }
@@ -71,7 +85,7 @@ impl Memory {
             _ => self.move_to(Self::new(words, plot)),
         }
         if let Self::Block(block, len) = self
-            && *len * 16 > plot.words() * 15
+            && *len * 16 > block.words_max() * 15
         {
             block.fill();
         }
@@ -81,8 +95,8 @@ impl Memory {
         if words < plot.heap_max() {
             return Self::Heap(vec![0; words]);
         }
-        if words <= plot.words()
-            && let Some(block) = plot.block()
+        if let Some(arena) = plot.arena(words)
+            && let Some(block) = Arena::block(arena, plot.index)
         {
             return Self::Block(block, words);
         }
@@ -121,8 +135,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_stays_and_what_is_new_is_zero_wherever_it_lies() {
-        let arena = Arena::new(16, 300 * 1_024 / 8).map(Arc::new);
-        let on_plot = Plot { arena, index: 3 };
+        let stages = Stages::new(16, 300 * 1_024 / 8).map(Arc::new);
+        let on_plot = Plot { stages, index: 3 };
         for plot in [Plot::default(), on_plot] {
             let mut memory = Memory::NONE;
             let mut len = 0;

@@ -18,6 +18,7 @@ mod room;
 mod rows;
 mod shard;
 mod sip;
+mod stages;
 mod tally;
 mod terms;
 mod throttle;
@@ -44,12 +45,12 @@ use crate::clock::Clock;
 use crate::slot::Slot;
 use crate::spot;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_briefly};
-use arena::Arena;
 use audit::Auditor;
 use hot::Hot;
 use memory::Plot;
 use prefetch::Signpost;
 use shard::Change;
+use stages::Stages;
 use tidegate_core::{Limit, NarrowBucket, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
 
@@ -82,7 +83,7 @@ pub(crate) struct Table<C> {
     /// on where it was.
     shift: i64,
     shards: Box<[Padded]>,
-    arena: Option<Arc<Arena>>,
+    stages: Option<Arc<Stages>>,
     /// The rule that the limiter began with, if it is a bucket, and what its times are counted from.
     bucket: Option<NarrowBucket>,
     epoch: Timestamp,
@@ -126,10 +127,10 @@ impl<C: Clock> Table<C> {
             shards = shards.max(SHARDS_FOR_THREADS);
         }
         let shards = shards.min(SHARDS_MAX);
-        let arena = arena(&limit, plan.max_keys, shards).map(Arc::new);
+        let stages = stages(&limit, plan.max_keys, shards).map(Arc::new);
         let shard = |index: usize| {
             let watch = plan.watch(secret.words[0] ^ index as u64, shards).map(Box::new);
-            let plot = Plot { arena: arena.clone(), index };
+            let plot = Plot { stages: stages.clone(), index };
             let shard = Mutex::new(Shard::new(Arc::clone(&terms), plot, watch));
             Padded { shard, sign: Signpost::default() }
         };
@@ -142,7 +143,7 @@ impl<C: Clock> Table<C> {
             shift,
             room: Room::new(plan.max_keys, plan.overflow, limit.clone(), slot),
             shards: (0..shards).map(shard).collect(),
-            arena,
+            stages,
             hot: Hot::default(),
             bucket: limit.narrow_bucket(),
             epoch: terms.epoch,
@@ -427,10 +428,10 @@ impl<C: Clock> Table<C> {
 
 /// Memory for the rows of all shards: for as many keys as there may be, evenly spread but for four
 /// standard deviations.
-fn arena(limit: &Limit, max_keys: usize, shards: usize) -> Option<Arena> {
+fn stages(limit: &Limit, max_keys: usize, shards: usize) -> Option<Stages> {
     let keys = max_keys / shards;
     let keys = keys + 4 * keys.isqrt();
-    Arena::new(shards, shard::plot_words(limit.packed_words(), keys))
+    Stages::new(shards, shard::plot_words(limit.packed_words(), keys))
 }
 
 /// Where a key was worked on.

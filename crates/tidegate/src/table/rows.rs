@@ -48,7 +48,7 @@ impl<const N: usize> Rows<N> {
 
     pub(crate) fn new(seed: usize, plot: Plot) -> Self {
         let homes_min = HOMES_MIN + seed % HOMES_MIN;
-        let homes_max = (plot.words() / N).saturating_sub(SPARE_MAX);
+        let homes_max = Self::homes_of(plot.words());
         Self { memory: Memory::NONE, homes: 0, len: 0, homes_min, plot, homes_max }
     }
 
@@ -230,9 +230,20 @@ impl<const N: usize> Rows<N> {
 
     /// Gives back memory if most of it is empty.
     pub(crate) fn shrink(&mut self) {
-        let wanted = self.homes_for(self.len);
-        if wanted < self.homes / 2 {
-            self.rebuild(wanted, |_| true);
+        let wanted = |rows: &Self| rows.homes_for(rows.len);
+        let least = self.len * Self::FULL_OF / Self::FULL + 1;
+        if least + least / 8 < self.homes / 2 && wanted(self) < self.homes / 2 {
+            self.rebuild(wanted(self), |_| true);
+        }
+    }
+
+    /// Takes a little more memory, if that is where the others are: only together do they fill huge pages.
+    pub(crate) fn follow(&mut self) {
+        let least = self.len * Self::FULL_OF / Self::FULL + 1;
+        if let Some(words) = self.plot.words_of_others(self.memory.words().len())
+            && Self::homes_of(words) <= least + least * 5 / 8
+        {
+            self.rebuild(Self::homes_of(words), |_| true);
         }
     }
 
@@ -251,7 +262,16 @@ impl<const N: usize> Rows<N> {
         // With some to spare: else the next row would find it full again.
         let fits_plot = (len + len / 32 + 1) * Self::FULL_OF <= self.homes_max * 15;
         let is_most = wanted > self.homes_max - self.homes_max / 8;
-        if is_most && fits_plot { self.homes_max } else { wanted }
+        if is_most && fits_plot {
+            return self.homes_max;
+        }
+        let words = self.plot.words_for((least + least / 16 + SPARE_MAX) * N);
+        words.map_or(wanted, Self::homes_of)
+    }
+
+    /// How many homes there are on a plot of so many words.
+    fn homes_of(words: usize) -> usize {
+        (words / N).saturating_sub(SPARE_MAX)
     }
 
     fn resize(&mut self, mut keep: impl FnMut(&Row<N>) -> bool) -> usize {

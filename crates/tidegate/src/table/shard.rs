@@ -406,13 +406,15 @@ impl Shard {
         self.note_named(key, asked, decision, KeyName::default);
     }
 
-    /// Every now and then, whoever decides looks at some keys too.
+    /// Every now and then, whoever decides looks at some keys too. Tells whether this was such a time.
     #[inline]
-    pub(super) fn housekeep(&mut self, now: Timestamp, hot: &Hot, room: &Room) {
+    pub(super) fn housekeep(&mut self, now: Timestamp, hot: &Hot, room: &Room) -> bool {
         self.until_sweep -= 1;
-        if self.until_sweep == 0 {
+        let is_time = self.until_sweep == 0;
+        if is_time {
             self.sweep_now_and_then(now, hot, room);
         }
+        is_time
     }
 
     #[cold]
@@ -421,6 +423,7 @@ impl Shard {
         self.until_sweep = DECISIONS_PER_SWEEP;
         if self.len() >= SWEEP_FROM {
             self.sweep(now, SWEEP_NOW_AND_THEN, room);
+            each_width!(&mut self.rows, rows => rows.follow(), else ());
         }
     }
 

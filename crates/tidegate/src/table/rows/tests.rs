@@ -1,6 +1,6 @@
 //! Rows against a sorted map: after every step the two hold the same, and the rows are in order.
 
-use super::super::arena::Arena;
+use super::super::stages::Stages;
 use super::*;
 use crate::sync::Arc;
 use proptest::prelude::*;
@@ -275,8 +275,9 @@ fn random(n: u64) -> u64 {
 #[test]
 fn rows_move_to_their_plot_and_beyond_it_and_back() {
     const ROWS: usize = 8_000;
-    let arena = Arc::new(Arena::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
-    let plot = |index| Plot { arena: Some(Arc::clone(&arena)), index };
+    let stages =
+        Arc::new(Stages::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
+    let plot = |index| Plot { stages: Some(Arc::clone(&stages)), index };
     let mut model = Model::<3>::on(3, plot(7));
     let mut neighbour = Model::<3>::on(4, plot(8));
     for round in 0..3 {
@@ -307,8 +308,9 @@ fn rows_move_to_their_plot_and_beyond_it_and_back() {
 #[test]
 fn a_plot_is_filled_before_it_is_left() {
     const ROWS: usize = 8_000;
-    let arena = Arc::new(Arena::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
-    let mut rows = Rows::<3>::new(0, Plot { arena: Some(arena), index: 0 });
+    let stages =
+        Arc::new(Stages::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
+    let mut rows = Rows::<3>::new(0, Plot { stages: Some(stages), index: 0 });
     for n in 0..ROWS as u64 + 100 {
         rows.insert([random(n).max(1), n, n], |_| true);
     }
@@ -321,8 +323,9 @@ fn a_plot_is_filled_before_it_is_left() {
 #[test]
 fn rows_at_the_edge_of_their_plot_are_not_looked_through_at_every_insert() {
     const ROWS: usize = 8_000;
-    let arena = Arc::new(Arena::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
-    let mut rows = Rows::<3>::new(0, Plot { arena: Some(arena), index: 0 });
+    let stages =
+        Arc::new(Stages::new(20, Rows::<3>::plot_words(ROWS)).expect("it is large enough"));
+    let mut rows = Rows::<3>::new(0, Plot { stages: Some(stages), index: 0 });
     let mut n = 0;
     let mut insert = |rows: &mut Rows<3>, keep: &mut dyn FnMut(&Row<3>) -> bool| {
         rows.insert([random(n).max(1), n, n], keep);
