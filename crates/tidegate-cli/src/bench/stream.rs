@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 
 const READ_BYTES: usize = 64 << 10;
@@ -125,19 +125,25 @@ impl Stream {
     async fn turn(&mut self) -> Result<(), Broken> {
         self.fill();
         self.flush()?;
-        let interest = if self.outgoing.is_empty() {
-            Interest::READABLE
-        } else {
-            Interest::READABLE | Interest::WRITABLE
-        };
+        if !self.outgoing.is_empty() {
+            let stuck = self.socket.ready(Interest::READABLE | Interest::WRITABLE);
+            tokio::select! {
+                ready = stuck => drop(ready.map_err(|error| error.to_string())?),
+                () = self.line.wake.notified() => return Ok(()),
+            }
+        }
         tokio::select! {
             biased;
-            ready = self.socket.ready(interest) => {
-                if ready.map_err(|error| error.to_string())?.is_readable() {
-                    self.read()?;
+            // Knows when it has read all there was, and saves the attempt that would find nothing.
+            read = self.socket.read_buf(&mut self.incoming) => {
+                if read.map_err(|error| error.to_string())? == 0 {
+                    return Err("the server closed the connection".to_owned());
                 }
+                self.take()?;
             }
             () = self.line.wake.notified() => {}
+            // Not readable after all, so there is room to write.
+            () = std::future::ready(()), if !self.outgoing.is_empty() => {}
         }
         Ok(())
     }
@@ -171,13 +177,8 @@ impl Stream {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<(), Broken> {
-        match self.socket.try_read_buf(&mut self.incoming) {
-            Ok(0) => return Err("the server closed the connection".to_owned()),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.to_string()),
-        }
+    /// Takes the answers that have come.
+    fn take(&mut self) -> Result<(), Broken> {
         let now_us = self.line.now_us();
         let (mut taken, mut answered, refused) = (0, 0, self.tally.refused);
         while taken < self.incoming.len() {
