@@ -62,12 +62,12 @@ fn limitador_grpc(server: &Server) -> Call<'_> {
 pub(super) fn http(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
     let targets =
         [Target { against: CRAB, at_least: 1.2 }, Target { against: LIMITADOR, at_least: 2.0 }];
-    for keys in KEYS {
-        let (ours, crab) = (peers.ours(Wire::Http)?, peers.throttlecrab(Wire::Http, *keys)?);
+    for keys in scope.keys(KEYS) {
+        let (ours, crab) = (peers.ours(Wire::Http)?, peers.throttlecrab(Wire::Http, keys)?);
         let limitador = peers.limitador(Wire::Http)?;
         let mut calls = vec![ours_http(&ours), crab_http(&crab)];
         calls.extend(limitador.as_ref().map(limitador_http));
-        let rows = compare(peers, scope, &calls, *keys, 1)?;
+        let rows = compare(peers, scope, &calls, keys, 1)?;
         println!("\nHTTP, {keys} keys");
         print(&rows, &targets);
     }
@@ -78,12 +78,12 @@ pub(super) fn http(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
 pub(super) fn grpc(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
     let targets = [Target { against: LIMITADOR, at_least: 1.5 }];
     for streams in [1, 10] {
-        for keys in KEYS {
+        for keys in scope.keys(KEYS) {
             let ours = peers.ours(Wire::Grpc)?;
             let limitador = peers.limitador(Wire::Grpc)?;
             let mut calls = vec![ours_grpc(&ours)];
             calls.extend(limitador.as_ref().map(limitador_grpc));
-            let rows = compare(peers, scope, &calls, *keys, streams)?;
+            let rows = compare(peers, scope, &calls, keys, streams)?;
             println!("\ngRPC, {streams} streams a connection, {keys} keys");
             print(&rows, &targets);
         }

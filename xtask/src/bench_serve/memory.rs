@@ -23,19 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const BYTES_PER_MIB: f64 = 1_048_576.0;
 
 pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
-    for keys in KEYS.iter().filter(|keys| scope.keys.is_none_or(|only| only == **keys)) {
+    for keys in scope.keys(KEYS) {
         println!(
             "\nresident at {keys} keys; redis-cell 0.5 was measured elsewhere: 181 MiB, 1742 MiB"
         );
         let ours = peers.ours(Wire::Resp)?;
-        show("ours", &ours, "CL.THROTTLE", *keys)?;
+        show("ours", &ours, "CL.THROTTLE", keys)?;
         drop(ours);
         if let Some(cell) = peers.redis_cell()? {
-            show("redis-cell", &cell, "CL.THROTTLE", *keys)?;
+            show("redis-cell", &cell, "CL.THROTTLE", keys)?;
         }
         // Told of all its keys before, it has room for them from the start and none too much.
-        let crab = peers.throttlecrab(Wire::Resp, *keys)?;
-        show("throttlecrab", &crab, "THROTTLE", *keys)?;
+        let crab = peers.throttlecrab(Wire::Resp, keys)?;
+        show("throttlecrab", &crab, "THROTTLE", keys)?;
     }
     Ok(())
 }

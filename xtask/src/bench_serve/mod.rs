@@ -29,17 +29,18 @@ use crate::debian::{self, Program};
 use crate::workspace::Workspace;
 use peers::Peers;
 
-pub(crate) const ARGUMENTS: &str = "[--only resp|http|grpc|latency|memory] [--pipeline 1|16|64] [--keys 1M|10M] [--rounds N] [--quick]";
+pub(crate) const ARGUMENTS: &str = "[--only resp|http|grpc|latency|memory] [--pipeline 1|16|64] [--keys 1|1M|10M] [--rounds N] [--quick]";
 
 const PROGRAMS: &[Program] = &[
     Program { name: "redis-server", package: "redis-server" },
     Program { name: "redis-benchmark", package: "redis-tools" },
     Program { name: "taskset", package: "util-linux" },
+    Program { name: "setpriv", package: "util-linux" },
     Program { name: "timeout", package: "coreutils" },
 ];
 /// The first one of a row does not count.
-const ROUNDS: usize = 3;
-const ROUNDS_QUICK: usize = 2;
+const ROUNDS: usize = 5;
+const ROUNDS_QUICK: usize = 3;
 /// As redis-benchmark has unless told.
 const CONNECTIONS: &str = "50";
 
@@ -66,9 +67,10 @@ impl Scope {
                 "--rounds" => rounds = Some(value()?.parse()?),
                 "--keys" => {
                     scope.keys = Some(match value()?.as_str() {
+                        "1" => 1,
                         "1M" => 1_000_000,
                         "10M" => 10_000_000,
-                        other => bail!("--keys is 1M or 10M, not `{other}`"),
+                        other => bail!("--keys is 1, 1M or 10M, not `{other}`"),
                     });
                 }
                 _ => bail!("`{word}`? There are {ARGUMENTS}"),
@@ -85,6 +87,12 @@ impl Scope {
         scope.rounds = rounds.unwrap_or(usual);
         ensure!(scope.rounds > 0, "--rounds is at least 1");
         Ok(scope)
+    }
+
+    /// Those of these numbers of keys that are to be measured.
+    fn keys<'a>(&self, all: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
+        let only = self.keys;
+        all.iter().copied().filter(move |keys| only.is_none_or(|only| only == *keys))
     }
 
     fn has(&self, part: &str) -> bool {

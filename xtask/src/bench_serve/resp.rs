@@ -33,8 +33,8 @@ struct Load<'a> {
 
 pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
     for depth in DEPTHS.iter().filter(|depth| scope.pipeline.is_none_or(|only| only == **depth)) {
-        for keys in KEYS {
-            compare(peers, scope, *depth, *keys)?;
+        for keys in scope.keys(KEYS) {
+            compare(peers, scope, *depth, keys)?;
         }
     }
     Ok(())

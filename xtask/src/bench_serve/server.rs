@@ -11,6 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 
 /// Seconds after which a load is given up.
 const PATIENCE: &str = "100";
+/// What we start is told to end when we are gone, also if somebody has killed us.
+const DIES_WITH_US: [&str; 2] = ["--pdeathsig", "TERM"];
 /// `/proc` counts processor time in hundredths of a second.
 const US_PER_TICK: f64 = 10_000.0;
 
@@ -43,8 +45,9 @@ impl Server {
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = Command::new("taskset")
-            .args(["-c", "0"])
+        let child = Command::new("setpriv")
+            .args(DIES_WITH_US)
+            .args(["taskset", "-c", "0"])
             .arg(program)
             .args(arguments(port))
             .envs(environment.iter().copied())
@@ -95,8 +98,9 @@ impl Server {
 
 /// What a program says that makes load from core 1, and is ended if it does not end by itself.
 pub(super) fn load(program: &Path, arguments: &[String]) -> anyhow::Result<String> {
-    let output = Command::new("timeout")
-        .args([PATIENCE, "taskset", "-c", "1"])
+    let output = Command::new("setpriv")
+        .args(DIES_WITH_US)
+        .args(["timeout", PATIENCE, "taskset", "-c", "1"])
         .arg(program)
         .args(arguments)
         .output()

@@ -63,10 +63,17 @@ impl Ratios {
     }
 }
 
+/// Of an even number, the middle between the two in the middle: the higher one would be in somebody's favour.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let middle = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 {
+        middle(half)
+    } else {
+        f64::midpoint(middle(half.wrapping_sub(1)), middle(half))
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +90,14 @@ mod tests {
         let ratios = Ratios::of(&row("ours", [10.0, 12.0, 22.0]), &row("it", [10.0, 10.0, 20.0]));
         assert!((ratios.requests - 1.1).abs() < 1e-9);
         assert!((ratios.lowest - 1.0).abs() < 1e-9 && (ratios.highest - 1.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_median_favours_nobody() {
+        let of = |values: &[f64]| median(values.iter().copied());
+        assert!((of(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((of(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(of(&[]).is_nan());
     }
 
     #[test]
