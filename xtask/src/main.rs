@@ -98,9 +98,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench-serve",
-        arguments: "",
-        about: "CL.THROTTLE over RESP beside Redis's GET and SET: 4 minutes",
-        run: |workspace, _| bench_serve::run(workspace),
+        arguments: bench_serve::ARGUMENTS,
+        about: "the server beside Redis, redis-cell, throttlecrab and limitador: 15 minutes",
+        run: bench_serve::run,
     },
     Task {
         name: "instructions",

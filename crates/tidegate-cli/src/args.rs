@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
 use crate::output::Found;
-use crate::{check, explain, help, import, serve};
+use crate::{bench, check, explain, help, import, serve};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::io::Write;
 
@@ -20,6 +20,7 @@ pub(crate) enum Command {
     Check(check::Check),
     Explain(explain::Explain),
     Import(import::Import),
+    Bench(bench::Bench),
     Completions(help::Completions),
     Man(help::Man),
 }
@@ -42,6 +43,7 @@ impl Command {
             Self::Check(check) => check.run(out),
             Self::Explain(explain) => explain.run(out),
             Self::Import(import) => import.run(out),
+            Self::Bench(bench) => bench.run(out),
             Self::Completions(completions) => completions.run(out),
             Self::Man(man) => man.run(out),
         }

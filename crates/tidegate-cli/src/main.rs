@@ -1,6 +1,7 @@
 //! `tidegate`: the one binary. Each command is a file; this one starts it and ends the process.
 
 mod args;
+mod bench;
 mod check;
 mod explain;
 mod help;

@@ -1,0 +1,173 @@
+//! When each request is due, and on which connection.
+//!
+//! Always   Known before the load begins: request n is due n/rate after the start, on connection n modulo their
+//!          number. Nothing that the server does moves it.
+
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate::{Clock, SystemClock};
+
+/// How much load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rate {
+    /// So many requests a second, whatever is answered.
+    PerSecond(u64),
+    /// The next as soon as there is an answer.
+    Max,
+}
+
+/// More than any machine sends.
+const RATE_MAX: u64 = 1_000_000_000;
+const US_PER_SECOND: u128 = 1_000_000;
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" {
+            return Ok(Self::Max);
+        }
+        match text.parse() {
+            Ok(rate @ 1..=RATE_MAX) => Ok(Self::PerSecond(rate)),
+            _ => Err(format!("write requests a second, 1 to {RATE_MAX}, or `max`")),
+        }
+    }
+}
+
+/// Microseconds of the clock that all of a run is measured with.
+pub(super) fn now_us(clock: &SystemClock) -> u64 {
+    clock.now().as_micros()
+}
+
+/// When a run starts and ends, in microseconds of the clock.
+#[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "numbers carry their unit")]
+pub(super) struct Times {
+    pub(super) start_us: u64,
+    end_us: AtomicU64,
+    give_up_us: AtomicU64,
+}
+
+impl Times {
+    pub(super) fn new(start_us: u64, duration: Duration, patience: Duration) -> Self {
+        let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let end_us = start_us.saturating_add(us(duration));
+        Self {
+            start_us,
+            end_us: AtomicU64::new(end_us),
+            give_up_us: AtomicU64::new(end_us.saturating_add(us(patience))),
+        }
+    }
+
+    /// Nothing is due after this.
+    pub(super) fn end_us(&self) -> u64 {
+        self.end_us.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is waited for after this.
+    pub(super) fn give_up_us(&self) -> u64 {
+        self.give_up_us.load(Ordering::Relaxed)
+    }
+
+    /// Somebody has seen enough.
+    pub(super) fn stop(&self, now_us: u64) {
+        self.end_us.fetch_min(now_us, Ordering::Relaxed);
+        self.give_up_us.fetch_min(now_us, Ordering::Relaxed);
+    }
+}
+
+/// What one connection has to send.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    rate: Rate,
+    connections: u64,
+    /// The request after the last one.
+    total: u64,
+    next: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(rate: Rate, duration: Duration, connections: u64, connection: u64) -> Self {
+        let total = match rate {
+            Rate::Max => u64::MAX,
+            Rate::PerSecond(rate) => rate.saturating_mul(duration.as_secs()),
+        };
+        Self { rate, connections, total, next: connection }
+    }
+
+    /// When the next request of this connection is due; none if there is none.
+    pub(super) fn next_due_us(&self, times: &Times, now_us: u64) -> Option<u64> {
+        let end_us = times.end_us();
+        match self.rate {
+            Rate::Max => (now_us < end_us).then_some(now_us),
+            Rate::PerSecond(rate) => {
+                let after_us = u128::from(self.next) * US_PER_SECOND / u128::from(rate);
+                let due_us = times.start_us + u64::try_from(after_us).ok()?;
+                (self.next < self.total && due_us < end_us).then_some(due_us)
+            }
+        }
+    }
+
+    /// The next request was sent.
+    pub(super) fn advance(&mut self) {
+        self.next = self.next.saturating_add(self.connections);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dues(mut schedule: Schedule, times: &Times) -> Vec<u64> {
+        let next = || {
+            let due = schedule.next_due_us(times, 0)?;
+            schedule.advance();
+            Some(due)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn connections_take_turns_and_leave_nothing_out() {
+        let second = Duration::from_secs(1);
+        let times = Times::new(100, second, second);
+        let all = (0..3).flat_map(|connection| {
+            dues(Schedule::new(Rate::PerSecond(8), second, 3, connection), &times)
+        });
+        let mut all: Vec<u64> = all.collect();
+        all.sort_unstable();
+        let expected: Vec<u64> = (0..8).map(|number| 100 + number * 125_000).collect();
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_rate_that_does_not_divide_a_second_has_no_drift() {
+        let hour = Duration::from_secs(3_600);
+        let times = Times::new(0, hour, hour);
+        let all = dues(Schedule::new(Rate::PerSecond(7), hour, 1, 0), &times);
+        assert_eq!(all.len(), 7 * 3_600);
+        assert_eq!(all[7 * 1_800], 1_800_000_000);
+    }
+
+    #[test]
+    fn nothing_is_due_after_a_stop() {
+        let second = Duration::from_secs(1);
+        let times = Times::new(0, second, second);
+        times.stop(250_001);
+        assert_eq!(dues(Schedule::new(Rate::PerSecond(8), second, 1, 0), &times).len(), 3);
+        assert_eq!(times.give_up_us(), 250_001);
+        let max = Schedule::new(Rate::Max, second, 1, 0);
+        assert_eq!(max.next_due_us(&times, 250_000), Some(250_000));
+        assert_eq!(max.next_due_us(&times, 250_001), None);
+    }
+
+    #[test]
+    fn a_rate_is_a_number_or_max() {
+        assert_eq!("max".parse(), Ok(Rate::Max));
+        assert_eq!("1000000000".parse(), Ok(Rate::PerSecond(RATE_MAX)));
+        for text in ["0", "-1", "1000000001", "10/s", "", "1.5"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+}

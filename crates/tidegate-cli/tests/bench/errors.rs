@@ -1,0 +1,144 @@
+//! What is wrong is told, and how it exits.
+
+use crate::add_up;
+use crate::server::{ALLOWED, Server, bench, fake, measure};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[test]
+fn where_nobody_listens_it_says_so() {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let free = free.expect("a port is free").to_string();
+    for target in [free.clone(), format!("http://{free}")] {
+        let (out, err, code) = bench(&[&target]);
+        assert_eq!((out.as_str(), code), ("", 2));
+        assert!(err.contains("cannot connect to") && err.contains(&free), "{err}");
+    }
+    let grpc = ["--domain", "a", "--descriptor", "b={key}"];
+    let (_, err, code) = bench(&[&[&*format!("grpc://{free}")][..], &grpc].concat());
+    assert_eq!(code, 2);
+    assert!(err.contains("does the server listen there?"), "{err}");
+    let (_, err, code) = bench(&["no.such.host.invalid:1"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no.such.host.invalid:1"), "{err}");
+}
+
+#[test]
+fn what_the_server_refuses_is_told_before_the_load() {
+    let server = Server::start();
+    let http = format!("http://{}", server.http);
+    let grpc = format!("grpc://{}", server.resp);
+    let bad: [(&[&str], &str); 5] = [
+        (&[&server.resp, "--limit", "no such limit"], "answers with an error"),
+        (&[&server.resp, "--command", "NOTHING {key}"], "ERR unknown command"),
+        (&[&http, "--body", "{\"key\":1}"], "status 400"),
+        (&[&http, "--limit", "none"], "status 4"),
+        (&[&grpc, "--domain", "a", "--descriptor", "b=c"], "does not answer gRPC"),
+    ];
+    for (args, told) in bad {
+        let (out, err, code) = bench(args);
+        assert_eq!((out.as_str(), code), ("", 2), "{args:?}: {err}");
+        assert!(err.contains(told), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_token_is_taken_on_every_wire() {
+    let config = "[server.auth]\ntokens = [\"s3cret\"]\nadmin_token = \"other\"\n";
+    let server = Server::with(config);
+    let grpc = ["--domain", "a", "--descriptor", "b={key}"];
+    let http = format!("http://{}", server.http);
+    let grpc_target = format!("grpc://{}", server.grpc);
+    let runs: [(&str, &[&str]); 3] = [(&server.resp, &[]), (&http, &[]), (&grpc_target, &grpc)];
+    for (target, words) in runs {
+        let asked = [&[target, "--rate", "50", "--duration", "1"], words].concat();
+        let (measured, code) = measure(&[&asked[..], &["--token", "s3cret"]].concat());
+        add_up(&measured, 50);
+        assert_eq!((code, &measured["errors"]), (0, &0.into()), "{measured}");
+        let (_, err, code) = bench(&[&asked[..], &["--token", "wrong"]].concat());
+        assert_eq!(code, 2, "{target}: {err}");
+        assert!(!err.contains("wrong"), "a token is not told: {err}");
+        assert_eq!(bench(&asked).2, 2, "{target}: without a token");
+    }
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused() {
+    let bad: [&[&str]; 9] = [
+        &["--rate", "0"],
+        &["--rate", "fast"],
+        &["--duration", "0"],
+        &["--connections", "0"],
+        &["--pipeline", "10001"],
+        &["--keys", "0"],
+        &["--limit", "a", "--rule", "1/s"],
+        &["--domain", "a"],
+        &["https://a:1"],
+    ];
+    for args in bad {
+        let (out, err, code) = bench(args);
+        assert_eq!((out.as_str(), code), ("", 2), "{args:?}");
+        assert!(!err.is_empty());
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+    let silent = fake(|mut asked| while asked.next() {});
+    let (out, err, code) = bench(&[&silent, "--timeout", "1"]);
+    assert_eq!((out.as_str(), code), ("", 2));
+    assert!(err.contains("does not answer within 1s"), "{err}");
+}
+
+/// A server that answers the first question, and from then on as it is told.
+fn after_the_first(reply: &'static str) -> String {
+    let answers = Arc::new(AtomicU64::new(0));
+    fake(move |mut asked| {
+        while asked.next() {
+            let is_first = answers.fetch_add(1, Ordering::Relaxed) == 0;
+            asked.answer(if is_first { ALLOWED } else { reply });
+        }
+    })
+}
+
+#[test]
+fn when_every_answer_fails_it_says_so_and_exits_with_1() {
+    let server = after_the_first("-ERR gone mad\r\n");
+    let asked = [&*server, "--rate", "100", "--duration", "1", "-c", "2"];
+    let (out, _, code) = bench(&asked);
+    assert_eq!(code, 1);
+    assert!(out.contains("Every answer was an error."), "{out}");
+    assert!(out.contains("first error ERR gone mad"), "{out}");
+    let (measured, _) = measure(&[&*after_the_first("-ERR gone mad\r\n"), "--duration", "1"]);
+    add_up(&measured, 1_000);
+    assert_eq!(measured["errors"], 1_000);
+}
+
+#[test]
+fn when_nothing_is_answered_it_says_so_and_exits_with_1() {
+    let server = after_the_first("");
+    let asked = [&*server, "--rate", "100", "--duration", "1", "-c", "2", "--timeout", "1"];
+    let (out, _, code) = bench(&asked);
+    assert_eq!(code, 1);
+    assert!(out.contains("Nothing was answered."), "{out}");
+    assert!(out.contains("unanswered  100: 2 sent, 98 never sent"), "{out}");
+}
+
+#[test]
+fn a_connection_that_breaks_is_opened_again() {
+    let answers = Arc::new(AtomicU64::new(0));
+    let server = fake(move |mut asked| {
+        while asked.next() {
+            // Every fiftieth question ends its connection.
+            if answers.fetch_add(1, Ordering::Relaxed) % 50 == 49 {
+                return;
+            }
+            asked.answer(ALLOWED);
+        }
+    });
+    let (measured, code) = measure(&[&server, "--rate", "500", "--duration", "1", "-c", "2"]);
+    add_up(&measured, 500);
+    assert_eq!((code, &measured["lost"]), (0, &10.into()), "{measured}");
+    assert_eq!(measured["first_error"], "the server closed the connection");
+}

@@ -1,0 +1,93 @@
+//! What the server does is seen, however it hides it.
+
+use crate::server::{ALLOWED, Server, bench, fake, measure};
+use crate::{Value, add_up};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
+
+fn latency_ms(measured: &Value, name: &str) -> u64 {
+    measured["latency_us"][name].as_u64().expect("a number") / 1_000
+}
+
+/// A server that answers at once, but for one stall of this long after so many answers.
+fn stalls(after: u64, stall: Duration) -> String {
+    let answers = Arc::new(AtomicU64::new(0));
+    fake(move |mut asked| {
+        while asked.next() {
+            if answers.fetch_add(1, Ordering::Relaxed) == after {
+                let until = Instant::now() + stall;
+                while Instant::now() < until {
+                    park_timeout(until - Instant::now());
+                }
+            }
+            asked.answer(ALLOWED);
+        }
+    })
+}
+
+#[test]
+fn a_stall_is_seen_by_all_that_were_due_in_it() {
+    let server = stalls(200, Duration::from_millis(400));
+    // One connection, of two seconds one fifth stalls: 200 of 1000 requests wait 200 ms on average.
+    let one = ["--rate", "500", "--duration", "2", "--connections", "1"];
+    let (measured, code) = measure(&[&[&*server][..], &one].concat());
+    add_up(&measured, 1_000);
+    assert_eq!((code, &measured["answered"]), (0, &1_000.into()));
+    assert!(latency_ms(&measured, "p90") >= 100, "{measured}");
+    assert!(latency_ms(&measured, "p99") >= 300, "{measured}");
+    assert!(latency_ms(&measured, "max") >= 390, "{measured}");
+    assert!(latency_ms(&measured, "p50") < 100, "{measured}");
+}
+
+#[test]
+fn a_closed_loop_hides_the_stall_and_says_so() {
+    let server = stalls(200, Duration::from_millis(400));
+    let one = [&*server, "--rate", "max", "--duration", "1", "--connections", "1"];
+    let (measured, _) = measure(&one);
+    assert!(latency_ms(&measured, "p99") < 300, "one of many requests has seen it: {measured}");
+    assert!(latency_ms(&measured, "max") >= 390, "{measured}");
+}
+
+#[test]
+fn a_server_that_is_too_slow_cannot_be_taken_for_a_fast_one() {
+    let server = fake(|mut asked| {
+        while asked.next() {
+            park_timeout(Duration::from_millis(20));
+            asked.answer(ALLOWED);
+        }
+    });
+    let flags = ["--rate", "200", "--duration", "1", "--connections", "1", "--timeout", "1"];
+    let (measured, _) = measure(&[&[&*server][..], &flags].concat());
+    add_up(&measured, 200);
+    assert!(measured["unsent"].as_u64() > Some(0), "{measured}");
+    assert!(measured["achieved_per_second"].as_u64() < Some(60), "{measured}");
+    assert!(latency_ms(&measured, "p50") >= 500, "{measured}");
+    let (out, _, _) = bench(&[&[&*server][..], &flags].concat());
+    assert!(out.contains("Less than was asked for"), "{out}");
+    assert!(out.contains("What was not answered is in the latencies"), "{out}");
+}
+
+#[test]
+fn who_stops_it_is_told_what_was_measured() {
+    let server = Server::start();
+    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["bench", &server.resp, "--rate", "500", "--duration", "600", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    park_timeout(Duration::from_millis(1_500));
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().expect("there is kill");
+    assert!(sent.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    let measured: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(measured["is_interrupted"], true);
+    let answered = measured["answered"].as_u64();
+    assert!(answered > Some(100) && answered < Some(5_000), "{measured}");
+    assert!(measured["achieved_per_second"].as_u64() > Some(300), "{measured}");
+}

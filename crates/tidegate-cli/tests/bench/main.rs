@@ -1,0 +1,82 @@
+//! `tidegate bench` against the real server, and against servers that do not behave.
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "another process runs on the real clock")]
+
+mod errors;
+mod honest;
+mod server;
+
+use serde_json::Value;
+use server::{Server, bench, measure};
+
+/// All that were due are somewhere, and every answer says something.
+fn add_up(measured: &Value, due: u64) {
+    let number =
+        |name: &str| measured[name].as_u64().unwrap_or_else(|| panic!("{name}: {measured}"));
+    assert_eq!(number("sent") + number("unsent"), due, "{measured}");
+    assert_eq!(number("answered") + number("lost"), number("sent"), "{measured}");
+    let said = number("allowed") + number("denied") + number("errors");
+    assert_eq!(said, number("answered"), "{measured}");
+}
+
+#[test]
+fn over_resp_counts_add_up() {
+    let server = Server::start();
+    let (measured, code) = measure(&[&server.resp, "--rate", "500", "--duration", "1", "-c", "3"]);
+    add_up(&measured, 500);
+    assert_eq!((code, &measured["errors"], &measured["loop"]), (0, &0.into(), &"open".into()));
+    // 16 at once is what CL.THROTTLE is asked for: one key cannot have all.
+    let (measured, _) = measure(&[&server.resp, "--rate", "500", "--duration", "1", "--keys", "1"]);
+    add_up(&measured, 500);
+    assert!(measured["denied"].as_u64() > Some(400), "{measured}");
+}
+
+#[test]
+fn a_limit_is_asked_by_its_name_on_every_wire() {
+    let server = Server::start();
+    let grpc = ["--domain", "edge", "--descriptor", "user={key}"];
+    let limit = ["--limit", "five"];
+    let runs: [(&str, &[&str]); 3] = [
+        (&server.resp, &limit),
+        (&format!("http://{}", server.http), &limit),
+        (&format!("grpc://{}", server.grpc), &grpc),
+    ];
+    for (target, words) in runs {
+        let flags = [target, "--rate", "400", "--duration", "1", "--keys", "10", "--pipeline", "4"];
+        let (measured, code) = measure(&[&flags, words].concat());
+        add_up(&measured, 400);
+        assert_eq!((code, &measured["errors"]), (0, &0.into()), "{measured}");
+        // Five an hour for each of ten keys; the first question, which is not counted, is one of them.
+        let allowed = measured["allowed"].as_u64();
+        assert!(allowed >= Some(40) && allowed <= Some(50), "{target}: {measured}");
+        server.forget();
+    }
+}
+
+#[test]
+fn a_closed_loop_sends_as_fast_as_it_is_answered() {
+    let server = Server::start();
+    for target in [server.resp.clone(), format!("http://{}", server.http)] {
+        let flags = [&*target, "--rate", "max", "--duration", "1", "-c", "2", "-p", "8"];
+        let (measured, code) = measure(&flags);
+        add_up(&measured, measured["sent"].as_u64().expect("a number"));
+        assert_eq!((code, &measured["asked_per_second"]), (0, &Value::Null));
+        assert!(measured["answered"].as_u64() > Some(1_000), "{measured}");
+        assert_eq!(measured["lost"], 0, "{measured}");
+    }
+}
+
+#[test]
+fn it_is_told_in_words_and_as_a_picture() {
+    let server = Server::start();
+    let (out, err, code) = bench(&[&server.resp, "--rate", "200", "--duration", "1"]);
+    assert_eq!((err.as_str(), code), ("", 0));
+    for text in ["asked for   200/s", "answered    200: 200 allowed", "p99.9", "open loop", "#"] {
+        assert!(out.contains(text), "{text} in {out}");
+    }
+    let (out, _, _) =
+        bench(&[&server.resp, "--rate", "200", "--duration", "1", "--format", "short"]);
+    assert_eq!(out.lines().count(), 1, "{out}");
+    let (out, _, _) = bench(&[&server.resp, "--rate", "max", "--duration", "1", "-c", "1"]);
+    assert!(out.contains("Closed loop: while the server stalls nothing is sent"), "{out}");
+}

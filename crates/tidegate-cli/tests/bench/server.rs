@@ -1,0 +1,129 @@
+//! Servers to be measured: the real one as a process, and fakes; and `tidegate bench` as a process.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const CONFIG: &str = "
+[limits.five]
+rule = \"5/h fixed\"
+domain = \"edge\"
+descriptor = [\"user\"]
+";
+
+/// `tidegate serve` with a limit named `five`; killed with it.
+pub(crate) struct Server {
+    child: Child,
+    /// Held, for who cannot say where it listens does not.
+    _out: BufReader<ChildStdout>,
+    config: PathBuf,
+    pub(crate) resp: String,
+    pub(crate) http: String,
+    pub(crate) grpc: String,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with(CONFIG)
+    }
+
+    pub(crate) fn with(config: &str) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-bench-{}-{number}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, config).expect("it can be written");
+        let anywhere = ["--resp", "--http", "--grpc"].map(|wire| [wire, "127.0.0.1:0"]).concat();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(["serve", "--admin", "off", "--config"])
+            .arg(&path)
+            .args(anywhere)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let lines: Vec<String> = out.by_ref().lines().map_while(Result::ok).take(4).collect();
+        let address = |name: &str| {
+            let line = lines.iter().find(|line| line.trim_start().starts_with(name));
+            let address = line.and_then(|line| line.split_whitespace().nth(1));
+            address.unwrap_or_else(|| panic!("no {name} in {lines:?}")).to_owned()
+        };
+        let (resp, http, grpc) = (address("RESP"), address("HTTP"), address("gRPC"));
+        Self { child, _out: out, config: path, resp, http, grpc }
+    }
+
+    /// Forgets what the ten keys owe.
+    pub(crate) fn forget(&self) {
+        let mut peer = TcpStream::connect(&self.resp).expect("it accepts");
+        for key in 0..10 {
+            write!(peer, "TIDE.RESET five key:{key:012}\r\n").expect("it reads");
+            // A descriptor's key is not that of the other wires; the next wire does not mind.
+            let mut line = String::new();
+            BufReader::new((&peer).take(64)).read_line(&mut line).expect("it answers");
+            assert_eq!(line, "+OK\r\n");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.config);
+    }
+}
+
+/// Standard output, standard error and the exit code.
+pub(crate) fn bench(args: &[&str]) -> (String, String, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .arg("bench")
+        .args(args)
+        .env_remove("TIDEGATE_TOKEN")
+        .output()
+        .expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+    (text(output.stdout), text(output.stderr), output.status.code().expect("it exits"))
+}
+
+/// What is measured, and the exit code.
+pub(crate) fn measure(args: &[&str]) -> (Value, i32) {
+    let (out, err, code) = bench(&[args, &["--format", "json"]].concat());
+    let read = serde_json::from_str(&out);
+    (read.unwrap_or_else(|error| panic!("{error}: {out}{err}")), code)
+}
+
+/// A server of one thread a connection, which does with it what it is told; and its address.
+pub(crate) fn fake(serve: impl Fn(Asked) + Clone + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(Asked(BufReader::new(stream))));
+        }
+    });
+    address
+}
+
+/// A connection on which five-word commands come.
+pub(crate) struct Asked(BufReader<TcpStream>);
+
+impl Asked {
+    /// Reads a command; false if nobody asks any more.
+    pub(crate) fn next(&mut self) -> bool {
+        let mut line = String::new();
+        let lines = (0..11).map(|_| self.0.read_line(&mut line).unwrap_or(0));
+        lines.min().is_some_and(|shortest| shortest > 0)
+    }
+
+    pub(crate) fn answer(&mut self, reply: &str) {
+        // Who asked may be gone.
+        let _ = self.0.get_mut().write_all(reply.as_bytes());
+    }
+}
+
+pub(crate) const ALLOWED: &str = "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";

@@ -1,0 +1,161 @@
+//! The server beside its peers: requests a second, processor time, latency at half of the peak, memory.
+//!
+//! ```text
+//! server     a process on core 0, ended when it is dropped
+//! peers      where the others come from
+//! resp       CL.THROTTLE beside Redis, redis-cell and throttlecrab, by redis-benchmark
+//! calls      HTTP and gRPC, by `tidegate bench`
+//! latency    at half of the peak, open loop
+//! memory     resident at so many keys
+//! verdict    medians, ratios and targets
+//! ```
+//!
+//! Always   Server on one core and load on the other; ours and theirs take turns, and what is judged is the median
+//!          of the ratios within a round.
+//! Always   Every load ends after a time of its own, and every process with the run, also if it fails.
+
+mod calls;
+mod latency;
+mod memory;
+mod peers;
+mod resp;
+mod server;
+mod verdict;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::command::Invocation;
+use crate::debian::{self, Program};
+use crate::workspace::Workspace;
+use peers::Peers;
+
+pub(crate) const ARGUMENTS: &str = "[--only resp|http|grpc|latency|memory] [--pipeline 1|16|64] [--keys 1|1M|10M] [--rounds N] [--quick]";
+
+const PROGRAMS: &[Program] = &[
+    Program { name: "redis-server", package: "redis-server" },
+    Program { name: "redis-benchmark", package: "redis-tools" },
+    Program { name: "taskset", package: "util-linux" },
+    Program { name: "setpriv", package: "util-linux" },
+    Program { name: "timeout", package: "coreutils" },
+];
+/// The first one of a row does not count.
+const ROUNDS: usize = 5;
+const ROUNDS_QUICK: usize = 3;
+/// As redis-benchmark has unless told.
+const CONNECTIONS: &str = "50";
+
+/// What of it to do, and how thoroughly.
+struct Scope {
+    only: Option<String>,
+    pipeline: Option<u32>,
+    keys: Option<u32>,
+    rounds: usize,
+    is_quick: bool,
+}
+
+impl Scope {
+    fn read(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut scope =
+            Self { only: None, pipeline: None, keys: None, rounds: ROUNDS, is_quick: false };
+        let (mut words, mut rounds) = (arguments.iter(), None);
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+            match word.as_str() {
+                "--quick" => scope.is_quick = true,
+                "--only" => scope.only = Some(value()?.clone()),
+                "--pipeline" => scope.pipeline = Some(value()?.parse()?),
+                "--rounds" => rounds = Some(value()?.parse()?),
+                "--keys" => {
+                    scope.keys = Some(match value()?.as_str() {
+                        "1" => 1,
+                        "1M" => 1_000_000,
+                        "10M" => 10_000_000,
+                        other => bail!("--keys is 1, 1M or 10M, not `{other}`"),
+                    });
+                }
+                _ => bail!("`{word}`? There are {ARGUMENTS}"),
+            }
+        }
+        let parts = ["resp", "http", "grpc", "latency", "memory"];
+        if let Some(only) = &scope.only {
+            ensure!(parts.contains(&only.as_str()), "--only is one of {}", parts.join(", "));
+        }
+        if let Some(depth) = scope.pipeline {
+            ensure!(resp::DEPTHS.contains(&depth), "--pipeline is one of {:?}", resp::DEPTHS);
+        }
+        let usual = if scope.is_quick { ROUNDS_QUICK } else { ROUNDS };
+        scope.rounds = rounds.unwrap_or(usual);
+        ensure!(scope.rounds > 0, "--rounds is at least 1");
+        Ok(scope)
+    }
+
+    /// Those of these numbers of keys that are to be measured.
+    fn keys<'a>(&self, all: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
+        let only = self.keys;
+        all.iter().copied().filter(move |keys| only.is_none_or(|only| only == *keys))
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == part)
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
+    let scope = Scope::read(arguments)?;
+    debian::ensure_all(workspace, PROGRAMS)?;
+    Invocation::cargo(workspace, "build --release --locked --bin tidegate").run()?;
+    let peers = Peers::find(workspace)?;
+    println!(
+        "server on core 0, load on core 1, {CONNECTIONS} connections; medians of {} rounds, after one that does \
+         not count; in brackets the processor time of the server for one request in µs",
+        scope.rounds
+    );
+    if scope.has("resp") {
+        resp::run(&peers, &scope)?;
+    }
+    if scope.has("http") {
+        calls::http(&peers, &scope)?;
+    }
+    if scope.has("grpc") {
+        calls::grpc(&peers, &scope)?;
+    }
+    if scope.has("latency") {
+        latency::run(&peers, &scope)?;
+    }
+    if scope.has("memory") {
+        memory::run(&peers, &scope)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> anyhow::Result<Scope> {
+        Scope::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
+    }
+
+    #[test]
+    fn without_arguments_everything_is_measured() {
+        let scope = read("").unwrap();
+        assert!(["resp", "http", "grpc", "latency", "memory"].iter().all(|part| scope.has(part)));
+        assert_eq!(scope.rounds, ROUNDS);
+    }
+
+    #[test]
+    fn a_part_is_chosen_by_its_name() {
+        let scope = read("--only resp --pipeline 16 --quick --keys 1M").unwrap();
+        assert!(scope.has("resp") && !scope.has("http"));
+        assert_eq!((scope.pipeline, scope.keys), (Some(16), Some(1_000_000)));
+        assert_eq!(scope.rounds, ROUNDS_QUICK);
+        assert_eq!(read("--rounds 5 --quick").unwrap().rounds, 5);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        for line in ["--only tls", "--only", "--pipeline 2", "--rounds 0", "--fast", "--keys 5"] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Where the peers come from, and how each is started.
+//!
+//! Always   In pinned versions, built into `target/peers`. Who cannot be had is named, and left out: a comparison that
+//!          did not happen is not one that was won.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use super::server::{Server, words};
+use crate::command::Invocation;
+use crate::debian;
+use crate::workspace::{self, Workspace};
+
+const THROTTLECRAB: &str = "0.4.40";
+/// The newest on crates.io; 0.5 is on GitHub only.
+const REDIS_CELL: &str = "0.2.2";
+
+/// Programs that answer.
+pub(super) struct Peers {
+    pub(super) tidegate: PathBuf,
+    pub(super) throttlecrab: PathBuf,
+    /// A module for Redis, and where Rust's libraries are that it needs.
+    redis_cell: Option<(PathBuf, String)>,
+    /// From PATH: it is not on crates.io.
+    pub(super) limitador: Option<PathBuf>,
+    /// For files that servers are given.
+    directory: PathBuf,
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    Resp,
+    Http,
+    Grpc,
+}
+
+/// A limit that nobody comes near, so that everybody does the same work.
+const TIDEGATE_TOML: &str =
+    "[limits.bench]\nrule = \"1000000000/s\"\ndomain = \"bench\"\ndescriptor = [\"key\"]\n";
+const LIMITADOR_YAML: &str = "- namespace: bench\n  max_value: 1000000000\n  seconds: 60\n  conditions: []\n  \
+                              variables:\n    - descriptors[0].key\n";
+
+impl Peers {
+    pub(super) fn find(workspace: &Workspace) -> anyhow::Result<Self> {
+        let directory = workspace.target().join("peers");
+        fs::create_dir_all(&directory)?;
+        let throttlecrab = throttlecrab(workspace, &directory)?;
+        let redis_cell = match redis_cell(workspace, &directory) {
+            Ok(module) => Some(module),
+            Err(error) => {
+                println!("redis-cell is left out: {error:#}");
+                None
+            }
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let limitador = std::env::split_paths(&path)
+            .map(|directory| directory.join("limitador-server"))
+            .find(|program| program.is_file());
+        if limitador.is_none() {
+            println!(
+                "limitador-server is left out: it is not on PATH, and not on crates.io; `cargo install --git \
+                 https://github.com/Kuadrant/limitador limitador-server` has it"
+            );
+        }
+        fs::write(directory.join("tidegate.toml"), TIDEGATE_TOML)?;
+        fs::write(directory.join("limitador.yaml"), LIMITADOR_YAML)?;
+        let tidegate = workspace.target().join("release/tidegate");
+        Ok(Self { tidegate, throttlecrab, redis_cell, limitador, directory })
+    }
+
+    pub(super) fn ours(&self, wire: Wire) -> anyhow::Result<Server> {
+        let config = self.directory.join("tidegate.toml").display().to_string();
+        let arguments = |port: u16| {
+            let mut line = words("serve --admin off --config");
+            line.push(config.clone());
+            for (name, other) in
+                [("--resp", Wire::Resp), ("--http", Wire::Http), ("--grpc", Wire::Grpc)]
+            {
+                let place = if other == wire { format!("127.0.0.1:{port}") } else { "off".into() };
+                line.extend([name.to_owned(), place]);
+            }
+            line
+        };
+        Server::start(&self.tidegate, arguments, &[])
+    }
+
+    pub(super) fn throttlecrab(&self, wire: Wire, keys: u32) -> anyhow::Result<Server> {
+        let wire = match wire {
+            Wire::Resp => "redis",
+            Wire::Http => "http",
+            Wire::Grpc => "grpc",
+        };
+        let arguments = |port: u16| {
+            words(&format!(
+                "--{wire} --{wire}-host 127.0.0.1 --{wire}-port {port} --store-capacity {keys} \
+                 --log-level error"
+            ))
+        };
+        Server::start(&self.throttlecrab, arguments, &[])
+    }
+
+    pub(super) fn redis() -> anyhow::Result<Server> {
+        Server::start(Path::new("redis-server"), redis_line, &[])
+    }
+
+    /// Redis with the module, if there is one.
+    pub(super) fn redis_cell(&self) -> anyhow::Result<Option<Server>> {
+        let Some((module, libraries)) = &self.redis_cell else { return Ok(None) };
+        let arguments = |port: u16| {
+            let mut line = redis_line(port);
+            line.extend(["--loadmodule".to_owned(), module.display().to_string()]);
+            line
+        };
+        let environment = [("LD_LIBRARY_PATH", libraries.as_str())];
+        Server::start(Path::new("redis-server"), arguments, &environment).map(Some)
+    }
+
+    pub(super) fn limitador(&self, wire: Wire) -> anyhow::Result<Option<Server>> {
+        let Some(program) = &self.limitador else { return Ok(None) };
+        let limits = self.directory.join("limitador.yaml").display().to_string();
+        // It has no way to switch one of its two wires off; the other one gets a port of its own.
+        let other = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let arguments = |port: u16| {
+            let (http, rls) = if wire == Wire::Http { (port, other) } else { (other, port) };
+            let flags = format!("-b 127.0.0.1 -p {rls} -B 127.0.0.1 -P {http}");
+            let mut line = words(&flags);
+            line.extend([limits.clone(), "memory".to_owned()]);
+            line
+        };
+        Server::start(program, arguments, &[]).map(Some)
+    }
+}
+
+fn redis_line(port: u16) -> Vec<String> {
+    ["--port", &port.to_string(), "--save", "", "--appendonly", "no"].map(str::to_owned).to_vec()
+}
+
+fn throttlecrab(workspace: &Workspace, directory: &Path) -> anyhow::Result<PathBuf> {
+    let program = directory.join("bin/throttlecrab-server");
+    if !program.is_file() {
+        // It is built with its gRPC or not at all, and that needs protoc.
+        debian::ensure(workspace, "protoc", "protobuf-compiler")?;
+        println!("throttlecrab-server is built into {}: minutes, once.", directory.display());
+        Invocation::cargo(workspace, "install --locked --root")
+            .arguments([directory])
+            .words(&format!("throttlecrab-server@{THROTTLECRAB}"))
+            .env("CARGO_TARGET_DIR", directory.join("build"))
+            .run()?;
+    }
+    Ok(program)
+}
+
+/// Cargo installs no libraries, so it is built as the dependency of a crate with nothing in it.
+fn redis_cell(workspace: &Workspace, directory: &Path) -> anyhow::Result<(PathBuf, String)> {
+    let (crate_directory, target) = (directory.join("redis-cell"), directory.join("cell"));
+    let find = || module(&target.join("release/deps"));
+    let module = if let Ok(module) = find() {
+        module
+    } else {
+        fs::create_dir_all(crate_directory.join("src"))?;
+        let manifest = format!(
+            "[package]\nname = \"redis-cell-module\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+             [dependencies]\nredis-cell = \"={REDIS_CELL}\"\n\n[workspace]\n"
+        );
+        fs::write(crate_directory.join("Cargo.toml"), manifest)?;
+        fs::write(crate_directory.join("src/lib.rs"), "")?;
+        Invocation::cargo(workspace, "build --release --manifest-path")
+            .arguments([crate_directory.join("Cargo.toml")])
+            .env("CARGO_TARGET_DIR", &target)
+            .run()?;
+        find()?
+    };
+    // Rust's standard library is not linked into a library of this kind.
+    let rustc = workspace::cargo().with_file_name("rustc");
+    let output = Command::new(rustc).args(["--print", "target-libdir"]).output();
+    let libraries = String::from_utf8(output.context("cannot start rustc")?.stdout)?;
+    Ok((module, libraries.trim().to_owned()))
+}
+
+fn module(directory: &Path) -> anyhow::Result<PathBuf> {
+    let paths = fs::read_dir(directory)?.flatten().map(|entry| entry.path());
+    let is_module = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libredis_cell") && path.extension().is_some_and(|end| end == "so")
+    };
+    paths.into_iter().find(is_module).context("cargo built no libredis_cell.so")
+}

@@ -1,0 +1,111 @@
+//! `CL.THROTTLE` over RESP beside what Redis does with `GET` and `SET`, which is the floor that a user knows, and
+//! beside redis-cell and throttlecrab.
+//!
+//! Always   The `GET` to be measured against is one of keys that are not there: the least that Redis can do. One
+//!          that finds its key has more to fetch from memory, and is shown beside it.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::peers::{Peers, Wire};
+use super::server::{Measured, Server, load, words};
+use super::verdict::{Row, Target, print};
+use super::{CONNECTIONS, Scope};
+
+/// How deep the pipeline is.
+pub(super) const DEPTHS: &[u32] = &[1, 16, 64];
+const KEYS: &[u32] = &[1, 1_000_000];
+
+const OURS: &str = "CL.THROTTLE";
+const ABSENT: &str = "GET, absent keys";
+const CELL: &str = "redis-cell";
+const CRAB: &str = "throttlecrab";
+
+/// Something to ask one of the servers.
+struct Load<'a> {
+    name: &'static str,
+    server: &'a Server,
+    words: &'static str,
+    /// So many times fewer requests, for who would take a minute.
+    slower: u32,
+}
+
+pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
+    for depth in DEPTHS.iter().filter(|depth| scope.pipeline.is_none_or(|only| only == **depth)) {
+        for keys in scope.keys(KEYS) {
+            compare(peers, scope, *depth, keys)?;
+        }
+    }
+    Ok(())
+}
+
+fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Result<()> {
+    let (ours, redis) = (peers.ours(Wire::Resp)?, Peers::redis()?);
+    let (crab, cell) = (peers.throttlecrab(Wire::Resp, keys)?, peers.redis_cell()?);
+    let load = |name, server, words| Load { name, server, words, slower: 1 };
+    let mut loads = vec![
+        load(OURS, &ours, "CL.THROTTLE key:__rand_int__ 15 30 60"),
+        load(ABSENT, &redis, "GET none:__rand_int__"),
+        load("SET", &redis, "SET key:__rand_int__ x"),
+        load("GET, present keys", &redis, "GET key:__rand_int__"),
+    ];
+    if let Some(cell) = &cell {
+        let slower = if depth == 1 { 1 } else { 4 };
+        let words = "CL.THROTTLE key:__rand_int__ 15 30 60";
+        loads.push(Load { name: CELL, server: cell, words, slower });
+    }
+    // It answers each request of a pipeline with a packet of its own, and waits for the other side in between.
+    let slower = if depth == 1 { 1 } else { 32 };
+    let words = "THROTTLE key:__rand_int__ 15 30 60";
+    loads.push(Load { name: CRAB, server: &crab, words, slower });
+    let requests = requests(scope, depth);
+    let mut rows: Vec<Row> =
+        loads.iter().map(|load| Row { name: load.name, rounds: Vec::new() }).collect();
+    for round in 0..=scope.rounds {
+        for (load, row) in loads.iter().zip(&mut rows) {
+            let measured = measure(load, depth, requests / load.slower, keys)?;
+            if round > 0 {
+                row.rounds.push(measured);
+            }
+        }
+    }
+    println!(
+        "\nRESP, pipeline {depth}, {keys} keys; resident: ours {:.0} MiB, Redis {:.0} MiB, throttlecrab {:.0} MiB",
+        ours.resident_mib()?,
+        redis.resident_mib()?,
+        crab.resident_mib()?
+    );
+    print(&rows, targets(depth));
+    Ok(())
+}
+
+fn targets(depth: u32) -> &'static [Target] {
+    match depth {
+        1 => &[Target { against: CRAB, at_least: 1.2 }],
+        _ => &[Target { against: ABSENT, at_least: 1.0 }],
+    }
+}
+
+fn requests(scope: &Scope, depth: u32) -> u32 {
+    let requests = match depth {
+        1 => 100_000,
+        16 => 1_000_000,
+        _ => 2_000_000,
+    };
+    if scope.is_quick { requests / 2 } else { requests }
+}
+
+fn measure(asked: &Load<'_>, depth: u32, requests: u32, keys: u32) -> anyhow::Result<Measured> {
+    asked.server.measure(|server| {
+        let port = server.port;
+        let line = format!("--csv -c {CONNECTIONS} -p {port} -n {requests} -P {depth} -r {keys}");
+        let line = [words(&line), words(asked.words)].concat();
+        let text = load(Path::new("redis-benchmark"), &line)?;
+        let last = text.lines().last().unwrap_or_default();
+        let number =
+            last.rsplit("\",\"").nth(6).and_then(|text| text.trim_matches('"').parse().ok());
+        let per_second = number.with_context(|| format!("redis-benchmark said `{last}`"))?;
+        Ok((per_second, f64::from(requests)))
+    })
+}
