@@ -1,10 +1,10 @@
-"""ioredis: starts the servers that ioredis.js talks to."""
+"""ioredis and node-redis: starts the servers that ioredis.js and node_redis.js talk to."""
 
 import pathlib
 
 from processes import done, output, tidegate
 
-script = pathlib.Path(__file__).with_suffix(".js")
-with tidegate() as open_, tidegate('[server.auth]\ntokens = ["secret"]\n') as closed:
-    output("node", script, open_.resp, closed.resp)
-done("ioredis")
+for script in "ioredis.js", "node_redis.js":
+    with tidegate() as open_, tidegate('[server.auth]\ntokens = ["secret"]\n') as closed:
+        output("node", pathlib.Path(__file__).with_name(script), open_.resp, closed.resp)
+    done(script)
