@@ -5,6 +5,10 @@ use tidegate_server::config::read;
 const ERRORS_BYTES_MAX: usize = 200_000;
 
 /// An answer, never a panic; and every error has a place in the text.
+///
+/// # Panics
+///
+/// Where that does not hold.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match read(text, "fuzz.toml") {

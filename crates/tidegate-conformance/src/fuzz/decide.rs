@@ -11,6 +11,10 @@ const OPERATION_BYTES: usize = 17;
 const OPERATIONS_MAX: usize = 200;
 
 /// No panic, no more than the capacity at one instant, and a wait that is told is true.
+///
+/// # Panics
+///
+/// Where that does not hold.
 pub fn decide(bytes: &[u8]) {
     let Some(newline) = bytes.iter().position(|byte| *byte == b'\n') else { return };
     let (text, operations) = (&bytes[..newline], &bytes[newline + 1..]);

@@ -16,6 +16,10 @@ const SAID_MAX: usize = 64 * 1024 + 2 * 1024 * 1024;
 const UNIQUE: [&[u8]; 5] = [b"ACQUIRE", b"HELLO", b"CLIENT", b"INFO", b"TIME"];
 
 /// Never a panic, nothing kept beyond the caps, and the same answers however the bytes were cut.
+///
+/// # Panics
+///
+/// Where that does not hold.
 pub fn resp(bytes: &[u8]) {
     let [needs_token, portion, said @ ..] = bytes else { return };
     let needs_token = needs_token % 2 == 1;

@@ -44,6 +44,10 @@ fn limit(name: &str, rule: &str, entries: &[(&str, Option<&str>)]) -> LimitConfi
 }
 
 /// Read as prost reads them, within the caps, and answered without a panic.
+///
+/// # Panics
+///
+/// Where that does not hold.
 pub fn rls(bytes: &[u8]) {
     let (read, decoded) = (Request::read(bytes), RateLimitRequest::decode(bytes));
     if let Ok(decoded) = &decoded {

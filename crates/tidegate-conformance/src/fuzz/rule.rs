@@ -5,6 +5,10 @@ use tidegate_core::Rule;
 const ERROR_BYTES_MAX: usize = 1_024;
 
 /// An answer, never a panic; and what is read prints back as the same rule.
+///
+/// # Panics
+///
+/// Where that does not hold.
 pub fn rule(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match text.parse::<Rule>() {

@@ -50,7 +50,7 @@ impl Asked {
             Some((path, query)) => (path, Some(query)),
             None => (&*self.path, None),
         };
-        let bytes = |name: &str| self.headers.get(name).map(|value| value.as_bytes());
+        let bytes = |name: &str| self.headers.get(name).map(String::as_bytes);
         let (x_forwarded_for, forwarded) = (bytes("x-forwarded-for"), bytes("forwarded"));
         let forwarding = Forwarding {
             x_forwarded_for: x_forwarded_for.as_slice(),
