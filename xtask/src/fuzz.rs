@@ -19,6 +19,11 @@ const FOUND: &str = "fuzz/corpus";
 const SEEDS: &str = "fuzz/seeds";
 /// No sanitizer: the crates have no unsafe code but a prefetch, and without one a run tries more inputs.
 const RUN: &str = "run --fuzz-dir fuzz --sanitizer none";
+/// The fewest files that reach all that was reached, however often: hundreds, not thousands.
+const MERGE: &str = "-set_cover_merge=1 -use_counters=0 -max_len=1024";
+/// Instead of a target's name.
+const ALL: &str = "all";
+const KEEP: &str = "keep";
 
 /// Not captured: each property says which algorithm it is done with.
 const PROPERTIES: &str =
@@ -32,8 +37,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
             println!("fuzz targets: {}", targets.join(", "));
             Ok(())
         }
-        [target] => fuzz(workspace, known(target, &targets)?, SECONDS_DEFAULT),
-        [target, seconds] => fuzz(workspace, known(target, &targets)?, parse_seconds(seconds)?),
+        [keep] if keep == KEEP => {
+            targets.iter().try_for_each(|target| self::keep(workspace, target))
+        }
+        [target] => fuzz(workspace, chosen(target, &targets)?, SECONDS_DEFAULT),
+        [target, seconds] => fuzz(workspace, chosen(target, &targets)?, parse_seconds(seconds)?),
         _ => bail!("expected `cargo xtask fuzz [target] [seconds]`, got more"),
     }
 }
@@ -43,18 +51,33 @@ pub(crate) fn properties(workspace: &Workspace) -> anyhow::Result<()> {
     Invocation::cargo(workspace, PROPERTIES).env("TIDEGATE_CASES", PROPERTIES_CASES).run()
 }
 
-fn fuzz(workspace: &Workspace, target: &str, seconds: u32) -> anyhow::Result<()> {
-    // What is found is kept in the first, which git ignores; the second is read only.
-    let found = format!("{FOUND}/{target}");
-    fs::create_dir_all(workspace.root().join(&found)).context("cannot make the corpus folder")?;
-    let seeds = format!("{SEEDS}/{target}");
-    let seeds = Some(seeds.as_str()).filter(|seeds| workspace.root().join(seeds).is_dir());
-    tools::invoke(workspace, &FUZZ)?
-        .words(RUN)
-        .arguments([target, &found].into_iter().chain(seeds))
-        .arguments(["--", &format!("-max_total_time={seconds}")])
-        .env("RUSTC_BOOTSTRAP", "1")
-        .run()
+/// Each of these for so long, one after the other.
+fn fuzz(workspace: &Workspace, targets: &[String], seconds: u32) -> anyhow::Result<()> {
+    for target in targets {
+        // What is found goes to the first; the second is only read.
+        invocation(workspace, target, [FOUND, SEEDS])?
+            .arguments(["--", &format!("-max_total_time={seconds}")])
+            .run()?;
+    }
+    Ok(())
+}
+
+/// Copies what reaches code that no seed reaches to the seeds, where git keeps it and a plain test runs it.
+fn keep(workspace: &Workspace, target: &str) -> anyhow::Result<()> {
+    invocation(workspace, target, [SEEDS, FOUND])?.arguments(["--"]).words(MERGE).run()
+}
+
+fn invocation(
+    workspace: &Workspace,
+    target: &str,
+    corpora: [&str; 2],
+) -> anyhow::Result<Invocation> {
+    let corpora = corpora.map(|corpus| format!("{corpus}/{target}"));
+    for corpus in &corpora {
+        fs::create_dir_all(workspace.root().join(corpus)).context("cannot make a corpus folder")?;
+    }
+    let invocation = tools::invoke(workspace, &FUZZ)?.words(RUN).arguments([target]);
+    Ok(invocation.arguments(corpora).env("RUSTC_BOOTSTRAP", "1"))
 }
 
 fn targets(directory: &Path) -> anyhow::Result<Vec<String>> {
@@ -71,11 +94,15 @@ fn targets(directory: &Path) -> anyhow::Result<Vec<String>> {
     Ok(targets)
 }
 
-fn known<'a>(target: &'a str, targets: &[String]) -> anyhow::Result<&'a str> {
-    if !targets.iter().any(|known| known == target) {
-        bail!("there is no fuzz target `{target}`; there are: {}", targets.join(", "));
+/// One of the targets, or all.
+fn chosen<'a>(word: &str, targets: &'a [String]) -> anyhow::Result<&'a [String]> {
+    if word == ALL {
+        return Ok(targets);
     }
-    Ok(target)
+    match targets.iter().position(|target| target == word) {
+        Some(place) => Ok(&targets[place..=place]),
+        None => bail!("there is no fuzz target `{word}`; there are: {}", targets.join(", ")),
+    }
 }
 
 fn parse_seconds(word: &str) -> anyhow::Result<u32> {
@@ -100,7 +127,10 @@ mod tests {
 
     #[test]
     fn an_unknown_target_is_answered_with_the_known_ones() {
-        let error = known("sepc", &["spec".to_owned(), "rule".to_owned()]).unwrap_err();
+        let targets = ["spec".to_owned(), "rule".to_owned()];
+        assert_eq!(chosen("rule", &targets).unwrap(), ["rule"]);
+        assert_eq!(chosen("all", &targets).unwrap(), targets);
+        let error = chosen("sepc", &targets).unwrap_err();
         assert_eq!(error.to_string(), "there is no fuzz target `sepc`; there are: spec, rule");
     }
 }

@@ -63,13 +63,13 @@ const TASKS: &[Task] = &[
     Task {
         name: "peers",
         arguments: "[name]",
-        about: "redis-cli, redis-py, ioredis, nginx, Caddy, Envoy and others talk to the server",
+        about: "redis-cli, redis-py, ioredis, node-redis, nginx, Caddy, Envoy and others talk to the server",
         run: peers::run,
     },
     Task {
         name: "fuzz",
-        arguments: "[target] [seconds]",
-        about: "fuzz one target, 60 seconds unless told; without a target, list them",
+        arguments: "[target|all|keep] [seconds]",
+        about: "fuzz a target or all, 60 seconds each unless told; `keep` makes seeds of what was found",
         run: fuzz::run,
     },
     Task {

@@ -3,6 +3,7 @@
 use crate::args::Format;
 use crate::output::{Found, complain};
 use anyhow::{Context, bail};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,12 +11,11 @@ use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::engine::Engine;
-use tidegate_server::explain::explain;
-use tidegate_server::matching::Request;
+use tidegate_server::explain::{Asked, explain, hint};
 
 /// Say which limit of a configuration would decide a request, on which key and why
 ///
-/// Nothing has been used yet: what a running server thinks is at its admin address, /v1/explain.
+/// Nothing has been used yet: what a running server thinks is at its HTTP address, /v1/explain.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     /// The configuration
@@ -40,9 +40,7 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
-        let headers = self.headers.iter().map(|header| header_of(header));
-        let headers: Vec<(String, &str)> = headers.collect::<anyhow::Result<_>>()?;
-        let request = self.request(&headers)?;
+        let asked = self.asked()?;
         let config = match config::load(&self.config) {
             Ok(config) => config,
             Err(errors) => {
@@ -52,7 +50,10 @@ impl Explain {
         };
         let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let explanation = runtime.block_on(explain(&engine, &request, self.cost))?;
+        let proxies = &config.server.trusted_proxies;
+        let request = asked.request(proxies);
+        let mut explanation = runtime.block_on(explain(&engine, &request, asked.cost))?;
+        explanation.hint = hint(asked.ip, &request, proxies);
         match self.format {
             Format::Text => writeln!(out, "{explanation}")?,
             Format::Short => {
@@ -67,27 +68,24 @@ impl Explain {
         Ok(Found::Fine)
     }
 
-    fn request<'a>(&'a self, headers: &'a [(String, &'a str)]) -> anyhow::Result<Request<'a>> {
-        let Some((method, target)) = self.request.split_once(' ') else {
+    fn asked(&self) -> anyhow::Result<Asked> {
+        let Some((method, path)) = self.request.split_once(' ') else {
             bail!("`{}` is not a request: write 'GET {}'", self.request, self.request);
         };
-        let target = target.trim();
-        if !target.starts_with('/') {
-            bail!("`{target}` is not a path: paths begin with `/`");
+        let (method, path) = (method.to_owned(), path.trim().to_owned());
+        let mut headers = BTreeMap::<String, String>::new();
+        for header in &self.headers {
+            let (name, value) = header_of(header)?;
+            // One that comes more than once is one.
+            let said = headers.entry(name).or_default();
+            said.push_str(if said.is_empty() { "" } else { ", " });
+            said.push_str(value);
         }
-        let (path, query) = match target.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (target, None),
-        };
-        let host = headers.iter().find(|(name, _)| name == "host").map(|(_, host)| bare(host));
-        Ok(Request {
-            ip: self.ip,
-            method: Some(method),
-            host,
-            path: Some(path),
-            query,
-            headers: headers.iter().map(|(name, value)| (&name[..], value.as_bytes())).collect(),
-        })
+        let asked = Asked { method, path, ip: self.ip, headers, cost: self.cost };
+        match asked.wrong() {
+            Some(wrong) => bail!(wrong),
+            None => Ok(asked),
+        }
     }
 }
 
@@ -96,12 +94,4 @@ fn header_of(text: &str) -> anyhow::Result<(String, &str)> {
         .split_once(':')
         .with_context(|| format!("`{text}` is not a header: write 'name: value'"))?;
     Ok((name.trim().to_ascii_lowercase(), value.trim()))
-}
-
-/// A host without its port.
-fn bare(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((bare, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => bare,
-        _ => host,
-    }
 }

@@ -103,6 +103,12 @@ impl Span {
     pub const ZERO: Self = Self(0);
     /// The longest time that can be said; "for ever" in practice.
     pub const MAX: Self = Self(u64::MAX);
+    /// The units a span may be written in, longest first, each with its microseconds.
+    ///
+    /// ```
+    /// assert!(tidegate_core::Span::UNITS.contains(&("min", 60_000_000)));
+    /// ```
+    pub const UNITS: [(&'static str, u64); 7] = UNITS;
 
     /// This many microseconds.
     ///

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tidegate::Snapshot;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A server, whatever it listens to.
 #[derive(Debug)]
@@ -22,7 +23,12 @@ pub struct Server {
     reloading: Mutex<()>,
     /// How it is.
     pub status: Status,
+    /// Bytes that may be kept of messages that have not come whole, on all connections together.
+    parts: Semaphore,
 }
+
+/// Eight of the longest messages, or tens of thousands of ordinary ones.
+const PARTS_BYTES_MAX: usize = 32 << 20;
 
 /// What operators want to know besides the limits.
 #[derive(Debug, Default)]
@@ -33,6 +39,8 @@ pub struct Status {
     pub connections: ByListener,
     /// Connections that were turned away, by listener.
     pub rejected: ByListener,
+    /// Wrong tokens that were offered, by listener.
+    pub wrong_tokens: ByListener,
     /// Reloads that worked, and those that did not.
     pub reloads: AtomicU64,
     /// See [`reloads`](Self::reloads).
@@ -72,6 +80,7 @@ impl Server {
             file,
             reloading: Mutex::default(),
             status: Status::default(),
+            parts: Semaphore::new(PARTS_BYTES_MAX),
         })
     }
 
@@ -133,6 +142,12 @@ impl Server {
         let server = ServerConfig { tokens, admin_token, ..old.server.clone() };
         self.engine.reload(&new.limits);
         self.config.store(Arc::new(Config { server, limits: new.limits }));
+    }
+
+    /// Room for so many bytes of a message, until it has come whole. None if others have taken it all: a peer with
+    /// many streams must not fill the memory with what it never finishes.
+    pub(crate) fn room_for(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        self.parts.try_acquire_many(u32::try_from(bytes).ok()?).ok()
     }
 
     /// How long a request may take to arrive.

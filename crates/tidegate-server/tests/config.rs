@@ -36,6 +36,7 @@ fn everything_that_can_be_said_is_read() {
         drain = "5s"
         insecure = true
         throttle_max_keys = 1_000
+        rule_max_keys = 2_000
         [server.auth]
         tokens = ["one", "two"]
         admin_token = "three"
@@ -72,6 +73,7 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!(server.snapshot.unwrap().every, Duration::from_millis(500));
     assert_eq!(server.caps.idle, Duration::from_secs(60));
     assert_eq!(server.caps.connections_max, 5);
+    assert_eq!((server.throttle_max_keys, server.rule_max_keys), (1_000, 2_000));
 
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     assert_eq!(names, ["zebra", "ant"], "the order of the file is kept");

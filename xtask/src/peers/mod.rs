@@ -24,6 +24,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "node", package: "nodejs" },
     Program { name: "npm", package: "npm" },
     Program { name: "redis-cli", package: "redis-tools" },
+    Program { name: "curl", package: "curl" },
     Program { name: "nginx", package: "nginx" },
     Program { name: "caddy", package: "caddy" },
     Program { name: "promtool", package: "prometheus" },
@@ -32,7 +33,7 @@ const PROGRAMS: &[Program] = &[
 
 /// Each is a script of this name.
 const CONVERSATIONS: &[&str] =
-    &["redis_cli", "redis_py", "ioredis", "nginx", "caddy", "prometheus", "systemd", "openapi"];
+    &["redis_cli", "redis_py", "node", "nginx", "caddy", "prometheus", "systemd", "openapi"];
 
 /// Envoy's is a test in Rust, with an upstream and a clock of its own.
 const ENVOY: &str = "envoy";

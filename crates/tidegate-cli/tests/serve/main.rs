@@ -4,5 +4,8 @@
 
 mod daemon;
 mod descriptors;
+#[expect(dead_code, reason = "the tests of the server need more of it")]
+#[path = "../../../tidegate-server/tests/hostile/peer.rs"]
+mod peer;
 mod restart;
 mod signals;

@@ -3,19 +3,29 @@
 use super::Route;
 use crate::config::ServerConfig;
 use crate::http::{Problem, bearer, host, without_port};
+use crate::server::Server;
+use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode, Version};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 /// Whether this request may have what it asks for.
-pub(super) fn check(config: &ServerConfig, request: &Parts, route: Route) -> Result<(), Problem> {
+pub(super) fn check(server: &Server, request: &Parts, route: Route) -> Result<(), Problem> {
+    let config = &server.config().server;
+    // For whoever starts and stops servers; they tell nothing else. Simple probes speak HTTP/1.0, which has no hosts.
+    if let Route::Live | Route::Ready = route
+        && request.version < Version::HTTP_11
+        && !request.headers.contains_key(HOST)
+    {
+        return Ok(());
+    }
     let host = host(request)?;
     match route {
-        // For whoever starts and stops servers; they tell nothing else.
         Route::Live | Route::Ready => return Ok(()),
         // The page is the same for everybody, and asks for the token itself.
         Route::Page(_) => {}
-        _ => token(config, request)?,
+        _ => token(server, config, request)?,
     }
     if config.admin_token.is_none() {
         local(config.admin, host)?;
@@ -23,10 +33,14 @@ pub(super) fn check(config: &ServerConfig, request: &Parts, route: Route) -> Res
     if route == Route::Reload { same_site(request, host) } else { Ok(()) }
 }
 
-fn token(config: &ServerConfig, request: &Parts) -> Result<(), Problem> {
+fn token(server: &Server, config: &ServerConfig, request: &Parts) -> Result<(), Problem> {
     let Some(token) = &config.admin_token else { return Ok(()) };
-    if bearer(&request.headers).is_some_and(|offered| token.is(offered)) {
+    let offered = bearer(&request.headers);
+    if offered.is_some_and(|offered| token.is(offered)) {
         return Ok(());
+    }
+    if offered.is_some() {
+        server.status.wrong_tokens.admin.fetch_add(1, Ordering::Relaxed);
     }
     let detail = "the operator's token is needed: send it as `Authorization: Bearer …`";
     Err(Problem::new(StatusCode::UNAUTHORIZED, detail))

@@ -1,7 +1,7 @@
 //! `/metrics`: everything that is counted, read when somebody collects it.
 //!
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
-//!          rule text are one, named `*`. So there are never more series than 9 for each limit and 15 besides.
+//!          rule text are one, named `*`. So there are never more series than 9 for each limit and 19 besides.
 
 use super::exposition;
 use super::limits::distinct;
@@ -65,6 +65,12 @@ impl Metrics {
             encoder.encode_descriptor("connections_rejected", help, None, MetricType::Counter)?;
         for (listener, number) in by_listener(&status.rejected) {
             counter(&mut rejected.encode_family(&[("listener", listener)])?, number)?;
+        }
+        let help = "Wrong tokens that were offered";
+        let mut wrong =
+            encoder.encode_descriptor("wrong_tokens", help, None, MetricType::Counter)?;
+        for (listener, number) in by_listener(&status.wrong_tokens) {
+            counter(&mut wrong.encode_family(&[("listener", listener)])?, number)?;
         }
         Ok(())
     }

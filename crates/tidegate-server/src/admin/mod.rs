@@ -78,7 +78,7 @@ const ROUTES: &[(&str, Method, Route)] = &[
 
 async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, Problem> {
     let route = find(ROUTES, request)?;
-    access::check(&server.config().server, request, route)?;
+    access::check(server, request, route)?;
     match route {
         Route::Metrics => Ok(metrics::answer(server, &request.headers)),
         Route::Live => Ok(health::live()),

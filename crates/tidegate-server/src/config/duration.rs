@@ -2,17 +2,9 @@
 
 use super::report::Wrong;
 use std::time::Duration;
+use tidegate::Span;
 
-/// Units, largest first, in microseconds.
-const UNITS: [(&str, u64); 7] = [
-    ("week", 604_800_000_000),
-    ("day", 86_400_000_000),
-    ("h", 3_600_000_000),
-    ("min", 60_000_000),
-    ("s", 1_000_000),
-    ("ms", 1_000),
-    ("us", 1),
-];
+const UNITS: [(&str, u64); 7] = Span::UNITS;
 
 /// What people write otherwise.
 const MEANT: [(&str, &str); 9] = [

@@ -67,6 +67,8 @@ pub struct ServerConfig {
     pub drain: Duration,
     /// How many keys `CL.THROTTLE` may have.
     pub throttle_max_keys: usize,
+    /// How many keys each rule may have that is asked for by its text.
+    pub rule_max_keys: usize,
 }
 
 /// A secret that is compared in constant time and never printed.
@@ -209,6 +211,7 @@ impl Default for ServerConfig {
             caps: Caps::default(),
             drain: Duration::from_secs(30),
             throttle_max_keys: 16_777_216,
+            rule_max_keys: 1_000_000,
         }
     }
 }

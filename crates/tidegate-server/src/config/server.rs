@@ -43,6 +43,10 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
             .get("throttle_max_keys")
             .and_then(|value| value.size(1..=KEYS_MAX))
             .unwrap_or(default.throttle_max_keys),
+        rule_max_keys: table
+            .get("rule_max_keys")
+            .and_then(|value| value.size(1..=KEYS_MAX))
+            .unwrap_or(default.rule_max_keys),
     };
     refuse_shared_addresses(table, &config);
     table.refuse_unknown();

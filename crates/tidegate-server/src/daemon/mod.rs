@@ -4,6 +4,8 @@
 //!          it has and says what is wrong. It ends only when it is asked to, and then it keeps its debts.
 
 mod banner;
+#[cfg(unix)]
+mod descriptors;
 mod log;
 mod signals;
 mod state;
@@ -67,6 +69,8 @@ impl std::str::FromStr for Place {
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     log::start(options.log);
     let config = configured(options)?;
+    #[cfg(unix)]
+    descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone();
     let restored = state::restore(snapshot.as_ref());
     let server = Server::new(config, options.config.clone(), ServerClock::system(), restored);

@@ -4,7 +4,7 @@
 //!          not fill the memory with it.
 
 use super::Limit;
-use crate::config::LimitConfig;
+use crate::config::{Config, LimitConfig};
 use crate::matching::Descriptors;
 use crate::store::Store;
 use std::collections::HashMap;
@@ -34,6 +34,8 @@ pub struct Limits {
 #[derive(Debug)]
 struct Rules {
     made: RwLock<Made>,
+    /// Of each of them.
+    max_keys: usize,
 }
 
 #[derive(Debug, Default)]
@@ -73,10 +75,10 @@ fn hint(near: Option<&str>) -> String {
 }
 
 impl Limits {
-    pub(super) fn new(configs: &[LimitConfig], store: &Store, restored: &Snapshot) -> Self {
+    pub(super) fn new(config: &Config, store: &Store, restored: &Snapshot) -> Self {
         let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, restored));
-        let order: Vec<Arc<Limit>> = configs.iter().map(make).collect();
-        let rules = Rules { made: RwLock::default() };
+        let order: Vec<Arc<Limit>> = config.limits.iter().map(make).collect();
+        let rules = Rules { made: RwLock::default(), max_keys: config.server.rule_max_keys };
         rules.restore(&order, store, restored);
         Self::of(order, Arc::new(rules))
     }
@@ -177,7 +179,8 @@ impl Rules {
             Some(limit) => Arc::clone(limit),
             None if made.limits.len() >= RULES_MAX => return Err(NoSuchLimit::TooManyRules),
             None => {
-                let config = LimitConfig::new(canonical.clone(), rule);
+                let mut config = LimitConfig::new(canonical.clone(), rule);
+                config.max_keys = Some(self.max_keys);
                 let limit = Arc::new(Limit::new(config, store, restored));
                 made.limits.insert(canonical.clone(), Arc::clone(&limit));
                 limit
@@ -207,7 +210,9 @@ mod tests {
 
     fn limits() -> (Limits, Store) {
         let store = Store::memory(ServerClock::system(), 16, &Snapshot::default());
-        (Limits::new(&[], &store, &Snapshot::default()), store)
+        let mut config = Config::default();
+        config.server.rule_max_keys = 77;
+        (Limits::new(&config, &store, &Snapshot::default()), store)
     }
 
     #[test]
@@ -235,5 +240,12 @@ mod tests {
         }
         limits.find("8/s", &store).expect("there is room for others");
         assert_eq!(limits.unnamed().len(), 2);
+    }
+
+    #[test]
+    fn a_rule_without_a_name_has_no_more_keys_than_it_may() {
+        let (limits, store) = limits();
+        let limit = limits.find("7/s", &store).expect("there is room");
+        assert_eq!(limit.counters().stats().max_keys, 77);
     }
 }

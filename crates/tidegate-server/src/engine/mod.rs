@@ -64,7 +64,7 @@ impl Engine {
     /// An engine with these limits; what the snapshot knows comes back.
     pub fn new(config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
         let store = Store::memory(clock.clone(), config.server.throttle_max_keys, restored);
-        let limits = Limits::new(&config.limits, &store, restored);
+        let limits = Limits::new(config, &store, restored);
         Self {
             store,
             limits: ArcSwap::from_pointee(limits),

@@ -3,7 +3,10 @@
 //! Always   Consumes nothing: it goes the way that deciding goes ([`matching`](crate::matching)), and peeks
 //!          where deciding takes. Keys are shown with escapes, so that no key can play with a terminal.
 
+mod asked;
 mod text;
+
+pub use asked::{Asked, hint};
 
 use crate::config::Mode;
 use crate::engine::{Answer, Ask, Engine, Limit};
@@ -23,6 +26,9 @@ pub struct Explanation {
     pub decided_by: Option<String>,
     /// Each limit, in the order of the configuration.
     pub limits: Vec<Explained>,
+    /// What seems to be configured otherwise than it was meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// What one limit makes of it.
@@ -92,6 +98,7 @@ pub async fn explain(
         verdict: decisive.map_or(Told::Allow, |(weight, _)| weight.told()),
         decided_by: decisive.map(|(_, place)| limits[*place].limit.clone()),
         limits,
+        hint: None,
     })
 }
 

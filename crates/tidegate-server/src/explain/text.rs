@@ -29,8 +29,12 @@ impl fmt::Display for Explanation {
             writeln!(f, "{} {limit}", if is_decisive { '>' } else { ' ' })?;
         }
         match &self.decided_by {
-            Some(limit) => write!(f, "{}: decided by {limit}", self.verdict),
-            None => write!(f, "{}: no limit counts this request", self.verdict),
+            Some(limit) => write!(f, "{}: decided by {limit}", self.verdict)?,
+            None => write!(f, "{}: no limit counts this request", self.verdict)?,
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
         }
     }
 }

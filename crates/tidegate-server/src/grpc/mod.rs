@@ -36,7 +36,8 @@ use http::header::AUTHORIZATION;
 use http_body_util::{BodyExt, Full};
 use proto::RateLimitResponse;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use std::sync::atomic::Ordering;
+use tokio::sync::SemaphorePermit;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, StdError};
@@ -52,10 +53,6 @@ pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateL
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// What stands before it.
 const PREFIX_BYTES: usize = 5;
-/// As long as it is no longer than this, as many may come at once as there are streams.
-const SMALL_BYTES: usize = 64 << 10;
-/// And so many longer ones.
-const LARGE_MAX: usize = 8;
 /// A health check names a service.
 const HEALTH_BYTES_MAX: usize = 4 << 10;
 const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
@@ -65,7 +62,6 @@ const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
 pub struct Grpc {
     limits: Arc<RateLimits>,
     health: HealthServer<ServerHealth>,
-    large: Arc<Semaphore>,
 }
 
 impl Grpc {
@@ -73,8 +69,7 @@ impl Grpc {
     pub fn new(server: Arc<Server>) -> Self {
         let health = HealthServer::new(ServerHealth(Arc::clone(&server)))
             .max_decoding_message_size(HEALTH_BYTES_MAX);
-        let large = Arc::new(Semaphore::new(LARGE_MAX));
-        Self { limits: Arc::new(RateLimits::new(server)), health, large }
+        Self { limits: Arc::new(RateLimits::new(server)), health }
     }
 
     /// Answers one HTTP/2 request, whatever it is. The method is found by its path here: tonic's router would
@@ -104,7 +99,10 @@ impl Grpc {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError> + Send + 'static,
     {
-        if !self.limits.server().admits(bearer(request.headers())) {
+        let (server, token) = (self.limits.server(), bearer(request.headers()));
+        if !server.admits(token) {
+            let wrong = u64::from(token.is_some());
+            server.status.wrong_tokens.grpc.fetch_add(wrong, Ordering::Relaxed);
             return Status::unauthenticated("a token is needed: `authorization: Bearer …`")
                 .into_http();
         }
@@ -143,7 +141,7 @@ impl Grpc {
 
     async fn collect<B: HttpBody<Data = Bytes>>(&self, body: B) -> Result<Bytes, Status> {
         let mut body = std::pin::pin!(body);
-        let (mut all, mut large) = (BytesMut::new(), None);
+        let (mut all, mut room) = (BytesMut::new(), None::<SemaphorePermit<'_>>);
         while let Some(frame) = body.frame().await {
             let broken = |_| Status::cancelled("the message broke off");
             let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
@@ -151,14 +149,16 @@ impl Grpc {
             if all.is_empty() && body.is_end_stream() && piece.len() <= MESSAGE_BYTES_MAX {
                 return Ok(piece);
             }
-            all.extend_from_slice(&piece);
-            if all.len() > MESSAGE_BYTES_MAX + PREFIX_BYTES {
+            if all.len() + piece.len() > MESSAGE_BYTES_MAX + PREFIX_BYTES {
                 return Err(Status::out_of_range("the message is too long"));
             }
-            if all.len() > SMALL_BYTES && large.is_none() {
-                let busy = |_| Status::resource_exhausted("too many long messages at once");
-                large = Some(self.large.try_acquire().map_err(busy)?);
+            let more = self.limits.server().room_for(piece.len());
+            let more = more.ok_or_else(|| Status::resource_exhausted("too much has half come"))?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
             }
+            all.extend_from_slice(&piece);
         }
         Ok(all.freeze())
     }

@@ -8,6 +8,7 @@ use crate::server::Server;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Version};
+use std::sync::atomic::Ordering;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -51,6 +52,9 @@ pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem>
     let api_key = headers.get(API_KEY).map(http::HeaderValue::as_bytes);
     if server.admits(bearer(headers)) || (api_key.is_some() && server.admits(api_key)) {
         return Ok(());
+    }
+    if bearer(headers).or(api_key).is_some() {
+        server.status.wrong_tokens.http.fetch_add(1, Ordering::Relaxed);
     }
     Err(Problem::new(
         StatusCode::UNAUTHORIZED,

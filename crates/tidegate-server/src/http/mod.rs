@@ -101,6 +101,7 @@ async fn try_answer(
         Route::Release => lease::release(engine, body),
         Route::Authorize => authorize::authorize(server, request, peer, style).await,
         Route::Explain => explain::explain(server, request, peer).await,
+        Route::ExplainAsked => explain::explain_asked(server, body).await,
         Route::OpenApi => Ok(fixed(JSON, OPENAPI)),
         Route::Home => Ok(fixed(HeaderValue::from_static("text/plain; charset=utf-8"), HOME)),
     }

@@ -16,6 +16,8 @@ pub(super) enum Route {
     Release,
     Authorize,
     Explain,
+    /// The same about a request that the body describes.
+    ExplainAsked,
     OpenApi,
     Home,
 }
@@ -30,6 +32,7 @@ pub(super) const ROUTES: &[(&str, Method, Route)] = &[
     ("/v1/release", Method::POST, Route::Release),
     ("/v1/authorize", Method::GET, Route::Authorize),
     ("/v1/explain", Method::GET, Route::Explain),
+    ("/v1/explain", Method::POST, Route::ExplainAsked),
     ("/openapi.json", Method::GET, Route::OpenApi),
     ("/", Method::GET, Route::Home),
 ];
@@ -56,12 +59,16 @@ impl Route {
 /// Where a request goes, by its path and method: for every listener that speaks HTTP.
 pub(crate) fn find<R: Copy>(routes: &[(&str, Method, R)], request: &Parts) -> Result<R, Problem> {
     let path = request.uri.path();
-    match routes.iter().find(|(known, ..)| *known == path) {
-        Some((_, method, route)) if request.method == *method => Ok(*route),
-        Some((_, method, _)) => {
+    let mut of_path = routes.iter().filter(|(known, ..)| *known == path);
+    if let Some((.., route)) = of_path.clone().find(|(_, method, _)| request.method == *method) {
+        return Ok(*route);
+    }
+    match (of_path.next(), of_path.next()) {
+        (None, _) => Err(not_found(path, routes.iter().map(|(known, ..)| *known))),
+        (Some(_), Some(_)) => Err(Problem::method("GET, POST")),
+        (Some((_, method, _)), None) => {
             Err(Problem::method(if *method == Method::GET { "GET" } else { "POST" }))
         }
-        None => Err(not_found(path, routes.iter().map(|(known, ..)| *known))),
     }
 }
 

@@ -5,11 +5,14 @@ use super::parse::Words;
 use super::reply::Version;
 use super::session::{Session, shown};
 use crate::store::Key;
+use std::sync::atomic::Ordering;
 use tidegate::Clock;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Clients look at it to know what they may send.
 const REDIS_VERSION: &str = "7.0.0";
+/// Who has offered so many wrong tokens is left.
+const WRONG_TOKENS_MAX: u32 = 8;
 
 pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: &Words) {
     if !command.takes(words.len()) {
@@ -68,6 +71,10 @@ fn authenticate(session: &mut Session, is_form: bool, token: &[u8]) -> bool {
     if !session.server.admits(Some(token)) {
         let message = "WRONGPASS invalid username-password pair or user is disabled.";
         session.reply.error(message);
+        session.server.status.wrong_tokens.resp.fetch_add(1, Ordering::Relaxed);
+        // Who guesses has to connect again and again, and connections are few.
+        session.wrong_tokens += 1;
+        session.is_over = session.wrong_tokens >= WRONG_TOKENS_MAX;
         return false;
     }
     session.is_known = true;
@@ -227,8 +234,7 @@ fn config(session: &mut Session, what: &[u8]) {
 
 fn info(session: &mut Session) {
     let stats = session.server.engine.throttles().limiter().stats();
-    let connections =
-        session.server.status.connections.resp.load(std::sync::atomic::Ordering::Relaxed);
+    let connections = session.server.status.connections.resp.load(Ordering::Relaxed);
     let text = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\ntidegate_version:{VERSION}\r\n\
          redis_mode:standalone\r\nprocess_id:{}\r\n\r\n# Clients\r\nconnected_clients:{connections}\r\n\

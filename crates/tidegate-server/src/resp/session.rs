@@ -18,6 +18,8 @@ pub struct Session {
     /// Whether it has shown a token, or needs none.
     pub(super) is_known: bool,
     pub(super) is_over: bool,
+    /// How often it has offered a wrong token.
+    pub(super) wrong_tokens: u32,
     pub(super) id: u64,
     pub(super) name: Vec<u8>,
     pub(super) transaction: Option<Transaction>,
@@ -38,6 +40,7 @@ impl Session {
             server,
             reply: Reply::default(),
             is_over: false,
+            wrong_tokens: 0,
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             name: Vec::new(),
             transaction: None,

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod guide;
 mod proxy;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -46,11 +47,11 @@ fn server() -> Arc<Server> {
 }
 
 /// A server in a runtime of its own: dropping that cuts all its connections, as a crash does.
-fn serve_tidegate() -> (Runtime, SocketAddr) {
+fn serve_tidegate(server: Arc<Server>) -> (Runtime, SocketAddr) {
     let runtime = Runtime::new().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
-    let grpc = Grpc::new(server());
+    let grpc = Grpc::new(server);
     runtime.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let grpc = grpc.clone();
@@ -87,8 +88,9 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 fn envoy_obeys() {
     let runtime = Runtime::new().unwrap();
     let upstream = serve_upstream(&runtime);
-    let (tidegate, address) = serve_tidegate();
-    let envoy = Envoy::start(&runtime, upstream, address);
+    let (tidegate, address) = serve_tidegate(server());
+    let config = ("envoy", include_str!("envoy.yaml"));
+    let envoy = Envoy::start(&runtime, config, upstream, address);
     let get = |listener: &str, path: &str, user: &[u8]| {
         let user = HeaderValue::from_bytes(user).unwrap();
         runtime.block_on(envoy.get(listener, path, Some(user)))

@@ -13,8 +13,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-const CONFIG: &str = include_str!("envoy.yaml");
-
 /// How often, and how many times, it is looked whether Envoy is there: a minute on a busy machine.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS_MAX: usize = 1_200;
@@ -33,13 +31,21 @@ impl Drop for Envoy {
 }
 
 impl Envoy {
-    pub(crate) fn start(runtime: &Runtime, upstream: SocketAddr, tidegate: SocketAddr) -> Self {
+    /// With this configuration, which has the names of these ports in it. Each name is one Envoy at a time.
+    pub(crate) fn start(
+        runtime: &Runtime,
+        (name, config): (&str, &str),
+        upstream: SocketAddr,
+        tidegate: SocketAddr,
+    ) -> Self {
         let program = std::env::var_os("TIDEGATE_ENVOY").expect("TIDEGATE_ENVOY is Envoy's path");
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (config, admin) = (directory.join("envoy.yaml"), directory.join("envoy.admin"));
-        let ports = CONFIG
+        let ports = config
             .replace("UPSTREAM_PORT", &upstream.port().to_string())
             .replace("TIDEGATE_PORT", &tidegate.port().to_string());
+        let config = directory.join(format!("{name}.yaml"));
+        let admin = directory.join(format!("{name}.admin"));
+        let listeners = ports.matches("stat_prefix:").count();
         fs::write(&config, ports).unwrap();
         // A file that an earlier run left behind would name an address where nobody is.
         let _ = fs::remove_file(&admin);
@@ -52,12 +58,12 @@ impl Envoy {
             .spawn()
             .expect("TIDEGATE_ENVOY can be started");
         let mut envoy = Self { process, listeners: HashMap::new() };
-        runtime.block_on(envoy.find_listeners(&admin));
+        runtime.block_on(envoy.find_listeners(&admin, listeners));
         envoy
     }
 
     /// Envoy takes any free ports, and tells which when it is ready.
-    async fn find_listeners(&mut self, admin: &Path) {
+    async fn find_listeners(&mut self, admin: &Path, count: usize) {
         for _ in 0..LOOKS_MAX {
             if let Some(status) = self.process.try_wait().unwrap() {
                 panic!("Envoy ended with {status}");
@@ -65,7 +71,7 @@ impl Envoy {
             let address = fs::read_to_string(admin).ok().and_then(|text| text.trim().parse().ok());
             if let Some(address) = address
                 && let Ok(listeners) = listeners(address).await
-                && listeners.len() == 2
+                && listeners.len() == count
             {
                 self.listeners = listeners;
                 return;

@@ -7,6 +7,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self as read, Token};
@@ -85,6 +86,27 @@ fn nobody_is_answered_without_a_token_on_any_listener() {
         assert_eq!(get(path, "\r\nauthorization: Bearer one"), "401", "{path}");
     }
     assert_eq!(get("/metrics", "\r\nauthorization: Bearer operator"), "200");
+    let wrong = &running.server.status.wrong_tokens;
+    let wrong = [&wrong.resp, &wrong.http, &wrong.grpc, &wrong.admin];
+    assert_eq!(wrong.map(|number| number.load(Ordering::Relaxed)), [5, 2, 1, 3], "all are counted");
+    running.stop().unwrap();
+}
+
+#[test]
+fn who_guesses_has_eight_guesses_a_connection_however_they_come() {
+    let running = start(|config| config.server.tokens = vec![Token::new("hush")]);
+    let mut one_by_one = Peer::resp(&running);
+    for guess in 0..7 {
+        assert!(one_by_one.ask(&format!("AUTH {guess}")).starts_with("-WRONGPASS"), "{guess}");
+    }
+    assert!(one_by_one.ask("HELLO 3 AUTH default 7").starts_with("-WRONGPASS"));
+    assert_eq!(one_by_one.rest(), Some(Vec::new()), "the eighth was the last");
+    let mut at_once = Peer::resp(&running);
+    at_once.say("AUTH guess\r\n".repeat(100) + "AUTH hush\r\n");
+    let heard = at_once.rest().expect("it is cut off");
+    assert_eq!(heard.iter().filter(|byte| **byte == b'\n').count(), 8, "{heard:?}");
+    assert_eq!(Peer::resp(&running).ask("AUTH hush"), "+OK", "who knows it comes in");
+    assert_eq!(running.server.status.wrong_tokens.resp.load(Ordering::Relaxed), 16);
     running.stop().unwrap();
 }
 

@@ -7,6 +7,8 @@ use std::time::Instant;
 use tidegate_server::listen::Running;
 
 const MEMORY_BYTES_MAX: usize = 64 << 20;
+const DATA: u8 = 0;
+const END_STREAM: u8 = 1;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS_KIND: u8 = 4;
@@ -95,17 +97,32 @@ fn t46_settings_and_pings_that_nobody_reads_the_answers_of_are_cut_off() {
     running.stop().unwrap();
 }
 
+/// A call that is answered with a message: one descriptor of the domain `d`, whose entry `a` is `b`.
+fn call(stream: u32) -> Vec<u8> {
+    let message = b"\0\0\0\0\x0d\x0a\x01d\x12\x08\x0a\x06\x0a\x01a\x12\x01b";
+    [headers(stream, false), frame(DATA, END_STREAM, stream, message)].concat()
+}
+
 #[test]
 fn t46_answers_that_are_not_let_through_are_few() {
-    let running = start_alone(|_| ());
+    // They have nothing to ask any more: nobody waits for them until the drain is over.
+    let running = start_alone(|config| config.server.drain = secs(30));
     let before = rss_bytes();
     let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new(running.addresses.grpc)).collect();
-    // INITIAL_WINDOW_SIZE (4) is 0: nothing of any answer may be sent.
+    // INITIAL_WINDOW_SIZE (4) is 0: nothing of any answer's message may be sent.
     let stall = frame(SETTINGS_KIND, 0, 0, &[0, 4, 0, 0, 0, 0]);
     for peer in &mut peers {
         peer.say([PREFACE, &stall].concat());
-        let _ = flood(peer, 2_000, |number| headers(stream(number), true));
+        let _ = flood(peer, 2_000, |number| call(stream(number)));
         let _ = peer.0.flush();
+        let mut heard = Vec::new();
+        while !kinds(&heard).contains(&RST_STREAM) {
+            let mut piece = [0; 4_096];
+            let read = peer.0.read(&mut piece).expect("those that are too many are refused");
+            assert!(read > 0, "it was cut off");
+            heard.extend_from_slice(&piece[..read]);
+        }
+        assert!(!kinds(&heard).contains(&DATA), "an answer was let through");
     }
     serves(&running);
     assert_grew_less(before, MEMORY_BYTES_MAX);

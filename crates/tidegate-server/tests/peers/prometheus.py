@@ -1,8 +1,14 @@
-"""Prometheus: promtool reads the alerts, and the metrics of a server that has decided something."""
+"""Prometheus: promtool reads the alerts, what the guide says to collect, and the metrics of a server that has decided
+something."""
 
-from processes import ROOT, done, expect, get, output, tidegate
+from processes import ROOT, directory, done, expect, get, guide, output, replaced, tidegate
 
 output("promtool", "check", "rules", ROOT / "deploy/prometheus/alerts.yml")
+with directory() as path:
+    token, config = path / "token", path / "prometheus.yml"
+    token.write_text("secret")
+    config.write_text(replaced(guide("operations.md", "yaml", "scrape_configs"), {"/etc/prometheus/tidegate.token": str(token)}))
+    output("promtool", "check", "config", config)
 with tidegate('[limits.pages]\nrule = "1/day"\n') as server:
     expect("asked", [get(server.http, "/v1/authorize")[0] for _ in "12"], [204, 429])
     for accept, kind in ("*/*", "text/plain"), ("application/openmetrics-text", "application/openmetrics-text"):

@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from processes import GUIDE, done, expect, expect_near, output, tidegate
+from processes import GUIDE, ROOT, done, expect, expect_near, output, tidegate
 
 CONFIG = """
 [limits.login]
@@ -78,19 +78,20 @@ def tokens():
         expect("wrong", cli(server, "-a", "guess", *ask)[-1], "NOAUTH Authentication required.")
 
 
-def guide(server):
-    """Every example of docs/guide/resp.md, as it is shown there."""
-    text = (GUIDE / "resp.md").read_text()
-    examples = re.findall(r"^```console\n\$ (.*)\n((?s:.*?))^```$", text, re.MULTILINE)
-    expect("there are examples", len(examples) > 3, True)
-    for command, shown in examples:
-        words = shlex.split(command.replace("-p 6380", f"--no-raw -p {server.resp}"))
-        said = re.sub("[0-9a-f]{32}", "…", output(*words, text=True))
-        expect(command, said, re.sub("[0-9a-f]{32}", "…", shown))
+def shown(server, page, least):
+    """Every example of a page, as it is shown there. Programs end their answers as they like."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    examples = [example.split("\n", 1) for block in blocks for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    expect(f"examples in {page.name}", len(examples) >= least, True)
+    for command, answer in examples:
+        here = command.replace("-p 6380", f"--no-raw -p {server.resp}").replace(":8080", f":{server.http}")
+        said = re.sub("[0-9a-f]{32}", "…", output(*shlex.split(here), text=True))
+        expect(command, said.rstrip("\n"), re.sub("[0-9a-f]{32}", "…", answer).rstrip("\n"))
 
 
-with tidegate() as server:
-    guide(server)
+for page, least in (GUIDE / "resp.md", 4), (ROOT / "README.md", 2):
+    with tidegate() as server:
+        shown(server, page, least)
 with tidegate(CONFIG) as server:
     for conversation in (throttle, tide, versions, pipelines):
         conversation(server)

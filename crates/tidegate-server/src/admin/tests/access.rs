@@ -4,8 +4,8 @@ use super::super::ROUTES;
 use super::{TOKEN, ask, bench};
 use crate::config::Config;
 use crate::http::tests::Bench;
-use http::Request;
 use http::request::Builder;
+use http::{Request, Version};
 
 fn request(method: &str, path: &str) -> Builder {
     Request::builder().method(method).uri(path).header("host", "localhost:9091")
@@ -46,6 +46,21 @@ async fn without_a_token_only_loopback_is_answered_and_by_its_own_name() {
         assert_eq!(ask(&bench, limits(host)).await.status, 403, "{host}");
     }
     assert_eq!(ask(&bench, Request::get("/v1/limits")).await.status, 400, "no host at all");
+}
+
+#[tokio::test]
+async fn a_probe_that_speaks_an_older_http_needs_no_host_and_nobody_else_does_without() {
+    let bench = Bench::new();
+    let get = |path: &str, version| Request::get(path).version(version);
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(ask(&bench, get(path, Version::HTTP_10)).await.status, 200, "{path}");
+        assert_eq!(ask(&bench, get(path, Version::HTTP_11)).await.status, 400, "{path}");
+        let two = get(path, Version::HTTP_10).header("host", "a").header("host", "b");
+        assert_eq!(ask(&bench, two).await.status, 400, "{path}");
+    }
+    for path in ["/metrics", "/v1/limits", "/"] {
+        assert_eq!(ask(&bench, get(path, Version::HTTP_10)).await.status, 400, "{path}");
+    }
 }
 
 #[tokio::test]

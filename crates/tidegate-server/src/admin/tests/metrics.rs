@@ -15,8 +15,9 @@ async fn decisions_are_counted_by_limit_and_kind() {
     bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
     bench.server.status.connections.http.store(3, Ordering::Relaxed);
     bench.server.status.failed_reloads.store(2, Ordering::Relaxed);
-    let request =
-        Request::get("/metrics").header("host", "localhost").header("authorization", TOKEN);
+    let request = || Request::get("/metrics").header("host", "localhost");
+    assert_eq!(ask(&bench, request().header("authorization", "Bearer guess")).await.status, 401);
+    let request = request().header("authorization", TOKEN);
     let reply = ask(&bench, request.header("accept", "application/openmetrics-text;q=0.9")).await;
     assert_eq!(
         reply.field("content-type"),
@@ -31,6 +32,7 @@ async fn decisions_are_counted_by_limit_and_kind() {
         r#"tidegate_keys_forgotten_total{limit="api"} 0"#,
         r#"tidegate_connections{listener="http"} 3"#,
         r#"tidegate_connections_rejected_total{listener="resp"} 0"#,
+        r#"tidegate_wrong_tokens_total{listener="admin"} 1"#,
         r#"tidegate_config_reload_total{result="error"} 2"#,
         "tidegate_config_stale 0",
         "tidegate_draining 0",

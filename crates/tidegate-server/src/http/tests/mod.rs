@@ -3,6 +3,7 @@
 mod atomic;
 mod authorize;
 mod bodies;
+mod explain;
 mod fields;
 mod guide;
 mod leases;

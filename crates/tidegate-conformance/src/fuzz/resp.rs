@@ -1,0 +1,63 @@
+//! Any bytes from a Redis client, in any portions.
+//!
+//! Seeds    In bytes: whether a token is needed (odd), how long a portion is, and what the client says.
+
+use super::at_once;
+use std::sync::Arc;
+use tidegate::{ManualClock, Snapshot};
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{Config, Token};
+use tidegate_server::resp::Session;
+use tidegate_server::server::Server;
+
+/// What is said may be so long: a step, and the longest single answer.
+const SAID_MAX: usize = 64 * 1024 + 2 * 1024 * 1024;
+/// What answers to these is never the same twice: a lease, a peer's number, the time.
+const UNIQUE: [&[u8]; 5] = [b"ACQUIRE", b"HELLO", b"CLIENT", b"INFO", b"TIME"];
+
+/// Never a panic, nothing kept beyond the caps, and the same answers however the bytes were cut.
+///
+/// # Panics
+///
+/// Where that does not hold.
+pub fn resp(bytes: &[u8]) {
+    let [needs_token, portion, said @ ..] = bytes else { return };
+    let needs_token = needs_token % 2 == 1;
+    let whole = talk(needs_token, said.len().max(1), said);
+    let in_parts = talk(needs_token, usize::from(*portion).max(1), said);
+    let upper = said.to_ascii_uppercase();
+    let has = |word: &&[u8]| upper.windows(word.len()).any(|found| found == *word);
+    if !UNIQUE.iter().any(has) {
+        assert_eq!(whole, in_parts, "it matters how it was cut");
+    }
+}
+
+fn talk(needs_token: bool, portion: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut config = Config::default();
+    if needs_token {
+        config.server.tokens = vec![Token::new("hush")];
+    }
+    config.server.throttle_max_keys = 64;
+    let clock = ServerClock::Manual(ManualClock::new());
+    let server = Server::new(config, None, clock, Snapshot::default());
+    let mut session = Session::new(Arc::clone(&server));
+    let (mut input, mut said) = (Vec::new(), Vec::new());
+    for part in bytes.chunks(portion) {
+        input.extend_from_slice(part);
+        loop {
+            let done = at_once(session.answer(&input));
+            let kept = session.said().len();
+            assert!(kept <= SAID_MAX, "{kept} bytes are kept for a peer that does not read");
+            said.extend_from_slice(session.said());
+            session.forget_said();
+            input.drain(..done);
+            if session.is_over() {
+                return said;
+            }
+            if done == 0 {
+                break;
+            }
+        }
+    }
+    said
+}

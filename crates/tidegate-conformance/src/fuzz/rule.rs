@@ -1,0 +1,27 @@
+//! Any bytes as a rule.
+
+use tidegate_core::Rule;
+
+const ERROR_BYTES_MAX: usize = 1_024;
+
+/// An answer, never a panic; and what is read prints back as the same rule.
+///
+/// # Panics
+///
+/// Where that does not hold.
+pub fn rule(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match text.parse::<Rule>() {
+        Ok(rule) => {
+            let printed = rule.to_string();
+            let again = printed.parse::<Rule>();
+            assert_eq!(again.as_ref(), Ok(&rule), "{printed:?} reads differently");
+            assert_eq!(again.map(|again| again.to_string()), Ok(printed));
+            assert!(!rule.explain().is_empty());
+        }
+        Err(error) => {
+            assert!(text.get(error.span()).is_some(), "the span is not in the text");
+            assert!(error.to_string().len() < ERROR_BYTES_MAX, "an error must be short");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! T46: gRPC messages that begin and do not end.
+
+use crate::desk::{PATIENCE, Served, assert_grew_less, eventually, rss_bytes, secs, start_alone};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tidegate_server::grpc::PATH;
+use tokio::task::JoinHandle;
+
+const CONNECTIONS: usize = 8;
+const STREAMS: usize = 250;
+/// Each is short, and all of them are 120 MB.
+const HALF_BYTES: usize = 60_000;
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+
+/// A message that stops before its end.
+struct Half(Option<Bytes>);
+
+impl Body for Half {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
+}
+
+async fn connect<B>(running: &Served) -> SendRequest<B>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
+    let address = running.addresses.grpc.expect("it listens");
+    let stream = tokio::net::TcpStream::connect(address).await.expect("it accepts");
+    let (sender, connection) =
+        handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("it greets");
+    tokio::spawn(connection);
+    sender
+}
+
+fn call<B>(body: B) -> http::Request<B> {
+    let request = http::Request::post(format!("http://tests{PATH}"));
+    request.header("content-type", "application/grpc").body(body).expect("it is a request")
+}
+
+/// What the whole message is answered with.
+async fn status(running: &Served, message: Vec<u8>) -> String {
+    let mut sender = connect(running).await;
+    let answer = sender.send_request(call(Full::new(message.into()))).await.expect("it answers");
+    let (head, body) = answer.into_parts();
+    let collected = body.collect().await.expect("all of it");
+    let trailers = collected.trailers().cloned().unwrap_or_default();
+    let status = head.headers.get("grpc-status").or_else(|| trailers.get("grpc-status"));
+    status.expect("there is one").to_str().expect("it is a number").to_owned()
+}
+
+/// A message of so many bytes that no request is.
+fn nonsense(bytes: usize) -> Vec<u8> {
+    let length = u32::try_from(bytes).expect("it is short").to_be_bytes();
+    [&[0][..], &length, &vec![0xff; bytes]].concat()
+}
+
+/// Begins many messages, and says which of them have been answered before their end.
+async fn begin_many(running: &Served) -> Vec<JoinHandle<hyper::Result<()>>> {
+    let half = Bytes::from(nonsense(HALF_BYTES)).slice(..HALF_BYTES);
+    let mut begun = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut sender = connect(running).await;
+        for _ in 0..STREAMS {
+            let answer = sender.send_request(call(Half(Some(half.clone()))));
+            begun.push(tokio::spawn(async { answer.await.map(drop) }));
+        }
+    }
+    begun
+}
+
+#[test]
+fn t46_messages_that_are_half_sent_take_little_memory() {
+    const INVALID: &str = "3";
+    const EXHAUSTED: &str = "8";
+    let running = start_alone(|config| config.server.caps.request = secs(60));
+    let (brief, long) = (nonsense(100), nonsense(1 << 20));
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    };
+    let (honest, other) = (runtime(), runtime());
+    let status = |message: &[u8]| honest.block_on(status(&running, message.to_vec()));
+    assert_eq!(status(&long), INVALID, "there is room");
+    let before = rss_bytes();
+    let begun = other.block_on(begin_many(&running));
+    eventually("some are refused", PATIENCE, || begun.iter().any(JoinHandle::is_finished));
+    assert_eq!(status(&brief), INVALID, "who is brief is answered");
+    assert_eq!(status(&long), EXHAUSTED, "there is no more room");
+    assert_grew_less(before, MEMORY_BYTES_MAX);
+    // All of its connections end with it.
+    other.shutdown_background();
+    eventually("there is room again", PATIENCE, || status(&long) == INVALID);
+    running.stop().unwrap();
+}

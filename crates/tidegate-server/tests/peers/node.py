@@ -1,0 +1,10 @@
+"""ioredis and node-redis: starts the servers that ioredis.js and node_redis.js talk to."""
+
+import pathlib
+
+from processes import done, output, tidegate
+
+for script in "ioredis.js", "node_redis.js":
+    with tidegate() as open_, tidegate('[server.auth]\ntokens = ["secret"]\n') as closed:
+        output("node", pathlib.Path(__file__).with_name(script), open_.resp, closed.resp)
+    done(script)
