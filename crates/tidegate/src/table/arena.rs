@@ -42,6 +42,9 @@ struct Land {
     /// Held while pages are counted and the kernel is told of it: in the other order it would be told the
     /// wrong thing.
     telling: Mutex<()>,
+    /// Held while a block is handed out, and while what nobody has is given back. Not the same as the one
+    /// above, which is held while the kernel copies a huge page together.
+    handing: Mutex<()>,
 }
 
 /// One shard's part. Dropping it gives the memory back.
@@ -102,11 +105,11 @@ impl Arena {
     pub(crate) fn block(arena: &Arc<Self>, index: usize) -> Option<Block> {
         let land = arena.land()?;
         // Nobody gives it back meanwhile.
-        let telling = land.tell();
+        let handing = lock(&land.handing);
         if land.is_taken[index].swap(true, Ordering::Acquire) {
             return None;
         }
-        drop(telling);
+        drop(handing);
         arena.taken.fetch_add(1, Ordering::Relaxed);
         let start = land.address(index * arena.block_words * WORD).cast();
         let (arena, start) = (Arc::clone(arena), AtomicPtr::new(start));
@@ -129,9 +132,10 @@ impl Land {
         if !can_give_back() {
             return None;
         }
-        // Nobody has to promise memory for what may never be used.
+        // Nobody has to promise memory for what may never be used. It begins in the first huge page and ends
+        // before the end of the last.
         let mut map =
-            MmapOptions::new().len(bytes + HUGE_PAGE).no_reserve_swap().map_anon().ok()?;
+            MmapOptions::new().len(bytes + 2 * HUGE_PAGE).no_reserve_swap().map_anon().ok()?;
         let before = map.as_ptr().align_offset(HUGE_PAGE);
         let start: &mut [u64] = bytemuck::cast_slice_mut(&mut map[before..before + bytes]);
         let start = AtomicPtr::new(start.as_mut_ptr());
@@ -144,6 +148,7 @@ impl Land {
             used: (0..pages).map(|_| AtomicU64::new(0)).collect(),
             is_any_ripe: AtomicBool::new(false),
             telling: Mutex::new(()),
+            handing: Mutex::new(()),
         })
     }
 
@@ -173,33 +178,28 @@ impl Land {
             prefer(Pages::Huge, self.address(page * HUGE_PAGE), HUGE_PAGE);
         }
         // Whoever fills another page meanwhile says so after it has counted, and is not overheard.
-        self.is_any_ripe.store(false, Ordering::Release);
+        self.is_any_ripe.swap(false, Ordering::AcqRel);
         if self.used.iter().any(is_ripe) {
             self.is_any_ripe.store(true, Ordering::Release);
         }
     }
 
-    fn tell(&self) -> MutexGuard<'_, ()> {
-        self.telling.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes small pages again of the huge ones that these bytes lie in: some are to be given back. What
     /// nobody has of them goes at once, because it came into memory with the rest.
     fn retreat(&self, from: usize, to: usize, block: usize) {
-        let _telling = self.tell();
+        let _telling = lock(&self.telling);
         let first = from / HUGE_PAGE;
         for (page, (used, bytes)) in (first..).zip(self.pages(from, to)) {
-            let before = used.load(Ordering::Relaxed);
-            // Others may add to it meanwhile.
-            used.fetch_sub(bytes, Ordering::Relaxed);
-            if before & MADE == 0 {
+            let less = |used: u64| Some((used & !MADE) - bytes);
+            let before = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            if before.is_ok_and(|before| before & MADE == 0) {
                 continue;
             }
-            used.fetch_and(!MADE, Ordering::Relaxed);
             let (start, end) = (page * HUGE_PAGE, (page + 1) * HUGE_PAGE);
             prefer(Pages::Small, self.address(start), HUGE_PAGE);
             let blocks = start / block..end.div_ceil(block).min(self.is_taken.len());
-            for index in blocks.filter(|index| !self.is_taken[*index].load(Ordering::Relaxed)) {
+            let _handing = lock(&self.handing);
+            for index in blocks.filter(|index| !self.is_taken[*index].load(Ordering::Acquire)) {
                 let (start, end) = (start.max(index * block), end.min((index + 1) * block));
                 give_back(self.address(start), end - start);
             }
@@ -290,6 +290,10 @@ impl Drop for Block {
         self.arena.taken.fetch_sub(1, Ordering::Relaxed);
         self.land().is_taken[self.index].store(false, Ordering::Release);
     }
+}
+
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The system's page: 4 KiB on x86-64, up to 64 KiB elsewhere.

@@ -39,12 +39,17 @@ const HISTORY_MAX: usize = 2_048;
 /// The most keys that are watched in all shards together, and the fewest in each.
 const KEYS_MAX: usize = 8_192;
 const KEYS_MIN: usize = 16;
+/// If so many are watched, one that passed nothing for this long makes room for others.
+const SILENCE: Span = Span::from_secs(60);
+const LOOK: Span = Span::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct Auditor {
     /// One key in so many.
     sample: u64,
     keys_max: usize,
+    /// When it last looked for keys that nobody asks about any more.
+    looked: Timestamp,
     histories: HashMap<Fingerprint, History>,
     found: Audit,
 }
@@ -61,7 +66,8 @@ impl Auditor {
     pub(super) fn new(sample: u64, shards: usize) -> Self {
         let keys_max = KEYS_MIN.max(KEYS_MAX / shards);
         let (histories, found) = (HashMap::new(), Audit::default());
-        Self { sample: sample.max(1), keys_max, histories, found }
+        let looked = Timestamp::EPOCH;
+        Self { sample: sample.max(1), keys_max, looked, histories, found }
     }
 
     #[inline]
@@ -87,8 +93,11 @@ impl Auditor {
             return;
         }
         if self.histories.len() >= self.keys_max && !self.histories.contains_key(&key) {
-            // Keys come and go: it starts anew rather than watch the first ones only.
-            self.histories.clear();
+            // Those are watched who are there, until they have not been for a while.
+            self.drop_silent(now);
+            if self.histories.len() >= self.keys_max {
+                return;
+            }
         }
         let history = self.histories.entry(key).or_default();
         if now < history.asked {
@@ -104,6 +113,14 @@ impl Auditor {
         if let Some(breach) = history.breach(limit) {
             self.found.violations += 1;
             self.found.first.get_or_insert(breach);
+        }
+    }
+
+    /// Makes room for others, now and then.
+    fn drop_silent(&mut self, now: Timestamp) {
+        if now < self.looked || now.since(self.looked) >= LOOK {
+            self.looked = now;
+            self.histories.retain(|_, history| now.since(history.asked) < SILENCE);
         }
     }
 
@@ -232,6 +249,15 @@ mod tests {
             auditor.hear(&limit, key(high), (START, 1), &Decision::UNLIMITED);
             assert!(auditor.histories.len() <= 128);
         }
-        assert_eq!(auditor.histories.len(), 64, "it started anew when it was full");
+        assert_eq!(auditor.found.admissions, 128, "the first ones are watched");
+        let later = START + SILENCE;
+        auditor.hear(&limit, key(5), (later, 1), &Decision::UNLIMITED);
+        auditor.hear(&limit, key(200), (later, 1), &Decision::UNLIMITED);
+        assert_eq!(auditor.histories.len(), 2, "who was silent makes room");
+        assert_eq!(
+            (auditor.found.admissions, auditor.found.violations),
+            (130, 1),
+            "5 has its history"
+        );
     }
 }

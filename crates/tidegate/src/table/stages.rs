@@ -89,7 +89,7 @@ impl Stages {
     #[cold]
     fn make_huge(&self) {
         // Whoever makes one ripe says so after it is, and is not overheard.
-        self.is_any_ripe.store(false, Ordering::Relaxed);
+        self.is_any_ripe.swap(false, Ordering::AcqRel);
         let is_left = self.arenas.iter().fold(false, |is_left, arena| arena.tend() | is_left);
         if is_left {
             self.is_any_ripe.store(true, Ordering::Relaxed);
