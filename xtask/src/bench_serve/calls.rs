@@ -124,13 +124,17 @@ pub(super) fn measure(
         let how = words(&format!("--rate max --duration {seconds} --pipeline {pipeline}"));
         let text = load(tidegate, &[call.line(keys), how].concat())?;
         let per_second = number(&text, "achieved_per_second")?;
-        anyhow::ensure!(
-            number(&text, "errors")? == 0.0,
-            "{} answers with errors: {text}",
-            call.name
-        );
+        all_answered(&text, call.name)?;
         Ok((per_second, number(&text, "answered")?))
     })
+}
+
+/// Fails if any request was answered with an error, or not at all: the figures would be of something else.
+pub(super) fn all_answered(json: &str, name: &str) -> anyhow::Result<()> {
+    for what in ["errors", "lost", "unsent"] {
+        anyhow::ensure!(number(json, what)? == 0.0, "{name}: not all were answered: {json}");
+    }
+    Ok(())
 }
 
 /// The first number of this name; names are not repeated where we look.

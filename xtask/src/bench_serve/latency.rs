@@ -1,11 +1,11 @@
-//! Latency at half of the peak, open loop, for each wire; throttlecrab at half of its own.
+//! Latency at half of the peak, open loop, for each wire.
 //!
 //! The load is the lower of the two halves, the same for both: who is measured at less load looks better.
 
 use std::path::Path;
 
 use super::Scope;
-use super::calls::{Call, crab_http, number, ours_grpc, ours_http, peak};
+use super::calls::{Call, all_answered, crab_http, number, ours_grpc, ours_http, peak};
 use super::peers::{Peers, Wire};
 use super::server::{Server, load, words};
 
@@ -41,6 +41,7 @@ fn compare(tidegate: &Path, scope: &Scope, wire: &str, calls: &[Call<'_>]) -> an
     for call in calls {
         let how = words(&format!("--rate {rate:.0} --duration {seconds}"));
         let text = load(tidegate, &[call.line(KEYS), how].concat())?;
+        all_answered(&text, call.name)?;
         // The latencies come before those of the generator, which have the same names.
         let ms = |name: &str| number(&text, name).map(|us| us / 1_000.0);
         let late = text.split("\"sent_late_us\"").nth(1).unwrap_or_default();

@@ -238,7 +238,8 @@ impl Calls {
             }
             Err(broken) => {
                 progress.failed.fetch_add(1, Ordering::Relaxed);
-                self.tally.lose(due_us, now_us);
+                let never_us = now_us.max(self.line.shared.times().give_up_us());
+                self.tally.lose(due_us, never_us);
                 self.tally.complain(broken);
             }
         }
@@ -246,11 +247,11 @@ impl Calls {
 
     fn lose_all(&mut self) {
         self.unanswered = JoinSet::new();
-        let now_us = self.line.now_us();
+        let never_us = self.line.now_us().max(self.line.shared.times().give_up_us());
         let lost = self.dues_us.len() as u64;
         self.line.shared.progress.failed.fetch_add(lost, Ordering::Relaxed);
         for due_us in self.dues_us.drain(..) {
-            self.tally.lose(due_us, now_us);
+            self.tally.lose(due_us, never_us);
         }
     }
 
@@ -259,11 +260,10 @@ impl Calls {
         self.lose_all();
         match tokio::time::timeout(AGAIN, shake_hands(&self.line.shared.plan)).await {
             Ok(Ok(send)) => self.send = send,
-            Ok(Err(error)) => {
-                self.tally.complain(format!("{error:#}"));
-                tokio::time::sleep(AGAIN).await;
-            }
-            Err(_) => {}
+            Ok(Err(error)) => self.tally.complain(format!("{error:#}")),
+            Err(_) => return,
         }
+        // Also after a handshake: it does not wait for the server, which may close at once again.
+        tokio::time::sleep(AGAIN).await;
     }
 }

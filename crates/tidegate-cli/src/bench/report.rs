@@ -132,7 +132,7 @@ fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     }
     if tally.lost + tally.unsent > 0 && tally.answered > 0 {
         let what =
-            "What was not answered is in the latencies with the time that was waited for it.";
+            "What was not answered is in the latencies as if it had been waited for until the end.";
         notes.push(what.to_owned());
     }
     let Rate::PerSecond(rate) = plan.rate else {
@@ -141,7 +141,8 @@ fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
         notes.push(what.to_owned());
         return notes;
     };
-    if tally.answered > 0 && per_second(measured) < rate / 100 * ACHIEVED_PERCENT_MIN {
+    if tally.answered > 0 && per_second(measured) < rate.saturating_mul(ACHIEVED_PERCENT_MIN) / 100
+    {
         let what = "Less than was asked for: latencies are those of a queue that grows. Lower --rate, or give \
                     more --connections or --pipeline.";
         notes.push(what.to_owned());

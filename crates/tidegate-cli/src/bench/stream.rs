@@ -199,11 +199,11 @@ impl Stream {
     }
 
     fn lose_all(&mut self) {
-        let now_us = self.line.now_us();
+        let never_us = self.line.now_us().max(self.line.shared.times().give_up_us());
         let lost = self.unanswered.len() as u64;
         self.line.shared.progress.failed.fetch_add(lost, Ordering::Relaxed);
         for due_us in self.unanswered.drain(..) {
-            self.tally.lose(due_us, now_us);
+            self.tally.lose(due_us, never_us);
         }
     }
 

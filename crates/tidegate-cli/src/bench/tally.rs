@@ -2,8 +2,8 @@
 //!
 //! Always   Every request that was due is in exactly one of `allowed`, `denied`, `other`, `refused`, `lost` and
 //!          `unsent`.
-//! Always   Who got no answer is in the latencies with the time that was waited: left out, a server that answers
-//!          half of its requests would look like one that answers fast.
+//! Always   Who got no answer is in the latencies as if it had been waited for until the end: left out, a
+//!          server that answers half of its requests would look like one that answers fast.
 
 use hdrhistogram::Histogram;
 
@@ -85,9 +85,11 @@ impl Tally {
         self.latency_us.saturating_record(now_us.saturating_sub(due_us));
     }
 
-    pub(super) fn lose(&mut self, due_us: u64, now_us: u64) {
+    /// A request whose connection broke is never answered, and takes as long as anybody would have waited: to
+    /// break fast is not to answer fast.
+    pub(super) fn lose(&mut self, due_us: u64, never_us: u64) {
         self.lost += 1;
-        self.latency_us.saturating_record(now_us.saturating_sub(due_us));
+        self.latency_us.saturating_record(never_us.saturating_sub(due_us));
     }
 
     pub(super) fn leave_unsent(&mut self, due_us: u64, now_us: u64) {

@@ -37,7 +37,7 @@ use http_body_util::{BodyExt, Full};
 use proto::RateLimitResponse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, StdError};
@@ -62,14 +62,26 @@ const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
 pub struct Grpc {
     limits: Arc<RateLimits>,
     health: HealthServer<ServerHealth>,
+    /// Bytes that this connection may have of messages that have not come whole, whatever others do.
+    own_parts: Arc<Semaphore>,
 }
+
+/// Hundreds of ordinary messages.
+const OWN_PARTS_BYTES: usize = 64 << 10;
 
 impl Grpc {
     /// The services of this server.
     pub fn new(server: Arc<Server>) -> Self {
         let health = HealthServer::new(ServerHealth(Arc::clone(&server)))
             .max_decoding_message_size(HEALTH_BYTES_MAX);
-        Self { limits: Arc::new(RateLimits::new(server)), health }
+        let limits = Arc::new(RateLimits::new(server));
+        Self { limits, health, own_parts: Arc::new(Semaphore::new(OWN_PARTS_BYTES)) }
+    }
+
+    /// The same for another connection.
+    #[must_use]
+    pub fn for_connection(&self) -> Self {
+        Self { own_parts: Arc::new(Semaphore::new(OWN_PARTS_BYTES)), ..self.clone() }
     }
 
     /// Answers one HTTP/2 request, whatever it is. The method is found by its path here: tonic's router would
@@ -141,7 +153,7 @@ impl Grpc {
 
     async fn collect<B: HttpBody<Data = Bytes>>(&self, body: B) -> Result<Bytes, Status> {
         let mut body = std::pin::pin!(body);
-        let (mut all, mut room) = (BytesMut::new(), None::<SemaphorePermit<'_>>);
+        let (mut all, mut room) = (BytesMut::new(), PartsRoom::default());
         while let Some(frame) = body.frame().await {
             let broken = |_| Status::cancelled("the message broke off");
             let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
@@ -152,15 +164,37 @@ impl Grpc {
             if all.len() + piece.len() > MESSAGE_BYTES_MAX + PREFIX_BYTES {
                 return Err(Status::out_of_range("the message is too long"));
             }
-            let more = self.limits.server().room_for(piece.len());
-            let more = more.ok_or_else(|| Status::resource_exhausted("too much has half come"))?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
+            if !room.grow(&self.own_parts, self.limits.server(), piece.len()) {
+                return Err(Status::resource_exhausted("too much has half come"));
             }
             all.extend_from_slice(&piece);
         }
         Ok(all.freeze())
+    }
+}
+
+/// Room for what has come of a message.
+#[derive(Default)]
+struct PartsRoom<'a> {
+    /// Of what the connection has for itself, and of what all have together.
+    own: Option<SemaphorePermit<'a>>,
+    shared: Option<SemaphorePermit<'a>>,
+}
+
+impl<'a> PartsRoom<'a> {
+    /// Takes room for so many bytes more, if there is.
+    fn grow(&mut self, own: &'a Semaphore, server: &'a Server, bytes: usize) -> bool {
+        let own = u32::try_from(bytes).ok().and_then(|bytes| own.try_acquire_many(bytes).ok());
+        let (room, more) = match own {
+            Some(more) => (&mut self.own, Some(more)),
+            None => (&mut self.shared, server.room_for(bytes)),
+        };
+        let Some(more) = more else { return false };
+        match room {
+            Some(room) => room.merge(more),
+            None => *room = Some(more),
+        }
+        true
     }
 }
 

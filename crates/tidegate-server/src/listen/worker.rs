@@ -160,7 +160,7 @@ impl Worker {
             return resp::serve(stream, server, &activity).await;
         }
         if wire == Wire::Grpc {
-            let (grpc, watched) = (self.grpc.clone(), Arc::clone(&activity));
+            let (grpc, watched) = (self.grpc.for_connection(), Arc::clone(&activity));
             let service = service_fn(move |request: Request<Incoming>| {
                 let (grpc, answering) = (grpc.clone(), watched.answers());
                 async move {

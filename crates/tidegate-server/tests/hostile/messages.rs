@@ -3,7 +3,7 @@
 use crate::desk::{PATIENCE, Served, assert_grew_less, eventually, rss_bytes, secs, start_alone};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
@@ -53,12 +53,38 @@ fn call<B>(body: B) -> http::Request<B> {
 /// What the whole message is answered with.
 async fn status(running: &Served, message: Vec<u8>) -> String {
     let mut sender = connect(running).await;
-    let answer = sender.send_request(call(Full::new(message.into()))).await.expect("it answers");
+    answered(sender.send_request(call(Full::new(message.into()))).await.expect("it answers")).await
+}
+
+async fn answered(answer: http::Response<Incoming>) -> String {
     let (head, body) = answer.into_parts();
     let collected = body.collect().await.expect("all of it");
     let trailers = collected.trailers().cloned().unwrap_or_default();
     let status = head.headers.get("grpc-status").or_else(|| trailers.get("grpc-status"));
     status.expect("there is one").to_str().expect("it is a number").to_owned()
+}
+
+/// A message of which each byte is a piece, and whose end comes after the last one.
+struct Pieces(std::vec::IntoIter<u8>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let byte = self.0.next();
+        Poll::Ready(byte.map(|byte| Ok(Frame::data(Bytes::copy_from_slice(&[byte])))))
+    }
+}
+
+/// What a message is answered with that comes in pieces.
+async fn status_of_pieces(running: &Served, message: Vec<u8>) -> String {
+    let mut sender = connect(running).await;
+    let pieces = Pieces(message.into_iter());
+    answered(sender.send_request(call(pieces)).await.expect("it answers")).await
 }
 
 /// A message of so many bytes that no request is.
@@ -98,6 +124,11 @@ fn t46_messages_that_are_half_sent_take_little_memory() {
     let begun = other.block_on(begin_many(&running));
     eventually("some are refused", PATIENCE, || begun.iter().any(JoinHandle::is_finished));
     assert_eq!(status(&brief), INVALID, "who is brief is answered");
+    assert_eq!(
+        honest.block_on(status_of_pieces(&running, brief.clone())),
+        INVALID,
+        "also in pieces"
+    );
     assert_eq!(status(&long), EXHAUSTED, "there is no more room");
     assert_grew_less(before, MEMORY_BYTES_MAX);
     // All of its connections end with it.
