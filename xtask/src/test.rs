@@ -93,7 +93,7 @@ fn examples(workspace: &Workspace) -> anyhow::Result<()> {
 }
 
 fn benches(workspace: &Workspace) -> anyhow::Result<()> {
-    Invocation::cargo(workspace, "bench --workspace --no-run --locked").run()
+    Invocation::cargo(workspace, "bench -p tidegate-bench --benches --no-run --locked").run()
 }
 
 #[cfg(test)]
