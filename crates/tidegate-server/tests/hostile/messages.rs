@@ -18,10 +18,19 @@ const STREAMS: usize = 250;
 const HALF_BYTES: usize = 60_000;
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 
-/// A message that stops before its end.
-struct Half(Option<Bytes>);
+/// A message that comes in pieces, and then ends or says nothing more.
+struct Pieces {
+    left: std::vec::IntoIter<Bytes>,
+    ends: bool,
+}
 
-impl Body for Half {
+impl Pieces {
+    fn of(pieces: Vec<Bytes>, ends: bool) -> Self {
+        Self { left: pieces.into_iter(), ends }
+    }
+}
+
+impl Body for Pieces {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -29,7 +38,11 @@ impl Body for Half {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+        match self.left.next() {
+            Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+            None if self.ends => Poll::Ready(None),
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -64,27 +77,11 @@ async fn answered(answer: http::Response<Incoming>) -> String {
     status.expect("there is one").to_str().expect("it is a number").to_owned()
 }
 
-/// A message of which each byte is a piece, and whose end comes after the last one.
-struct Pieces(std::vec::IntoIter<u8>);
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let byte = self.0.next();
-        Poll::Ready(byte.map(|byte| Ok(Frame::data(Bytes::copy_from_slice(&[byte])))))
-    }
-}
-
-/// What a message is answered with that comes in pieces.
+/// The same, where each byte is a piece.
 async fn status_of_pieces(running: &Served, message: Vec<u8>) -> String {
     let mut sender = connect(running).await;
-    let pieces = Pieces(message.into_iter());
-    answered(sender.send_request(call(pieces)).await.expect("it answers")).await
+    let bytes = message.into_iter().map(|byte| Bytes::copy_from_slice(&[byte])).collect();
+    answered(sender.send_request(call(Pieces::of(bytes, true))).await.expect("it answers")).await
 }
 
 /// A message of so many bytes that no request is.
@@ -100,7 +97,7 @@ async fn begin_many(running: &Served) -> Vec<JoinHandle<hyper::Result<()>>> {
     for _ in 0..CONNECTIONS {
         let mut sender = connect(running).await;
         for _ in 0..STREAMS {
-            let answer = sender.send_request(call(Half(Some(half.clone()))));
+            let answer = sender.send_request(call(Pieces::of(vec![half.clone()], false)));
             begun.push(tokio::spawn(async { answer.await.map(drop) }));
         }
     }

@@ -157,8 +157,8 @@ mod tests {
                     &[a, b, c, d] if *is_number => {
                         hasher.write_u32(u32::from_ne_bytes([a, b, c, d]));
                     }
-                    piece => match piece.as_array() {
-                        Some(eight) if *is_number => hasher.write_u64(u64::from_ne_bytes(*eight)),
+                    piece => match <[u8; 8]>::try_from(piece) {
+                        Ok(eight) if *is_number => hasher.write_u64(u64::from_ne_bytes(eight)),
                         _ => hasher.write(piece),
                     },
                 }

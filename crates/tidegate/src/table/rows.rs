@@ -230,16 +230,19 @@ impl<const N: usize> Rows<N> {
 
     /// Gives back memory if most of it is empty.
     pub(crate) fn shrink(&mut self) {
-        let wanted = |rows: &Self| rows.homes_for(rows.len);
-        let least = self.len * Self::FULL_OF / Self::FULL + 1;
-        if least + least / 8 < self.homes / 2 && wanted(self) < self.homes / 2 {
-            self.rebuild(wanted(self), |_| true);
+        let least = Self::fewest_homes(self.len);
+        if least + least / 8 >= self.homes / 2 {
+            return;
+        }
+        let wanted = self.homes_for(self.len);
+        if wanted < self.homes / 2 {
+            self.rebuild(wanted, |_| true);
         }
     }
 
     /// Takes a little more memory, if that is where the others are: only together do they fill huge pages.
     pub(crate) fn follow(&mut self) {
-        let least = self.len * Self::FULL_OF / Self::FULL + 1;
+        let least = Self::fewest_homes(self.len);
         if let Some(words) = self.plot.words_of_others(self.memory.words().len())
             && Self::homes_of(words) <= least + least * 5 / 8
         {
@@ -254,10 +257,10 @@ impl<const N: usize> Rows<N> {
         (self.len + 1) * Self::FULL_OF > self.homes * full
     }
 
-    /// As many homes as this many rows should have: an eighth more than fill them; the whole of a plot
-    /// rather than most of it.
+    /// As many homes as this many rows should have: an eighth more than fill them; or all of a plot, which is
+    /// then where other shards meet.
     fn homes_for(&self, len: usize) -> usize {
-        let least = len * Self::FULL_OF / Self::FULL + 1;
+        let least = Self::fewest_homes(len);
         let wanted = (least + least / 8).max(self.homes_min);
         // With some to spare: else the next row would find it full again.
         let fits_plot = (len + len / 32 + 1) * Self::FULL_OF <= self.homes_max * 15;
@@ -267,6 +270,11 @@ impl<const N: usize> Rows<N> {
         }
         let words = self.plot.words_for((least + least / 16 + SPARE_MAX) * N);
         words.map_or(wanted, Self::homes_of)
+    }
+
+    /// With fewer homes this many rows would be too tight.
+    fn fewest_homes(len: usize) -> usize {
+        len * Self::FULL_OF / Self::FULL + 1
     }
 
     /// How many homes there are on a plot of so many words.
