@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 /// Declares the closed set: the algorithms, their states, and the way from a call to the right one.
 macro_rules! each_algorithm {
-    ($($name:ident),+ $(,)?) => {
+    ($($name:ident: $stem:literal),+ $(,)?) => {
         #[derive(Clone, Debug)]
         pub(crate) enum Algorithms { $($name($name)),+ }
 
@@ -105,6 +105,29 @@ macro_rules! each_algorithm {
                 match self { $(Self::$name(a) => a.read(words).map(States::$name)),+ }
             }
 
+            pub(crate) fn stem(&self) -> &'static str {
+                match self { $(Self::$name(_) => $stem),+ }
+            }
+
+            pub(crate) fn twin_numbers(&self) -> Option<Vec<f64>> {
+                match self { $(Self::$name(a) => a.twin_numbers()),+ }
+            }
+
+            pub(crate) fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+                match self { $(Self::$name(a) => a.twin_price(cost)),+ }
+            }
+
+            pub(crate) fn to_twin(&self, state: &States) -> Option<Vec<f64>> {
+                match (self, state) {
+                    $((Self::$name(a), States::$name(s)) => a.to_twin(s),)+
+                    _ => None,
+                }
+            }
+
+            pub(crate) fn of_twin(&self, numbers: &[f64]) -> Option<States> {
+                match self { $(Self::$name(a) => a.of_twin(numbers).map(States::$name)),+ }
+            }
+
             pub(crate) fn window(&self, state: &States, now: Timestamp) -> Option<Window> {
                 match (self, state) {
                     $((Self::$name(a), States::$name(s)) => a.window(s, now),)+
@@ -116,17 +139,17 @@ macro_rules! each_algorithm {
 }
 
 each_algorithm!(
-    Calendar,
-    Concurrency,
-    Fixed,
-    Leaky,
-    Nginx,
-    Queue,
-    Sliding,
-    SlidingLog,
-    Smooth,
-    TokenBucket,
-    Warmup,
+    Calendar: "calendar",
+    Concurrency: "concurrency",
+    Fixed: "fixed",
+    Leaky: "leaky",
+    Nginx: "nginx",
+    Queue: "queue",
+    Sliding: "sliding",
+    SlidingLog: "sliding_log",
+    Smooth: "smooth",
+    TokenBucket: "token_bucket",
+    Warmup: "warmup",
 );
 
 impl Algorithms {

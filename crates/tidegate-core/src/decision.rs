@@ -160,6 +160,30 @@ impl Decision {
         }
     }
 
+    /// A denial as it is so much later, while it still is one.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// # let limit: Limit = "2/s".parse()?;
+    /// # let mut state = limit.fresh(Timestamp::EPOCH);
+    /// limit.decide(&mut state, Timestamp::EPOCH, 2);
+    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// let later = denied.denied_later(Span::from_millis(100));
+    /// assert_eq!(later, limit.peek(&state, Timestamp::from_micros(100_000), 1));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn denied_later(self, elapsed: Span) -> Self {
+        let verdict = match self.verdict {
+            Verdict::Deny(Retry::After(retry)) => {
+                Verdict::Deny(Retry::After(retry.saturating_sub(elapsed)))
+            }
+            verdict => verdict,
+        };
+        Self { verdict, reset_after: self.reset_after.saturating_sub(elapsed), ..self }
+    }
+
     /// The same numbers with a no, and this way out: for stores and limiters that have a reason of
     /// their own to refuse, such as a wait that would be too long.
     ///

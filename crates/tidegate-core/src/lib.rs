@@ -25,6 +25,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod adaptive;
 mod algorithm;
 mod bound;
 mod civil;
@@ -33,13 +34,20 @@ mod decision;
 mod limit;
 mod packed;
 mod rate;
+mod retries;
 mod rule;
+mod shed;
 mod throttle;
 mod time;
+mod twin;
 
+pub use adaptive::{Adaptive, Sample};
 pub use algorithm::{CalendarUnit, NarrowBucket, Window, Windows};
 pub use decision::{Decision, Denied, Retry, Verdict};
 pub use limit::{Limit, State, Ticket};
-pub use rule::{Rule, RuleError, RuleErrorKind};
+pub use retries::Retries;
+pub use rule::{Lending, Rule, RuleError, RuleErrorKind};
+pub use shed::{Level, Marks, Priority, UnknownPriority};
 pub use throttle::{Throttle, Throttled, ZeroRate};
 pub use time::{Span, Timestamp};
+pub use twin::TooLarge;

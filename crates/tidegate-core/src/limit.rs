@@ -469,6 +469,23 @@ impl Limit {
         matches!(self.algorithm, Algorithms::Concurrency(_))
     }
 
+    /// How many are in flight under a concurrency limit, as of the last request; none under others.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "concurrency 5".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// limit.enter(&mut state, Timestamp::EPOCH, 2);
+    /// assert_eq!(limit.in_flight(&state), 2);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn in_flight(&self, state: &State) -> u64 {
+        match &state.0 {
+            States::Concurrency(in_flight) => in_flight.count(),
+            _ => 0,
+        }
+    }
+
     /// How long a request may wait for a concurrency permit, where the rule says so.
     ///
     /// ```

@@ -9,6 +9,7 @@
 
 use crate::algorithm::Words;
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half, whole};
 
 /// The largest count, burst or capacity: what Redis's Lua still counts exactly.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
@@ -80,6 +81,27 @@ impl Ticks {
             0 => 0,
             word => self.at(epoch) + u128::from(word),
         }
+    }
+}
+
+impl Ticks {
+    /// Whole microseconds and the ticks that are left, as the Lua twins count; `None` where a double could
+    /// not hold the sum of two.
+    pub(crate) fn split(self, ticks: u128) -> Option<[f64; 2]> {
+        let per_us = u128::from(self.per_us);
+        let parts = [ticks / per_us, ticks % per_us].map(|part| u64::try_from(part).ok());
+        Some([exact_half(parts[0]?)?, exact_half(parts[1]?)?])
+    }
+
+    /// The same for an instant, to which nothing is added that [`split`](Self::split) has not said.
+    pub(crate) fn split_instant(self, instant: u128) -> Option<[f64; 2]> {
+        let per_us = u128::from(self.per_us);
+        let parts = [instant / per_us, instant % per_us].map(|part| u64::try_from(part).ok());
+        Some([exact(parts[0]?)?, exact_half(parts[1]?)?])
+    }
+
+    pub(crate) fn joined(self, us: f64, rest: f64) -> Option<u128> {
+        Some(u128::from(whole(us)?) * u128::from(self.per_us) + u128::from(whole(rest)?))
     }
 }
 

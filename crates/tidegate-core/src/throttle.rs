@@ -114,6 +114,42 @@ impl Throttle {
         (increment > 0).then_some((capacity, increment))
     }
 
+    /// How much more this request would owe, and how much may be owed, in nanoseconds, whatever they are: for
+    /// stores that work it out themselves.
+    ///
+    /// ```
+    /// # use tidegate_core::Throttle;
+    /// assert_eq!(Throttle::new(15, 30, 60, -1)?.as_debts(), [-2_000_000_000, 32_000_000_000]);
+    /// # Ok::<(), tidegate_core::ZeroRate>(())
+    /// ```
+    #[inline]
+    pub fn as_debts(&self) -> [i64; 2] {
+        [self.increment, self.capacity]
+    }
+
+    /// The share of one of `nodes` nodes that do not talk to each other: as many times slower, and no more at once
+    /// than its part, but one at least.
+    ///
+    /// ```
+    /// # use tidegate_core::Throttle;
+    /// let share = Throttle::new(19, 10, 1, 1)?.share(4);
+    /// assert_eq!(share.decide(0).1.reply(), [0, 5, 4, -1, 1]);
+    /// # Ok::<(), tidegate_core::ZeroRate>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, nodes: u64) -> Self {
+        let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
+        if nodes == 1 || self.limit < 1 || self.interval < 1 {
+            return *self;
+        }
+        let interval = self.interval.saturating_mul(nodes);
+        let limit = (self.limit / nodes).max(1);
+        let capacity = interval.saturating_mul(limit);
+        let increment = self.increment.saturating_mul(nodes);
+        let is_exact = by_microseconds(capacity, interval).is_none_or(|most| most > limit);
+        Self { interval, capacity, increment, limit, is_exact }
+    }
+
     /// Decides about a key that owes `debt` nanoseconds: what it owes then (`None` if nothing changes),
     /// and what the caller is told.
     ///

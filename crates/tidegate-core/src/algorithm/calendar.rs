@@ -11,6 +11,7 @@ use super::{Algorithm, Usage, Words};
 use crate::civil;
 use crate::decision::Decision;
 use crate::time::{Span, Timestamp};
+use crate::twin::exact;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -148,6 +149,19 @@ impl Algorithm for Calendar {
     fn read(&self, words: &[u64]) -> Option<Counter> {
         let [start, used] = *words else { return None };
         Some(Counter::unpack(&[start, used, 0]))
+    }
+
+    /// The twin is told the edges of its windows with each request: it has no calendar.
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        Some([exact(self.count)?].to_vec())
+    }
+
+    fn to_twin(&self, counter: &Counter) -> Option<Vec<f64>> {
+        counter.to_twin()
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<Counter> {
+        Counter::of_twin(numbers)
     }
 
     fn words(&self) -> usize {

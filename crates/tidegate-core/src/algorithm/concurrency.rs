@@ -9,6 +9,7 @@
 use super::{Algorithm, Usage};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half, whole};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -17,6 +18,9 @@ pub(crate) struct Concurrency {
     max: u64,
     lease: Option<Span>,
 }
+
+/// For the Lua twin: no time is below zero.
+const NO_LEASE: f64 = -1.0;
 
 /// One admission that has not been given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,10 @@ impl Concurrency {
 }
 
 impl InFlight {
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     pub(crate) fn last_ticket(&self) -> u64 {
         self.ticket
     }
@@ -167,6 +175,40 @@ impl Algorithm for Concurrency {
             in_flight.holds.insert(number, Hold { cost, since, until: Some(until) });
         }
         (in_flight.holds.len() == holds.len()).then_some(in_flight)
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let lease = match self.lease {
+            Some(lease) => exact_half(lease.as_micros())?,
+            None => NO_LEASE,
+        };
+        Some([exact(self.max)?, lease].to_vec())
+    }
+
+    /// Rows of ticket, cost, since when and until when.
+    fn to_twin(&self, in_flight: &InFlight) -> Option<Vec<f64>> {
+        let row = |(ticket, hold): (&u64, &Hold)| {
+            // What ends with time itself does not end.
+            let until = hold.until.filter(|until| *until < Timestamp::MAX);
+            let until = until.map_or(Some(NO_LEASE), |until| exact(until.as_micros()));
+            Some([exact(*ticket)?, exact(hold.cost)?, exact(hold.since.as_micros())?, until?])
+        };
+        Some(in_flight.holds.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
+    }
+
+    /// How many are in flight and until when, and how many of them must go for the request to be admitted.
+    fn of_twin(&self, numbers: &[f64]) -> Option<InFlight> {
+        let [count, last, missing, missing_until] = *numbers else { return None };
+        let (count, missing) = (whole(count)?, whole(missing)?);
+        let until = |number: f64| {
+            let us = if number < 0.0 { None } else { Some(whole(number)?) };
+            Some(us.map(Timestamp::from_micros))
+        };
+        let hold = |cost, until| Hold { cost, since: Timestamp::EPOCH, until };
+        let first = hold(missing, until(missing_until)?);
+        let rest = hold(count.checked_sub(missing)?, until(last)?);
+        let holds = [(1, first), (2, rest)].into_iter().filter(|(_, hold)| hold.cost > 0);
+        Some(InFlight { count, holds: holds.collect(), ticket: 2 })
     }
 
     /// Being in flight is not having used up a rate: another algorithm starts fresh.

@@ -12,6 +12,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +92,24 @@ impl Algorithm for Fixed {
     fn read(&self, words: &[u64]) -> Option<Counter> {
         let [start, used] = *words else { return None };
         Some(Counter::unpack(&[start, used, 0]))
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let offset = match self.start {
+            Start::Aligned(offset) => exact_half(offset.as_micros())?,
+            // No offset is below zero.
+            Start::FirstRequest => -1.0,
+        };
+        let period = exact_half(self.rate.period.as_micros())?;
+        Some([exact(self.rate.count)?, period, offset].to_vec())
+    }
+
+    fn to_twin(&self, counter: &Counter) -> Option<Vec<f64>> {
+        counter.to_twin()
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<Counter> {
+        Counter::of_twin(numbers)
     }
 
     fn words(&self) -> usize {

@@ -59,6 +59,22 @@ impl Algorithm for Leaky {
         self.0.read(words)
     }
 
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        self.0.twin_numbers()
+    }
+
+    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+        self.0.twin_price(cost)
+    }
+
+    fn to_twin(&self, full_at: &u128) -> Option<Vec<f64>> {
+        self.0.to_twin(full_at)
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<u128> {
+        self.0.of_twin(numbers)
+    }
+
     fn words(&self) -> usize {
         self.0.words()
     }

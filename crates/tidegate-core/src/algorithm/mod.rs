@@ -23,6 +23,7 @@ pub use window::Window;
 use crate::decision::Decision;
 use crate::rate::Ticks;
 use crate::time::{Span, Timestamp};
+use crate::twin::exact;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -81,6 +82,21 @@ pub(crate) trait Algorithm: fmt::Debug {
 
     /// The way back; `None` for what this algorithm has not written.
     fn read(&self, words: &[u64]) -> Option<Self::State>;
+
+    /// The rule in numbers that a double holds exactly, for the Lua twin; `None` where one does not.
+    fn twin_numbers(&self) -> Option<Vec<f64>>;
+
+    /// The same for what a cost amounts to.
+    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+        Some([exact(cost)?].to_vec())
+    }
+
+    /// The state as the twin keeps it.
+    fn to_twin(&self, state: &Self::State) -> Option<Vec<f64>>;
+
+    /// The way back. What the twin tells of a long state may be less than all of it: enough for the answer
+    /// to one request.
+    fn of_twin(&self, numbers: &[f64]) -> Option<Self::State>;
 
     /// The window of `now`, for algorithms that have windows.
     fn window(&self, _state: &Self::State, _now: Timestamp) -> Option<Window> {

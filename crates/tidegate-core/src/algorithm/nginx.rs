@@ -11,6 +11,7 @@
 use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half, whole};
 use alloc::vec::Vec;
 
 /// A step back of the clock that is ridden out.
@@ -164,6 +165,28 @@ impl Algorithm for Nginx {
     fn read(&self, words: &[u64]) -> Option<Node> {
         let [level, last_ms] = *words else { return None };
         Some(Node { level, last_ms })
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        // All that leaks until a full node is empty, in millionths, must still be exact.
+        let full_ms = self.ms_to_leak(self.room());
+        exact(self.rate.checked_mul(full_ms.checked_add(1)?)?)?;
+        let tremble_ms = full_ms.min(TREMBLE_MS);
+        let numbers = [self.rate, self.room(), full_ms, tremble_ms].map(exact_half);
+        numbers.into_iter().collect()
+    }
+
+    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+        Some([exact_half(cost.checked_mul(REQUEST)?)?].to_vec())
+    }
+
+    fn to_twin(&self, node: &Node) -> Option<Vec<f64>> {
+        Some([exact(node.level)?, exact(node.last_ms)?].to_vec())
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<Node> {
+        let [level, last_ms] = *numbers else { return None };
+        Some(Node { level: whole(level)?, last_ms: whole(last_ms)? })
     }
 
     fn words(&self) -> usize {

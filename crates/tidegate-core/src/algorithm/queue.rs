@@ -11,6 +11,7 @@ use super::{Algorithm, Usage, Words, halves, joined};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
+use crate::twin::exact_half;
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,29 @@ impl Algorithm for Queue {
     fn read(&self, words: &[u64]) -> Option<u128> {
         let [high, low] = *words else { return None };
         Some(joined(high, low))
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let tremble = self.ticks.in_span(Span::MAX.tremble()).min(self.room_ticks);
+        let most = self.room_ticks + tremble;
+        let [room, wait, most] =
+            [self.room_ticks, self.wait_ticks, most].map(|t| self.ticks.split(t));
+        let mut numbers = [room?, wait?, most?].concat();
+        numbers.push(exact_half(self.ticks.per_us)?);
+        Some(numbers)
+    }
+
+    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+        self.ticks.split(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+    }
+
+    fn to_twin(&self, free_at: &u128) -> Option<Vec<f64>> {
+        self.ticks.split_instant(*free_at).map(|instant| instant.to_vec())
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<u128> {
+        let [us, rest] = *numbers else { return None };
+        self.ticks.joined(us, rest)
     }
 
     fn words(&self) -> usize {

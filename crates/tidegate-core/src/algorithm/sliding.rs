@@ -15,6 +15,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half, whole};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +166,21 @@ impl Algorithm for Sliding {
     fn read(&self, words: &[u64]) -> Option<TwoCounters> {
         let [start, previous, current] = *words else { return None };
         Some(TwoCounters { start: Timestamp::from_micros(start), previous, current })
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        Some([exact(self.rate.count)?, exact_half(self.rate.period.as_micros())?].to_vec())
+    }
+
+    fn to_twin(&self, counters: &TwoCounters) -> Option<Vec<f64>> {
+        let numbers = [counters.start.as_micros(), counters.previous, counters.current];
+        numbers.into_iter().map(exact).collect()
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<TwoCounters> {
+        let [start, previous, current] = *numbers else { return None };
+        let start = Timestamp::from_micros(whole(start)?);
+        Some(TwoCounters { start, previous: whole(previous)?, current: whole(current)? })
     }
 
     fn words(&self) -> usize {

@@ -12,6 +12,7 @@ use super::{Algorithm, Usage};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half, whole};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -192,6 +193,32 @@ impl Algorithm for SlidingLog {
         let entries: VecDeque<Entry> = entries.iter().map(entry).collect();
         let total = entries.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.cost))?;
         Some(Log { entries, total })
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let period = self.rate.period;
+        let tremble = exact(period.tremble().as_micros())?;
+        Some([exact(self.rate.count)?, exact_half(period.as_micros())?, tremble].to_vec())
+    }
+
+    /// Rows of when and how much there has been by then.
+    fn to_twin(&self, log: &Log) -> Option<Vec<f64>> {
+        let mut sum = 0;
+        let row = |entry: &Entry| {
+            sum += entry.cost;
+            Some([exact(entry.at.as_micros())?, exact(sum)?])
+        };
+        Some(log.entries.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
+    }
+
+    /// How much there is and since when, and how much of it goes when the request is admitted.
+    fn of_twin(&self, numbers: &[f64]) -> Option<Log> {
+        let [total, last, missing, missing_at] = *numbers else { return None };
+        let (total, missing) = (whole(total)?, whole(missing)?);
+        let mut log = Log::default();
+        log.push(Timestamp::from_micros(whole(missing_at)?), missing);
+        log.push(Timestamp::from_micros(whole(last)?), total.checked_sub(missing)?);
+        Some(log)
     }
 
     fn usage(&self, log: &Log, now: Timestamp) -> Usage {

@@ -13,6 +13,7 @@ use super::{Algorithm, Usage, Words, halves, joined};
 use crate::decision::{Decision, Verdict};
 use crate::rate::{Rate, Ticks, share_floor};
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, exact_half, whole};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +155,32 @@ impl Algorithm for Smooth {
             saved: joined(saved_high, saved_low).min(self.saved_max),
             free_at: joined(free_high, free_low).max(self.ticks.at(seen)),
             seen,
+        })
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let [us, rest] = self.ticks.split(self.saved_max)?;
+        Some([us, rest, exact_half(self.ticks.per_us)?].to_vec())
+    }
+
+    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+        self.ticks.split(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+    }
+
+    fn to_twin(&self, account: &Account) -> Option<Vec<f64>> {
+        let saved = self.ticks.split(account.saved)?;
+        let free_at = self.ticks.split_instant(account.free_at)?;
+        let mut numbers = [saved, free_at].concat();
+        numbers.push(exact(account.seen.as_micros())?);
+        Some(numbers)
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<Account> {
+        let [saved, saved_rest, free_at, free_rest, seen] = *numbers else { return None };
+        Some(Account {
+            saved: self.ticks.joined(saved, saved_rest)?,
+            free_at: self.ticks.joined(free_at, free_rest)?,
+            seen: Timestamp::from_micros(whole(seen)?),
         })
     }
 

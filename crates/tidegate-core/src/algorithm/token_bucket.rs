@@ -13,6 +13,7 @@ use super::{Algorithm, Usage, Words, halves, joined};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
+use crate::twin::exact_half;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -124,6 +125,25 @@ impl Algorithm for TokenBucket {
     fn read(&self, words: &[u64]) -> Option<u128> {
         let [high, low] = *words else { return None };
         Some(joined(high, low))
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let [capacity, debt_max] = [self.capacity, self.debt_max].map(|t| self.ticks.split(t));
+        let per_us = exact_half(self.ticks.per_us)?;
+        Some([capacity?, debt_max?, [per_us, 0.0]].concat()[..5].to_vec())
+    }
+
+    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
+        self.ticks.split(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+    }
+
+    fn to_twin(&self, full_at: &u128) -> Option<Vec<f64>> {
+        self.ticks.split_instant(*full_at).map(|instant| instant.to_vec())
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<u128> {
+        let [us, rest] = *numbers else { return None };
+        self.ticks.joined(us, rest)
     }
 
     fn words(&self) -> usize {

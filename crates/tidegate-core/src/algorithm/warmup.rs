@@ -16,6 +16,7 @@ use super::{Algorithm, Usage, Words};
 use crate::decision::{Decision, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
+use crate::twin::{self, exact, exact_half};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +196,27 @@ impl Algorithm for Warmup {
             carry: u32::try_from(carry).ok()?,
             seen: Timestamp::from_micros(seen),
         })
+    }
+
+    fn twin_numbers(&self) -> Option<Vec<f64>> {
+        let cooling = exact_half(self.cooling.as_micros())?;
+        let ramp = [self.interval, self.threshold, self.saved_max, self.slope, self.cool_down];
+        Some([&ramp[..], &[cooling]].concat())
+    }
+
+    fn to_twin(&self, engine: &Engine) -> Option<Vec<f64>> {
+        let [free_at, seen] = [engine.free_at, engine.seen].map(|at| exact(at.as_micros()));
+        Some([engine.saved, free_at?, f64::from(engine.carry), seen?].to_vec())
+    }
+
+    fn of_twin(&self, numbers: &[f64]) -> Option<Engine> {
+        let [saved, free_at, carry, seen] = *numbers else { return None };
+        self.read(&[
+            saved.to_bits(),
+            twin::whole(free_at)?,
+            twin::whole(carry)?,
+            twin::whole(seen)?,
+        ])
     }
 
     fn words(&self) -> usize {

@@ -8,6 +8,8 @@
 use super::{Usage, Words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
+use crate::twin::{exact, whole};
+use alloc::vec::Vec;
 
 /// A stretch of time in which requests are counted together: `start <= t < end`.
 ///
@@ -97,6 +99,15 @@ impl Counter {
 
     pub(super) fn unpack(words: &Words) -> Self {
         Self { start: Timestamp::from_micros(words[0]), used: words[1] }
+    }
+
+    pub(super) fn to_twin(self) -> Option<Vec<f64>> {
+        Some([exact(self.start.as_micros())?, exact(self.used)?].to_vec())
+    }
+
+    pub(super) fn of_twin(numbers: &[f64]) -> Option<Self> {
+        let [start, used] = *numbers else { return None };
+        Some(Self { start: Timestamp::from_micros(whole(start)?), used: whole(used)? })
     }
 
     fn answer(self, verdict: Verdict, count: u64, window: Window, now: Timestamp) -> Decision {

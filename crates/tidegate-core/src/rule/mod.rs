@@ -8,13 +8,16 @@ mod explain;
 mod first;
 mod instant;
 mod leftover;
+mod lend;
 mod near;
 mod number;
 mod parse;
 mod print;
+mod share;
 mod words;
 
 pub use error::{RuleError, RuleErrorKind};
+pub use lend::Lending;
 
 use crate::algorithm::CalendarUnit;
 use crate::rate::Rate;
@@ -186,5 +189,22 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         parse::parse(text).map(|kind| Self { kind })
+    }
+}
+
+/// A time as rules write it: a whole number and its unit, at least a microsecond.
+///
+/// ```
+/// use tidegate_core::Span;
+///
+/// assert_eq!("500ms".parse(), Ok(Span::from_millis(500)));
+/// let error = "5m".parse::<Span>().unwrap_err();
+/// assert_eq!(error.to_string(), "unknown unit `m`: did you mean `min`?\n  5m\n   ^");
+/// ```
+impl FromStr for Span {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        number::whole_span(text)
     }
 }

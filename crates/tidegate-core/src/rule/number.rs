@@ -3,14 +3,15 @@
 //! Always   No sign, no fraction, no exponent, no separators: what is not plainly a whole number is
 //!          an error that says so. Too large is an error too, never a wrap.
 
-use super::error::RuleErrorKind;
-use super::words::Word;
+use super::error::{RuleError, RuleErrorKind};
+use super::parse::BYTES_MAX;
+use super::words::{Word, Words};
 use crate::rate::{COUNT_MAX, PERIOD_MAX};
 use crate::time::{Span, UNITS};
 use alloc::format;
 use alloc::string::{String, ToString};
 
-type Result<T> = core::result::Result<T, super::RuleError>;
+type Result<T> = core::result::Result<T, RuleError>;
 
 /// A count of at least 1.
 pub(super) fn count(word: Word<'_>, what: &'static str) -> Result<u64> {
@@ -62,6 +63,25 @@ fn written_out(text: &str) -> Option<u64> {
     let number: u64 = is_number.then(|| digits.parse().ok())??;
     let count = number.checked_mul(10_u64.checked_pow(zeros)?)?;
     (1..=COUNT_MAX).contains(&count).then_some(count)
+}
+
+/// A span that is all the text there is.
+pub(super) fn whole_span(text: &str) -> Result<Span> {
+    if text.len() > BYTES_MAX {
+        return Err(RuleError::new(text, 0..0, RuleErrorKind::TooLong));
+    }
+    let mut words = Words::new(text);
+    let Some(word) = words.next() else {
+        let what = "a time such as `500ms`";
+        return Err(RuleError::new(text, 0..0, RuleErrorKind::Missing { what }));
+    };
+    let span = span(word, "the time")?;
+    match words.next() {
+        Some(more) => {
+            Err(more.error(RuleErrorKind::Conflict { why: "a time is one number and its unit" }))
+        }
+        None => Ok(span),
+    }
 }
 
 /// A span of at least a microsecond: `500ms`, `2s`, `30min`.
@@ -132,7 +152,7 @@ fn unit(word: Word<'_>) -> Result<u64> {
 }
 
 /// `5/15 min`, or nothing that is a unit.
-fn without_unit(word: Word<'_>) -> super::RuleError {
+fn without_unit(word: Word<'_>) -> RuleError {
     let joined = word.after().next().and_then(|next| Some((next, meant(next.text)?)));
     match joined {
         Some((next, unit)) if word.unbroken().len() <= SHOWN_BYTES_MAX => {
@@ -171,4 +191,27 @@ fn hint(unit: &str) -> Option<&'static str> {
         "y" | "yr" | "year" | "years" => "year calendar",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_number_and_its_unit() {
+        assert_eq!("1s".parse(), Ok(Span::from_secs(1)));
+        assert_eq!(" 30min ".parse(), Ok(Span::from_secs(1_800)));
+        let refused = |text: &str| text.parse::<Span>().unwrap_err().message();
+        assert_eq!(refused(""), "a time such as `500ms` is missing here");
+        assert_eq!(refused("0s"), "the time must be at least 1us");
+        assert_eq!(refused("1.5s"), "a time is a whole number of its unit: write `1500ms`");
+        assert_eq!(
+            refused("1s 500ms"),
+            "`500ms` cannot stand here: a time is one number and its unit"
+        );
+        assert_eq!(refused("1 s"), "no space may stand before a unit: write `1s`");
+        for text in ["soon", "-1s", "1", "s", "99999999999999999999s", &"9".repeat(300)] {
+            assert!(text.parse::<Span>().is_err(), "{text:?} was read");
+        }
+    }
 }

@@ -1,0 +1,149 @@
+//! How long a request takes without a queue: measured, by making room now and then.
+//!
+//! A latency that is only watched follows the queue that the limit itself allows, so that the limit
+//! creeps up for as long as the service is full. Therefore every [`PROBE_ROUNDS`] full rounds, and whenever
+//! a law has brought the limit down to half of what it was, the limit is halved for a short while: one round lets those finish who came before, the next two are measured. If
+//! latency fell with the limit there still is a queue: it is halved again.
+//!
+//! Always   A probe ends: each further halving needs a latency that fell by two fifths, and a limit above
+//!          its minimum. The limit from before comes back after it.
+//! Cost     Three short rounds in forty at half of the limit: some hundredths of the throughput.
+
+use super::back_off;
+use super::round::Round;
+use crate::time::Span;
+
+/// Full rounds between two probes. Netflix's Vegas looks anew once in 15 to 30, and makes no room for it.
+const PROBE_ROUNDS: u32 = 40;
+/// A round with much less latency, or one without a queue, moves the baseline by this part of the way.
+const PART: u64 = 4;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Baseline {
+    rtt: Option<Span>,
+    /// Full rounds since it was measured.
+    rounds: u32,
+    /// The largest limit since then.
+    top: u64,
+    probe: Option<Probe>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// The limit to go back to.
+    limit: u64,
+    /// The latency before the last halving.
+    rtt: Span,
+    /// Those who came before the halving have finished.
+    is_drained: bool,
+}
+
+/// What a law goes by: the latency of a full round without overload, and the baseline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latency {
+    pub(super) rtt: Span,
+    pub(super) baseline: Span,
+}
+
+impl Baseline {
+    pub(super) fn rtt(&self) -> Option<Span> {
+        self.rtt
+    }
+
+    /// The next limit: the law's, or that of a probe.
+    pub(super) fn next(
+        &mut self,
+        limit: u64,
+        min: u64,
+        round: &Round,
+        law: impl FnOnce(u64, Latency) -> u64,
+    ) -> u64 {
+        if let Some(probe) = self.probe.take() {
+            return self.go_on(probe, limit, min, round);
+        }
+        let most = if round.is_overload() { back_off(limit) } else { u64::MAX };
+        let Some(rtt) = round.rtt() else { return most.min(limit) };
+        let baseline = *self.rtt.get_or_insert(rtt);
+        if !round.uses_half_of(limit) {
+            // There is room, so there is no queue of ours in it.
+            self.move_to(baseline, rtt);
+            return most.min(limit);
+        }
+        if has_fallen(baseline, rtt) {
+            // The service has become faster. Less than that is chance, and to follow chance downward
+            // would be to see a queue where there is none.
+            self.move_to(baseline, rtt);
+        }
+        self.rounds += 1;
+        if self.rounds >= PROBE_ROUNDS {
+            return self.probe(most.min(limit), min, rtt);
+        }
+        self.top = self.top.max(limit);
+        let next = most.min(law(limit, Latency { rtt, baseline: self.rtt.unwrap_or(rtt) }));
+        if next <= self.top / 2 && next > min {
+            // So much less may be right, or the service is slower and has no queue at all.
+            return self.probe(next, min, rtt);
+        }
+        next
+    }
+
+    fn move_to(&mut self, baseline: Span, rtt: Span) {
+        let (from, to) = (baseline.as_micros(), rtt.as_micros());
+        let moved = if to > from { from + (to - from) / PART } else { from - (from - to) / PART };
+        self.rtt = Some(Span::from_micros(moved).at_least_one());
+    }
+
+    fn probe(&mut self, limit: u64, min: u64, rtt: Span) -> u64 {
+        (self.rounds, self.top) = (0, 0);
+        if limit <= min {
+            // There is no room to be made: what is seen here is as short as it gets.
+            self.rtt = Some(rtt);
+            return limit;
+        }
+        self.probe = Some(Probe { limit, rtt, is_drained: false });
+        half(limit, min)
+    }
+
+    fn go_on(&mut self, probe: Probe, limit: u64, min: u64, round: &Round) -> u64 {
+        if !probe.is_drained {
+            self.probe = Some(Probe { is_drained: true, ..probe });
+            return limit;
+        }
+        let back = if round.is_overload() { back_off(probe.limit) } else { probe.limit };
+        let Some(rtt) = round.rtt() else { return back };
+        if limit > min && is_still_queued(probe.rtt, rtt) {
+            self.probe = Some(Probe { rtt, is_drained: false, ..probe });
+            return half(limit, min);
+        }
+        self.rtt = Some(self.rtt.map_or(rtt, |known| confirmed(known, rtt)));
+        back
+    }
+
+    /// Whether the next round is to tell how long it takes without a queue.
+    pub(super) fn is_measuring(&self) -> bool {
+        self.probe.as_ref().is_some_and(|probe| probe.is_drained)
+    }
+}
+
+fn half(limit: u64, min: u64) -> u64 {
+    (limit / 2).max(min)
+}
+
+/// What is known and what is measured, halfway where they hardly differ: two looks are better than one.
+fn confirmed(known: Span, measured: Span) -> Span {
+    if has_fallen(known, measured) || has_fallen(measured, known) {
+        return measured;
+    }
+    Span::from_micros(known.as_micros().midpoint(measured.as_micros())).at_least_one()
+}
+
+/// Whether there still is a queue after a halving. As long as there is one, latency is halved with the
+/// limit; when it falls by less than two fifths, the queue has come to its end on the way.
+fn is_still_queued(before: Span, after: Span) -> bool {
+    u128::from(after.as_micros()) * 5 <= u128::from(before.as_micros()) * 3
+}
+
+/// By a quarter: more than rounds differ by chance.
+fn has_fallen(before: Span, after: Span) -> bool {
+    u128::from(after.as_micros()) * 4 <= u128::from(before.as_micros()) * 3
+}

@@ -1,0 +1,104 @@
+//! A rule for one of several who obey it without talking to each other.
+//!
+//! Always   Together they admit no more than the rule: rates and capacities are divided and rounded down. Where
+//!          less than one is left, one is: then `nodes` times one is the bound.
+
+use super::{Kind, Rule};
+use crate::rate::{PERIOD_MAX, Rate};
+use crate::time::Span;
+
+impl Rule {
+    /// This rule's share for one of `nodes` nodes.
+    ///
+    /// ```
+    /// # use tidegate_core::Rule;
+    /// let rule: Rule = "100/s burst 20".parse()?;
+    /// assert_eq!(rule.share(3).to_string(), "100/3s burst 6");
+    /// assert_eq!(rule.share(1), rule);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, nodes: u64) -> Self {
+        let nodes = nodes.max(1);
+        let part = |count: u64| (count / nodes).max(1);
+        // One leaves, the others stand behind it.
+        let line = |capacity: u64| ((capacity + 1) / nodes).max(1) - 1;
+        let mut kind = self.kind.clone();
+        match &mut kind {
+            Kind::TokenBucket { rate, burst, .. } => {
+                *rate = slower(*rate, nodes);
+                *burst = part(*burst);
+            }
+            Kind::Leaky { rate, capacity } => {
+                *rate = slower(*rate, nodes);
+                *capacity = part(*capacity);
+            }
+            Kind::Queue { rate, capacity, .. } => {
+                *rate = slower(*rate, nodes);
+                *capacity = line(*capacity).max(1);
+            }
+            Kind::Smooth { rate, burst } => {
+                // One second's worth is the rate's own, and shrinks with it.
+                *rate = slower(*rate, nodes);
+                *burst = burst.map(part);
+            }
+            Kind::Warmup { rate, .. } => *rate = slower(*rate, nodes),
+            Kind::Fixed { rate, .. } | Kind::SlidingLog { rate } | Kind::Sliding { rate } => {
+                rate.count = part(rate.count);
+            }
+            Kind::Calendar { count, .. } => *count = part(*count),
+            Kind::Nginx { count, burst, .. } => {
+                *count = part(*count);
+                *burst = line(*burst);
+            }
+            Kind::Concurrency { max, .. } => *max = part(*max),
+        }
+        Self { kind }
+    }
+}
+
+/// The same count in a longer period. Beyond a hundred years it is the count that shrinks.
+fn slower(rate: Rate, nodes: u64) -> Rate {
+    let period_us = rate.period.as_micros().saturating_mul(nodes);
+    if period_us <= PERIOD_MAX.as_micros() {
+        return Rate { period: Span::from_micros(period_us), ..rate };
+    }
+    Rate { count: (rate.count / nodes).max(1), ..rate }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn shares_are_rules_that_can_be_read() {
+        let shares = [
+            ("10/s burst 1", "10/4s burst 1"),
+            ("10/s queue capacity 9", "10/4s queue capacity 1"),
+            ("10/s queue capacity 1", "10/4s queue capacity 1"),
+            ("10/min fixed", "2/min fixed"),
+            ("1/day calendar", "1/day calendar"),
+            ("10/min sliding", "2/min sliding"),
+            ("10/min sliding-log", "2/min sliding-log"),
+            ("10/s leaky capacity 8", "10/4s leaky capacity 2"),
+            ("8/s smooth burst 8", "8/4s smooth burst 2"),
+            ("8/s warmup 1s", "8/4s warmup 1s"),
+            ("concurrency 9", "concurrency 2"),
+            ("10r/s burst=20 nodelay", "2r/s burst=4 nodelay"),
+        ];
+        for (text, expected) in shares {
+            let rule: Rule = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            let expected: Rule = expected.parse().unwrap_or_else(|error| panic!("{error}"));
+            let share = rule.share(4);
+            assert_eq!(share.to_string(), expected.to_string(), "{text}");
+            assert_eq!(share.to_string().parse::<Rule>().as_ref(), Ok(&share), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_century_is_not_made_longer() {
+        let rule: Rule = "100/5200week".parse().expect("about a hundred years");
+        assert_eq!(rule.share(10).to_string(), "10/5200week");
+    }
+}
