@@ -2,35 +2,41 @@
 //!
 //! `start empty` makes the limit hold from the very start, at the price of refusing the first.
 //! A client that would rather wait than be refused reserves its turn.
-#![expect(clippy::print_stdout, reason = "a program that shows something")]
 
+use std::error::Error;
+use std::io::{self, Write};
 use tidegate::{Limiter, ManualClock, Span};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    show(&mut io::stdout())
+}
+
+/// The program, for whoever wants to read what it says.
+pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let clock = ManualClock::new();
     let api = Limiter::with_clock("50/10s start empty".parse()?, clock.clone());
-    println!("{}: {}", api.rule(), api.rule().explain());
+    writeln!(out, "{}: {}", api.rule(), api.rule().explain())?;
 
     let mut total = 0;
     for second in 1..=10 {
         clock.advance(Span::from_secs(1));
         let passed = (0..10).filter(|_| api.check("client 1").is_allow()).count();
         total += passed;
-        println!("  second {second:>2}: {passed} of 10 pass");
+        writeln!(out, "  second {second:>2}: {passed} of 10 pass")?;
     }
-    println!("  {total} in 10 s");
+    writeln!(out, "  {total} in 10 s")?;
 
-    println!("The same client, waiting its turn:");
+    writeln!(out, "The same client, waiting its turn:")?;
     let mut turns = Vec::new();
     for number in 1..=3 {
         let turn = api.reserve("client 1")?;
-        println!("  request {number} goes out in {}", turn.wait());
+        writeln!(out, "  request {number} goes out in {}", turn.wait())?;
         turns.push(turn);
     }
-    println!("Request 1 is called off, and the others move up:");
+    writeln!(out, "Request 1 is called off, and the others move up:")?;
     drop(turns.remove(0));
     for (number, turn) in (2..).zip(&turns) {
-        println!("  request {number} goes out in {}", turn.wait());
+        writeln!(out, "  request {number} goes out in {}", turn.wait())?;
     }
     Ok(())
 }

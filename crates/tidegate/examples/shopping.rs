@@ -1,22 +1,45 @@
 //! S1: one order per user in 30 minutes. Which 30 minutes makes a difference.
-#![expect(clippy::print_stdout, reason = "a program that shows something")]
 
-use tidegate::{Limiter, ManualClock, RuleError, Span};
+use std::error::Error;
+use std::io::{self, Write};
+use tidegate::{Clock, Limiter, ManualClock, RuleError, Span};
 
 const MINUTE: u64 = 60;
 
-fn main() -> Result<(), RuleError> {
+fn main() -> Result<(), Box<dyn Error>> {
+    show(&mut io::stdout())
+}
+
+/// The program, for whoever wants to read what it says.
+pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    hurry(out)?;
     for text in ["1/30min fixed", "1/30min fixed from first", "1/30min sliding-log"] {
-        shop(text)?;
+        shop(out, text)?;
     }
     Ok(())
 }
 
-/// alice orders three times, bob once. The clock starts at midnight.
-fn shop(text: &str) -> Result<(), RuleError> {
-    let clock = ManualClock::new();
-    let orders = Limiter::with_clock(text.parse()?, clock.clone());
-    println!("{}\n  {}", orders.rule(), orders.rule().explain());
+/// Ten orders at once, and one two seconds later. The clock starts at midnight.
+fn hurry(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    let (orders, clock) = orders("1/30min fixed")?;
+    if let Some(window) = orders.window("alice") {
+        let wait = window.end.since(clock.now());
+        writeln!(out, "alice orders ten times; the next window begins in {wait}")?;
+    }
+    for number in 1..=10 {
+        let answer = if orders.check("alice").is_allow() { "ordered" } else { "denied" };
+        writeln!(out, "  order {number:>2}: {answer}")?;
+    }
+    clock.advance(Span::from_secs(2));
+    let denied = orders.check("alice").is_deny();
+    writeln!(out, "  2s later: {}\n", if denied { "still denied" } else { "ordered" })?;
+    Ok(())
+}
+
+/// alice orders three times, bob once.
+fn shop(out: &mut impl Write, text: &str) -> Result<(), Box<dyn Error>> {
+    let (orders, clock) = orders(text)?;
+    writeln!(out, "{}\n  {}", orders.rule(), orders.rule().explain())?;
     let mut minute = 0;
     for (at_minute, user) in [(28, "alice"), (29, "alice"), (29, "bob"), (31, "alice")] {
         clock.advance(Span::from_secs((at_minute - minute) * MINUTE));
@@ -25,8 +48,13 @@ fn shop(text: &str) -> Result<(), RuleError> {
         let answer = decision.retry_after().map_or("ordered".to_owned(), |retry_after| {
             format!("denied, next order in {retry_after}")
         });
-        println!("  00:{minute:02} {user:<5} {answer}");
+        writeln!(out, "  00:{minute:02} {user:<5} {answer}")?;
     }
-    println!();
+    writeln!(out)?;
     Ok(())
+}
+
+fn orders(text: &str) -> Result<(Limiter<ManualClock>, ManualClock), RuleError> {
+    let clock = ManualClock::new();
+    Ok((Limiter::with_clock(text.parse()?, clock.clone()), clock))
 }

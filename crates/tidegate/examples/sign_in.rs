@@ -1,13 +1,19 @@
 //! S3: a game gives a reward for one sign-in per player and day, where the day is Shanghai's.
-#![expect(clippy::print_stdout, reason = "a program that shows something")]
 
-use tidegate::{Clock, Limiter, ManualClock, RuleError, Span};
+use std::error::Error;
+use std::io::{self, Write};
+use tidegate::{Clock, Limiter, ManualClock, Span};
 
-fn main() -> Result<(), RuleError> {
+fn main() -> Result<(), Box<dyn Error>> {
+    show(&mut io::stdout())
+}
+
+/// The program, for whoever wants to read what it says.
+pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     // 2024-01-01T00:00:00Z, which is eight in the morning in Shanghai.
     let clock = ManualClock::new();
     let sign_ins = Limiter::with_clock("1/day calendar in Asia/Shanghai".parse()?, clock.clone());
-    println!("{}\n", sign_ins.rule().explain());
+    writeln!(out, "{}\n", sign_ins.rule().explain())?;
 
     for (hours, told) in [
         (0, "08:00 on January 1st"),
@@ -21,13 +27,15 @@ fn main() -> Result<(), RuleError> {
         let answer = decision.retry_after().map_or("here is your reward".to_owned(), |span| {
             format!("come back in {}", hours_and_minutes(span))
         });
-        println!("  {told:<20}  {answer}");
+        writeln!(out, "  {told:<20}  {answer}")?;
     }
 
+    let rewards = (0..10).filter(|_| sign_ins.check("a script").is_allow()).count();
+    writeln!(out, "\nA script that signs in ten times is rewarded {rewards} time.")?;
     if let Some(window) = sign_ins.window("player 1") {
         let left = window.end.since(clock.now());
-        println!("\nThe day is {} long.", hours_and_minutes(window.end.since(window.start)));
-        println!("The next one starts in {}.", hours_and_minutes(left));
+        writeln!(out, "The day is {} long.", hours_and_minutes(window.end.since(window.start)))?;
+        writeln!(out, "The next one starts in {}.", hours_and_minutes(left))?;
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ use tidegate_core::{Decision, Denied, Span};
 /// assert!(late.is_err(), "the turn would come in 100 ms, so it is refused at once");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "nothing is asked until `check`, `acquire` or another verb is called"]
 pub struct Ask<C: Clock = SystemClock> {
     pub(crate) spot: Spot<C>,
@@ -175,6 +176,28 @@ impl<C: Clock> Ask<C> {
         let result = work();
         drop(permit);
         Ok(result)
+    }
+}
+
+#[cfg(feature = "macros")]
+impl<C: Clock> Ask<C> {
+    /// How long the rule itself lets this wait.
+    pub(crate) fn rule_patience(&self) -> Span {
+        self.spot.look(|_, limit, _, _| match limit.permit_wait() {
+            Some(wait) => wait,
+            None if limit.is_waiting() => Span::MAX,
+            None => Span::ZERO,
+        })
+    }
+
+    /// Whether what it asks for is a place in flight.
+    pub(crate) fn is_for_permit(&self) -> bool {
+        self.spot.look(|_, limit, _, _| limit.is_concurrency())
+    }
+
+    /// Whether it asks a rule that makes requests wait by itself.
+    pub(crate) fn is_for_turn(&self) -> bool {
+        self.spot.look(|_, limit, _, _| limit.is_waiting())
     }
 }
 

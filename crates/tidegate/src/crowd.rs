@@ -87,7 +87,7 @@ impl Crowd {
         self.grant(limit, state, now, wakes);
     }
 
-    /// Tells everybody to look again: the rule has changed, and leases with it.
+    /// Tells everybody to look again: leases have changed, and may end earlier.
     pub(crate) fn stir(&self, wakes: &mut Wakes) {
         for waiter in &self.waiting {
             waiter.turn.set(Status::Unknown, wakes);

@@ -262,13 +262,35 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn set_rule(&self, rule: Rule) {
-        let mut wakes = Wakes::default();
+        self.change_rule(rule, &mut Wakes::default());
+    }
+
+    /// The same, for somebody who holds a lock: who is to be woken is told to them.
+    pub(crate) fn change_rule(&self, rule: Rule, wakes: &mut Wakes) {
         self.post.with(|slow, old_now| {
             let now = spot::now(&self.post.clock, &rule.limit);
-            slow.slot.change((&slow.limit, old_now), (&rule.limit, now), &mut wakes);
+            slow.slot.change((&slow.limit, old_now), (&rule.limit, now), wakes);
             slow.is_changed = true;
             slow.limit = rule.limit;
         });
+    }
+
+    /// The clock that it goes by.
+    ///
+    /// ```
+    /// # use tidegate::{Clock, Gate, ManualClock};
+    /// let clock = ManualClock::new();
+    /// let gate = Gate::with_clock("10/s".parse()?, clock.clone());
+    /// assert_eq!(gate.clock().now(), clock.now());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn clock(&self) -> &C {
+        &self.post.clock
+    }
+
+    /// How many are in flight, under a concurrency rule.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.post.with(|slow, _| slow.limit.in_flight(&slow.slot.state))
     }
 
     fn spot(&self) -> Spot<C> {

@@ -36,6 +36,20 @@ pub struct Joint {
     pub each: Vec<Decision>,
 }
 
+impl Joint {
+    /// The answer that these decisions make together: the strictest verdict, the least remaining, the longest
+    /// times. For stores that decide several requests as one.
+    ///
+    /// ```
+    /// use tidegate::{Decision, Joint};
+    ///
+    /// assert!(Joint::of(vec![Decision::UNLIMITED; 2]).decision.is_allow());
+    /// ```
+    pub fn of(each: Vec<Decision>) -> Self {
+        Self { decision: combine(&each), each }
+    }
+}
+
 /// Decides several requests as one: all are admitted and charged, or none is charged.
 ///
 /// They may ask different limits, different keys, and cost differently. Where nothing is asked,

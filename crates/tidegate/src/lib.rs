@@ -22,6 +22,8 @@
 //!   [`Limiter::reserve`] tells how long it will take. Who gives up gets it back.
 //! - [`Permit`] is a place among those in flight under a concurrency limit; it is given back when it is
 //!   dropped, whatever happens.
+//! - [`AdaptiveGate`] finds out how many may be in flight, [`Shedder`] turns away what matters least under load,
+//!   [`RetryBudget`] keeps retries to a share of the requests.
 //! - [`Limiter::builder`] bounds the number of keys and says what happens when there is no room. A key in
 //!   debt is never forgotten. [`Snapshot`] keeps debts over a restart, [`Limiter::batch`] decides many
 //!   requests in one go.
@@ -35,9 +37,14 @@
 //! # Features
 //! - `zones` (default): named time zones in calendar rules.
 //! - `tokio`: `TokioClock`, which follows tokio's time also when it is paused.
+//! - `macros`: the attribute `#[limit("20/s")]` for functions and methods.
+//! - `stream`: `stream.limited(&gate)`, and consumers that keep to a rate.
 
 mod acquire;
+mod adaptive;
 mod ask;
+#[cfg(feature = "macros")]
+mod attribute;
 mod block;
 mod builder;
 mod cell;
@@ -52,12 +59,16 @@ mod limiter;
 mod line;
 mod permit;
 mod reservation;
+mod retry_budget;
 mod rule;
 #[cfg(all(test, tidegate_shuttle))]
 mod schedules;
+mod shed;
 mod slot;
 mod snapshot;
 mod spot;
+#[cfg(feature = "stream")]
+mod stream;
 mod sync;
 mod table;
 mod thread_number;
@@ -67,7 +78,13 @@ mod turn;
 mod zone;
 
 pub use acquire::Acquire;
+pub use adaptive::{AdaptiveAcquire, AdaptiveGate, AdaptivePermit};
 pub use ask::Ask;
+#[cfg(feature = "macros")]
+pub use attribute::FromDenied;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use attribute::expansion as __limit;
 pub use builder::Builder;
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
@@ -77,16 +94,22 @@ pub use joint::{Joint, check_all};
 pub use limiter::Limiter;
 pub use permit::Permit;
 pub use reservation::Reservation;
+pub use retry_budget::RetryBudget;
 pub use rule::Rule;
+pub use shed::{Cause, Reading, Shed, ShedPermit, Shedder, ShedderBuilder, Signal, Unread};
 pub use snapshot::{Loaded, Snapshot, SnapshotError};
+#[cfg(feature = "stream")]
+pub use stream::{Consume, LimitStream, Limited};
 pub use table::{Audit, Batch, KeyName, Overflow, Stats, ThrottleBatch, Top, TopKey};
 pub use throttles::Throttles;
 pub use tidegate_core::{
-    Decision, Denied, Retry, RuleError, RuleErrorKind, Span, Throttle, Throttled, Timestamp,
-    Verdict, Window, ZeroRate,
+    Adaptive, Decision, Denied, Level, Marks, Priority, Retries, Retry, RuleError, RuleErrorKind,
+    Sample, Span, Throttle, Throttled, Timestamp, UnknownPriority, Verdict, Window, ZeroRate,
 };
+#[cfg(feature = "macros")]
+pub use tidegate_macros::limit;
 
-/// Runs every example of the README and the guide as a test.
+/// Runs every example of the guide as a test; those of the README need layers too, and run in tidegate-tower.
 #[cfg(doctest)]
 mod pages {
     macro_rules! pages {
@@ -95,16 +118,28 @@ mod pages {
         };
     }
     pages!(
-        Readme: "../../../README.md",
         Guide: "../../../docs/guide/README.md",
         Bounds: "../../../docs/guide/bounds.md",
         Choosing: "../../../docs/guide/choosing.md",
         Clocks: "../../../docs/guide/clocks.md",
+        FlashSale: "../../../docs/guide/flash-sale.md",
         KeysAndCosts: "../../../docs/guide/keys-and-costs.md",
+        Load: "../../../docs/guide/load.md",
         ManyKeys: "../../../docs/guide/many-keys.md",
         Rules: "../../../docs/guide/rules.md",
         Waiting: "../../../docs/guide/waiting.md",
+        AdaptiveLimits: "../../../spec/adaptive/README.md",
+        Aimd: "../../../spec/adaptive/aimd.md",
+        Gradient2: "../../../spec/adaptive/gradient2.md",
+        Vegas: "../../../spec/adaptive/vegas.md",
     );
     #[cfg(feature = "tokio")]
     pages!(Testing: "../../../docs/guide/testing.md");
+    #[cfg(feature = "macros")]
+    pages!(
+        Attribute: "../../../docs/guide/attribute.md",
+        FromOtherLibraries: "../../../docs/guide/from-other-libraries.md",
+    );
+    #[cfg(feature = "stream")]
+    pages!(Streams: "../../../docs/guide/streams.md");
 }

@@ -223,6 +223,33 @@ impl<C: Clock> Limiter<C> {
         Rule { limit: self.table.rule() }
     }
 
+    /// Whether the rule is the one that the limiter was made with: quick, for those who have looked at it then.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("10/s".parse()?);
+    /// assert!(limiter.has_first_rule());
+    /// limiter.set_rule("20/s".parse()?);
+    /// assert!(!limiter.has_first_rule());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn has_first_rule(&self) -> bool {
+        self.table.has_first_rule()
+    }
+
+    /// The clock that it goes by.
+    ///
+    /// ```
+    /// # use tidegate::{Clock, Limiter, ManualClock};
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::with_clock("10/s".parse()?, clock.clone());
+    /// assert_eq!(limiter.clock().now(), clock.now());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn clock(&self) -> &C {
+        &self.table.clock
+    }
+
     /// Changes the rule for all keys while in use (B8): what was used stays used as far as the new
     /// rule knows it, nobody gets more than the new capacity, and nobody is locked out for longer than
     /// under the old rule. Those who wait keep their turn or get an earlier one.

@@ -37,6 +37,12 @@ impl Rule {
 }
 
 impl Rule {
+    /// `concurrency max`.
+    pub(crate) fn concurrency(max: u64) -> Self {
+        let text = format!("concurrency {}", max.max(1));
+        text.parse().expect("a number from 1 is a rule")
+    }
+
     /// Whether it counts who is in flight, so that an admission is held and given back.
     ///
     /// ```
@@ -82,6 +88,35 @@ impl Rule {
     /// ```
     pub fn is_waiting(&self) -> bool {
         self.limit.is_waiting()
+    }
+}
+
+impl Rule {
+    /// This rule's share for one of `nodes` nodes that obey it without talking to each other.
+    ///
+    /// ```
+    /// # use tidegate::Rule;
+    /// let rule: Rule = "100/s burst 20".parse()?;
+    /// assert_eq!(rule.share(2).to_string(), "100/2s burst 10");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    #[expect(clippy::missing_panics_doc, reason = "a share is a rule of the same zone")]
+    #[must_use]
+    pub fn share(&self, nodes: u64) -> Self {
+        let text = self.limit.rule().share(nodes).to_string();
+        text.parse().expect("a share is a rule of the same zone")
+    }
+
+    /// The rule, ready to decide, for those who keep the states themselves.
+    ///
+    /// ```
+    /// # use tidegate::Rule;
+    /// let rule: Rule = "100/s burst 20".parse()?;
+    /// assert_eq!(rule.limit().stem(), "token_bucket");
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn limit(&self) -> &Limit {
+        &self.limit
     }
 }
 

@@ -436,6 +436,8 @@ impl Slot {
         };
         self.line.replay(new, &mut self.state, now, wakes, take_over);
         self.crowd.grant(new, &mut self.state, now, wakes);
-        self.crowd.stir(wakes);
+        if old.permit_lease() != new.permit_lease() {
+            self.crowd.stir(wakes);
+        }
     }
 }

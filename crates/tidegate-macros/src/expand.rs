@@ -1,0 +1,225 @@
+//! What a function with limits becomes: the same function, with a question before its body.
+//!
+//! Always   One rate limit without a wait is one call of `check_n` on a static, and nothing else: that is the
+//!          case that has to cost what a call by hand costs.
+//! Always   Names of ours are hygienic, and statics are in a block of their own: nothing that the user wrote can
+//!          see them.
+//! Always   Nothing borrowed by a key or a cost lives across an `await` of ours.
+
+use crate::arguments::{Arguments, Limit, Wait};
+use crate::function::Function;
+use crate::rule::Facts;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, ExprClosure};
+
+/// Why there is no expansion, and the function as it was: who calls it must not be told that it is missing too.
+pub(crate) struct Refusal {
+    error: syn::Error,
+    item: TokenStream,
+}
+
+impl Refusal {
+    pub(crate) fn into_tokens(self) -> TokenStream {
+        let (error, item) = (self.error.to_compile_error(), self.item);
+        quote!(#error #item)
+    }
+}
+
+pub(crate) fn expand(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream, Refusal> {
+    let refuse = |error, item: &TokenStream| Refusal { error, item: item.clone() };
+    let mut function: Function = syn::parse2(item.clone()).map_err(|error| refuse(error, item))?;
+    // Also where the first one is wrong: each of the others would say again what is wrong with the function.
+    let others = function.take_limits();
+    let bare = function.as_written();
+    let read = || {
+        function.check()?;
+        let mut limits = vec![syn::parse2::<Arguments>(arguments)?];
+        limits.extend(others?);
+        let otherwise = Otherwise::of(&limits, &function)?;
+        let is_async = function.signature.asyncness.is_some();
+        Ok(passage(&limits, &otherwise, is_async))
+    };
+    let passage = read().map_err(|error| refuse(error, &bare))?;
+    Ok(function.after(&passage))
+}
+
+impl Function {
+    fn as_written(&self) -> TokenStream {
+        let Self { attributes, inner, visibility, signature, body } = self;
+        if inner.is_empty() {
+            return quote!(#(#attributes)* #visibility #signature #body);
+        }
+        quote!(#(#attributes)* #visibility #signature { #(#inner)* #body })
+    }
+
+    /// The function, with its body after the passage. The body stays a block: items in it come after no statement.
+    fn after(&self, passage: &TokenStream) -> TokenStream {
+        let Self { attributes, inner, visibility, signature, body } = self;
+        quote!(#(#attributes)* #visibility #signature { #(#inner)* #passage #body })
+    }
+}
+
+/// What is returned when it is denied.
+enum Otherwise<'a> {
+    Value(&'a Expr),
+    /// An expression of the denial.
+    Of(&'a ExprClosure),
+    /// What the return type makes of a denial; it stands here.
+    Converted(Span),
+}
+
+impl<'a> Otherwise<'a> {
+    fn of(limits: &'a [Arguments], function: &Function) -> syn::Result<Self> {
+        let mut said = limits.iter().filter_map(|limit| limit.otherwise.as_ref());
+        let first = said.next();
+        if let Some(second) = said.next() {
+            let what = "the limits of a function are decided as one, so there is one `else` for all of them";
+            return Err(syn::Error::new(second.span(), what));
+        }
+        match first {
+            Some(Expr::Closure(closure)) if closure.inputs.len() == 1 => Ok(Self::Of(closure)),
+            Some(value) => Ok(Self::Value(value)),
+            None if function.has_opaque_output() => {
+                let what = "what is returned when the limit denies the call? Add `else = …` to `#[limit]`, a value \
+                            of the same type as the function's";
+                Err(syn::Error::new(function.output_span(), what))
+            }
+            None => Ok(Self::Converted(function.output_span())),
+        }
+    }
+
+    /// A pattern for the denial, and how the function ends with it.
+    fn arm(&self) -> (TokenStream, TokenStream) {
+        match self {
+            // `return ()` is what clippy calls unneeded.
+            Self::Value(Expr::Tuple(nothing)) if nothing.elems.is_empty() => {
+                (quote!(_), quote!(return))
+            }
+            Self::Value(value) => (quote!(_), quote!(return #value)),
+            Self::Of(closure) => {
+                let (input, body) = (&closure.inputs[0], &closure.body);
+                let denied = ours("denied");
+                (quote!(#denied), quote!({ let #input = #denied; return #body }))
+            }
+            Self::Converted(place) => {
+                let denied = ours("denied");
+                let value = quote_spanned!(*place=> ::tidegate::FromDenied::from_denied(#denied));
+                (quote!(#denied), quote!(return #value))
+            }
+        }
+    }
+}
+
+/// The statement that lets the call pass or returns.
+fn passage(limits: &[Arguments], otherwise: &Otherwise<'_>, is_async: bool) -> TokenStream {
+    let (denied, end) = otherwise.arm();
+    let statics = limits.iter().enumerate().map(|(number, limit)| limit.home(number));
+    let statics: TokenStream = statics.collect();
+    if let [limit] = limits
+        && let Some(decision) = limit.decision()
+    {
+        let answer = ours("answer");
+        return quote!({
+            #statics
+            let #answer = #decision.ok();
+            if let ::core::result::Result::Err(#denied) = #answer { #end }
+        });
+    }
+    let (ask, permit) = (ours("ask"), ours("__permit"));
+    let (asked, answer) = match limits {
+        [limit] => (limit.ask(0), limit.answer(&ask, is_async)),
+        limits => {
+            let wants = limits.iter().enumerate().map(|(number, limit)| limit.want(number));
+            (quote!([#(#wants),*]), by(&ask, is_async, "pass_all"))
+        }
+    };
+    quote! {
+        let #permit = {
+            #statics
+            let #ask = #asked;
+            match #answer {
+                ::core::result::Result::Ok(#permit) => #permit,
+                ::core::result::Result::Err(#denied) => #end,
+            }
+        };
+    }
+}
+
+impl Arguments {
+    /// Its own limiter, if it has one.
+    fn home(&self, number: usize) -> TokenStream {
+        let Limit::Rule(text, _) = &self.limit else { return TokenStream::new() };
+        let name = home(number);
+        let (kind, make) = match self.key {
+            Some(_) => (quote!(Limiter), quote!(limiter)),
+            None => (quote!(Gate), quote!(gate)),
+        };
+        quote! {
+            static #name: ::tidegate::__limit::LazyLock<::tidegate::#kind> =
+                ::tidegate::__limit::LazyLock::new(|| ::tidegate::__limit::#make(#text));
+        }
+    }
+
+    /// The answer as a decision, where there is nothing to hold and nothing to wait for.
+    fn decision(&self) -> Option<TokenStream> {
+        let Limit::Rule(_, Facts { holds: false, waits: false }) = &self.limit else { return None };
+        if self.wait.is_some() {
+            return None;
+        }
+        let (name, cost) = (home(0), self.cost());
+        let key = self.key.as_ref().map(|key| quote!(&(#key),));
+        Some(quote!(#name.check_n(#key #cost)))
+    }
+
+    /// The request, not made yet.
+    fn ask(&self, number: usize) -> TokenStream {
+        let limiter = match &self.limit {
+            Limit::Rule(..) => home(number).to_token_stream(),
+            Limit::By(limiter) => quote!((#limiter)),
+        };
+        let key = self.key.as_ref().map(|key| quote!(&(#key)));
+        let cost = self.cost();
+        quote!(#limiter.ask(#key).cost(#cost))
+    }
+
+    fn cost(&self) -> TokenStream {
+        let said = |cost: &Expr| quote_spanned!(cost.span()=> ::tidegate::__limit::cost(#cost));
+        self.cost.as_ref().map_or_else(|| quote!(1), said)
+    }
+
+    /// What becomes of one request.
+    fn answer(&self, ask: &Ident, is_async: bool) -> TokenStream {
+        let end = if is_async { quote!(acquire().await) } else { quote!(block()) };
+        match (&self.wait, &self.limit) {
+            (Some(wait), _) => quote!(#ask.within(#wait).#end),
+            (None, Limit::Rule(_, Facts { waits: false, .. })) => quote!(#ask.try_acquire()),
+            (None, _) => by(ask, is_async, "pass"),
+        }
+    }
+
+    /// One of several requests, with how long it would wait.
+    fn want(&self, number: usize) -> TokenStream {
+        let ask = self.ask(number);
+        let within = |wait: &Wait| quote!(within(#ask, #wait));
+        let verb = self.wait.as_ref().map_or_else(|| quote!(as_its_rule_says(#ask)), within);
+        quote!(::tidegate::__limit::Want::#verb)
+    }
+}
+
+/// A call of a function in the library that waits: with `await`, or with the thread.
+fn by(ask: &Ident, is_async: bool, name: &str) -> TokenStream {
+    let name = if is_async { format_ident!("{name}") } else { format_ident!("{name}_blocking") };
+    let end = is_async.then(|| quote!(.await));
+    quote!(::tidegate::__limit::#name(#ask)#end)
+}
+
+/// A name that the user's code cannot see.
+fn ours(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+fn home(number: usize) -> Ident {
+    format_ident!("__TIDEGATE_LIMIT_{number}")
+}

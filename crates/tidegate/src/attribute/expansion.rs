@@ -1,0 +1,134 @@
+//! For the expansion of `#[limit]` only: it may change with every version.
+//!
+//! Always   Several limits of one call pass together or cost nothing: permits are taken first, because they can be
+//!          given back; then all rates are decided as one.
+
+use crate::ask::Ask;
+use crate::block::block_on;
+use crate::clock::Clock;
+use crate::gate::Gate;
+use crate::joint::{Joint, check_all};
+use crate::limiter::Limiter;
+use crate::permit::Permit;
+use crate::rule::Rule;
+pub use std::sync::LazyLock;
+use tidegate_core::{Decision, Denied, Span, Verdict};
+
+#[doc(hidden)]
+pub fn gate(text: &str) -> Gate {
+    Gate::new(rule(text))
+}
+
+#[doc(hidden)]
+pub fn limiter(text: &str) -> Limiter {
+    Limiter::new(rule(text))
+}
+
+/// The rule was read when the attribute was compiled.
+fn rule(text: &str) -> Rule {
+    text.parse().unwrap_or_else(|error| panic!("#[limit] has checked this rule: {error:?}"))
+}
+
+/// A cost of any integer type. One that is negative is as one that is too large: it is never admitted.
+#[doc(hidden)]
+#[inline]
+pub fn cost(cost: impl TryInto<u64>) -> u64 {
+    cost.try_into().unwrap_or(u64::MAX)
+}
+
+/// Waits for as long as the rule itself says.
+#[doc(hidden)]
+pub async fn pass<C: Clock>(ask: Ask<C>) -> Result<Permit<C>, Denied> {
+    let wait = ask.rule_patience();
+    ask.within(wait).acquire().await
+}
+
+#[doc(hidden)]
+pub fn pass_blocking<C: Clock>(ask: Ask<C>) -> Result<Permit<C>, Denied> {
+    match ask.rule_patience() {
+        Span::ZERO => ask.try_acquire(),
+        wait => ask.within(wait).block(),
+    }
+}
+
+/// One of several requests, and how long it would wait.
+#[doc(hidden)]
+pub struct Want<C: Clock> {
+    ask: Ask<C>,
+    wait: Span,
+}
+
+impl<C: Clock> Want<C> {
+    #[doc(hidden)]
+    pub fn within(ask: Ask<C>, wait: Span) -> Self {
+        Self { ask: ask.within(wait), wait }
+    }
+
+    #[doc(hidden)]
+    pub fn as_its_rule_says(ask: Ask<C>) -> Self {
+        let wait = ask.rule_patience();
+        Self::within(ask, wait)
+    }
+}
+
+/// Lets all of them pass, or none.
+#[doc(hidden)]
+pub async fn pass_all<C: Clock, const N: usize>(
+    wants: [Want<C>; N],
+) -> Result<Vec<Permit<C>>, Denied> {
+    let (places, rates): (Vec<_>, Vec<_>) =
+        wants.into_iter().partition(|want| want.ask.is_for_permit());
+    let mut permits = Vec::with_capacity(places.len());
+    for want in places {
+        permits.push(want.ask.acquire().await?);
+    }
+    pass_rates(&rates).await?;
+    Ok(permits)
+}
+
+#[doc(hidden)]
+pub fn pass_all_blocking<C: Clock, const N: usize>(
+    wants: [Want<C>; N],
+) -> Result<Vec<Permit<C>>, Denied> {
+    block_on(pass_all(wants))
+}
+
+/// Asks, sleeps for as long as the slowest says, and asks again, while nobody's patience is at its end. Nothing is
+/// charged meanwhile, so there is nothing to give back.
+async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
+    let Some(first) = wants.first() else { return Ok(()) };
+    let clock = first.ask.spot.clock().clone();
+    let start = clock.now();
+    loop {
+        let now = clock.now();
+        let joint = check_all(wants.iter().map(|want| want.ask.clone()));
+        let nap = match joint.decision.verdict {
+            Verdict::Allow => return Ok(()),
+            Verdict::Wait(turn) => {
+                clock.sleep_until(now + turn).await;
+                return Ok(());
+            }
+            Verdict::Deny(retry) => {
+                nap(wants, &joint, now.since(start)).ok_or(joint.decision.deny(retry))?
+            }
+        };
+        clock.sleep_until(now + nap).await;
+    }
+}
+
+/// How long until it is worth asking again; `None` when somebody will not wait so long.
+fn nap<C: Clock>(wants: &[Want<C>], joint: &Joint, waited: Span) -> Option<Span> {
+    let nap_of = |(want, decision): (&Want<C>, &Decision)| {
+        if !decision.is_deny() {
+            return Some(Span::ZERO);
+        }
+        // A rule that makes requests wait has said by its denial that this one may not.
+        let wait = if want.ask.is_for_turn() { Span::ZERO } else { want.wait };
+        decision.retry_after().filter(|retry| waited + *retry <= wait)
+    };
+    wants
+        .iter()
+        .zip(&joint.each)
+        .map(nap_of)
+        .try_fold(Span::ZERO, |longest, nap| Some(longest.max(nap?)))
+}

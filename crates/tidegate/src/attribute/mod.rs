@@ -1,0 +1,60 @@
+//! What `#[limit]` turns a denial into. What its expansion calls is in `expansion.rs`.
+
+pub mod expansion;
+
+use tidegate_core::Denied;
+
+/// What a function with [`#[limit]`](macro@crate::limit) returns when it is denied and has no `else`.
+///
+/// Every `Result` whose error can be made of a [`Denied`] has it. Give it to a type of yours that can say by
+/// itself that it was too much:
+///
+/// ```
+/// use tidegate::{Denied, FromDenied, limit};
+///
+/// enum Reply {
+///     Page(String),
+///     TooMany { retry_after_s: u64 },
+/// }
+///
+/// impl FromDenied for Reply {
+///     fn from_denied(denied: Denied) -> Self {
+///         let retry_after = denied.decision.retry_after().unwrap_or_default();
+///         Self::TooMany { retry_after_s: retry_after.as_secs_ceil() }
+///     }
+/// }
+///
+/// #[limit("1/h")]
+/// fn page() -> Reply {
+///     Reply::Page("hello".into())
+/// }
+///
+/// assert!(matches!(page(), Reply::Page(_)));
+/// assert!(matches!(page(), Reply::TooMany { retry_after_s: 3_600 }));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`#[limit]` does not know what to return when the call is denied",
+    label = "nothing says which `{Self}` a denial is",
+    note = "add `else = …` to the attribute: the value to return instead",
+    note = "or return a `Result` whose error implements `From<tidegate::Denied>`, or implement `tidegate::FromDenied`"
+)]
+pub trait FromDenied {
+    /// The value that stands for the denial.
+    ///
+    /// ```
+    /// use tidegate::{Denied, FromDenied, Gate, ManualClock};
+    ///
+    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
+    /// let denied = gate.ask().cost(2).try_acquire().unwrap_err();
+    /// let result: Result<u32, Box<dyn std::error::Error>> = FromDenied::from_denied(denied);
+    /// assert!(result.is_err());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    fn from_denied(denied: Denied) -> Self;
+}
+
+impl<T, E: From<Denied>> FromDenied for Result<T, E> {
+    fn from_denied(denied: Denied) -> Self {
+        Err(E::from(denied))
+    }
+}

@@ -1,0 +1,293 @@
+//! Streams and consumers that keep to a limit (P4): in order, on time, nothing lost, one item held at the most.
+#![cfg(all(feature = "stream", feature = "tokio"))]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod crew;
+mod rules;
+
+use crew::Crew;
+use rules::EVERY;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate::{Gate, LimitStream, Limiter, ManualClock, Span, TokioClock};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+
+fn gate(rule: &str) -> Gate<TokioClock> {
+    Gate::with_clock(rule.parse().unwrap(), TokioClock::new())
+}
+
+/// A source that counts how many items were taken from it.
+struct Counted {
+    next: u64,
+    end: u64,
+    taken: Rc<Cell<u64>>,
+}
+
+impl Counted {
+    fn to(end: u64) -> (Self, Rc<Cell<u64>>) {
+        let taken = Rc::new(Cell::new(0));
+        (Self { next: 0, end, taken: Rc::clone(&taken) }, taken)
+    }
+}
+
+impl Stream for Counted {
+    type Item = u64;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<u64>> {
+        if self.next == self.end {
+            return Poll::Ready(None);
+        }
+        self.next += 1;
+        self.taken.set(self.taken.get() + 1);
+        Poll::Ready(Some(self.next - 1))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::try_from(self.end - self.next).unwrap();
+        (left, Some(left))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_items_come_in_order_and_exactly_on_time() {
+    let start = Instant::now();
+    let gate = gate("10/s burst 2");
+    let mut items = Counted::to(6).0.limited(&gate);
+    let mut times = Vec::new();
+    while let Some(item) = items.next().await {
+        times.push((item, start.elapsed().as_millis()));
+    }
+    assert_eq!(times, [(0, 0), (1, 0), (2, 100), (3, 200), (4, 300), (5, 400)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_bytes_are_what_counts_if_they_are_the_cost() {
+    let start = Instant::now();
+    let gate = gate("1000/s burst 1000");
+    let chunks = [vec![0_u8; 1_000], vec![0; 500], vec![0; 0], vec![0; 250]];
+    let mut paced = tokio_stream::iter(chunks).limited(&gate).cost(Vec::len);
+    let mut times = Vec::new();
+    while let Some(chunk) = paced.next().await {
+        times.push((chunk.len(), start.elapsed().as_millis()));
+    }
+    assert_eq!(times, [(1_000, 0), (500, 500), (0, 500), (250, 750)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_an_item_larger_than_the_limit_pays_in_parts() {
+    let start = Instant::now();
+    let gate = gate("100/s burst 50");
+    let mut paced = tokio_stream::iter([20, 430, 10]).limited(&gate).cost(|size| *size);
+    let mut times = Vec::new();
+    while let Some(size) = paced.next().await {
+        times.push((size, start.elapsed().as_millis()));
+    }
+    // 50 are there; the other 400 take four seconds, and the last 10 a tenth of one.
+    assert_eq!(times, [(20, 0), (430, 4_000), (10, 4_100)]);
+}
+
+/// Whatever the rule says to a cost that it cannot admit, the item passes, later, and nothing of it twice.
+#[test]
+fn p4_every_rule_lets_every_item_pass_in_the_end() {
+    for rule in EVERY.into_iter().chain(["concurrency 3", "concurrency 3 wait 5ms"]) {
+        let clock = ManualClock::new();
+        let gate = Gate::with_clock(rule.parse().unwrap(), clock.clone());
+        let limit = gate.peek().limit.min(100);
+        let sizes = [1, limit, limit * 3 + 1, 1];
+        let mut paced = tokio_stream::iter(sizes).limited(&gate).cost(|size| *size);
+        let mut crew = Crew::new();
+        crew.hire(async move {
+            let mut passed = Vec::new();
+            while let Some(size) = paced.next().await {
+                passed.push(size);
+            }
+            passed
+        });
+        let mut passed = crew.work();
+        for _ in 0..20_000 {
+            if !passed.is_empty() {
+                break;
+            }
+            clock.advance(Span::from_secs(60));
+            passed = crew.work();
+        }
+        assert_eq!(passed, [(0, sizes.to_vec())], "{rule}");
+        assert_eq!(clock.sleepers(), 0, "{rule}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_at_most_one_item_is_taken_ahead() {
+    let gate = gate("1/s");
+    let (source, taken) = Counted::to(10);
+    let mut items = source.limited(&gate);
+    assert_eq!((items.next().await, taken.get()), (Some(0), 1), "none before it is asked for");
+    for _ in 0..5 {
+        assert!(timeout(Duration::from_millis(10), items.next()).await.is_err());
+        assert_eq!(taken.get(), 2);
+    }
+    assert_eq!(items.next().await, Some(1));
+    assert_eq!(taken.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_what_is_held_is_had_back_and_its_turn_given_back() {
+    let gate = gate("1/s");
+    let mut items = Counted::to(5).0.limited(&gate);
+    assert_eq!(items.next().await, Some(0));
+    assert!(timeout(Duration::from_millis(100), items.next()).await.is_err());
+    assert_eq!(gate.check().retry_after(), Some(Span::from_millis(1_900)), "the item is in line");
+    let (rest, held) = items.into_parts();
+    assert_eq!(held, Some(1));
+    assert_eq!(gate.check().retry_after(), Some(Span::from_millis(900)));
+    assert_eq!(rest.collect::<Vec<_>>().await, [2, 3, 4]);
+}
+
+#[test]
+fn t13_a_task_that_is_dropped_with_its_stream_gives_its_turn_back() {
+    let clock = ManualClock::new();
+    let gate = Gate::with_clock("1/s".parse().unwrap(), clock.clone());
+    let mut crew = Crew::new();
+    for _ in 0..2 {
+        let gate = gate.clone();
+        crew.hire(async move { Counted::to(2).0.limited(&gate).collect::<Vec<_>>().await });
+    }
+    assert!(crew.work().is_empty());
+    assert_eq!(gate.check().retry_after(), Some(Span::from_secs(3)), "two wait");
+    crew.dismiss(0);
+    assert_eq!(gate.check().retry_after(), Some(Span::from_secs(2)));
+    clock.advance(Span::from_secs(1));
+    assert!(crew.work().is_empty(), "the other one has moved up, and has one more to take");
+    clock.advance(Span::from_secs(1));
+    assert_eq!(crew.work(), [(1, vec![0, 1])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_is_held_counts_in_the_size() {
+    let gate = gate("1/h");
+    let mut items = Counted::to(3).0.limited(&gate);
+    assert_eq!(items.size_hint(), (3, Some(3)));
+    items.next().await;
+    assert_eq!(items.size_hint(), (2, Some(2)));
+    assert!(timeout(Duration::from_secs(1), items.next()).await.is_err());
+    assert_eq!(items.size_hint(), (2, Some(2)), "one is held, one is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_has_nothing_is_charged_nothing() {
+    let gate = gate("5/h");
+    let (send, receive) = mpsc::channel::<u32>(1);
+    let mut items = ReceiverStream::new(receive).limited(&gate);
+    assert!(timeout(Duration::from_secs(1), items.next()).await.is_err());
+    assert_eq!(gate.check_n(0).remaining, 5);
+    drop(send);
+    assert_eq!(items.next().await, None);
+    assert_eq!(gate.check_n(0).remaining, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_a_limiter_is_a_limit_too() {
+    let limiter = Limiter::with_clock("1/s".parse().unwrap(), TokioClock::new());
+    let start = Instant::now();
+    let (alice, bob) = (limiter.ask("alice"), limiter.ask("bob"));
+    let both = tokio::join!(
+        Counted::to(3).0.limited(alice).collect::<Vec<_>>(),
+        Counted::to(3).0.limited(bob).collect::<Vec<_>>()
+    );
+    assert_eq!(both, (vec![0, 1, 2], vec![0, 1, 2]));
+    assert_eq!(start.elapsed().as_secs(), 2, "each has their own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_two_consumers_share_one_rate() {
+    let (gate, start) = (gate("10/s paced"), Instant::now());
+    let handled = Cell::new(0);
+    let consumer = || {
+        let source = Counted::to(10).0;
+        source.limited(&gate).consume(async |_| handled.set(handled.get() + 1))
+    };
+    tokio::join!(consumer(), consumer());
+    assert_eq!(handled.get(), 20);
+    assert_eq!(start.elapsed().as_millis(), 1_900);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_a_queue_is_consumed_at_a_steady_rate_by_so_many_at_once() {
+    for (at_once, last_ms) in [(1, 3_000), (2, 1_600), (3, 1_200), (100, 1_200)] {
+        let (gate, start) = (gate("10/s paced"), Instant::now());
+        let (send, receive) = mpsc::channel(100);
+        for order in 0..10 {
+            send.send(order).await.unwrap();
+        }
+        drop(send);
+        let (inside, most) = (Cell::new(0_usize), Cell::new(0));
+        let work = async |_order: i32| {
+            inside.set(inside.get() + 1);
+            most.set(inside.get().max(most.get()));
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            inside.set(inside.get() - 1);
+        };
+        ReceiverStream::new(receive).limited(&gate).consume(work).at_once(at_once).await;
+        let (most, elapsed_ms) = (most.get(), start.elapsed().as_millis());
+        assert!(most <= at_once, "{most} at once");
+        assert_eq!(elapsed_ms, last_ms, "{at_once} at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_a_consumer_with_all_hands_full_takes_nothing() {
+    let gate = gate("1000/s");
+    let (source, taken) = Counted::to(10);
+    let mut consumer = source.limited(&gate).consume(|_| std::future::pending()).at_once(2);
+    assert!(timeout(Duration::from_secs(1), &mut consumer).await.is_err());
+    assert_eq!(taken.get(), 2);
+    assert_eq!(gate.check_n(0).remaining, 1_000, "two were charged, and have come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_a_consumer_that_is_stopped_ends_its_work_and_gives_back_the_rest() {
+    let gate = gate("1/s");
+    let done = Cell::new(0);
+    let work = async |_| {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        done.set(done.get() + 1);
+    };
+    let mut consumer = Counted::to(5).0.limited(&gate).consume(work).at_once(2);
+    assert!(timeout(Duration::from_millis(1_500), &mut consumer).await.is_err());
+    assert_eq!(done.get(), 1, "the second has been at work for half a second");
+    consumer.stop();
+    (&mut consumer).await;
+    assert_eq!(done.get(), 2);
+    let (rest, held) = consumer.into_parts();
+    assert_eq!(held, Some(2));
+    assert_eq!(rest.collect::<Vec<_>>().await, [3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_without_work_is_done() {
+    let gate = gate("1/s");
+    tokio_stream::empty::<u32>().limited(&gate).consume(async |_| unreachable!()).await;
+    assert_eq!(gate.check_n(0).remaining, 1);
+}
+
+/// Its source may be one that must stay where it is.
+#[tokio::test(start_paused = true)]
+async fn a_source_need_not_be_movable() {
+    struct Pinned(u32, std::marker::PhantomPinned);
+    impl Stream for Pinned {
+        type Item = u32;
+        fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<u32>> {
+            Poll::Ready(Some(self.0))
+        }
+    }
+    let gate = gate("1/s");
+    let mut items = std::pin::pin!(Pinned(7, std::marker::PhantomPinned).limited(&gate));
+    assert_eq!(poll_fn(|context| items.as_mut().poll_next(context)).await, Some(7));
+}
