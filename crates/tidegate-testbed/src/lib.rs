@@ -1,0 +1,35 @@
+//! Real Redis and PostgreSQL servers and a faulty network for tests: started, spoken to, disturbed and ended.
+//!
+//! Not published. A store is tested against the server that it is written for, because a server that we wrote
+//! ourselves would share our mistakes.
+//!
+//! Always   What cannot be had fails the test and says why, down to the package to install. Nothing is skipped.
+//! Always   Every process that is started is ended with its value, and also if the test is killed.
+//! Always   Loopback only. Nobody else is given the port of a server that is down, so that it can come back.
+//! Needs    Redis 7 or later (`apt-get install redis-server`), which has `cluster-port` and `SENTINEL DEBUG`;
+//!          PostgreSQL (`apt-get install postgresql`), for those who start it.
+
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a testbed that cannot do what it is asked for fails the test, wherever that is"
+)]
+
+mod cluster;
+mod directory;
+mod patience;
+mod port;
+pub mod postgres;
+mod process;
+mod program;
+pub mod proxy;
+mod random;
+pub mod redis;
+mod sentinels;
+
+pub use cluster::{Cluster, Migration, SLOTS};
+pub use patience::{PATIENCE, eventually};
+pub use postgres::PostgresServer;
+pub use proxy::{Fault, FaultProxy};
+pub use random::Random;
+pub use redis::{Client, RedisServer, Reply};
+pub use sentinels::Sentinels;

@@ -1,0 +1,72 @@
+//! A port on loopback that is ours as long as the value lives, whether or not anybody listens there.
+//!
+//! Rejected Port 0 of the system: as soon as a server is killed, its port may become the near end of somebody's
+//!          connection, and then the server cannot come back, or a client that should be refused is not.
+//! Always   From below the range that the system gives out by itself. Among testbeds, also of other processes, who
+//!          holds the UDP port of a number holds the number; the system gives it back when the holder is killed.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
+
+/// Linux gives out 32 768 and above.
+const NUMBERS: Range<u16> = 12_000..32_000;
+const ATTEMPTS_MAX: u64 = 1_000;
+
+pub(crate) struct Port {
+    number: u16,
+    _claim: UdpSocket,
+}
+
+impl Port {
+    pub(crate) fn claim() -> Self {
+        // Two processes that start at one time look in different places.
+        let random = RandomState::new();
+        let candidates = (0..ATTEMPTS_MAX).map(|attempt| random.hash_one(attempt));
+        candidates.into_iter().find_map(Self::try_claim).expect("some port is free")
+    }
+
+    fn try_claim(random: u64) -> Option<Self> {
+        let number = u64::from(NUMBERS.start) + random % u64::try_from(NUMBERS.len()).ok()?;
+        let address = loopback(u16::try_from(number).ok()?);
+        let claim = UdpSocket::bind(address).ok()?;
+        // Somebody may listen there who has never heard of claims.
+        TcpListener::bind(address).ok()?;
+        Some(Self { number: address.port(), _claim: claim })
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        loopback(self.number)
+    }
+}
+
+fn loopback(number: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_held_is_not_given_out_again() {
+        let port = Port::claim();
+        let same = u64::from(port.number() - NUMBERS.start);
+        assert!(Port::try_claim(same).is_none());
+        drop(port);
+        assert!(Port::try_claim(same).is_some());
+    }
+
+    #[test]
+    fn a_port_where_somebody_listens_is_not_given_out() {
+        let port = Port::claim();
+        let same = u64::from(port.number() - NUMBERS.start);
+        let _listener = TcpListener::bind(port.address()).unwrap();
+        drop(port);
+        assert!(Port::try_claim(same).is_none());
+    }
+}

@@ -1,0 +1,6 @@
+//! `postgres` as a process: made, started, ended.
+
+mod account;
+mod server;
+
+pub use server::PostgresServer;

@@ -1,0 +1,124 @@
+//! One running server, with a database of its own.
+//!
+//! Always   It is ended as `pg_ctl stop -m immediate` does it (SIGQUIT), also if the test is killed: a server that is
+//!          killed outright leaves a segment of shared memory behind.
+//! Always   What it has said it has done is on disk, as in production: no test is faster here than it would be there.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use super::account::Account;
+use crate::directory::Directory;
+use crate::patience::{PATIENCE, poll};
+use crate::port::Port;
+use crate::process::{End, Process};
+use crate::program;
+
+const PACKAGE: &str = "postgresql";
+/// Whom clients come as; anybody on loopback may.
+const USER: &str = "tidegate";
+/// Every server has a database of this name.
+const DATABASE: &str = "postgres";
+const ATTEMPTS_MAX: usize = 5;
+const READY: &str = "database system is ready to accept connections";
+/// The names of what is in the server's directory.
+const DATA: &str = "data";
+const LOG: &str = "log";
+
+/// A `postgres` of its own, on a port of its own; ended when it is dropped.
+pub struct PostgresServer {
+    process: Process,
+    port: Port,
+    // Last, so that it is removed when nobody writes to it any more.
+    directory: Directory,
+}
+
+impl PostgresServer {
+    /// Makes an empty database and a server for it, and returns when it takes connections.
+    pub fn start() -> Self {
+        let mut said = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match Self::try_start() {
+                Ok(server) => return server,
+                // Somebody was faster than we; nothing but another port helps.
+                Err(log) if log.contains("Address already in use") => said = log,
+                Err(log) => panic!("postgres does not start:\n{log}"),
+            }
+        }
+        panic!("{ATTEMPTS_MAX} ports, and somebody was on each:\n{said}");
+    }
+
+    /// What is in its log, if it does not start.
+    fn try_start() -> Result<Self, String> {
+        let (directory, port, account) = (Directory::new(), Port::claim(), Account::choose());
+        account.own(directory.path());
+        let data = directory.join(DATA);
+        make(&data, account);
+        let number = port.number().to_string();
+        let arguments =
+            ["-D", &data.to_string_lossy(), "-p", &number, "-h", "127.0.0.1"].map(str::to_owned);
+        // No socket in a directory that everybody shares.
+        let no_socket = ["-c", "unix_socket_directories="].map(str::to_owned);
+        let arguments: Vec<&OsStr> = arguments.iter().chain(&no_socket).map(OsStr::new).collect();
+        let postgres = program::find("postgres", PACKAGE);
+        let process = Process::start_as(
+            (account.privileges(), End::Quit),
+            &postgres,
+            &arguments,
+            &directory.join(LOG),
+        );
+        let mut server = Self { process, port, directory };
+        if server.is_ready() { Ok(server) } else { Err(server.log()) }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        let log = self.directory.join(LOG);
+        let ready =
+            poll(PATIENCE, || match (read(&log).contains(READY), self.process.is_running()) {
+                (true, _) => Some(true),
+                (false, true) => None,
+                (false, false) => Some(false),
+            });
+        ready == Some(true)
+    }
+
+    /// `postgres://tidegate@127.0.0.1:port/postgres`.
+    pub fn url(&self) -> String {
+        format!("postgres://{USER}@{}/{DATABASE}", self.address())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// All it has said.
+    pub fn log(&self) -> String {
+        read(&self.directory.join(LOG))
+    }
+}
+
+fn read(log: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned()
+}
+
+/// An empty database, in a directory that is not there yet.
+fn make(data: &Path, account: Account) {
+    let initdb = program::find("initdb", PACKAGE);
+    let mut command = Command::new("setpriv");
+    command.args(account.privileges()).arg(initdb).arg("--pgdata").arg(data);
+    command.args(["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
+    command.args(["--no-sync", "--no-instructions"]);
+    // It goes to the directory that it is started in, where others may not be let in.
+    command.current_dir(data.parent().expect("it is in a directory of ours"));
+    let output = command.output().expect("setpriv starts; it comes with Debian's util-linux");
+    assert!(output.status.success(), "initdb fails:\n{}", String::from_utf8_lossy(&output.stderr));
+}

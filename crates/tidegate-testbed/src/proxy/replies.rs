@@ -1,0 +1,138 @@
+//! The way back, on which most faults happen: replies are read as they come and passed on when they are due.
+//!
+//! Always   In order: a reply that is late holds up those behind it.
+//! Bound    `QUEUE_PIECES_MAX` replies are under way; then the server has to wait, as it would for a slow client.
+
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::select;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::{Connection, End, PIECE_BYTES_MAX};
+use super::fault::Fault;
+
+const QUEUE_PIECES_MAX: usize = 1_024;
+
+pub(super) async fn pass(connection: &Connection, from: ReadHalf<'_>, to: WriteHalf<'_>) -> End {
+    let (queue, queued) = channel(QUEUE_PIECES_MAX);
+    let reader = Reader { connection, queue, truncated_bytes: 0, is_half_closed: false };
+    let read = async {
+        reader.run(from).await;
+        // What it has queued is still to be written, and so the end is not here.
+        pending().await
+    };
+    select! {
+        end = write(connection, queued, to) => end,
+        end = read => end,
+    }
+}
+
+/// Something the client is to see, at its time.
+struct Queued {
+    due: Instant,
+    piece: Piece,
+}
+
+enum Piece {
+    Bytes(Vec<u8>),
+    HalfClose,
+    End(End),
+}
+
+async fn write(
+    connection: &Connection,
+    mut queued: Receiver<Queued>,
+    mut to: WriteHalf<'_>,
+) -> End {
+    while let Some(Queued { due, piece }) = queued.recv().await {
+        sleep_until(due).await;
+        match piece {
+            Piece::Bytes(bytes) => {
+                if to.write_all(&bytes).await.is_err() {
+                    return End::Reset;
+                }
+                connection.counts.reply_bytes.add(bytes.len());
+            }
+            Piece::HalfClose => {
+                // A client that is gone has nothing to see.
+                let _ = to.shutdown().await;
+            }
+            Piece::End(end) => return end,
+        }
+    }
+    // The reader is done and has queued no end: the client is to be left without one.
+    pending().await
+}
+
+struct Reader<'a> {
+    connection: &'a Connection,
+    queue: Sender<Queued>,
+    /// How many bytes have passed under `Fault::Truncate`.
+    truncated_bytes: usize,
+    is_half_closed: bool,
+}
+
+impl Reader<'_> {
+    /// Until the client has been told the end, or is never to be told.
+    async fn run(mut self, mut from: ReadHalf<'_>) {
+        let mut piece = vec![0; PIECE_BYTES_MAX];
+        loop {
+            select! {
+                () = self.connection.becomes(Fault::HalfClose), if !self.is_half_closed => {
+                    self.is_half_closed = true;
+                    self.queue(Duration::ZERO, Piece::HalfClose).await;
+                }
+                read = from.read(&mut piece) => match read {
+                    _ if self.connection.is_lost() => return,
+                    Ok(0) => return self.queue(Duration::ZERO, Piece::End(End::Close)).await,
+                    Err(_) => return self.queue(Duration::ZERO, Piece::End(End::Reset)).await,
+                    // What the server says to a half that is closed is lost.
+                    Ok(_) if self.is_half_closed => {}
+                    Ok(bytes) => {
+                        if let Some(end) = self.reply(&piece[..bytes]).await {
+                            return self.queue(Duration::ZERO, Piece::End(end)).await;
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// One reply under the fault of the moment; how the connection ends, if it does.
+    async fn reply(&mut self, reply: &[u8]) -> Option<End> {
+        let fault = self.connection.fault();
+        if !matches!(fault, Fault::Truncate(_)) {
+            self.truncated_bytes = 0;
+        }
+        let (delay, passed, end) = match fault {
+            Fault::Delay(delay) => (delay, reply.len(), None),
+            Fault::DelayOneIn { n, delay } if self.is_nth(n) => (delay, reply.len(), None),
+            Fault::ResetMidReply => (Duration::ZERO, reply.len() / 2, Some(End::Reset)),
+            Fault::LoseReply => (Duration::ZERO, 0, Some(End::Reset)),
+            Fault::Truncate(bytes) => {
+                let passed = reply.len().min(bytes.saturating_sub(self.truncated_bytes));
+                self.truncated_bytes += passed;
+                (Duration::ZERO, passed, (self.truncated_bytes == bytes).then_some(End::Close))
+            }
+            // The other faults do not wait for a reply: `run`, or the connection, sees to them.
+            _ => (Duration::ZERO, reply.len(), None),
+        };
+        if passed > 0 {
+            self.queue(delay, Piece::Bytes(reply[..passed].to_vec())).await;
+        }
+        end
+    }
+
+    fn is_nth(&self, n: u64) -> bool {
+        self.connection.counts.replies.add(1).is_multiple_of(n)
+    }
+
+    async fn queue(&self, delay: Duration, piece: Piece) {
+        // If nobody takes it any more, the connection has ended.
+        let _ = self.queue.send(Queued { due: Instant::now() + delay, piece }).await;
+    }
+}

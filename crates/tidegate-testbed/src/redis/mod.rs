@@ -1,0 +1,12 @@
+//! `redis-server` as a process: started, asked, killed, paused, restarted.
+
+mod builder;
+mod certificates;
+mod client;
+mod reply;
+mod server;
+
+pub use builder::Builder;
+pub use client::Client;
+pub use reply::Reply;
+pub use server::RedisServer;

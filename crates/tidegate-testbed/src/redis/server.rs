@@ -1,0 +1,191 @@
+//! One running server.
+//!
+//! Always   We speak to it over a Unix socket: that works whatever a test does to its port, to TLS and to its users.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::builder::{Builder, CONFIG, LOG, SOCKET, USER};
+use super::certificates::AUTHORITY;
+use super::client::Client;
+use super::reply::Reply;
+use crate::directory::Directory;
+use crate::patience::{PATIENCE, poll};
+use crate::port::Port;
+use crate::process::Process;
+use crate::program;
+
+/// Of the program, and of its package.
+const NAME: &str = "redis-server";
+const ATTEMPTS_MAX: usize = 5;
+
+/// A `redis-server` of its own, on a port of its own; killed when it is dropped.
+///
+/// Everything takes `&self`, so that a test can kill it while its clients ask on.
+pub struct RedisServer {
+    process: Mutex<Process>,
+    port: Port,
+    is_tls: bool,
+    is_sentinel: bool,
+    // Last, so that it is removed when nobody writes to it any more.
+    directory: Directory,
+}
+
+impl RedisServer {
+    /// A server that keeps nothing on disk and lets everybody in.
+    pub fn start() -> Self {
+        Builder::default().start()
+    }
+
+    /// A server that is to be more than that.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(super) fn start_as(builder: &Builder) -> Self {
+        let mut said = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match Self::try_start(builder) {
+                Ok(server) => return server,
+                // Somebody was faster than we; nothing but another port helps.
+                Err(log) if log.contains("Address already in use") => said = log,
+                Err(log) => panic!("redis-server does not start:\n{log}"),
+            }
+        }
+        panic!("{ATTEMPTS_MAX} ports, and somebody was on each:\n{said}");
+    }
+
+    /// What is in its log, if it does not start.
+    fn try_start(builder: &Builder) -> Result<Self, String> {
+        let (directory, port) = (Directory::new(), Port::claim());
+        builder.write(&directory, &port);
+        let process = Mutex::new(spawn(&directory, builder.is_sentinel()));
+        let (is_tls, is_sentinel) = (builder.is_tls(), builder.is_sentinel());
+        let server = Self { process, port, is_tls, is_sentinel, directory };
+        server.wait_until(|| server.answers())?;
+        if builder.is_replica() {
+            server.wait_until(|| server.has_copy())?;
+        }
+        Ok(server)
+    }
+
+    /// On loopback.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// `redis://127.0.0.1:port/`, or `rediss:` with TLS.
+    pub fn url(&self) -> String {
+        let scheme = if self.is_tls { "rediss" } else { "redis" };
+        format!("{scheme}://{}/", self.address())
+    }
+
+    /// The certificate of the authority that has signed the server's, in PEM.
+    pub fn ca_path(&self) -> PathBuf {
+        assert!(self.is_tls, "it was not started with `tls`");
+        self.directory.join(AUTHORITY)
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Kills it at once (SIGKILL). Does nothing if it is dead already.
+    pub fn kill(&self) {
+        self.process().kill();
+    }
+
+    /// Starts it again, on the same port and with the same files; kills it first if it runs.
+    pub fn restart(&self) {
+        self.kill();
+        *self.process() = spawn(&self.directory, self.is_sentinel);
+        if let Err(log) = self.wait_until(|| self.answers()) {
+            panic!("redis-server does not start again:\n{log}");
+        }
+    }
+
+    /// Stops it (SIGSTOP): the system still accepts connections for it, and nobody answers.
+    pub fn pause(&self) {
+        self.process().pause();
+    }
+
+    /// Lets it go on after [`RedisServer::pause`].
+    pub fn resume(&self) {
+        self.process().resume();
+    }
+
+    /// Whether the process is there; a paused one is.
+    pub fn is_running(&self) -> bool {
+        self.process().is_running()
+    }
+
+    /// Whether it can answer: it runs and is not paused.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.process().is_awake()
+    }
+
+    /// What it answers to a command of a user who may do everything.
+    pub fn command(&self, words: &[impl AsRef<[u8]>]) -> Reply {
+        self.try_command(words).unwrap_or_else(|error| {
+            let command = words.first().map(|word| String::from_utf8_lossy(word.as_ref()));
+            panic!("redis-server does not answer {command:?}: {error}\n{}", self.log())
+        })
+    }
+
+    /// The same of a server that may be dead or paused.
+    pub fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
+        let mut client = Client::connect_unix(&self.directory.join(SOCKET))?;
+        client.command(&["AUTH", USER, ""])?;
+        client.command(words)
+    }
+
+    /// All it has said since it was first started.
+    pub fn log(&self) -> String {
+        let log = fs::read(self.directory.join(LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        // A test that has failed with it still wants it killed.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_until(&self, mut holds: impl FnMut() -> bool) -> Result<(), String> {
+        let held = poll(PATIENCE, || match (holds(), self.is_running()) {
+            (true, _) => Some(true),
+            (false, true) => None,
+            (false, false) => Some(false),
+        });
+        if held == Some(true) { Ok(()) } else { Err(self.log()) }
+    }
+
+    /// Not while it loads what it had kept.
+    fn answers(&self) -> bool {
+        let pong = self.try_command(&["PING"]);
+        pong.is_ok_and(|pong| pong == Reply::Simple("PONG".to_owned()))
+    }
+
+    /// Whether it is a replica that has all its primary has.
+    pub(crate) fn has_copy(&self) -> bool {
+        let info = self.try_command(&["INFO", "replication"]);
+        info.is_ok_and(|info| info.field("master_link_status").as_deref() == Some("up"))
+    }
+}
+
+fn spawn(directory: &Directory, is_sentinel: bool) -> Process {
+    let config = directory.join(CONFIG);
+    let mut arguments = vec![config.as_os_str()];
+    if is_sentinel {
+        arguments.push(OsStr::new("--sentinel"));
+    }
+    Process::start(&program::find(NAME, NAME), &arguments, &directory.join(LOG))
+}
