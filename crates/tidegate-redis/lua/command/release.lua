@@ -1,0 +1,37 @@
+-- Gives a place back. KEYS[1]: as rows.lua has it. ARGV[1]: the version, the ticket, and since when it is held.
+-- Says 1 if it was held; 0 if not: its lease ran out, or it was given back before; the value, if another version of
+-- the rule has written it.
+local call, encode, decode = redis.call, struct.pack, struct.unpack
+local wanted, ticket, since_us = decode('<ddd', ARGV[1])
+local key = KEYS[1]
+local header = call('GETRANGE', key, 0, 55)
+if header == '' then return 0 end
+-- The version first: what another rule has written may be shorter.
+if decode('<d', header) ~= wanted then return call('GET', key) end
+local version, lives_us, _, head, tail, count, last_ticket = decode('<ddddddd', header)
+local function row(i)
+  return decode('<dddd', call('GETRANGE', key, 56 + i * 32, 87 + i * 32))
+end
+local place = first(head, tail, function(i) return row(i) >= ticket end)
+if place == tail then return 0 end
+local number, cost, since, until_us = row(place)
+if number ~= ticket or since ~= since_us or cost == 0 then return 0 end
+count = count - cost
+if count == 0 then
+  call('DEL', key)
+  return 1
+end
+call('SETRANGE', key, 56 + place * 32, encode('<dddd', number, 0, since, until_us))
+-- Places that were given back at the end are forgotten, so that the last is one that is held.
+while tail > head do
+  local _, held = row(tail - 1)
+  if held > 0 then break end
+  tail = tail - 1
+end
+local _, _, _, last_us = row(tail - 1)
+if last_us >= 0 and lives_us - last_us > 900000 then
+  lives_us = math.max(last_us, now_us) + 900000
+  call('PEXPIRE', key, math.ceil((lives_us - now_us) / 1000) + kept_ms)
+end
+call('SETRANGE', key, 0, encode('<ddddddd', version, lives_us, now_us, head, tail, count, last_ticket))
+return 1

@@ -1,0 +1,2 @@
+-- What time it is.
+return now_us

@@ -1,0 +1,315 @@
+//! Exact decisions: one script, one round trip.
+
+use crate::key;
+use crate::link::{Deadline, StoreError};
+use crate::registry::{self, Current, Question};
+use crate::script;
+use crate::shared::{Answer, Malformed, Said, Verb, bytes};
+use crate::store::Inner;
+use crate::value;
+use arc_swap::ArcSwapOption;
+use redis::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate::{Decision, Rule};
+use tidegate_core::{Limit, Timestamp};
+
+/// Rules may change while somebody asks, and again; after so many times it is told so.
+const ROUNDS_MAX: usize = 8;
+/// How long the answer to a request is kept that may be sent twice.
+const ONCE_MS: &str = "10000";
+
+/// A limit in Redis.
+#[derive(Debug)]
+pub(crate) struct Exact {
+    store: Arc<Inner>,
+    name: String,
+    /// The rule that this node was told.
+    told: arc_swap::ArcSwap<Rule>,
+    /// The rule that all go by, once Redis has been asked.
+    current: ArcSwapOption<Current>,
+    /// Its version, for who needs to know nothing else; 0 if nobody knows.
+    version: AtomicU64,
+    /// Held by who asks for the rule: others wait for that answer, in their order.
+    learning: tokio::sync::Mutex<()>,
+    deadline: Duration,
+    /// Whether parts of it are lent out.
+    is_lent: bool,
+}
+
+/// A decision, and what it was made of.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) decision: Decision,
+    pub(crate) answer: Answer,
+    pub(crate) version: u64,
+}
+
+impl Exact {
+    pub(crate) fn new(
+        store: Arc<Inner>,
+        name: String,
+        rule: Rule,
+        deadline: Duration,
+        is_lent: bool,
+    ) -> Self {
+        let told = arc_swap::ArcSwap::from_pointee(rule);
+        let (current, learning) = (ArcSwapOption::empty(), tokio::sync::Mutex::default());
+        let version = AtomicU64::new(0);
+        Self { store, name, told, current, version, learning, deadline, is_lent }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn rule(&self) -> Rule {
+        let current = self.current.load();
+        current
+            .as_ref()
+            .map_or_else(|| Rule::clone(&self.told.load()), |current| current.rule.clone())
+    }
+
+    /// The rule that all go by, for a moment.
+    pub(crate) fn current_now(&self) -> arc_swap::Guard<Option<Arc<Current>>> {
+        self.current.load()
+    }
+
+    /// The version of that rule.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn current(&self) -> Option<Arc<Current>> {
+        self.current.load_full()
+    }
+
+    /// Whether a denial holds until time has passed: not where somebody may leave earlier.
+    pub(crate) fn is_denial_lasting(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|current| !current.rule.is_concurrency())
+    }
+
+    /// Decides, and charges unless it denies.
+    pub(crate) async fn take(
+        &self,
+        key: &[u8],
+        cost: u64,
+        once: Option<&str>,
+    ) -> Result<Taken, StoreError> {
+        self.ask(key, Verb::Take, cost, once).await
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        subject: &[u8],
+        verb: Verb,
+        cost: u64,
+        once: Option<&str>,
+    ) -> Result<Taken, StoreError> {
+        let key = self.key(subject);
+        let mut around = self.store.clock.about();
+        let deadline = Deadline::from(self.deadline);
+        for _ in 0..ROUNDS_MAX {
+            let current = self.known().await?;
+            let shared = &current.shared;
+            let mut keys = vec![key.clone()];
+            let (script, args) = match once.filter(|_| shared.is_sendable(cost)) {
+                Some(id) => {
+                    keys.push(key::once(&key, id));
+                    let args = shared.args(verb, cost, around);
+                    (shared.script(), vec![args, shared.fresh().to_vec(), ONCE_MS.into()])
+                }
+                None => shared.question(verb, cost, around),
+            };
+            let value = self.store.run(script, keys, args, deadline).await?;
+            match shared.read(&value).map_err(|strange| self.strange(&strange))? {
+                Said::Answer(answer) => {
+                    let decision = shared.decision(&answer, verb, cost);
+                    let decision = decision.map_err(|strange| self.strange(&strange))?;
+                    return Ok(Taken { decision, answer, version: current.version });
+                }
+                Said::OtherTime(now) => {
+                    self.store.clock.heard(now);
+                    around = now;
+                }
+                Said::OtherVersion(value) => self.reconcile(&key, &value, &current).await?,
+            }
+        }
+        Err(self
+            .malformed("a state of yet another version of the rule, again and again".to_owned()))
+    }
+
+    /// The words of the command that a decision sends.
+    pub(crate) async fn command(
+        &self,
+        subject: &[u8],
+        cost: u64,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let current = self.known().await?;
+        let shared = &current.shared;
+        let (script, args) = shared.question(Verb::Take, cost, self.store.clock.about());
+        let hash = script.hash().as_bytes().to_vec();
+        let words = [b"EVALSHA".to_vec(), hash, b"1".to_vec(), self.key(subject)];
+        Ok([&words[..], &args].concat())
+    }
+
+    /// The rule that all go by.
+    pub(crate) async fn known(&self) -> Result<Arc<Current>, StoreError> {
+        if let Some(current) = self.current.load_full() {
+            return Ok(current);
+        }
+        let learning = tokio::time::timeout(self.deadline, self.learning.lock()).await;
+        let _alone = learning
+            .map_err(|_| StoreError::TimedOut { address: self.address(), waited: self.deadline })?;
+        match self.current.load_full() {
+            Some(current) => Ok(current),
+            // Who comes with a rule has it from a configuration that is newer than what Redis remembers.
+            None => self.learn(Question::Publish).await,
+        }
+    }
+
+    /// Asks what rule all go by, or tells them.
+    async fn learn(&self, question: Question) -> Result<Arc<Current>, StoreError> {
+        let version = self.current.load().as_ref().map_or(0, |current| current.version);
+        let told = self.told.load_full();
+        let text = registry::text(&told, self.is_lent);
+        let asked =
+            registry::ask(&self.store, &self.name, (&text, version), question, self.deadline);
+        let learned = Arc::new(asked.await?);
+        // Two may have asked at the same time: the newer answer stays.
+        let _before = self.current.rcu(|known| match known {
+            Some(known) if known.version >= learned.version => Arc::clone(known),
+            _ => Arc::clone(&learned),
+        });
+        let current = self.current.load_full().unwrap_or(learned);
+        self.version.fetch_max(current.version, Ordering::AcqRel);
+        Ok(current)
+    }
+
+    /// Asks what rule all go by.
+    pub(crate) async fn hear(&self) -> Result<Arc<Current>, StoreError> {
+        self.learn(Question::Have).await
+    }
+
+    /// Tells all nodes to go by this rule.
+    pub(crate) async fn publish(&self, rule: &Rule) -> Result<(), StoreError> {
+        self.told.store(Arc::new(rule.clone()));
+        self.learn(Question::Publish).await.map(drop)
+    }
+
+    /// A state of another version: of a newer one, which is then learned; or of an older one, which is taken over.
+    pub(crate) async fn reconcile(
+        &self,
+        key: &[u8],
+        seen: &[u8],
+        current: &Current,
+    ) -> Result<(), StoreError> {
+        let Some(version) = value::version(seen) else {
+            return Err(self.malformed(format!("the value {seen:?}, which is none of ours")));
+        };
+        if version > current.version {
+            let learned = self.learn(Question::Have).await?;
+            if learned.version < version {
+                // What is newer than the newest was lost with it: this rule is the newest again.
+                return self.take_over(key, seen, None, current).await;
+            }
+            return Ok(());
+        }
+        let old = current.before.get(&version);
+        self.take_over(key, seen, old, current).await
+    }
+
+    async fn take_over(
+        &self,
+        key: &[u8],
+        seen: &[u8],
+        old: Option<&Rule>,
+        current: &Current,
+    ) -> Result<(), StoreError> {
+        let keys = vec![key.to_vec()];
+        let now = self.store.run(script::time(), keys.clone(), Vec::new(), self.deadline).await?;
+        let Value::Int(now) = now else {
+            return Err(self.malformed(format!("{now:?} for the time")));
+        };
+        let now = Timestamp::from_micros(now.unsigned_abs());
+        let limit: &Limit = current.shared.limit();
+        let was = old.and_then(|old| Some((old.limit(), value::read(old.limit(), seen)?)));
+        let state = match &was {
+            // As of when the rule changed, or was last gone by: from then on the new one holds.
+            Some((old, state)) => {
+                let changed = Timestamp::from_micros(current.version);
+                let since =
+                    value::written(old, seen).map_or(changed, |written| written.max(changed));
+                limit.take_over(old, state, since.min(now))
+            }
+            // Nobody knows what it was: nothing is left, so nobody is refunded.
+            None => limit.exhausted(now),
+        };
+        let written = value::write(limit, current.version, &state, now);
+        let written = written.map_err(|error| self.malformed(error.to_string()))?;
+        let (new, lives) = written.unwrap_or_default();
+        let lives_ms = lives.as_micros().div_ceil(1_000).to_string().into_bytes();
+        let args = vec![seen.to_vec(), new, lives_ms];
+        // If somebody was faster, the next round sees it.
+        self.store.run(script::swap(), keys, args, self.deadline).await.map(drop)
+    }
+
+    /// Gives a place back; whether it was held.
+    pub(crate) async fn release(
+        &self,
+        subject: &[u8],
+        (ticket, since): (u64, Timestamp),
+    ) -> Result<bool, StoreError> {
+        let key = self.key(subject);
+        for _ in 0..ROUNDS_MAX {
+            let current = self.known().await?;
+            #[expect(clippy::cast_precision_loss, reason = "they came as doubles")]
+            let numbers = [current.version, ticket, since.as_micros()].map(|number| number as f64);
+            let args = vec![bytes(&numbers)];
+            let keys = vec![key.clone()];
+            match self.store.run(script::release(), keys, args, self.deadline).await? {
+                Value::Int(held) => return Ok(held == 1),
+                Value::BulkString(value) => self.reconcile(&key, &value, &current).await?,
+                other => return Err(self.malformed(format!("{other:?} for a place"))),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Forgets a key.
+    pub(crate) async fn reset(&self, subject: &[u8]) -> Result<(), StoreError> {
+        let key = self.key(subject);
+        self.store.run(script::forget(), vec![key], Vec::new(), self.deadline).await.map(drop)
+    }
+
+    /// Whether Redis is asked about this subject at all, now.
+    pub(crate) fn is_up(&self, subject: &[u8]) -> bool {
+        self.store.link.is_up(&self.key(subject))
+    }
+
+    pub(crate) fn key(&self, subject: &[u8]) -> Vec<u8> {
+        key::of(&self.store.settings.prefix, &self.name, subject)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Inner> {
+        &self.store
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    pub(crate) fn strange(&self, malformed: &Malformed) -> StoreError {
+        self.malformed(malformed.to_string())
+    }
+
+    pub(crate) fn malformed(&self, what: String) -> StoreError {
+        StoreError::Malformed { address: self.address(), what }
+    }
+
+    fn address(&self) -> String {
+        self.store.link.nodes().first().map(|node| node.address()).unwrap_or_default()
+    }
+}

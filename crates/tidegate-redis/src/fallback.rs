@@ -1,0 +1,164 @@
+//! This node's share of a limit, for when Redis does not answer.
+//!
+//! Always   Warm: what Redis admits is charged here too, so that an outage begins where Redis left off, and not with
+//!          a fresh burst. After an outage, for as long as the share takes to recover, Redis and the share must both
+//!          say yes: what was admitted without Redis's knowledge is not admitted again. Places under a concurrency
+//!          limit likewise: who has Redis's place has one of the share, if one is left; and as long as anybody holds
+//!          one that Redis does not know of, only who gets one of the share gets one of Redis.
+//! Bound    During an outage each node admits what its share admits: with the true number of nodes all together
+//!          admit no more than the limit.
+
+use crate::policy::{OnError, Source, Told};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate::{Decision, Denied, Limiter, Permit, Retry, Rule, Span};
+use tokio::time::Instant;
+
+/// No outage is remembered for longer.
+const RECOVERY_MAX: Duration = Duration::from_secs(600);
+
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    on_error: OnError,
+    share: Option<Limiter>,
+    /// Places are not charged here: they are held in Redis until they are given back.
+    has_places: AtomicBool,
+    /// Until when what was decided without Redis counts.
+    recovering: Mutex<Option<Instant>>,
+    /// How many hold a place that Redis does not know of.
+    unknown: AtomicU64,
+}
+
+impl Fallback {
+    pub(crate) fn new(rule: &Rule, on_error: OnError) -> Self {
+        let share = match on_error {
+            OnError::Local { nodes } => Some(Limiter::new(rule.share(nodes))),
+            OnError::Allow | OnError::Deny => None,
+        };
+        let (recovering, unknown) = (Mutex::new(None), AtomicU64::new(0));
+        let has_places = AtomicBool::new(rule.is_concurrency());
+        Self { on_error, share, has_places, recovering, unknown }
+    }
+
+    /// What Redis has decided is charged here too, and told to who asked; after an outage only if the share says yes
+    /// too. What Redis has then charged in vain drains: who asked at the same time was faster.
+    pub(crate) fn warm(&self, key: &[u8], cost: u64, decision: Decision) -> Decision {
+        let Some(share) = &self.share else { return decision };
+        if decision.is_deny() || self.has_places.load(Ordering::Relaxed) {
+            return decision;
+        }
+        let here = share.check_n(key, cost);
+        if here.is_deny() && self.is_recovering() { here } else { decision }
+    }
+
+    /// What Redis has lent is charged here too, as far as there is room: it can be spent without anybody asking. What
+    /// is given back of it later stays charged until it has drained.
+    pub(crate) fn lent(&self, key: &[u8], amount: u64) {
+        let Some(share) = &self.share else { return };
+        let room = share.ask(key).cost(0).peek().remaining;
+        let _ = share.check_n(key, amount.min(room));
+    }
+
+    /// An answer without Redis.
+    pub(crate) fn decide(&self, key: &[u8], cost: u64) -> Told {
+        let Some(share) = &self.share else {
+            return Told { decision: self.fixed(), source: Source::Policy };
+        };
+        let decision = share.check_n(key, cost);
+        self.remember(&decision);
+        Told { decision, source: Source::Local }
+    }
+
+    /// It was decided without Redis, and counts on when Redis is back.
+    pub(crate) fn remember(&self, decision: &Decision) {
+        let lasts = decision.reset_after.as_duration().min(RECOVERY_MAX);
+        let ends = Instant::now() + lasts;
+        let mut recovering = self.recovering.lock().expect("nobody panics with it");
+        *recovering = Some(recovering.map_or(ends, |known| known.max(ends)));
+    }
+
+    /// The share's denial, while what it has admitted without Redis still counts.
+    pub(crate) fn still_denies(&self, key: &[u8], cost: u64) -> Option<Decision> {
+        let share = self.share.as_ref()?;
+        if !self.is_recovering() {
+            return None;
+        }
+        let decision = share.ask(key).cost(cost).peek();
+        decision.is_deny().then_some(decision)
+    }
+
+    /// Whether what was decided without Redis still counts.
+    pub(crate) fn is_recovering(&self) -> bool {
+        let mut recovering = self.recovering.lock().expect("nobody panics with it");
+        if recovering.is_some_and(|ends| Instant::now() >= ends) {
+            *recovering = None;
+        }
+        recovering.is_some()
+    }
+
+    /// A place of the share, for who is about to ask Redis for one.
+    pub(crate) fn accompany(&self, key: &[u8], cost: u64) -> Result<Option<Permit>, Denied> {
+        let Some(share) = self.share.as_ref().filter(|share| share.rule().is_concurrency()) else {
+            return Ok(None);
+        };
+        match share.ask(key).cost(cost).try_acquire() {
+            Ok(place) => Ok(Some(place)),
+            Err(denied) if self.unknown.load(Ordering::Acquire) > 0 => Err(denied),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// A place without Redis, until it is [given back](Self::give_back).
+    pub(crate) fn acquire(&self, key: &[u8], cost: u64) -> Result<Option<Permit>, Denied> {
+        match (&self.share, self.on_error) {
+            (Some(share), _) => {
+                let place = share.ask(key).cost(cost).try_acquire()?;
+                self.unknown.fetch_add(1, Ordering::AcqRel);
+                Ok(Some(place))
+            }
+            (None, OnError::Deny) => Err(self.fixed().deny(Retry::After(RETRY))),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// A place that Redis did not know of is free again.
+    pub(crate) fn give_back(&self) {
+        self.unknown.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// This node's share, if it has one.
+    pub(crate) fn share(&self) -> Option<&Limiter> {
+        self.share.as_ref()
+    }
+
+    /// What is said without Redis where there is no share.
+    pub(crate) fn fixed(&self) -> Decision {
+        match self.on_error {
+            OnError::Deny => Decision::UNLIMITED.deny(Retry::After(RETRY)).decision,
+            _ => Decision::UNLIMITED,
+        }
+    }
+
+    pub(crate) fn refund(&self, key: &[u8], cost: u64) {
+        if let Some(share) = &self.share {
+            share.refund(key, cost);
+        }
+    }
+
+    pub(crate) fn reset(&self, key: &[u8]) {
+        if let Some(share) = &self.share {
+            share.reset(key);
+        }
+    }
+
+    pub(crate) fn change(&self, rule: &Rule) {
+        if let (Some(share), OnError::Local { nodes }) = (&self.share, self.on_error) {
+            share.set_rule(rule.share(nodes));
+            self.has_places.store(rule.is_concurrency(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// When somebody who was denied for want of an answer may ask again.
+const RETRY: Span = Span::from_secs(1);

@@ -1,0 +1,558 @@
+//! Leased mode (B2): a node takes ahead of use, and decides at memory's speed.
+//!
+//! Always   Zero over-admission, by construction. What is lent is charged before it is used (`lua/driver/lend.lua`); what is
+//!          lent and unused is at most half of the limit, and the limit that lends runs with so much less room
+//!          (`tidegate_core::Lending`); a lease ends on the node before it ends in Redis (`purse.rs`); what is lent in
+//!          a window ends with it; who dies has charged what nobody uses.
+//! Always   After a primary was replaced or restarted, and when a node has just come, nothing is lent for as long as
+//!          a lease lasts: leases that the new one knows nothing of have run out by then.
+//! Bound    Unused: at most half of the limit at a time, for [`LASTS`] at the longest.
+
+mod purse;
+#[cfg(test)]
+mod simulation;
+
+use crate::exact::Exact;
+use crate::fallback::Fallback;
+use crate::link::StoreError;
+use crate::random;
+use crate::registry::Current;
+use crate::script::Twin;
+use crate::shared::{Answer, Said, Verb, bytes};
+use purse::{Closed, Grant, Micros, Purse, Request};
+use redis::Value;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tidegate::{Clock, Decision, Rule, SystemClock};
+use tidegate_core::{Span, Timestamp};
+use tokio::sync::Notify;
+
+/// How long a lease lasts.
+pub(crate) const LASTS: Duration = Duration::from_secs(1);
+/// Between two looks for leases that nobody uses.
+pub(crate) const SWEEP: Duration = Duration::from_millis(250);
+/// More keys than this have no leases, and longer ones neither: they are decided in Redis.
+const KEYS_MAX: usize = 1 << 16;
+const KEY_BYTES_MAX: usize = 512;
+const SHARDS: usize = 64;
+
+/// A limit's leases on this node.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    /// The most that the rule ever admits at one instant.
+    limit: AtomicU64,
+    /// The version of the rule that leases are of.
+    version: AtomicU64,
+    shards: Box<[Mutex<Shard>]>,
+    clock: SystemClock,
+    /// Tells these leases from others, and what is kept from what was.
+    number: u64,
+    generation: AtomicU64,
+    /// Since which change of primaries, and from when on, leases are taken.
+    quiet: Mutex<Quiet>,
+    lent: AtomicU64,
+    returned: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    purses: HashMap<Box<[u8]>, Arc<Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    purse: Mutex<Purse>,
+    answered: Arc<Notify>,
+}
+
+impl Kept {
+    #[inline]
+    fn purse(&self) -> MutexGuard<'_, Purse> {
+        self.purse.lock().expect("nobody panics with it")
+    }
+}
+
+/// The key that a thread asked about last: a hot one is found without a hash.
+struct Memo {
+    leases: u64,
+    generation: u64,
+    key: Vec<u8>,
+    kept: Arc<Kept>,
+}
+
+thread_local! {
+    static MEMO: RefCell<Option<Memo>> = const { RefCell::new(None) };
+}
+
+#[derive(Debug, Default)]
+struct Quiet {
+    changes: Option<u64>,
+    until: Micros,
+}
+
+/// What a decision was made of, and of which version of the rule.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) answer: Answer,
+    pub(crate) version: u64,
+}
+
+/// Whether something was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spent {
+    No,
+    Yes,
+    /// And the next lease should be asked for.
+    AndLow,
+}
+
+/// What a lease was asked for, and was not given.
+pub(crate) enum Outcome {
+    /// It passes.
+    Spent(Decision),
+    /// Redis denies it, by this answer.
+    Denied(Decision, Option<Known>),
+    /// There are no leases now: it is decided in Redis.
+    Direct,
+}
+
+impl Leases {
+    pub(crate) fn new(rule: &Rule) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self {
+            limit: AtomicU64::new(limit_of(rule)),
+            version: AtomicU64::new(0),
+            shards,
+            number: random::number(),
+            generation: AtomicU64::new(0),
+            clock: SystemClock::new(),
+            quiet: Mutex::default(),
+            lent: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+        }
+    }
+
+    /// How much was lent to this node, and how much of it was given back.
+    pub(crate) fn lent(&self) -> (u64, u64) {
+        (self.lent.load(Ordering::Relaxed), self.returned.load(Ordering::Relaxed))
+    }
+
+    fn now(&self) -> Micros {
+        self.clock.now().as_micros()
+    }
+
+    #[inline]
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        // Which shard it is only matters for who waits for whom; the map in it has a hash that nobody can foresee.
+        let tail = key.last_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let mixed = (tail ^ key.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = usize::try_from(mixed >> 58).unwrap_or(0);
+        self.shards[place].lock().expect("nobody panics with it")
+    }
+
+    /// Spends what is there, at memory's speed, and says how much is left then.
+    ///
+    /// What it returns fits into registers: a whole decision would go through memory twice.
+    #[inline]
+    pub(crate) fn spend(&self, key: &[u8], cost: u64) -> (u64, Spent) {
+        MEMO.with_borrow_mut(|memo| {
+            let generation = self.generation.load(Ordering::Acquire);
+            let is_it = |memo: &Memo| {
+                memo.leases == self.number && memo.generation == generation && memo.key == key
+            };
+            if !memo.as_ref().is_some_and(is_it) {
+                let Some(kept) = self.find(key) else { return (0, Spent::No) };
+                *memo = Some(Memo { leases: self.number, generation, key: key.to_vec(), kept });
+            }
+            let Some(memo) = memo else { return (0, Spent::No) };
+            let now = self.now();
+            let mut purse = memo.kept.purse();
+            if !purse.spend(now, cost) {
+                return (0, Spent::No);
+            }
+            let left = purse.left(now);
+            (left, if purse.tells_low(left) { Spent::AndLow } else { Spent::Yes })
+        })
+    }
+
+    fn find(&self, key: &[u8]) -> Option<Arc<Kept>> {
+        self.shard(key).purses.get(key).cloned()
+    }
+
+    /// Threads that remember a key look for it anew.
+    fn renew(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    #[inline]
+    pub(crate) fn allowed(&self, left: u64) -> Decision {
+        let mut decision = Decision::UNLIMITED;
+        (decision.limit, decision.remaining) = (self.limit.load(Ordering::Relaxed), left);
+        decision.reset_after = Span::from(LASTS);
+        decision
+    }
+
+    /// Asks for a lease and spends from it; or waits for one that was asked for already.
+    pub(crate) async fn refill(
+        &self,
+        (exact, fallback): (&Exact, &Fallback),
+        key: &[u8],
+        cost: u64,
+    ) -> Result<Outcome, StoreError> {
+        if cost == 0 || key.len() > KEY_BYTES_MAX || self.is_quiet(exact) {
+            return Ok(Outcome::Direct);
+        }
+        let current = self.current(exact).await?;
+        let most = current.lending.as_ref().map_or(0, |lending| lending.most);
+        if cost > most {
+            return Ok(Outcome::Direct);
+        }
+        loop {
+            match self.begin(key, cost, most) {
+                Begun::Full => return Ok(Outcome::Direct),
+                Begun::Wait(answered) => answered.await,
+                Begun::Spent(left) => return Ok(Outcome::Spent(self.allowed(left))),
+                Begun::Ask(request) => {
+                    let lent = self.lend((exact, fallback), key, cost, &request).await?;
+                    return Ok(self.outcome(lent));
+                }
+            }
+        }
+    }
+
+    /// Asks for the next lease while this one is spent.
+    pub(crate) async fn prefetch(&self, (exact, fallback): (&Exact, &Fallback), key: &[u8]) {
+        // What was admitted without Redis is not lent again: who asks next is decided in Redis and by the share.
+        if self.is_quiet(exact) || fallback.is_recovering() {
+            return;
+        }
+        let Ok(current) = self.current(exact).await else { return };
+        let Some(lending) = &current.lending else { return };
+        let request = {
+            let now = self.now();
+            let Some(kept) = self.find(key) else { return };
+            let mut purse = kept.purse();
+            if !purse.is_low(purse.left(now)) {
+                return;
+            }
+            purse.ask(now, 1, size_max(lending.most))
+        };
+        if let Err(error) = self.lend((exact, fallback), key, 0, &request).await {
+            tracing::debug!("no lease ahead: {error}");
+        }
+    }
+
+    /// The rule that all go by. Leases of another are not spent.
+    async fn current(&self, exact: &Exact) -> Result<Arc<Current>, StoreError> {
+        let current = exact.known().await?;
+        if self.version.swap(current.version, Ordering::AcqRel) != current.version {
+            self.limit.store(limit_of(&current.rule), Ordering::Relaxed);
+            self.forget_all();
+        }
+        Ok(current)
+    }
+
+    fn begin(&self, key: &[u8], cost: u64, most: u64) -> Begun {
+        let now = self.now();
+        let Some(kept) = self.find_or_make(key, now) else { return Begun::Full };
+        let mut purse = kept.purse();
+        if purse.spend(now, cost) {
+            return Begun::Spent(purse.left(now));
+        }
+        if purse.is_asking() {
+            // Registered before the lock is let go, so that the answer is not missed.
+            return Begun::Wait(Arc::clone(&kept.answered).notified_owned());
+        }
+        Begun::Ask(purse.ask(now, cost, size_max(most)))
+    }
+
+    fn find_or_make(&self, key: &[u8], now: Micros) -> Option<Arc<Kept>> {
+        let mut shard = self.shard(key);
+        if let Some(kept) = shard.purses.get(key) {
+            return Some(Arc::clone(kept));
+        }
+        if shard.purses.len() >= KEYS_MAX / SHARDS {
+            return None;
+        }
+        let purse = Mutex::new(Purse::new(now));
+        let kept = Arc::new(Kept { purse, answered: Arc::new(Notify::new()) });
+        shard.purses.insert(key.into(), Arc::clone(&kept));
+        Some(kept)
+    }
+
+    fn outcome(&self, said: Lent) -> Outcome {
+        match said {
+            Lent::Spent(left) => Outcome::Spent(self.allowed(left)),
+            Lent::Denied(decision, known) if decision.is_deny() => Outcome::Denied(decision, known),
+            // There would be room, but too much is lent already.
+            Lent::Denied(..) => Outcome::Direct,
+        }
+    }
+
+    /// Asks Redis, puts what it lends into the purse, and spends `cost` of it before anybody else can.
+    async fn lend(
+        &self,
+        (exact, fallback): (&Exact, &Fallback),
+        key: &[u8],
+        cost: u64,
+        request: &Request,
+    ) -> Result<Lent, StoreError> {
+        // Whoever stops waiting leaves a purse in which nobody asks.
+        let mut unanswered = Unanswered { leases: self, key, request, is_settled: false };
+        let number = random::number() >> 12;
+        let terms = Terms { number, at_least: cost.max(1) };
+        let told = exact.lend(key, &terms, request).await?;
+        unanswered.is_settled = true;
+        let grant =
+            (told.amount > 0).then_some(Grant { number, amount: told.amount, lasts: told.lasts });
+        self.lent.fetch_add(told.amount, Ordering::Relaxed);
+        fallback.lent(key, told.amount);
+        let now = self.now();
+        // What was forgotten meanwhile is not spent: it runs out.
+        let Some(kept) = self.find(key) else {
+            return Ok(Lent::Denied(told.decision, told.known));
+        };
+        let mut purse = kept.purse();
+        purse.answered(request, grant);
+        if told.amount < request.size {
+            purse.learn(told.amount);
+        }
+        kept.answered.notify_waiters();
+        if purse.spend(now, cost) {
+            return Ok(Lent::Spent(purse.left(now)));
+        }
+        Ok(Lent::Denied(told.decision, told.known))
+    }
+
+    /// Whether leases that nobody knows of may still be about.
+    fn is_quiet(&self, exact: &Exact) -> bool {
+        let changes = exact.store().link.changes();
+        let now = self.now();
+        let mut quiet = self.quiet.lock().expect("nobody panics with it");
+        if quiet.changes != Some(changes) {
+            let lasts = Span::from(LASTS).as_micros();
+            *quiet = Quiet { changes: Some(changes), until: now + lasts + lasts / 8 };
+        }
+        now < quiet.until
+    }
+
+    /// Gives back what nobody uses, and forgets what is over.
+    pub(crate) async fn sweep(&self, exact: &Exact) {
+        let now = self.now();
+        let idle = Span::from(SWEEP).as_micros();
+        let mut requests: Vec<(Box<[u8]>, Request)> = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().expect("nobody panics with it");
+            for (key, kept) in &shard.purses {
+                let mut purse = kept.purse();
+                if !purse.is_asking() && now.saturating_sub(purse.spent_last()) >= idle {
+                    requests.extend(purse.give_back(now).map(|request| (key.clone(), request)));
+                }
+            }
+            let lasts = Span::from(LASTS).as_micros();
+            let before = shard.purses.len();
+            shard.purses.retain(|_, kept| {
+                let purse = kept.purse();
+                !purse.is_over(now) || now.saturating_sub(purse.spent_last()) < 4 * lasts
+            });
+            if shard.purses.len() < before {
+                self.renew();
+            }
+        }
+        for (key, request) in requests {
+            let unused: u64 = request.closed.iter().map(|closed| closed.unused).sum();
+            let terms = Terms { number: 0, at_least: 0 };
+            match exact.lend(&key, &terms, &request).await {
+                Ok(_) => {
+                    self.returned.fetch_add(unused, Ordering::Relaxed);
+                }
+                // It runs out by itself.
+                Err(error) => tracing::debug!("a lease is not given back: {error}"),
+            }
+        }
+    }
+
+    /// Nothing is spent any more: the rule has changed.
+    pub(crate) fn forget_all(&self) {
+        for shard in &self.shards {
+            shard.lock().expect("nobody panics with it").purses.clear();
+        }
+        self.renew();
+    }
+
+    /// Nothing of this key is spent any more.
+    pub(crate) fn forget(&self, key: &[u8]) {
+        self.shard(key).purses.remove(key);
+        self.renew();
+    }
+}
+
+enum Begun {
+    Full,
+    Wait(tokio::sync::futures::OwnedNotified),
+    Spent(u64),
+    Ask(Request),
+}
+
+enum Lent {
+    Spent(u64),
+    Denied(Decision, Option<Known>),
+}
+
+struct Unanswered<'a> {
+    leases: &'a Leases,
+    key: &'a [u8],
+    request: &'a Request,
+    is_settled: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        if let Some(kept) = self.leases.find(self.key) {
+            kept.purse().answered(self.request, None);
+            kept.answered.notify_waiters();
+        }
+    }
+}
+
+/// On what terms Redis is asked to lend.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    number: u64,
+    /// Nothing, to only give back.
+    at_least: u64,
+}
+
+/// What Redis said to it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    amount: u64,
+    lasts: Micros,
+    /// Where nothing was lent: on what was asked for at least.
+    decision: Decision,
+    known: Option<Known>,
+}
+
+impl Exact {
+    /// Gives back leases, and asks for another.
+    async fn lend(
+        &self,
+        subject: &[u8],
+        terms: &Terms,
+        request: &Request,
+    ) -> Result<Told, StoreError> {
+        let key = self.key(subject);
+        let leases = [&key[..], b":leases"].concat();
+        let mut around = self.store().clock.about();
+        // What was given back is not given back again, should it take another round.
+        let mut closed = request.closed.as_slice();
+        for _ in 0..ROUNDS_MAX {
+            let current = self.known().await?;
+            let shared = &current.shared;
+            let (sizes, most, is_windowed) = match &current.lending {
+                Some(lending) => {
+                    (sizes(request.size, terms.at_least), lending.most, lending.is_windowed)
+                }
+                None => (Vec::new(), 0, false),
+            };
+            let args = |verb, cost| shared.args(verb, cost, around);
+            let header = [
+                most,
+                u64::from(is_windowed),
+                terms.number,
+                closed.len() as u64,
+                sizes.len() as u64,
+            ];
+            let mut sent_args = vec![packed(header), shared.fresh().to_vec()];
+            for closed in closed {
+                sent_args.push(member(closed));
+                sent_args.push(if closed.unused > 0 {
+                    args(Verb::Refund, closed.unused)
+                } else {
+                    Vec::new()
+                });
+            }
+            for size in &sizes {
+                sent_args.push(size.to_string().into_bytes());
+                sent_args.push(args(Verb::Take, *size));
+                sent_args.push(args(Verb::Take, size.saturating_mul(2)));
+            }
+            let keys = vec![key.clone(), leases.clone()];
+            let script = Twin::of(shared.stem()).expect("it has a twin").lends();
+            let said = self.store().run(script, keys, sent_args, self.deadline()).await?;
+            let (amount, lasts, said) =
+                read(&said).ok_or_else(|| self.malformed(format!("{said:?}")))?;
+            closed = &[];
+            if said == Value::BulkString(Vec::new()) {
+                return Ok(Told { amount, lasts, decision: Decision::UNLIMITED, known: None });
+            }
+            match shared.read(&said).map_err(|strange| self.strange(&strange))? {
+                Said::Answer(answer) => {
+                    let at_least = sizes.last().copied().unwrap_or(0);
+                    let decision = shared.decision(&answer, Verb::Look, at_least);
+                    let decision = decision.map_err(|strange| self.strange(&strange))?;
+                    let known = Some(Known { answer, version: current.version });
+                    return Ok(Told { amount, lasts, decision, known });
+                }
+                Said::OtherTime(now) => {
+                    self.store().clock.heard(now);
+                    around = now;
+                }
+                Said::OtherVersion(value) => self.reconcile(&key, &value, &current).await?,
+            }
+        }
+        Err(self
+            .malformed("a state of yet another version of the rule, again and again".to_owned()))
+    }
+}
+
+/// Rules may change while somebody asks, and again; after so many times it is told so.
+const ROUNDS_MAX: usize = 8;
+
+/// Half of it each time, down to what is needed.
+fn sizes(most: u64, least: u64) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    let mut size = most;
+    while size > least {
+        sizes.push(size);
+        size /= 2;
+    }
+    if least > 0 {
+        sizes.push(least);
+    }
+    sizes
+}
+
+#[expect(clippy::cast_precision_loss, reason = "none of them is above 2^53")]
+fn packed([most, is_windowed, number, closed, sizes]: [u64; 5]) -> Vec<u8> {
+    let lasts = Span::from(LASTS).as_micros();
+    bytes(&[most, lasts, is_windowed, number, closed, sizes].map(|number| number as f64))
+}
+
+/// So much is lent to one node at the most, so that something is left for others.
+fn size_max(most: u64) -> u64 {
+    (most / 2).max(1)
+}
+
+/// The most that a rule ever admits at one instant.
+fn limit_of(rule: &Rule) -> u64 {
+    let limit = rule.limit();
+    limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0).limit
+}
+
+#[expect(clippy::cast_precision_loss, reason = "none of them is above 2^53")]
+fn member(closed: &Closed) -> Vec<u8> {
+    bytes(&[closed.number as f64, closed.amount as f64])
+}
+
+fn read(said: &Value) -> Option<(u64, Micros, Value)> {
+    let Value::Array(parts) = said else { return None };
+    let [Value::Int(amount), Value::Int(lasts), said] = parts.as_slice() else { return None };
+    Some((u64::try_from(*amount).ok()?, u64::try_from(*lasts).ok()?, said.clone()))
+}

@@ -1,0 +1,151 @@
+//! Limits that come with each request, shared: `CL.THROTTLE` in Redis.
+//!
+//! Always   One script, one round trip, for whatever numbers a request brings. Redis says yes or no and what was owed;
+//!          the five numbers of the answer are worked out from that by core, as they are in memory.
+//! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too.
+
+use crate::key;
+use crate::link::StoreError;
+use crate::script;
+use crate::shared::bytes;
+use crate::store::RedisStore;
+use crate::tally::{Stats, Tally};
+use redis::Value;
+use tidegate::{Clock, Decision, Retry, Throttle, Throttled, Throttles};
+use tidegate_core::Span;
+
+/// What stands for a limit's name in keys. No limit of a configuration can be called so.
+const NAME: &str = "cl:throttle";
+
+/// Keys whose rate comes with each request, shared by all who use the same store.
+///
+/// ```no_run
+/// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), tidegate::ZeroRate> {
+/// use tidegate::{Throttle, Throttles};
+///
+/// let throttles = store.throttles(Throttles::new(), 1);
+/// let thirty_a_minute = Throttle::new(15, 30, 60, 1)?;
+/// assert_eq!(throttles.check(b"user123", &thirty_a_minute).await.reply(), [0, 16, 15, -1, 2]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RedisThrottles<C: Clock> {
+    store: RedisStore,
+    share: Throttles<C>,
+    nodes: u64,
+    tally: Tally,
+}
+
+impl RedisStore {
+    /// Keys whose rate comes with each request. Without Redis, `share` decides, as one of so many nodes.
+    ///
+    /// ```no_run
+    /// # async fn example(store: tidegate_redis::RedisStore) {
+    /// let throttles = store.throttles(tidegate::Throttles::new(), 10);
+    /// # }
+    /// ```
+    pub fn throttles<C: Clock>(&self, share: Throttles<C>, nodes: u64) -> RedisThrottles<C> {
+        RedisThrottles { store: self.clone(), share, nodes, tally: Tally::default() }
+    }
+}
+
+impl<C: Clock> RedisThrottles<C> {
+    /// Decides, and charges unless it denies; without Redis, by this node's share.
+    pub async fn check(&self, key: &[u8], throttle: &Throttle) -> Throttled {
+        let share = throttle.share(self.nodes);
+        let throttled = match self.try_check(key, throttle).await {
+            Ok(throttled) => {
+                if !throttled.is_limited {
+                    self.share.check(key, &share);
+                }
+                throttled
+            }
+            Err(error) => {
+                self.tally.failed(NAME, &error);
+                self.share.check(key, &share)
+            }
+        };
+        self.tally.decided(&decision(throttled));
+        throttled
+    }
+
+    /// Decides, or says why there is no decision.
+    pub async fn try_check(
+        &self,
+        key: &[u8],
+        throttle: &Throttle,
+    ) -> Result<Throttled, StoreError> {
+        let [price, capacity] = throttle.as_debts();
+        let args = vec![bytes(&[pair(price), pair(capacity)].concat()), Vec::new()];
+        let value = self.run(script::throttle(), key, args).await?;
+        let (passes, debt) = read(&value).ok_or_else(|| self.malformed(&value))?;
+        if !passes {
+            return Ok(throttle.denied(debt));
+        }
+        let after = i128::from(debt) + i128::from(price);
+        Ok(throttle.allowed(u64::try_from(after.max(0)).unwrap_or(u64::MAX)))
+    }
+
+    /// Forgets what a key owes. Tells whether it owed anything.
+    pub async fn reset(&self, key: &[u8]) -> Result<bool, StoreError> {
+        self.share.reset(key);
+        match self.run(script::forget(), key, Vec::new()).await? {
+            Value::Int(deleted) => Ok(deleted > 0),
+            other => Err(self.malformed(&other)),
+        }
+    }
+
+    /// What decides without Redis.
+    pub fn share(&self) -> &Throttles<C> {
+        &self.share
+    }
+
+    /// What has been decided here.
+    pub fn stats(&self) -> Stats {
+        self.tally.read()
+    }
+
+    async fn run(
+        &self,
+        script: &'static script::Script,
+        subject: &[u8],
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, StoreError> {
+        let store = &self.store.inner;
+        let key = key::of(&store.settings.prefix, NAME, subject);
+        store.run(script, vec![key], args, store.settings.deadline).await
+    }
+
+    fn malformed(&self, value: &Value) -> StoreError {
+        let address = self.store.inner.link.nodes().first().map(|node| node.address());
+        let what = format!("{value:?} for what a key owes");
+        StoreError::Malformed { address: address.unwrap_or_default(), what }
+    }
+}
+
+/// Whole microseconds, rounded down, and the nanoseconds that are left.
+fn pair(ns: i64) -> [f64; 2] {
+    #[expect(clippy::cast_precision_loss, reason = "146 years and more are as good as each other")]
+    [ns.div_euclid(1_000) as f64, ns.rem_euclid(1_000) as f64]
+}
+
+/// Whether it passes, and what was owed, in nanoseconds.
+fn read(value: &Value) -> Option<(bool, u64)> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::Int(passes @ 0..=1), Value::Int(us), Value::Int(rest @ 0..=999)] = parts[..] else {
+        return None;
+    };
+    let debt =
+        u64::try_from(us).ok()?.checked_mul(1_000)?.checked_add(u64::try_from(rest).ok()?)?;
+    Some((passes == 1, debt))
+}
+
+/// As far as it is counted.
+fn decision(throttled: Throttled) -> Decision {
+    if throttled.is_limited {
+        Decision::UNLIMITED.deny(Retry::After(Span::ZERO)).decision
+    } else {
+        Decision::UNLIMITED
+    }
+}

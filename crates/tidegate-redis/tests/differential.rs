@@ -1,0 +1,297 @@
+//! T37: Rust and Lua say the same, number for number, on a real server and with the time said by the test.
+//!
+//! `TIDEGATE_SEQUENCES` says how many sequences of operations each algorithm is put through: 10 000 in the
+//! test command, 1 000 000 in `cargo xtask differential`.
+
+use std::time::Duration;
+use tidegate::{ManualClock, Rule};
+use tidegate_core::{Decision, Limit, Span, State, Ticket, Timestamp};
+use tidegate_redis::{RedisLimiter, RedisPermit, RedisStore, Settings};
+use tidegate_testbed::{Random, RedisServer};
+
+/// Operations in a sequence.
+const OPERATIONS: u64 = 8;
+/// Sequences that are under way at the same time: they share a pipeline.
+const TOGETHER: u64 = 100;
+/// How an error begins that is no difference.
+const UNANSWERED: &str = "Redis did not answer: ";
+const BIRTH: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+/// Mostly small, and now and then of any size.
+fn size(random: &mut Random, max: u64) -> u64 {
+    let bits = random.below(u64::from(max.ilog2()) + 1);
+    (random.next() >> (63 - bits)).clamp(1, max)
+}
+
+fn one_of<'a>(random: &mut Random, words: &[&'a str]) -> &'a str {
+    words[usize::try_from(random.below(words.len() as u64)).expect("it is small")]
+}
+/// A rule of this algorithm: small numbers and large, round ones and others.
+fn rule(stem: &str, random: &mut Random) -> String {
+    let (length, unit) = (size(random, 999), one_of(random, &["us", "ms", "s", "s", "min", "h"]));
+    let period = format!("{length}{unit}");
+    let count = size(random, 9_999);
+    let room = size(random, 500);
+    match stem {
+        "token_bucket" => {
+            format!("{count}/{period} burst {room}{}", one_of(random, &["", " start empty"]))
+        }
+        "leaky" => format!("{count}/{period} leaky capacity {room}"),
+        "queue" => {
+            let wait = size(random, 5_000);
+            let wait = if random.below(2) == 0 { String::new() } else { format!(" wait {wait}ms") };
+            format!("{count}/{period} queue capacity {room}{wait}")
+        }
+        "fixed" => {
+            let from = one_of(random, &["", " from first", " from 2024-01-01T00:00:00+08:00"]);
+            format!("{count}/{period} fixed{from}")
+        }
+        "calendar" => {
+            let unit = one_of(random, &["min", "h", "day", "week", "month", "year"]);
+            let zone = one_of(random, &["", " in Asia/Shanghai", " in America/New_York"]);
+            format!("{}/{unit} calendar{zone}", size(random, 50))
+        }
+        "sliding" => {
+            // Products of these do not fit into a double.
+            let is_long = matches!(unit, "min" | "h");
+            let count = if is_long && random.below(2) == 0 { size(random, 1 << 39) } else { count };
+            format!("{count}/{period} sliding")
+        }
+        "sliding_log" => format!("{}/{period} sliding-log", size(random, 200)),
+        "smooth" => {
+            let burst = if random.below(2) == 0 { String::new() } else { format!(" burst {room}") };
+            format!("{count}/{period} smooth{burst}")
+        }
+        "warmup" => {
+            let (warmup, cold) = (size(random, 20_000), size(random, 8) + 1);
+            format!("{count}/{period} warmup {warmup}ms cold {cold}")
+        }
+        "nginx" => {
+            let delay = match random.below(3) {
+                0 => String::new(),
+                1 => " nodelay".to_owned(),
+                _ => format!(" delay={}", random.below(room)),
+            };
+            let burst = if delay.is_empty() { random.below(50) } else { room };
+            format!("{}r/{} burst={burst}{delay}", size(random, 2_000), one_of(random, &["s", "m"]))
+        }
+        "concurrency" => {
+            let lease = size(random, 60_000);
+            let lease =
+                if random.below(3) == 0 { String::new() } else { format!(" lease {lease}ms") };
+            format!("concurrency {}{lease}", size(random, 20))
+        }
+        other => panic!("there is no algorithm called {other}"),
+    }
+}
+
+/// Both sides of one sequence.
+struct Sides {
+    limit: Limit,
+    state: State,
+    limiter: RedisLimiter,
+    clock: ManualClock,
+    now: Timestamp,
+    /// Whether both have the same state written down: only then may the clock go back.
+    is_written: bool,
+    held: Vec<(Option<Ticket>, RedisPermit)>,
+}
+
+impl Sides {
+    /// Time goes on; by nothing, by a little, by so much that all has drained. Now and then it goes back.
+    fn pass(&mut self, random: &mut Random) {
+        let usual =
+            self.limit.peek(&self.state, self.now, 0).reset_after.as_micros().clamp(1, 1 << 45);
+        if self.is_written && random.below(16) == 0 {
+            let step =
+                if random.below(2) == 0 { random.below(1_001) } else { random.below(usual * 3) };
+            self.now = self.now - Span::from_micros(step);
+        } else {
+            let step = match random.below(8) {
+                0 => 0,
+                1 => 1,
+                2 => usual.saturating_sub(1),
+                3 => usual,
+                4 => usual * 3,
+                _ => random.below(usual),
+            };
+            self.now = self.now + Span::from_micros(step);
+        }
+        self.clock.set(self.now);
+    }
+
+    fn cost(&self, random: &mut Random) -> u64 {
+        let limit = self.limit.peek(&self.state, self.now, 0).limit;
+        match random.below(10) {
+            0 => 0,
+            1 => random.below(limit.saturating_mul(2).max(2)),
+            2 => limit,
+            3 => limit + 1,
+            _ => 1 + random.below((limit / 4).max(1)),
+        }
+    }
+
+    async fn step(&mut self, key: &str, random: &mut Random) -> Result<String, String> {
+        self.pass(random);
+        let cost = self.cost(random);
+        let now = self.now;
+        if self.limit.is_concurrency() {
+            return self.hold(key, cost, random).await;
+        }
+        let (said, expected, got) = match random.below(8) {
+            0 => {
+                let got = self.limiter.peek(key, cost).await;
+                ("peek", self.limit.peek(&self.state, now, cost), got)
+            }
+            1 => {
+                self.limit.refund(&mut self.state, now, cost);
+                self.limiter
+                    .refund(key, cost)
+                    .await
+                    .map_err(|error| format!("{UNANSWERED}{error}"))?;
+                let left = self.limit.peek(&self.state, now, 0);
+                // A key at rest is no key: what time it was of is forgotten with it.
+                self.is_written = !left.reset_after.is_zero();
+                ("refund", left, self.limiter.peek(key, 0).await)
+            }
+            _ => {
+                let expected = self.limit.decide(&mut self.state, now, cost);
+                self.is_written = !expected.is_deny() && cost > 0;
+                ("take", expected, self.limiter.try_check(key, cost).await)
+            }
+        };
+        compare(
+            format!("{said} {cost} at {now:?}"),
+            expected,
+            got.map_err(|error| format!("{UNANSWERED}{error}"))?,
+        )
+    }
+
+    async fn hold(&mut self, key: &str, cost: u64, random: &mut Random) -> Result<String, String> {
+        let now = self.now;
+        if random.below(3) == 0 && !self.held.is_empty() {
+            let place = usize::try_from(random.below(self.held.len() as u64)).expect("it is small");
+            let (ticket, permit) = self.held.swap_remove(place);
+            if let Some(ticket) = ticket {
+                self.limit.release(&mut self.state, ticket);
+            }
+            permit.release().await;
+            return Ok(format!("release at {now:?}"));
+        }
+        let (expected, ticket) = self.limit.enter(&mut self.state, now, cost);
+        self.is_written = !expected.is_deny() && cost > 0;
+        let got = match self.limiter.try_acquire(key, cost).await {
+            Ok(permit) => {
+                let decision = permit.decision();
+                self.held.push((ticket, permit));
+                decision
+            }
+            Err(denied) => denied.decision,
+        };
+        compare(format!("hold {cost} at {now:?}"), expected, got)
+    }
+}
+
+fn compare(said: String, expected: Decision, got: Decision) -> Result<String, String> {
+    if expected == got {
+        return Ok(said);
+    }
+    Err(format!("{said}\n  Rust says {expected:?}\n  Lua says  {got:?}"))
+}
+
+async fn sequence(
+    store: &RedisStore,
+    clock: &ManualClock,
+    stem: &str,
+    seed: u64,
+) -> Result<(), String> {
+    let mut random = Random(seed);
+    let text = rule(stem, &mut random);
+    let rule: Rule = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    clock.set(BIRTH);
+    let name = format!("{stem}-{seed}");
+    let limiter =
+        store.limiter(&name, rule.clone()).map_err(|error| format!("{UNANSWERED}{error}"))?;
+    limiter.ready().await.map_err(|error| format!("{UNANSWERED}{error}"))?;
+    let limit = rule.limit().clone();
+    let state = limit.fresh(BIRTH);
+    let held = Vec::new();
+    let clock = clock.clone();
+    let mut sides = Sides { limit, state, limiter, clock, now: BIRTH, is_written: false, held };
+    let mut said = Vec::new();
+    for _ in 0..OPERATIONS {
+        match sides.step("key", &mut random).await {
+            Ok(line) => said.push(line),
+            // A place is had from this node's share then.
+            Err(_) if sides.limiter.stats().failed > 0 => return Err(UNANSWERED.to_owned()),
+            Err(unanswered) if unanswered.starts_with(UNANSWERED) => return Err(unanswered),
+            Err(difference) => {
+                let before = said.join("\n");
+                return Err(format!("seed {seed}, `{text}`:\n{before}\n{difference}"));
+            }
+        }
+    }
+    // Places that are still held are not given back one by one: the next sequence has other keys.
+    std::mem::forget(sides.held);
+    Ok(())
+}
+
+async fn connect(server: &RedisServer, clock: &ManualClock) -> RedisStore {
+    let address = server.url().parse().expect("a server has an address");
+    // The machine may be busy, and nothing is to be decided without Redis.
+    let settings = Settings::default().deadline(Duration::from_secs(30)).connections(1);
+    RedisStore::connect_with_clock(&address, settings, clock.clone()).await
+}
+
+fn sequences() -> u64 {
+    let text = std::env::var("TIDEGATE_SEQUENCES").unwrap_or_else(|_| "10000".to_owned());
+    text.parse().expect("TIDEGATE_SEQUENCES is a number")
+}
+
+async fn all_sequences(stem: &'static str) {
+    let server = RedisServer::start();
+    let mut tasks = tokio::task::JoinSet::new();
+    for first in 0..TOGETHER {
+        let clock = ManualClock::at(BIRTH);
+        let store = connect(&server, &clock).await;
+        tasks.spawn(async move {
+            let mut lost = 0;
+            for seed in
+                (first..sequences()).step_by(usize::try_from(TOGETHER).expect("it is small"))
+            {
+                match sequence(&store, &clock, stem, seed).await {
+                    Ok(()) => {}
+                    // The machine is busy: nothing to compare, which must not happen often.
+                    Err(unanswered) if unanswered.starts_with(UNANSWERED) => lost += 1,
+                    Err(difference) => panic!("{difference}"),
+                }
+            }
+            lost
+        });
+    }
+    let lost: u64 = tasks.join_all().await.into_iter().sum();
+    assert!(lost * 100 <= sequences(), "{lost} sequences without an answer");
+}
+
+macro_rules! every_algorithm {
+    ($($stem:ident),+ $(,)?) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $stem() {
+            all_sequences(stringify!($stem)).await;
+        })+
+    };
+}
+
+every_algorithm!(
+    calendar,
+    concurrency,
+    fixed,
+    leaky,
+    nginx,
+    queue,
+    sliding,
+    sliding_log,
+    smooth,
+    token_bucket,
+    warmup,
+);

@@ -1,0 +1,181 @@
+//! T34: what an operator is told about a server before it hurts, and the least that a limiter must be allowed.
+
+use crate::cluster::address;
+use crate::lifetime::RULES;
+use crate::stage::{PATIENT, limiter, ready, store_at};
+use tidegate_redis::{Concern, Finding, RedisStore, Settings};
+use tidegate_testbed::{Cluster, RedisServer};
+
+/// What a limiter's user needs, and nothing else. In a cluster also [`CLUSTER_COMMANDS`].
+const COMMANDS: [&str; 19] = [
+    "ping",
+    "info",
+    "eval",
+    "evalsha",
+    "time",
+    "get",
+    "set",
+    "getrange",
+    "setrange",
+    "pexpire",
+    "del",
+    "hget",
+    "hset",
+    "hgetall",
+    "hdel",
+    "zadd",
+    "zrange",
+    "zrem",
+    "zremrangebyscore",
+];
+const CLUSTER_COMMANDS: [&str; 2] = ["cluster|slots", "asking"];
+
+fn user(commands: &[&str]) -> String {
+    let allowed: Vec<String> = commands.iter().map(|command| format!("+{command}")).collect();
+    format!("user limiter on >secret ~tg:* resetchannels -@all {}", allowed.join(" "))
+}
+
+async fn patient(address: &str) -> RedisStore {
+    store_at(address, Settings::default().deadline(PATIENT)).await
+}
+
+async fn concerns(address: &str) -> Vec<Concern> {
+    patient(address).await.examine().await.iter().map(|finding| finding.concern).collect()
+}
+
+fn of_limiter(server: &RedisServer) -> String {
+    format!("redis://limiter:secret@{}", server.address())
+}
+
+/// Every algorithm, and all that can be asked of it.
+async fn everything_works(store: &RedisStore) {
+    for (number, rule) in RULES.iter().enumerate() {
+        let limiter = limiter(store, &format!("all{number}"), rule);
+        ready(&limiter).await;
+        for _ in 0..3 {
+            limiter.try_check("key", 1).await.expect("it may charge");
+        }
+        limiter.check_once("key", 1, "id").await;
+        limiter.refund("key", 1).await.expect("it may give back");
+        limiter.peek("key", 1).await.expect("it may look");
+        if limiter.rule().is_concurrency() {
+            limiter.reset("key").await.expect("it may forget");
+            let permit = limiter.try_acquire("key", 1).await.expect("there is room");
+            assert!(permit.release().await);
+        }
+        limiter.set_rule("3/s sliding".parse().expect("a rule")).await.expect("it may change");
+        limiter.try_check("key", 1).await.expect("it may take over");
+        limiter.reset("key").await.expect("it may forget");
+        assert_eq!(limiter.stats().failed, 0, "`{rule}`: {}", limiter.stats().last_failure);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_a_server_as_it_should_be_gives_nothing_to_tell() {
+    let server = RedisServer::start();
+    assert_eq!(patient(&server.url()).await.examine().await, []);
+    let left = server.command(&["KEYS", "*"]);
+    assert!(left.items().is_empty(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_a_server_that_throws_keys_away_is_told() {
+    let server = RedisServer::builder()
+        .option("maxmemory", "100mb")
+        .option("maxmemory-policy", "allkeys-lru")
+        .start();
+    let found: Vec<Finding> = patient(&server.url()).await.examine().await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        (found[0].concern, &found[0].address),
+        (Concern::Evicts, &server.address().to_string())
+    );
+    assert!(found[0].to_string().contains("noeviction"), "{}", found[0]);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(concerns(&server.url()).await, [Concern::Evicts], "it could be given one");
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_eq!(concerns(&server.url()).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_a_replica_a_full_server_and_nobody_are_told() {
+    let server = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(&server).start();
+    assert_eq!(concerns(&replica.url()).await, [Concern::Replica]);
+    server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let found = patient(&server.url()).await.examine().await;
+    assert!(
+        !found.is_empty() && found.iter().all(|finding| finding.text.contains("OOM")),
+        "{found:?}"
+    );
+    server.kill();
+    assert_eq!(concerns(&server.url()).await, [Concern::Unreachable]);
+    let nowhere = server.url().replace("redis://", "redis+cluster://");
+    assert_eq!(concerns(nowhere.trim_end_matches('/')).await, [Concern::Unreachable]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_who_may_do_what_is_needed_and_nothing_else_limits_everything_over_tls() {
+    let server = RedisServer::builder().acl(&user(&COMMANDS)).acl("user default off").tls().start();
+    let ca = server.ca_path();
+    let address =
+        format!("rediss://limiter:secret@localhost:{}?ca={}", server.port(), ca.display());
+    let store = patient(&address).await;
+    assert_eq!(store.examine().await, []);
+    everything_works(&store).await;
+    let stranger = patient(&address.replace("secret", "guess")).await;
+    let found = stranger.examine().await;
+    assert_eq!(
+        found.iter().map(|finding| finding.concern).collect::<Vec<_>>(),
+        [Concern::Unreachable]
+    );
+    assert!(
+        found[0].text.contains("authentication failed") && !found[0].text.contains("guess"),
+        "{}",
+        found[0]
+    );
+}
+
+/// Without any one of them something is refused, and it is told what: so they are the least.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_each_permission_that_is_missing_is_told() {
+    let server = RedisServer::builder().acl(&user(&COMMANDS)).start();
+    let store = patient(&of_limiter(&server)).await;
+    for command in COMMANDS {
+        let [without, with] = [format!("-{command}"), format!("+{command}")];
+        server.command(&["ACL", "SETUSER", "limiter", &without]);
+        let found = store.examine().await;
+        server.command(&["ACL", "SETUSER", "limiter", &with]);
+        let named = format!("it refuses {}:", command.to_uppercase());
+        let is_named = found
+            .iter()
+            .any(|finding| finding.concern == Concern::Refuses && finding.text.starts_with(&named));
+        assert!(is_named, "{command}: {found:?}");
+    }
+    server.command(&["ACL", "SETUSER", "limiter", "resetkeys", "~other:*"]);
+    let found = store.examine().await;
+    assert!(found.iter().all(|finding| finding.concern == Concern::Refuses), "{found:?}");
+    assert!(!found.is_empty(), "it may not touch our keys");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_in_a_cluster_every_primary_is_examined_with_two_more_permissions() {
+    let commands: Vec<&str> = COMMANDS.into_iter().chain(CLUSTER_COMMANDS).collect();
+    let cluster = Cluster::start_as(&RedisServer::builder().acl(&user(&commands)));
+    let address = address(&cluster).replace("://", "://limiter:secret@");
+    let store = patient(&address).await;
+    assert_eq!(store.examine().await, []);
+    everything_works(&store).await;
+    // What is asked about a slot that moves needs the second.
+    let limiter = limiter(&store, "asked", "10/s");
+    ready(&limiter).await;
+    let _half_way = cluster.begin_migration(cluster.slot_of("tg:{key}:asked"));
+    limiter.try_check("key", 1).await.expect("it may ask who gets the slot");
+    for server in cluster.servers() {
+        server.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+        server.command(&["ACL", "SETUSER", "limiter", "-asking"]);
+    }
+    limiter.try_check("key", 1).await.expect_err("it may not any more");
+    let found = store.examine().await;
+    assert_eq!(found.iter().filter(|finding| finding.concern == Concern::Evicts).count(), 3);
+}

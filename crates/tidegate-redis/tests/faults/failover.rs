@@ -1,0 +1,142 @@
+//! T27: the primary is killed under load, and a replica takes its place.
+//!
+//! Bound    A replica may not have heard the last of what was charged: each failover may admit one more burst. What
+//!          was admitted is counted by the clients, over the time that they have measured.
+
+use crate::cluster::address;
+use crate::stage::{PATIENT, becomes, limiter_with, ready, store_at};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate_redis::{OnError, RedisLimiter, Settings, Source};
+use tidegate_testbed::{Cluster, Sentinels};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+const NODES: u64 = 4;
+const CLIENTS: u64 = 20;
+const KEYS: usize = 50;
+const BURST: u64 = 10;
+const RATE: u64 = 5;
+const FAILOVERS: u64 = 1;
+/// An election takes seconds; more only on a busy machine.
+const FAILOVER: Duration = Duration::from_secs(30);
+/// From then on until Redis decides about every key: a second is demanded, and the machine is busy.
+const RECOVERY: Duration = Duration::from_secs(3);
+
+/// By key: what has been admitted, and how many requests Redis has decided.
+struct Counts {
+    admitted: Vec<AtomicU64>,
+    shared: Vec<AtomicU64>,
+    is_over: AtomicBool,
+}
+
+struct Load {
+    counts: Arc<Counts>,
+    clients: JoinSet<()>,
+    began: Instant,
+}
+
+impl Load {
+    /// Clients of several nodes ask about all keys, as fast as they can for who shares two processors.
+    async fn start(address: &str, on_error: OnError) -> Self {
+        let zeros = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        let counts = Counts { admitted: zeros(), shared: zeros(), is_over: AtomicBool::new(false) };
+        let counts = Arc::new(counts);
+        let mut limiters = Vec::new();
+        for _ in 0..NODES {
+            let store = store_at(address, Settings::default().deadline(PATIENT / 10)).await;
+            let rule = format!("{RATE}/s burst {BURST}");
+            let limiter = limiter_with(&store, "failover", &rule, on_error);
+            ready(&limiter).await;
+            limiters.push(limiter);
+        }
+        let (mut clients, began) = (JoinSet::new(), Instant::now());
+        for (client, limiter) in (0..CLIENTS).zip(limiters.iter().cycle()) {
+            clients.spawn(ask(limiter.clone(), client, Arc::clone(&counts)));
+        }
+        Self { counts, clients, began }
+    }
+
+    /// Until Redis has decided about every key again.
+    async fn is_served(&self, within: Duration) {
+        let before = read(&self.counts.shared);
+        becomes("Redis decides about every key", within, async || {
+            before.iter().zip(read(&self.counts.shared)).all(|(before, now)| *before < now)
+        })
+        .await;
+    }
+
+    /// Every key is within its bound; and it was a load.
+    async fn end(mut self) {
+        self.counts.is_over.store(true, Ordering::Relaxed);
+        while let Some(client) = self.clients.join_next().await {
+            client.expect("no client panics");
+        }
+        let ran = self.began.elapsed();
+        let micros = u64::try_from(ran.as_micros()).expect("it is seconds");
+        let refilled = (RATE * micros).div_ceil(1_000_000);
+        let bound = (1 + FAILOVERS) * BURST + refilled;
+        let admitted = read(&self.counts.admitted);
+        let (least, most) = (admitted.iter().min(), admitted.iter().max());
+        let (least, most) = least.zip(most).expect("there are keys");
+        assert!(*most <= bound, "{most} of {bound} in {ran:?}: {admitted:?}");
+        assert!(*least >= BURST, "{least} in {ran:?}: there was no load");
+    }
+}
+
+fn read(counts: &[AtomicU64]) -> Vec<u64> {
+    counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+}
+
+async fn ask(limiter: RedisLimiter, client: u64, counts: Arc<Counts>) {
+    let first = usize::try_from(client).expect("it is small") * 7;
+    while !counts.is_over.load(Ordering::Relaxed) {
+        for place in 0..KEYS {
+            let key = (first + place) % KEYS;
+            let told = limiter.decide(format!("key-{key}").as_bytes(), 1).await;
+            if !told.decision.is_deny() {
+                counts.admitted[key].fetch_add(1, Ordering::Relaxed);
+            }
+            if told.source == Source::Shared {
+                counts.shared[key].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+const POLICIES: [OnError; 2] = [OnError::Deny, OnError::Local { nodes: NODES }];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t27_a_failover_by_sentinels_admits_one_more_burst_at_most() {
+    for on_error in POLICIES {
+        let sentinels = Sentinels::start();
+        let hosts: Vec<String> =
+            sentinels.sentinel_addresses().iter().map(ToString::to_string).collect();
+        let address = format!("redis+sentinel://{}/{}", hosts.join(","), sentinels.master_name());
+        let load = Load::start(&address, on_error).await;
+        load.is_served(PATIENT).await;
+        sleep(Duration::from_millis(500)).await;
+        sentinels.kill_primary();
+        sentinels.wait_for_new_primary(FAILOVER);
+        load.is_served(RECOVERY).await;
+        sleep(Duration::from_millis(500)).await;
+        load.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t27_a_failover_in_a_cluster_admits_one_more_burst_at_most() {
+    for on_error in POLICIES {
+        let cluster = Cluster::start();
+        let load = Load::start(&address(&cluster), on_error).await;
+        load.is_served(PATIENT).await;
+        sleep(Duration::from_millis(500)).await;
+        cluster.kill_primary_of_slot(cluster.slot_of("tg:{key-0}:failover"));
+        cluster.wait_until_ok(FAILOVER);
+        load.is_served(RECOVERY).await;
+        sleep(Duration::from_millis(500)).await;
+        load.end().await;
+    }
+}

@@ -1,0 +1,20 @@
+//! What happens when Redis, or the way to it, fails: real servers, and a network that fails as it is told.
+//!
+//! A claim begins with its number in the list of what is demanded (T22 to T35).
+//! Always   Where a demand is in milliseconds, many are measured and the median is looked at: the machine is busy, and
+//!          a single late one says nothing about us.
+
+mod clock;
+mod cluster;
+mod examine;
+mod failover;
+mod lifetime;
+mod lost_reply;
+mod moving_slots;
+mod outage;
+mod places;
+mod refusals;
+mod share;
+mod silence;
+mod slow;
+mod stage;

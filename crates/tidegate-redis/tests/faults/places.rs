@@ -1,0 +1,77 @@
+//! T33 for concurrency: places that are held before, during and after an outage.
+
+use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
+use tidegate_redis::{OnError, RedisLimiter, RedisPermit, Settings};
+
+const NODES: u64 = 3;
+const RULE: &str = "concurrency 6";
+
+async fn nodes(stage: &Stage, on_error: OnError) -> Vec<RedisLimiter> {
+    let mut limiters = Vec::new();
+    for _ in 0..NODES {
+        let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+        let limiter = limiter_with(&store, "places", RULE, on_error);
+        ready(&limiter).await;
+        limiters.push(limiter);
+    }
+    limiters
+}
+
+/// All the places that are left, of all nodes in turn.
+async fn hold(nodes: &[RedisLimiter], key: &str) -> Vec<RedisPermit> {
+    let mut held = Vec::new();
+    for limiter in nodes.iter().cycle().take(nodes.len() * 10) {
+        held.extend(limiter.try_acquire(key, 1).await.ok());
+    }
+    held
+}
+
+async fn is_back(limiter: &RedisLimiter) {
+    becomes("Redis answers again", PATIENCE, async || limiter.peek("probe", 0).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_places_that_redis_has_given_are_not_given_again_without_it() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, OnError::Local { nodes: NODES }).await;
+    let held = hold(&nodes, "key").await;
+    assert_eq!(held.len(), 6);
+    stage.begin(Outage::Refused);
+    assert_eq!(hold(&nodes, "key").await.len(), 0);
+    assert_eq!(hold(&nodes, "other").await.len(), 6, "another key has places of its own");
+    assert!(nodes.iter().all(|limiter| limiter.stats().failed >= 10));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_places_that_were_given_without_redis_are_not_given_again_by_it() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, OnError::Local { nodes: NODES }).await;
+    stage.begin(Outage::Refused);
+    let held = hold(&nodes, "key").await;
+    assert_eq!(held.len(), 6);
+    stage.end(Outage::Refused);
+    for limiter in &nodes {
+        is_back(limiter).await;
+    }
+    assert_eq!(hold(&nodes, "key").await.len(), 0, "Redis does not know of those who hold one");
+    drop(held);
+    let held = hold(&nodes[..1], "key").await;
+    assert_eq!(held.len(), 6, "one node may have all again");
+    for permit in held {
+        assert!(permit.release().await, "they are Redis's");
+    }
+    assert_eq!(hold(&nodes, "key").await.len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t28_places_without_redis_are_given_as_the_limit_says() {
+    for (on_error, given) in [(OnError::Allow, 30), (OnError::Deny, 0)] {
+        let stage = Stage::new();
+        let nodes = nodes(&stage, on_error).await;
+        stage.begin(Outage::Refused);
+        let held = hold(&nodes, "key").await;
+        assert_eq!(held.len(), given, "{on_error:?}");
+        let stats: Vec<_> = nodes.iter().map(RedisLimiter::stats).collect();
+        assert!(stats.iter().all(|stats| stats.failed == 10 && stats.allowed + stats.denied == 10));
+    }
+}

@@ -1,0 +1,182 @@
+//! T32: each error that Redis answers with, provoked for real: its remedy, or the policy, and never a panic.
+
+use crate::stage::{PATIENCE, becomes, limiter_with, ready, store_at};
+use std::sync::Arc;
+use tidegate_redis::{
+    JointAsk, OnError, RedisLimiter, RedisStore, Settings, Source, StoreError, check_all,
+};
+use tidegate_testbed::redis::Builder;
+use tidegate_testbed::{RedisServer, Reply};
+
+async fn limiter_on(server: &RedisServer) -> (RedisStore, RedisLimiter) {
+    let store = store_at(&server.url(), Settings::default()).await;
+    let limiter = limiter_with(&store, "errors", "1000000/s", OnError::Deny);
+    (store, limiter)
+}
+
+/// A server and a limit that it decides.
+async fn served(builder: Builder) -> (RedisServer, RedisLimiter) {
+    let server = builder.start();
+    let (_, limiter) = limiter_on(&server).await;
+    ready(&limiter).await;
+    decides(&limiter).await;
+    (server, limiter)
+}
+
+/// Redis decides, now or soon.
+async fn decides(limiter: &RedisLimiter) {
+    becomes("Redis decides", PATIENCE, async || {
+        limiter.decide(b"key", 1).await.source == Source::Shared
+    })
+    .await;
+}
+
+/// It is this error that the policy stands in for.
+async fn refuses(limiter: &RedisLimiter, code: &str) {
+    becomes(code, PATIENCE, async || {
+        let asked = limiter.try_check("key", 1).await;
+        asked.is_err_and(|error| error.to_string().contains(code))
+    })
+    .await;
+    let told = limiter.decide(b"key", 1).await;
+    assert_eq!((told.source, told.decision.is_deny()), (Source::Policy, true), "{code}");
+    assert!(limiter.stats().failed > 0, "{code}");
+}
+
+fn tell(server: &RedisServer, words: &[&str]) {
+    let reply = server.command(words);
+    assert!(reply.is_ok(), "{}: {reply:?}", words.join(" "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_noscript_the_script_is_sent_along_and_nobody_notices() {
+    let (server, limiter) = served(RedisServer::builder()).await;
+    let failed = limiter.stats().failed;
+    for _ in 0..5 {
+        tell(&server, &["SCRIPT", "FLUSH"]);
+        decides(&limiter).await;
+    }
+    let errors = server.command(&["INFO", "errorstats"]).text();
+    assert!(errors.contains("errorstat_NOSCRIPT:count="), "{errors}");
+    // But for who waits too long on a busy machine.
+    assert!(limiter.stats().failed <= failed + 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_readonly_a_replica_is_not_asked_until_it_is_a_primary() {
+    let (server, limiter) = served(RedisServer::builder()).await;
+    tell(&server, &["REPLICAOF", "127.0.0.1", "1"]);
+    let error = limiter.try_check("key", 1).await.expect_err("it is a replica");
+    assert!(!error.may_have_charged() && error.to_string().contains("READONLY"), "{error}");
+    refuses(&limiter, "is a replica").await;
+    tell(&server, &["REPLICAOF", "NO", "ONE"]);
+    decides(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_loading_a_server_that_loads_is_waited_for_by_nobody() {
+    let builder = RedisServer::builder()
+        .option("key-load-delay", "5000")
+        .option("loading-process-events-interval-bytes", "1024");
+    let (server, limiter) = served(builder).await;
+    tell(&server, &["DEBUG", "POPULATE", "400"]);
+    tell(&server, &["SAVE"]);
+    server.kill();
+    let server = Arc::new(server);
+    let restarted = Arc::clone(&server);
+    let restart = tokio::task::spawn_blocking(move || restarted.restart());
+    refuses(&limiter, "LOADING").await;
+    restart.await.expect("it has loaded all of it");
+    decides(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_oom_a_full_server_leaves_it_to_the_policy() {
+    let (server, limiter) = served(RedisServer::builder()).await;
+    tell(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
+    refuses(&limiter, "OOM").await;
+    tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    decides(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_busy_a_server_in_a_long_script_leaves_it_to_the_policy() {
+    let (server, limiter) =
+        served(RedisServer::builder().option("busy-reply-threshold", "50")).await;
+    let server = Arc::new(server);
+    let busy = Arc::clone(&server);
+    let script =
+        tokio::task::spawn_blocking(move || busy.command(&["EVAL", "while true do end", "0"]));
+    refuses(&limiter, "BUSY").await;
+    tell(&server, &["SCRIPT", "KILL"]);
+    assert!(matches!(script.await.expect("it was killed"), Reply::Error(_)));
+    decides(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_misconf_a_server_that_cannot_save_leaves_it_to_the_policy() {
+    let (server, limiter) =
+        served(RedisServer::builder().option("enable-protected-configs", "yes")).await;
+    tell(&server, &["CONFIG", "SET", "dir", "/proc"]);
+    tell(&server, &["CONFIG", "SET", "save", "3600 1"]);
+    server.command(&["BGSAVE"]);
+    refuses(&limiter, "MISCONF").await;
+    tell(&server, &["CONFIG", "SET", "save", ""]);
+    decides(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_wrongtype_hurts_its_own_key_only() {
+    let (server, limiter) = served(RedisServer::builder()).await;
+    server.command(&["DEL", "tg:{key}:errors"]);
+    server.command(&["LPUSH", "tg:{key}:errors", "x"]);
+    for _ in 0..10 {
+        refuses(&limiter, "WRONGTYPE").await;
+        let other = limiter.decide(b"other", 1).await;
+        assert_eq!(other.source, Source::Shared, "one key does not open the breaker");
+    }
+    server.command(&["DEL", "tg:{key}:errors"]);
+    decides(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_somebody_elses_value_is_no_decision_and_no_panic() {
+    let server = RedisServer::start();
+    let store = store_at(&server.url(), Settings::default()).await;
+    let values: [&[u8]; 6] = [b"", b"5", b"hello", &[0; 24], &[0xff; 40], &[0x41; 64]];
+    for (place, rule) in
+        ["10/h", "10/h sliding", "10/h sliding-log", "concurrency 5"].iter().enumerate()
+    {
+        let name = format!("foreign{place}");
+        let limiter = limiter_with(&store, &name, rule, OnError::Allow);
+        ready(&limiter).await;
+        let key = format!("tg:{{key}}:{name}");
+        for value in values {
+            server.command(&[b"SET", key.as_bytes(), value]);
+            limiter.check("key").await;
+            drop(limiter.try_acquire("key", 1).await);
+            server.command(&["DEL", &key]);
+            becomes("Redis decides", PATIENCE, async || limiter.try_check("key", 1).await.is_ok())
+                .await;
+        }
+    }
+}
+
+/// One node of a cluster that has no slots yet, and then has all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_clusterdown_and_crossslot_leave_it_to_the_policy() {
+    let server = RedisServer::builder()
+        .option("cluster-enabled", "yes")
+        .option("cluster-node-timeout", "500")
+        .start();
+    let (_store, limiter) = limiter_on(&server).await;
+    refuses(&limiter, "CLUSTERDOWN").await;
+    tell(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    decides(&limiter).await;
+    // It was called a single server, so keys of several slots are sent as one.
+    let asks = [&b"a"[..], b"b"].map(|key| JointAsk { limiter: &limiter, key, cost: 1 });
+    let error = check_all(&asks).await.expect_err("two slots");
+    assert!(matches!(&error, StoreError::Refused { code, .. } if code == "CROSSSLOT"), "{error}");
+    assert!(!error.may_have_charged());
+    decides(&limiter).await;
+}

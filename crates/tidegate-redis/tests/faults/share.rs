@@ -1,0 +1,184 @@
+//! T33: without Redis, each node decides by its share of the limit; and what it admits then is not admitted again.
+
+use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
+use tidegate_redis::{OnError, RedisLimiter, Settings, Source};
+use tokio::task::JoinSet;
+
+const NODES: u64 = 3;
+/// One token in five minutes: none comes in the time of a test.
+const RULE: &str = "12/h burst 12";
+
+async fn nodes(stage: &Stage, name: &str, nodes: u64) -> Vec<RedisLimiter> {
+    let mut limiters = Vec::new();
+    for _ in 0..NODES {
+        let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+        let limiter = limiter_with(&store, name, RULE, OnError::Local { nodes });
+        ready(&limiter).await;
+        limiters.push(limiter);
+    }
+    limiters
+}
+
+/// How many of all nodes' requests pass, many more than may.
+async fn admitted(nodes: &[RedisLimiter], key: &'static str) -> u64 {
+    let mut asked = JoinSet::new();
+    for limiter in nodes.iter().cycle().take(nodes.len() * 20) {
+        let limiter = limiter.clone();
+        asked.spawn(async move { limiter.check(key).await.is_allow() });
+    }
+    let passed = asked.join_all().await;
+    passed.into_iter().map(u64::from).sum()
+}
+
+async fn is_back(limiter: &RedisLimiter) {
+    becomes("Redis decides again", PATIENCE, async || {
+        limiter.decide(b"probe", 0).await.source == Source::Shared
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_without_redis_all_nodes_together_admit_no_more_than_the_limit() {
+    let stage = Stage::new();
+    let shared = nodes(&stage, "shared", NODES).await;
+    let alone = nodes(&stage, "alone", 1).await;
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&shared, "key").await, 12);
+    assert_eq!(admitted(&alone, "key").await, NODES * 12, "as configured: nobody knows of others");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_an_outage_does_not_begin_with_a_fresh_burst() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "warm", NODES).await;
+    for limiter in &nodes {
+        for _ in 0..4 {
+            assert!(limiter.check("key").await.is_allow());
+        }
+    }
+    assert!(nodes[0].check("key").await.is_deny(), "all is used up");
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes, "key").await, 0);
+    assert!(nodes[1].stats().failed > 0, "it was the share that denied");
+}
+
+/// Redis knows nothing of what was admitted without it, and would admit as much again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
+    for outage in [Outage::Refused, Outage::Killed] {
+        let stage = Stage::new();
+        let nodes = nodes(&stage, "again", NODES).await;
+        stage.begin(outage);
+        assert_eq!(admitted(&nodes, "key").await, 12);
+        stage.end(outage);
+        for limiter in &nodes {
+            is_back(limiter).await;
+        }
+        assert_eq!(admitted(&nodes, "key").await, 0, "{outage:?}");
+        for limiter in &nodes {
+            assert!(limiter.check_once("key", 1, "id").await.is_deny());
+            let other = limiter.decide(b"other", 1).await;
+            assert_eq!((other.source, other.decision.is_allow()), (Source::Shared, true));
+        }
+        let witness = stage.witness("again", RULE).await;
+        let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
+        assert_eq!(left, 12, "who is denied here does not charge there");
+    }
+}
+
+/// Only some was used: the rest is admitted, and no more, however many ask at the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_after_an_outage_the_share_and_redis_must_both_say_yes() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "both", NODES).await;
+    stage.begin(Outage::Refused);
+    for limiter in &nodes {
+        for key in ["one by one", "at once"] {
+            for _ in 0..3 {
+                assert!(limiter.check(key).await.is_allow());
+            }
+        }
+    }
+    stage.end(Outage::Refused);
+    for limiter in &nodes {
+        is_back(limiter).await;
+        assert!(limiter.check("one by one").await.is_allow());
+        assert!(limiter.check("one by one").await.is_deny());
+    }
+    // Of those that ask at once Redis may charge some whom the share then denies: fewer pass, and never more.
+    assert!((1..=3).contains(&admitted(&nodes, "at once").await));
+}
+
+async fn leasing<const N: usize>(stage: &Stage, names: [&str; N]) -> [RedisLimiter; N] {
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let limiters = names.map(|name| {
+        let rule = RULE.parse().unwrap_or_else(|error| panic!("{error}"));
+        store.builder(name, rule).lease(true).build().expect("Redis can keep it")
+    });
+    for limiter in &limiters {
+        ready(limiter).await;
+    }
+    limiters
+}
+
+/// Nobody lends to who has just come, or come back.
+async fn is_lent_to(limiter: &RedisLimiter) {
+    let mut key = 0_u64;
+    becomes("leases are given", PATIENCE, async || {
+        key += 1;
+        limiter.decide(&key.to_le_bytes(), 1).await.source == Source::Leased
+    })
+    .await;
+}
+
+/// What was lent can be spent without a word: so the share must know of it as soon as it is lent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_leases_and_the_share_together_admit_no_more_than_the_limit() {
+    let stage = Stage::new();
+    let [limiter] = leasing(&stage, ["lent"]).await;
+    is_lent_to(&limiter).await;
+    let before = 5;
+    for _ in 0..before {
+        let told = limiter.decide(b"key", 1).await;
+        assert_eq!((told.source, told.decision.is_allow()), (Source::Leased, true));
+    }
+    stage.begin(Outage::Refused);
+    let after = admitted(std::slice::from_ref(&limiter), "key").await;
+    assert!(limiter.stats().failed > 0, "it was the share that decided");
+    assert!(before + after <= 12, "{before} with Redis and {after} without");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_what_was_admitted_without_redis_is_not_lent_again() {
+    let stage = Stage::new();
+    let [limiter, other] = leasing(&stage, ["lent", "other"]).await;
+    stage.begin(Outage::Refused);
+    for _ in 0..11 {
+        assert!(limiter.check("key").await.is_allow());
+    }
+    stage.end(Outage::Refused);
+    for limiter in [&limiter, &other] {
+        is_back(limiter).await;
+    }
+    is_lent_to(&other).await;
+    let mut after = 0;
+    while limiter.check("key").await.is_allow() {
+        after += 1;
+    }
+    assert_eq!(after, 1, "Redis would lend six");
+}
+
+/// What the share owes is paid after 100 ms: from then on Redis alone decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_when_all_has_drained_redis_alone_decides() {
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let limiter = limiter_with(&store, "drained", "100/s burst 10", OnError::Local { nodes: 10 });
+    ready(&limiter).await;
+    stage.begin(Outage::Refused);
+    while !limiter.check("key").await.is_deny() {}
+    stage.end(Outage::Refused);
+    // Its share is one at a time, the limit ten.
+    becomes("ten pass at once", PATIENCE, async || limiter.check_n("key", 10).await.is_allow())
+        .await;
+}

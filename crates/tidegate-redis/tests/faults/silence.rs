@@ -1,0 +1,83 @@
+//! T29: a server that accepts and never answers.
+
+use crate::stage::{Outage, PATIENCE, Stage, becomes, limiter, limiter_with, ready};
+use std::time::Duration;
+use tidegate_redis::{OnError, Settings, Source, StoreError};
+use tidegate_testbed::Fault;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// What is demanded.
+const GIVEN_UP: Duration = Duration::from_secs(3);
+/// How late a busy machine may be with all of it.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The proxy never lets a connection go on that has lost something: who is answered again has another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t29_a_connection_that_never_answers_is_given_up_within_three_seconds() {
+    let stage = Stage::new();
+    let limiter = limiter_with(&stage.store().await, "silent", "1000/s", OnError::Deny);
+    ready(&limiter).await;
+    let before = stage.proxy.connections();
+    stage.proxy.set(Fault::BlackHole);
+    // All connections have somebody on them who is not answered.
+    for _ in 0..4 {
+        limiter.check("key").await;
+    }
+    stage.proxy.set(Fault::Pass);
+    let began = Instant::now();
+    becomes("Redis decides again", PATIENCE, async || {
+        limiter.decide(b"key", 1).await.source == Source::Shared
+    })
+    .await;
+    assert!(began.elapsed() <= GIVEN_UP + SLACK, "after {:?}", began.elapsed());
+    assert!(stage.proxy.connections() > before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t29_a_dead_connection_is_found_before_anybody_asks() {
+    let stage = Stage::new();
+    let store = stage.store().await;
+    becomes("it is up", PATIENCE, async || store.health()[0].is_up).await;
+    stage.begin(Outage::Silent);
+    let within = GIVEN_UP + SLACK;
+    becomes("it is found down", within, async || !store.health()[0].is_up).await;
+    assert!(!store.health()[0].why_down.is_empty());
+    // And stays so: who accepts is not yet somebody who answers.
+    for _ in 0..40 {
+        sleep(Duration::from_millis(50)).await;
+        assert!(!store.health()[0].is_up);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t29_no_more_wait_than_may_and_the_others_are_answered_at_once() {
+    const MAX: usize = 5;
+    let deadline = Duration::from_secs(2);
+    let settings = Settings::default().in_flight_max(MAX).deadline(deadline);
+    let stage = Stage::new();
+    let limiter = limiter(&stage.store_with(settings).await, "shed", "10/h");
+    ready(&limiter).await;
+    stage.begin(Outage::Silent);
+    let mut asked = JoinSet::new();
+    for _ in 0..200 {
+        let limiter = limiter.clone();
+        asked.spawn(async move {
+            let began = Instant::now();
+            (limiter.try_check("key", 1).await, began.elapsed())
+        });
+    }
+    let (mut waited, mut shed) = (0, 0);
+    while let Some(answer) = asked.join_next().await {
+        match answer.expect("nobody panics") {
+            (Err(StoreError::Overloaded { max, .. }), time) => {
+                assert_eq!(max, MAX);
+                assert!(time < deadline / 2, "shed after {time:?}");
+                shed += 1;
+            }
+            (Err(_), _) => waited += 1,
+            (Ok(decision), _) => panic!("nobody can have decided {decision:?}"),
+        }
+    }
+    assert_eq!((waited, shed), (MAX, 200 - MAX));
+}

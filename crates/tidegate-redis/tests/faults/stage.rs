@@ -1,0 +1,112 @@
+//! A server, a network that fails as it is told, and a store behind both.
+
+use std::time::Duration;
+use tidegate_redis::{OnError, RedisLimiter, RedisStore, Settings};
+use tidegate_testbed::{Fault, FaultProxy, RedisServer};
+use tokio::time::{Instant, sleep};
+
+/// Nothing that is sure to happen is waited for longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The deadline of who must not fail because the machine is busy.
+pub(crate) const PATIENT: Duration = Duration::from_secs(5);
+
+/// A server behind a network that fails as it is told.
+pub(crate) struct Stage {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: FaultProxy,
+}
+
+/// How a server is away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outage {
+    /// Nobody listens.
+    Refused,
+    /// Somebody listens, and says nothing.
+    Silent,
+    /// It was killed; the network is well, and resets.
+    Killed,
+}
+
+impl Outage {
+    pub(crate) const ALL: [Self; 3] = [Self::Refused, Self::Silent, Self::Killed];
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let server = RedisServer::start();
+        let proxy = FaultProxy::to(server.address());
+        Self { server, proxy }
+    }
+
+    /// A store behind the network.
+    pub(crate) async fn store(&self) -> RedisStore {
+        self.store_with(Settings::default()).await
+    }
+
+    pub(crate) async fn store_with(&self, settings: Settings) -> RedisStore {
+        store_at(&self.proxy.url(), settings).await
+    }
+
+    /// The same limit by a way that does not fail: what Redis has really counted.
+    pub(crate) async fn witness(&self, name: &str, rule: &str) -> RedisLimiter {
+        witness_at(&self.server.url(), name, rule).await
+    }
+
+    pub(crate) fn begin(&self, outage: Outage) {
+        match outage {
+            Outage::Refused => self.proxy.set(Fault::Refuse),
+            Outage::Silent => self.proxy.set(Fault::BlackHole),
+            Outage::Killed => self.server.kill(),
+        }
+    }
+
+    pub(crate) fn end(&self, outage: Outage) {
+        match outage {
+            Outage::Refused | Outage::Silent => self.proxy.set(Fault::Pass),
+            Outage::Killed => self.server.restart(),
+        }
+    }
+}
+
+pub(crate) async fn store_at(address: &str, settings: Settings) -> RedisStore {
+    let address = address.parse().unwrap_or_else(|error| panic!("{error}"));
+    RedisStore::connect_with(&address, settings).await
+}
+
+/// Who asks Redis itself, and in no hurry.
+pub(crate) async fn witness_at(address: &str, name: &str, rule: &str) -> RedisLimiter {
+    limiter(&store_at(address, Settings::default().deadline(PATIENT)).await, name, rule)
+}
+
+pub(crate) fn limiter(store: &RedisStore, name: &str, rule: &str) -> RedisLimiter {
+    limiter_with(store, name, rule, OnError::default())
+}
+
+pub(crate) fn limiter_with(
+    store: &RedisStore,
+    name: &str,
+    rule: &str,
+    on_error: OnError,
+) -> RedisLimiter {
+    let rule = rule.parse().unwrap_or_else(|error| panic!("{error}"));
+    store.builder(name, rule).on_error(on_error).build().expect("Redis can keep it")
+}
+
+/// Asks Redis for the rule, however busy the machine is.
+pub(crate) async fn ready(limiter: &RedisLimiter) {
+    becomes("the rule is known", PATIENCE, async || limiter.ready().await.is_ok()).await;
+}
+
+/// Looks again and again until it holds, and lets others run meanwhile.
+pub(crate) async fn becomes(what: &str, within: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let ends = Instant::now() + within;
+    while !holds().await {
+        assert!(Instant::now() < ends, "not within {within:?}: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}

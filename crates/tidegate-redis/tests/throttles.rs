@@ -1,0 +1,108 @@
+//! `CL.THROTTLE` in Redis says what it says in memory, number for number, with the time said by the test.
+//!
+//! `TIDEGATE_SEQUENCES` says how many sequences of requests there are.
+
+use std::time::Duration;
+use tidegate::{ManualClock, Span, Throttle, Throttles, Timestamp};
+use tidegate_redis::{RedisStore, Settings};
+use tidegate_testbed::{Random, RedisServer};
+
+const REQUESTS: u64 = 16;
+const BIRTH: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+/// Mostly small, and now and then large.
+fn size(random: &mut Random, bits_max: u64) -> i64 {
+    let bits = random.below(bits_max) + 1;
+    i64::try_from(random.next() >> (64 - bits)).expect("it has few bits").max(1)
+}
+
+fn throttle(random: &mut Random) -> Throttle {
+    let quantity = match random.below(8) {
+        0 => 0,
+        1 => -size(random, 6),
+        2 => size(random, 12),
+        _ => size(random, 3),
+    };
+    let burst = if random.below(16) == 0 { -size(random, 3) } else { size(random, 12) };
+    let (count, period) = (size(random, 20), size(random, 17));
+    // A rate that leaves no nanosecond is none.
+    Throttle::new(burst, count, period, quantity)
+        .unwrap_or_else(|_| Throttle::new(burst, 7, 3, quantity).expect("it is a rate"))
+}
+async fn connect(server: &RedisServer, clock: &ManualClock) -> RedisStore {
+    let address = server.url().parse().expect("a server has an address");
+    // The machine may be busy, and nothing is to be decided without Redis.
+    let settings = Settings::default().deadline(Duration::from_secs(30)).connections(1);
+    RedisStore::connect_with_clock(&address, settings, clock.clone()).await
+}
+
+#[tokio::test]
+async fn redis_says_what_memory_says() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(BIRTH);
+    let store = connect(&server, &clock).await;
+    let shared = store.throttles(Throttles::with_clock(clock.clone()), 1);
+    let sequences = std::env::var("TIDEGATE_SEQUENCES")
+        .map_or(2_000, |text| text.parse().expect("TIDEGATE_SEQUENCES is a number"));
+    for seed in 0..sequences {
+        let memory = Throttles::with_clock(clock.clone());
+        let (mut random, key) = (Random(seed), seed.to_string());
+        let usual = throttle(&mut random);
+        for place in 0..REQUESTS {
+            let throttle = if random.below(4) == 0 { throttle(&mut random) } else { usual };
+            if random.below(24) == 0 {
+                let reset = shared.reset(key.as_bytes()).await.expect("Redis answers");
+                // By the test's time a key is kept for a day more than it owes.
+                let has_owed = memory.reset(key.as_bytes());
+                assert!(reset || !has_owed, "seed {seed}, reset {place}");
+            }
+            let expected = memory.check(key.as_bytes(), &throttle);
+            let got = shared.try_check(key.as_bytes(), &throttle).await.expect("Redis answers");
+            assert_eq!(got, expected, "seed {seed}, request {place}: {throttle:?}");
+            let reset_after = u64::try_from(expected.reset_after).expect("it is a time");
+            let step = match random.below(6) {
+                0 => 0,
+                1 => 1,
+                2 => reset_after * 1_000_000,
+                3 => random.below(2_000),
+                _ => random.below(reset_after * 1_000_000 / 4 + 1),
+            };
+            clock.advance(Span::from_micros(step));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_lives_as_long_as_it_owes_and_is_called_what_it_is() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.expect("it is an address");
+    let throttles = store.throttles(Throttles::new(), 1);
+    let one_a_minute = Throttle::new(0, 1, 60, 1).expect("it is a rate");
+    assert!(!throttles.check(b"user:1", &one_a_minute).await.is_limited);
+    assert!(throttles.check(b"user:1", &one_a_minute).await.is_limited);
+    let tidegate_testbed::Reply::Integer(ms) = server.command(&["PTTL", "tg:{user:1}:cl:throttle"])
+    else {
+        panic!("a life is a number");
+    };
+    assert!((50_000..=60_001).contains(&ms), "{ms} ms");
+    assert!(throttles.reset(b"user:1").await.expect("Redis answers"));
+    assert!(!throttles.reset(b"user:1").await.expect("Redis answers"));
+    let stats = throttles.stats();
+    assert_eq!((stats.allowed, stats.denied, stats.failed), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn without_redis_this_nodes_share_decides_and_knows_what_redis_admitted() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.expect("it is an address");
+    let throttles = store.throttles(Throttles::new(), 2);
+    let four_an_hour = Throttle::new(3, 4, 3_600, 1).expect("it is a rate");
+    assert!(!throttles.check(b"k", &four_an_hour).await.is_limited);
+    server.kill();
+    let mut admitted = 0;
+    for _ in 0..10 {
+        admitted += u32::from(!throttles.check(b"k", &four_an_hour).await.is_limited);
+    }
+    assert_eq!(admitted, 1, "of the two that are this node's, Redis has admitted one");
+    assert!(throttles.stats().failed > 0);
+}
