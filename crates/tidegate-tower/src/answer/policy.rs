@@ -1,0 +1,93 @@
+//! What a limit is called and allots, as the fields of an answer tell it.
+
+use super::Answer;
+use tidegate::{Retry, Rule, Span, Verdict};
+
+/// The largest integer that a structured field can have (RFC 9651).
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// A limit and what it said.
+///
+/// ```
+/// use tidegate_tower::{Answer, Told};
+///
+/// let rule = "100/s burst 20".parse()?;
+/// let told = Told { name: "api", rule: &rule, answer: Answer::UNLIMITED };
+/// assert!(told.answer.passes());
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// What it admits. One limit is told apart from another by where its rule lies.
+    pub rule: &'a Rule,
+    /// What it said.
+    pub answer: Answer,
+}
+
+impl Told<'_> {
+    /// How much is allotted in how many seconds. Where the rule's time is no whole number of seconds, and no
+    /// whole number of them is a second, there is none: then it is what can be had at once.
+    pub(super) fn quota(&self) -> (u64, Option<u64>) {
+        const SECOND_US: u64 = 1_000_000;
+        let (count, period) = match self.rule.rate() {
+            Some((count, period)) => (count, period.as_micros()),
+            None => return (self.answer.decision.limit.min(INTEGER_MAX), None),
+        };
+        if period.is_multiple_of(SECOND_US) {
+            (count.min(INTEGER_MAX), Some(period / SECOND_US))
+        } else if SECOND_US.is_multiple_of(period) {
+            (count.saturating_mul(SECOND_US / period).min(INTEGER_MAX), Some(1))
+        } else {
+            (self.answer.decision.limit.min(INTEGER_MAX), None)
+        }
+    }
+
+    /// How much is left.
+    pub(super) fn remaining(&self) -> u64 {
+        self.answer.decision.remaining.min(INTEGER_MAX)
+    }
+
+    /// For how many seconds no more than that can be counted on. After a denial it is the time to wait, so
+    /// that it never ends after `Retry-After`.
+    pub(super) fn window_s(&self) -> Option<u64> {
+        let decision = &self.answer.decision;
+        let span = match decision.verdict {
+            Verdict::Deny(Retry::After(span)) => span,
+            Verdict::Deny(Retry::OnRelease) => return None,
+            Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => decision.reset_after,
+        };
+        // Who is in flight stays there for as long as it takes: nobody knows.
+        if span == Span::MAX {
+            return None;
+        }
+        let seconds = span.as_secs_ceil();
+        (seconds <= INTEGER_MAX).then_some(seconds)
+    }
+
+    /// Whether there is anything to tell: a limit that is off has no numbers.
+    pub(super) fn is_limited(&self) -> bool {
+        self.answer != Answer::UNLIMITED
+    }
+}
+
+/// In how many seconds to ask again: rounded up and never 0. `None` where asking again never helps, and
+/// where nothing was denied.
+///
+/// ```
+/// use tidegate_tower::{Answer, retry_after_s};
+/// # use tidegate::{Gate, ManualClock};
+/// let gate = Gate::with_clock("1000/s burst 1".parse()?, ManualClock::new());
+/// assert_eq!(retry_after_s(&Answer::obeyed(gate.check())), None);
+/// assert_eq!(retry_after_s(&Answer::obeyed(gate.check())), Some(1), "a millisecond, rounded up");
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+pub fn retry_after_s(answer: &Answer) -> Option<u64> {
+    match answer.decision.verdict {
+        Verdict::Deny(Retry::After(span)) => Some(span.as_secs_ceil().max(1)),
+        // Nobody knows; a second is soon, and not at once.
+        Verdict::Deny(Retry::OnRelease) => Some(1),
+        Verdict::Deny(Retry::Never) | Verdict::Allow | Verdict::Wait(_) => None,
+    }
+}

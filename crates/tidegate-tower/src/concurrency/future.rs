@@ -1,0 +1,174 @@
+//! A request on its way: it finds a place, or waits for one, and holds it until its response is done.
+
+use super::service::{Entry, InFlight};
+use crate::answer::Answer;
+use crate::guarded::GuardedBody;
+use crate::head::Head;
+use crate::key::{LaterKey, Missing};
+use crate::limit::OnMissing;
+use crate::short::Short;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tidegate::{Acquire, Clock, Permit};
+use tower_service::Service;
+
+/// What an admitted request holds, and is told.
+pub(super) struct Admitted<C: Clock> {
+    pub(super) permit: Option<Permit<C>>,
+    pub(super) answer: Option<Answer>,
+}
+
+impl<C: Clock> Admitted<C> {
+    pub(super) const UNCOUNTED: Self = Self { permit: None, answer: None };
+}
+
+pin_project! {
+    /// The answer of a service of which only so many requests are in flight, to come.
+    ///
+    /// ```
+    /// use tidegate_tower::ConcurrencyLayer;
+    /// use tower::{Layer, ServiceExt};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let limited = ConcurrencyLayer::for_all("concurrency 5")?.layer(axum::Router::<()>::new());
+    /// let response = limited.oneshot(http::Request::new(axum::body::Body::empty())).await?;
+    /// assert_eq!(response.headers()["ratelimit"], r#""in-flight";r=4"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub struct ConcurrencyFuture<S, B, C>
+    where
+        S: Service<Request<B>>,
+        C: Clock,
+    {
+        #[pin]
+        pub(super) stage: Stage<S, B, C>,
+        pub(super) shared: Arc<InFlight<C>>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    pub(super) enum Stage<S, B, C>
+    where
+        S: Service<Request<B>>,
+        C: Clock,
+    {
+        /// The service has it. The future is dropped before the permit is.
+        Calling {
+            #[pin]
+            future: S::Future,
+            admitted: Option<Admitted<C>>,
+        },
+        Refused { response: Option<Response<Bytes>> },
+        Waiting {
+            acquire: Acquire<C>,
+            key: Short,
+            cost: u64,
+            pending: Option<(S, Request<B>)>,
+        },
+        /// Whom to count has to be found out.
+        Finding {
+            key: LaterKey,
+            cost: u64,
+            pending: Option<(S, Request<B>)>,
+        },
+    }
+}
+
+impl<C: Clock> InFlight<C> {
+    /// Where a request stands whose key was waited for.
+    fn found<S, B>(
+        &self,
+        key: Option<Short>,
+        cost: u64,
+        (mut service, request): (S, Request<B>),
+    ) -> Stage<S, B, C>
+    where
+        S: Service<Request<B>>,
+    {
+        let key = match (key, self.limit.without_key(Missing::Part)) {
+            (Some(key), _) => key,
+            (None, Some(OnMissing::Shared)) => Short::new(),
+            (None, Some(OnMissing::Allow)) => {
+                let (future, admitted) = (service.call(request), Some(Admitted::UNCOUNTED));
+                return Stage::Calling { future, admitted };
+            }
+            (None, _) => {
+                let head = Head::within(&request, &self.manners.surroundings);
+                let response = self.manners.without_key(&head, &self.limit, Missing::Part);
+                return Stage::Refused { response: Some(response) };
+            }
+        };
+        self.stand(self.enter(&key, cost), key, cost, (service, request))
+    }
+
+    fn stand<S, B>(
+        &self,
+        entry: Entry<C>,
+        key: Short,
+        cost: u64,
+        (mut service, request): (S, Request<B>),
+    ) -> Stage<S, B, C>
+    where
+        S: Service<Request<B>>,
+    {
+        match entry {
+            Entry::In(admitted) => {
+                Stage::Calling { future: service.call(request), admitted: Some(admitted) }
+            }
+            Entry::Full(denied) => {
+                let head = Head::within(&request, &self.manners.surroundings);
+                Stage::Refused { response: Some(self.refusal(&head, denied)) }
+            }
+            Entry::Waits(acquire) => {
+                Stage::Waiting { acquire, key, cost, pending: Some((service, request)) }
+            }
+        }
+    }
+}
+
+impl<S, B, R, C> Future for ConcurrencyFuture<S, B, C>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body<Data = Bytes>,
+    C: Clock,
+{
+    type Output = Result<Response<GuardedBody<R, Permit<C>>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        const TWICE: &str = "polled after it was ready";
+        let mut this = self.project();
+        loop {
+            let next = match this.stage.as_mut().project() {
+                StageProjection::Calling { future, admitted } => {
+                    let result = ready!(future.poll(context));
+                    let Admitted { permit, answer } = admitted.take().expect(TWICE);
+                    let mut response = result?;
+                    if let Some(answer) = answer {
+                        this.shared.write_fields(response.headers_mut(), answer);
+                    }
+                    return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, permit))));
+                }
+                StageProjection::Refused { response } => {
+                    return Poll::Ready(Ok(response.take().expect(TWICE).map(GuardedBody::ours)));
+                }
+                StageProjection::Waiting { acquire, key, cost, pending } => {
+                    let answer = ready!(Pin::new(acquire).poll(context));
+                    let entry = this.shared.entered(answer, key, *cost);
+                    let (key, pending) = (key.clone(), pending.take().expect(TWICE));
+                    this.shared.stand(entry, key, *cost, pending)
+                }
+                StageProjection::Finding { key, cost, pending } => {
+                    let key = ready!(key.as_mut().poll(context));
+                    this.shared.found(key, *cost, pending.take().expect(TWICE))
+                }
+            };
+            this.stage.set(next);
+        }
+    }
+}

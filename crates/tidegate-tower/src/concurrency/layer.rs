@@ -1,0 +1,199 @@
+//! How a layer of places in flight is told what to do.
+
+use super::service::{Concurrency, InFlight};
+use crate::head::Head;
+use crate::key::Key;
+use crate::limit::{Limit, LimitError};
+use crate::observe::Observer;
+use crate::refusal::Denial;
+use bytes::Bytes;
+use http::{Extensions, Response, StatusCode};
+use ipnet::IpNet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate::{Clock, Span, SystemClock};
+use tower_layer::Layer;
+
+/// Limits how many requests are in flight, for each key or for all together. A request is in flight until the body of
+/// its response is done.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use std::time::Duration;
+/// use tidegate_tower::ConcurrencyLayer;
+///
+/// let app: Router = Router::new()
+///     .route("/report", get(|| async { "long" }))
+///     .layer(ConcurrencyLayer::for_all("concurrency 100")?.wait(Duration::from_millis(200)));
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+#[must_use = "a layer does nothing until it is around a service"]
+pub struct ConcurrencyLayer<C: Clock = SystemClock> {
+    shared: Arc<InFlight<C>>,
+}
+
+impl ConcurrencyLayer {
+    /// Places for all requests together. Who finds none is answered with 503: it is not the client's doing.
+    ///
+    /// ```
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::for_all("concurrency 100")?;
+    /// assert!(ConcurrencyLayer::for_all("100/s").is_err());
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn for_all(rule: &str) -> Result<Self, LimitError> {
+        let layer = Self::new(Limit::new("in-flight", rule)?)?;
+        Ok(layer.status(StatusCode::SERVICE_UNAVAILABLE))
+    }
+
+    /// Places for each client address.
+    ///
+    /// ```
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::per_ip("concurrency 10")?;
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn per_ip(rule: &str) -> Result<Self, LimitError> {
+        Self::new(Limit::new("in-flight-per-ip", rule)?.key(Key::ip()))
+    }
+}
+
+impl<C: Clock> ConcurrencyLayer<C> {
+    /// Places under this limit, whose rule is a `concurrency`.
+    ///
+    /// ```
+    /// # use tidegate_tower::{ConcurrencyLayer, Key, Limit};
+    /// let user = Key::extension(|user: &u64| *user);
+    /// let layer = ConcurrencyLayer::new(Limit::new("user", "concurrency 3")?.key(user))?;
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+        Ok(Self { shared: Arc::new(InFlight::new(limit)?) })
+    }
+
+    /// Lets requests wait so long for a place; not at all unless the rule or this says so. First come, first
+    /// served.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::for_all("concurrency 10")?.wait(Duration::from_millis(500));
+    /// // The same, in the rule.
+    /// let layer = ConcurrencyLayer::for_all("concurrency 10 wait 500ms")?;
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn wait(self, patience: Duration) -> Self {
+        self.with(|shared| shared.patience = Span::from_duration_floor(patience))
+    }
+
+    /// Proxies that are believed: see [`RateLimitLayer`](crate::RateLimitLayer::trusted_proxies).
+    ///
+    /// ```
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer =
+    ///     ConcurrencyLayer::per_ip("concurrency 9")?.trusted_proxies(["10.0.0.0/8".parse()?]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
+        let proxies = proxies.into_iter().collect();
+        self.with(|shared| shared.manners.surroundings.trusted_proxies = proxies)
+    }
+
+    /// How to find the peer's address: see [`RateLimitLayer`](crate::RateLimitLayer::peer).
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::per_ip("concurrency 9")?
+    ///     .peer(|extensions| extensions.get::<IpAddr>().copied());
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn peer(
+        self,
+        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|shared| shared.manners.surroundings.peer = Some(Arc::new(peer)))
+    }
+
+    /// Tells clients nothing, but that they are denied.
+    ///
+    /// ```
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::for_all("concurrency 100")?.no_headers();
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn no_headers(self) -> Self {
+        self.with(|shared| shared.manners.style = None)
+    }
+
+    /// The status of who finds no place.
+    ///
+    /// ```
+    /// # use http::StatusCode;
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer =
+    ///     ConcurrencyLayer::for_all("concurrency 9")?.status(StatusCode::TOO_MANY_REQUESTS);
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn status(self, status: StatusCode) -> Self {
+        self.with(|shared| shared.manners.status = status)
+    }
+
+    /// Answers those who find no place with this, instead of a problem.
+    ///
+    /// ```
+    /// # use http::Response;
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::for_all("concurrency 9")?.fallback(|_, _| Response::new("busy"));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn fallback<T: Into<Bytes>>(
+        self,
+        fallback: impl Fn(&Head<'_>, &Denial<'_>) -> Response<T> + Send + Sync + 'static,
+    ) -> Self {
+        let maker =
+            move |head: &Head<'_>, denial: &Denial<'_>| fallback(head, denial).map(Into::into);
+        self.with(|shared| shared.manners.maker = Some(Arc::new(maker)))
+    }
+
+    /// Tells this one of every decision.
+    ///
+    /// ```
+    /// # use tidegate_tower::{ConcurrencyLayer, Event};
+    /// let layer = ConcurrencyLayer::for_all("concurrency 9")?
+    ///     .observe(|event: &Event<'_>| println!("{} left", event.decision.remaining));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn observe(self, observer: impl Observer) -> Self {
+        self.with(|shared| shared.manners.observers.push(Arc::new(observer)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut InFlight<C>)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+}
+
+impl<S, C: Clock> Layer<S> for ConcurrencyLayer<C> {
+    type Service = Concurrency<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Concurrency::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl<C: Clock> Clone for ConcurrencyLayer<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<C: Clock> fmt::Debug for ConcurrencyLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrencyLayer")
+            .field("limit", &self.shared.limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,207 @@
+//! A service of which only so many requests are in flight.
+
+use super::future::{Admitted, ConcurrencyFuture, Stage};
+use crate::answer::{Answer, Told};
+use crate::guarded::GuardedBody;
+use crate::head::Head;
+use crate::key::Found;
+use crate::limit::{Limit, LimitError, OnMissing};
+use crate::manners::Manners;
+use crate::short::Short;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::Body;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tidegate::{Acquire, Clock, Denied, Limiter, Permit, Span, SystemClock};
+use tower_service::Service;
+
+/// What all clones of a layer's services share.
+#[derive(Clone)]
+pub(super) struct InFlight<C: Clock> {
+    pub(super) limit: Limit<C>,
+    limiter: Limiter<C>,
+    pub(super) manners: Manners,
+    pub(super) patience: Span,
+}
+
+/// How somebody came in.
+pub(super) enum Entry<C: Clock> {
+    In(Admitted<C>),
+    Full(Denied),
+    Waits(Acquire<C>),
+}
+
+impl<C: Clock> InFlight<C> {
+    pub(super) fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+        let name = || limit.name.to_string();
+        if !limit.rule.is_concurrency() {
+            let rule = limit.rule.to_string();
+            return Err(LimitError::NotInFlight { name: name(), rule });
+        }
+        let Some(limiter) = limit.store.memory().cloned() else {
+            return Err(LimitError::Shared { name: name() });
+        };
+        // A rule that has a wait is to be waited for, as long as it says.
+        let patience = limit.rule.limit().permit_wait().unwrap_or(Span::ZERO);
+        Ok(Self { limit, limiter, manners: Manners::default(), patience })
+    }
+
+    pub(super) fn enter(&self, key: &Short, cost: u64) -> Entry<C> {
+        let patience = if self.limit.is_shadow { Span::ZERO } else { self.patience };
+        let mut acquire = self.limiter.ask(key.as_bytes()).cost(cost).within(patience).acquire();
+        // Whoever has to wait is polled again, with a waker that wakes.
+        let mut nobody = Context::from_waker(Waker::noop());
+        match Pin::new(&mut acquire).poll(&mut nobody) {
+            Poll::Ready(answer) => self.entered(answer, key, cost),
+            Poll::Pending => Entry::Waits(acquire),
+        }
+    }
+
+    pub(super) fn entered(
+        &self,
+        answer: Result<Permit<C>, Denied>,
+        key: &Short,
+        cost: u64,
+    ) -> Entry<C> {
+        let decision = match &answer {
+            Ok(permit) => permit.decision(),
+            Err(denied) => denied.decision,
+        };
+        self.manners.observe(&self.limit, decision, key.as_bytes(), cost);
+        match answer {
+            Ok(permit) => {
+                let answer = Answer::obeyed(decision);
+                Entry::In(Admitted { permit: Some(permit), answer: Some(answer) })
+            }
+            Err(_) if self.limit.is_shadow => {
+                let answer = Answer::shadowed(decision);
+                Entry::In(Admitted { permit: None, answer: Some(answer) })
+            }
+            Err(denied) => Entry::Full(denied),
+        }
+    }
+
+    pub(super) fn refusal(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
+        let answer = Answer::obeyed(denied.decision);
+        self.with_told(answer, |told| {
+            let mut response = self.manners.denied(head, &[told], denied.decision);
+            self.manners.write(response.headers_mut(), &[told], &answer);
+            response
+        })
+    }
+
+    pub(super) fn write_fields(&self, headers: &mut HeaderMap, answer: Answer) {
+        self.with_told(answer, |told| self.manners.write(headers, &[told], &answer));
+    }
+
+    fn with_told<R>(&self, answer: Answer, work: impl FnOnce(Told<'_>) -> R) -> R {
+        let changed = (!self.limiter.has_first_rule()).then(|| self.limiter.rule());
+        let rule = changed.as_ref().unwrap_or(&self.limit.rule);
+        work(Told { name: &self.limit.name, rule, answer })
+    }
+}
+
+/// A service of which only so many requests are in flight; made by
+/// [`ConcurrencyLayer`](crate::ConcurrencyLayer).
+///
+/// ```
+/// use tidegate_tower::{Concurrency, ConcurrencyLayer};
+/// use tower_layer::Layer;
+///
+/// let limited: Concurrency<axum::Router> =
+///     ConcurrencyLayer::for_all("concurrency 100")?.layer(axum::Router::new());
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+#[derive(Clone)]
+pub struct Concurrency<S, C: Clock = SystemClock> {
+    inner: S,
+    shared: Arc<InFlight<C>>,
+}
+
+impl<S, C: Clock> Concurrency<S, C> {
+    pub(super) fn new(inner: S, shared: Arc<InFlight<C>>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// Where a request that came now stands.
+    fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, C>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        let shared = Arc::clone(&self.shared);
+        let (limit, mut key) = (&shared.limit, Short::new());
+        let head = Head::within(&request, &shared.manners.surroundings);
+        if !limit.counts(&head) {
+            return self.pass(request, Admitted::UNCOUNTED);
+        }
+        let cost = limit.cost_of(&head);
+        match limit.key.put(&head, &mut key) {
+            Found::Key => {}
+            Found::Missing(missing) => match limit.without_key(missing) {
+                Some(OnMissing::Shared) => key.clear(),
+                Some(OnMissing::Allow) => return self.pass(request, Admitted::UNCOUNTED),
+                _ => {
+                    let response = shared.manners.without_key(&head, limit, missing);
+                    return Stage::Refused { response: Some(response) };
+                }
+            },
+            Found::Later => {
+                let key = limit.key.later(&head);
+                return Stage::Finding { key, cost, pending: Some((self.ready(), request)) };
+            }
+        }
+        match shared.enter(&key, cost) {
+            Entry::In(admitted) => self.pass(request, admitted),
+            Entry::Full(denied) => Stage::Refused { response: Some(shared.refusal(&head, denied)) },
+            Entry::Waits(acquire) => {
+                let pending = Some((self.ready(), request));
+                Stage::Waiting { acquire, key, cost, pending }
+            }
+        }
+    }
+
+    fn pass<B>(&mut self, request: Request<B>, admitted: Admitted<C>) -> Stage<S, B, C>
+    where
+        S: Service<Request<B>>,
+    {
+        Stage::Calling { future: self.inner.call(request), admitted: Some(admitted) }
+    }
+
+    /// The inner service that is ready; a clone takes its place.
+    fn ready(&mut self) -> S
+    where
+        S: Clone,
+    {
+        let clone = self.inner.clone();
+        std::mem::replace(&mut self.inner, clone)
+    }
+}
+
+impl<S, B, R, C> Service<Request<B>> for Concurrency<S, C>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body<Data = Bytes>,
+    C: Clock,
+{
+    type Response = Response<GuardedBody<R, Permit<C>>>;
+    type Error = S::Error;
+    type Future = ConcurrencyFuture<S, B, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let stage = self.stage(request);
+        ConcurrencyFuture { stage, shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S, C: Clock> fmt::Debug for Concurrency<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Concurrency").field("limit", &self.shared.limit).finish_non_exhaustive()
+    }
+}

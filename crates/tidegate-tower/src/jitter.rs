@@ -1,0 +1,71 @@
+//! Spreads those who come back: who is told to come again is told a little later than the other (T48).
+//!
+//! Always   Later, never earlier: whoever obeys is admitted if nobody else came.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::{Decision, Retry, Span, Verdict};
+
+#[derive(Debug)]
+pub(crate) struct Jitter {
+    most: Span,
+    state: AtomicU64,
+}
+
+impl Jitter {
+    pub(crate) fn new(most: Span) -> Self {
+        // The seed need not be secret, only different in each process.
+        Self { most, state: AtomicU64::new(RandomState::new().hash_one(0_u8)) }
+    }
+
+    /// A denial, with a time that is not everybody's.
+    pub(crate) fn spread(&self, mut decision: Decision) -> Decision {
+        if let Verdict::Deny(Retry::After(span)) = decision.verdict
+            && !self.most.is_zero()
+        {
+            decision.verdict = Verdict::Deny(Retry::After(span + self.some()));
+        }
+        decision
+    }
+
+    fn some(&self) -> Span {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        // SplitMix64: a counter, stirred.
+        let mut z = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let share = u128::from(z ^ (z >> 31));
+        let us = (share * u128::from(self.most.as_micros())) >> 64;
+        Span::from_micros(u64::try_from(us).unwrap_or(u64::MAX))
+    }
+}
+
+impl Clone for Jitter {
+    fn clone(&self) -> Self {
+        Self::new(self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Answer, retry_after_s};
+
+    /// T48: ten thousand are denied at once, and all obey.
+    #[test]
+    fn those_who_obey_do_not_come_back_together() {
+        let denied = Decision::UNLIMITED.deny(Retry::After(Span::from_millis(9_500))).decision;
+        let in_first_tenth = |most: Span| {
+            let jitter = Jitter::new(most);
+            let seconds = || retry_after_s(&Answer::obeyed(jitter.spread(denied))).unwrap();
+            let arrivals: Vec<u64> = (0..10_000).map(|_| seconds()).collect();
+            assert!(arrivals.iter().all(|seconds| *seconds >= 10), "never earlier");
+            let first = *arrivals.iter().min().unwrap();
+            // Whole seconds are all that the header can say: who is told the same comes at the same time.
+            arrivals.iter().filter(|seconds| **seconds == first).count()
+        };
+        assert_eq!(in_first_tenth(Span::ZERO), 10_000, "a herd");
+        let spread = in_first_tenth(Span::from_secs(10));
+        assert!(spread <= 2_000, "{spread} of 10000 come in the first 100 ms");
+    }
+}

@@ -1,0 +1,82 @@
+//! Limits for everything that is made of tower: axum, tonic, hyper; servers and clients.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tidegate_tower::RateLimitLayer;
+//!
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::per_ip("100/s burst 20")?);
+//! # Ok::<(), tidegate_tower::LimitError>(())
+//! ```
+//!
+//! - [`RateLimitLayer`] limits how often. It has one [`Limit`] or several, which are decided as one.
+//! - [`Key`] says whom a limit counts: an address behind [trusted proxies](RateLimitLayer::trusted_proxies), a header,
+//!   who has signed in, what your function says.
+//! - [`ConcurrencyLayer`] limits how many at once, until the body of the response is done.
+//! - [`AdaptiveLayer`] finds out how many at once the service behind it can bear.
+//! - [`ShedLayer`] turns away what matters least when there is too much to do.
+//! - [`UploadRateLayer`] and [`DownloadRateLayer`] let bodies flow only so fast.
+//! - [`OutgoingLayer`] is for clients: calls wait for their turn, or fail.
+//!
+//! A denial is a response, not an error: 429 with `Retry-After` and a problem in the body (for gRPC its own status).
+//! Every response tells what is left, by `RateLimit` and `RateLimit-Policy`.
+//!
+//! # Features
+//! - `axum`: the peer's address from axum's `ConnectInfo`; keys by route.
+//! - `redis`: limits that many processes share.
+//! - `tracing`: an observer for the log.
+//!
+//! What every answer says — fields, problems, addresses behind proxies — is used by the daemon as well.
+
+mod address;
+mod answer;
+mod body;
+mod concurrency;
+mod guarded;
+mod head;
+mod jitter;
+mod key;
+mod limit;
+mod load;
+mod manners;
+mod observe;
+mod outgoing;
+mod pace;
+mod rate;
+mod refusal;
+mod short;
+mod store;
+
+pub use address::{AddressBits, Forwarding, client_ip, client_ip_of};
+pub use answer::{
+    Answer, Fields, HeaderStyle, PROBLEM_TYPES, Told, Value, as_ms_ceil, put_denial, put_members,
+    retry_after_s,
+};
+pub use body::LimitedBody;
+pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};
+pub use guarded::GuardedBody;
+pub use head::{Head, Peer};
+pub use ipnet::IpNet;
+pub use key::{Key, put_joined};
+pub use limit::{Limit, LimitError, OnMissing};
+pub use load::{AdaptiveLayer, Load, LoadFuture, LoadLayer, Loaded, Outcome, ShedLayer};
+#[cfg(feature = "tracing")]
+pub use observe::Log;
+pub use observe::{Event, Observer};
+pub use outgoing::{By, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, Together, Whom};
+pub use pace::{
+    DownloadRate, DownloadRateLayer, PaceFuture, PacedBody, UploadRate, UploadRateLayer,
+};
+pub use rate::{Instead, Other, RateLimit, RateLimitFuture, RateLimitLayer, Refuse};
+pub use refusal::Denial;
+pub use short::Out;
+
+/// Runs every example of the README and of the page about layers as a test.
+#[cfg(all(doctest, feature = "axum", feature = "tracing"))]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/axum.md")]
+    struct Axum;
+}

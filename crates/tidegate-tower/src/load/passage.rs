@@ -1,0 +1,190 @@
+//! A request on its way: let in, at once or after a wait, or turned away.
+
+use super::Load;
+use super::layer::Shared;
+use crate::guarded::GuardedBody;
+use crate::head::Head;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use tower_service::Service;
+
+/// A service that is called as often as can be borne; made by [`LoadLayer`](crate::LoadLayer).
+///
+/// ```
+/// use tidegate::Shedder;
+/// use tidegate_tower::{Loaded, ShedLayer};
+/// use tower_layer::Layer;
+///
+/// let service: Loaded<axum::Router, Shedder> =
+///     ShedLayer::new(Shedder::new()).layer(axum::Router::new());
+/// ```
+pub struct Loaded<S, L: Load> {
+    inner: S,
+    shared: Arc<Shared<L>>,
+}
+
+impl<S, L: Load> Loaded<S, L> {
+    pub(super) fn new(inner: S, shared: Arc<Shared<L>>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// Where a request that came now stands.
+    fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, L>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        let mut entering = (self.shared.enter)(&Head::of(&request));
+        // Whoever has to wait is polled again, with a waker that wakes.
+        let mut nobody = Context::from_waker(Waker::noop());
+        match Pin::new(&mut entering).poll(&mut nobody) {
+            Poll::Ready(entered) => self.shared.stand(entered, &mut self.inner, request),
+            Poll::Pending => {
+                // The one that is ready waits; a clone takes its place.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                Stage::Waiting { entering, pending: Some((ready, request)) }
+            }
+        }
+    }
+}
+
+impl<L: Load> Shared<L> {
+    fn stand<S, B>(
+        &self,
+        entered: Result<L::Permit, L::Refusal>,
+        service: &mut S,
+        request: Request<B>,
+    ) -> Stage<S, B, L>
+    where
+        S: Service<Request<B>>,
+    {
+        match entered {
+            Ok(permit) => Stage::Calling { future: service.call(request), permit: Some(permit) },
+            Err(refusal) => {
+                let response = self.away.response(&Head::of(&request), &refusal);
+                Stage::Refused { response: Some(response) }
+            }
+        }
+    }
+}
+
+impl<S, B, R, L> Service<Request<B>> for Loaded<S, L>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body<Data = Bytes>,
+    L: Load,
+{
+    type Response = Response<GuardedBody<R, L::Permit>>;
+    type Error = S::Error;
+    type Future = LoadFuture<S, B, L>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let stage = self.stage(request);
+        LoadFuture { stage, shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: Clone, L: Load> Clone for Loaded<S, L> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: fmt::Debug, L: Load> fmt::Debug for Loaded<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The answer of a service that is called as often as can be borne, to come.
+    ///
+    /// ```
+    /// use tidegate::Shedder;
+    /// use tidegate_tower::ShedLayer;
+    /// use tower::{Layer, ServiceExt};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let shedder = Shedder::builder().in_flight_max(0).build();
+    /// let service = ShedLayer::new(shedder).layer(axum::Router::<()>::new());
+    /// let response = service.oneshot(http::Request::new(axum::body::Body::empty())).await?;
+    /// assert_eq!(response.status(), 503);
+    /// assert_eq!(response.headers()["retry-after"], "1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub struct LoadFuture<S, B, L>
+    where
+        S: Service<Request<B>>,
+        L: Load,
+    {
+        #[pin]
+        stage: Stage<S, B, L>,
+        shared: Arc<Shared<L>>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    enum Stage<S, B, L>
+    where
+        S: Service<Request<B>>,
+        L: Load,
+    {
+        /// The service has it. The future is dropped before the permit is.
+        Calling {
+            #[pin]
+            future: S::Future,
+            permit: Option<L::Permit>,
+        },
+        Refused { response: Option<Response<Bytes>> },
+        Waiting {
+            entering: L::Entering,
+            pending: Option<(S, Request<B>)>,
+        },
+    }
+}
+
+impl<S, B, R, L> Future for LoadFuture<S, B, L>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body<Data = Bytes>,
+    L: Load,
+{
+    type Output = Result<Response<GuardedBody<R, L::Permit>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        const TWICE: &str = "polled after it was ready";
+        let mut this = self.project();
+        loop {
+            let next = match this.stage.as_mut().project() {
+                StageProjection::Calling { future, permit } => {
+                    let result = ready!(future.poll(context));
+                    let permit = permit.take().expect(TWICE);
+                    let response = result?;
+                    let (status, headers) = (response.status(), response.headers());
+                    let permit = (this.shared.answered)(permit, status, headers);
+                    return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, permit))));
+                }
+                StageProjection::Refused { response } => {
+                    return Poll::Ready(Ok(response.take().expect(TWICE).map(GuardedBody::ours)));
+                }
+                StageProjection::Waiting { entering, pending } => {
+                    let entered = ready!(Pin::new(entering).poll(context));
+                    let (mut service, request) = pending.take().expect(TWICE);
+                    this.shared.stand(entered, &mut service, request)
+                }
+            };
+            this.stage.set(next);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The layer that turns away what matters least when there is too much to do.
+
+use super::Load;
+use super::layer::{Enter, LoadLayer};
+use crate::head::Head;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use tidegate::{Clock, Priority, Shed, ShedPermit, Shedder, SystemClock};
+
+/// Turns requests away when the machine has too much to do, those that matter least first. A request is in flight
+/// until the body of its response is done.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tidegate::{Priority, Shedder};
+/// use tidegate_tower::ShedLayer;
+///
+/// let shedder = Shedder::builder().in_flight_max(500).build();
+/// let app: Router = Router::new()
+///     .route("/pay", get(|| async { "paid" }))
+///     .route("/suggestions", get(|| async { "shoes" }))
+///     .layer(ShedLayer::new(shedder).priority(|head| match head.path() {
+///         "/pay" => Priority::Critical,
+///         "/suggestions" => Priority::Sheddable,
+///         _ => Priority::Normal,
+///     }));
+/// ```
+pub type ShedLayer<C = SystemClock> = LoadLayer<Shedder<C>>;
+
+impl<C: Clock> Load for Shedder<C> {
+    type Permit = ShedPermit<C>;
+    type Refusal = Shed;
+    type Entering = Ready<Result<ShedPermit<C>, Shed>>;
+}
+
+impl<C: Clock> LoadLayer<Shedder<C>> {
+    /// A layer that asks this shedder. All requests are [normal](Priority::Normal) unless told.
+    ///
+    /// ```
+    /// # use tidegate::Shedder;
+    /// # use tidegate_tower::ShedLayer;
+    /// let shedder = Shedder::new();
+    /// let layer = ShedLayer::new(shedder.clone());
+    /// // Clones of a shedder are the same: this one tells what goes on.
+    /// assert_eq!(shedder.in_flight(), 0);
+    /// ```
+    pub fn new(shedder: Shedder<C>) -> Self {
+        let enter = enter(shedder.clone(), |_| Priority::Normal);
+        Self::over(shedder, enter, Arc::new(|permit, _, _| Some(permit)))
+    }
+
+    /// How much a request matters. Do not let clients choose, unless you trust them.
+    ///
+    /// ```
+    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate_tower::ShedLayer;
+    /// let layer = ShedLayer::new(Shedder::new()).priority(|head| match head.path() {
+    ///     "/health" => Priority::Critical,
+    ///     _ => Priority::Normal,
+    /// });
+    /// ```
+    pub fn priority(
+        self,
+        priority: impl Fn(&Head<'_>) -> Priority + Send + Sync + 'static,
+    ) -> Self {
+        let enter = enter(self.load.clone(), priority);
+        self.with(|shared| shared.enter = enter)
+    }
+}
+
+fn enter<C: Clock>(
+    shedder: Shedder<C>,
+    priority: impl Fn(&Head<'_>) -> Priority + Send + Sync + 'static,
+) -> Enter<Shedder<C>> {
+    Arc::new(move |head| ready(shedder.try_enter(priority(head))))
+}

@@ -1,0 +1,302 @@
+//! Bodies that flow only so fast, on their way in and on their way out.
+
+use super::body::PacedBody;
+use crate::body::LimitedBody;
+use crate::head::Head;
+use crate::key::{Found, Key, LaterKey};
+use crate::limit::{Limit, LimitError, OnMissing};
+use crate::manners::Manners;
+use crate::short::Short;
+use bytes::Bytes;
+use http::{Request, Response};
+use ipnet::IpNet;
+use pin_project_lite::pin_project;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tidegate::{Clock, Limiter, SystemClock};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// What all clones of a layer's services share.
+#[derive(Clone)]
+struct Shared<C: Clock> {
+    limit: Limit<C>,
+    limiter: Limiter<C>,
+    manners: Manners,
+}
+
+/// Whose bytes these are.
+enum Whose {
+    Nobody,
+    Key(Short),
+    Later(LaterKey),
+}
+
+impl<C: Clock> Shared<C> {
+    fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+        let name = || limit.name.to_string();
+        if limit.rule.is_concurrency() {
+            let rule = limit.rule.to_string();
+            return Err(LimitError::InFlight { name: name(), rule });
+        }
+        let Some(limiter) = limit.store.memory().cloned() else {
+            return Err(LimitError::Shared { name: name() });
+        };
+        Ok(Self { limit, limiter, manners: Manners::default() })
+    }
+
+    /// Whose bytes, or the answer to who cannot be counted.
+    fn whose<B>(&self, request: &Request<B>) -> Result<Whose, Box<Response<Bytes>>> {
+        let head = Head::within(request, &self.manners.surroundings);
+        if !self.limit.counts(&head) || self.limit.is_shadow {
+            return Ok(Whose::Nobody);
+        }
+        let mut key = Short::new();
+        match self.limit.key.put(&head, &mut key) {
+            Found::Key => Ok(Whose::Key(key)),
+            Found::Later => Ok(Whose::Later(self.limit.key.later(&head))),
+            Found::Missing(missing) => match self.limit.without_key(missing) {
+                Some(OnMissing::Shared) => Ok(Whose::Key(Short::new())),
+                Some(OnMissing::Allow) => Ok(Whose::Nobody),
+                _ => Err(Box::new(self.manners.without_key(&head, &self.limit, missing))),
+            },
+        }
+    }
+
+    fn paced<B>(&self, body: B, whose: Whose) -> PacedBody<B, C> {
+        match whose {
+            Whose::Nobody => PacedBody::unpaced(body),
+            Whose::Key(key) => PacedBody::keyed(body, self.limiter.clone(), key),
+            Whose::Later(key) => PacedBody::keyed_later(body, self.limiter.clone(), key),
+        }
+    }
+}
+
+macro_rules! pace_layer {
+    ($layer:ident, $service:ident, $what:literal, $rule:literal) => {
+        #[doc = concat!("Lets the bodies of ", $what, " flow only so fast, in bytes.")]
+        ///
+        /// ```
+        #[doc = concat!("use tidegate_tower::", stringify!($layer), ";")]
+        ///
+        #[doc = concat!("let layer = ", stringify!($layer), "::per_ip(\"", $rule, "\")?;")]
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        #[must_use = "a layer does nothing until it is around a service"]
+        pub struct $layer<C: Clock = SystemClock> {
+            shared: Arc<Shared<C>>,
+        }
+
+        impl $layer {
+            /// So many bytes for each client address.
+            ///
+            /// ```
+            #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+            #[doc = concat!("let layer = ", stringify!($layer), "::per_ip(\"", $rule, "\")?;")]
+            /// # Ok::<(), tidegate_tower::LimitError>(())
+            /// ```
+            pub fn per_ip(rule: &str) -> Result<Self, LimitError> {
+                Self::new(Limit::new("bytes-per-ip", rule)?.key(Key::ip()))
+            }
+
+            /// So many bytes for all together.
+            ///
+            /// ```
+            #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+            #[doc = concat!("let layer = ", stringify!($layer), "::for_all(\"", $rule, "\")?;")]
+            /// # Ok::<(), tidegate_tower::LimitError>(())
+            /// ```
+            pub fn for_all(rule: &str) -> Result<Self, LimitError> {
+                Self::new(Limit::new("bytes", rule)?)
+            }
+        }
+
+        impl<C: Clock> $layer<C> {
+            /// As many bytes as this limit admits. Its costs do not count here: a byte costs 1.
+            ///
+            /// ```
+            #[doc = concat!("# use tidegate_tower::{Key, Limit, ", stringify!($layer), "};")]
+            #[doc = concat!("let limit = Limit::new(\"bytes\", \"", $rule, "\")?.key(Key::host());")]
+            #[doc = concat!("let layer = ", stringify!($layer), "::new(limit)?;")]
+            /// # Ok::<(), tidegate_tower::LimitError>(())
+            /// ```
+            pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+                Ok(Self { shared: Arc::new(Shared::new(limit)?) })
+            }
+
+            /// Proxies that are believed: see [`RateLimitLayer`](crate::RateLimitLayer::trusted_proxies).
+            ///
+            /// ```
+            #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+            #[doc = concat!("let layer = ", stringify!($layer), "::per_ip(\"", $rule, "\")?")]
+            ///     .trusted_proxies(["10.0.0.0/8".parse()?]);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn trusted_proxies(mut self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
+                let shared = Arc::make_mut(&mut self.shared);
+                shared.manners.surroundings.trusted_proxies = proxies.into_iter().collect();
+                self
+            }
+        }
+
+        impl<S, C: Clock> Layer<S> for $layer<C> {
+            type Service = $service<S, C>;
+
+            fn layer(&self, inner: S) -> Self::Service {
+                $service { inner, shared: Arc::clone(&self.shared) }
+            }
+        }
+
+        impl<C: Clock> Clone for $layer<C> {
+            fn clone(&self) -> Self {
+                Self { shared: Arc::clone(&self.shared) }
+            }
+        }
+
+        impl<C: Clock> fmt::Debug for $layer<C> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($layer))
+                    .field("limit", &self.shared.limit)
+                    .finish_non_exhaustive()
+            }
+        }
+
+        #[doc = concat!("A service behind a [`", stringify!($layer), "`].")]
+        ///
+        /// ```
+        #[doc = concat!("use tidegate_tower::{", stringify!($layer), ", ", stringify!($service), "};")]
+        /// use tower_layer::Layer;
+        ///
+        #[doc = concat!("let slow: ", stringify!($service), "<axum::Router> =")]
+        #[doc = concat!("    ", stringify!($layer), "::for_all(\"", $rule, "\")?.layer(axum::Router::new());")]
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        #[derive(Clone)]
+        pub struct $service<S, C: Clock = SystemClock> {
+            inner: S,
+            shared: Arc<Shared<C>>,
+        }
+
+        impl<S, C: Clock> fmt::Debug for $service<S, C> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($service))
+                    .field("limit", &self.shared.limit)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pace_layer!(UploadRateLayer, UploadRate, "requests", "1000000/s burst 65536");
+pace_layer!(DownloadRateLayer, DownloadRate, "responses", "5000000/s burst 65536");
+
+impl<S, B, R, C> Service<Request<B>> for UploadRate<S, C>
+where
+    S: Service<Request<PacedBody<B, C>>, Response = Response<R>>,
+    C: Clock,
+{
+    type Response = Response<PacedBody<LimitedBody<R>, C>>;
+    type Error = S::Error;
+    type Future = PaceFuture<S::Future, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        match shared.whose(&request) {
+            Ok(whose) => {
+                let request = request.map(|body| shared.paced(body, whose));
+                let (future, whose) = (self.inner.call(request), Some(Whose::Nobody));
+                PaceFuture { stage: Stage::Calling { future, whose }, shared }
+            }
+            Err(response) => {
+                PaceFuture { stage: Stage::Refused { response: Some(*response) }, shared }
+            }
+        }
+    }
+}
+
+impl<S, B, R, C> Service<Request<B>> for DownloadRate<S, C>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    C: Clock,
+{
+    type Response = Response<PacedBody<LimitedBody<R>, C>>;
+    type Error = S::Error;
+    type Future = PaceFuture<S::Future, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        match shared.whose(&request) {
+            Ok(whose) => {
+                let (future, whose) = (self.inner.call(request), Some(whose));
+                PaceFuture { stage: Stage::Calling { future, whose }, shared }
+            }
+            Err(response) => {
+                PaceFuture { stage: Stage::Refused { response: Some(*response) }, shared }
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// The answer of a service whose bodies flow only so fast, to come.
+    ///
+    /// ```
+    /// use tidegate_tower::DownloadRateLayer;
+    /// use tower::{Layer, ServiceExt};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let slow = DownloadRateLayer::for_all("1000000/s")?.layer(axum::Router::<()>::new());
+    /// let response = slow.oneshot(http::Request::new(axum::body::Body::empty())).await?;
+    /// assert_eq!(response.status(), 404);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub struct PaceFuture<T, C: Clock> {
+        #[pin]
+        stage: Stage<T>,
+        shared: Arc<Shared<C>>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    enum Stage<T> {
+        Calling { #[pin] future: T, whose: Option<Whose> },
+        Refused { response: Option<Response<Bytes>> },
+    }
+}
+
+impl<T, R, E, C> Future for PaceFuture<T, C>
+where
+    T: Future<Output = Result<Response<R>, E>>,
+    C: Clock,
+{
+    type Output = Result<Response<PacedBody<LimitedBody<R>, C>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        const TWICE: &str = "polled after it was ready";
+        let this = self.project();
+        Poll::Ready(match this.stage.project() {
+            StageProjection::Calling { future, whose } => {
+                let result = ready!(future.poll(context));
+                let whose = whose.take().expect(TWICE);
+                result.map(|response| {
+                    response.map(|body| this.shared.paced(LimitedBody::theirs(body), whose))
+                })
+            }
+            StageProjection::Refused { response } => {
+                let response = response.take().expect(TWICE);
+                Ok(response.map(|bytes| PacedBody::unpaced(LimitedBody::ours(bytes))))
+            }
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! One limit in memory: decided where the request stands, without a box and without an allocation.
+
+use super::asked::Question;
+use super::outcome::{Answers, Outcome, Passed, Refused, Why};
+use super::settle::Settlement;
+use super::shared::Shared;
+use crate::answer::Answer;
+use crate::head::Head;
+use crate::key::Found;
+use crate::limit::{Limit, OnMissing};
+use crate::short::Short;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tidegate::{Acquire, Clock, Decision, Denied, Limiter, Permit, Span, Verdict};
+
+impl<C: Clock> Shared<C> {
+    #[inline]
+    pub(super) fn decide_alone(
+        self: &Arc<Self>,
+        limit: &Limit<C>,
+        limiter: &Limiter<C>,
+        head: &Head<'_>,
+    ) -> Outcome<C> {
+        if !limit.counts(head) {
+            return Outcome::uncounted();
+        }
+        let mut key = Short::new();
+        match limit.key.put(head, &mut key) {
+            Found::Key => {}
+            Found::Later => return self.decide_several(head),
+            Found::Missing(missing) => match limit.without_key(missing) {
+                Some(OnMissing::Shared) => key.clear(),
+                Some(OnMissing::Allow) => return Outcome::uncounted(),
+                Some(OnMissing::Deny) | None => {
+                    return Outcome::refuse(Why::NoKey { limit: 0, missing });
+                }
+            },
+        }
+        let cost = limit.cost_of(head);
+        if !self.patience.is_zero() || limit.rule.is_waiting() {
+            return self.wait_alone(limiter, key, cost);
+        }
+        let decision = limiter.check_n(key.as_bytes(), cost);
+        self.conclude_alone(key, cost, decision)
+    }
+
+    #[inline]
+    fn conclude_alone(self: &Arc<Self>, key: Short, cost: u64, decision: Decision) -> Outcome<C> {
+        let limit = &self.limits[0];
+        self.manners.observe(limit, decision, key.as_bytes(), cost);
+        match decision.verdict {
+            Verdict::Deny(_) => {
+                let decision = self.jitter.spread(decision);
+                let answers = Answers::One(Answer::obeyed(decision));
+                Outcome::Refuse(Refused { answers, why: Why::Denied(decision) })
+            }
+            Verdict::Allow if limit.afterwards.is_nothing() => {
+                let answers = Answers::One(Answer::obeyed(decision));
+                Outcome::Pass(Passed { answers, settlement: None })
+            }
+            Verdict::Allow => {
+                let drained_at = Some(limit.clock.now() + decision.reset_after);
+                let question = Question { place: 0, key, cost, drained_at };
+                let settlement = Settlement::of(self, vec![question]);
+                let answers = Answers::One(Answer::obeyed(decision));
+                Outcome::Pass(Passed { answers, settlement })
+            }
+            // The rule was changed to one that makes requests wait.
+            Verdict::Wait(span) => self.wait_out(key, cost, decision, span),
+        }
+    }
+
+    /// Takes a turn, if it comes in time. Most often it is now.
+    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: Short, cost: u64) -> Outcome<C> {
+        // A rule that makes requests wait says itself how long.
+        let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
+        let mut acquire = limiter.ask(key.as_bytes()).cost(cost).within(patience).acquire();
+        // Whoever has to wait is polled again, with a waker that wakes.
+        let mut nobody = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
+            return self.conclude_alone(key, cost, turned(answer));
+        }
+        Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key, cost)))
+    }
+
+    fn wait_out(
+        self: &Arc<Self>,
+        key: Short,
+        cost: u64,
+        mut decision: Decision,
+        span: Span,
+    ) -> Outcome<C> {
+        let shared = Arc::clone(self);
+        let clock = &self.limits[0].clock;
+        let sleep = clock.sleep_until(clock.now() + span);
+        decision.verdict = Verdict::Allow;
+        // Made before the future is: who never asks it has given up too.
+        let charged = Settlement::always(&shared, vec![Question::new(0, key, cost)]);
+        Outcome::Later(Box::pin(async move {
+            sleep.await;
+            Outcome::Pass(Passed {
+                answers: Answers::One(Answer::obeyed(decision)),
+                settlement: charged.kept(),
+            })
+        }))
+    }
+}
+
+async fn wait<C: Clock>(
+    shared: Arc<Shared<C>>,
+    acquire: Acquire<C>,
+    key: Short,
+    cost: u64,
+) -> Outcome<C> {
+    let decision = turned(acquire.await);
+    shared.conclude_alone(key, cost, decision)
+}
+
+/// What a wait has come to: a turn that has come is an admission.
+fn turned<C: Clock>(answer: Result<Permit<C>, Denied>) -> Decision {
+    match answer {
+        Ok(permit) => {
+            let mut decision = permit.decision();
+            decision.verdict = Verdict::Allow;
+            decision
+        }
+        Err(denied) => denied.decision,
+    }
+}

@@ -1,0 +1,112 @@
+//! What is called when a limit denies: nothing, or another service.
+
+use pin_project_lite::pin_project;
+use std::fmt;
+use std::future::Ready;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tower_service::Service;
+
+/// What a layer does with whom it denies: [`Refuse`], or ask an [`Other`] service.
+///
+/// ```
+/// use tidegate_tower::{RateLimitLayer, Refuse};
+///
+/// let refusing: RateLimitLayer<tidegate::SystemClock, Refuse> = RateLimitLayer::per_ip("100/s")?;
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+pub trait Instead<Q, P, E>: sealed::Sealed + Clone {
+    /// The answer to come.
+    type Future: Future<Output = Result<P, E>>;
+
+    /// Takes the request, or hands it back.
+    #[doc(hidden)]
+    fn instead(self, request: Q) -> Result<Self::Future, Q>;
+}
+
+mod sealed {
+    #[doc(hidden)]
+    pub trait Sealed {}
+    impl Sealed for super::Refuse {}
+    impl<V> Sealed for super::Other<V> {}
+}
+
+/// Refuses, with a problem that says when to come back.
+///
+/// ```
+/// let layer: tidegate_tower::RateLimitLayer = tidegate_tower::RateLimitLayer::per_ip("100/s")?;
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refuse;
+
+impl<Q, P, E> Instead<Q, P, E> for Refuse {
+    type Future = Ready<Result<P, E>>;
+
+    fn instead(self, request: Q) -> Result<Self::Future, Q> {
+        Err(request)
+    }
+}
+
+/// Asks another service, which has something cheaper: made by
+/// [`fallback_service`](crate::RateLimitLayer::fallback_service).
+///
+/// ```
+/// use tidegate_tower::{Other, RateLimitLayer};
+///
+/// let layer: RateLimitLayer<_, Other<axum::Router>> =
+///     RateLimitLayer::per_ip("100/s")?.fallback_service(axum::Router::new());
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+#[derive(Clone)]
+pub struct Other<V> {
+    pub(super) service: V,
+}
+
+impl<V> fmt::Debug for Other<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Other").finish_non_exhaustive()
+    }
+}
+
+impl<Q, V> Instead<Q, V::Response, V::Error> for Other<V>
+where
+    V: Service<Q> + Clone,
+{
+    type Future = Asking<V, Q>;
+
+    fn instead(self, request: Q) -> Result<Self::Future, Q> {
+        Ok(Asking::Ready { service: self.service, request: Some(request) })
+    }
+}
+
+pin_project! {
+    /// Waits until a service is ready, and calls it once.
+    #[doc(hidden)]
+    #[project = AskingProjection]
+    pub enum Asking<V, Q>
+    where
+        V: Service<Q>,
+    {
+        Ready { service: V, request: Option<Q> },
+        Called { #[pin] future: V::Future },
+    }
+}
+
+impl<V: Service<Q>, Q> Future for Asking<V, Q> {
+    type Output = Result<V::Response, V::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let future = match self.as_mut().project() {
+                AskingProjection::Ready { service, request } => {
+                    ready!(service.poll_ready(context))?;
+                    let request = request.take().expect("it is called once");
+                    service.call(request)
+                }
+                AskingProjection::Called { future } => return future.poll(context),
+            };
+            self.set(Self::Called { future });
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! How a layer of limits is told what to do.
+
+use super::instead::{Other, Refuse};
+use super::service::RateLimit;
+use super::shared::Shared;
+use crate::answer::HeaderStyle;
+use crate::head::Head;
+use crate::jitter::Jitter;
+use crate::key::Key;
+use crate::limit::{Limit, LimitError};
+use crate::observe::Observer;
+use crate::refusal::Denial;
+use bytes::Bytes;
+use http::{Extensions, Response, StatusCode};
+use ipnet::IpNet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate::{Clock, Span, SystemClock};
+use tower_layer::Layer;
+
+/// Limits how often: for axum, tonic, hyper and whatever else is made of tower.
+///
+/// All services that a layer makes, and all their clones, share its limits. The inner service's errors stay as they
+/// are: a denial is a response.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tidegate_tower::RateLimitLayer;
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::per_ip("100/s burst 20")?);
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+#[must_use = "a layer does nothing until it is around a service"]
+pub struct RateLimitLayer<C: Clock = SystemClock, F = Refuse> {
+    shared: Arc<Shared<C>>,
+    fallback: F,
+}
+
+impl RateLimitLayer {
+    /// One limit for each client address: the peer's, until there are
+    /// [trusted proxies](Self::trusted_proxies).
+    ///
+    /// ```
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::per_ip("100/s burst 20")?;
+    /// assert!(RateLimitLayer::per_ip("100 a second").is_err());
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn per_ip(rule: &str) -> Result<Self, LimitError> {
+        Self::new(Limit::new("per-ip", rule)?.key(Key::ip()))
+    }
+
+    /// One limit for all requests together.
+    ///
+    /// ```
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::for_all("1000/s")?;
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn for_all(rule: &str) -> Result<Self, LimitError> {
+        Self::new(Limit::new("all", rule)?)
+    }
+}
+
+impl<C: Clock> RateLimitLayer<C> {
+    /// A layer of this limit.
+    ///
+    /// ```
+    /// # use tidegate_tower::{Key, Limit, RateLimitLayer};
+    /// let layer = RateLimitLayer::new(Limit::new("api", "100/s")?.key(Key::ip()))?;
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+        Ok(Self { shared: Arc::new(Shared::new(counting(limit)?)), fallback: Refuse })
+    }
+}
+
+impl<C: Clock, F> RateLimitLayer<C, F> {
+    /// And this limit: all are decided as one, so that who is denied by one is not charged by another.
+    ///
+    /// ```
+    /// # use tidegate_tower::{Key, Limit, RateLimitLayer};
+    /// let layer = RateLimitLayer::per_ip("100/s")?.and(Limit::new("site", "1000/s")?)?;
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn and(self, limit: Limit<C>) -> Result<Self, LimitError> {
+        let limit = counting(limit)?;
+        Ok(self.with(|shared| shared.limits.push(limit)))
+    }
+
+    /// Proxies that are believed about who came to them, by `X-Forwarded-For` or `Forwarded`. The chain is walked
+    /// from the right, and the first address that is not one of these is the client. Nobody is trusted unless told:
+    /// whoever is, can be anybody.
+    ///
+    /// ```
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::per_ip("100/s")?.trusted_proxies(["10.0.0.0/8".parse()?]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
+        let proxies = proxies.into_iter().collect();
+        self.with(|shared| shared.manners.surroundings.trusted_proxies = proxies)
+    }
+
+    /// How to find the peer's address, where it is neither [`Peer`](crate::Peer) nor axum's `ConnectInfo`.
+    ///
+    /// ```
+    /// # use tidegate_tower::RateLimitLayer;
+    /// use tonic::transport::server::TcpConnectInfo;
+    ///
+    /// let layer = RateLimitLayer::per_ip("100/s")?.peer(|extensions| {
+    ///     extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
+    /// });
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn peer(
+        self,
+        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|shared| shared.manners.surroundings.peer = Some(Arc::new(peer)))
+    }
+
+    /// Which fields tell clients what is left; those of draft 11 unless told.
+    ///
+    /// ```
+    /// # use tidegate_tower::{HeaderStyle, RateLimitLayer};
+    /// let layer = RateLimitLayer::per_ip("100/s")?.headers(HeaderStyle::Legacy);
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn headers(self, style: HeaderStyle) -> Self {
+        self.with(|shared| shared.manners.style = Some(style))
+    }
+
+    /// Tells clients nothing, but that they are denied.
+    ///
+    /// ```
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::per_ip("100/s")?.no_headers();
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn no_headers(self) -> Self {
+        self.with(|shared| shared.manners.style = None)
+    }
+
+    /// Lets requests wait so long for their turn, instead of refusing them. Who would wait longer is refused at
+    /// once; who gives up gives the turn back. One limit serves in the order of arrival; several as one serve who
+    /// asks at the right time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::per_ip("10/s")?.wait(Duration::from_millis(500));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn wait(self, patience: Duration) -> Self {
+        self.with(|shared| shared.patience = Span::from_duration_floor(patience))
+    }
+
+    /// Tells those who are denied to come back up to so much later than they could, each at another time, so that
+    /// they do not come back together. Clients are told whole seconds: less than a few of them spreads nobody.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::per_ip("100/min fixed")?.retry_jitter(Duration::from_secs(10));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn retry_jitter(self, most: Duration) -> Self {
+        self.with(|shared| shared.jitter = Jitter::new(Span::from_duration_floor(most)))
+    }
+
+    /// The status of a denial; 429 unless told.
+    ///
+    /// ```
+    /// # use http::StatusCode;
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::for_all("1000/s")?.status(StatusCode::SERVICE_UNAVAILABLE);
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn status(self, status: StatusCode) -> Self {
+        self.with(|shared| shared.manners.status = status)
+    }
+
+    /// Answers those who are denied with this, instead of a problem. The fields that tell what is left are added.
+    ///
+    /// ```
+    /// # use http::Response;
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let layer = RateLimitLayer::per_ip("10/s")?.fallback(|_, _| Response::new("yesterday's news"));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn fallback<T: Into<Bytes>>(
+        self,
+        fallback: impl Fn(&Head<'_>, &Denial<'_>) -> Response<T> + Send + Sync + 'static,
+    ) -> Self {
+        let maker =
+            move |head: &Head<'_>, denial: &Denial<'_>| fallback(head, denial).map(Into::into);
+        self.with(|shared| shared.manners.maker = Some(Arc::new(maker)))
+    }
+
+    /// Sends those who are denied to another service, which has something cheaper. It finds
+    /// [`Denied`](tidegate::Denied) in the request's extensions.
+    ///
+    /// ```
+    /// # use axum::{Router, routing::get};
+    /// # use tidegate_tower::RateLimitLayer;
+    /// let cached: Router = Router::new().route("/", get(|| async { "yesterday's news" }));
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|| async { "today's news" }))
+    ///     .layer(RateLimitLayer::per_ip("10/s")?.fallback_service(cached));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn fallback_service<V>(self, service: V) -> RateLimitLayer<C, Other<V>> {
+        RateLimitLayer { shared: self.shared, fallback: Other { service } }
+    }
+
+    /// Tells this one of every decision.
+    ///
+    /// ```
+    /// # use tidegate_tower::{Event, RateLimitLayer};
+    /// let layer = RateLimitLayer::per_ip("10/s")?
+    ///     .observe(|event: &Event<'_>| println!("{}: {}", event.limit, event.verdict()));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn observe(self, observer: impl Observer) -> Self {
+        self.with(|shared| shared.manners.observers.push(Arc::new(observer)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+}
+
+fn counting<C: Clock>(limit: Limit<C>) -> Result<Limit<C>, LimitError> {
+    if limit.rule.is_concurrency() {
+        let (name, rule) = (limit.name.to_string(), limit.rule.to_string());
+        return Err(LimitError::InFlight { name, rule });
+    }
+    Ok(limit)
+}
+
+impl<S, C: Clock, F: Clone> Layer<S> for RateLimitLayer<C, F> {
+    type Service = RateLimit<S, C, F>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RateLimit::new(inner, Arc::clone(&self.shared), self.fallback.clone())
+    }
+}
+
+impl<C: Clock, F: Clone> Clone for RateLimitLayer<C, F> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), fallback: self.fallback.clone() }
+    }
+}
+
+impl<C: Clock, F> fmt::Debug for RateLimitLayer<C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer")
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
+    }
+}

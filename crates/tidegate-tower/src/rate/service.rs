@@ -1,0 +1,84 @@
+//! A service behind limits.
+//!
+//! Always   Who is admitted at once is handed to the inner service that was ready. Who has to wait takes that one
+//!          along, and a clone stays here: readiness is never used twice, and a clone is never called unready.
+
+use super::future::{Pending, RateLimitFuture, Stage};
+use super::instead::Instead;
+use super::outcome::{Outcome, Passed};
+use super::shared::Shared;
+use crate::body::LimitedBody;
+use crate::head::Head;
+use http::{Request, Response};
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tidegate::{Clock, SystemClock};
+use tower_service::Service;
+
+/// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// ```
+/// use tidegate_tower::{RateLimit, RateLimitLayer};
+/// use tower_layer::Layer;
+///
+/// let limited: RateLimit<axum::Router> = RateLimitLayer::for_all("100/s")?.layer(axum::Router::new());
+/// # Ok::<(), tidegate_tower::LimitError>(())
+/// ```
+#[derive(Clone)]
+pub struct RateLimit<S, C: Clock = SystemClock, F = super::Refuse> {
+    inner: S,
+    shared: Arc<Shared<C>>,
+    fallback: F,
+}
+
+impl<S, C: Clock, F> RateLimit<S, C, F> {
+    pub(super) fn new(inner: S, shared: Arc<Shared<C>>, fallback: F) -> Self {
+        Self { inner, shared, fallback }
+    }
+}
+
+impl<S, B, R, C, F> Service<Request<B>> for RateLimit<S, C, F>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    C: Clock,
+    F: Instead<Request<B>, S::Response, S::Error>,
+{
+    type Response = Response<LimitedBody<R>>;
+    type Error = S::Error;
+    type Future = RateLimitFuture<S, B, C, F>;
+
+    #[inline]
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let outcome =
+            self.shared.decide(&Head::within(&request, &self.shared.manners.surroundings));
+        let stage = match outcome {
+            Outcome::Pass(Passed { answers, settlement }) => {
+                let telling = Some(self.shared.tell(answers));
+                Stage::Calling { future: self.inner.call(request), telling, settlement }
+            }
+            Outcome::Refuse(refused) => {
+                Stage::refuse(&self.shared, self.fallback.clone(), request, refused)
+            }
+            Outcome::Later(outcome) => {
+                let clone = self.inner.clone();
+                let service = std::mem::replace(&mut self.inner, clone);
+                let (fallback, shared) = (self.fallback.clone(), Arc::clone(&self.shared));
+                let pending = Some(Box::new(Pending { service, request, fallback, shared }));
+                Stage::Deciding { outcome, pending }
+            }
+        };
+        RateLimitFuture { stage }
+    }
+}
+
+impl<S, C: Clock, F> fmt::Debug for RateLimit<S, C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("limits", &self.shared.limits).finish_non_exhaustive()
+    }
+}

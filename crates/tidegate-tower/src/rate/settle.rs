@@ -1,0 +1,130 @@
+//! What happens to the costs of a request once its response is known, or is not.
+
+use super::asked::Question;
+use super::shared::Shared;
+use crate::body::Meter;
+use http::{HeaderMap, StatusCode};
+use std::sync::Arc;
+use tidegate::Clock;
+
+/// A request that has been charged, and may be charged more or given back.
+pub(super) struct Settlement<C: Clock> {
+    shared: Arc<Shared<C>>,
+    questions: Vec<Question>,
+    /// While it waits for its turn: whoever gives up gets it back.
+    is_given_back: bool,
+}
+
+impl<C: Clock> Settlement<C> {
+    /// Nothing, if no limit wants to hear of the response.
+    pub(super) fn of(shared: &Arc<Shared<C>>, mut questions: Vec<Question>) -> Option<Box<Self>> {
+        questions.retain(|question| !shared.limits[question.place].afterwards.is_nothing());
+        if questions.is_empty() {
+            return None;
+        }
+        let shared = Arc::clone(shared);
+        Some(Box::new(Self { shared, questions, is_given_back: false }))
+    }
+
+    /// Gives back what was charged if it is dropped before it is kept.
+    pub(super) fn always(shared: &Arc<Shared<C>>, questions: Vec<Question>) -> Self {
+        Self { shared: Arc::clone(shared), questions, is_given_back: true }
+    }
+
+    pub(super) fn into_questions(mut self) -> Vec<Question> {
+        self.is_given_back = false;
+        std::mem::take(&mut self.questions)
+    }
+
+    pub(super) fn kept(self) -> Option<Box<Self>> {
+        let shared = Arc::clone(&self.shared);
+        Self::of(&shared, self.into_questions())
+    }
+
+    /// The service has failed: whoever refunds at all refunds this.
+    pub(super) fn failed(&self) {
+        self.refund_where(|refund| refund.is_some());
+    }
+
+    /// The response is known. What flows from now on is metered, if a limit charges it.
+    pub(super) fn answered(
+        self: Box<Self>,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Option<Box<dyn Meter>> {
+        self.refund_where(|refund| refund.is_some_and(|refund| refund(status, headers)));
+        let limits = &self.shared.limits;
+        for question in &self.questions {
+            let limit = &limits[question.place];
+            if let Some(charge) = &limit.afterwards.charge {
+                let (key, charge) = (question.key.as_bytes(), charge(status, headers));
+                limit.store.charge_whole(key, limit.store.charge(key, charge));
+            }
+        }
+        let is_metered = |question: &Question| limits[question.place].afterwards.is_charged_by_byte;
+        let metered = self.questions.iter().filter(|question| is_metered(question)).count();
+        (metered > 0).then(|| -> Box<dyn Meter> {
+            let count = self.questions.len();
+            Box::new(Metered { settlement: self, owed: vec![0; count] })
+        })
+    }
+
+    fn refund_where(
+        &self,
+        is_refunded: impl Fn(Option<&(dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync)>) -> bool,
+    ) {
+        for question in &self.questions {
+            let limit = &self.shared.limits[question.place];
+            // What has drained meanwhile is back already; to give it back again would be to give it twice.
+            let is_left = question.drained_at.is_none_or(|drained| limit.clock.now() < drained);
+            if is_left && is_refunded(limit.afterwards.refund.as_deref()) {
+                limit.store.refund(question.key.as_bytes(), question.cost);
+            }
+        }
+    }
+}
+
+impl<C: Clock> Drop for Settlement<C> {
+    fn drop(&mut self) {
+        if self.is_given_back {
+            for question in &self.questions {
+                let limit = &self.shared.limits[question.place];
+                // Those in the shadow are asked when all others have passed.
+                if !limit.is_shadow {
+                    limit.store.refund(question.key.as_bytes(), question.cost);
+                }
+            }
+        }
+    }
+}
+
+/// Charges bytes as they flow, and what there was no room for at the end.
+struct Metered<C: Clock> {
+    settlement: Box<Settlement<C>>,
+    /// For each question, what flowed and was not charged.
+    owed: Vec<u64>,
+}
+
+impl<C: Clock> Metered<C> {
+    fn each(&mut self, work: impl Fn(&crate::store::Store<C>, &[u8], &mut u64)) {
+        let limits = &self.settlement.shared.limits;
+        for (question, owed) in self.settlement.questions.iter().zip(&mut self.owed) {
+            let limit = &limits[question.place];
+            if limit.afterwards.is_charged_by_byte {
+                work(&limit.store, question.key.as_bytes(), owed);
+            }
+        }
+    }
+}
+
+impl<C: Clock> Meter for Metered<C> {
+    fn flowed(&mut self, bytes: u64) {
+        self.each(|store, key, owed| *owed = store.charge(key, owed.saturating_add(bytes)));
+    }
+}
+
+impl<C: Clock> Drop for Metered<C> {
+    fn drop(&mut self) {
+        self.each(|store, key, owed| store.charge_whole(key, *owed));
+    }
+}

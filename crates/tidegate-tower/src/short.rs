@@ -1,0 +1,175 @@
+//! A few bytes on the stack, and more of them in memory: keys and fields while they are written.
+//!
+//! Always   What is longer than [`INLINE_BYTES`] is kept whole, in memory. Nothing is cut.
+
+use std::fmt;
+
+/// So much lies on the stack. Keys and fields are rarely longer.
+const INLINE_BYTES: usize = 104;
+
+/// Takes bytes, one piece after the other: what fields and bodies are written to.
+///
+/// ```
+/// use tidegate_tower::Out;
+///
+/// let mut line = Vec::new();
+/// line.put(b"retry in ");
+/// line.put_number(7);
+/// assert_eq!(line, b"retry in 7");
+/// ```
+pub trait Out {
+    /// Appends these bytes.
+    ///
+    /// ```
+    /// use tidegate_tower::Out;
+    ///
+    /// let mut line = Vec::new();
+    /// line.put(b"a");
+    /// assert_eq!(line, b"a");
+    /// ```
+    fn put(&mut self, bytes: &[u8]);
+
+    /// Appends a number in decimal digits.
+    ///
+    /// ```
+    /// use tidegate_tower::Out;
+    ///
+    /// let mut line = Vec::new();
+    /// line.put_number(u64::MAX);
+    /// assert_eq!(line, b"18446744073709551615");
+    /// ```
+    #[inline]
+    fn put_number(&mut self, number: u64) {
+        self.put(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Appends a text as JSON has it.
+    ///
+    /// ```
+    /// use tidegate_tower::Out;
+    ///
+    /// let mut line = Vec::new();
+    /// line.put_json("a \"b\"\n");
+    /// assert_eq!(line, br#""a \"b\"\n""#);
+    /// ```
+    fn put_json(&mut self, text: &str) {
+        self.put(b"\"");
+        let mut rest = text.as_bytes();
+        while let Some(place) = rest.iter().position(|b| matches!(b, b'"' | b'\\' | ..b' ')) {
+            let (plain, special) = rest.split_at(place);
+            self.put(plain);
+            self.put(&escape(special[0]));
+            rest = &special[1..];
+        }
+        self.put(rest);
+        self.put(b"\"");
+    }
+}
+
+/// A byte that JSON does not take as it is.
+fn escape(byte: u8) -> Vec<u8> {
+    match byte {
+        b'"' | b'\\' => vec![b'\\', byte],
+        b'\n' => b"\\n".to_vec(),
+        b'\r' => b"\\r".to_vec(),
+        b'\t' => b"\\t".to_vec(),
+        _ => format!("\\u{byte:04x}").into_bytes(),
+    }
+}
+
+impl Out for Vec<u8> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Bytes that lie on the stack as long as they are few.
+#[derive(Clone)]
+pub(crate) struct Short {
+    count: usize,
+    inline: [u8; INLINE_BYTES],
+    /// All of them, once they are many.
+    spilled: Vec<u8>,
+}
+
+impl Short {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self { count: 0, inline: [0; INLINE_BYTES], spilled: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        if self.count <= INLINE_BYTES { &self.inline[..self.count] } else { &self.spilled }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+        self.spilled.clear();
+    }
+
+    #[cold]
+    fn spill(&mut self, bytes: &[u8]) {
+        if self.count <= INLINE_BYTES {
+            self.spilled.extend_from_slice(&self.inline[..self.count]);
+        }
+        self.spilled.extend_from_slice(bytes);
+        self.count = self.spilled.len();
+    }
+}
+
+impl Out for Short {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.count + bytes.len();
+        if self.count <= INLINE_BYTES && end <= INLINE_BYTES {
+            self.inline[self.count..end].copy_from_slice(bytes);
+            self.count = end;
+        } else {
+            self.spill(bytes);
+        }
+    }
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.put(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn json_has_no_bare_control_characters() {
+        let mut out = Vec::new();
+        out.put_json("a\u{1}\t\\é");
+        assert_eq!(String::from_utf8(out).unwrap(), "\"a\\u0001\\t\\\\é\"");
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_is_there_whole(pieces in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 0..70), 0..6,
+        )) {
+            let mut short = Short::new();
+            for piece in &pieces {
+                short.put(piece);
+            }
+            let whole = pieces.concat();
+            prop_assert_eq!(short.as_bytes(), &whole[..]);
+            short.clear();
+            short.put(b"again");
+            prop_assert_eq!(short.as_bytes(), b"again");
+        }
+    }
+}

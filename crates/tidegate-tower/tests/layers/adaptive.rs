@@ -1,0 +1,180 @@
+//! Places that follow what the service bears: never too many, and all of them back in the end (A14, T13).
+
+use crate::concurrency::{Census, Slow, request};
+use crate::desk::{Body, Inner, ask, get};
+use http::{Request, Response, StatusCode};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate::{Adaptive, AdaptiveGate, TokioClock};
+use tidegate_tower::{AdaptiveLayer, Outcome};
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+type Gate = AdaptiveGate<TokioClock>;
+
+fn gate(adaptive: Adaptive) -> Gate {
+    AdaptiveGate::with_clock(adaptive, TokioClock::new())
+}
+
+/// Takes 5 ms until the head is there; panics, or is overloaded, if the path says so.
+fn handler(
+    census: Census,
+    called: impl Fn() + Clone + Send + 'static,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
++ Clone
++ Send {
+    tower::service_fn(move |request: Request<Body>| {
+        called();
+        let present = census.enter();
+        async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let mut response = Response::new(Body::default());
+            match request.uri().path() {
+                "/panic" => panic!("a handler that fails"),
+                "/busy" => *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
+                _ => {}
+            }
+            drop(present);
+            Ok(response)
+        }
+    })
+}
+
+#[tokio::test]
+async fn the_limit_comes_down_on_overloads_only() {
+    let after = async |layer: fn(AdaptiveLayer<TokioClock>) -> AdaptiveLayer<TokioClock>,
+                       answer| {
+        let gate = gate(Adaptive::vegas());
+        let service = layer(AdaptiveLayer::new(gate.clone())).layer(Inner);
+        for _ in 0..20 {
+            assert_eq!(
+                ask(&service, get("/").header("answer", u16::to_string(&answer))).await.status,
+                answer
+            );
+        }
+        assert_eq!(gate.in_flight(), 0);
+        (gate.limit(), gate.baseline().is_some())
+    };
+    for overload in [429, 503, 504] {
+        assert_eq!(after(|layer| layer, overload).await.0, 18, "{overload}");
+    }
+    for served in [200, 404, 500] {
+        let (limit, is_sampled) = after(|layer| layer, served).await;
+        assert!(limit >= 20 && is_sampled, "{served}: {limit}");
+    }
+    let ignored = |layer: AdaptiveLayer<TokioClock>| layer.classify(|_, _| Outcome::Ignore);
+    assert_eq!(after(ignored, 503).await, (20, false));
+}
+
+#[test]
+fn grpc_says_overload_in_its_own_words() {
+    let of = |code: &'static str| {
+        let mut headers = http::HeaderMap::new();
+        headers.insert("grpc-status", http::HeaderValue::from_static(code));
+        Outcome::of(StatusCode::OK, &headers)
+    };
+    assert!(["4", "8", "14"].map(of).iter().all(|outcome| *outcome == Outcome::Overload));
+    assert!(["0", "5", "13"].map(of).iter().all(|outcome| *outcome == Outcome::Served));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_no_room_is_told_to_come_back_or_waits() {
+    let one = gate(Adaptive::vegas().between(1..=1));
+    let layer = AdaptiveLayer::new(one.clone());
+    let held = one.try_acquire().unwrap();
+    let refused = ask(&layer.layer(Inner), get("/")).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert!(refused.body.contains("#temporary-reduced-capacity"), "{}", refused.body);
+    assert!(refused.body.contains("all 1 are in use"), "{}", refused.body);
+
+    let patient = layer.wait(Duration::from_millis(20)).layer(Inner);
+    let waiting = tokio::spawn(async move {
+        (ask(&patient, get("/")).await.status, ask(&patient, get("/")).await.status)
+    });
+    tokio::time::advance(Duration::from_millis(10)).await;
+    tokio::task::yield_now().await;
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), (200, 200));
+    assert_eq!(one.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_free_when_the_head_is_there() {
+    let gate = gate(Adaptive::vegas());
+    let service = AdaptiveLayer::new(gate.clone()).layer(Slow(Census::default()));
+    for _ in 0..20 {
+        let response = service.clone().oneshot(request("/")).await.unwrap();
+        assert_eq!(gate.in_flight(), 0, "though the body is still to come");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(response);
+    }
+    assert_eq!(gate.in_flight(), 0);
+    let head = gate.baseline().unwrap().as_duration();
+    assert!((5..10).contains(&head.as_millis()), "the body was measured: {head:?}");
+}
+
+/// While the limit moves: overloads, panics, requests given up.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_let_in_above_the_limit_and_none_is_left_in_the_end() {
+    static LEAST: AtomicU64 = AtomicU64::new(u64::MAX);
+    static MOST: AtomicU64 = AtomicU64::new(0);
+    let (gate, census) = (gate(Adaptive::vegas().between(1..=50)), Census::default());
+    let asked = gate.clone();
+    let called = move || {
+        let limit = asked.limit();
+        assert!(asked.in_flight() <= limit, "{} of {limit}", asked.in_flight());
+        LEAST.fetch_min(limit, Ordering::Relaxed);
+        MOST.fetch_max(limit, Ordering::Relaxed);
+    };
+    let service = AdaptiveLayer::new(gate.clone()).layer(handler(census.clone(), called));
+    let statuses = crowd(&service, 5_000).await;
+    assert!(LEAST.load(Ordering::Relaxed) < MOST.load(Ordering::Relaxed), "the limit never moved");
+    assert!(statuses.contains(&Some(200)), "nobody was served");
+    assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
+}
+
+/// Those who wait are let in by those who leave.
+#[tokio::test(start_paused = true)]
+async fn who_waits_keeps_to_the_limit_too() {
+    let (gate, census) = (gate(Adaptive::vegas().between(3..=3)), Census::default());
+    let layer = AdaptiveLayer::new(gate.clone()).wait(Duration::from_millis(20));
+    let statuses = crowd(&layer.layer(handler(census.clone(), || ())), 5_000).await;
+    assert!(statuses.iter().filter(|status| **status == Some(200)).count() > 100);
+    assert_eq!(census.most.load(Ordering::SeqCst), 3);
+    assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
+}
+
+/// Many who ask, four each millisecond; what each was answered, if it did not panic or give up.
+async fn crowd<S, R>(service: &S, many: u64) -> Vec<Option<u16>>
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    R: Send + 'static,
+{
+    let mut tasks = tokio::task::JoinSet::new();
+    for turn in 0..many {
+        let service = service.clone();
+        tasks.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(turn / 4)).await;
+            let path = match turn % 40 {
+                8 => "/panic",
+                9 | 10 => "/busy",
+                _ => "/",
+            };
+            let whole = service.oneshot(request(path));
+            // Given up at some await, each at another; most are not.
+            let patience = Duration::from_millis(turn % 31);
+            let answer = tokio::time::timeout(patience, whole).await.ok()?;
+            Some(answer.unwrap().status().as_u16())
+        });
+    }
+    let mut statuses = Vec::new();
+    while let Some(result) = tasks.join_next().await {
+        statuses.push(result.ok().flatten());
+    }
+    statuses
+}

@@ -1,0 +1,159 @@
+//! What a request costs once its response is known.
+
+use crate::desk::{Body, Inner, ask, get, limit};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tidegate::{Limiter, ManualClock, Span};
+use tidegate_tower::{Limit, RateLimitLayer};
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+
+#[tokio::test]
+async fn what_failed_is_given_back() {
+    let refunded =
+        limit("orders", "1/h", &ManualClock::new()).refund_if(|status, _| status.is_server_error());
+    let service = RateLimitLayer::new(refunded).unwrap().layer(Inner);
+    for _ in 0..5 {
+        let failed = ask(&service, get("/").header("answer", "503")).await;
+        assert_eq!(failed.status, 503);
+    }
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    assert_eq!(ask(&service, get("/")).await.status, 429, "what went well stays charged");
+}
+
+#[tokio::test]
+async fn an_error_of_the_service_is_given_back_too() {
+    let refunded = limit("orders", "1/h", &ManualClock::new()).refund_if(|_, _| false);
+    let broken =
+        tower::service_fn(|_: Request<Body>| async { Err::<Response<Body>, &str>("broken") });
+    let service = RateLimitLayer::new(refunded).unwrap().layer(broken);
+    for _ in 0..3 {
+        let result = service.clone().oneshot(Request::new(Body::default())).await;
+        assert_eq!(result.unwrap_err(), "broken", "and it stays the service's error");
+    }
+}
+
+#[tokio::test]
+async fn several_limits_are_given_back_each_as_it_was_told() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::new(limit("kept", "2/h", &clock))
+        .unwrap()
+        .and(limit("back", "1/h", &clock).refund_if(|status, _| status == 503))
+        .unwrap();
+    let service = layer.layer(Inner);
+    for expected in [503, 503, 429] {
+        assert_eq!(ask(&service, get("/").header("answer", "503")).await.status, expected);
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_the_body_are_charged_also_when_there_is_no_room() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("10/s".parse().unwrap(), clock.clone());
+    let egress = Limit::over("egress", limiter.clone()).charge_bytes();
+    let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
+    let reply = ask(&service, get("/")).await;
+    assert_eq!(reply.body.len(), 10);
+    // 1 for the request and 10 for its body, from a bucket of 10: one is owed, and the next costs one.
+    let denied = ask(&service, get("/")).await;
+    assert_eq!(denied.status, 429);
+    assert!(denied.body.contains(r#""retry_after_ms":200"#), "{}", denied.body);
+    clock.advance(Span::from_millis(200));
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_is_dropped_is_charged_as_far_as_it_flowed() {
+    let limiter = Limiter::with_clock("100/s".parse().unwrap(), ManualClock::new());
+    let egress = Limit::over("egress", limiter.clone()).charge_bytes();
+    let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
+    let response = service.clone().oneshot(Request::new(Body::default())).await.unwrap();
+    drop(response);
+    assert_eq!(limiter.peek(&b""[..]).remaining, 98, "the request, and what is asked for now");
+    let response = service.oneshot(Request::new(Body::default())).await.unwrap();
+    let mut body = response.into_body();
+    drop(body.frame().await);
+    assert_eq!(limiter.peek(&b""[..]).remaining, 87);
+}
+
+#[tokio::test]
+async fn a_response_may_cost_more() {
+    let clock = ManualClock::new();
+    let logins = limit("logins", "5/h", &clock).charge_by(|status, _| u64::from(status == 401) * 2);
+    let service = RateLimitLayer::new(logins).unwrap().layer(Inner);
+    assert_eq!(ask(&service, get("/").header("answer", "401")).await.status, 401);
+    let reply = ask(&service, get("/")).await;
+    assert_eq!(reply.header("ratelimit"), Some(r#""logins";r=1;t=2880"#), "3 for what failed");
+}
+
+/// By then the window has given it back itself.
+#[tokio::test]
+async fn what_has_drained_is_not_given_back_again() {
+    let clock = ManualClock::new();
+    let window = limit("window", "2/min fixed from first", &clock)
+        .refund_if(|status, _| status.is_server_error());
+    let slow = tower::service_fn({
+        let clock = clock.clone();
+        move |request: Request<Body>| {
+            let clock = clock.clone();
+            async move {
+                if request.uri().path() == "/slow" {
+                    clock.advance(Span::from_secs(61));
+                }
+                Inner.oneshot(request).await
+            }
+        }
+    });
+    let service = RateLimitLayer::new(window).unwrap().layer(slow);
+    let late = service
+        .clone()
+        .oneshot(Request::get("/slow").header("answer", "503").body(Body::default()).unwrap());
+    assert_eq!(late.await.unwrap().status(), 503);
+    for expected in [200, 200, 429] {
+        assert_eq!(ask(&service, get("/")).await.status, expected);
+    }
+    let prompt = get("/").header("answer", "503");
+    clock.advance(Span::from_secs(60));
+    for _ in 0..3 {
+        assert_eq!(ask(&service, prompt_again(&prompt)).await.status, 503, "given back at once");
+    }
+}
+
+fn prompt_again(request: &http::request::Builder) -> http::request::Builder {
+    let mut again = get("/");
+    again.headers_mut().unwrap().clone_from(request.headers_ref().unwrap());
+    again
+}
+
+#[tokio::test]
+async fn a_shadow_that_denied_has_nothing_to_give_back() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("2/h".parse().unwrap(), clock.clone());
+    let tried = Limit::over("tried", limiter.clone())
+        .shadow()
+        .refund_if(|status, _| status.is_server_error());
+    let service = RateLimitLayer::new(limit("real", "100/h", &clock)).unwrap();
+    let service = service.and(tried).unwrap().layer(Inner);
+    for _ in 0..2 {
+        assert_eq!(ask(&service, get("/")).await.status, 200);
+    }
+    assert_eq!(ask(&service, get("/").header("answer", "503")).await.status, 503);
+    assert!(limiter.peek(&b""[..]).is_deny(), "it had not charged the third");
+}
+
+/// Else who has begun one download could begin any number, while its bytes flow.
+#[tokio::test]
+async fn while_bytes_flow_the_bucket_stays_empty() {
+    let limiter = Limiter::with_clock("15/s".parse().unwrap(), ManualClock::new());
+    let egress = Limit::over("egress", limiter.clone()).cost(0).charge_bytes();
+    let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
+    let mut bodies = Vec::new();
+    for _ in 0..2 {
+        let response = service.clone().oneshot(Request::new(Body::default())).await.unwrap();
+        let mut body = response.into_body();
+        drop(body.frame().await);
+        bodies.push(body);
+    }
+    assert_eq!(limiter.ask(&b""[..]).cost(0).peek().remaining, 0, "15 of 20 have been charged");
+    assert!(limiter.check(&b""[..]).is_deny());
+}

@@ -1,0 +1,102 @@
+//! Calls that go out, and gRPC over real connections.
+
+use axum::Router;
+use axum::routing::get;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use std::convert::Infallible;
+use std::time::Duration;
+use tidegate::{Limiter, TokioClock};
+use tidegate_tower::{Key, Limit, OutgoingError, OutgoingLayer, RateLimitLayer};
+use tokio::time::Instant;
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+
+#[tokio::test]
+async fn a_hyper_client_is_limited_by_host_with_the_same_layer() {
+    let app = Router::new().route("/", get(|| async { "hello" }));
+    let address = crate::sockets::serve(app).await;
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let per_host = Limit::new("host", "2/h").unwrap().key(Key::host());
+    let client = RateLimitLayer::new(per_host).unwrap().layer(client);
+    let ask = |host: String| {
+        let request = Request::get(format!("http://{host}/")).body(Empty::new()).unwrap();
+        let client = client.clone();
+        async move {
+            let response = client.oneshot(request).await.unwrap();
+            let status = response.status().as_u16();
+            (status, response.into_body().collect().await.unwrap().to_bytes())
+        }
+    };
+    assert_eq!(ask(address.to_string()).await, (200, Bytes::from("hello")));
+    assert_eq!(ask(address.to_string()).await.0, 200);
+    assert_eq!(ask(address.to_string()).await.0, 429, "made here, without a call");
+    assert_eq!(ask(format!("localhost:{}", address.port())).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_their_turn_or_fail_with_an_error() {
+    let limiter = Limiter::with_clock("1/s".parse().unwrap(), TokioClock::new());
+    let layer = OutgoingLayer::over(limiter, Duration::from_millis(1_500));
+    let client = layer.layer(tower::service_fn(|request: u32| async move {
+        if request == 0 { Err(std::io::Error::other("refused")) } else { Ok(request) }
+    }));
+    let (start, call) = (Instant::now(), |request| client.clone().oneshot(request));
+    let (a, b, c) = tokio::join!(call(1), call(2), call(3));
+    assert_eq!((a.unwrap(), b.unwrap()), (1, 2));
+    assert_eq!(start.elapsed().as_secs(), 1);
+    let error = c.unwrap_err();
+    assert!(matches!(error, OutgoingError::Denied(_)));
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "denied: retry after 500ms");
+    let error = call(0).await.unwrap_err();
+    assert_eq!(error.to_string(), "refused", "what the client says stays as it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_gives_its_turn_or_its_place_back() {
+    for rule in ["1/h", "concurrency 1"] {
+        let limiter = Limiter::with_clock(rule.parse().unwrap(), TokioClock::new());
+        let layer = OutgoingLayer::over(limiter.clone(), Duration::from_secs(7_200));
+        let client = layer.layer(tower::service_fn(|seconds: u64| async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok::<_, Infallible>(())
+        }));
+        let first = tokio::spawn(client.clone().oneshot(1));
+        tokio::task::yield_now().await;
+        let second = client.clone().oneshot(1);
+        assert!(tokio::time::timeout(Duration::from_millis(10), second).await.is_err());
+        first.abort();
+        let _ = first.await;
+        let wait = limiter.ask(&b""[..]).within(Duration::from_secs(3_600)).acquire();
+        assert!(wait.await.is_ok(), "{rule}");
+    }
+}
+
+/// A service of tonic, over HTTP/2: a denial is a status that its client knows.
+#[tokio::test]
+async fn tonic_clients_see_resource_exhausted() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let layer = RateLimitLayer::per_ip("1/h").unwrap().peer(|extensions| {
+        let info = extensions.get::<tonic::transport::server::TcpConnectInfo>()?;
+        info.remote_addr().map(|address| address.ip())
+    });
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = tonic::transport::Server::builder().layer(layer).add_service(health);
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    tokio::spawn(async move { server.serve_with_incoming(incoming).await.unwrap() });
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
+    let channel = channel.unwrap().connect().await.unwrap();
+    let mut client = tonic_health::pb::health_client::HealthClient::new(channel);
+    let ask = || tonic_health::pb::HealthCheckRequest { service: String::new() };
+    let first = client.check(ask()).await.unwrap();
+    assert!(first.metadata().get("ratelimit").is_some());
+    let denied = client.check(ask()).await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted);
+    assert_eq!(denied.message(), "denied: retry after 1h by per-ip");
+    assert_eq!(denied.metadata().get("retry-after").unwrap(), "3600");
+}

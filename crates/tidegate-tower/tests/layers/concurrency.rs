@@ -1,0 +1,285 @@
+//! Places in flight: never too many, and all of them back in the end (T13).
+
+use crate::desk::{Body, ask, from, get};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate::{Limiter, SystemClock, TokioClock};
+use tidegate_tower::{Concurrency, ConcurrencyLayer, Key, Limit};
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// How many are in the handler or in a body, and the most there ever were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Census {
+    pub(crate) now: Arc<AtomicUsize>,
+    pub(crate) most: Arc<AtomicUsize>,
+}
+
+pub(crate) struct Present(Census);
+
+impl Census {
+    pub(crate) fn enter(&self) -> Present {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        Present(self.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits in the handler and between the pieces of its body, panics if it is told to.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow(pub(crate) Census);
+
+impl Service<Request<Body>> for Slow {
+    type Response = Response<Pieces>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Pieces>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        assert_ne!(request.uri().path(), "/panic/call", "a handler that fails at once");
+        let present = self.0.enter();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert_ne!(request.uri().path(), "/panic/await", "a handler that fails later");
+            Ok(Response::new(Pieces { left: 3, pause: None, present: Some(present) }))
+        })
+    }
+}
+
+pub(crate) struct Pieces {
+    left: usize,
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
+    present: Option<Present>,
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            self.present = None;
+            return Poll::Ready(None);
+        }
+        let pause = self
+            .pause
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_millis(5))));
+        std::task::ready!(pause.as_mut().poll(context));
+        self.pause = None;
+        self.left -= 1;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"piece")))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::new()
+    }
+}
+
+fn limited(rule: &str, census: &Census) -> (Concurrency<Slow, TokioClock>, Limiter<TokioClock>) {
+    let limiter = Limiter::with_clock(rule.parse().unwrap(), TokioClock::new());
+    let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+    (layer.layer(Slow(census.clone())), limiter)
+}
+
+pub(crate) fn request(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::default()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_held_until_the_body_is_done() {
+    let census = Census::default();
+    let (service, limiter) = limited("concurrency 1", &census);
+    let free = || limiter.ask(&b""[..]).cost(0).peek().remaining;
+    let response = service.clone().oneshot(request("/")).await.unwrap();
+    assert_eq!(response.headers()["ratelimit-policy"], r#""places";q=1;qu="concurrent-requests""#);
+    assert_eq!(free(), 0, "the response is here, and its body is not");
+    let denied = ask(&service, get("/")).await;
+    assert_eq!((denied.status, denied.header("retry-after")), (429, Some("1")));
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        frame.unwrap();
+        assert_eq!(free(), 0);
+    }
+    assert_eq!(free(), 1, "the end was seen, though nobody dropped the body");
+    assert_eq!(ask(&service, get("/")).await.body, "piecepiecepiece");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_served_in_the_order_of_arrival() {
+    let census = Census::default();
+    let (service, limiter) = limited("concurrency 2 wait 1s", &census);
+    let mut tasks = tokio::task::JoinSet::new();
+    let served = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for number in 0..20 {
+        let (service, served) = (service.clone(), Arc::clone(&served));
+        tasks.spawn(async move {
+            let status = ask(&service, get("/")).await.status;
+            served.lock().unwrap().push(number);
+            status
+        });
+    }
+    assert!(tasks.join_all().await.iter().all(|status| *status == 200));
+    // Two are served at a time, and end at the same moment.
+    let pairs: Vec<i32> = served.lock().unwrap().iter().map(|number| number / 2).collect();
+    assert_eq!(pairs.len(), 20);
+    assert!(pairs.is_sorted(), "{pairs:?}");
+    assert_eq!(census.most.load(Ordering::SeqCst), 2);
+    assert_eq!(limiter.ask(&b""[..]).cost(0).peek().remaining, 2);
+}
+
+/// T13 at the size of CI: given up after every number of polls, panics, bodies dropped half-way.
+#[tokio::test(start_paused = true)]
+async fn never_too_many_in_flight_and_none_in_the_end() {
+    let census = Census::default();
+    let (service, limiter) = limited("concurrency 3 wait 20ms", &census);
+    let mut tasks = tokio::task::JoinSet::new();
+    for turn in 0..20_000_u64 {
+        let service = service.clone();
+        tasks.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(turn / 4)).await;
+            let path = match turn % 10 {
+                8 => "/panic/call",
+                9 => "/panic/await",
+                _ => "/",
+            };
+            let whole = async {
+                let response = service.oneshot(request(path)).await.unwrap();
+                if turn % 7 == 0 {
+                    let mut body = response.into_body();
+                    let _ = body.frame().await;
+                    return;
+                }
+                response.into_body().collect().await.unwrap();
+            };
+            // Given up at some await, each at another; most are not.
+            let _ = tokio::time::timeout(Duration::from_millis(turn % 61), whole).await;
+        });
+    }
+    let mut panicked = 0;
+    while let Some(result) = tasks.join_next().await {
+        panicked += usize::from(result.is_err());
+        assert!(census.now.load(Ordering::SeqCst) <= 3);
+    }
+    assert!(panicked > 500, "only {panicked} handlers panicked");
+    assert_eq!(census.most.load(Ordering::SeqCst), 3);
+    assert_eq!(census.now.load(Ordering::SeqCst), 0);
+    let free = limiter.ask(&b""[..]).cost(0).peek().remaining;
+    assert_eq!(free, 3, "a place has leaked");
+}
+
+/// The same, given up after exactly so many polls, until it is never given up any more.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
+    let census = Census::default();
+    let (service, limiter) = limited("concurrency 1 wait 1s", &census);
+    for polls in 0..40 {
+        let service = service.clone();
+        let holder = service.clone().oneshot(request("/")).await.unwrap();
+        let waiter = Box::pin(async move {
+            let response = service.oneshot(request("/")).await.unwrap();
+            response.into_body().collect().await.unwrap().to_bytes().len()
+        });
+        let released = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            drop(holder);
+        });
+        let ended = GiveUp { future: waiter, polls }.await;
+        released.await.unwrap();
+        assert_eq!(census.now.load(Ordering::SeqCst), 0, "after {polls} polls");
+        let free = limiter.ask(&b""[..]).cost(0).peek().remaining;
+        assert_eq!(free, 1, "after {polls} polls");
+        if let Some(bytes) = ended {
+            assert_eq!(bytes, 15);
+            return;
+        }
+    }
+    panic!("it was always given up");
+}
+
+/// Drops a future after so many polls.
+pub(crate) struct GiveUp<F> {
+    pub(crate) future: F,
+    pub(crate) polls: usize,
+}
+
+impl<F: Future + Unpin> Future for GiveUp<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
+        if self.polls == 0 {
+            return Poll::Ready(None);
+        }
+        self.polls -= 1;
+        Pin::new(&mut self.future).poll(context).map(Some)
+    }
+}
+
+#[tokio::test]
+async fn places_are_counted_by_key_and_in_the_shadow_nobody_is_stopped() {
+    let held = |layer: ConcurrencyLayer<SystemClock>| layer.layer(Slow(Census::default()));
+    let of = |ip: &str| from(ip).body(Body::default()).unwrap();
+    let service = held(ConcurrencyLayer::per_ip("concurrency 1").unwrap());
+    let one = service.clone().oneshot(of("192.0.2.1")).await.unwrap();
+    assert_eq!(service.clone().oneshot(of("192.0.2.1")).await.unwrap().status(), 429);
+    assert_eq!(service.clone().oneshot(of("192.0.2.2")).await.unwrap().status(), 200);
+    drop(one);
+    assert_eq!(service.oneshot(of("192.0.2.1")).await.unwrap().status(), 200);
+
+    let shadow = Limit::new("tried", "concurrency 1").unwrap().key(Key::ip()).shadow();
+    let service = held(ConcurrencyLayer::new(shadow).unwrap());
+    let one = service.clone().oneshot(of("192.0.2.1")).await.unwrap();
+    assert_eq!(service.clone().oneshot(of("192.0.2.1")).await.unwrap().status(), 200);
+    drop(one);
+    assert_eq!(
+        service.oneshot(request("/")).await.unwrap().status(),
+        200,
+        "nor who has no address"
+    );
+}
+
+#[tokio::test]
+async fn for_all_together_it_is_503_and_a_rate_is_refused() {
+    let service = ConcurrencyLayer::for_all("concurrency 1").unwrap();
+    let service = service.layer(Slow(Census::default()));
+    let _one = service.clone().oneshot(request("/")).await.unwrap();
+    assert_eq!(service.oneshot(request("/")).await.unwrap().status(), 503);
+    let error = ConcurrencyLayer::for_all("100/s").unwrap_err().to_string();
+    assert!(error.contains("give it to a RateLimitLayer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_found_out_later_holds_places_too() {
+    let owner = Key::by_async(|head| {
+        let user = head.header("x-user").map(str::to_owned);
+        async move { user }
+    });
+    let layer = ConcurrencyLayer::new(Limit::new("user", "concurrency 1").unwrap().key(owner));
+    let service = layer.unwrap().layer(Slow(Census::default()));
+    let of = |user: &str| get("/").header("x-user", user).body(Body::default()).unwrap();
+    let one = service.clone().oneshot(of("a")).await.unwrap();
+    assert_eq!(service.clone().oneshot(of("a")).await.unwrap().status(), 429);
+    assert_eq!(service.clone().oneshot(of("b")).await.unwrap().status(), 200);
+    drop(one);
+    assert_eq!(service.oneshot(of("a")).await.unwrap().status(), 200);
+}

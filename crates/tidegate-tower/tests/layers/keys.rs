@@ -1,0 +1,200 @@
+//! Whom a limit counts, when the client lies (T55).
+
+use crate::desk::{Inner, ask, call, from, get, limit};
+use http::HeaderName;
+use tidegate::ManualClock;
+use tidegate_tower::{AddressBits, Key, Limit, OnMissing, RateLimit, RateLimitLayer};
+use tower_layer::Layer;
+
+fn by_address() -> RateLimitLayer<ManualClock> {
+    RateLimitLayer::new(limit("ip", "1/h", &ManualClock::new()).key(Key::ip())).unwrap()
+}
+
+fn behind_proxies() -> RateLimit<Inner, ManualClock> {
+    let proxies = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().unwrap());
+    by_address().trusted_proxies(proxies).layer(Inner)
+}
+
+/// The statuses of these requests, one after the other.
+async fn statuses<const N: usize>(
+    service: &RateLimit<Inner, ManualClock>,
+    requests: [http::request::Builder; N],
+) -> [u16; N] {
+    let mut statuses = [0; N];
+    for (status, request) in statuses.iter_mut().zip(requests) {
+        *status = ask(service, request).await.status;
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn whatever_a_stranger_writes_the_peer_is_counted() {
+    let service = behind_proxies();
+    for (place, (name, value)) in [
+        ("x-forwarded-for", "1.1.1.1"),
+        ("x-forwarded-for", "2.2.2.2"),
+        ("forwarded", "for=3.3.3.3"),
+        ("x-real-ip", "4.4.4.4"),
+        ("cf-connecting-ip", "5.5.5.5"),
+        ("true-client-ip", "6.6.6.6"),
+        ("x-client-ip", "7.7.7.7"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let reply = ask(&service, from("198.51.100.9").header(name, value)).await;
+        assert_eq!(reply.status, if place == 0 { 200 } else { 429 }, "{name}: {value}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_trusted_unless_told() {
+    let service = by_address().layer(Inner);
+    let forged = |ip: &str| from("10.0.0.1").header("x-forwarded-for", ip);
+    assert_eq!(statuses(&service, [forged("1.1.1.1"), forged("2.2.2.2")]).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_the_first_from_the_right_that_is_none_is_counted() {
+    let service = behind_proxies();
+    let through = |chain: &str| from("10.0.0.1").header("x-forwarded-for", chain);
+    let requests = [
+        through("198.51.100.1"),
+        through("1.1.1.1, 198.51.100.1"),
+        through("2.2.2.2, 198.51.100.1, 10.9.9.9"),
+        through("198.51.100.2"),
+    ];
+    assert_eq!(statuses(&service, requests).await, [200, 429, 429, 200]);
+    let chain = "7.7.7.7, ".repeat(1_000) + "198.51.100.2";
+    assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
+}
+
+#[tokio::test]
+async fn every_form_of_an_ipv4_address_is_one_key() {
+    let service = by_address().layer(Inner);
+    let forms = [from("1.2.3.4"), from("::ffff:1.2.3.4"), from("::ffff:102:304")];
+    assert_eq!(statuses(&service, forms).await, [200, 429, 429]);
+    let others = [from("1.2.3.5"), from("::ffff:1.2.3.6"), from("::1.2.3.4")];
+    assert_eq!(statuses(&service, others).await, [200, 200, 200], "CVE-2026-30827: not all in one");
+}
+
+#[tokio::test]
+async fn who_changes_the_address_within_an_ipv6_network_stays_the_same() {
+    let service = by_address().layer(Inner);
+    for turn in 0..1_000_u32 {
+        let (high, low) = (turn >> 8, turn.wrapping_mul(40_503) & 0xffff);
+        let reply = ask(&service, from(&format!("2001:db8:0:7:{high:x}:{low:x}::{turn:x}"))).await;
+        assert_eq!(reply.status, if turn == 0 { 200 } else { 429 });
+    }
+    let others = [from("2001:db8:0:8::1"), from("2001:db8::1.2.3.4"), from("2001:db8::2")];
+    assert_eq!(statuses(&service, others).await, [200, 200, 429]);
+    let wide = limit("ip", "1/h", &ManualClock::new()).key(Key::ip_by(AddressBits::new(24, 48)));
+    let wide = RateLimitLayer::new(wide).unwrap().layer(Inner);
+    let requests =
+        [from("2001:db8:7:1::1"), from("2001:db8:7:2::1"), from("192.0.2.1"), from("192.0.2.200")];
+    assert_eq!(statuses(&wide, requests).await, [200, 429, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_forgotten_peer_is_told_and_not_shared() {
+    let service = by_address().layer(Inner);
+    for _ in 0..3 {
+        let reply = ask(&service, get("/")).await;
+        assert_eq!(reply.status, 500);
+        let detail = &reply.body;
+        assert!(detail.contains("into_make_service_with_connect_info::<SocketAddr>()"), "{detail}");
+        assert!(detail.contains("tidegate_tower::Peer"), "{detail}");
+    }
+    assert_eq!(ask(&service, call()).await.header("grpc-status"), Some("13"));
+}
+
+/// What a client leaves out is not the server's mistake.
+#[tokio::test]
+async fn a_missing_header_beside_an_address_is_no_error_of_the_server() {
+    let pair = Key::ip().and(Key::header(HeaderName::from_static("x-user")));
+    let layer = RateLimitLayer::new(limit("pair", "1/h", &ManualClock::new()).key(pair)).unwrap();
+    let service = layer.layer(Inner);
+    assert_eq!(statuses(&service, [from("192.0.2.1"), from("192.0.2.2")]).await, [200, 429]);
+}
+
+/// The service behind looks at one of them: with another beside it, anybody would be somebody new each time.
+#[tokio::test]
+async fn who_sends_a_header_twice_is_nobody_new() {
+    let by_header = Key::header(HeaderName::from_static("x-api-key"));
+    let limit = limit("key", "1/h", &ManualClock::new()).key(by_header);
+    let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
+    let twice = |other: &str| get("/").header("x-api-key", "good").header("x-api-key", other);
+    assert_eq!(statuses(&service, [twice("1"), twice("2"), twice("3")]).await, [200, 429, 429]);
+}
+
+#[tokio::test]
+async fn what_happens_without_a_key_is_as_it_was_said() {
+    let of = |on_missing: Option<OnMissing>| {
+        let limit = limit("user", "1/h", &ManualClock::new())
+            .key(Key::header(HeaderName::from_static("x-user")));
+        let limit = match on_missing {
+            Some(on_missing) => limit.on_missing(on_missing),
+            None => limit,
+        };
+        RateLimitLayer::new(limit).unwrap().layer(Inner)
+    };
+    let twice = || [get("/"), get("/").header("x-user", "")];
+    assert_eq!(statuses(&of(None), twice()).await, [200, 429], "they share one key");
+    assert_eq!(statuses(&of(Some(OnMissing::Shared)), twice()).await, [200, 429]);
+    assert_eq!(statuses(&of(Some(OnMissing::Allow)), twice()).await, [200, 200]);
+    assert_eq!(statuses(&of(Some(OnMissing::Deny)), twice()).await, [429, 429]);
+    let reply = ask(&of(Some(OnMissing::Deny)), get("/")).await;
+    assert!(reply.body.contains("counts by `header:x-user`, which the request has not"));
+    assert_eq!(reply.header("retry-after"), None, "waiting does not help");
+    let named = |name: &str| get("/").header("x-user", name);
+    let deny = of(Some(OnMissing::Deny));
+    assert_eq!(statuses(&deny, [named("a"), named("a"), named("b")]).await, [200, 429, 200]);
+}
+
+#[tokio::test]
+async fn keys_come_from_every_part_of_a_request() {
+    #[derive(Clone)]
+    struct User {
+        id: u64,
+    }
+    let user = |id| get("/").extension(User { id });
+    let (a, b) = (|| get("/a"), || get("/b"));
+    let host = |host: &str| get("/").header("host", host);
+    let keys = [
+        (Key::path(), [a(), a(), b()]),
+        (Key::method(), [a(), b(), get("/").method("POST")]),
+        (Key::host(), [host("x.example"), host("X.example:80"), host("y.example")]),
+        (Key::extension(|user: &User| user.id), [user(1), user(1), user(2)]),
+        (
+            Key::by(|head| head.uri().query().map(str::to_owned)),
+            [get("/?1"), get("/?1"), get("/?2")],
+        ),
+        (Key::path().and(Key::method()), [a(), a(), get("/a").method("POST")]),
+    ];
+    for (key, requests) in keys {
+        let name = format!("{key:?}");
+        let limit = limit("part", "1/h", &ManualClock::new()).key(key);
+        let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
+        assert_eq!(statuses(&service, requests).await, [200, 429, 200], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_may_have_to_be_waited_for() {
+    let owner = |on_missing| -> Limit<ManualClock> {
+        let owner = Key::by_async(|head| {
+            let token = head.header("authorization").map(str::to_owned);
+            async move {
+                tokio::task::yield_now().await;
+                token?.strip_prefix("token of ").map(str::to_owned)
+            }
+        });
+        limit("owner", "1/h", &ManualClock::new()).key(owner).on_missing(on_missing)
+    };
+    let service = RateLimitLayer::new(owner(OnMissing::Deny)).unwrap().layer(Inner);
+    let of = |token: &str| get("/").header("authorization", token);
+    let requests = [of("token of a"), of("token of a"), of("token of b"), of("?")];
+    assert_eq!(statuses(&service, requests).await, [200, 429, 200, 429]);
+    let reply = ask(&service, of("token of c")).await;
+    assert_eq!(reply.header("ratelimit"), Some(r#""owner";r=0;t=3600"#));
+}

@@ -1,0 +1,15 @@
+//! Layers as their users meet them.
+#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
+
+mod adaptive;
+mod after;
+mod clients;
+mod concurrency;
+mod decisions;
+mod desk;
+mod keys;
+mod pace;
+mod several;
+mod shed;
+mod sockets;
+mod waits;

@@ -1,0 +1,96 @@
+//! Several limits in one layer, and limits for some requests only.
+
+use crate::desk::{Inner, ask, from, get, limit};
+use http::HeaderName;
+use tidegate::{Limiter, ManualClock, Span};
+use tidegate_tower::{Key, Limit, OnMissing, RateLimitLayer};
+use tower_layer::Layer;
+
+#[tokio::test]
+async fn who_is_denied_by_one_limit_is_charged_by_none() {
+    let clock = ManualClock::new();
+    let site = Limiter::with_clock("10/s".parse().unwrap(), clock.clone());
+    let layer = RateLimitLayer::new(limit("ip", "2/s", &clock).key(Key::ip()))
+        .unwrap()
+        .and(Limit::over("site", site.clone()))
+        .unwrap();
+    let service = layer.layer(Inner);
+    for _ in 0..2 {
+        assert_eq!(ask(&service, from("192.0.2.1")).await.status, 200);
+    }
+    for _ in 0..50 {
+        let reply = ask(&service, from("192.0.2.1")).await;
+        assert_eq!(reply.status, 429);
+        assert!(reply.body.contains(r#""violated-policies":["ip"]"#));
+    }
+    assert_eq!(site.peek(&b""[..]).remaining, 7, "8 are left, and one is asked for");
+    let reply = ask(&service, from("192.0.2.2")).await;
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""ip";q=2;w=1, "site";q=10;w=1"#));
+    assert_eq!(reply.header("ratelimit"), Some(r#""ip";r=1;t=1, "site";r=7;t=1"#));
+}
+
+#[tokio::test]
+async fn a_shadow_among_them_stops_nobody_and_is_charged_on_its_own() {
+    let clock = ManualClock::new();
+    let tried = Limiter::with_clock("1/h".parse().unwrap(), clock.clone());
+    let layer = RateLimitLayer::new(limit("api", "3/s", &clock))
+        .unwrap()
+        .and(Limit::over("tried", tried.clone()).shadow())
+        .unwrap();
+    let service = layer.layer(Inner);
+    for _ in 0..3 {
+        assert_eq!(ask(&service, get("/")).await.status, 200);
+    }
+    let reply = ask(&service, get("/")).await;
+    assert!(reply.body.contains(r#""violated-policies":["api"]"#), "{}", reply.body);
+    assert_eq!((tried.stats().allowed, tried.stats().denied), (1, 3));
+}
+
+#[tokio::test]
+async fn limits_by_path_count_whole_segments() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::new(limit("reports", "1/h", &clock).path_prefix("/reports"))
+        .unwrap()
+        .and(limit("writes", "1/h", &clock).when(|head| !head.method().is_safe()))
+        .unwrap();
+    let service = layer.layer(Inner);
+    assert_eq!(ask(&service, get("/reports/2026")).await.status, 200);
+    assert_eq!(ask(&service, get("/reports")).await.status, 429);
+    let other = ask(&service, get("/reportshop")).await;
+    assert_eq!((other.status, other.header("ratelimit")), (200, None), "nobody counts it");
+    assert_eq!(ask(&service, get("/").method("POST")).await.status, 200);
+    assert_eq!(ask(&service, get("/").method("PUT")).await.status, 429);
+}
+
+#[tokio::test]
+async fn per_user_if_there_is_one_and_per_address_anyway() {
+    let clock = ManualClock::new();
+    let user = limit("user", "2/h", &clock)
+        .key(Key::header(HeaderName::from_static("x-user")))
+        .on_missing(OnMissing::Allow);
+    let layer =
+        RateLimitLayer::new(limit("ip", "3/h", &clock).key(Key::ip())).unwrap().and(user).unwrap();
+    let service = layer.layer(Inner);
+    let as_user = |ip: &str| from(ip).header("x-user", "alice");
+    assert_eq!(ask(&service, as_user("192.0.2.1")).await.status, 200);
+    assert_eq!(ask(&service, as_user("192.0.2.2")).await.status, 200);
+    assert_eq!(ask(&service, as_user("192.0.2.3")).await.status, 429, "alice, from anywhere");
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(ask(&service, from("192.0.2.3")).await.status, expected);
+    }
+}
+
+#[tokio::test]
+async fn the_longest_wait_is_the_one_that_is_told() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::new(limit("second", "1/s", &clock))
+        .unwrap()
+        .and(limit("minute", "1/min", &clock))
+        .unwrap();
+    let service = layer.layer(Inner);
+    ask(&service, get("/")).await;
+    let reply = ask(&service, get("/")).await;
+    assert_eq!(reply.header("retry-after"), Some("60"));
+    clock.advance(Span::from_secs(60));
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+}

@@ -1,0 +1,139 @@
+//! Shedding: what matters stays, and every place comes back (T13).
+
+use crate::concurrency::{Census, GiveUp, Slow, request};
+use crate::desk::{Inner, ask, call, get};
+use http::Response;
+use http_body_util::BodyExt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tidegate::{Priority, Shedder};
+use tidegate_tower::{Head, Loaded, ShedLayer};
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+
+/// Only what is in flight counts.
+fn shedder(max: u64) -> Shedder {
+    Shedder::builder().watch_nothing().in_flight_max(max).build()
+}
+
+fn by_path(head: &Head<'_>) -> Priority {
+    match head.path() {
+        "/pay" => Priority::Critical,
+        "/suggestions" => Priority::Sheddable,
+        _ => Priority::Normal,
+    }
+}
+
+fn slow(shedder: &Shedder) -> (Loaded<Slow, Shedder>, Census) {
+    let census = Census::default();
+    let layer = ShedLayer::new(shedder.clone()).priority(by_path);
+    (layer.layer(Slow(census.clone())), census)
+}
+
+#[tokio::test(start_paused = true)]
+async fn critical_is_kept_and_sheddable_refused() {
+    let shedder = shedder(10);
+    let (service, _) = slow(&shedder);
+    let mut bodies = Vec::new();
+    for _ in 0..8 {
+        bodies.push(service.clone().oneshot(request("/")).await.unwrap());
+    }
+    assert_eq!(shedder.in_flight(), 8, "the responses are here, and their bodies are not");
+    for path in ["/suggestions", "/"] {
+        let refused = ask(&service, get(path)).await;
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{path}");
+        assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+        assert_eq!(refused.header("cache-control"), Some("no-store"));
+    }
+    assert_eq!(ask(&service, get("/pay")).await.status, 200);
+    bodies.truncate(5);
+    assert_eq!(ask(&service, get("/suggestions")).await.status, 200, "there is room again");
+    assert_eq!(ask(&service, get("/suggestions")).await.body, "piecepiecepiece");
+    drop(bodies);
+    assert_eq!(shedder.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_refusal_says_why_in_the_language_of_who_asked() {
+    let service = ShedLayer::new(shedder(0)).layer(Inner);
+    let refused = ask(&service, get("/")).await;
+    let problem = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"detail":"normal traffic is shed: as much is in flight as may be; try again later"}"#;
+    assert_eq!(refused.body, problem);
+    let grpc = ask(&service, call()).await;
+    assert_eq!((grpc.status, grpc.header("grpc-status"), &*grpc.body), (200, Some("14"), ""));
+    let message = grpc.header("grpc-message").unwrap();
+    assert!(message.starts_with("normal traffic is shed"), "{message}");
+}
+
+#[tokio::test]
+async fn when_to_come_back_is_rounded_up_never_0_and_spread() {
+    let told = |layer: ShedLayer| async move {
+        let refused = ask(&layer.layer(Inner), get("/")).await;
+        refused.header("retry-after").unwrap().parse::<u64>().unwrap()
+    };
+    let layer = || ShedLayer::new(shedder(0));
+    assert_eq!(told(layer().retry_after(Duration::ZERO)).await, 1);
+    assert_eq!(told(layer().retry_after(Duration::from_millis(2_001))).await, 3);
+    let spread = layer().retry_jitter(Duration::from_secs(1_000));
+    let service = spread.layer(Inner);
+    let mut seconds = Vec::new();
+    for _ in 0..20 {
+        let refused = ask(&service, get("/")).await;
+        seconds.push(refused.header("retry-after").unwrap().parse::<u64>().unwrap());
+    }
+    assert!(seconds.iter().all(|seconds| (1..=1_001).contains(seconds)), "{seconds:?}");
+    seconds.dedup();
+    assert!(seconds.len() > 10, "{seconds:?}");
+}
+
+#[tokio::test]
+async fn a_fallback_hears_why_and_is_told_from_when() {
+    let layer = ShedLayer::new(shedder(0)).priority(by_path);
+    let layer = layer
+        .fallback(|head, shed| Response::new(format!("{} of {}", head.path(), shed.priority())));
+    let instead = ask(&layer.layer(Inner), get("/pay")).await;
+    assert_eq!((instead.status, &*instead.body), (200, "/pay of critical"));
+    assert_eq!(instead.header("retry-after"), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_comes_back_from_dropped_bodies_and_panics() {
+    let shedder = shedder(1);
+    let (service, census) = slow(&shedder);
+    let response = service.clone().oneshot(request("/pay")).await.unwrap();
+    let mut body = response.into_body();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(shedder.in_flight(), 1);
+    drop(body);
+    assert_eq!(shedder.in_flight(), 0, "the body was dropped half-way");
+    let (service, all) = (ShedLayer::new(shedder.clone()).priority(|_| Priority::Critical), census);
+    let service = service.layer(Slow(all.clone()));
+    for path in ["/panic/call", "/panic/await"] {
+        let task = tokio::spawn(service.clone().oneshot(request(path)));
+        assert!(task.await.is_err_and(|error| error.is_panic()), "{path}");
+        assert_eq!(shedder.in_flight(), 0, "{path}");
+    }
+    assert_eq!(all.now.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_comes_back_from_who_gives_up_at_any_poll() {
+    let shedder = shedder(1);
+    let (service, census) = slow(&shedder);
+    for polls in 0..20 {
+        let service = service.clone();
+        let whole = Box::pin(async move {
+            let response = service.oneshot(request("/pay")).await.unwrap();
+            response.into_body().collect().await.unwrap().to_bytes().len()
+        });
+        let ended = GiveUp { future: whole, polls }.await;
+        assert_eq!(shedder.in_flight(), 0, "after {polls} polls");
+        assert_eq!(census.now.load(Ordering::SeqCst), 0, "after {polls} polls");
+        if let Some(bytes) = ended {
+            assert_eq!(bytes, 15);
+            assert!(polls > 2, "it was never given up");
+            return;
+        }
+    }
+    panic!("it was always given up");
+}

@@ -1,0 +1,72 @@
+//! Real servers on loopback: many connections, one limit.
+
+use crate::desk::limit;
+use axum::Router;
+use axum::routing::get;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tidegate::ManualClock;
+use tidegate_tower::{Key, RateLimitLayer};
+
+/// Serves the app on a free port until the test ends.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    address
+}
+
+async fn status(address: SocketAddr, path: &str) -> u16 {
+    // Each its own client, so each its own connection.
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();
+    let request = Request::get(format!("http://{address}{path}")).body(Empty::new()).unwrap();
+    let response = client.request(request).await.unwrap();
+    let status = response.status().as_u16();
+    response.into_body().collect().await.unwrap();
+    status
+}
+
+/// tower's own `RateLimit` does not hold here: axum clones the service for each connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_holds_under_axum_with_many_connections() {
+    let handled = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&handled);
+    let answer = move || async move { counter.fetch_add(1, Ordering::Relaxed).to_string() };
+    let layer = RateLimitLayer::new(limit("ip", "50/h", &ManualClock::new()).key(Key::ip()));
+    let app = Router::new()
+        .route("/", get(answer.clone()))
+        .route("/other", get(answer))
+        .layer(layer.unwrap());
+    let address = serve(app).await;
+    let asks = (0..200).map(|turn| status(address, if turn % 2 == 0 { "/" } else { "/other" }));
+    let mut tasks = tokio::task::JoinSet::new();
+    asks.for_each(|ask| drop(tasks.spawn(ask)));
+    let mut admitted = 0;
+    while let Some(status) = tasks.join_next().await {
+        match status.unwrap() {
+            200 => admitted += 1,
+            status => assert_eq!(status, 429),
+        }
+    }
+    assert_eq!((admitted, handled.load(Ordering::Relaxed)), (50, 50));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_layer_limits_its_routes_only() {
+    let layer = RateLimitLayer::new(limit("heavy", "1/h", &ManualClock::new())).unwrap();
+    let app = Router::new()
+        .route("/heavy", get(|| async { "heavy" }))
+        .route_layer(layer)
+        .route("/light", get(|| async { "light" }));
+    let address = serve(app).await;
+    assert_eq!(status(address, "/heavy").await, 200);
+    assert_eq!(status(address, "/heavy").await, 429);
+    assert_eq!(status(address, "/light").await, 200);
+    assert_eq!(status(address, "/nowhere").await, 404);
+}
