@@ -1,5 +1,7 @@
 //! `tidegate check`: whether a configuration is good, and what it means.
 
+mod store;
+
 use crate::args::Format;
 use crate::output::{Found, complain};
 use anyhow::Context;
@@ -10,11 +12,14 @@ use tidegate_server::config::{self, Config, ConfigErrors, LimitConfig, Mode};
 
 /// Say whether a configuration is good, and what each of its limits means
 ///
-/// Exits with 0 if it is good, 1 if it is not, and 2 if it cannot be read.
+/// Exits with 0 if it is good, 1 if it is not or the store is not as it should be, and 2 if it cannot be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The configuration
     file: PathBuf,
+    /// Go to the store that it names, and say how it is: whether it answers, throws keys away, lets us do what we must
+    #[arg(long)]
+    connect: bool,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -55,6 +60,7 @@ impl Check {
 
     fn show(&self, config: &Config, out: &mut impl Write) -> anyhow::Result<Found> {
         let limits: Vec<Shown> = config.limits.iter().map(shown).collect();
+        let store = if self.connect { Some(store::look(config)?) } else { None };
         match self.format {
             Format::Text => write_text(&limits, out)?,
             Format::Short => {
@@ -62,9 +68,18 @@ impl Check {
                     writeln!(out, "{limit}: {rule}: {means}")?;
                 }
             }
-            Format::Json => write_json(&serde_json::json!({ "limits": limits }), out)?,
+            Format::Json => match &store {
+                None => write_json(&serde_json::json!({ "limits": limits }), out)?,
+                Some(store) => {
+                    write_json(&serde_json::json!({ "limits": limits, "store": store }), out)?;
+                }
+            },
         }
-        Ok(Found::Fine)
+        let Some(store) = store else { return Ok(Found::Fine) };
+        if self.format != Format::Json {
+            store.write(out)?;
+        }
+        Ok(if store.is_good() { Found::Fine } else { Found::Wrong })
     }
 
     fn show_errors(&self, errors: &ConfigErrors, out: &mut impl Write) -> anyhow::Result<Found> {

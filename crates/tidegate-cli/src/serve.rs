@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use tidegate_server::daemon::{self, LogFormat, Options, Place};
 
-/// Answer RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory
+/// Answer RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory or in Redis
 ///
 /// No configuration is needed. SIGHUP reloads it, SIGTERM ends in an orderly way. `TIDEGATE_LOG` sets how much
 /// is logged: error, warn, info, debug.

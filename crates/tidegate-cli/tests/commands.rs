@@ -61,6 +61,35 @@ fn check_shows_what_is_wrong_and_exits_with_1() {
 }
 
 #[test]
+fn check_goes_to_the_store_if_it_is_told_to() {
+    let redis = tidegate_testbed::RedisServer::start();
+    let file = std::env::temp_dir().join(format!("tidegate-store-{}.toml", std::process::id()));
+    std::fs::write(&file, format!("[store]\nurl = \"{}\"\n", redis.url())).expect("it is written");
+    let path = file.display().to_string();
+    let (out, _, code) = tidegate(&["check", &path, "--connect"]);
+    let answers = format!("good; no limit has a name\nstore: {} answers\n", redis.address());
+    assert_eq!((out, code), (answers, 0));
+    for setting in ["maxmemory", "maxmemory-policy"] {
+        let value = if setting == "maxmemory" { "100mb" } else { "allkeys-lru" };
+        redis.command(&["CONFIG", "SET", setting, value]);
+    }
+    let (out, _, code) = tidegate(&["check", &path, "--connect"]);
+    assert!(out.lines().last().is_some_and(|line| line.contains("allkeys-lru")), "{out}");
+    assert_eq!(code, 1);
+    redis.kill();
+    let (out, _, code) = tidegate(&["check", &path, "--connect", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!((&json["store"]["servers"][0]["is_up"], code), (&serde_json::json!(false), 1));
+    assert_eq!(tidegate(&["check", &path]).2, 0, "nobody goes there unless told to");
+    std::fs::remove_file(&file).expect("it can be removed");
+    let (out, _, code) = tidegate(&["check", "good.toml", "--connect"]);
+    assert_eq!(
+        (out.lines().last(), code),
+        (Some("store: memory, there is nowhere to connect to"), 0)
+    );
+}
+
+#[test]
 fn what_cannot_run_exits_with_2() {
     let (_, err, code) = tidegate(&["check", "nowhere.toml"]);
     assert_eq!(code, 2);

@@ -10,7 +10,7 @@
 //!          |
 //!        engine               limits by name or rule text; modes; leases; reload
 //!          |
-//!        store                memory today
+//!        store                memory, or Redis
 //! ```
 
 pub mod admin;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tidegate::Snapshot;
+use tidegate_redis::RedisStore;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A server, whatever it listens to.
@@ -74,8 +75,25 @@ impl Server {
         clock: ServerClock,
         restored: Snapshot,
     ) -> Arc<Self> {
+        let engine = Engine::new(&config, clock, &restored);
+        Self::over(engine, config, file)
+    }
+
+    /// The same with limits in Redis, which others share. What it does in the background, it does in the runtime
+    /// that this is called in.
+    pub fn shared(
+        config: Config,
+        file: Option<PathBuf>,
+        clock: ServerClock,
+        redis: RedisStore,
+    ) -> Arc<Self> {
+        let engine = Engine::shared(&config, clock, redis);
+        Self::over(engine, config, file)
+    }
+
+    fn over(engine: Engine, config: Config, file: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(&config, clock, &restored),
+            engine,
             config: ArcSwap::from_pointee(config),
             file,
             reloading: Mutex::default(),
@@ -99,7 +117,8 @@ impl Server {
     pub fn reload(&self) -> Result<(), ConfigErrors> {
         let Some(file) = &self.file else { return Ok(()) };
         let _alone = self.alone();
-        match crate::config::load(file).and_then(|config| self.refuse_open(file, config)) {
+        let read = crate::config::load(file).and_then(|config| self.refuse_open(file, config));
+        match read.and_then(|config| self.refuse_moved(file, config)) {
             Ok(config) => {
                 self.put_in_place(config);
                 self.status.reloads.fetch_add(1, Ordering::Relaxed);
@@ -136,12 +155,22 @@ impl Server {
         Err(ConfigErrors::whole(file, message))
     }
 
+    /// What is counted in one store is not in another: that takes a restart.
+    fn refuse_moved(&self, file: &Path, new: Config) -> Result<Config, ConfigErrors> {
+        if self.config().store == new.store {
+            return Ok(new);
+        }
+        let message = "[store] is not as it was at the start, and changes only by a restart: leave it, or start again";
+        Err(ConfigErrors::whole(file, message.to_owned()))
+    }
+
     fn put_in_place(&self, new: Config) {
         let old = self.config();
         let (tokens, admin_token) = (new.server.tokens, new.server.admin_token);
         let server = ServerConfig { tokens, admin_token, ..old.server.clone() };
         self.engine.reload(&new.limits);
-        self.config.store(Arc::new(Config { server, limits: new.limits }));
+        self.engine.publish_soon();
+        self.config.store(Arc::new(Config { server, store: new.store, limits: new.limits }));
     }
 
     /// Room for so many bytes of a message, until it has come whole. None if others have taken it all: a peer with

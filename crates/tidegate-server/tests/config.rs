@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use tidegate::Overflow;
-use tidegate_server::config::{self, Config, FILE_BYTES_MAX, MissingKey, Mode};
+use tidegate_server::config::{self, Config, FILE_BYTES_MAX, MissingKey, Mode, OnError};
 
 fn read(text: &str) -> Config {
     config::read(text, "tidegate.toml").unwrap_or_else(|errors| panic!("{errors}"))
@@ -62,7 +62,7 @@ fn everything_that_can_be_said_is_read() {
         descriptor = ["tenant", "path=/v1/*"]
         replaces = ["zebra"]
     "#;
-    let Config { server, limits } = read(text);
+    let Config { server, limits, .. } = read(text);
     assert_eq!(server.resp.unwrap().port(), 7000);
     assert_eq!(server.grpc, None);
     assert_eq!(server.http.unwrap().port(), 8080);
@@ -309,4 +309,65 @@ fn t57_a_bomb_is_answered_with_an_error_before_long() {
         assert!(shown.len() < 100_000, "a book");
     }
     assert_eq!(read(&(0..10_000).map(limit).collect::<String>()).limits.len(), 10_000);
+}
+
+#[test]
+fn a_store_is_one_line_and_may_say_more() {
+    let store = read("[store]\nurl = \"redis://127.0.0.1\"\n").store.expect("it has one");
+    assert_eq!(store.url.to_string(), "redis://127.0.0.1:6379");
+    assert_eq!(store.deadline, Duration::from_millis(20));
+    assert_eq!((store.nodes, store.lease, &*store.prefix), (1, false, "tg:"));
+    let text = r#"
+        [store]
+        url = "rediss+sentinel://limiter:s3cret@10.0.0.1,10.0.0.2/main"
+        deadline = "5ms"
+        connections = 4
+        prefix = "prod:"
+        nodes = 12
+        lease = true
+        [limits.a]
+        rule = "1/s"
+        on_error = "deny"
+        deadline = "2ms"
+    "#;
+    let config = read(text);
+    let store = config.store.expect("it has one");
+    assert_eq!((store.connections, store.nodes, store.lease), (4, 12, true));
+    assert_eq!(config.limits[0].on_error, OnError::Deny);
+    assert_eq!(config.limits[0].deadline, Some(Duration::from_millis(2)));
+    assert!(read("[limits.a]\nrule = \"1/s\"\non_error = \"allow\"").store.is_none());
+}
+
+#[test]
+fn what_is_wrong_with_a_store_has_its_place_and_never_its_password() {
+    assert_eq!(
+        wrong("[store]\nurl = \"127.0.0.1\"\n"),
+        "t.toml:2:7: `url` is no address of a store: it has no scheme\n  | url = \"127.0.0.1\"\n  |       \
+         ^^^^^^^^^^^\n  = such as \"redis://127.0.0.1:6379\""
+    );
+    let said = wrong("[store]\nurl = \"redis+ring://me:s3cret@h\"\n");
+    assert!(
+        said.starts_with("t.toml:2:7: `url` is no address") && !said.contains("s3cret"),
+        "{said}"
+    );
+    let said = wrong("[store]\nurl = \"redis://me:s3cret@h\n");
+    assert!(said.starts_with("t.toml:2:") && !said.contains("s3cret"), "{said}");
+    let said = wrong("[store]\nurl = \"redis://h\"\nnode = 3\n");
+    assert!(
+        said.contains("t.toml:3:1: unknown key `node` in store")
+            && said.contains("did you mean `nodes`?"),
+        "{said}"
+    );
+    assert!(wrong("[store]\nnodes = 3\n").contains("`url` is missing"));
+    assert!(wrong("[store]\nurl = \"redis://h\"\ndeadline = \"0s\"\n").contains("from 1ms to 10s"));
+    assert!(wrong("[store]\nurl = \"redis://h\"\nprefix = \"{a}\"\n").contains("keys begin with"));
+    assert!(wrong_limit("rule = \"1/s\"\non_error = \"alow\"").contains("did you mean \"allow\"?"));
+}
+
+#[test]
+fn a_rule_that_redis_cannot_count_is_refused_where_there_is_redis() {
+    let limit = "[limits.a]\nrule = \"1/week burst 9007199254740992\"\n";
+    read(limit);
+    let said = wrong(&format!("[store]\nurl = \"redis://h\"\n{limit}"));
+    assert!(said.starts_with("t.toml:4:8: this rule cannot be kept in the store"), "{said}");
 }

@@ -8,4 +8,5 @@ mod descriptors;
 #[path = "../../../tidegate-server/tests/hostile/peer.rs"]
 mod peer;
 mod restart;
+mod shared;
 mod signals;

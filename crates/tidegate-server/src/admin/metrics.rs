@@ -1,9 +1,11 @@
 //! `/metrics`: everything that is counted, read when somebody collects it.
 //!
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
-//!          rule text are one, named `*`. So there are never more series than 9 for each limit and 19 besides.
+//!          rule text are one, named `*`, to which failures of `CL.THROTTLE` belong too. So there are never more
+//!          series than 9 for each limit, 7 more where they are in Redis, and 20 besides.
 
 use super::exposition;
+use super::health::Store;
 use super::limits::distinct;
 use crate::engine::Limit;
 use crate::http::{Answered, Page};
@@ -41,6 +43,7 @@ impl Collector for Metrics {
         limits(&mut encoder, &counted)?;
         self.listeners(&mut encoder)?;
         self.configuration(&mut encoder)?;
+        self.store(&mut encoder, &counted)?;
         let draining = u64::from(self.server.status.is_draining.load(Ordering::Relaxed));
         let help = "Whether the server is on its way out";
         encoder
@@ -75,6 +78,33 @@ impl Metrics {
         Ok(())
     }
 
+    fn store(&self, encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<(), Error> {
+        let store = Store::of(&self.server.engine);
+        let help = "Whether all servers of the store answer; memory always does";
+        encoder
+            .encode_descriptor("store_up", help, None, MetricType::Gauge)?
+            .encode_gauge(&u64::from(!store.is_degraded()))?;
+        if store == Store::Memory {
+            return Ok(());
+        }
+        let help = "Whether some of its decisions are made without the store, as its on_error says";
+        let mut degraded = encoder.encode_descriptor("degraded", help, None, MetricType::Gauge)?;
+        for one in counted {
+            let is_degraded = u64::from(store.is_degraded());
+            degraded.encode_family(&[("limit", &*one.limit)])?.encode_gauge(&is_degraded)?;
+        }
+        let help = "Requests that the store did not decide, by what happened to them";
+        let mut failures =
+            encoder.encode_descriptor("store_failures", help, None, MetricType::Counter)?;
+        for one in counted {
+            for (kind, number) in &one.failed_by_kind {
+                let labels = [("limit", &*one.limit), ("kind", *kind)];
+                counter(&mut failures.encode_family(&labels)?, *number)?;
+            }
+        }
+        Ok(())
+    }
+
     fn configuration(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let status = &self.server.status;
         let help = "How often the configuration was read again";
@@ -104,6 +134,8 @@ struct Counted {
     forgotten: u64,
     keys: u64,
     keys_max: u64,
+    /// Where limits are in a store that others share.
+    failed_by_kind: Vec<(&'static str, u64)>,
 }
 
 impl Counted {
@@ -117,6 +149,20 @@ impl Counted {
         self.forgotten += stats.forgotten;
         self.keys += stats.keys as u64;
         self.keys_max += stats.max_keys as u64;
+        if let Some(shared) = limit.counters().shared() {
+            self.add_failed(shared.counted().failed_by_kind);
+        }
+    }
+
+    /// Kinds are the same always, and in the same order.
+    fn add_failed(&mut self, failed: Vec<(&'static str, u64)>) {
+        if self.failed_by_kind.is_empty() {
+            self.failed_by_kind = failed;
+            return;
+        }
+        for ((_, sum), (_, number)) in self.failed_by_kind.iter_mut().zip(failed) {
+            *sum += number;
+        }
     }
 }
 
@@ -131,6 +177,7 @@ fn counted(server: &Server) -> Vec<Counted> {
     for limit in distinct(&limits.unnamed()) {
         unnamed.add(limit);
     }
+    unnamed.add_failed(server.engine.store().throttles_failed());
     named.chain([unnamed]).collect()
 }
 

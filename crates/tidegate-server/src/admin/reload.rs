@@ -1,10 +1,11 @@
 //! Reading the configuration again, on demand.
 
 use crate::config::ConfigErrors;
-use crate::http::{Answered, JSON, Page, Problem, number};
+use crate::http::{Answered, JSON, Page, Problem};
 use crate::server::Server;
 use http::StatusCode;
 use std::sync::Arc;
+use tidegate_tower::Out;
 
 /// Puts what the file says in force, or says what is wrong with it.
 pub(super) async fn answer(server: &Arc<Server>) -> Result<Answered, Problem> {
@@ -22,7 +23,7 @@ pub(super) async fn answer(server: &Arc<Server>) -> Result<Answered, Problem> {
     }
     Ok(Page::new(StatusCode::OK).body(JSON, |out| {
         out.extend_from_slice(br#"{"reloaded":true,"limits":"#);
-        number(out, server.engine.limits().named().len() as u64);
+        out.put_number(server.engine.limits().named().len() as u64);
         out.push(b'}');
     }))
 }

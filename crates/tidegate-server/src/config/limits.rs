@@ -3,9 +3,10 @@
 use super::descriptor::{self, Replaced};
 use super::report::Wrong;
 use super::server::KEYS_MAX;
+use super::store::{DEADLINE_MAX, DEADLINE_MIN};
 use super::table::Table;
 use super::value::{Text, Value};
-use super::{Fallback, LimitConfig, MissingKey, Mode, when};
+use super::{Fallback, LimitConfig, MissingKey, Mode, OnError, when};
 use crate::matching::{KeyPart, PartError};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,9 +25,12 @@ const MODES: [(&str, Mode); 3] =
     [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
 const MISSING_KEYS: [(&str, MissingKey); 3] =
     [("shared", MissingKey::Shared), ("allow", MissingKey::Allow), ("deny", MissingKey::Deny)];
+const ON_ERRORS: [(&str, OnError); 3] =
+    [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
 const OVERFLOWS: [(&str, Overflow); 2] = [("share", Overflow::Share), ("deny", Overflow::Deny)];
 
-pub(super) fn read(table: &Table<'_>) -> Vec<LimitConfig> {
+/// The limits. `is_shared`: they are kept in a store, which cannot count as far as memory can.
+pub(super) fn read(table: &Table<'_>, is_shared: bool) -> Vec<LimitConfig> {
     let entries = table.entries();
     if let Some((place, _)) = entries.get(LIMITS_MAX) {
         let wrong = Wrong::new(format!("there must be at most {LIMITS_MAX} limits"));
@@ -37,6 +41,9 @@ pub(super) fn read(table: &Table<'_>) -> Vec<LimitConfig> {
     let mut limits = Vec::with_capacity(entries.len());
     for (place, value) in entries {
         let Some(limit) = limit(table, place.clone(), &value, &mut replaced) else { continue };
+        if is_shared {
+            check_shared(&limit, &value);
+        }
         if let Some(descriptor) = &limit.descriptor
             && let Some(twin) = descriptor::twin(&mut twins, &limit.name, descriptor)
         {
@@ -70,6 +77,9 @@ fn limit<'a>(
     limit.overflow = choice(&table, "overflow", &OVERFLOWS);
     limit.fallback = table.get("fallback").and_then(|value| fallback(&value));
     limit.descriptor = descriptor::read(&table, name, replaced);
+    limit.on_error = choice(&table, "on_error", &ON_ERRORS);
+    limit.deadline =
+        table.get("deadline").and_then(|value| value.duration(DEADLINE_MIN..=DEADLINE_MAX));
     if let Some(value) = table.get("key") {
         limit.key = key(&value);
         if let Err(wrong) = descriptor::check_key(&limit) {
@@ -78,6 +88,16 @@ fn limit<'a>(
     }
     table.refuse_unknown();
     Some(limit)
+}
+
+/// Scripts count in doubles: a rule whose numbers do not fit is refused here, and not when somebody asks.
+fn check_shared(limit: &LimitConfig, value: &Value<'_>) {
+    if let Err(error) = limit.rule.limit().twin_numbers()
+        && let Some(rule) = value.table().and_then(|table| table.get("rule"))
+    {
+        let wrong = Wrong::new(format!("this rule cannot be kept in the store: {error}"));
+        rule.tell(wrong.hint("choose a smaller count or burst, or a shorter time"));
+    }
 }
 
 fn stand_in() -> Rule {

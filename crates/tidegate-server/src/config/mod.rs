@@ -12,6 +12,7 @@ mod near;
 mod read;
 mod report;
 mod server;
+mod store;
 mod table;
 mod value;
 mod when;
@@ -26,12 +27,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidegate::{Overflow, Rule};
+use tidegate_redis::{Address, Settings};
 
 /// The whole of it.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// `[server]`: where to listen, and how to be careful.
     pub server: ServerConfig,
+    /// `[store]`: where limits are kept that several servers share; in memory if there is none.
+    pub store: Option<StoreConfig>,
     /// `[limits.<name>]`, in the order of the file.
     pub limits: Vec<LimitConfig>,
 }
@@ -110,6 +114,23 @@ pub struct Caps {
     pub idle: Duration,
 }
 
+/// `[store]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Where it is.
+    pub url: Address,
+    /// How long a decision waits for it, where the limit does not say.
+    pub deadline: Duration,
+    /// Connections to each primary.
+    pub connections: usize,
+    /// What every key in it begins with.
+    pub prefix: String,
+    /// How many servers share the limits: what is one server's share while the store does not answer.
+    pub nodes: u64,
+    /// Whether a busy key's requests are decided here, out of what was taken from the store for many.
+    pub lease: bool,
+}
+
 /// `[limits.<name>]`.
 #[derive(Clone, Debug)]
 pub struct LimitConfig {
@@ -133,6 +154,10 @@ pub struct LimitConfig {
     pub fallback: Option<Fallback>,
     /// The Envoy descriptor that it counts.
     pub descriptor: Option<DescriptorConfig>,
+    /// What happens when the store does not answer.
+    pub on_error: OnError,
+    /// How long a decision waits for the store; as long as the store says if not said.
+    pub deadline: Option<Duration>,
 }
 
 /// Which Envoy descriptor a limit counts.
@@ -167,6 +192,18 @@ pub enum MissingKey {
     /// It is not counted.
     Allow,
     /// It is refused.
+    Deny,
+}
+
+/// What happens to requests that the store does not decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// This server's share of the limit decides.
+    #[default]
+    Local,
+    /// They pass.
+    Allow,
+    /// They do not.
     Deny,
 }
 
@@ -242,7 +279,23 @@ impl LimitConfig {
             overflow: Overflow::default(),
             fallback: None,
             descriptor: None,
+            on_error: OnError::default(),
+            deadline: None,
         }
+    }
+}
+
+impl StoreConfig {
+    /// A store that says no more than where it is.
+    pub fn at(url: Address) -> Self {
+        let Settings { deadline, connections, prefix, .. } = Settings::default();
+        Self { url, deadline, connections, prefix, nodes: 1, lease: false }
+    }
+
+    /// The same in the store's words.
+    pub fn settings(&self) -> Settings {
+        let settings = Settings::default().deadline(self.deadline).connections(self.connections);
+        settings.prefix(&self.prefix)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::report::{Report, Wrong, whole_file};
 use super::table::Table;
-use super::{Config, ConfigErrors, limits, server};
+use super::{Config, ConfigErrors, limits, server, store};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -58,10 +58,12 @@ fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<toml::de::Error>) {
 fn config(table: &Table<'_>) -> Config {
     let directory = directory(table.report().file);
     let server = table.get("server").and_then(|value| value.table());
+    let store = table.get("store").and_then(|value| value.table());
     let limits = table.get("limits").and_then(|value| value.table());
     let config = Config {
         server: server.map(|server| server::read(&server, &directory)).unwrap_or_default(),
-        limits: limits.map(|limits| limits::read(&limits)).unwrap_or_default(),
+        limits: limits.map(|limits| limits::read(&limits, store.is_some())).unwrap_or_default(),
+        store: store.and_then(|store| store::read(&store)),
     };
     table.refuse_unknown();
     config

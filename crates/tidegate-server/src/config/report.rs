@@ -148,7 +148,14 @@ impl<'a> Place<'a> {
     fn is_secret(&self) -> bool {
         let line = self.before.trim_start();
         let line = if line.is_empty() { self.meant } else { line };
-        ["token", "admin_token", "auth", "server.auth"].iter().any(|word| line.starts_with(word))
+        let words = ["token", "admin_token", "auth", "server.auth"];
+        words.iter().any(|word| line.starts_with(word)) || self.has_password()
+    }
+
+    /// Whether an address with a password may stand in the line, in a file that is no TOML.
+    fn has_password(&self) -> bool {
+        let line = [self.before, self.meant, self.after].concat();
+        line.split_once("://").is_some_and(|(_, address)| address.contains('@'))
     }
 
     /// The line, or as much of it as fits; and how wide the place is in it.

@@ -9,6 +9,7 @@ mod descriptors;
 mod log;
 mod signals;
 mod state;
+mod store;
 
 pub use log::LogFormat;
 
@@ -22,6 +23,8 @@ use signals::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 /// What the command line says. It comes before the configuration.
 #[derive(Clone, Debug, Default)]
@@ -71,18 +74,37 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let config = configured(options)?;
     #[cfg(unix)]
     descriptors::take_all(config.server.caps.connections_max);
-    let snapshot = config.server.snapshot.clone();
-    let restored = state::restore(snapshot.as_ref());
-    let server = Server::new(config, options.config.clone(), ServerClock::system(), restored);
+    let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());
+    let (server, store) = opened(config, options.config.clone(), snapshot.as_ref())?;
     // Whoever is told that it listens may send a signal at once, or take all descriptors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;
     let running = listen::start(server)?;
     banner::print(&running, out).context("cannot say where it listens")?;
     tell_system(&[NotifyState::Ready]);
-    runtime.block_on(signals::tend(&running, signals));
+    runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
     tell_system(&[NotifyState::Stopping]);
-    end(running, snapshot.as_ref())
+    let ended = end(running, snapshot.as_ref());
+    // Not before everybody has been answered.
+    drop(store);
+    ended
+}
+
+/// The server, with what its store lives in.
+fn opened(
+    config: Config,
+    file: Option<PathBuf>,
+    snapshot: Option<&config::SnapshotConfig>,
+) -> anyhow::Result<(Arc<Server>, Option<Runtime>)> {
+    if config.store.is_none() {
+        let restored = state::restore(snapshot);
+        return Ok((Server::new(config, file, ServerClock::system(), restored), None));
+    }
+    if config.server.snapshot.is_some() {
+        tracing::info!("no snapshot is written or read: the store keeps what is counted");
+    }
+    let (server, runtime) = store::serve(config, file)?;
+    Ok((server, Some(runtime)))
 }
 
 fn configured(options: &Options) -> anyhow::Result<Config> {
@@ -115,7 +137,7 @@ fn configured(options: &Options) -> anyhow::Result<Config> {
 
 /// Everybody who is being answered is answered; then what they owe is kept.
 fn end(running: Running, snapshot: Option<&config::SnapshotConfig>) -> anyhow::Result<()> {
-    let server = std::sync::Arc::clone(&running.server);
+    let server = Arc::clone(&running.server);
     let stopped = running.stop();
     if let Some(snapshot) = snapshot {
         state::save(&server, snapshot).context("the last snapshot could not be written")?;

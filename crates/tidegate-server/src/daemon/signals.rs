@@ -1,6 +1,7 @@
 //! What the process is told while it runs.
 
 use super::{state, tell_system};
+use crate::config::SnapshotConfig;
 use crate::listen::Running;
 use crate::server::Server;
 use sd_notify::NotifyState;
@@ -31,11 +32,14 @@ impl Signals {
 }
 
 /// Reloads, watches and saves until it is asked to end.
-pub(super) async fn tend(running: &Running, mut signals: Signals) {
+pub(super) async fn tend(
+    running: &Running,
+    mut signals: Signals,
+    snapshot: Option<&SnapshotConfig>,
+) {
     let server = &running.server;
     let config = server.config();
-    let snapshot = config.server.snapshot.clone();
-    let mut save = every(snapshot.as_ref().map(|snapshot| snapshot.every));
+    let mut save = every(snapshot.map(|snapshot| snapshot.every));
     let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
     let mut alive = every(sd_notify::watchdog_enabled().map(|timeout| timeout / 2));
     let mut seen = text(server);
@@ -56,7 +60,7 @@ pub(super) async fn tend(running: &Running, mut signals: Signals) {
                 }
             }
             () = tick(&mut save) => {
-                if let (None, Some(snapshot)) = (&saving, snapshot.clone()) {
+                if let (None, Some(snapshot)) = (&saving, snapshot.cloned()) {
                     saving = Some(keep(Arc::clone(server), snapshot));
                 }
             }
@@ -108,7 +112,7 @@ fn reload(server: &Server) {
 type Saving = JoinHandle<std::io::Result<()>>;
 
 /// In a thread of its own, so that signals are heard meanwhile; one at a time.
-fn keep(server: Arc<Server>, config: crate::config::SnapshotConfig) -> Saving {
+fn keep(server: Arc<Server>, config: SnapshotConfig) -> Saving {
     tokio::task::spawn_blocking(move || state::save(&server, &config))
 }
 

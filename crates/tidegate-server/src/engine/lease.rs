@@ -84,7 +84,8 @@ impl Leases {
         self.free(Decision::UNLIMITED)
     }
 
-    pub(super) fn release(&self, id: LeaseId, clock: &ServerClock) -> bool {
+    /// Takes out what somebody gives back; nothing if nobody has it.
+    pub(super) fn take(&self, id: LeaseId, clock: &ServerClock) -> Option<Permit> {
         let now = clock.now();
         let mut kept = self.kept.lock().expect("nobody panics with it");
         let over = kept.take_over(now);
@@ -94,7 +95,7 @@ impl Leases {
         }
         drop(kept);
         drop(over);
-        permit.is_some()
+        permit.map(|(_, permit)| permit)
     }
 
     fn draw(&self) -> LeaseId {
@@ -165,7 +166,7 @@ mod tests {
         }
         let refused = take(&engine, 1).await.expect_err("there is no room");
         assert!(matches!(refused, StoreError::TooManyLeases { max: LEASES_MAX }));
-        assert!(engine.release(first));
+        assert!(engine.release(first).await);
         take(&engine, 1).await.expect("there is room again");
         let refused = take(&engine, 1).await.expect_err("there is no room");
         assert!(refused.to_string().contains("release some"));
@@ -176,6 +177,6 @@ mod tests {
         let engine = engine();
         let free = take(&engine, 0).await.expect("it costs nothing");
         assert!(engine.leases.kept.lock().expect("nobody panics").permits.is_empty());
-        assert!(!engine.release(free), "there is nothing to give back");
+        assert!(!engine.release(free).await, "there is nothing to give back");
     }
 }

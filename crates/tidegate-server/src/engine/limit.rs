@@ -5,7 +5,9 @@ use crate::config::{LimitConfig, Mode};
 use crate::store::{Counters, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate::{Decision, Rule, Snapshot, Span, Verdict};
+use tidegate::{Decision, Rule, Snapshot, Span};
+use tidegate_redis::Unsuited;
+use tidegate_tower::Told;
 
 /// A limit, by name or by rule text.
 #[derive(Debug)]
@@ -27,10 +29,14 @@ struct Shadowed {
 }
 
 impl Limit {
-    pub(super) fn new(config: LimitConfig, store: &Store, restored: &Snapshot) -> Self {
-        let counters = store.open(&config, restored);
+    pub(super) fn new(
+        config: LimitConfig,
+        store: &Store,
+        restored: &Snapshot,
+    ) -> Result<Self, Unsuited> {
+        let counters = store.open(&config, restored)?;
         counters.change(config.rule.clone());
-        Self { config, counters, shadowed: Arc::default() }
+        Ok(Self { config, counters, shadowed: Arc::default() })
     }
 
     /// The same counters, told otherwise.
@@ -43,7 +49,18 @@ impl Limit {
                 "limit `{name}` has the max_keys and overflow it had, until the next start"
             );
         }
-        self.counters.change(config.rule.clone());
+        let has_other_store =
+            (self.config.on_error, self.config.deadline) != (config.on_error, config.deadline);
+        if has_other_store && self.counters.shared().is_some() {
+            let name = &config.name;
+            tracing::warn!(
+                "limit `{name}` has the on_error and deadline it had, until the next start"
+            );
+        }
+        // What another server has made of it since stays, unless this one is told otherwise.
+        if self.config.rule != config.rule {
+            self.counters.change(config.rule.clone());
+        }
         Self { config, counters: self.counters.clone(), shadowed: Arc::clone(&self.shadowed) }
     }
 
@@ -105,13 +122,16 @@ impl Limit {
         answer
     }
 
+    /// What the fields of an answer tell.
+    pub(crate) fn told(&self, answer: Answer) -> Told<'_> {
+        Told { name: self.name(), rule: self.rule(), answer }
+    }
+
     /// What the caller is told about a decision that was only looked at.
     pub(crate) fn seen(&self, decision: Decision) -> Answer {
-        if self.mode() == Mode::Enforce || decision.is_allow() {
-            return Answer { decision, is_shadowed: false };
+        if self.mode() == Mode::Enforce {
+            return Answer::obeyed(decision);
         }
-        let mut decision = decision;
-        decision.verdict = Verdict::Allow;
-        Answer { decision, is_shadowed: true }
+        Answer::shadowed(decision)
     }
 }

@@ -10,6 +10,7 @@ use crate::store::Store;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use tidegate::{Rule, RuleError, Snapshot};
+use tidegate_redis::Unsuited;
 
 /// So many different rules may be asked for by their text.
 pub(super) const RULES_MAX: usize = 1_024;
@@ -65,6 +66,9 @@ pub enum NoSuchLimit {
          give the limit a name in the configuration"
     )]
     TooManyRules,
+    /// The store cannot count so far.
+    #[error("{0}: {cause}", cause = .0.source)]
+    Unsuited(#[from] Unsuited),
     /// It is longer than any name or rule.
     #[error("a limit's name or rule has at most {NAME_BYTES_MAX} bytes")]
     TooLong,
@@ -76,7 +80,7 @@ fn hint(near: Option<&str>) -> String {
 
 impl Limits {
     pub(super) fn new(config: &Config, store: &Store, restored: &Snapshot) -> Self {
-        let make = |config: &LimitConfig| Arc::new(Limit::new(config.clone(), store, restored));
+        let make = |config: &LimitConfig| Arc::new(configured(config, store, restored));
         let order: Vec<Arc<Limit>> = config.limits.iter().map(make).collect();
         let rules = Rules { made: RwLock::default(), max_keys: config.server.rule_max_keys };
         rules.restore(&order, store, restored);
@@ -94,7 +98,7 @@ impl Limits {
     pub(super) fn changed(&self, configs: &[LimitConfig], store: &Store) -> Self {
         let change = |config: &LimitConfig| match self.named.get(&config.name) {
             Some(limit) => Arc::new(limit.changed(config.clone())),
-            None => Arc::new(Limit::new(config.clone(), store, &Snapshot::default())),
+            None => Arc::new(configured(config, store, &Snapshot::default())),
         };
         Self::of(configs.iter().map(change).collect(), Arc::clone(&self.rules))
     }
@@ -142,6 +146,11 @@ impl Limits {
     }
 }
 
+fn configured(config: &LimitConfig, store: &Store, restored: &Snapshot) -> Limit {
+    let made = Limit::new(config.clone(), store, restored);
+    made.expect("a configuration has no rule that its store cannot keep")
+}
+
 impl Rules {
     /// Makes those that a snapshot knows: it is by their text that it knows them.
     fn restore(&self, named: &[Arc<Limit>], store: &Store, restored: &Snapshot) {
@@ -181,7 +190,7 @@ impl Rules {
             None => {
                 let mut config = LimitConfig::new(canonical.clone(), rule);
                 config.max_keys = Some(self.max_keys);
-                let limit = Arc::new(Limit::new(config, store, restored));
+                let limit = Arc::new(Limit::new(config, store, restored)?);
                 made.limits.insert(canonical.clone(), Arc::clone(&limit));
                 limit
             }

@@ -7,10 +7,13 @@
 mod lease;
 mod limit;
 mod limits;
+mod publish;
 
 pub use lease::{Lease, LeaseId, NoLease};
 pub use limit::Limit;
 pub use limits::{Limits, NoSuchLimit};
+/// What a wire has to say.
+pub use tidegate_tower::Answer;
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode};
@@ -18,7 +21,8 @@ use crate::store::{self, Key, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tidegate::{Decision, Limiter, Snapshot, Throttles, Verdict};
+use tidegate::{Limiter, Snapshot, Throttle, Throttled, Throttles};
+use tidegate_redis::RedisStore;
 
 /// What wires ask.
 #[derive(Debug)]
@@ -42,15 +46,6 @@ pub struct Ask<'a> {
     pub cost: u64,
 }
 
-/// What a wire has to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// What the caller is told: under a limit in the shadow, never a denial and never a wait.
-    pub decision: Decision,
-    /// Whether the caller passes only because the limit is in the shadow.
-    pub is_shadowed: bool,
-}
-
 /// What a wire has to say to several questions that were one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JointAnswer {
@@ -61,9 +56,20 @@ pub struct JointAnswer {
 }
 
 impl Engine {
-    /// An engine with these limits; what the snapshot knows comes back.
+    /// An engine with these limits, in memory; what the snapshot knows comes back.
     pub fn new(config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
         let store = Store::memory(clock.clone(), config.server.throttle_max_keys, restored);
+        Self::over(store, config, clock, restored)
+    }
+
+    /// The same with limits in Redis, which others share. What it does in the background, it does in the runtime
+    /// that this is called in.
+    pub fn shared(config: &Config, clock: ServerClock, redis: RedisStore) -> Self {
+        let store = Store::redis(redis, config, clock.clone());
+        Self::over(store, config, clock, &Snapshot::default())
+    }
+
+    fn over(store: Store, config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
         let limits = Limits::new(config, &store, restored);
         Self {
             store,
@@ -89,27 +95,57 @@ impl Engine {
         &self.clock
     }
 
-    /// Keys whose rate comes with each request: `CL.THROTTLE`.
+    /// Where it counts.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Keys whose rate comes with each request, as far as they are in this process: `CL.THROTTLE`.
     pub fn throttles(&self) -> &Throttles<ServerClock> {
         self.store.throttles()
     }
 
-    /// All that has debts, each with the name that a snapshot keeps it under.
+    /// Decides about a key whose rate comes with the request.
+    pub async fn throttle(&self, key: Key<'_>, throttle: &Throttle) -> Throttled {
+        self.store.throttle(key, throttle).await
+    }
+
+    /// Forgets what such a key owes. Tells whether it owed anything.
+    pub async fn forget_throttled(&self, key: Key<'_>) -> Result<bool, StoreError> {
+        self.store.forget_throttled(key).await
+    }
+
+    /// All that has debts in this process, each with the name that a snapshot keeps it under.
     pub fn remembered(&self) -> Vec<(String, Limiter<ServerClock>)> {
         let limits = self.limits();
         let unnamed = limits.unnamed();
         let limits = limits.named().iter().chain(&unnamed);
-        let limits =
-            limits.map(|limit| (limit.name().to_owned(), limit.counters().limiter().clone()));
+        let limits = limits.filter_map(|limit| {
+            let limiter = limit.counters().limiter()?;
+            Some((limit.name().to_owned(), limiter.clone()))
+        });
         let throttles = (store::THROTTLES_NAME.to_owned(), self.throttles().limiter().clone());
         limits.chain([throttles]).collect()
     }
 
-    /// Puts other limits in place: those of the same name keep their counters.
+    /// Puts other limits in place: those of the same name keep their counters. Others who share them hear of it
+    /// when it is [published](Self::publish).
     pub fn reload(&self, limits: &[LimitConfig]) {
         let _alone = self.alone();
         let changed = self.limits.load().changed(limits, &self.store);
         self.limits.store(Arc::new(changed));
+    }
+
+    /// Has all who share the limits go by the rules that this server was told. In memory there is nobody to tell.
+    pub async fn publish(&self) -> Result<(), StoreError> {
+        publish::publish(&self.limits()).await
+    }
+
+    /// The same in the background, as often as it takes.
+    pub fn publish_soon(&self) {
+        if let Some(background) = self.store.background() {
+            background.spawn(publish::publish_in_the_end(self.limits()));
+        }
     }
 
     fn alone(&self) -> MutexGuard<'_, ()> {
@@ -138,9 +174,9 @@ impl Engine {
             .unzip();
         let joint = self.store.decide_all(&enforced).await?;
         for (place, decision) in places.into_iter().zip(&joint.each) {
-            each[place] = Answer { decision: *decision, is_shadowed: false };
+            each[place] = Answer::obeyed(*decision);
         }
-        let mut all = Answer { decision: joint.decision, is_shadowed: false };
+        let mut all = Answer::obeyed(joint.decision);
         for (place, ask) in asks.iter().enumerate().filter(of_mode(Mode::Shadow)) {
             each[place] = self.check(ask).await?;
             all.is_shadowed |= each[place].is_shadowed;
@@ -187,23 +223,16 @@ impl Engine {
     }
 
     /// Gives a place back. `false` if nobody has it: it was given back before, or the lease ran out.
-    pub fn release(&self, lease: LeaseId) -> bool {
-        self.leases.release(lease, &self.clock)
+    pub async fn release(&self, lease: LeaseId) -> bool {
+        match self.leases.take(lease, &self.clock) {
+            Some(permit) => permit.release().await,
+            None => false,
+        }
     }
 }
 
 impl Ask<'_> {
     fn stored(&self) -> store::Ask<'_> {
         store::Ask { counters: self.limit.counters(), key: self.key, cost: self.cost }
-    }
-}
-
-impl Answer {
-    /// Where nothing is limited.
-    pub const UNLIMITED: Self = Self { decision: Decision::UNLIMITED, is_shadowed: false };
-
-    /// Whether the caller may pass, now or after a wait.
-    pub fn passes(&self) -> bool {
-        !matches!(self.decision.verdict, Verdict::Deny(_))
     }
 }

@@ -5,10 +5,8 @@
 //! Always   The proxy lets it pass as soon as it is answered, so who has to wait is answered after the wait.
 
 use super::decision;
-use super::fields::HeaderStyle;
 use super::original::original;
 use super::page::{Answered, Page};
-use super::policy::Told;
 use super::problem::Problem;
 use super::query::parameters;
 use super::question::bounded;
@@ -22,6 +20,7 @@ use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use tidegate::{Clock, Verdict};
+use tidegate_tower::{HeaderStyle, Told};
 
 const PARAMETERS: [&str; 5] = ["limit", "key", "cost", "deny", "headers"];
 
@@ -50,23 +49,34 @@ pub(super) async fn authorize(
     let told: Vec<Told<'_>> = counted
         .iter()
         .zip(joint.each)
-        .map(|(counted, answer)| Told { limit: &counted.limit, answer })
+        .map(|(counted, answer)| counted.limit.told(answer))
         .collect();
     if let Verdict::Wait(span) = joint.all.decision.verdict {
         let clock = server.engine.clock();
         clock.sleep_until(clock.now() + span).await;
     }
-    Ok(tell(&told, &joint.all, style, asked.deny))
+    let fallback = fallback(&counted, &told);
+    Ok(tell((&told, &joint.all), style, fallback, asked.deny))
 }
 
-fn tell(told: &[Told<'_>], all: &Answer, style: HeaderStyle, deny: StatusCode) -> Answered {
+/// What the first limit that denies and has something instead has.
+fn fallback<'a>(counted: &'a [Counted], told: &[Told<'_>]) -> Option<&'a Fallback> {
+    let mut denying = counted.iter().zip(told).filter(|(_, told)| !told.answer.passes());
+    denying.find_map(|(counted, _)| counted.limit.config().fallback.as_ref())
+}
+
+fn tell(
+    (told, all): (&[Told<'_>], &Answer),
+    style: HeaderStyle,
+    fallback: Option<&Fallback>,
+    deny: StatusCode,
+) -> Answered {
     if all.passes() {
         let mut page = Page::new(StatusCode::NO_CONTENT);
         style.write(&mut page, told, all);
         return page.empty();
     }
-    let mut denying = told.iter().filter(|told| !told.answer.passes());
-    match denying.find_map(|told| told.limit.config().fallback.as_ref()) {
+    match fallback {
         Some(fallback) => instead(fallback, (told, all), style),
         None => decision::deny(deny, style, (told, all), |_| ()),
     }

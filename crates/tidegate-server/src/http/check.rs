@@ -1,13 +1,12 @@
 //! `/v1/check`, `/v1/peek`, `/v1/reset` and `/v1/refund`.
 
 use super::decision;
-use super::fields::HeaderStyle;
 use super::page::Answered;
-use super::policy::Told;
 use super::problem::Problem;
 use super::question::Question;
 use super::said::{self, FREE, ONE, SEVERAL, Said};
 use crate::engine::{Answer, Ask, Engine};
+use tidegate_tower::{HeaderStyle, Told};
 
 /// Decides, one question or several as one.
 pub(super) async fn check(
@@ -42,7 +41,7 @@ async fn check_all(
     let told: Vec<Told<'_>> = questions
         .iter()
         .zip(joint.each)
-        .map(|(question, answer)| Told { limit: &question.limit, answer })
+        .map(|(question, answer)| question.limit.told(answer))
         .collect();
     Ok(decision::answer(style, &told, &joint.all, |out| decision::each(out, &told)))
 }
@@ -92,5 +91,5 @@ async fn what_is_left(
 }
 
 fn tell(question: &Question<'_>, answer: Answer, style: HeaderStyle) -> Answered {
-    decision::answer(style, &[Told { limit: &question.limit, answer }], &answer, |_| ())
+    decision::answer(style, &[question.limit.told(answer)], &answer, |_| ())
 }

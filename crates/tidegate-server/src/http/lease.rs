@@ -1,14 +1,13 @@
 //! `/v1/acquire` and `/v1/release`: a place under a concurrency limit, held over the wire.
 
-use super::decision::{self, as_ms_ceil, member};
-use super::fields::HeaderStyle;
+use super::decision::{self, member};
 use super::page::{Answered, JSON, Page};
-use super::policy::Told;
 use super::problem::Problem;
 use super::said::{self, LEASE, ONE};
 use crate::engine::{Answer, Engine, Lease, LeaseId};
 use http::StatusCode;
 use std::io::Write;
+use tidegate_tower::{HeaderStyle, as_ms_ceil};
 
 /// Takes a place, and says what to give it back by.
 pub(super) async fn acquire(
@@ -26,10 +25,10 @@ pub(super) async fn acquire(
     let limit = &*question.limit;
     Ok(match engine.acquire(&question.ask()).await? {
         Ok(lease) => {
-            let answer = Answer { decision: lease.decision, is_shadowed: false };
-            decision::answer(style, &[Told { limit, answer }], &answer, |out| held(out, &lease))
+            let answer = Answer::obeyed(lease.decision);
+            decision::answer(style, &[limit.told(answer)], &answer, |out| held(out, &lease))
         }
-        Err(answer) => decision::answer(style, &[Told { limit, answer }], &answer, |_| ()),
+        Err(answer) => decision::answer(style, &[limit.told(answer)], &answer, |_| ()),
     })
 }
 
@@ -42,7 +41,7 @@ fn held(out: &mut Vec<u8>, lease: &Lease) {
 }
 
 /// Gives a place back.
-pub(super) fn release(engine: &Engine, body: &[u8]) -> Result<Answered, Problem> {
+pub(super) async fn release(engine: &Engine, body: &[u8]) -> Result<Answered, Problem> {
     let said = said::read(body, LEASE)?;
     let Some(text) = said.lease else {
         return Err(Problem::bad("`lease` is missing: what /v1/acquire answered"));
@@ -50,7 +49,7 @@ pub(super) fn release(engine: &Engine, body: &[u8]) -> Result<Answered, Problem>
     let lease: LeaseId = text
         .parse()
         .map_err(|_| Problem::bad("`lease` is not one: it has 32 hexadecimal digits"))?;
-    let is_released = engine.release(lease);
+    let is_released = engine.release(lease).await;
     Ok(Page::new(StatusCode::OK).body(JSON, |out| {
         write!(out, r#"{{"released":{is_released}}}"#).expect("a buffer takes all");
     }))

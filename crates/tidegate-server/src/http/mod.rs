@@ -12,28 +12,27 @@ mod body;
 mod check;
 mod decision;
 mod explain;
-mod fields;
 mod guard;
 mod lease;
 mod original;
 mod page;
-mod policy;
 mod problem;
 mod query;
 mod question;
 mod route;
 mod said;
+mod style;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use body::collect;
-pub use fields::HeaderStyle;
 pub(crate) use guard::{bearer, host, without_port};
 pub use page::Answered;
-pub(crate) use page::{JSON, Page, number};
+pub(crate) use page::{JSON, Page};
 pub(crate) use problem::Problem;
 pub(crate) use query::parameter;
 pub(crate) use route::find;
+pub use tidegate_tower::HeaderStyle;
 
 use crate::server::Server;
 use http::request::Parts;
@@ -91,14 +90,14 @@ async fn try_answer(
     if route.has_body() {
         guard::is_json(&request.headers)?;
     }
-    let (engine, style) = (&server.engine, HeaderStyle::of(request));
+    let (engine, style) = (&server.engine, style::style(request));
     match route {
         Route::Check => check::check(engine, body, style).await,
         Route::Peek => check::peek(engine, body, style).await,
         Route::Reset => check::reset(engine, body, style).await,
         Route::Refund => check::refund(engine, body, style).await,
         Route::Acquire => lease::acquire(engine, body, style).await,
-        Route::Release => lease::release(engine, body),
+        Route::Release => lease::release(engine, body).await,
         Route::Authorize => authorize::authorize(server, request, peer, style).await,
         Route::Explain => explain::explain(server, request, peer).await,
         Route::ExplainAsked => explain::explain_asked(server, body).await,

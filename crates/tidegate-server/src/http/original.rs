@@ -5,12 +5,13 @@
 //!          client's address only a trusted proxy is.
 
 use super::guard::without_port;
-use crate::matching::{self, Forwarding};
+use crate::matching;
 use http::HeaderValue;
 use http::header::HOST;
 use http::request::Parts;
 use ipnet::IpNet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use tidegate_tower::client_ip_of;
 
 /// The request that is asked about.
 pub(super) fn original<'a>(
@@ -28,25 +29,13 @@ pub(super) fn original<'a>(
     let named =
         |(name, value): (&'a http::HeaderName, &'a HeaderValue)| (name.as_str(), value.as_bytes());
     matching::Request {
-        ip: Some(client_ip(request, peer, trusted_proxies)),
+        ip: Some(client_ip_of(peer.ip(), &request.headers, trusted_proxies)),
         method: Some(method.unwrap_or(request.method.as_str())),
         host: host.map(without_port),
         path: Some(path),
         query,
         headers: request.headers.iter().map(named).collect(),
     }
-}
-
-fn client_ip(request: &Parts, peer: SocketAddr, trusted_proxies: &[IpNet]) -> IpAddr {
-    if trusted_proxies.is_empty() {
-        return peer.ip().to_canonical();
-    }
-    let all = |name: &str| -> Vec<&[u8]> {
-        request.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
-    };
-    let (x_forwarded_for, forwarded) = (all("x-forwarded-for"), all("forwarded"));
-    let headers = Forwarding { x_forwarded_for: &x_forwarded_for, forwarded: &forwarded };
-    matching::client_ip(peer.ip(), headers, trusted_proxies)
 }
 
 fn path_and_query(uri: &str) -> (&str, Option<&str>) {

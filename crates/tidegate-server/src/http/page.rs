@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
+use tidegate_tower::Fields;
 
 /// What goes out.
 pub type Answered = Response<Full<Bytes>>;
@@ -26,12 +27,6 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn new(status: StatusCode) -> Self {
         Self { status, bytes: Vec::with_capacity(512), fields: Vec::with_capacity(4) }
-    }
-
-    /// A field, whose value `write` appends in visible ASCII.
-    pub(crate) fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
-        self.fields.push((name, self.bytes.len()));
     }
 
     /// The whole, with the body that `write` appends.
@@ -63,12 +58,11 @@ impl Page {
     }
 }
 
-/// Appends a number.
-pub(crate) fn number(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
+impl Fields for Page {
+    type Value = Vec<u8>;
 
-/// Appends a text as JSON has it.
-pub(crate) fn quoted(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a text can be written to a buffer");
+    fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.fields.push((name, self.bytes.len()));
+    }
 }

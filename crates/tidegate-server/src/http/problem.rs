@@ -1,14 +1,12 @@
 //! What is said to who cannot be answered: a problem (RFC 9457) that tells what is wrong and what to do.
 
-use super::page::{Answered, PROBLEM, Page, number, quoted};
+use super::page::{Answered, PROBLEM, Page};
 use crate::engine::NoSuchLimit;
 use crate::store::StoreError;
 use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use std::borrow::Cow;
-
-/// Where the types of problems are registered that have to do with limits.
-pub(crate) const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+use tidegate_tower::{Fields, Out, PROBLEM_TYPES};
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -61,16 +59,16 @@ impl Problem {
         out.extend_from_slice(br#"{"type":"#);
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
-                quoted(out, &format!("{TYPES}temporary-reduced-capacity"));
+                out.put_json(&format!("{PROBLEM_TYPES}temporary-reduced-capacity"));
             }
-            _ => quoted(out, "about:blank"),
+            _ => out.put_json("about:blank"),
         }
         out.extend_from_slice(br#","title":"#);
-        quoted(out, self.status.canonical_reason().unwrap_or("Error"));
+        out.put_json(self.status.canonical_reason().unwrap_or("Error"));
         out.extend_from_slice(br#","status":"#);
-        number(out, self.status.as_u16().into());
+        out.put_number(self.status.as_u16().into());
         out.extend_from_slice(br#","detail":"#);
-        quoted(out, &self.detail);
+        out.put_json(&self.detail);
         out.push(b'}');
     }
 }
@@ -85,7 +83,7 @@ impl From<NoSuchLimit> for Problem {
     fn from(error: NoSuchLimit) -> Self {
         let status = match error {
             NoSuchLimit::Neither { .. } => StatusCode::NOT_FOUND,
-            NoSuchLimit::TooManyRules | NoSuchLimit::TooLong => StatusCode::BAD_REQUEST,
+            _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())
     }

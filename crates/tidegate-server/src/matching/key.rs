@@ -5,15 +5,14 @@
 //!          nobody can take the place of "nobody" by sending nothing.
 
 use super::{KeyPart, Request, url};
-use ipnet::{Ipv4Net, Ipv6Net};
 use std::borrow::Cow;
-use std::net::IpAddr;
+use tidegate_tower::{AddressBits, put_joined};
 
 /// What a request has for a part; never empty.
 pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<'a, [u8]>> {
     let value = match part {
         KeyPart::Ip { v4_bits, v6_bits } => {
-            Some(Cow::Owned(network(request.ip?, *v4_bits, *v6_bits).into_bytes()))
+            Some(Cow::Owned(AddressBits::new(*v4_bits, *v6_bits).text(request.ip?).into_bytes()))
         }
         KeyPart::Header(name) => header(request, name),
         KeyPart::Cookie(name) => cookie(request, name),
@@ -25,16 +24,6 @@ pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<
         KeyPart::Constant(text) => Some(Cow::Borrowed(text.as_bytes())),
     };
     value.filter(|value| !value.is_empty())
-}
-
-/// The address, or the network that it is in.
-fn network(ip: IpAddr, v4_bits: u8, v6_bits: u8) -> String {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) if v4_bits >= 32 => ip.to_string(),
-        IpAddr::V6(ip) if v6_bits >= 128 => ip.to_string(),
-        IpAddr::V4(ip) => Ipv4Net::new_assert(ip, v4_bits).trunc().to_string(),
-        IpAddr::V6(ip) => Ipv6Net::new_assert(ip, v6_bits).trunc().to_string(),
-    }
 }
 
 /// A header that comes more than once is one, with commas (RFC 9110, 5.3).
@@ -68,15 +57,7 @@ pub(super) fn join<'a>(mut values: impl ExactSizeIterator<Item = Cow<'a, [u8]>>)
     }
     let mut key = Vec::new();
     for (place, value) in values.enumerate() {
-        if place > 0 {
-            key.push(b'|');
-        }
-        for byte in value.iter() {
-            if matches!(byte, b'|' | b'\\') {
-                key.push(b'\\');
-            }
-            key.push(*byte);
-        }
+        put_joined(&mut key, place, &value);
     }
     key
 }

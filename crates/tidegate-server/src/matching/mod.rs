@@ -2,7 +2,6 @@
 //!
 //! Always   Looking consumes nothing: `explain` and the deciding wires go the same way.
 
-mod address;
 mod condition;
 mod counted;
 mod descriptors;
@@ -11,13 +10,13 @@ mod part;
 mod pattern;
 mod url;
 
-pub use address::{Forwarding, client_ip};
 pub use counted::{Counted, KeyMissing, Look, counted, look};
 pub use descriptors::{Descriptors, descriptor_key};
 pub use part::{PartError, V4_BITS, V6_BITS};
 
 use ipnet::IpNet;
 use std::net::IpAddr;
+pub use tidegate_tower::{Forwarding, client_ip};
 
 /// What is known of a request. A wire fills in what it has.
 #[derive(Clone, Debug, Default)]

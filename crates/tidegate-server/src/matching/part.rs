@@ -7,11 +7,12 @@ use crate::config::near;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use tidegate_tower::AddressBits;
 
 /// Bits of an IPv4 address that a key has, unless told: all of them.
-pub const V4_BITS: u8 = 32;
+pub const V4_BITS: u8 = AddressBits::V4;
 /// Bits of an IPv6 address that a key has, unless told: what one customer is given at least.
-pub const V6_BITS: u8 = 64;
+pub const V6_BITS: u8 = AddressBits::V6;
 
 /// The kinds that stand alone, and those that need a name.
 const ALONE: [&str; 4] = ["ip", "path", "method", "host"];

@@ -42,7 +42,6 @@ pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: 
         Command::Describe => command_info(session, bytes, words),
         Command::Config => config(session, first),
         Command::Info => info(session),
-        Command::Del => del(session, bytes, words),
         Command::Time => time(session),
         Command::Reset => {
             session.transaction = None;
@@ -233,7 +232,7 @@ fn config(session: &mut Session, what: &[u8]) {
 }
 
 fn info(session: &mut Session) {
-    let stats = session.server.engine.throttles().limiter().stats();
+    let stats = session.server.engine.store().throttled();
     let connections = session.server.status.connections.resp.load(Ordering::Relaxed);
     let text = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\ntidegate_version:{VERSION}\r\n\
@@ -250,10 +249,15 @@ fn info(session: &mut Session) {
 }
 
 /// `DEL key…`: forgets what keys of `CL.THROTTLE` owe.
-fn del(session: &mut Session, bytes: &[u8], words: &Words) {
-    let throttles = session.server.engine.throttles();
-    let deleted = words.from(bytes, 1).filter(|key| throttles.reset(&Key(key))).count();
-    session.reply.integer(i64::try_from(deleted).unwrap_or(i64::MAX));
+pub(super) async fn del(session: &mut Session, bytes: &[u8], words: &Words) {
+    let mut deleted = 0;
+    for key in words.from(bytes, 1) {
+        match session.server.engine.forget_throttled(Key(key)).await {
+            Ok(has_owed) => deleted += i64::from(has_owed),
+            Err(error) => return session.reply.error(format_args!("TRYAGAIN {error}")),
+        }
+    }
+    session.reply.integer(deleted);
 }
 
 fn time(session: &mut Session) {

@@ -1,7 +1,8 @@
 //! RESP: what every Redis client speaks.
 //!
 //! Life of a pipeline: all that has come is parsed; runs of `CL.THROTTLE` are decided as one batch with one
-//! look at the clock; all answers are written at once.
+//! look at the clock; all answers are written at once. Where limits are in a store that takes a while, all that
+//! can be is asked of it at the same time (`together.rs`).
 //!
 //! Always   Answers come in the order of the commands. A peer that does not read is not listened to: what it
 //!          has not been sent stays under `OUTPUT_STEP` and one answer, and that under
@@ -14,6 +15,7 @@ mod reply;
 mod session;
 mod throttle;
 mod tide;
+mod together;
 mod transaction;
 
 pub use parse::{Caps, ProtocolError, Words, parse};

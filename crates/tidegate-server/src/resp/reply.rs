@@ -21,6 +21,16 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// Nothing yet, in these words.
+    pub(super) fn in_words_of(version: Version) -> Self {
+        Self { bytes: Vec::new(), version }
+    }
+
+    /// Says what another has said.
+    pub(super) fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,7 +1,7 @@
 //! One peer: what it has said about itself, and what it has been told.
 
 use super::command::Command;
-use super::parse::{Caps, Words, parse};
+use super::parse::{Caps, ProtocolError, Words, parse};
 use super::reply::Reply;
 use super::throttle::Throttling;
 use super::transaction::Transaction;
@@ -24,6 +24,8 @@ pub struct Session {
     pub(super) name: Vec<u8>,
     pub(super) transaction: Option<Transaction>,
     output_bytes_max: usize,
+    /// Whether answers take a while, because limits are in a store that others share.
+    pub(super) is_shared: bool,
     throttling: Throttling,
     words: Words,
 }
@@ -37,6 +39,7 @@ impl Session {
         Self {
             throttling: Throttling::new(server.engine.throttles()),
             is_known: server.admits(None),
+            is_shared: server.engine.store().is_shared(),
             server,
             reply: Reply::default(),
             is_over: false,
@@ -52,6 +55,9 @@ impl Session {
     /// Answers the commands that have come, until the answers are enough to be sent. Tells how many bytes
     /// they had.
     pub async fn answer(&mut self, bytes: &[u8]) -> usize {
+        if self.is_shared {
+            return Box::pin(self.answer_together(bytes)).await;
+        }
         let mut words = std::mem::take(&mut self.words);
         let mut done = 0;
         while !self.is_over && self.reply.len() + self.throttling.reply_bytes() < OUTPUT_STEP {
@@ -64,14 +70,19 @@ impl Session {
                 }
                 Err(error) => {
                     self.settle();
-                    self.reply.error(format_args!("ERR Protocol error: {error}"));
-                    self.is_over = true;
+                    self.leave(error);
                 }
             }
         }
         self.settle();
         self.words = words;
         done
+    }
+
+    /// Nobody knows where the next command would begin.
+    pub(super) fn leave(&mut self, error: ProtocolError) {
+        self.reply.error(format_args!("ERR Protocol error: {error}"));
+        self.is_over = true;
     }
 
     /// What is to be sent.
@@ -89,7 +100,7 @@ impl Session {
         self.is_over
     }
 
-    fn caps(&self) -> &'static Caps {
+    pub(super) fn caps(&self) -> &'static Caps {
         if self.is_known { &Caps::KNOWN } else { &Caps::STRANGER }
     }
 
@@ -119,7 +130,12 @@ impl Session {
         self.throttling.settle(&mut self.reply);
     }
 
-    async fn take_other(&mut self, command: Option<Command>, bytes: &[u8], words: &Words) {
+    pub(super) async fn take_other(
+        &mut self,
+        command: Option<Command>,
+        bytes: &[u8],
+        words: &Words,
+    ) {
         if command == Some(Command::Http) {
             // A browser was talked into sending us commands in a request's body (T53).
             tracing::warn!("an HTTP request on the RESP port was cut off");
@@ -161,7 +177,10 @@ impl Session {
             Command::Multi | Command::Exec | Command::Discard => {
                 self.transact(command, bytes, words).await;
             }
-            _ if command.is_tide() => tide::run(self, command, bytes, words).await,
+            Command::Del if command.takes(words.len()) => client::del(self, bytes, words).await,
+            _ if command.is_tide() => {
+                tide::run(&self.server, &mut self.reply, command, bytes, words).await;
+            }
             _ => client::run(self, command, bytes, words),
         }
     }

@@ -7,6 +7,7 @@ use super::parse::Words;
 use super::reply::Reply;
 use super::session::shown;
 use crate::clock::ServerClock;
+use crate::server::Server;
 use crate::store::Key;
 use tidegate::{Throttle, ThrottleBatch, Throttles, ZeroRate};
 
@@ -38,6 +39,26 @@ pub(super) enum ThrottleError {
     Zero(#[from] ZeroRate),
 }
 
+/// Runs one that is not batched: in a store that takes a while.
+pub(super) async fn run(server: &Server, reply: &mut Reply, bytes: &[u8], words: &Words) {
+    match read(bytes, words) {
+        Ok(throttle) => {
+            let key = Key(words.get(bytes, 1));
+            reply.five(server.engine.throttle(key, &throttle).await.reply());
+        }
+        Err(error) => reply.error(error),
+    }
+}
+
+fn read(bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
+    if !(5..=6).contains(&words.len()) {
+        return Err(ThrottleError::Usage);
+    }
+    let number = |place| integer(words.get(bytes, place));
+    let quantity = if words.len() == 6 { number(5)? } else { 1 };
+    Ok(Throttle::new(number(2)?, number(3)?, number(4)?, quantity)?)
+}
+
 impl Throttling {
     pub(super) fn new(throttles: &Throttles<ServerClock>) -> Self {
         Self { batch: throttles.batch(), numbers: Vec::new(), words: 0, meant: None }
@@ -62,12 +83,7 @@ impl Throttling {
     }
 
     fn understand(&mut self, bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
-        if !(5..=6).contains(&words.len()) {
-            return Err(ThrottleError::Usage);
-        }
-        let number = |place| integer(words.get(bytes, place));
-        let quantity = if words.len() == 6 { number(5)? } else { 1 };
-        let throttle = Throttle::new(number(2)?, number(3)?, number(4)?, quantity)?;
+        let throttle = read(bytes, words)?;
         self.numbers.clear();
         self.numbers.extend_from_slice(words.span(bytes, 2));
         (self.words, self.meant) = (words.len(), Some(throttle));

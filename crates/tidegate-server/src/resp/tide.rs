@@ -6,8 +6,10 @@
 
 use super::command::Command;
 use super::parse::Words;
-use super::session::{Session, shown};
+use super::reply::Reply;
+use super::session::shown;
 use crate::engine::{Answer, Ask, LeaseId, Limit, NoSuchLimit};
+use crate::server::Server;
 use crate::store::{Key, StoreError};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
@@ -38,14 +40,21 @@ enum TideError {
 }
 
 /// Runs one of them.
-pub(super) async fn run(session: &mut Session, command: Command, bytes: &[u8], words: &Words) {
-    if let Err(error) = answer(session, command, bytes, words).await {
-        session.reply.error(error);
+pub(super) async fn run(
+    server: &Server,
+    reply: &mut Reply,
+    command: Command,
+    bytes: &[u8],
+    words: &Words,
+) {
+    if let Err(error) = answer(server, reply, command, bytes, words).await {
+        reply.error(error);
     }
 }
 
 async fn answer(
-    session: &mut Session,
+    server: &Server,
+    reply: &mut Reply,
     command: Command,
     bytes: &[u8],
     words: &Words,
@@ -54,30 +63,30 @@ async fn answer(
         return Err(TideError::Arity(name(command)));
     }
     match command {
-        Command::TideCheckAll => return check_all(session, bytes, words).await,
-        Command::TideRelease => return release(session, words.get(bytes, 1)),
+        Command::TideCheckAll => return check_all(server, reply, bytes, words).await,
+        Command::TideRelease => return release(server, reply, words.get(bytes, 1)).await,
         _ => {}
     }
-    let limit = find(session, words.get(bytes, 1))?;
+    let limit = find(server, words.get(bytes, 1))?;
     let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost: cost(bytes, words)? };
-    let engine = &Arc::clone(&session.server).engine;
+    let engine = &server.engine;
     let is_concurrency = limit.rule().is_concurrency();
     match command {
         Command::TideReset => engine.reset(&limit, ask.key).await?,
         Command::TideRefund => engine.refund(&ask).await?,
         Command::TidePeek => {
-            session.reply.five(five(&engine.peek(&ask).await?));
+            reply.five(five(&engine.peek(&ask).await?));
             return Ok(());
         }
-        Command::TideAcquire if is_concurrency => return acquire(session, &ask).await,
+        Command::TideAcquire if is_concurrency => return acquire(server, reply, &ask).await,
         Command::TideAcquire => return Err(TideError::NoConcurrency(limit.name().to_owned())),
         _ if is_concurrency => return Err(TideError::Concurrency(limit.name().to_owned())),
         _ => {
-            session.reply.five(five(&engine.check(&ask).await?));
+            reply.five(five(&engine.check(&ask).await?));
             return Ok(());
         }
     }
-    session.reply.ok();
+    reply.ok();
     Ok(())
 }
 
@@ -86,9 +95,9 @@ fn name(command: Command) -> &'static str {
     known.map_or("tide", |known| known.name)
 }
 
-fn find(session: &Session, text: &[u8]) -> Result<Arc<Limit>, TideError> {
+fn find(server: &Server, text: &[u8]) -> Result<Arc<Limit>, TideError> {
     let text = std::str::from_utf8(text).map_err(|_| TideError::NoText)?;
-    Ok(session.server.engine.find(text)?)
+    Ok(server.engine.find(text)?)
 }
 
 /// `[COST n]`, at the end.
@@ -106,9 +115,8 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-async fn acquire(session: &mut Session, ask: &Ask<'_>) -> Result<(), TideError> {
-    let acquired = session.server.engine.acquire(ask).await?;
-    let reply = &mut session.reply;
+async fn acquire(server: &Server, reply: &mut Reply, ask: &Ask<'_>) -> Result<(), TideError> {
+    let acquired = server.engine.acquire(ask).await?;
     reply.array(5);
     let (decision, wait, lease) = match &acquired {
         Ok(lease) => (lease.decision, lease.lease.map_or(-1, ms), Some(lease.id)),
@@ -125,17 +133,22 @@ async fn acquire(session: &mut Session, ask: &Ask<'_>) -> Result<(), TideError> 
     Ok(())
 }
 
-fn release(session: &mut Session, lease: &[u8]) -> Result<(), TideError> {
+async fn release(server: &Server, reply: &mut Reply, lease: &[u8]) -> Result<(), TideError> {
     let text = std::str::from_utf8(lease).ok();
     let id: Option<LeaseId> = text.and_then(|text| text.parse().ok());
-    let is_released = session.server.engine.release(id.ok_or(TideError::NoLease)?);
-    session.reply.integer(i64::from(is_released));
+    let is_released = server.engine.release(id.ok_or(TideError::NoLease)?).await;
+    reply.integer(i64::from(is_released));
     Ok(())
 }
 
 /// `TIDE.CHECKALL limit key cost [limit key cost …]`: all are charged, or none. Answers with all of them
 /// together, and with each.
-async fn check_all(session: &mut Session, bytes: &[u8], words: &Words) -> Result<(), TideError> {
+async fn check_all(
+    server: &Server,
+    reply: &mut Reply,
+    bytes: &[u8],
+    words: &Words,
+) -> Result<(), TideError> {
     let rest: Vec<&[u8]> = words.from(bytes, 1).collect();
     if !rest.len().is_multiple_of(3) {
         return Err(TideError::Arity("tide.checkall"));
@@ -143,7 +156,7 @@ async fn check_all(session: &mut Session, bytes: &[u8], words: &Words) -> Result
     if rest.len() / 3 > CHECKS_MAX {
         return Err(TideError::TooMany);
     }
-    let limits = rest.chunks_exact(3).map(|ask| find(session, ask[0]));
+    let limits = rest.chunks_exact(3).map(|ask| find(server, ask[0]));
     let limits: Vec<Arc<Limit>> = limits.collect::<Result<_, _>>()?;
     if let Some(limit) = limits.iter().find(|limit| limit.rule().is_concurrency()) {
         return Err(TideError::Concurrency(limit.name().to_owned()));
@@ -153,12 +166,12 @@ async fn check_all(session: &mut Session, bytes: &[u8], words: &Words) -> Result
         Ok(Ask { limit, key: Key(ask[1]), cost })
     });
     let asks: Vec<Ask<'_>> = asks.collect::<Result<_, TideError>>()?;
-    let joint = session.server.engine.check_all(&asks).await?;
-    session.reply.array(2);
-    session.reply.five(five(&joint.all));
-    session.reply.array(joint.each.len());
+    let joint = server.engine.check_all(&asks).await?;
+    reply.array(2);
+    reply.five(five(&joint.all));
+    reply.array(joint.each.len());
     for answer in &joint.each {
-        session.reply.five(five(answer));
+        reply.five(five(answer));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 use super::command::Command;
 use super::parse::{Caps, Words, parse};
 use super::session::Session;
+use super::together::Together;
 
 /// What was put off.
 #[derive(Debug, Default)]
@@ -64,18 +65,27 @@ impl Session {
 
     async fn execute(&mut self, transaction: Transaction) {
         self.reply.array(transaction.commands.len());
-        let mut words = Words::default();
+        let (mut together, mut words) = (Together::default(), Words::default());
         for raw in &transaction.commands {
             let parsed = parse(raw, &mut words, &Caps::KNOWN);
             debug_assert!(matches!(parsed, Ok(Some(_))), "it was encoded here");
-            if let Some(command) = Command::of(words.get(raw, 0)) {
-                // None of them puts off or executes: those end a transaction.
-                Box::pin(self.run(command, raw, &words)).await;
+            match Command::of(words.get(raw, 0)) {
+                Some(command) if self.is_shared && Self::is_asked_together(command) => {
+                    let words = std::mem::take(&mut words);
+                    self.ask_together(&mut together, command, raw, words).await;
+                }
+                Some(command) => {
+                    self.settle_together(&mut together).await;
+                    // None of them puts off or executes: those end a transaction.
+                    Box::pin(self.run(command, raw, &words)).await;
+                }
+                None => {}
             }
             if self.has_said_too_much() {
                 return;
             }
         }
+        self.settle_together(&mut together).await;
     }
 }
 

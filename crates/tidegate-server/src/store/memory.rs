@@ -1,9 +1,9 @@
 //! Counters in this process: the `tidegate` library's keyed limiters.
 
-use super::{Ask, Key};
+use super::{Ask, Counters, Key};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
-use tidegate::{Batch, Decision, Joint, Limiter, Rule, Snapshot, Stats, Throttles, Top};
+use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttles, Top};
 
 /// Counters that live as long as this process, or longer by a snapshot.
 #[derive(Clone, Debug)]
@@ -17,15 +17,9 @@ pub(crate) const THROTTLES_NAME: &str = "CL.THROTTLE";
 
 /// The counters of one limit.
 #[derive(Clone, Debug)]
-pub struct Counters {
+pub struct MemoryCounters {
     limiter: Limiter<ServerClock>,
 }
-
-/// A place under a concurrency limit; given back when it is dropped.
-pub type Permit = tidegate::Permit<ServerClock>;
-
-/// Requests of one limit that are decided in one go.
-pub type Batched = Batch<ServerClock>;
 
 impl Memory {
     pub(super) fn new(clock: ServerClock, max_keys: usize, restored: &Snapshot) -> Self {
@@ -39,25 +33,28 @@ impl Memory {
         &self.throttles
     }
 
-    pub(super) fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> Counters {
+    pub(super) fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> MemoryCounters {
         let mut builder = Limiter::builder(limit.rule.clone()).overflow(limit.overflow).top_keys();
         if let Some(max_keys) = limit.max_keys {
             builder = builder.max_keys(max_keys);
         }
         let limiter = restored.restore_with_clock(&limit.name, builder, self.clock.clone());
-        Counters { limiter }
+        MemoryCounters { limiter }
     }
 }
 
 pub(super) fn check_all(asks: &[Ask<'_>]) -> Joint {
-    let ask = |ask: &Ask<'_>| ask.counters.limiter.ask(&ask.key).cost(ask.cost);
+    let ask = |ask: &Ask<'_>| match ask.counters {
+        Counters::Memory(counters) => counters.limiter.ask(&ask.key).cost(ask.cost),
+        Counters::Redis(_) => unreachable!("a server has one store"),
+    };
     tidegate::check_all(asks.iter().map(ask))
 }
 
-impl Counters {
+impl MemoryCounters {
     /// Decides at once: for wires that decide whole pipelines without waiting for anything.
     #[inline]
-    pub fn check(&self, key: Key<'_>, cost: u64) -> Decision {
+    pub(super) fn check(&self, key: Key<'_>, cost: u64) -> Decision {
         self.limiter.check_n(&key, cost)
     }
 
@@ -73,39 +70,34 @@ impl Counters {
         self.limiter.refund(&key, cost);
     }
 
-    pub(super) fn acquire(&self, key: Key<'_>, cost: u64) -> Result<Permit, Decision> {
+    pub(super) fn acquire(&self, key: Key<'_>, cost: u64) -> Result<Permit<ServerClock>, Decision> {
         self.limiter.ask(&key).cost(cost).try_acquire().map_err(|denied| denied.decision)
     }
 
-    /// Many requests at once.
-    pub fn batch(&self) -> Batched {
-        self.limiter.batch()
-    }
-
     /// Goes on under another rule: nobody is refunded, nobody is locked out.
-    pub fn change(&self, rule: Rule) {
+    pub(super) fn change(&self, rule: Rule) {
         if self.limiter.rule() != rule {
             self.limiter.set_rule(rule);
         }
     }
 
     /// The rule as it stands.
-    pub fn rule(&self) -> Rule {
+    pub(super) fn rule(&self) -> Rule {
         self.limiter.rule()
     }
 
     /// What has been decided.
-    pub fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> Stats {
         self.limiter.stats()
     }
 
     /// The keys that ask the most, and those that are denied the most.
-    pub fn top(&self, k: usize) -> Top {
+    pub(super) fn top(&self, k: usize) -> Top {
         self.limiter.top(k)
     }
 
     /// For who saves it.
-    pub fn limiter(&self) -> &Limiter<ServerClock> {
+    pub(super) fn limiter(&self) -> &Limiter<ServerClock> {
         &self.limiter
     }
 }

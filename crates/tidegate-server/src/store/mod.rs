@@ -1,22 +1,35 @@
 //! Where counters live. The engine knows what is here, and not how it is done.
 //!
 //! Always   One verb: `decide`. It is atomic for one request, and all-or-nothing for several together.
-//!          Every answer may fail ([`StoreError`]): memory never does, a store over a network will.
+//!          A decision is always made, by the limit's `on_error` if the store does not answer. Whatever else is
+//!          asked may fail ([`StoreError`]): memory never does, a store over a network will.
+//! Fast     Memory answers at once. What waits for a network is boxed, so that nobody carries its state along
+//!          who does not wait.
 
+mod counters;
+mod health;
 mod memory;
+mod redis;
 
+pub use counters::{Counters, Permit};
+pub use health::ServerHealth;
 pub(crate) use memory::THROTTLES_NAME;
-pub use memory::{Batched, Counters, Memory, Permit};
+pub use memory::{Memory, MemoryCounters};
+pub use redis::{Redis, RedisCounters};
 
 use crate::clock::ServerClock;
-use crate::config::LimitConfig;
-use tidegate::{Decision, Joint, Snapshot, Throttles};
+use crate::config::{Config, LimitConfig};
+use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
+use tidegate_redis::{RedisStore, Unsuited};
+use tokio::runtime::Handle;
 
 /// A store, of the kinds there are.
 #[derive(Debug)]
 pub enum Store {
     /// In this process.
     Memory(Memory),
+    /// In Redis, which several servers share.
+    Redis(Box<Redis>),
 }
 
 /// One request of a store: how much, for whom, of which counters.
@@ -39,11 +52,8 @@ pub struct Key<'a>(pub &'a [u8]);
 #[non_exhaustive]
 pub enum StoreError {
     /// The store did not answer.
-    #[error("the store did not answer: {reason}")]
-    Unavailable {
-        /// What is known about it.
-        reason: String,
-    },
+    #[error(transparent)]
+    Unavailable(#[from] tidegate_redis::StoreError),
     /// Places under concurrency limits are held by too many.
     #[error(
         "{max} places are held, and there is room to remember no more: release some, or give the rule a lease"
@@ -67,67 +77,132 @@ impl Store {
         Self::Memory(Memory::new(clock, throttle_max_keys, restored))
     }
 
-    /// Keys whose rate comes with each request.
+    /// Counters in Redis. What it does in the background, it does in the runtime that this is called in.
+    pub fn redis(redis: RedisStore, config: &Config, clock: ServerClock) -> Self {
+        let max_keys = config.server.throttle_max_keys;
+        Self::Redis(Box::new(Redis::new(redis, config.store.as_ref(), clock, max_keys)))
+    }
+
+    /// Keys whose rate comes with each request, as far as they are in this process.
     pub fn throttles(&self) -> &Throttles<ServerClock> {
         match self {
             Self::Memory(memory) => memory.throttles(),
+            Self::Redis(redis) => redis.throttles(),
         }
     }
 
-    /// Counters for a limit; what a snapshot knows of it comes back.
-    pub fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> Counters {
+    /// Decides about a key whose rate comes with the request.
+    pub async fn throttle(&self, key: Key<'_>, throttle: &Throttle) -> Throttled {
         match self {
-            Self::Memory(memory) => memory.open(limit, restored),
+            Self::Memory(memory) => memory.throttles().check(&key, throttle),
+            Self::Redis(redis) => redis.throttle(key, throttle).await,
+        }
+    }
+
+    /// Forgets what such a key owes. Tells whether it owed anything.
+    pub async fn forget_throttled(&self, key: Key<'_>) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.throttles().reset(&key)),
+            Self::Redis(redis) => redis.forget_throttled(key).await,
+        }
+    }
+
+    /// How often the store did not decide about such keys, by kind.
+    pub fn throttles_failed(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Redis(redis) => redis.throttles_failed(),
+        }
+    }
+
+    /// What was decided about such keys.
+    pub fn throttled(&self) -> Stats {
+        match self {
+            Self::Memory(memory) => memory.throttles().limiter().stats(),
+            Self::Redis(redis) => redis.throttled(),
+        }
+    }
+
+    /// Whether others may share what is counted: then every answer takes a while.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Redis(_))
+    }
+
+    /// How the store's servers are, as far as they are known; none if it is in this process.
+    pub fn health(&self) -> Option<Vec<ServerHealth>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.health()),
+        }
+    }
+
+    /// Where something can be done in the background for a store that takes a while.
+    pub(crate) fn background(&self) -> Option<&Handle> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.runtime()),
+        }
+    }
+
+    /// Counters for a limit; what a snapshot knows of it comes back. An error, if the store cannot count so far.
+    pub fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> Result<Counters, Unsuited> {
+        match self {
+            Self::Memory(memory) => Ok(Counters::Memory(memory.open(limit, restored))),
+            Self::Redis(redis) => redis.open(limit).map(Counters::Redis),
         }
     }
 
     /// Decides one request.
-    #[expect(clippy::unused_async, reason = "stores over a network answer later")]
+    #[inline]
     pub async fn decide(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
-        match self {
-            Self::Memory(_) => Ok(ask.counters.check(ask.key, ask.cost)),
+        match ask.counters {
+            Counters::Memory(counters) => Ok(counters.check(ask.key, ask.cost)),
+            Counters::Redis(counters) => Ok(counters.check(ask.key, ask.cost).await),
         }
     }
 
     /// Decides several requests as one: all are charged, or none.
-    #[expect(clippy::unused_async, reason = "stores over a network answer later")]
     pub async fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Joint, StoreError> {
         match self {
             Self::Memory(_) => Ok(memory::check_all(asks)),
+            Self::Redis(_) => Ok(redis::check_all(asks).await),
         }
     }
 
     /// What [`decide`](Self::decide) would say, without charging.
-    #[expect(clippy::unused_async, reason = "stores over a network answer later")]
     pub async fn peek(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
-        match self {
-            Self::Memory(_) => Ok(ask.counters.peek(ask.key, ask.cost)),
+        match ask.counters {
+            Counters::Memory(counters) => Ok(counters.peek(ask.key, ask.cost)),
+            Counters::Redis(counters) => counters.peek(ask.key, ask.cost).await,
         }
     }
 
     /// Forgets a key.
-    #[expect(clippy::unused_async, reason = "stores over a network answer later")]
     pub async fn reset(&self, counters: &Counters, key: Key<'_>) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(_) => counters.reset(key),
+        match counters {
+            Counters::Memory(counters) => counters.reset(key),
+            Counters::Redis(counters) => counters.reset(key).await?,
         }
         Ok(())
     }
 
     /// Gives back what was charged.
-    #[expect(clippy::unused_async, reason = "stores over a network answer later")]
     pub async fn refund(&self, ask: &Ask<'_>) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(_) => ask.counters.refund(ask.key, ask.cost),
+        match ask.counters {
+            Counters::Memory(counters) => counters.refund(ask.key, ask.cost),
+            Counters::Redis(counters) => counters.refund(ask.key, ask.cost).await?,
         }
         Ok(())
     }
 
     /// Takes a place under a concurrency limit, or says why not.
-    #[expect(clippy::unused_async, reason = "stores over a network answer later")]
     pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Permit, Decision>, StoreError> {
-        match self {
-            Self::Memory(_) => Ok(ask.counters.acquire(ask.key, ask.cost)),
-        }
+        Ok(match ask.counters {
+            Counters::Memory(counters) => counters.acquire(ask.key, ask.cost).map(Permit::Memory),
+            Counters::Redis(counters) => {
+                let acquired = counters.acquire(ask.key, ask.cost).await;
+                acquired.map(|permit| Permit::Redis(Box::new(permit)))
+            }
+        })
     }
 }

@@ -42,7 +42,7 @@ fn server() -> Arc<Server> {
     });
     let server = ServerConfig { tokens: vec![Token::new("secret")], ..ServerConfig::default() };
     let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
-    let config = Config { server, limits: vec![calls] };
+    let config = Config { server, limits: vec![calls], ..Config::default() };
     Server::new(config, None, ServerClock::Manual(clock), Snapshot::default())
 }
 

@@ -50,6 +50,7 @@ impl Service<http::Request<Body>> for Connection {
 fn server(tokens: &[&str]) -> Arc<Server> {
     let tokens = tokens.iter().map(|token| Token::new(*token)).collect();
     let config = Config {
+        store: None,
         server: ServerConfig { tokens, ..ServerConfig::default() },
         limits: vec![limit("calls", "2/min fixed", "key")],
     };

@@ -3,6 +3,7 @@
 use super::{Bench, limit, post};
 use crate::config::Config;
 use crate::http::HeaderStyle;
+use crate::http::style::style;
 
 const ALICE: &[u8] = br#"{"limit":"api","key":"alice"}"#;
 
@@ -78,7 +79,7 @@ async fn older_fields_come_when_asked_for() {
 #[test]
 fn a_style_nobody_knows_is_the_default() {
     let (request, ()) = post("/v1/check?headers=fancy").body(()).unwrap().into_parts();
-    assert_eq!(HeaderStyle::of(&request), HeaderStyle::Draft11);
+    assert_eq!(style(&request), HeaderStyle::Draft11);
 }
 
 #[tokio::test]

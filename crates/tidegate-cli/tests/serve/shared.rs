@@ -1,0 +1,104 @@
+//! Two servers on one Redis: they share their limits, and outlive it.
+
+use crate::daemon::{Daemon, Directory, PATIENCE, Peer, eventually};
+use tidegate_testbed::RedisServer;
+
+/// As many as one of the two may admit alone, twice.
+const BURST: u64 = 10;
+
+fn configured(directory: &Directory, redis: &RedisServer) -> std::path::PathBuf {
+    let url = redis.url();
+    // The machine may be busy, and nothing is to be decided without Redis as long as it is there.
+    let store = format!("[store]\nurl = \"{url}\"\ndeadline = \"5s\"\nnodes = 2\n");
+    let limit = |name: &str, on_error: &str| {
+        format!("[limits.{name}]\nrule = \"1/day burst {BURST}\"\non_error = \"{on_error}\"\n")
+    };
+    let limits = [limit("slow", "local"), limit("open", "allow"), limit("shut", "deny")].concat();
+    directory.write("t.toml", &format!("{store}{limits}"))
+}
+
+/// Whether each of the two, asked in turns, allows it.
+fn allowed(peers: &mut [Peer; 2], line: &str, times: u64) -> u64 {
+    let mut turns = (0..times).map(|turn| usize::from(turn % 2 == 1));
+    turns.by_ref().map(|turn| u64::from(peers[turn].five(line).0)).sum()
+}
+
+/// Whether Redis decides again: what is only looked at has no other answer.
+fn is_shared(peer: &mut Peer) -> bool {
+    if peer.ask("TIDE.PEEK slow nobody COST 0") != "*5" {
+        return false;
+    }
+    (0..5).for_each(|_| assert!(peer.line().starts_with(':')));
+    true
+}
+
+#[test]
+fn two_servers_share_their_limits_and_answer_without_redis_until_it_is_back() {
+    let (directory, redis) = (Directory::new(), RedisServer::start());
+    let config = configured(&directory, &redis);
+    let daemons = [Daemon::start("", &config, &[]), Daemon::start("", &config, &[])];
+    let mut peers = daemons.each_ref().map(Daemon::connect);
+    assert_eq!(allowed(&mut peers, "TIDE.CHECK slow alice", 3 * BURST), BURST, "together");
+
+    redis.kill();
+    let nobody = |peer: &mut Peer| !is_shared(peer);
+    eventually("both notice", PATIENCE, || peers.iter_mut().all(nobody));
+    let without = |peers: &mut [Peer; 2], limit: &str| {
+        allowed(peers, &format!("TIDE.CHECK {limit} bob"), 3 * BURST)
+    };
+    assert_eq!(without(&mut peers, "slow"), BURST, "each its share");
+    assert_eq!(without(&mut peers, "open"), 3 * BURST);
+    assert_eq!(without(&mut peers, "shut"), 0);
+    assert_eq!(peers[0].ask("CL.THROTTLE bob 0 1 86400"), "*5");
+    (0..5).for_each(|_| assert!(peers[0].line().starts_with(':')));
+    let says = |daemon: &Daemon| daemon.says("decided without Redis");
+    eventually("both say so", PATIENCE, || daemons.iter().all(says));
+
+    redis.restart();
+    eventually("both come back", PATIENCE, || peers.iter_mut().all(is_shared));
+    assert_eq!(allowed(&mut peers, "TIDE.CHECK slow carol", 3 * BURST), BURST, "together again");
+    for daemon in daemons {
+        daemon.signal("TERM");
+        assert!(daemon.end().success());
+    }
+}
+
+#[test]
+fn a_rule_that_one_is_told_holds_for_both() {
+    let (directory, redis) = (Directory::new(), RedisServer::start());
+    let config = configured(&directory, &redis);
+    let daemons = [Daemon::start("", &config, &[]), Daemon::start("", &config, &[])];
+    let mut peers = daemons.each_ref().map(Daemon::connect);
+    assert_eq!(allowed(&mut peers, "TIDE.CHECK slow alice", BURST), BURST);
+    let text = std::fs::read_to_string(&config).expect("it was written");
+    directory.write("t.toml", &text.replace(&format!("burst {BURST}"), "burst 20"));
+    daemons[0].signal("HUP");
+    eventually("it reloads", PATIENCE, || daemons[0].says("reloaded: 3 limits"));
+    let limit = |peer: &mut Peer| {
+        assert_eq!(peer.ask("TIDE.PEEK slow dave COST 0"), "*5");
+        let lines: Vec<String> = (0..5).map(|_| peer.line()).collect();
+        lines[1] == ":20"
+    };
+    eventually("the first goes by it", PATIENCE, || limit(&mut peers[0]));
+    assert!(peers[0].five("TIDE.CHECK slow dave").0);
+    assert!(limit(&mut peers[1]), "and the second, as soon as it meets what the first has counted");
+
+    directory.write("t.toml", &text.replace("nodes = 2", "nodes = 3"));
+    daemons[0].signal("HUP");
+    eventually("it refuses", PATIENCE, || daemons[0].says("[store] is not as it was at the start"));
+}
+
+#[test]
+fn a_server_starts_without_its_store_and_finds_it_later() {
+    let (directory, redis) = (Directory::new(), RedisServer::start());
+    let config = configured(&directory, &redis);
+    redis.kill();
+    let daemon = Daemon::start("", &config, &[]);
+    let mut peer = daemon.connect();
+    assert!(peer.five("TIDE.CHECK slow alice").0, "its share decides");
+    assert!(!peer.five("TIDE.CHECK shut alice").0);
+    assert!(daemon.says("does not answer"));
+    redis.restart();
+    eventually("it is found", PATIENCE, || is_shared(&mut peer));
+    assert!(peer.five("TIDE.CHECK shut alice").0);
+}

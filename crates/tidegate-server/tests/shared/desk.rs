@@ -1,0 +1,67 @@
+//! A server on a Redis of its own, asked without sockets.
+
+use http::Request;
+use http_body_util::BodyExt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_redis::RedisStore;
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{self, Config};
+use tidegate_server::http::Answered;
+use tidegate_server::resp::Session;
+use tidegate_server::server::Server;
+
+/// A server with these limits at this Redis, and somebody with a Redis client.
+pub(crate) struct Desk {
+    pub(crate) server: Arc<Server>,
+    session: Session,
+}
+
+impl Desk {
+    pub(crate) async fn new(url: &str, limits: &str) -> Self {
+        let text = format!("[store]\nurl = \"{url}\"\n{limits}");
+        let config: Config =
+            config::read(&text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
+        let store = config.store.clone().expect("it has one");
+        // The machine may be busy, and nothing is to be decided without Redis as long as it is there.
+        let settings = store.settings().deadline(Duration::from_secs(10));
+        let redis = RedisStore::connect_with(&store.url, settings).await;
+        let server = Server::shared(config, None, ServerClock::system(), redis);
+        Self { session: Session::new(Arc::clone(&server)), server }
+    }
+
+    /// What a pipeline of these lines is answered, with spaces for the ends of lines.
+    pub(crate) async fn say(&mut self, lines: &[&str]) -> String {
+        let bytes = lines.join("\r\n") + "\r\n";
+        let mut done = 0;
+        while done < bytes.len() {
+            done += self.session.answer(&bytes.as_bytes()[done..]).await;
+        }
+        let said = String::from_utf8_lossy(self.session.said()).replace("\r\n", " ");
+        self.session.forget_said();
+        said.trim_end().to_owned()
+    }
+
+    /// Status and body.
+    pub(crate) async fn post(&self, path: &str, body: &str) -> (u16, String) {
+        let request = Request::post(path).header("content-type", "application/json");
+        let (parts, ()) =
+            request.header("host", "localhost").body(()).expect("it is a request").into_parts();
+        let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
+        read(tidegate_server::http::answer(&self.server, &parts, body.as_bytes(), peer).await).await
+    }
+
+    /// The same of the operator.
+    pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
+        let request = Request::get(path).header("host", "localhost");
+        let (parts, ()) = request.body(()).expect("it is a request").into_parts();
+        read(tidegate_server::admin::answer(&self.server, &parts).await).await
+    }
+}
+
+async fn read(answered: Answered) -> (u16, String) {
+    let status = answered.status().as_u16();
+    let body = answered.into_body().collect().await.expect("it is there").to_bytes();
+    (status, String::from_utf8(body.to_vec()).expect("it is text"))
+}

@@ -1,0 +1,98 @@
+//! Redis is not there: what is decided then, and what is said about it.
+
+use crate::desk::Desk;
+use std::time::Duration;
+use tidegate_testbed::RedisServer;
+
+const LIMITS: &str = "[limits.share]\nrule = \"1/day\"\n\
+                      [limits.open]\nrule = \"1/day\"\non_error = \"allow\"\n\
+                      [limits.shut]\nrule = \"1/day\"\non_error = \"deny\"\n";
+
+/// Until the server has noticed, whichever way.
+async fn is_noticed(desk: &Desk, word: &str) {
+    let noticed = async {
+        while desk.admin("/readyz").await.1 != word {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(20), noticed).await;
+    in_time.unwrap_or_else(|_| panic!("it is never {word}"));
+}
+
+#[tokio::test]
+async fn each_limit_answers_as_it_was_told_and_what_has_no_answer_says_so() {
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    assert_eq!(desk.admin("/readyz").await, (200, "ok\n".to_owned()));
+    assert_eq!(desk.say(&["TIDE.CHECK open k"]).await, "*5 :1 :1 :0 :0 :86400000");
+    redis.kill();
+    is_noticed(&desk, "degraded\n").await;
+    assert!(desk.say(&["TIDE.CHECK open k"]).await.starts_with("*5 :1 "));
+    assert_eq!(desk.say(&["TIDE.CHECK shut k"]).await.split(' ').nth(1), Some(":0"));
+    assert!(desk.say(&["TIDE.CHECK share k"]).await.starts_with("*5 :1 :1 :0 "));
+    assert!(desk.say(&["TIDE.CHECK share k"]).await.starts_with("*5 :0 :1 :0 "));
+    for line in ["TIDE.PEEK share k", "TIDE.RESET share k", "TIDE.REFUND share k", "DEL k"] {
+        let said = desk.say(&[line]).await;
+        assert!(said.starts_with("-TRYAGAIN ") && said.contains("127.0.0.1"), "{said}");
+    }
+    for path in ["/v1/peek", "/v1/refund", "/v1/reset"] {
+        let (status, body) = desk.post(path, r#"{"limit":"share","key":"k"}"#).await;
+        assert_eq!(status, 503, "{body}");
+        assert!(body.contains("no connection to 127.0.0.1"), "{body}");
+    }
+    let (status, body) = desk.post("/v1/check", r#"{"limit":"open","key":"k"}"#).await;
+    assert_eq!((status, body.contains(r#""allow":true"#)), (200, true), "{body}");
+}
+
+#[tokio::test]
+async fn several_limits_are_charged_together_or_not_at_all() {
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    redis.kill();
+    is_noticed(&desk, "degraded\n").await;
+    let said = desk.say(&["TIDE.CHECKALL share k 1 shut k 1"]).await;
+    assert!(said.starts_with("*2 *5 :0 "), "{said}");
+    let said = desk.say(&["TIDE.CHECKALL share k 1 open k 1"]).await;
+    assert!(said.starts_with("*2 *5 :1 "), "the share was not charged before: {said}");
+    let said = desk.say(&["TIDE.CHECKALL share k 1 open k 1"]).await;
+    assert!(said.starts_with("*2 *5 :0 "), "{said}");
+}
+
+#[tokio::test]
+async fn the_operator_is_told_and_it_comes_back_by_itself() {
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    redis.kill();
+    is_noticed(&desk, "degraded\n").await;
+    desk.say(&["TIDE.CHECK open k", "TIDE.CHECK 9/s k", "CL.THROTTLE k 1 1 1"]).await;
+    let (status, body) = desk.admin("/readyz?verbose").await;
+    assert_eq!(status, 200);
+    let line = format!("[!] the store at {} does not answer, for ", redis.address());
+    assert!(body.contains(&line) && body.ends_with("degraded\n"), "{body}");
+    let (_, metrics) = desk.admin("/metrics").await;
+    for line in [
+        "tidegate_store_up 0",
+        r#"tidegate_degraded{limit="open"} 1"#,
+        r#"tidegate_store_failures_total{limit="open",kind="down"} 1"#,
+        r#"tidegate_store_failures_total{limit="open",kind="timed_out"} 0"#,
+        r#"tidegate_store_failures_total{limit="*",kind="down"} 2"#,
+    ] {
+        assert!(metrics.lines().any(|other| other == line), "{line}\nis not in\n{metrics}");
+    }
+    redis.restart();
+    is_noticed(&desk, "ok\n").await;
+    assert!(desk.admin("/metrics").await.1.contains("tidegate_store_up 1"));
+    assert!(desk.say(&["TIDE.PEEK share k COST 0"]).await.starts_with("*5 :1 "));
+}
+
+#[tokio::test]
+async fn who_would_only_deny_is_not_to_be_asked() {
+    let redis = RedisServer::start();
+    let shut = "[limits.shut]\nrule = \"1/day\"\non_error = \"deny\"\n";
+    let desk = Desk::new(&redis.url(), shut).await;
+    redis.kill();
+    is_noticed(&desk, "denying\n").await;
+    assert_eq!(desk.admin("/readyz").await.0, 503);
+    redis.restart();
+    is_noticed(&desk, "ok\n").await;
+}

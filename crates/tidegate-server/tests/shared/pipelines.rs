@@ -1,0 +1,104 @@
+//! What is asked in a row is under way together, and decided in its order.
+#![expect(clippy::disallowed_methods, reason = "how long a line is, only a real clock knows")]
+
+use crate::desk::Desk;
+use std::time::{Duration, Instant};
+use tidegate_testbed::{Fault, FaultProxy, RedisServer};
+
+const LIMITS: &str =
+    "[limits.a]\nrule = \"1/day burst 100\"\n[limits.pool]\nrule = \"concurrency 2 lease 30s\"\n";
+/// A long line.
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_takes_a_round_trip_and_not_one_for_each_command() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::to(redis.address());
+    let mut desk = Desk::new(&proxy.url(), LIMITS).await;
+    desk.say(&["TIDE.CHECK a first", "CL.THROTTLE first 15 30 60"]).await;
+    proxy.set(Fault::Delay(ROUND_TRIP));
+    let mut lines: Vec<String> = (0..50).map(|key| format!("TIDE.CHECK a key{key}")).collect();
+    lines.extend((0..50).map(|key| format!("CL.THROTTLE key{key} 15 30 60")));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let wrapped = [&["MULTI"], &lines[..], &["EXEC"]].concat();
+    for pipeline in [&lines, &wrapped] {
+        let since = Instant::now();
+        let said = desk.say(pipeline).await;
+        let took = since.elapsed();
+        assert_eq!(said.matches("*5").count(), 100, "{said}");
+        assert!(took >= ROUND_TRIP && took < 20 * ROUND_TRIP, "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn commands_about_one_key_are_decided_in_their_order() {
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    let said = desk.say(&["TIDE.CHECK a k"; 100]).await;
+    let remaining: Vec<&str> =
+        said.split("*5 ").skip(1).map(|five| five.split(' ').nth(2).unwrap()).collect();
+    let expected: Vec<String> = (0..100).rev().map(|left| format!(":{left}")).collect();
+    assert_eq!(remaining, expected);
+    let said =
+        desk.say(&["TIDE.CHECK a k", "TIDE.RESET a k", "TIDE.PEEK a k COST 0", "PING"]).await;
+    let denied = said.split(" +OK ").collect::<Vec<_>>();
+    assert!(denied[0].starts_with("*5 :0 :100 :0 "), "{said}");
+    assert_eq!(denied[1], "*5 :1 :100 :100 :0 :0 +PONG");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_in_its_place() {
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    let lines = [
+        "TIDE.CHECK a k COST 100",
+        "TIDE.CHECK b k",
+        "CL.THROTTLE k 15 0 60",
+        "TIDE.CHECKALL a k 1 a other 1",
+        "TIDE.CHECK 1/week k COST 18446744073709551615",
+        "TIDE.CHECK 1/week:burst k",
+        "NOTHING",
+    ];
+    let said = desk.say(&lines).await;
+    let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("{what} is not in {said}"));
+    let places = [
+        at("*5 :1 :100 :0 "),
+        at("-ERR no limit is named `b`"),
+        at("-Cell error: Store error: Zero rates"),
+        at("*2 *5 :0 :100 :0 "),
+        at("*5 :0 :1 :1 :-1 "),
+        at("-ERR no limit is named `1/week:burst`"),
+        at("-ERR unknown command 'NOTHING'"),
+    ];
+    assert!(places.is_sorted(), "{said}");
+    let said = desk.say(&["\"TIDE.CHECK\" \"1/week burst 9007199254740992\" k"]).await;
+    assert!(
+        said.starts_with("-ERR `1/week burst 9007199254740992` cannot be kept in Redis"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn places_are_held_in_redis_and_given_back() {
+    let redis = RedisServer::start();
+    let mut desks = [Desk::new(&redis.url(), LIMITS).await, Desk::new(&redis.url(), LIMITS).await];
+    let lease = |said: &str| said.rsplit(' ').next().expect("it is the last").to_owned();
+    let first = desks[0].say(&["TIDE.ACQUIRE pool db"]).await;
+    assert!(first.starts_with("*5 :1 :2 :1 :30000 $32 "), "{first}");
+    assert!(desks[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
+    assert!(desks[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :0 :2 :0 "));
+    let release = format!("TIDE.RELEASE {}", lease(&first));
+    assert_eq!(desks[0].say(&[&release, &release]).await, ":1 :0");
+    assert!(desks[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
+}
+
+#[tokio::test]
+async fn debts_of_cl_throttle_are_shared_and_forgotten() {
+    let redis = RedisServer::start();
+    let mut desks = [Desk::new(&redis.url(), "").await, Desk::new(&redis.url(), "").await];
+    assert_eq!(desks[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
+    assert!(desks[1].say(&["CL.THROTTLE k 0 1 3600"]).await.starts_with("*5 :1 :1 :0 :"));
+    assert_eq!(desks[1].say(&["DEL k nobody"]).await, ":1");
+    assert_eq!(desks[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
+    assert!(desks[0].say(&["INFO"]).await.contains("allowed:2"));
+}
