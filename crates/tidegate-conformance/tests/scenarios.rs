@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tidegate_conformance::implementation::{Core, Grpc, Http, Implementation, Memory, Resp, Wire};
+use tidegate_conformance::implementation::{
+    Core, Grpc, Http, Implementation, Memory, Redis, Resp, Wire,
+};
 use tidegate_conformance::scenario::{Outcome, Scenario, read_page, run};
 
 /// An implementation, and how many scenarios it must have been asked, so that skipping is noticed.
@@ -14,12 +16,28 @@ struct Listed {
 }
 
 /// All that must obey the spec.
-const IMPLEMENTATIONS: [Listed; 6] = [
+const IMPLEMENTATIONS: [Listed; 10] = [
     Listed { name: "core", make: || Box::new(Core::default()), scenarios_min: SCENARIOS_MIN },
     Listed { name: "limiter", make: || Box::new(Memory::limiters()), scenarios_min: SCENARIOS_MIN },
+    Listed { name: "Redis", make: || Box::new(Redis::default()), scenarios_min: 135 },
     Listed { name: "RESP", make: || Box::new(Wire::<Resp>::default()), scenarios_min: 140 },
     Listed { name: "HTTP", make: || Box::new(Wire::<Http>::default()), scenarios_min: 140 },
     Listed { name: "gRPC", make: || Box::new(Wire::<Grpc>::default()), scenarios_min: 60 },
+    Listed {
+        name: "RESP on Redis",
+        make: || Box::new(Wire::<Resp>::on_redis()),
+        scenarios_min: 130,
+    },
+    Listed {
+        name: "HTTP on Redis",
+        make: || Box::new(Wire::<Http>::on_redis()),
+        scenarios_min: 130,
+    },
+    Listed {
+        name: "gRPC on Redis",
+        make: || Box::new(Wire::<Grpc>::on_redis()),
+        scenarios_min: 65,
+    },
     Listed { name: "gate", make: || Box::new(Memory::gates()), scenarios_min: 150 },
 ];
 
@@ -36,8 +54,10 @@ fn every_implementation_obeys_every_scenario() {
     let mut failures = Vec::new();
     for Listed { name, make, scenarios_min } in IMPLEMENTATIONS {
         let mut asked = 0;
+        // One for all of them: each scenario makes it forget.
+        let mut implementation = make();
         for scenario in &scenarios {
-            match run(scenario, &mut *make()) {
+            match run(scenario, &mut *implementation) {
                 Outcome::Obeyed => asked += 1,
                 Outcome::Skipped(_) => {}
                 Outcome::Broken(breaches) => {

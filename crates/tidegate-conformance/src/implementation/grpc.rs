@@ -1,11 +1,9 @@
 //! gRPC: Envoy's rate limit service, in the bytes of its messages.
 
 use super::wire::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, Speaker};
-use super::{Answer, Refusal};
+use super::{Answer, Patience, Refusal};
 use prost::Message;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use tidegate::{Retry, Span, Verdict};
 use tidegate_server::grpc::proto::{
     Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
@@ -16,6 +14,7 @@ use tidegate_server::server::Server;
 /// Envoy.
 pub struct Grpc {
     limits: RateLimits,
+    patience: Patience,
 }
 
 impl Grpc {
@@ -27,9 +26,9 @@ impl Grpc {
         };
         let bytes = request.encode_to_vec();
         let read = Request::read(&bytes).map_err(failed)?;
-        match pin!(self.limits.answer(&read)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => answer.map_err(failed),
-            Poll::Pending => Err(Refusal::CannotSay("a wait: it is waited for")),
+        match self.patience.wait(self.limits.answer(&read)) {
+            Some(answer) => answer.map_err(failed),
+            None => Err(Refusal::CannotSay("a wait: it is waited for")),
         }
     }
 }
@@ -71,8 +70,8 @@ fn read(response: &RateLimitResponse) -> Answer {
 }
 
 impl Speaker for Grpc {
-    fn new(server: Arc<Server>) -> Self {
-        Self { limits: RateLimits::new(server) }
+    fn new(server: Arc<Server>, patience: Patience) -> Self {
+        Self { limits: RateLimits::new(server), patience }
     }
 
     fn precision() -> Span {

@@ -1,8 +1,8 @@
 //! HTTP: `/v1/check` and its siblings, as requests and JSON.
 
-use super::resp::ready;
+use super::resp::waits;
 use super::wire::Speaker;
-use super::{Answer, Refusal};
+use super::{Answer, Patience, Refusal};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,6 +14,7 @@ use tidegate_server::server::Server;
 /// Somebody with `curl`.
 pub struct Http {
     server: Arc<Server>,
+    patience: Patience,
 }
 
 const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 50_000);
@@ -26,9 +27,12 @@ impl Http {
             .body(())
             .map_err(failed)?;
         let (parts, ()) = request.into_parts();
-        let answered = ready(answer(&self.server, &parts, body.to_string().as_bytes(), PEER))?;
+        let body = body.to_string();
+        let answered = answer(&self.server, &parts, body.as_bytes(), PEER);
+        let answered = self.patience.wait(answered).ok_or_else(waits)?;
         let status = answered.status().as_u16();
-        let bytes = ready(answered.into_body().collect())?.map_err(failed)?.to_bytes();
+        let bytes = self.patience.wait(answered.into_body().collect()).ok_or_else(waits)?;
+        let bytes = bytes.map_err(failed)?.to_bytes();
         if !matches!(status, 200 | 429) {
             return Err(Refusal::Failed(String::from_utf8_lossy(&bytes).into_owned()));
         }
@@ -62,8 +66,8 @@ fn read(said: &Value) -> Answer {
 }
 
 impl Speaker for Http {
-    fn new(server: Arc<Server>) -> Self {
-        Self { server }
+    fn new(server: Arc<Server>, patience: Patience) -> Self {
+        Self { server, patience }
     }
 
     fn precision() -> Span {

@@ -8,6 +8,8 @@ mod core;
 mod grpc;
 mod http;
 mod memory;
+mod patience;
+mod redis;
 mod resp;
 mod wire;
 mod zone;
@@ -16,6 +18,8 @@ pub use self::core::Core;
 pub use self::grpc::Grpc;
 pub use self::http::Http;
 pub use self::memory::Memory;
+pub use self::patience::Patience;
+pub use self::redis::Redis;
 pub use self::resp::Resp;
 pub use self::wire::{Speaker, Wire};
 

@@ -1,11 +1,8 @@
 //! RESP: `TIDE.*`, in the bytes that a Redis client sends and hears.
 
 use super::wire::Speaker;
-use super::{Answer, Refusal};
-use std::future::Future;
-use std::pin::pin;
+use super::{Answer, Patience, Refusal};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use tidegate::{Retry, Span, Verdict};
 use tidegate_server::resp::Session;
 use tidegate_server::server::Server;
@@ -13,6 +10,7 @@ use tidegate_server::server::Server;
 /// Somebody with a Redis client.
 pub struct Resp {
     session: Session,
+    patience: Patience,
 }
 
 impl Resp {
@@ -20,7 +18,8 @@ impl Resp {
         let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
         let bulks: String = words.iter().map(bulk).collect();
         let bytes = format!("*{}\r\n{bulks}", words.len());
-        ready(self.session.answer(bytes.as_bytes()))?;
+        let answered = self.patience.wait(self.session.answer(bytes.as_bytes()));
+        answered.ok_or_else(waits)?;
         let said = String::from_utf8_lossy(self.session.said()).into_owned();
         self.session.forget_said();
         if said.starts_with('-') {
@@ -34,12 +33,8 @@ impl Resp {
     }
 }
 
-/// Memory answers at once.
-pub(super) fn ready<T>(future: impl Future<Output = T>) -> Result<T, Refusal> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Ok(value),
-        Poll::Pending => Err(Refusal::Failed("the server waits for something".to_owned())),
-    }
+pub(super) fn waits() -> Refusal {
+    Refusal::Failed("the server waits for something".to_owned())
 }
 
 fn integer(line: Option<&String>) -> Result<i64, Refusal> {
@@ -65,8 +60,8 @@ fn answer(lines: &[String]) -> Result<Answer, Refusal> {
 }
 
 impl Speaker for Resp {
-    fn new(server: Arc<Server>) -> Self {
-        Self { session: Session::new(server) }
+    fn new(server: Arc<Server>, patience: Patience) -> Self {
+        Self { session: Session::new(server), patience }
     }
 
     fn precision() -> Span {

@@ -1,13 +1,18 @@
 //! The server, asked over a wire: what differs between wires is how a question is said.
 
-use super::{Answer, Ask, Implementation, Refusal, Target};
+use super::{Answer, Ask, Implementation, Patience, Refusal, Target};
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate::{ManualClock, Snapshot, Span, Timestamp, Window};
+use tidegate_redis::{RedisStore, Settings};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, DescriptorConfig, LimitConfig};
 use tidegate_server::matching::{DescriptorPart, Pattern};
 use tidegate_server::server::Server;
+use tidegate_testbed::RedisServer;
+use tokio::runtime::Runtime;
 
 /// What Envoy would say: the domain, and the entries of a descriptor.
 pub(super) const DOMAIN: &str = "spec";
@@ -16,8 +21,8 @@ pub(super) const KEY_ENTRY: &str = "key";
 
 /// How a wire says it. Limits are named `limit0`, `limit1` and so on.
 pub trait Speaker {
-    /// Somebody new who talks to this server.
-    fn new(server: Arc<Server>) -> Self;
+    /// Somebody new who talks to this server, and waits for its answers so.
+    fn new(server: Arc<Server>, patience: Patience) -> Self;
 
     /// The shortest time that can be said.
     fn precision() -> Span;
@@ -51,6 +56,8 @@ pub trait Speaker {
 
 /// The server, and somebody who talks to it.
 pub struct Wire<S> {
+    /// Where its limits are, if not in memory.
+    redis: Option<(RedisServer, Rc<Runtime>)>,
     clock: ManualClock,
     limits: Vec<LimitConfig>,
     talk: Option<(Arc<Server>, S)>,
@@ -60,18 +67,61 @@ pub struct Wire<S> {
 
 impl<S> Default for Wire<S> {
     fn default() -> Self {
-        Self { clock: ManualClock::new(), limits: Vec::new(), talk: None, held: VecDeque::new() }
+        let clock = ManualClock::new();
+        Self { redis: None, clock, limits: Vec::new(), talk: None, held: VecDeque::new() }
     }
 }
 
 impl<S: Speaker> Wire<S> {
+    /// The same with limits in Redis.
+    ///
+    /// # Panics
+    ///
+    /// If there is no Redis to start.
+    pub fn on_redis() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = Rc::new(runtime.expect("there is a runtime"));
+        Self { redis: Some((RedisServer::start(), runtime)), ..Self::default() }
+    }
+
     fn at(&mut self, now: Timestamp, limit: usize) -> Result<(&mut S, String, bool), Refusal> {
+        if self.redis.is_some() && now.as_micros() >= 1 << 53 {
+            return Err(Refusal::CannotSay("times that doubles cannot count"));
+        }
         self.clock.set(now);
         let failed = || Refusal::Failed(format!("there is no limit number {limit}"));
         let config = self.limits.get(limit).ok_or_else(failed)?;
         let (_, speaker) = self.talk.as_mut().ok_or_else(failed)?;
         Ok((speaker, config.name.clone(), config.rule.is_concurrency()))
     }
+}
+
+/// A server whose limits are in Redis, which has forgotten everything.
+fn shared(
+    (redis, runtime): (&RedisServer, &Runtime),
+    config: Config,
+    clock: &ManualClock,
+) -> Result<Arc<Server>, Refusal> {
+    redis.command(&["FLUSHALL"]);
+    let address = redis.url().parse().expect("a server has an address");
+    // The machine may be busy, and a test is not to be decided without Redis.
+    let settings = Settings::default().deadline(Duration::from_secs(10));
+    runtime.block_on(async {
+        let store = RedisStore::connect_with_clock(&address, settings, clock.clone()).await;
+        for limit in &config.limits {
+            let kept = store.limiter(&limit.name, limit.rule.clone());
+            kept.map_err(|_| Refusal::CannotSay("more than doubles can count"))?;
+        }
+        let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), store);
+        publish(&server).await?;
+        Ok(server)
+    })
+}
+
+/// Others who share the limits have heard of their rules.
+async fn publish(server: &Server) -> Result<(), Refusal> {
+    let published = server.engine.publish().await;
+    published.map_err(|error| Refusal::Failed(error.to_string()))
 }
 
 fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
@@ -98,8 +148,15 @@ impl<S: Speaker> Implementation for Wire<S> {
         self.held.clear();
         let config = Config { limits: self.limits.clone(), ..Config::default() };
         let clock = ServerClock::Manual(self.clock.clone());
-        let server = Server::new(config, None, clock, Snapshot::default());
-        self.talk = Some((Arc::clone(&server), S::new(server)));
+        self.talk = None;
+        let (server, patience) = match &self.redis {
+            None => (Server::new(config, None, clock, Snapshot::default()), Patience::None),
+            Some((redis, runtime)) => {
+                let server = shared((redis, runtime), config, &self.clock)?;
+                (server, Patience::Until(Rc::clone(runtime), self.clock.clone()))
+            }
+        };
+        self.talk = Some((Arc::clone(&server), S::new(server, patience)));
         Ok(())
     }
 
@@ -110,6 +167,9 @@ impl<S: Speaker> Implementation for Wire<S> {
     fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
         if ask.patience.is_some() {
             return Err(Refusal::CannotSay("how long one would wait"));
+        }
+        if self.redis.is_some() && ask.cost >= 1 << 53 {
+            return Err(Refusal::CannotSay("costs that doubles cannot count"));
         }
         let (speaker, limit, is_concurrency) = self.at(now, on.limit)?;
         if !is_concurrency {
@@ -163,6 +223,9 @@ impl<S: Speaker> Implementation for Wire<S> {
         self.limits[limit] = config(limit, rule)?;
         if let Some((server, _)) = &self.talk {
             server.engine.reload(&self.limits);
+            if let Some((_, runtime)) = &self.redis {
+                runtime.block_on(publish(server))?;
+            }
         }
         Ok(())
     }
