@@ -1,0 +1,80 @@
+//! Where the crowd buys: at the shop itself, or at its service on loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::answer::Answer;
+use crate::http;
+use crate::shop::{Door, Shop};
+use crate::visitor::Visitor;
+use crate::way::Way;
+
+pub(super) struct Counter {
+    shop: Arc<Shop>,
+    service: Option<Service>,
+}
+
+struct Service {
+    address: SocketAddr,
+    ending: oneshot::Sender<()>,
+    ended: JoinHandle<std::io::Result<()>>,
+}
+
+/// Somebody at the counter.
+pub(super) enum Buyer {
+    Here(Arc<Shop>),
+    Online(Visitor),
+}
+
+impl Counter {
+    pub(super) async fn open(shop: Arc<Shop>, is_http: bool) -> anyhow::Result<Self> {
+        let service = if is_http { Some(Service::start(Arc::clone(&shop)).await?) } else { None };
+        Ok(Self { shop, service })
+    }
+
+    /// Connected, if there is something to connect to.
+    pub(super) async fn arrive(&self) -> anyhow::Result<Buyer> {
+        match &self.service {
+            None => Ok(Buyer::Here(Arc::clone(&self.shop))),
+            Some(service) => Ok(Buyer::Online(Visitor::arrive(service.address).await?)),
+        }
+    }
+
+    pub(super) const fn is_http(&self) -> bool {
+        self.service.is_some()
+    }
+
+    pub(super) async fn close(self) -> anyhow::Result<()> {
+        let Some(service) = self.service else { return Ok(()) };
+        // It may have ended with an error, which comes next.
+        let _ = service.ending.send(());
+        service.ended.await.context("the service panicked")?.context("the service failed")
+    }
+}
+
+impl Service {
+    async fn start(shop: Arc<Shop>) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (ending, told) = oneshot::channel::<()>();
+        let service = axum::serve(listener, http::router(shop)).with_graceful_shutdown(async {
+            // The sender sends once, or is gone.
+            let _ = told.await;
+        });
+        Ok(Self { address, ending, ended: tokio::spawn(service.into_future()) })
+    }
+}
+
+impl Buyer {
+    pub(super) async fn buy(&mut self, door: Door, way: Way, buyer: i64) -> anyhow::Result<Answer> {
+        match self {
+            Self::Here(shop) => Ok(shop.buy(door, way, buyer).await?),
+            Self::Online(visitor) => visitor.buy(door, way, buyer).await,
+        }
+    }
+}

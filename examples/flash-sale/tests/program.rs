@@ -1,0 +1,94 @@
+//! The program as a person starts it: a table, a picture, an orderly end, and nothing left behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod running;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use flash_sale::shop::Door;
+use flash_sale::visitor::Visitor;
+use flash_sale::{Answer, Way};
+use running::Service;
+use rustix::process::Signal;
+use tokio::task::JoinSet;
+
+fn flash_sale(words: &[&str], temporary: &std::path::Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flash-sale"));
+    command.args(words).env("TMPDIR", temporary).env_remove("FLASH_SALE_DATABASE");
+    command.output().unwrap()
+}
+
+#[test]
+fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let picture = kept.path().join("sale.svg");
+    for over in [&[][..], &["--http"]] {
+        let words = [
+            &["--buyers", "40", "--stock", "5", "--rate", "1000/s burst 9"],
+            over,
+            &["--svg", picture.to_str().unwrap()],
+        ];
+        let output = flash_sale(&words.concat(), temporary.path());
+        let (said, complained) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{complained}");
+        assert_eq!(complained, "", "no progress bar where there is no terminal");
+        for way in Way::ALL {
+            let lines = said.lines().filter(|line| line.starts_with(way.name()));
+            assert_eq!(lines.count(), 2, "{said}");
+        }
+        assert!(fs::read_to_string(&picture).unwrap().ends_with("</svg>\n"));
+    }
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_it_cannot_do_it_says_in_a_line() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (words, why) in [
+        (
+            &["drive", "--database", "mysql://me:secret@db"][..],
+            "write sqlite://FILE or postgres://",
+        ),
+        (
+            &["drive", "--database", "postgres://me:secret@127.0.0.1:1/db"],
+            "cannot open postgres://me:***@127.0.0.1:1/db",
+        ),
+        (&["serve", "--rate", "quick"], "--rate <RULE>"),
+        (&["drive", "--buyers", "0"], "--buyers <N>"),
+    ] {
+        let output = flash_sale(words, temporary.path());
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complained.contains(why), "{words:?}: {complained}");
+        assert!(!complained.contains("secret"), "{complained}");
+    }
+}
+
+#[tokio::test]
+async fn told_to_stop_it_answers_those_who_wait_for_a_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("sale.db").display());
+    let mut service = Service::start(&["--database", &url, "--rate", "1/s burst 1"]);
+    let mut visitor = Visitor::arrive(service.address).await.unwrap();
+    let sold = visitor.buy(Door::Guarded, Way::Condition, 0).await.unwrap();
+    assert_eq!(sold, Answer::Sold { order: 1, left: 99 });
+    // One token comes within a second. One of these waits for it, and the others are refused at once.
+    let mut tasks = JoinSet::new();
+    for buyer in 1..=4 {
+        let mut visitor = Visitor::arrive(service.address).await.unwrap();
+        tasks
+            .spawn(async move { visitor.buy(Door::Guarded, Way::Condition, buyer).await.unwrap() });
+    }
+    for _ in 0..3 {
+        let refused = tasks.join_next().await.unwrap().unwrap();
+        assert!(matches!(refused, Answer::Busy { .. }), "{refused:?}");
+    }
+    service.signal(Signal::TERM);
+    let waited = tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(waited, Answer::Sold { order: 2, left: 98 });
+    let (ended_well, said) = service.end();
+    assert!(ended_well, "{said}");
+    assert!(said.ends_with("stopped: 2 sold, 2 orders\n"), "{said}");
+}

@@ -1,0 +1,73 @@
+//! S5: with the limiter, the database sees no more than the configured rate.
+//!
+//! Counted where it arrives, at the pool, and by the clock that the limiter goes by.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod stores;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flash_sale::entrance::{Entrance, Rules};
+use flash_sale::shop::Door;
+use flash_sale::{Answer, Shop, Way};
+use stores::Store;
+use tidegate::{Clock as _, ManualClock, Span};
+use tidegate_testbed::{PATIENCE, eventually};
+use tokio::task::JoinSet;
+
+const BUYERS: i64 = 2_000;
+const RATE: u64 = 400;
+const BURST: u64 = 20;
+
+async fn no_more_than_the_rate(store: &Store, way: Way) {
+    let clock = ManualClock::new();
+    let rules = Rules {
+        per_buyer: "1/10s".parse().unwrap(),
+        rate: format!("{RATE}/s burst {BURST}").parse().unwrap(),
+    };
+    let entrance = Entrance::with_clock(rules, clock.clone());
+    let shop = Arc::new(Shop { database: store.open().await, entrance });
+    shop.database.restock(100).await.unwrap();
+    let (opened, before) = (clock.now(), shop.database.visits());
+    let mut tasks = JoinSet::new();
+    for buyer in 0..BUYERS {
+        let shop = Arc::clone(&shop);
+        tasks.spawn(async move { shop.buy(Door::Guarded, way, buyer).await.unwrap() });
+    }
+    // A token that comes within a second is waited for, and there are as many as the rate.
+    let waiting = usize::try_from(RATE).unwrap();
+    eventually("those who get a token wait for it", PATIENCE, || clock.sleepers() == waiting);
+    loop {
+        let due = BURST + clock.now().since(opened).as_micros() * RATE / 1_000_000;
+        // All that may be there come, so that too many would be seen; and not one more is there.
+        let visits = || shop.database.visits() - before;
+        eventually("those whose token has come are at the database", PATIENCE, || visits() >= due);
+        assert_eq!(visits(), due, "{} after the opening", clock.now().since(opened));
+        if clock.sleepers() == 0 {
+            break;
+        }
+        clock.advance(Duration::from_millis(25));
+    }
+    assert_eq!(clock.now().since(opened), Span::from_secs(1));
+    let answers = tasks.join_all().await;
+    let refused = answers.iter().filter(|answer| matches!(answer, Answer::Busy { .. })).count();
+    assert_eq!(refused as u64, 2_000 - BURST - RATE);
+    shop.database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_sees_the_burst_and_then_the_rate_and_nothing_else() {
+    let store = Store::sqlite();
+    for way in Way::ALL {
+        no_more_than_the_rate(&store, way).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_sees_the_burst_and_then_the_rate_and_nothing_else() {
+    let store = Store::postgres();
+    for way in Way::ALL {
+        no_more_than_the_rate(&store, way).await;
+    }
+}

@@ -1,0 +1,165 @@
+//! S5: what is sold is there, in every way but the naive one.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod stores;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use flash_sale::entrance::{Entrance, Rules};
+use flash_sale::selling::sell;
+use flash_sale::shop::Door;
+use flash_sale::{Answer, Database, Shop, Way};
+use stores::Store;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+const BUYERS: i64 = 2_000;
+const STOCK: u32 = 100;
+
+fn shop(database: Database) -> Arc<Shop> {
+    let rules =
+        Rules { per_buyer: "1/h".parse().unwrap(), rate: "100000/s burst 100000".parse().unwrap() };
+    Arc::new(Shop { database, entrance: Entrance::new(rules) })
+}
+
+/// Everybody asks at the same moment, through `door`, in `way`.
+async fn rush(shop: &Arc<Shop>, door: Door, way: Way) -> Vec<Answer> {
+    let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
+    let mut tasks = JoinSet::new();
+    for buyer in 0..BUYERS {
+        let (shop, everybody) = (Arc::clone(shop), Arc::clone(&everybody));
+        tasks.spawn(async move {
+            everybody.wait().await;
+            shop.buy(door, way, buyer).await.unwrap()
+        });
+    }
+    tasks.join_all().await
+}
+
+async fn never_oversells(store: &Store) {
+    for way in Way::SAFE {
+        for door in Door::BOTH {
+            let shop = shop(store.open().await);
+            shop.database.restock(STOCK).await.unwrap();
+            let answers = rush(&shop, door, way).await;
+            let tally = shop.database.tally().await.unwrap();
+            shop.database.close().await;
+            let orders: HashSet<i64> = answers.iter().filter_map(order).collect();
+            let sold = i64::try_from(orders.len()).unwrap();
+            assert_eq!(
+                (tally.orders, tally.sale),
+                (sold, sold),
+                "{way} {door:?}: told, ordered, counted"
+            );
+            assert!(sold <= i64::from(STOCK), "{way} {door:?}: {sold} sold");
+            assert_eq!(
+                answers.iter().filter(|answer| order(answer).is_some()).count(),
+                orders.len()
+            );
+            let conflicts = answers.iter().filter(|answer| **answer == Answer::Conflict).count();
+            if matches!(way, Way::Condition | Way::ForUpdate) {
+                assert_eq!(
+                    (sold, conflicts),
+                    (i64::from(STOCK), 0),
+                    "{way} {door:?}: all of it goes"
+                );
+            }
+            // An optimistic buyer who lost may have lost the last one: but then there is another winner.
+            assert!(
+                sold == i64::from(STOCK) || conflicts > 0,
+                "{way} {door:?}: told that there are none, with some left"
+            );
+        }
+    }
+}
+
+fn order(answer: &Answer) -> Option<i64> {
+    match answer {
+        Answer::Sold { order, .. } => Some(*order),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_safe_way_sells_more_than_there_is_to_2000_buyers_at_once_on_sqlite() {
+    never_oversells(&Store::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_safe_way_sells_more_than_there_is_to_2000_buyers_at_once_on_postgres() {
+    never_oversells(&Store::postgres()).await;
+}
+
+/// So many read, all of them, before the first one writes.
+const READERS: usize = 8;
+
+/// What [`READERS`] are told for one thing, in a way that reads first.
+async fn all_read_then_all_write(database: &Database, way: Way) -> Vec<Answer> {
+    database.restock(1).await.unwrap();
+    let have_read = Arc::new(Barrier::new(READERS));
+    let mut tasks = JoinSet::new();
+    for buyer in 0..READERS {
+        let mut connection = database.connection().await.unwrap();
+        let (dialect, have_read) = (database.dialect(), Arc::clone(&have_read));
+        tasks.spawn(async move {
+            let together = async {
+                have_read.wait().await;
+            };
+            let buyer = i64::try_from(buyer).unwrap();
+            sell(&mut connection, dialect, way, buyer, together).await.unwrap()
+        });
+    }
+    tasks.join_all().await
+}
+
+async fn who_reads_first_must_look_again(store: &Store) {
+    let database = store.open().await;
+    let answers = all_read_then_all_write(&database, Way::Naive).await;
+    assert!(answers.iter().all(|answer| order(answer).is_some()), "{answers:?}");
+    let tally = database.tally().await.unwrap();
+    assert_eq!((tally.orders, tally.sale, tally.oversold()), (8, 1, 7), "8 orders for one thing");
+    for way in [Way::OldValue, Way::Version] {
+        let answers = all_read_then_all_write(&database, way).await;
+        let lost = answers.iter().filter(|answer| **answer == Answer::Conflict).count();
+        assert_eq!(lost, READERS - 1, "{way}: {answers:?}");
+        let tally = database.tally().await.unwrap();
+        assert_eq!((tally.orders, tally.sale, tally.oversold()), (1, 1, 0), "{way}");
+    }
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_naive_way_oversells_where_the_optimistic_ways_have_one_winner_on_sqlite() {
+    who_reads_first_must_look_again(&Store::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_naive_way_oversells_where_the_optimistic_ways_have_one_winner_on_postgres() {
+    who_reads_first_must_look_again(&Store::postgres()).await;
+}
+
+#[tokio::test]
+async fn a_sale_goes_on_where_it_was_when_the_database_is_opened_again() {
+    let store = Store::sqlite();
+    let database = store.open().await;
+    database.put_on_sale(2).await.unwrap();
+    assert!(order(&database.sell(Way::Condition, 1).await.unwrap()).is_some());
+    database.close().await;
+    let database = store.open().await;
+    database.put_on_sale(2).await.unwrap();
+    assert!(order(&database.sell(Way::Condition, 1).await.unwrap()).is_some());
+    assert_eq!(database.sell(Way::Condition, 1).await.unwrap(), Answer::SoldOut);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn nothing_on_sale_is_sold_out_in_every_way() {
+    let store = Store::sqlite();
+    let database = store.open().await;
+    database.restock(0).await.unwrap();
+    for way in Way::ALL {
+        assert_eq!(database.sell(way, 1).await.unwrap(), Answer::SoldOut, "{way}");
+    }
+    database.close().await;
+}
