@@ -7,7 +7,7 @@ use crate::command::Invocation;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
-    Invocation::cargo(workspace, "bench -p tidegate-bench --features peers --locked")
+    Invocation::cargo(workspace, "bench -p tidegate-bench --features limitador --locked")
         .arguments(arguments)
         .run()
 }

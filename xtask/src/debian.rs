@@ -22,7 +22,7 @@ pub(crate) struct Program {
     pub(crate) package: &'static str,
 }
 
-/// Sees to it that `program` can be started: from PATH, or else out of the Debian `package`.
+/// Sees to it that `program` can be started: from PATH or where Debian keeps it, or else out of the Debian `package`.
 pub(crate) fn ensure(
     workspace: &Workspace,
     name: &'static str,
@@ -40,7 +40,10 @@ pub(crate) fn ensure_all(workspace: &Workspace, programs: &[Program]) -> anyhow:
     }
     install(workspace, &absent)?;
     for Program { name, package } in absent {
-        ensure!(is_here(name), "Debian's {package} is installed, but {name} is not on PATH");
+        ensure!(
+            is_here(name),
+            "Debian's {package} is installed, but {name} is not where it should be"
+        );
     }
     Ok(())
 }
@@ -69,12 +72,21 @@ fn missing(programs: &[Program]) -> String {
     )
 }
 
+/// Debian has each version of PostgreSQL in a directory of its own here, with its programs in `bin`.
+const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
+
 fn is_here(program: &str) -> bool {
-    is_on(&env::var_os("PATH").unwrap_or_default(), program)
+    let path = env::var_os("PATH").unwrap_or_default();
+    is_on(&path, program) || is_off_path(Path::new(POSTGRES_VERSIONS), program)
 }
 
 fn is_on(path: &OsStr, program: &str) -> bool {
     env::split_paths(path).any(|directory| directory.join(program).is_file())
+}
+
+fn is_off_path(versions: &Path, program: &str) -> bool {
+    let versions = fs::read_dir(versions).into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("bin")).any(|bin| bin.join(program).is_file())
 }
 
 fn is_root(workspace: &Workspace) -> anyhow::Result<bool> {
@@ -127,6 +139,20 @@ mod tests {
         assert!(is_on(&path, "Cargo.toml"));
         assert!(!is_on(&path, "no-such-file"));
         assert!(!is_on(&path, "src"), "a directory is no program");
+    }
+
+    #[test]
+    fn a_program_that_debian_keeps_off_the_path_is_found() {
+        let root = Workspace::locate().unwrap().root().to_owned();
+        // A directory for each program, with `bin` in it, as the versions of PostgreSQL are.
+        let versions = env::temp_dir().join(format!("tidegate-xtask-{}", std::process::id()));
+        fs::create_dir_all(versions.join("15/bin")).unwrap();
+        fs::write(versions.join("15/bin/initdb"), "").unwrap();
+        let (there, absent) =
+            (is_off_path(&versions, "initdb"), is_off_path(&versions, "postgres"));
+        fs::remove_dir_all(&versions).unwrap();
+        assert!(there && !absent);
+        assert!(!is_off_path(&root.join("no-such-directory"), "initdb"));
     }
 
     #[test]

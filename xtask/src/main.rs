@@ -19,6 +19,7 @@ mod fuzz;
 mod instructions;
 mod mutants;
 mod peers;
+mod shared;
 mod soak;
 mod step;
 mod test;
@@ -83,6 +84,18 @@ const TASKS: &[Task] = &[
         arguments: "",
         about: "the store's tests at full size, and 100 000 schedules of its threads",
         run: |workspace, _| soak::run(workspace),
+    },
+    Task {
+        name: "differential",
+        arguments: "",
+        about: "Rust against Lua on a real Redis, a million sequences for each algorithm",
+        run: |workspace, _| shared::differential(workspace),
+    },
+    Task {
+        name: "leases",
+        arguments: "",
+        about: "leases: 10 000 simulated stories of 100 nodes, and four processes for a minute",
+        run: |workspace, _| shared::leases(workspace),
     },
     Task {
         name: "mutants",

@@ -39,7 +39,8 @@ fn ensure_installed(workspace: &Workspace, tool: &Tool) -> anyhow::Result<PathBu
     let Tool { name, version } = tool;
     println!("cargo-{name} is not installed: building {version} into {}.", own_root.display());
     println!("This takes minutes, once.");
-    Invocation::cargo(workspace, "install --locked --root")
+    // Not optimised: it runs for seconds, and would be built for minutes more.
+    Invocation::cargo(workspace, "install --locked --debug --root")
         .arguments([&own_root])
         .words(&format!("cargo-{name}@{version}"))
         .run()?;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tidegate_bench::arguments::{Arguments, Known};
 use tidegate_bench::entrant::{Entrant, Limit, Setup};
-use tidegate_bench::plot::{Plot, Series};
+use tidegate_bench::plot::{Plot, Scale, Series};
 use tidegate_bench::ratio::Ratio;
 use tidegate_bench::traffic::{Place, Spread, Traffic};
 use tidegate_bench::turns::{self, Contestant, Effort};
@@ -92,7 +92,7 @@ fn add(all: &mut Vec<Series>, name: &str, point: (f64, f64)) {
     if let Some(series) = all.iter_mut().find(|series| series.name == name) {
         series.points.push(point);
     } else {
-        all.push(Series { name: name.to_owned(), points: vec![point] });
+        all.push(Series::measured(name, vec![point]));
     }
 }
 
@@ -101,6 +101,7 @@ fn plot(series: Vec<Series>) -> Plot {
         title: "What a decision costs: 20-byte keys, uniform, one thread".to_owned(),
         x_label: "live keys".to_owned(),
         y_label: "ns/decision".to_owned(),
+        scale: Scale::Logarithmic,
         series,
     }
 }

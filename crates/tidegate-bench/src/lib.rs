@@ -9,10 +9,13 @@ pub mod arguments;
 pub mod clock;
 pub mod entrant;
 pub mod ours;
+#[cfg(feature = "peers")]
 pub mod peers;
 pub mod plot;
 pub mod ratio;
 pub mod resident;
+pub mod service;
+pub mod step;
 pub mod traffic;
 pub mod turns;
 pub mod zipf;

@@ -1,16 +1,31 @@
-//! A plot with two logarithmic axes, as SVG, readable on a light and on a dark page.
+//! Plots with two logarithmic or two plain axes, as SVG, readable on a light and on a dark page.
 //!
 //! Always   Lines differ in colour and in marker, and the legend is in the order of their last
 //!          values, so that nobody has to tell colours apart.
+//! Always   The same values give the same bytes.
 
 use std::fmt::Write as _;
 
-/// A line of points, each with a positive x and y.
+/// A line of points; on logarithmic axes each with a positive x and y, on plain ones not negative.
 pub struct Series {
     /// What the legend calls it.
     pub name: String,
     /// From left to right.
     pub points: Vec<(f64, f64)>,
+    /// Not measured, but what the others are held against: grey, dashed, and last in the legend.
+    pub is_reference: bool,
+}
+
+impl Series {
+    /// What was measured.
+    pub fn measured(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), points, is_reference: false }
+    }
+
+    /// What it is held against.
+    pub fn reference(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Self { is_reference: true, ..Self::measured(name, points) }
+    }
 }
 
 /// What is drawn.
@@ -21,19 +36,33 @@ pub struct Plot {
     pub x_label: String,
     /// Beside the vertical axis.
     pub y_label: String,
+    /// Of both axes.
+    pub scale: Scale,
     /// At least one, with at least one point.
     pub series: Vec<Series>,
 }
 
+/// How values become places.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// From one power of ten to another.
+    Logarithmic,
+    /// From zero to somewhat above the largest.
+    Plain,
+}
+
 const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 74.0;
 const RIGHT: f64 = 636.0;
 const TOP: f64 = 44.0;
-const BOTTOM: f64 = 424.0;
+/// Below the plot, for the numbers and the label of the axis.
+const FOOT: f64 = 56.0;
+/// More points than these are too many for a marker each.
+const MARKERS_MAX: usize = 20;
 
 /// In the middle between black and white, so that they stand out on both.
 const COLOURS: [&str; 6] = ["#1a7fd4", "#2a9d4a", "#d1661a", "#a45bd6", "#c9405e", "#8a8f98"];
+const GREY: &str = "#8a8f98";
 
 /// The colours of text and grid follow the page.
 const STYLE: &str = "<style>\n\
@@ -42,6 +71,7 @@ const STYLE: &str = "<style>\n\
     .grid { stroke: #d0d7de; }\n\
     .axis { stroke: #57606a; }\n\
     .line { fill: none; stroke-width: 2; }\n\
+    .dashed { stroke-dasharray: 7 5; }\n\
     @media (prefers-color-scheme: dark) {\n  \
     text { fill: #e6edf3; }\n  .grid { stroke: #30363d; }\n  .axis { stroke: #8b949e; }\n}\n\
     </style>\n";
@@ -49,76 +79,138 @@ const STYLE: &str = "<style>\n\
 impl Plot {
     /// The whole file.
     pub fn svg(&self) -> String {
-        let axes = Axes::around(&self.series);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-             role=\"img\">\n<title>{}</title>\n{STYLE}",
-            escape(&self.title)
-        );
-        text(&mut svg, (LEFT, 24.0), "start", "title", &self.title);
-        axes.draw(&mut svg);
-        text(&mut svg, (f64::midpoint(LEFT, RIGHT), HEIGHT - 16.0), "middle", "", &self.x_label);
-        upright(&mut svg, &self.y_label);
-        let mut by_last: Vec<(usize, &Series)> = self.series.iter().enumerate().collect();
-        by_last.sort_by(|(_, a), (_, b)| last(b).total_cmp(&last(a)));
-        for (row, (index, series)) in (0_u32..).zip(by_last) {
-            draw(&mut svg, &axes, index, series);
-            let y = TOP + 14.0 + 24.0 * f64::from(row);
-            marker(&mut svg, index, (RIGHT + 28.0, y - 4.0));
-            text(&mut svg, (RIGHT + 42.0, y), "start", "", &series.name);
-        }
-        svg.push_str("</svg>\n");
-        svg
+        panels(std::slice::from_ref(self), 480.0)
     }
+
+    fn draw(&self, svg: &mut String, height: f64) {
+        let axes = Axes::around(&self.series, self.scale, height - FOOT);
+        text(svg, (LEFT, 24.0), "start", "title", &self.title);
+        axes.draw(svg);
+        text(svg, (f64::midpoint(LEFT, RIGHT), height - 16.0), "middle", "", &self.x_label);
+        upright(svg, f64::midpoint(TOP, axes.bottom), &self.y_label);
+        let mut by_last: Vec<(usize, &Series)> = self.series.iter().enumerate().collect();
+        let order = |series: &Series| (series.is_reference, -last(series));
+        by_last.sort_by(|(_, a), (_, b)| {
+            let ((a_kind, a), (b_kind, b)) = (order(a), order(b));
+            a_kind.cmp(&b_kind).then(a.total_cmp(&b))
+        });
+        for (row, (index, series)) in (0_u32..).zip(by_last) {
+            draw(svg, &axes, index, series);
+            let y = TOP + 14.0 + 24.0 * f64::from(row);
+            if series.is_reference {
+                polyline(svg, "line dashed", GREY, &[18.0, 38.0].map(|x| (RIGHT + x, y - 4.0)));
+            } else {
+                marker(svg, index, (RIGHT + 28.0, y - 4.0));
+            }
+            text(svg, (RIGHT + 42.0, y), "start", "", &series.name);
+        }
+    }
+}
+
+/// Several plots in one file, each so high, one below the other.
+pub fn panels(plots: &[Plot], height: f64) -> String {
+    let heights = plots.iter().scan(0.0, |top, _| Some(std::mem::replace(top, *top + height)));
+    let whole = plots.iter().map(|_| height).sum::<f64>();
+    let title = plots.first().map_or("", |plot| &plot.title);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {whole}\" \
+         role=\"img\">\n<title>{}</title>\n{STYLE}",
+        escape(title)
+    );
+    for (plot, top) in plots.iter().zip(heights) {
+        append(&mut svg, &format!("<g transform=\"translate(0 {top})\">"));
+        plot.draw(&mut svg, height);
+        append(&mut svg, "</g>");
+    }
+    svg.push_str("</svg>\n");
+    svg
 }
 
 fn last(series: &Series) -> f64 {
     series.points.last().map_or(0.0, |(_, y)| *y)
 }
 
-/// Which power of ten is at which end of the axes.
+/// What is at which end of the axes, and which values have a line in the grid.
 struct Axes {
-    x: (i32, i32),
-    y: (i32, i32),
+    scale: Scale,
+    bottom: f64,
+    x: Ticks,
+    y: Ticks,
 }
 
+/// From the first of them to the last.
+type Ticks = Vec<(f64, String)>;
+
 impl Axes {
-    /// From the power of ten below the smallest value to the one above the largest.
-    fn around(series: &[Series]) -> Self {
+    fn around(series: &[Series], scale: Scale, bottom: f64) -> Self {
         let points = || series.iter().flat_map(|series| &series.points);
-        Self { x: decades(points().map(|(x, _)| *x)), y: decades(points().map(|(_, y)| *y)) }
+        let (x, y) = (points().map(|(x, _)| *x), points().map(|(_, y)| *y));
+        match scale {
+            Scale::Logarithmic => Self { scale, bottom, x: decades(x), y: decades(y) },
+            Scale::Plain => Self { scale, bottom, x: steps(x), y: steps(y) },
+        }
     }
 
     fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
-        let share = |value: f64, (low, high): (i32, i32)| {
-            (value.log10() - f64::from(low)) / f64::from(high - low)
+        let share = |value: f64, ticks: &Ticks| {
+            let value = self.scaled(value);
+            let (low, high) = match (ticks.first(), ticks.last()) {
+                (Some((low, _)), Some((high, _))) => (self.scaled(*low), self.scaled(*high)),
+                _ => (0.0, 1.0),
+            };
+            (value - low) / (high - low)
         };
-        (LEFT + share(x, self.x) * (RIGHT - LEFT), BOTTOM - share(y, self.y) * (BOTTOM - TOP))
+        (
+            LEFT + share(x, &self.x) * (RIGHT - LEFT),
+            self.bottom - share(y, &self.y) * (self.bottom - TOP),
+        )
+    }
+
+    fn scaled(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Logarithmic => value.log10(),
+            Scale::Plain => value,
+        }
     }
 
     fn draw(&self, svg: &mut String) {
-        for power in self.x.0..=self.x.1 {
-            let (x, _) = self.place((10_f64.powi(power), 1.0));
-            line(svg, "grid", (x, TOP), (x, BOTTOM));
-            text(svg, (x, BOTTOM + 20.0), "middle", "", &number(power));
+        for (value, name) in &self.x {
+            let (x, _) = self.place((*value, 1.0));
+            line(svg, "grid", (x, TOP), (x, self.bottom));
+            text(svg, (x, self.bottom + 20.0), "middle", "", name);
         }
-        for power in self.y.0..=self.y.1 {
-            let (_, y) = self.place((1.0, 10_f64.powi(power)));
+        for (value, name) in &self.y {
+            let (_, y) = self.place((1.0, *value));
             line(svg, "grid", (LEFT, y), (RIGHT, y));
-            text(svg, (LEFT - 8.0, y + 4.0), "end", "", &number(power));
+            text(svg, (LEFT - 8.0, y + 4.0), "end", "", name);
         }
-        line(svg, "axis", (LEFT, BOTTOM), (RIGHT, BOTTOM));
-        line(svg, "axis", (LEFT, TOP), (LEFT, BOTTOM));
+        line(svg, "axis", (LEFT, self.bottom), (RIGHT, self.bottom));
+        line(svg, "axis", (LEFT, TOP), (LEFT, self.bottom));
     }
 }
 
+/// From the power of ten below the smallest value to the one above the largest.
 #[expect(clippy::cast_possible_truncation, reason = "powers of ten of what was measured are small")]
-fn decades(values: impl Iterator<Item = f64> + Clone) -> (i32, i32) {
+fn decades(values: impl Iterator<Item = f64> + Clone) -> Ticks {
     // A thousandth of a decade is not worth a decade of its own: 10^7 may come out as 7.0000001.
     let low = values.clone().fold(f64::INFINITY, f64::min).log10() + 0.001;
     let high = values.fold(0.0, f64::max).log10() - 0.001;
     let (low, high) = (low.floor() as i32, high.ceil() as i32);
-    (low, high.max(low + 1))
+    (low..=high.max(low + 1)).map(|power| (10_f64.powi(power), number(power))).collect()
+}
+
+/// From zero in four to ten steps of 1, 2 or 5 times a power of ten to the largest value or beyond it.
+fn steps(values: impl Iterator<Item = f64>) -> Ticks {
+    let most = values.fold(0.0, f64::max).max(1.0);
+    let sizes = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4];
+    let size = sizes.into_iter().find(|size| most / size <= 10.0).unwrap_or(most);
+    let mut ticks: Ticks = vec![(0.0, "0".to_owned())];
+    let mut value = 0.0;
+    while value < most {
+        value += size;
+        ticks.push((value, value.to_string()));
+    }
+    ticks
 }
 
 /// 10^4 as people write it: 10 k.
@@ -133,12 +225,22 @@ fn number(power: i32) -> String {
 
 fn draw(svg: &mut String, axes: &Axes, index: usize, series: &Series) {
     let places: Vec<(f64, f64)> = series.points.iter().map(|point| axes.place(*point)).collect();
-    let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let (points, colour) = (points.join(" "), colour(index));
-    append(svg, &format!("<polyline class=\"line\" stroke=\"{colour}\" points=\"{points}\"/>"));
-    for place in places {
+    if series.is_reference {
+        return polyline(svg, "line dashed", GREY, &places);
+    }
+    polyline(svg, "line", colour(index), &places);
+    // Of many points some, and not the same as of the other lines.
+    let every = places.len().div_ceil(MARKERS_MAX).max(1);
+    let first = if every > 1 { index * every / COLOURS.len() } else { 0 };
+    for place in places.into_iter().skip(first).step_by(every) {
         marker(svg, index, place);
     }
+}
+
+fn polyline(svg: &mut String, class: &str, colour: &str, places: &[(f64, f64)]) {
+    let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let points = points.join(" ");
+    append(svg, &format!("<polyline class=\"{class}\" stroke=\"{colour}\" points=\"{points}\"/>"));
 }
 
 /// A circle, a square or a diamond.
@@ -175,8 +277,8 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, text: &
 }
 
 /// Beside the vertical axis, from bottom to top.
-fn upright(svg: &mut String, text: &str) {
-    let (x, y) = (18.0, f64::midpoint(TOP, BOTTOM));
+fn upright(svg: &mut String, y: f64, text: &str) {
+    let x = 18.0;
     let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-90 {x:.1} {y:.1})\"");
     append(svg, &format!("<text {at} text-anchor=\"middle\">{}</text>", escape(text)));
 }
@@ -199,18 +301,19 @@ mod tests {
             title: "cost & keys".to_owned(),
             x_label: "live keys".to_owned(),
             y_label: "ns".to_owned(),
+            scale: Scale::Logarithmic,
             series: vec![
-                Series { name: "ours".to_owned(), points: points(40.0) },
-                Series { name: "Mutex<HashMap>".to_owned(), points: points(400.0) },
+                Series::measured("ours", points(40.0)),
+                Series::measured("Mutex<HashMap>", points(400.0)),
             ],
         }
     }
 
     #[test]
     fn the_axes_end_at_powers_of_ten() {
-        let axes = Axes::around(&plot().series);
-        assert_eq!((axes.x, axes.y), ((2, 7), (1, 3)));
-        assert_eq!(axes.place((100.0, 10.0)), (LEFT, BOTTOM));
+        let axes = Axes::around(&plot().series, Scale::Logarithmic, 424.0);
+        assert_eq!((axes.x.len(), axes.y.len()), (6, 3));
+        assert_eq!(axes.place((100.0, 10.0)), (LEFT, 424.0));
         assert_eq!(axes.place((1e7, 1e3)), (RIGHT, TOP));
     }
 
@@ -222,6 +325,31 @@ mod tests {
         assert!(svg.contains("cost &amp; keys"));
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn plain_axes_begin_at_zero_and_end_beyond_the_largest() {
+        let names = |most: f64| steps([most].into_iter()).into_iter().map(|(_, name)| name);
+        assert_eq!(names(9.5).collect::<Vec<_>>().join(" "), "0 1 2 3 4 5 6 7 8 9 10");
+        assert_eq!(names(90.0).collect::<Vec<_>>().join(" "), "0 10 20 30 40 50 60 70 80 90");
+        assert_eq!(names(1_050.0).collect::<Vec<_>>().join(" "), "0 200 400 600 800 1000 1200");
+        let axes = Axes::around(&plot().series, Scale::Plain, 300.0);
+        assert_eq!(axes.place((0.0, 0.0)), (LEFT, 300.0));
+    }
+
+    #[test]
+    fn what_the_others_are_held_against_is_dashed_and_comes_last() {
+        let mut plot = plot();
+        plot.series.push(Series::reference("the most", vec![(100.0, 900.0), (1e7, 900.0)]));
+        let svg = plot.svg();
+        assert_eq!(svg.matches("line dashed").count(), 2, "in the plot and in the legend");
+        assert!(svg.find(">ours<") < svg.find(">the most<"));
+    }
+
+    #[test]
+    fn panels_lie_one_below_the_other() {
+        let svg = panels(&[plot(), plot()], 300.0);
+        assert!(svg.contains("viewBox=\"0 0 860 600\"") && svg.contains("translate(0 300)"));
     }
 
     #[test]

@@ -18,7 +18,8 @@ use crate::workspace::Workspace;
 const DECISIONS: u64 = 10_000;
 const COUNTED: &str = "--toggle-collect=one_decision::repeat*";
 
-const BUILD: &str = "build --release -p tidegate-bench --bin one_decision --locked";
+const BUILD: &str =
+    "build --release -p tidegate-bench --bin one_decision --no-default-features --locked";
 
 /// The program that decides, built, and where its profiles go.
 pub(super) struct Callgrind<'a> {

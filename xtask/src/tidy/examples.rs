@@ -13,7 +13,12 @@ use super::tree::{File, Tree};
 const RULE: &str = "example";
 
 /// The crates that other people program against.
-const SOURCES: &[&str] = &["crates/tidegate-core/src/", "crates/tidegate/src/"];
+const SOURCES: &[&str] = &[
+    "crates/tidegate-core/src/",
+    "crates/tidegate-macros/src/",
+    "crates/tidegate-tower/src/",
+    "crates/tidegate/src/",
+];
 
 /// Fences with these words hold Rust that is at least compiled.
 const COMPILED: &[&str] = &["", "rust", "no_run", "should_panic", "compile_fail"];

@@ -1,4 +1,5 @@
-//! One stem, one file in each place: an algorithm has its specification and its Lua twin.
+//! One stem, one file in each place: an algorithm has its specification and its Lua twin, a law of
+//! adaptive limits its page.
 //!
 //! Always   Both directions are checked: no algorithm without a specification, and no
 //!          specification that nothing implements.
@@ -21,9 +22,19 @@ const SPECIFICATIONS: Place =
 const SCRIPTS: Place = Place {
     directory: "crates/tidegate-redis/lua",
     extension: "lua",
-    // Reads, asks the time and writes, for all of them.
-    others: &["driver.lua"],
+    // Drivers and commands have folders of their own.
+    others: &[],
 };
+
+/// Laws of adaptive limits: they obey no rule text, so they have pages of their own and no Lua twin.
+const LAWS: Place = Place {
+    directory: "crates/tidegate-core/src/adaptive",
+    extension: "rs",
+    // The type itself, its tests, and what the laws go by.
+    others: &["mod.rs", "tests.rs", "round.rs", "baseline.rs"],
+};
+const LAW_PAGES: Place =
+    Place { directory: "spec/adaptive", extension: "md", others: &["README.md"] };
 
 /// Where one of the twins lives.
 struct Place {
@@ -36,6 +47,8 @@ struct Place {
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = missing(tree, &ALGORITHMS, &SPECIFICATIONS);
     violations.extend(missing(tree, &SPECIFICATIONS, &ALGORITHMS));
+    violations.extend(missing(tree, &LAWS, &LAW_PAGES));
+    violations.extend(missing(tree, &LAW_PAGES, &LAWS));
     if tree.has(SCRIPTS.directory) {
         violations.extend(missing(tree, &ALGORITHMS, &SCRIPTS));
         violations.extend(missing(tree, &SCRIPTS, &ALGORITHMS));
@@ -106,11 +119,20 @@ mod tests {
     }
 
     #[test]
+    fn a_law_has_a_page_and_a_page_a_law_and_neither_needs_lua() {
+        let law = ("crates/tidegate-core/src/adaptive/vegas.rs", "");
+        let page = ("spec/adaptive/vegas.md", "");
+        assert!(check(&Tree::of(&[law, page, GCRA, GCRA_SPEC, GCRA_LUA])).is_empty());
+        assert_eq!(places(&check(&Tree::of(&[law]))), [format!("{}:1", law.0)]);
+        assert_eq!(places(&check(&Tree::of(&[page]))), [format!("{}:1", page.0)]);
+    }
+
+    #[test]
     fn shared_files_need_no_twin() {
         let tree = Tree::of(&[
             ("crates/tidegate-core/src/algorithm/mod.rs", ""),
             ("crates/tidegate-core/src/algorithm/bucket.rs", ""),
-            ("crates/tidegate-redis/lua/driver.lua", ""),
+            ("crates/tidegate-redis/lua/driver/cell.lua", ""),
             ("spec/LANGUAGE.md", ""),
         ]);
         assert!(check(&tree).is_empty());

@@ -4,7 +4,7 @@
 //!          behind a lock.
 
 mod governor;
-#[cfg(feature = "peers")]
+#[cfg(feature = "limitador")]
 mod limitador;
 mod pingora;
 mod straw_man;
@@ -25,7 +25,7 @@ pub fn of_any_key<K: Key>() -> Vec<Entrant<K>> {
 pub fn of_strings() -> Vec<Entrant<String>> {
     let mut peers = of_any_key();
     peers.extend(throttlecrab::entrants());
-    #[cfg(feature = "peers")]
+    #[cfg(feature = "limitador")]
     peers.push(limitador::entrant());
     peers
 }

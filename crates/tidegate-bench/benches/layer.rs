@@ -1,0 +1,254 @@
+//! What a layer adds to a call of a service, ours and others, side by side in one run.
+//!
+//! No sockets and no runtime: a service that answers at once is called with requests that exist already, and its
+//! future is polled once. Everybody takes turns, round after round; what a layer adds is its time less that of the
+//! bare service in the same round. Both count the peer's address, where axum has put it, and both tell clients what
+//! is left. `cargo xtask bench --bench layer`; what it must show is in `docs/benchmarks.md`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{Request, Response, StatusCode};
+use std::convert::Infallible;
+use std::future::ready;
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::clock::now;
+use tidegate_bench::ratio::{Ratio, median};
+use tidegate_tower::RateLimitLayer;
+use tower::limit::RateLimit;
+use tower::limit::rate::Rate;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+
+/// How often everybody takes a turn.
+const ROUNDS: usize = 31;
+/// How many calls a turn has: more than there are clients, and whole batches.
+const CALLS: u32 = 1_600 * BATCH;
+/// A denial of `tower_governor` takes 30 µs on a virtual machine.
+const CALLS_DENIED: u32 = 160 * BATCH;
+/// How many requests are made before time is taken for them: few enough to stay in the nearest cache.
+const BATCH: u32 = 64;
+/// How many clients there are where there are many.
+const CLIENTS: u32 = 10_000;
+/// The most that ours may add, as a share of what `tower_governor` adds.
+const SHARE_MAX: f64 = 0.5;
+
+/// All are in debt until they come again and none is ever denied, so that everybody does the same work. A client at
+/// rest would be forgotten by ours, and come anew.
+const ALLOWED: &str = "1/s burst 100000000";
+const ALLOWED_BURST: u32 = 100_000_000;
+const DENIED: &str = "1/h";
+
+const KNOWN: Known = Known {
+    flags: &[],
+    options: &["--against", "--count"],
+    words: &["allowed", "denied", "one-client", "10k-clients"],
+};
+
+fn main() -> ExitCode {
+    let (arguments, count) = match Arguments::of_process(&KNOWN).and_then(with_count) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.is_test() {
+        return ExitCode::SUCCESS;
+    }
+    // tower's limit makes a timer, which it never waits for here.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let _inside = runtime.enter();
+    for case in CASES.iter().filter(|case| arguments.wants(&case.words())) {
+        match count {
+            Some(batches) => case.count(&arguments, batches),
+            None => case.compare(),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// With the number of batches after `--count`, if that is what is asked for.
+fn with_count(arguments: Arguments) -> Result<(Arguments, Option<u32>), String> {
+    let count = arguments.value("--count").map(str::parse).transpose();
+    let count = count.map_err(|_| "--count needs a number of batches".to_owned())?;
+    Ok((arguments, count))
+}
+
+#[derive(Clone, Copy)]
+struct Case {
+    is_allowed: bool,
+    clients: u32,
+}
+
+const CASES: [Case; 4] = [
+    Case { is_allowed: true, clients: 1 },
+    Case { is_allowed: true, clients: CLIENTS },
+    Case { is_allowed: false, clients: 1 },
+    Case { is_allowed: false, clients: CLIENTS },
+];
+
+/// Makes so many batches of calls; tells how long they took and how many were admitted.
+type Turn = Box<dyn FnMut(u32) -> (Duration, u32)>;
+
+struct Subject {
+    name: &'static str,
+    turn: Turn,
+    is_limited: bool,
+    is_judged: bool,
+}
+
+impl Case {
+    fn words(self) -> [&'static str; 2] {
+        [
+            if self.is_allowed { "allowed" } else { "denied" },
+            if self.clients == 1 { "one-client" } else { "10k-clients" },
+        ]
+    }
+
+    fn subjects(self) -> Vec<Subject> {
+        let subject = |name, turn| Subject { name, turn, is_limited: true, is_judged: false };
+        let bare = Subject { is_limited: false, ..subject("no layer", self.calls(service())) };
+        let ours = subject("tidegate", self.calls(self.ours().layer(service())));
+        // axum puts a body that is not its own into a box.
+        let boxed = self.ours().layer(service()).map_response(|response| response.map(Body::new));
+        let boxed = subject("boxed by axum", self.calls(boxed));
+        let governor = subject("tower_governor", self.governor());
+        let mut subjects = vec![
+            bare,
+            Subject { is_judged: true, ..ours },
+            Subject { is_judged: true, ..boxed },
+            governor,
+        ];
+        if self.is_allowed {
+            // It never denies: it is not ready, and whoever calls has to wait. It has no keys and no headers.
+            let rate = Rate::new(1_000_000_000, Duration::from_secs(1));
+            subjects.push(subject("RateLimit", self.calls(RateLimit::new(service(), rate))));
+        }
+        subjects
+    }
+
+    fn ours(self) -> RateLimitLayer {
+        let rule = if self.is_allowed { ALLOWED } else { DENIED };
+        RateLimitLayer::per_ip(rule).expect("a good rule")
+    }
+
+    fn governor(self) -> Turn {
+        let mut builder = GovernorConfigBuilder::default();
+        if self.is_allowed {
+            builder.per_second(1).burst_size(ALLOWED_BURST);
+        } else {
+            builder.per_second(3_600).burst_size(1);
+        }
+        let config = builder.use_headers().finish().expect("neither is zero");
+        self.calls(GovernorLayer::new(config).layer(service()))
+    }
+
+    fn calls<S, R>(self, mut service: S) -> Turn
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + 'static,
+    {
+        let mut requests = Vec::with_capacity(BATCH as usize);
+        let mut clients = (0..self.clients).cycle();
+        Box::new(move |batches| {
+            let (mut taken, mut admitted) = (Duration::ZERO, 0);
+            for _ in 0..batches {
+                requests.extend(clients.by_ref().take(BATCH as usize).map(request));
+                let start = now();
+                admitted += serve(&mut service, &mut requests);
+                taken += start.elapsed();
+            }
+            (taken, admitted)
+        })
+    }
+
+    fn compare(self) {
+        let calls = if self.is_allowed { CALLS } else { CALLS_DENIED };
+        let mut subjects = self.subjects();
+        let mut rounds = vec![Vec::with_capacity(ROUNDS); subjects.len()];
+        // The first round warms up and uses up the burst of those that are to deny.
+        for round in 0..=ROUNDS {
+            for (subject, times) in subjects.iter_mut().zip(&mut rounds) {
+                let (taken, admitted) = (subject.turn)(calls / BATCH);
+                if round > 0 {
+                    let passes = self.is_allowed || !subject.is_limited;
+                    let expected = if passes { calls } else { 0 };
+                    assert_eq!(admitted, expected, "{} took another path", subject.name);
+                    times.push(taken.as_secs_f64() * 1e9 / f64::from(calls));
+                }
+            }
+        }
+        self.print(&subjects, &rounds);
+    }
+
+    fn print(self, subjects: &[Subject], rounds: &[Vec<f64>]) {
+        println!("\n{}, {ROUNDS} rounds", self.words().join(", "));
+        println!("{:<16} {:>8} {:>8}   of what tower_governor adds", "", "ns/call", "added");
+        let of = |name| {
+            let place = subjects.iter().position(|subject| subject.name == name);
+            &rounds[place.expect("it takes part")]
+        };
+        let bare = of("no layer");
+        let added = |times: &[f64]| -> Vec<f64> {
+            times.iter().zip(bare).map(|(with, without)| with - without).collect()
+        };
+        let governor = added(of("tower_governor"));
+        for (subject, times) in subjects.iter().zip(rounds) {
+            let added = added(times);
+            let ratio = Ratio::of(&added, &governor);
+            let verdict = if subject.is_judged { ratio.verdict(SHARE_MAX) } else { String::new() };
+            let (name, all, added) = (subject.name, median(times), median(&added));
+            println!("{name:<16} {all:>8.1} {added:>8.1}   {ratio:<20} {verdict}");
+        }
+    }
+
+    /// The calls and nothing else, for callgrind to count.
+    fn count(self, arguments: &Arguments, batches: u32) {
+        for mut subject in self.subjects() {
+            if arguments.wants_peer(subject.name) {
+                // Whoever has never come is another matter. This is the same, however many are counted.
+                (subject.turn)(self.clients.div_ceil(BATCH));
+                (subject.turn)(batches);
+            }
+        }
+    }
+}
+
+/// Answers at once, with nothing.
+fn service()
+-> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + 'static {
+    service_fn(|_: Request<Body>| ready(Ok(Response::new(Body::empty()))))
+}
+
+fn request(client: u32) -> Request<Body> {
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 1).to_bits() + client);
+    let mut request = Request::new(Body::empty());
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from((address, 50_000))));
+    request
+}
+
+/// Calls the service with each; tells how many were admitted. By its name the counting is turned on.
+#[inline(never)]
+fn serve<S, R>(service: &mut S, requests: &mut Vec<Request<Body>>) -> u32
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    let mut admitted = 0;
+    for request in requests.drain(..) {
+        assert!(service.poll_ready(&mut context).is_ready(), "it never has to wait");
+        let Poll::Ready(Ok(response)) = pin!(service.call(request)).poll(&mut context) else {
+            panic!("it answers at once");
+        };
+        admitted += u32::from(black_box(&response).status() == StatusCode::OK);
+    }
+    admitted
+}
