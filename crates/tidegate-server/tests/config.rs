@@ -35,6 +35,7 @@ fn everything_that_can_be_said_is_read() {
         watch = true
         drain = "5s"
         insecure = true
+        stay_awake = "20us"
         throttle_max_keys = 1_000
         rule_max_keys = 2_000
         [server.auth]
@@ -73,6 +74,7 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!(server.snapshot.unwrap().every, Duration::from_millis(500));
     assert_eq!(server.caps.idle, Duration::from_secs(60));
     assert_eq!(server.caps.connections_max, 5);
+    assert_eq!(server.stay_awake, Duration::from_micros(20));
     assert_eq!((server.throttle_max_keys, server.rule_max_keys), (1_000, 2_000));
 
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();

@@ -69,6 +69,8 @@ pub struct ServerConfig {
     pub caps: Caps,
     /// How long a shutdown waits for those who are being answered.
     pub drain: Duration,
+    /// How long a busy worker looks for more before it sleeps.
+    pub stay_awake: Duration,
     /// How many keys `CL.THROTTLE` may have.
     pub throttle_max_keys: usize,
     /// How many keys each rule may have that is asked for by its text.
@@ -247,6 +249,7 @@ impl Default for ServerConfig {
             is_watching: false,
             caps: Caps::default(),
             drain: Duration::from_secs(30),
+            stay_awake: Duration::from_micros(50),
             throttle_max_keys: 16_777_216,
             rule_max_keys: 1_000_000,
         }

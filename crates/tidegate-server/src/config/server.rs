@@ -39,6 +39,10 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
             .get("drain")
             .and_then(|value| value.duration(Duration::ZERO..=HOUR))
             .unwrap_or(default.drain),
+        stay_awake: table
+            .get("stay_awake")
+            .and_then(|value| value.duration(Duration::ZERO..=MS))
+            .unwrap_or(default.stay_awake),
         throttle_max_keys: table
             .get("throttle_max_keys")
             .and_then(|value| value.size(1..=KEYS_MAX))

@@ -25,7 +25,7 @@ mod style;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use body::collect;
+pub(crate) use body::{BODY_BYTES_MAX, collect};
 pub(crate) use guard::{bearer, host, without_port};
 pub use page::Answered;
 pub(crate) use page::{JSON, Page};

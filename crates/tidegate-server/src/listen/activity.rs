@@ -4,6 +4,7 @@
 //!          second the worker looks through its connections and ends those that are overdue. A request costs
 //!          two plain memory accesses for it.
 
+use super::wakeful::Wakeful;
 use crate::config::Caps;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use tokio::task::AbortHandle;
 /// What one connection is doing, and for how long it may.
 #[derive(Debug)]
 pub struct Activity {
+    wakeful: Arc<Wakeful>,
     seconds: Arc<AtomicU32>,
     until: AtomicU32,
     /// Whether it waits for a request of which nothing has come yet.
@@ -31,12 +33,12 @@ pub struct Activity {
 pub(super) struct Answering(Arc<Activity>);
 
 impl Activity {
-    fn new(seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
+    fn new(wakeful: Arc<Wakeful>, seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
         let until = AtomicU32::new(seconds.load(Ordering::Relaxed) + whole(caps.first_byte));
         let (idle, request) = (whole(caps.idle), whole(caps.request));
         let (requests, leaves) = (AtomicU32::new(0), AtomicBool::new(false));
         let is_idle = AtomicBool::new(true);
-        Self { seconds, until, is_idle, requests, leaves, idle, request }
+        Self { wakeful, seconds, until, is_idle, requests, leaves, idle, request }
     }
 
     /// It waits for what the peer says next, of which a part may have come.
@@ -56,9 +58,16 @@ impl Activity {
     /// Something has come: if it is the first of a request, the time of the request begins.
     #[inline]
     pub(crate) fn has_read(&self) {
+        self.is_heard();
         if self.is_idle.swap(false, Ordering::Relaxed) {
             self.may_take(self.request);
         }
+    }
+
+    /// The worker has been asked, whatever it was.
+    #[inline]
+    pub(super) fn is_heard(&self) {
+        self.wakeful.has_read();
     }
 
     /// Something was to be sent. If it was taken the request is answered, as far as can be seen from here.
@@ -122,18 +131,29 @@ fn whole(duration: Duration) -> u32 {
 type Peer = (Arc<Activity>, Option<AbortHandle>);
 
 /// The connections of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Peers {
+    wakeful: Arc<Wakeful>,
     seconds: Arc<AtomicU32>,
     numbers: AtomicU64,
     here: Mutex<HashMap<u64, Peer>>,
 }
 
 impl Peers {
+    pub(super) fn new(wakeful: Arc<Wakeful>) -> Self {
+        Self {
+            wakeful,
+            seconds: Arc::default(),
+            numbers: AtomicU64::new(0),
+            here: Mutex::default(),
+        }
+    }
+
     /// A peer has come.
     pub(super) fn enter(&self, caps: &Caps) -> (u64, Arc<Activity>) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let activity = Arc::new(Activity::new(Arc::clone(&self.seconds), caps));
+        let activity = Activity::new(Arc::clone(&self.wakeful), Arc::clone(&self.seconds), caps);
+        let activity = Arc::new(activity);
         let mut peers = self.here.lock().expect("nobody panics with it");
         peers.insert(number, (Arc::clone(&activity), None));
         (number, activity)

@@ -8,6 +8,7 @@
 
 use super::Activity;
 use super::frames::Frames;
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -111,6 +112,8 @@ pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     stream: S,
+    /// What somebody has read already who does not go on with it.
+    read: Bytes,
     activity: Arc<Activity>,
     /// On HTTP/2, where the peer is.
     framed: Option<Framed>,
@@ -126,17 +129,30 @@ struct Framed {
 
 impl<S> Watched<S> {
     pub(super) fn http1(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, framed: None }
+        Self { stream, read: Bytes::new(), activity, framed: None }
     }
 
     pub(super) fn http2(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, framed: Some(Framed::default()) }
+        Self { stream, read: Bytes::new(), activity, framed: Some(Framed::default()) }
+    }
+
+    /// The same, with what has been read of it put back.
+    pub(super) fn with_read(self, read: Bytes) -> Self {
+        Self { read, ..self }
+    }
+
+    /// What has been answered was followed by a part of the next request.
+    pub(super) fn has_part(&self) {
+        self.activity.is_reading(true);
     }
 
     fn has_read(&mut self, bytes: &[u8]) {
         match &mut self.framed {
             None => self.activity.has_read(),
-            Some(framed) => framed.has_read(bytes, &self.activity),
+            Some(framed) => {
+                self.activity.is_heard();
+                framed.has_read(bytes, &self.activity);
+            }
         }
     }
 
@@ -180,6 +196,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.read.is_empty() {
+            let some = self.read.len().min(buffer.remaining());
+            buffer.put_slice(&self.read.split_to(some));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() && buffer.filled().len() > before {

@@ -7,8 +7,10 @@
 mod activity;
 mod frames;
 mod http;
+mod plain;
 mod serve;
 mod tls;
+mod wakeful;
 mod worker;
 
 pub use activity::Activity;

@@ -1,5 +1,6 @@
 //! Binds the sockets, starts the workers, and stops them again.
 
+use super::wakeful::Wakeful;
 use super::worker::{self, Door};
 use super::{Wire, tls};
 use crate::config::ServerConfig;
@@ -10,6 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// Where it listens, as bound: a port of 0 has become a real one.
@@ -63,12 +65,19 @@ pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
         let doors: Vec<Door> = doors.collect::<anyhow::Result<_>>()?;
         let (server, is_closing) = (Arc::clone(&server), is_closing.clone());
         let worker = std::thread::Builder::new().name(format!("worker-{number}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("a worker cannot start")?;
-        workers.push(worker.spawn(move || worker::work(&runtime, server, doors, is_closing))?);
+        let wakeful = Arc::new(Wakeful::new(config.stay_awake.into()));
+        let runtime = runtime(&wakeful).context("a worker cannot start")?;
+        let work = move || worker::work(&runtime, server, doors, is_closing, wakeful);
+        workers.push(worker.spawn(work)?);
     }
     let addresses = addresses(&bound)?;
     Ok(Running { server, addresses, closing, workers })
+}
+
+fn runtime(wakeful: &Arc<Wakeful>) -> std::io::Result<Runtime> {
+    let wakeful = Arc::clone(wakeful);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().on_thread_park(move || wakeful.before_sleep()).build()
 }
 
 impl Running {

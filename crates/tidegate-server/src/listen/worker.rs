@@ -3,9 +3,11 @@
 use super::Wire;
 use super::activity::{Activity, Peers};
 use super::http::{Watched, closed, serve_http1, serve_http2};
+use super::plain;
+use super::wakeful::Wakeful;
 use crate::grpc::Grpc;
 use crate::server::Server;
-use crate::{admin, http, resp};
+use crate::{admin, resp};
 use ::http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -55,14 +57,17 @@ pub(super) fn work(
     server: Arc<Server>,
     doors: Vec<Door>,
     closing: watch::Receiver<bool>,
+    wakeful: Arc<Wakeful>,
 ) {
     let drain = server.config().server.drain;
     let grpc = Grpc::new(Arc::clone(&server));
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-    let worker = Worker { server, grpc, peers: Arc::default(), turned_away, closing };
+    let peers = Arc::new(Peers::new(Arc::clone(&wakeful)));
+    let worker = Worker { server, grpc, peers, turned_away, closing };
     runtime.block_on(async {
         let peers = Arc::clone(&worker.peers);
         tokio::spawn(async move { peers.watch().await });
+        tokio::spawn(async move { wakeful.stand_by().await });
         let doors = doors.into_iter().map(|door| tokio::spawn(worker.clone().accept_all(door)));
         let doors: Vec<_> = doors.collect();
         let mut closing = worker.closing.clone();
@@ -174,7 +179,7 @@ impl Worker {
         let stream = Watched::http1(stream, activity);
         match wire {
             Wire::Admin => serve_http1(stream, admin::service(server), closing).await,
-            _ => serve_http1(stream, http::service(server, peer), closing).await,
+            _ => plain::serve(stream, &server, peer, closing).await,
         }
     }
 }
