@@ -2,6 +2,7 @@
 
 use crate::concurrency::{Census, GiveUp, Slow, request};
 use crate::desk::{Inner, ask, call, get};
+use crate::storm;
 use http::Response;
 use http_body_util::BodyExt;
 use std::sync::atomic::Ordering;
@@ -97,7 +98,7 @@ async fn a_fallback_hears_why_and_is_told_from_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_comes_back_from_dropped_bodies_and_panics() {
+async fn t13_a_place_comes_back_from_dropped_bodies_and_panics() {
     let shedder = shedder(1);
     let (service, census) = slow(&shedder);
     let response = service.clone().oneshot(request("/pay")).await.unwrap();
@@ -117,7 +118,15 @@ async fn a_place_comes_back_from_dropped_bodies_and_panics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_comes_back_from_who_gives_up_at_any_poll() {
+async fn t13_in_a_storm_never_more_are_in_flight_than_may_be_and_none_in_the_end() {
+    let (shedder, census) = (shedder(5), Census::default());
+    storm::rage(&ShedLayer::new(shedder.clone()).layer(Slow(census.clone()))).await;
+    assert_eq!(census.most.load(Ordering::SeqCst), 4, "80 % of what may be in flight");
+    assert_eq!((shedder.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_a_place_comes_back_from_who_gives_up_at_any_poll() {
     let shedder = shedder(1);
     let (service, census) = slow(&shedder);
     for polls in 0..20 {
