@@ -45,7 +45,8 @@ impl Manners {
         for observer in &self.observers {
             let key = observer.wants_keys().then_some(key);
             let (name, is_shadow) = (&limit.name, limit.is_shadow);
-            observer.decided(&Event { limit: name, decision, is_shadow, cost, key });
+            let priority = None;
+            observer.decided(&Event { limit: name, decision, is_shadow, cost, key, priority });
         }
     }
 

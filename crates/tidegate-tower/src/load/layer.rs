@@ -3,11 +3,14 @@
 use super::Load;
 use super::away::Away;
 use super::passage::Loaded;
-use crate::head::Head;
+use crate::head::{Head, Surroundings};
 use crate::jitter::Jitter;
+use crate::observe::{Event, Observer};
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, Response, StatusCode};
+use ipnet::IpNet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::Span;
@@ -42,11 +45,114 @@ pub(super) struct Shared<L: Load> {
     /// Hears of the head of a response; what it gives back is held until the body is done.
     pub(super) answered: Answered<L::Permit>,
     pub(super) away: Away<L::Refusal>,
+    pub(super) surroundings: Surroundings,
+    pub(super) name: Arc<str>,
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+}
+
+impl<L: Load> Shared<L> {
+    /// Tells the observers.
+    pub(super) fn observe(&self, entered: Result<&L::Permit, &L::Refusal>) {
+        if self.observers.is_empty() {
+            return;
+        }
+        let (decision, priority) = L::told(entered);
+        let (limit, is_shadow, cost, key) = (&*self.name, false, 1, None);
+        let event = Event { limit, decision, is_shadow, cost, key, priority };
+        self.observers.iter().for_each(|observer| observer.decided(&event));
+    }
 }
 
 impl<L: Load> LoadLayer<L> {
     pub(super) fn over(load: L, enter: Enter<L>, answered: Answered<L::Permit>) -> Self {
-        Self { load, shared: Arc::new(Shared { enter, answered, away: Away::default() }) }
+        let shared = Shared {
+            enter,
+            answered,
+            away: Away::default(),
+            surroundings: Surroundings::default(),
+            name: L::NAME.into(),
+            observers: Vec::new(),
+        };
+        Self { load, shared: Arc::new(shared) }
+    }
+
+    /// What observers are told that it is called; `shed` and `adaptive` unless told.
+    ///
+    /// ```
+    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// # use tidegate_tower::{AdaptiveLayer, Event};
+    /// let database = AdaptiveLayer::new(AdaptiveGate::new(Adaptive::vegas()))
+    ///     .name("database")
+    ///     .observe(|event: &Event<'_>| assert_eq!(event.limit, "database"));
+    /// ```
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        self.with(|shared| shared.name = name)
+    }
+
+    /// Tells this one of everybody who is let in or turned away. A `ShedLayer` tells the
+    /// [priority](crate::Event::priority) and no numbers; an `AdaptiveLayer` tells the limit of that moment and what
+    /// was left of it. Who gives up while waiting is not heard of.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tidegate::{Priority, Shedder};
+    /// use tidegate_tower::{Event, ShedLayer};
+    /// use tower::{Layer, ServiceExt};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let shed = Arc::new(AtomicU64::new(0));
+    /// let counter = Arc::clone(&shed);
+    /// let shedder = Shedder::builder().in_flight_max(0).build();
+    /// let layer = ShedLayer::new(shedder).observe(move |event: &Event<'_>| {
+    ///     if event.decision.is_deny() && event.priority == Some(Priority::Normal) {
+    ///         counter.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// let service = layer.layer(axum::Router::<()>::new());
+    /// service.oneshot(http::Request::new(axum::body::Body::empty())).await?;
+    /// assert_eq!(shed.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn observe(self, observer: impl Observer) -> Self {
+        self.with(|shared| shared.observers.push(Arc::new(observer)))
+    }
+
+    /// Proxies that are believed, where a priority or a fallback asks for the client's address: see
+    /// [`RateLimitLayer`](crate::RateLimitLayer::trusted_proxies).
+    ///
+    /// ```
+    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate_tower::{IpNet, ShedLayer};
+    /// let staff: IpNet = "192.0.2.0/24".parse()?;
+    /// let layer = ShedLayer::new(Shedder::new())
+    ///     .trusted_proxies(["10.0.0.0/8".parse()?])
+    ///     .priority(move |head| match head.client_ip() {
+    ///         Some(ip) if staff.contains(&ip) => Priority::Critical,
+    ///         _ => Priority::Normal,
+    ///     });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
+        let proxies = proxies.into_iter().collect();
+        self.with(|shared| shared.surroundings.trusted_proxies = proxies)
+    }
+
+    /// How to find the peer's address: see [`RateLimitLayer`](crate::RateLimitLayer::peer).
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use tidegate::Shedder;
+    /// # use tidegate_tower::ShedLayer;
+    /// let layer = ShedLayer::new(Shedder::new())
+    ///     .peer(|extensions| extensions.get::<IpAddr>().copied());
+    /// ```
+    pub fn peer(
+        self,
+        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|shared| shared.surroundings.peer = Some(Arc::new(peer)))
     }
 
     /// After how long those who are turned away are told to come back; a second unless told. Clients are told whole
@@ -121,7 +227,13 @@ impl<L: Load> fmt::Debug for LoadLayer<L> {
 
 impl<L: Load> Clone for Shared<L> {
     fn clone(&self) -> Self {
-        let (enter, answered) = (Arc::clone(&self.enter), Arc::clone(&self.answered));
-        Self { enter, answered, away: self.away.clone() }
+        Self {
+            enter: Arc::clone(&self.enter),
+            answered: Arc::clone(&self.answered),
+            away: self.away.clone(),
+            surroundings: self.surroundings.clone(),
+            name: Arc::clone(&self.name),
+            observers: self.observers.clone(),
+        }
     }
 }

@@ -5,9 +5,10 @@ use crate::desk::{Body, Inner, ask, get};
 use crate::storm::{self, Late};
 use http::{Request, Response, StatusCode};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tidegate::{Adaptive, AdaptiveGate, TokioClock};
-use tidegate_tower::{AdaptiveLayer, Outcome};
+use tidegate::{Adaptive, AdaptiveGate, Decision, TokioClock};
+use tidegate_tower::{AdaptiveLayer, Event, Outcome};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -98,6 +99,29 @@ async fn who_finds_no_room_is_told_to_come_back_or_waits() {
     drop(held);
     assert_eq!(waiting.await.unwrap(), (200, 200));
     assert_eq!(one.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_hear_what_is_left_also_after_a_wait() {
+    let gate = gate(Adaptive::vegas().between(2..=2));
+    let (heard, held) = (Arc::new(Mutex::new(Vec::new())), gate.try_acquire().unwrap());
+    let notes = Arc::clone(&heard);
+    let layer = AdaptiveLayer::new(gate.clone()).observe(move |event: &Event<'_>| {
+        let Decision { limit, remaining, .. } = event.decision;
+        notes.lock().unwrap().push((event.limit.to_owned(), event.verdict(), limit, remaining));
+    });
+    ask(&layer.layer(Inner), get("/")).await;
+    let other = gate.try_acquire().unwrap();
+    assert_eq!(ask(&layer.layer(Inner), get("/")).await.status, 503);
+    let patient = layer.wait(Duration::from_millis(20)).layer(Inner);
+    let waiting = tokio::spawn(async move { ask(&patient, get("/")).await.status });
+    tokio::time::advance(Duration::from_millis(10)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(heard.lock().unwrap().len(), 2, "who waits has not been decided about");
+    drop((held, other));
+    assert_eq!(waiting.await.unwrap(), 200);
+    let told = |verdict, remaining| ("adaptive".to_owned(), verdict, 2, remaining);
+    assert_eq!(*heard.lock().unwrap(), [told("allow", 0), told("deny", 0), told("allow", 0)]);
 }
 
 #[tokio::test(start_paused = true)]
