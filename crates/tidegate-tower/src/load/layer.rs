@@ -5,12 +5,11 @@ use super::away::Away;
 use super::passage::Loaded;
 use crate::head::{Head, Surroundings};
 use crate::jitter::Jitter;
+use crate::manners::surroundings_methods;
 use crate::observe::{Event, Observer};
 use bytes::Bytes;
-use http::{Extensions, HeaderMap, Response, StatusCode};
-use ipnet::IpNet;
+use http::{HeaderMap, Response, StatusCode};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::Span;
@@ -119,42 +118,6 @@ impl<L: Load> LoadLayer<L> {
         self.with(|shared| shared.observers.push(Arc::new(observer)))
     }
 
-    /// Proxies that are believed, where a priority or a fallback asks for the client's address: see
-    /// [`RateLimitLayer`](crate::RateLimitLayer::trusted_proxies).
-    ///
-    /// ```
-    /// # use tidegate::{Priority, Shedder};
-    /// # use tidegate_tower::{IpNet, ShedLayer};
-    /// let staff: IpNet = "192.0.2.0/24".parse()?;
-    /// let layer = ShedLayer::new(Shedder::new())
-    ///     .trusted_proxies(["10.0.0.0/8".parse()?])
-    ///     .priority(move |head| match head.client_ip() {
-    ///         Some(ip) if staff.contains(&ip) => Priority::Critical,
-    ///         _ => Priority::Normal,
-    ///     });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
-        let proxies = proxies.into_iter().collect();
-        self.with(|shared| shared.surroundings.trusted_proxies = proxies)
-    }
-
-    /// How to find the peer's address: see [`RateLimitLayer`](crate::RateLimitLayer::peer).
-    ///
-    /// ```
-    /// # use std::net::IpAddr;
-    /// # use tidegate::Shedder;
-    /// # use tidegate_tower::ShedLayer;
-    /// let layer = ShedLayer::new(Shedder::new())
-    ///     .peer(|extensions| extensions.get::<IpAddr>().copied());
-    /// ```
-    pub fn peer(
-        self,
-        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
-    ) -> Self {
-        self.with(|shared| shared.surroundings.peer = Some(Arc::new(peer)))
-    }
-
     /// After how long those who are turned away are told to come back; a second unless told. Clients are told whole
     /// seconds, rounded up and never 0.
     ///
@@ -198,6 +161,8 @@ impl<L: Load> LoadLayer<L> {
             move |head: &Head<'_>, refusal: &L::Refusal| fallback(head, refusal).map(Into::into);
         self.with(|shared| shared.away.maker = Some(Arc::new(maker)))
     }
+
+    surroundings_methods!(ShedLayer, "ShedLayer::new(tidegate::Shedder::new())", surroundings);
 
     pub(super) fn with(mut self, change: impl FnOnce(&mut Shared<L>)) -> Self {
         change(Arc::make_mut(&mut self.shared));

@@ -63,7 +63,8 @@ impl<C: Clock> LoadLayer<Shedder<C>> {
         Self::over(shedder, enter, Arc::new(|permit, _, _| Some(permit)))
     }
 
-    /// How much a request matters. Do not let clients choose, unless you trust them.
+    /// How much a request matters. Do not let clients choose, unless you trust them. Where it goes by their address,
+    /// say which [proxies are believed](Self::trusted_proxies).
     ///
     /// ```
     /// # use tidegate::{Priority, Shedder};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate::{Limiter, SystemClock, TokioClock};
-use tidegate_tower::{Concurrency, ConcurrencyLayer, Key, Limit};
+use tidegate_tower::{Concurrency, ConcurrencyLayer, HeaderStyle, Key, Limit};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -242,6 +242,13 @@ async fn places_are_counted_by_key_and_in_the_shadow_nobody_is_stopped() {
         200,
         "nor who has no address"
     );
+}
+
+#[tokio::test]
+async fn places_are_told_in_the_fields_that_were_chosen() {
+    let layer = ConcurrencyLayer::for_all("concurrency 5").unwrap().headers(HeaderStyle::Legacy);
+    let response = layer.layer(Slow(Census::default())).oneshot(request("/")).await.unwrap();
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "4");
 }
 
 #[tokio::test]
