@@ -9,7 +9,7 @@
 use crate::address::AddressBits;
 use crate::head::Head;
 use crate::short::{Out, Short};
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 use std::fmt::{self, Display, Write};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Key {
         Self::of(Part::Ip(bits))
     }
 
-    /// A header. One that comes more than once is one, with commas.
+    /// A header. One that comes more than once is [missing](crate::Limit::on_missing), as is one that is empty.
     ///
     /// ```
     /// # use tidegate_tower::Key;
@@ -300,13 +300,27 @@ impl Part {
     }
 }
 
-/// The value of a header that comes once. Who sends it twice has none: the service behind would look at one of them, and
-/// with another beside it anybody could be somebody new each time.
 fn put_header(head: &Head<'_>, name: &HeaderName, out: &mut Short) {
-    let mut values = head.headers().get_all(name).iter();
-    if let (Some(value), None) = (values.next(), values.next()) {
-        out.put(value.as_bytes().trim_ascii());
+    let values = head.headers().get_all(name).iter();
+    if let Some(value) = sole(values.map(HeaderValue::as_bytes)) {
+        out.put(value);
     }
+}
+
+/// The value of a header that comes once, without blanks around it. Who sends it twice has none: the service behind
+/// would look at one of them, and with another beside it anybody could be somebody new each time.
+///
+/// ```
+/// use tidegate_tower::sole;
+///
+/// assert_eq!(sole([&b" alice "[..]]), Some(&b"alice"[..]));
+/// assert_eq!(sole([&b"alice"[..], b"bob"]), None);
+/// ```
+#[inline]
+pub fn sole<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let mut values = values.into_iter();
+    let value = values.next()?;
+    values.next().is_none().then(|| value.trim_ascii())
 }
 
 fn put_display(out: &mut Short, value: &impl Display) {

@@ -58,7 +58,7 @@ pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};
 pub use guarded::GuardedBody;
 pub use head::{Head, Peer};
 pub use ipnet::IpNet;
-pub use key::{Key, put_joined};
+pub use key::{Key, put_joined, sole};
 pub use limit::{Limit, LimitError, OnMissing};
 pub use load::{AdaptiveLayer, Load, LoadFuture, LoadLayer, Loaded, Outcome, ShedLayer};
 #[cfg(feature = "tracing")]

@@ -1,4 +1,8 @@
-//! How a layer behaves to those who ask, whatever it limits.
+//! How a layer behaves to those who ask, whatever it limits, and the methods by which layers are told so.
+//!
+//! Always   A method that several layers have is written once, here, with its documentation: what one of them learns,
+//!          all have. It is a macro and no trait, so that nobody has to import one to set up a layer, and each method
+//!          stands with the others of its layer in the documentation.
 
 use crate::answer::{Answer, HeaderStyle, Told};
 use crate::head::{Head, Surroundings};
@@ -45,7 +49,8 @@ impl Manners {
         for observer in &self.observers {
             let key = observer.wants_keys().then_some(key);
             let (name, is_shadow) = (&limit.name, limit.is_shadow);
-            observer.decided(&Event { limit: name, decision, is_shadow, cost, key });
+            let priority = None;
+            observer.decided(&Event { limit: name, decision, is_shadow, cost, key, priority });
         }
     }
 
@@ -85,3 +90,119 @@ impl Manners {
         }
     }
 }
+
+/// Who stands between the client and the layer. `$made` is how one gets such a layer, for the examples; `$within` is where
+/// its `with` finds the surroundings.
+macro_rules! surroundings_methods {
+    ($layer:ident, $made:expr, $($within:ident).+) => {
+        /// Proxies that are believed about who came to them, by `X-Forwarded-For` or `Forwarded`. The chain is walked
+        /// from the right, and the first address that is not one of these is the client. Nobody is trusted unless
+        /// told: whoever is, can be anybody.
+        ///
+        /// ```
+        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+        #[doc = concat!("let layer = ", $made)]
+        ///     .trusted_proxies(["10.0.0.0/8".parse()?]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = ipnet::IpNet>) -> Self {
+            let proxies = proxies.into_iter().collect();
+            self.with(|shared| shared.$($within).+.trusted_proxies = proxies)
+        }
+
+        /// How to find the peer's address, where it is neither [`Peer`](crate::Peer) nor axum's `ConnectInfo`.
+        ///
+        /// ```
+        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+        /// use tonic::transport::server::TcpConnectInfo;
+        ///
+        #[doc = concat!("let layer = ", $made)]
+        ///     .peer(|extensions| {
+        ///         extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
+        ///     });
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn peer(
+            self,
+            peer: impl Fn(&http::Extensions) -> Option<std::net::IpAddr> + Send + Sync + 'static,
+        ) -> Self {
+            self.with(|shared| shared.$($within).+.peer = Some(std::sync::Arc::new(peer)))
+        }
+    };
+}
+
+/// How a layer answers, and who hears of it: for layers whose `with` finds [`Manners`] under `manners`. `$status` says which
+/// status a denial has.
+macro_rules! manners_methods {
+    ($layer:ident, $made:expr, $status:literal) => {
+        /// Which fields tell clients what is left; those of draft 11 unless told.
+        ///
+        /// ```
+        #[doc = concat!("# use tidegate_tower::{HeaderStyle, ", stringify!($layer), "};")]
+        #[doc = concat!("let layer = ", $made, ".headers(HeaderStyle::Legacy);")]
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        pub fn headers(self, style: crate::HeaderStyle) -> Self {
+            self.with(|shared| shared.manners.style = Some(style))
+        }
+
+        /// Tells clients nothing, but that they are denied.
+        ///
+        /// ```
+        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+        #[doc = concat!("let layer = ", $made, ".no_headers();")]
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        pub fn no_headers(self) -> Self {
+            self.with(|shared| shared.manners.style = None)
+        }
+
+        #[doc = concat!("The status of a denial; ", $status, ".")]
+        ///
+        /// ```
+        /// # use http::StatusCode;
+        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+        #[doc = concat!("let layer = ", $made, ".status(StatusCode::SERVICE_UNAVAILABLE);")]
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        pub fn status(self, status: http::StatusCode) -> Self {
+            self.with(|shared| shared.manners.status = status)
+        }
+
+        /// Answers those who are denied with this, instead of a problem. The fields that tell what is left are added.
+        ///
+        /// ```
+        /// # use http::Response;
+        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+        #[doc = concat!("let layer = ", $made)]
+        ///     .fallback(|_, _| Response::new("yesterday's news"));
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        pub fn fallback<T: Into<bytes::Bytes>>(
+            self,
+            fallback: impl Fn(&crate::Head<'_>, &crate::Denial<'_>) -> http::Response<T>
+            + Send
+            + Sync
+            + 'static,
+        ) -> Self {
+            let maker = move |head: &crate::Head<'_>, denial: &crate::Denial<'_>| {
+                fallback(head, denial).map(Into::into)
+            };
+            self.with(|shared| shared.manners.maker = Some(std::sync::Arc::new(maker)))
+        }
+
+        /// Tells this one of every decision.
+        ///
+        /// ```
+        #[doc = concat!("# use tidegate_tower::{Event, ", stringify!($layer), "};")]
+        #[doc = concat!("let layer = ", $made)]
+        ///     .observe(|event: &Event<'_>| println!("{}: {}", event.limit, event.verdict()));
+        /// # Ok::<(), tidegate_tower::LimitError>(())
+        /// ```
+        pub fn observe(self, observer: impl crate::Observer) -> Self {
+            self.with(|shared| shared.manners.observers.push(std::sync::Arc::new(observer)))
+        }
+    };
+}
+
+pub(crate) use {manners_methods, surroundings_methods};

@@ -1,6 +1,6 @@
 //! Who wants to hear of decisions: metrics, logs, tests.
 
-use tidegate::{Decision, Verdict};
+use tidegate::{Decision, Priority, Verdict};
 
 /// Hears of every decision of a layer. It is called where requests are, so it should be quick.
 ///
@@ -71,6 +71,8 @@ pub struct Event<'a> {
     pub cost: u64,
     /// Whom it counts, if the observer [wants to know](Observer::wants_keys).
     pub key: Option<&'a [u8]>,
+    /// How much the request matters, where a [`ShedLayer`](crate::ShedLayer) has decided.
+    pub priority: Option<Priority>,
 }
 
 impl Event<'_> {

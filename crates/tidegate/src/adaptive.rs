@@ -18,7 +18,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tidegate_core::{Adaptive, Denied, Sample, Span, Timestamp};
+use tidegate_core::{Adaptive, Decision, Denied, Sample, Span, Timestamp};
 
 /// A gate that finds out how many may be in flight.
 ///
@@ -221,6 +221,18 @@ pub struct AdaptivePermit<C: Clock = SystemClock> {
 }
 
 impl<C: Clock> AdaptivePermit<C> {
+    /// What was decided when it was granted: the limit of that moment, and how many more it would have let in.
+    ///
+    /// ```
+    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// let permit = AdaptiveGate::new(Adaptive::vegas().starting_at(10)).try_acquire()?;
+    /// assert_eq!((permit.decision().limit, permit.decision().remaining), (10, 9));
+    /// # Ok::<(), tidegate::Denied>(())
+    /// ```
+    pub fn decision(&self) -> Decision {
+        self.permit.decision()
+    }
+
     /// It was served: the time since it was admitted is a sample.
     ///
     /// ```

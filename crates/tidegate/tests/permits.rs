@@ -1,13 +1,15 @@
 //! Permits of a concurrency limit (T13, A11, A12, A15, S6): never more in flight than the rule says,
 //! every permit back exactly once, first come first served, whatever happens to those who hold them
-//! or wait for them.
+//! or wait for them. `TIDEGATE_FULL=1` runs T13 at full size, as `cargo xtask in-flight` does.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod crew;
+mod size;
 
 use crew::Crew;
 use proptest::prelude::*;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use size::size;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -106,9 +108,13 @@ fn t13_every_permit_comes_back_when_holders_panic() {
         for number in 0..8 {
             let gate = &gate;
             scope.spawn(move || {
-                for round in 0..200 {
-                    let work = || gate.ask().run(|| assert!((round + number) % 3 > 0, "fails"));
-                    let _ = catch_unwind(AssertUnwindSafe(work));
+                for round in 0..size(200, 125_000) {
+                    let fails = || {
+                        if (round + number) % 3 == 0 {
+                            resume_unwind(Box::new(()))
+                        }
+                    };
+                    let _ = catch_unwind(AssertUnwindSafe(|| gate.ask().run(fails)));
                 }
             });
         }
@@ -506,7 +512,7 @@ impl Ledger {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(size(2_000, 40_000)) })]
 
     /// Whatever is mixed: never more in flight than the rule, in the order they came, all back.
     #[test]

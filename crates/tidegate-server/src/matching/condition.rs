@@ -2,6 +2,8 @@
 //!
 //! Always   What a request does not have matches no pattern: a condition on it does not hold, and its
 //!          negation does.
+//!          A header that comes twice is each of its values, because nobody knows which of them the service behind
+//!          looks at: in doubt a request is counted.
 
 use super::{Condition, KeyPart, Request, key};
 use std::fmt;
@@ -9,7 +11,19 @@ use std::fmt;
 impl Condition {
     /// Whether it holds for this request.
     pub fn holds(&self, request: &Request<'_>) -> bool {
-        self.matches(request) != self.is_negated
+        match &self.part {
+            KeyPart::Header(name) => self.holds_for_header(request, name),
+            _ => self.matches(request) != self.is_negated,
+        }
+    }
+
+    /// One value that matches is enough for a condition, and one that does not for its negation.
+    fn holds_for_header(&self, request: &Request<'_>, name: &str) -> bool {
+        let mut values = key::headers(request, name).map(<[u8]>::trim_ascii).peekable();
+        if values.peek().is_none() {
+            return self.is_negated;
+        }
+        values.any(|value| self.is_matched_by(value) != self.is_negated)
     }
 
     fn matches(&self, request: &Request<'_>) -> bool {
@@ -18,7 +32,11 @@ impl Condition {
             return ip.is_some_and(|ip| self.networks.iter().any(|net| net.contains(&ip)));
         }
         let value = key::value(&self.part, request);
-        value.is_some_and(|value| self.patterns.iter().any(|pattern| pattern.matches(&value)))
+        value.is_some_and(|value| self.is_matched_by(&value))
+    }
+
+    fn is_matched_by(&self, value: &[u8]) -> bool {
+        !value.is_empty() && self.patterns.iter().any(|pattern| pattern.matches(value))
     }
 }
 
@@ -57,6 +75,26 @@ mod tests {
             assert_eq!(condition(part, pattern, false).holds(&request), matches);
             assert_eq!(condition(part, pattern, true).holds(&request), !matches);
         }
+    }
+
+    #[test]
+    fn nobody_gets_out_of_a_limit_by_sending_a_header_twice() {
+        let holds = |pattern: &str, is_negated: bool, values: &[&'static str]| {
+            let headers = values.iter().map(|value| ("x-plan", value.as_bytes())).collect();
+            let request = Request { headers, ..Request::default() };
+            condition("header:x-plan", pattern, is_negated).holds(&request)
+        };
+        assert!(holds("free", false, &["free", "paid"]) && holds("free", false, &["paid", "free"]));
+        assert!(!holds("free", false, &["paid", "paid"]));
+        assert!(holds("staff", true, &["staff", "free"]) && holds("staff", true, &["", "staff"]));
+        assert!(!holds("staff", true, &["staff", " staff "]), "whichever of them is looked at");
+        for (values, matches) in
+            [(&["free"][..], true), (&["paid"], false), (&[""], false), (&[], false)]
+        {
+            assert_eq!(holds("free", false, values), matches, "{values:?}");
+            assert_eq!(holds("free", true, values), !matches, "{values:?}");
+        }
+        assert!(!holds("*", false, &[""]) && holds("*", true, &[""]), "an empty value is none");
     }
 
     #[test]

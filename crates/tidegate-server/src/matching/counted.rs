@@ -136,6 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn who_sends_a_header_twice_is_nobody_new() {
+        let key = "key = [\"header:x-user\"]\n";
+        let fresh = |other: &'static str| {
+            let headers = vec![("x-user", &b"ann"[..]), ("x-user", other.as_bytes())];
+            Request { headers, ..Request::default() }
+        };
+        assert_eq!(key_of(key, &fresh("1")).unwrap(), "");
+        assert_eq!(key_of(key, &fresh("2")).unwrap(), "");
+        let deny = limit(&format!("{key}on_missing_key = \"deny\""));
+        assert!(matches!(look(&deny, &fresh("1")), Look::Refuses(_)));
+    }
+
+    #[test]
     fn who_lacks_one_part_is_still_told_apart_by_the_others() {
         let key = "key = [\"method\", \"header:x-user\"]";
         let ask = |method| Request { method: Some(method), ..Request::default() };

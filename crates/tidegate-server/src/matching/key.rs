@@ -3,10 +3,11 @@
 //! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with
 //!          `\` before a `|` or `\` in them. A part that a request has not, or has empty, is the empty value:
 //!          nobody can take the place of "nobody" by sending nothing.
+//!          A header that comes twice is one that the request has not, as for the layers of `tidegate-tower`.
 
 use super::{KeyPart, Request, url};
 use std::borrow::Cow;
-use tidegate_tower::{AddressBits, put_joined};
+use tidegate_tower::{AddressBits, put_joined, sole};
 
 /// What a request has for a part; never empty.
 pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<'a, [u8]>> {
@@ -14,7 +15,7 @@ pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<
         KeyPart::Ip { v4_bits, v6_bits } => {
             Some(Cow::Owned(AddressBits::new(*v4_bits, *v6_bits).text(request.ip?).into_bytes()))
         }
-        KeyPart::Header(name) => header(request, name),
+        KeyPart::Header(name) => sole(headers(request, name)).map(Cow::Borrowed),
         KeyPart::Cookie(name) => cookie(request, name),
         KeyPart::Path => request.path.map(url::path),
         KeyPart::Query(name) => url::parameter(request.query?, name),
@@ -26,16 +27,9 @@ pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<
     value.filter(|value| !value.is_empty())
 }
 
-/// A header that comes more than once is one, with commas (RFC 9110, 5.3).
-fn header<'a>(request: &Request<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
-    let mut values = request.headers.iter().filter(|(n, _)| *n == name).map(|(_, value)| *value);
-    let first = values.next()?.trim_ascii();
-    let mut joined = Cow::Borrowed(first);
-    for value in values {
-        joined.to_mut().extend_from_slice(b", ");
-        joined.to_mut().extend_from_slice(value.trim_ascii());
-    }
-    Some(joined)
+/// Every value of a header.
+pub(super) fn headers<'a>(request: &Request<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    request.headers.iter().filter(move |(n, _)| *n == name).map(|(_, value)| *value)
 }
 
 /// The first cookie of this name.
@@ -100,13 +94,16 @@ mod tests {
             query: Some("user=7"),
             headers: vec![
                 ("x-user", b" ann "),
-                ("x-user", b"bob"),
+                ("x-twice", b"ann"),
+                ("x-twice", b"bob"),
+                ("x-twice-the-same", b"ann"),
+                ("x-twice-the-same", b"ann"),
                 ("cookie", b"a=1; sid=\"s 1\""),
                 ("cookie", b"sid=2; xsid=3"),
                 ("x-empty", b""),
             ],
         };
-        assert_eq!(of("header:X-User", &request).unwrap(), "ann, bob");
+        assert_eq!(of("header:X-User", &request).unwrap(), "ann");
         assert_eq!(of("cookie:sid", &request).unwrap(), "s 1");
         assert_eq!(of("cookie:xsid", &request).unwrap(), "3");
         assert_eq!(of("path", &request).unwrap(), "/a");
@@ -116,6 +113,9 @@ mod tests {
         assert_eq!(of("constant:all", &request).unwrap(), "all");
         for missing in ["ip", "header:x-none", "header:x-empty", "cookie:none", "query:none"] {
             assert_eq!(of(missing, &request), None, "{missing}");
+        }
+        for twice in ["header:x-twice", "header:x-twice-the-same"] {
+            assert_eq!(of(twice, &request), None, "{twice}: as for the layers");
         }
     }
 

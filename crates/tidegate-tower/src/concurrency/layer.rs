@@ -1,16 +1,11 @@
 //! How a layer of places in flight is told what to do.
 
 use super::service::{Concurrency, InFlight};
-use crate::head::Head;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::observe::Observer;
-use crate::refusal::Denial;
-use bytes::Bytes;
-use http::{Extensions, Response, StatusCode};
-use ipnet::IpNet;
+use crate::manners::{manners_methods, surroundings_methods};
+use http::StatusCode;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::{Clock, Span, SystemClock};
@@ -88,87 +83,16 @@ impl<C: Clock> ConcurrencyLayer<C> {
         self.with(|shared| shared.patience = Span::from_duration_floor(patience))
     }
 
-    /// Proxies that are believed: see [`RateLimitLayer`](crate::RateLimitLayer::trusted_proxies).
-    ///
-    /// ```
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer =
-    ///     ConcurrencyLayer::per_ip("concurrency 9")?.trusted_proxies(["10.0.0.0/8".parse()?]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
-        let proxies = proxies.into_iter().collect();
-        self.with(|shared| shared.manners.surroundings.trusted_proxies = proxies)
-    }
-
-    /// How to find the peer's address: see [`RateLimitLayer`](crate::RateLimitLayer::peer).
-    ///
-    /// ```
-    /// # use std::net::IpAddr;
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer = ConcurrencyLayer::per_ip("concurrency 9")?
-    ///     .peer(|extensions| extensions.get::<IpAddr>().copied());
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn peer(
-        self,
-        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
-    ) -> Self {
-        self.with(|shared| shared.manners.surroundings.peer = Some(Arc::new(peer)))
-    }
-
-    /// Tells clients nothing, but that they are denied.
-    ///
-    /// ```
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer = ConcurrencyLayer::for_all("concurrency 100")?.no_headers();
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn no_headers(self) -> Self {
-        self.with(|shared| shared.manners.style = None)
-    }
-
-    /// The status of who finds no place.
-    ///
-    /// ```
-    /// # use http::StatusCode;
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer =
-    ///     ConcurrencyLayer::for_all("concurrency 9")?.status(StatusCode::TOO_MANY_REQUESTS);
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn status(self, status: StatusCode) -> Self {
-        self.with(|shared| shared.manners.status = status)
-    }
-
-    /// Answers those who find no place with this, instead of a problem.
-    ///
-    /// ```
-    /// # use http::Response;
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer = ConcurrencyLayer::for_all("concurrency 9")?.fallback(|_, _| Response::new("busy"));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn fallback<T: Into<Bytes>>(
-        self,
-        fallback: impl Fn(&Head<'_>, &Denial<'_>) -> Response<T> + Send + Sync + 'static,
-    ) -> Self {
-        let maker =
-            move |head: &Head<'_>, denial: &Denial<'_>| fallback(head, denial).map(Into::into);
-        self.with(|shared| shared.manners.maker = Some(Arc::new(maker)))
-    }
-
-    /// Tells this one of every decision.
-    ///
-    /// ```
-    /// # use tidegate_tower::{ConcurrencyLayer, Event};
-    /// let layer = ConcurrencyLayer::for_all("concurrency 9")?
-    ///     .observe(|event: &Event<'_>| println!("{} left", event.decision.remaining));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn observe(self, observer: impl Observer) -> Self {
-        self.with(|shared| shared.manners.observers.push(Arc::new(observer)))
-    }
+    surroundings_methods!(
+        ConcurrencyLayer,
+        r#"ConcurrencyLayer::per_ip("concurrency 9")?"#,
+        manners.surroundings
+    );
+    manners_methods!(
+        ConcurrencyLayer,
+        r#"ConcurrencyLayer::per_ip("concurrency 9")?"#,
+        "429 unless told, and 503 if it is [for all together](Self::for_all)"
+    );
 
     fn with(mut self, change: impl FnOnce(&mut InFlight<C>)) -> Self {
         change(Arc::make_mut(&mut self.shared));

@@ -5,7 +5,10 @@ use super::layer::{Answered, Enter, LoadLayer};
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate::{AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Clock, Denied, Span, SystemClock};
+use tidegate::{
+    AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Clock, Decision, Denied, Priority, Span,
+    SystemClock,
+};
 
 /// Lets as many requests be in flight as the service behind it can bear, and finds that out from how long it takes to
 /// answer.
@@ -71,6 +74,12 @@ impl<C: Clock> Load for AdaptiveGate<C> {
     type Permit = AdaptivePermit<C>;
     type Refusal = Denied;
     type Entering = AdaptiveAcquire<C>;
+
+    const NAME: &'static str = "adaptive";
+
+    fn told(entered: Result<&AdaptivePermit<C>, &Denied>) -> (Decision, Option<Priority>) {
+        (entered.map_or_else(|denied| denied.decision, AdaptivePermit::decision), None)
+    }
 }
 
 impl<C: Clock> LoadLayer<AdaptiveGate<C>> {

@@ -3,8 +3,10 @@
 use super::Load;
 use super::away::Away;
 use super::passage::Loaded;
-use crate::head::Head;
+use crate::head::{Head, Surroundings};
 use crate::jitter::Jitter;
+use crate::manners::surroundings_methods;
+use crate::observe::{Event, Observer};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::fmt;
@@ -42,11 +44,78 @@ pub(super) struct Shared<L: Load> {
     /// Hears of the head of a response; what it gives back is held until the body is done.
     pub(super) answered: Answered<L::Permit>,
     pub(super) away: Away<L::Refusal>,
+    pub(super) surroundings: Surroundings,
+    pub(super) name: Arc<str>,
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+}
+
+impl<L: Load> Shared<L> {
+    /// Tells the observers.
+    pub(super) fn observe(&self, entered: Result<&L::Permit, &L::Refusal>) {
+        if self.observers.is_empty() {
+            return;
+        }
+        let (decision, priority) = L::told(entered);
+        let (limit, is_shadow, cost, key) = (&*self.name, false, 1, None);
+        let event = Event { limit, decision, is_shadow, cost, key, priority };
+        self.observers.iter().for_each(|observer| observer.decided(&event));
+    }
 }
 
 impl<L: Load> LoadLayer<L> {
     pub(super) fn over(load: L, enter: Enter<L>, answered: Answered<L::Permit>) -> Self {
-        Self { load, shared: Arc::new(Shared { enter, answered, away: Away::default() }) }
+        let shared = Shared {
+            enter,
+            answered,
+            away: Away::default(),
+            surroundings: Surroundings::default(),
+            name: L::NAME.into(),
+            observers: Vec::new(),
+        };
+        Self { load, shared: Arc::new(shared) }
+    }
+
+    /// What observers are told that it is called; `shed` and `adaptive` unless told.
+    ///
+    /// ```
+    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// # use tidegate_tower::{AdaptiveLayer, Event};
+    /// let database = AdaptiveLayer::new(AdaptiveGate::new(Adaptive::vegas()))
+    ///     .name("database")
+    ///     .observe(|event: &Event<'_>| assert_eq!(event.limit, "database"));
+    /// ```
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        self.with(|shared| shared.name = name)
+    }
+
+    /// Tells this one of everybody who is let in or turned away. A `ShedLayer` tells the
+    /// [priority](crate::Event::priority) and no numbers; an `AdaptiveLayer` tells the limit of that moment and what
+    /// was left of it. Who gives up while waiting is not heard of.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tidegate::{Priority, Shedder};
+    /// use tidegate_tower::{Event, ShedLayer};
+    /// use tower::{Layer, ServiceExt};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let shed = Arc::new(AtomicU64::new(0));
+    /// let counter = Arc::clone(&shed);
+    /// let shedder = Shedder::builder().in_flight_max(0).build();
+    /// let layer = ShedLayer::new(shedder).observe(move |event: &Event<'_>| {
+    ///     if event.decision.is_deny() && event.priority == Some(Priority::Normal) {
+    ///         counter.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// let service = layer.layer(axum::Router::<()>::new());
+    /// service.oneshot(http::Request::new(axum::body::Body::empty())).await?;
+    /// assert_eq!(shed.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn observe(self, observer: impl Observer) -> Self {
+        self.with(|shared| shared.observers.push(Arc::new(observer)))
     }
 
     /// After how long those who are turned away are told to come back; a second unless told. Clients are told whole
@@ -93,6 +162,8 @@ impl<L: Load> LoadLayer<L> {
         self.with(|shared| shared.away.maker = Some(Arc::new(maker)))
     }
 
+    surroundings_methods!(ShedLayer, "ShedLayer::new(tidegate::Shedder::new())", surroundings);
+
     pub(super) fn with(mut self, change: impl FnOnce(&mut Shared<L>)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
@@ -121,7 +192,13 @@ impl<L: Load> fmt::Debug for LoadLayer<L> {
 
 impl<L: Load> Clone for Shared<L> {
     fn clone(&self) -> Self {
-        let (enter, answered) = (Arc::clone(&self.enter), Arc::clone(&self.answered));
-        Self { enter, answered, away: self.away.clone() }
+        Self {
+            enter: Arc::clone(&self.enter),
+            answered: Arc::clone(&self.answered),
+            away: self.away.clone(),
+            surroundings: self.surroundings.clone(),
+            name: Arc::clone(&self.name),
+            observers: self.observers.clone(),
+        }
     }
 }

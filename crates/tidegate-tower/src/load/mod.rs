@@ -16,6 +16,7 @@ pub use passage::{LoadFuture, Loaded};
 pub use shed::ShedLayer;
 
 use std::fmt;
+use tidegate::{Decision, Priority};
 
 /// What decides by load whether a request may go on: a [`Shedder`](tidegate::Shedder) or an
 /// [`AdaptiveGate`](tidegate::AdaptiveGate).
@@ -37,4 +38,12 @@ pub trait Load: fmt::Debug + Clone + Send + Sync + 'static {
     type Refusal: fmt::Display;
     /// The answer, to come.
     type Entering: Future<Output = Result<Self::Permit, Self::Refusal>> + Unpin;
+
+    /// What its layers are called, unless told.
+    #[doc(hidden)]
+    const NAME: &'static str;
+
+    /// What observers hear of an answer.
+    #[doc(hidden)]
+    fn told(entered: Result<&Self::Permit, &Self::Refusal>) -> (Decision, Option<Priority>);
 }

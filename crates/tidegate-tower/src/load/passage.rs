@@ -39,7 +39,8 @@ impl<S, L: Load> Loaded<S, L> {
     where
         S: Service<Request<B>> + Clone,
     {
-        let mut entering = (self.shared.enter)(&Head::of(&request));
+        let head = Head::within(&request, &self.shared.surroundings);
+        let mut entering = (self.shared.enter)(&head);
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         match Pin::new(&mut entering).poll(&mut nobody) {
@@ -64,11 +65,12 @@ impl<L: Load> Shared<L> {
     where
         S: Service<Request<B>>,
     {
+        self.observe(entered.as_ref());
         match entered {
             Ok(permit) => Stage::Calling { future: service.call(request), permit: Some(permit) },
             Err(refusal) => {
-                let response = self.away.response(&Head::of(&request), &refusal);
-                Stage::Refused { response: Some(response) }
+                let head = Head::within(&request, &self.surroundings);
+                Stage::Refused { response: Some(self.away.response(&head, &refusal)) }
             }
         }
     }

@@ -5,7 +5,7 @@ use super::layer::{Enter, LoadLayer};
 use crate::head::Head;
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use tidegate::{Clock, Priority, Shed, ShedPermit, Shedder, SystemClock};
+use tidegate::{Clock, Decision, Priority, Retry, Shed, ShedPermit, Shedder, SystemClock};
 
 /// Turns requests away when the machine has too much to do, those that matter least first. A request is in flight
 /// until the body of its response is done.
@@ -31,6 +31,20 @@ impl<C: Clock> Load for Shedder<C> {
     type Permit = ShedPermit<C>;
     type Refusal = Shed;
     type Entering = Ready<Result<ShedPermit<C>, Shed>>;
+
+    const NAME: &'static str = "shed";
+
+    /// A shedder has no number to tell, and nobody knows when there is less to do.
+    fn told(entered: Result<&ShedPermit<C>, &Shed>) -> (Decision, Option<Priority>) {
+        match entered {
+            Ok(permit) => (Decision::UNLIMITED, Some(permit.priority())),
+            Err(shed) => {
+                let mut full = Decision::UNLIMITED;
+                full.remaining = 0;
+                (full.deny(Retry::OnRelease).decision, Some(shed.priority()))
+            }
+        }
+    }
 }
 
 impl<C: Clock> LoadLayer<Shedder<C>> {
@@ -49,7 +63,8 @@ impl<C: Clock> LoadLayer<Shedder<C>> {
         Self::over(shedder, enter, Arc::new(|permit, _, _| Some(permit)))
     }
 
-    /// How much a request matters. Do not let clients choose, unless you trust them.
+    /// How much a request matters. Do not let clients choose, unless you trust them. Where it goes by their address,
+    /// say which [proxies are believed](Self::trusted_proxies).
     ///
     /// ```
     /// # use tidegate::{Priority, Shedder};

@@ -5,11 +5,10 @@ use crate::body::LimitedBody;
 use crate::head::Head;
 use crate::key::{Found, Key, LaterKey};
 use crate::limit::{Limit, LimitError, OnMissing};
-use crate::manners::Manners;
+use crate::manners::{Manners, surroundings_methods};
 use crate::short::Short;
 use bytes::Bytes;
 use http::{Request, Response};
-use ipnet::IpNet;
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
@@ -126,17 +125,14 @@ macro_rules! pace_layer {
                 Ok(Self { shared: Arc::new(Shared::new(limit)?) })
             }
 
-            /// Proxies that are believed: see [`RateLimitLayer`](crate::RateLimitLayer::trusted_proxies).
-            ///
-            /// ```
-            #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-            #[doc = concat!("let layer = ", stringify!($layer), "::per_ip(\"", $rule, "\")?")]
-            ///     .trusted_proxies(["10.0.0.0/8".parse()?]);
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            pub fn trusted_proxies(mut self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
-                let shared = Arc::make_mut(&mut self.shared);
-                shared.manners.surroundings.trusted_proxies = proxies.into_iter().collect();
+            surroundings_methods!(
+                $layer,
+                concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
+                manners.surroundings
+            );
+
+            fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {
+                change(Arc::make_mut(&mut self.shared));
                 self
             }
         }

@@ -3,18 +3,11 @@
 use super::instead::{Other, Refuse};
 use super::service::RateLimit;
 use super::shared::Shared;
-use crate::answer::HeaderStyle;
-use crate::head::Head;
 use crate::jitter::Jitter;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::observe::Observer;
-use crate::refusal::Denial;
-use bytes::Bytes;
-use http::{Extensions, Response, StatusCode};
-use ipnet::IpNet;
+use crate::manners::{manners_methods, surroundings_methods};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::{Clock, Span, SystemClock};
@@ -92,60 +85,6 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
         Ok(self.with(|shared| shared.limits.push(limit)))
     }
 
-    /// Proxies that are believed about who came to them, by `X-Forwarded-For` or `Forwarded`. The chain is walked
-    /// from the right, and the first address that is not one of these is the client. Nobody is trusted unless told:
-    /// whoever is, can be anybody.
-    ///
-    /// ```
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::per_ip("100/s")?.trusted_proxies(["10.0.0.0/8".parse()?]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = IpNet>) -> Self {
-        let proxies = proxies.into_iter().collect();
-        self.with(|shared| shared.manners.surroundings.trusted_proxies = proxies)
-    }
-
-    /// How to find the peer's address, where it is neither [`Peer`](crate::Peer) nor axum's `ConnectInfo`.
-    ///
-    /// ```
-    /// # use tidegate_tower::RateLimitLayer;
-    /// use tonic::transport::server::TcpConnectInfo;
-    ///
-    /// let layer = RateLimitLayer::per_ip("100/s")?.peer(|extensions| {
-    ///     extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
-    /// });
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn peer(
-        self,
-        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
-    ) -> Self {
-        self.with(|shared| shared.manners.surroundings.peer = Some(Arc::new(peer)))
-    }
-
-    /// Which fields tell clients what is left; those of draft 11 unless told.
-    ///
-    /// ```
-    /// # use tidegate_tower::{HeaderStyle, RateLimitLayer};
-    /// let layer = RateLimitLayer::per_ip("100/s")?.headers(HeaderStyle::Legacy);
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn headers(self, style: HeaderStyle) -> Self {
-        self.with(|shared| shared.manners.style = Some(style))
-    }
-
-    /// Tells clients nothing, but that they are denied.
-    ///
-    /// ```
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::per_ip("100/s")?.no_headers();
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn no_headers(self) -> Self {
-        self.with(|shared| shared.manners.style = None)
-    }
-
     /// Lets requests wait so long for their turn, instead of refusing them. Who would wait longer is refused at
     /// once; who gives up gives the turn back. One limit serves in the order of arrival; several as one serve who
     /// asks at the right time.
@@ -173,35 +112,6 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
         self.with(|shared| shared.jitter = Jitter::new(Span::from_duration_floor(most)))
     }
 
-    /// The status of a denial; 429 unless told.
-    ///
-    /// ```
-    /// # use http::StatusCode;
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::for_all("1000/s")?.status(StatusCode::SERVICE_UNAVAILABLE);
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn status(self, status: StatusCode) -> Self {
-        self.with(|shared| shared.manners.status = status)
-    }
-
-    /// Answers those who are denied with this, instead of a problem. The fields that tell what is left are added.
-    ///
-    /// ```
-    /// # use http::Response;
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::per_ip("10/s")?.fallback(|_, _| Response::new("yesterday's news"));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn fallback<T: Into<Bytes>>(
-        self,
-        fallback: impl Fn(&Head<'_>, &Denial<'_>) -> Response<T> + Send + Sync + 'static,
-    ) -> Self {
-        let maker =
-            move |head: &Head<'_>, denial: &Denial<'_>| fallback(head, denial).map(Into::into);
-        self.with(|shared| shared.manners.maker = Some(Arc::new(maker)))
-    }
-
     /// Sends those who are denied to another service, which has something cheaper. It finds
     /// [`Denied`](tidegate::Denied) in the request's extensions.
     ///
@@ -218,17 +128,12 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
         RateLimitLayer { shared: self.shared, fallback: Other { service } }
     }
 
-    /// Tells this one of every decision.
-    ///
-    /// ```
-    /// # use tidegate_tower::{Event, RateLimitLayer};
-    /// let layer = RateLimitLayer::per_ip("10/s")?
-    ///     .observe(|event: &Event<'_>| println!("{}: {}", event.limit, event.verdict()));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn observe(self, observer: impl Observer) -> Self {
-        self.with(|shared| shared.manners.observers.push(Arc::new(observer)))
-    }
+    surroundings_methods!(
+        RateLimitLayer,
+        r#"RateLimitLayer::per_ip("100/s")?"#,
+        manners.surroundings
+    );
+    manners_methods!(RateLimitLayer, r#"RateLimitLayer::per_ip("100/s")?"#, "429 unless told");
 
     fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {
         change(Arc::make_mut(&mut self.shared));

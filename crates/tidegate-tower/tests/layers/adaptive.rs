@@ -1,13 +1,14 @@
 //! Places that follow what the service bears: never too many, and all of them back in the end (A14, T13).
 
-use crate::concurrency::{Census, Slow, request};
+use crate::concurrency::{Census, Slow, quiet_panic, request};
 use crate::desk::{Body, Inner, ask, get};
+use crate::storm::{self, Late};
 use http::{Request, Response, StatusCode};
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tidegate::{Adaptive, AdaptiveGate, TokioClock};
-use tidegate_tower::{AdaptiveLayer, Outcome};
+use tidegate::{Adaptive, AdaptiveGate, Decision, TokioClock};
+use tidegate_tower::{AdaptiveLayer, Event, Outcome};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -18,13 +19,12 @@ fn gate(adaptive: Adaptive) -> Gate {
     AdaptiveGate::with_clock(adaptive, TokioClock::new())
 }
 
-/// Takes 5 ms until the head is there; panics, or is overloaded, if the path says so.
+/// Takes 5 ms until the head is there; panics, fails, or is overloaded, if the path says so.
 fn handler(
     census: Census,
     called: impl Fn() + Clone + Send + 'static,
-) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
-+ Clone
-+ Send {
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Late, Future: Send> + Clone + Send
+{
     tower::service_fn(move |request: Request<Body>| {
         called();
         let present = census.enter();
@@ -32,7 +32,8 @@ fn handler(
             tokio::time::sleep(Duration::from_millis(5)).await;
             let mut response = Response::new(Body::default());
             match request.uri().path() {
-                "/panic" => panic!("a handler that fails"),
+                "/panic/call" | "/panic/await" => quiet_panic(),
+                "/late" => return Err(Late),
                 "/busy" => *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
                 _ => {}
             }
@@ -101,6 +102,29 @@ async fn who_finds_no_room_is_told_to_come_back_or_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn observers_hear_what_is_left_also_after_a_wait() {
+    let gate = gate(Adaptive::vegas().between(2..=2));
+    let (heard, held) = (Arc::new(Mutex::new(Vec::new())), gate.try_acquire().unwrap());
+    let notes = Arc::clone(&heard);
+    let layer = AdaptiveLayer::new(gate.clone()).observe(move |event: &Event<'_>| {
+        let Decision { limit, remaining, .. } = event.decision;
+        notes.lock().unwrap().push((event.limit.to_owned(), event.verdict(), limit, remaining));
+    });
+    ask(&layer.layer(Inner), get("/")).await;
+    let other = gate.try_acquire().unwrap();
+    assert_eq!(ask(&layer.layer(Inner), get("/")).await.status, 503);
+    let patient = layer.wait(Duration::from_millis(20)).layer(Inner);
+    let waiting = tokio::spawn(async move { ask(&patient, get("/")).await.status });
+    tokio::time::advance(Duration::from_millis(10)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(heard.lock().unwrap().len(), 2, "who waits has not been decided about");
+    drop((held, other));
+    assert_eq!(waiting.await.unwrap(), 200);
+    let told = |verdict, remaining| ("adaptive".to_owned(), verdict, 2, remaining);
+    assert_eq!(*heard.lock().unwrap(), [told("allow", 0), told("deny", 0), told("allow", 0)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_is_free_when_the_head_is_there() {
     let gate = gate(Adaptive::vegas());
     let service = AdaptiveLayer::new(gate.clone()).layer(Slow(Census::default()));
@@ -117,7 +141,7 @@ async fn a_place_is_free_when_the_head_is_there() {
 
 /// While the limit moves: overloads, panics, requests given up.
 #[tokio::test(start_paused = true)]
-async fn nobody_is_let_in_above_the_limit_and_none_is_left_in_the_end() {
+async fn t13_nobody_is_let_in_above_the_limit_and_none_is_left_in_the_end() {
     static LEAST: AtomicU64 = AtomicU64::new(u64::MAX);
     static MOST: AtomicU64 = AtomicU64::new(0);
     let (gate, census) = (gate(Adaptive::vegas().between(1..=50)), Census::default());
@@ -129,52 +153,17 @@ async fn nobody_is_let_in_above_the_limit_and_none_is_left_in_the_end() {
         MOST.fetch_max(limit, Ordering::Relaxed);
     };
     let service = AdaptiveLayer::new(gate.clone()).layer(handler(census.clone(), called));
-    let statuses = crowd(&service, 5_000).await;
+    storm::rage(&service).await;
     assert!(LEAST.load(Ordering::Relaxed) < MOST.load(Ordering::Relaxed), "the limit never moved");
-    assert!(statuses.contains(&Some(200)), "nobody was served");
     assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
 }
 
 /// Those who wait are let in by those who leave.
 #[tokio::test(start_paused = true)]
-async fn who_waits_keeps_to_the_limit_too() {
+async fn t13_who_waits_keeps_to_the_limit_too() {
     let (gate, census) = (gate(Adaptive::vegas().between(3..=3)), Census::default());
     let layer = AdaptiveLayer::new(gate.clone()).wait(Duration::from_millis(20));
-    let statuses = crowd(&layer.layer(handler(census.clone(), || ())), 5_000).await;
-    assert!(statuses.iter().filter(|status| **status == Some(200)).count() > 100);
+    storm::rage(&layer.layer(handler(census.clone(), || ()))).await;
     assert_eq!(census.most.load(Ordering::SeqCst), 3);
     assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
-}
-
-/// Many who ask, four each millisecond; what each was answered, if it did not panic or give up.
-async fn crowd<S, R>(service: &S, many: u64) -> Vec<Option<u16>>
-where
-    S: Service<Request<Body>, Response = Response<R>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-    R: Send + 'static,
-{
-    let mut tasks = tokio::task::JoinSet::new();
-    for turn in 0..many {
-        let service = service.clone();
-        tasks.spawn(async move {
-            tokio::time::sleep(Duration::from_millis(turn / 4)).await;
-            let path = match turn % 40 {
-                8 => "/panic",
-                9 | 10 => "/busy",
-                _ => "/",
-            };
-            let whole = service.oneshot(request(path));
-            // Given up at some await, each at another; most are not.
-            let patience = Duration::from_millis(turn % 31);
-            let answer = tokio::time::timeout(patience, whole).await.ok()?;
-            Some(answer.unwrap().status().as_u16())
-        });
-    }
-    let mut statuses = Vec::new();
-    while let Some(result) = tasks.join_next().await {
-        statuses.push(result.ok().flatten());
-    }
-    statuses
 }

@@ -3,22 +3,22 @@
 use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::time::Duration;
-use tidegate::{Limiter, TokioClock};
-use tidegate_tower::{Key, Limit, OutgoingError, OutgoingLayer, RateLimitLayer};
+use tidegate::{Limiter, ManualClock, Span, TokioClock};
+use tidegate_tower::{ConcurrencyLayer, Key, Limit, OutgoingError, OutgoingLayer, RateLimitLayer};
 use tokio::time::Instant;
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 
 #[tokio::test]
 async fn a_hyper_client_is_limited_by_host_with_the_same_layer() {
-    let app = Router::new().route("/", get(|| async { "hello" }));
-    let address = crate::sockets::serve(app).await;
+    let address = greeter().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let per_host = Limit::new("host", "2/h").unwrap().key(Key::host());
     let client = RateLimitLayer::new(per_host).unwrap().layer(client);
@@ -74,6 +74,85 @@ async fn a_call_that_is_given_up_gives_its_turn_or_its_place_back() {
         let wait = limiter.ask(&b""[..]).within(Duration::from_secs(3_600)).acquire();
         assert!(wait.await.is_ok(), "{rule}");
     }
+}
+
+async fn greeter() -> SocketAddr {
+    crate::sockets::serve(Router::new().route("/", get(|| async { "hello" }))).await
+}
+
+/// Whatever proxy is set up where the test runs: loopback is not behind it.
+fn reqwest_client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+fn reqwest_request(host: impl std::fmt::Display) -> reqwest::Request {
+    reqwest::Request::new(Method::GET, format!("http://{host}/").parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_reqwest_client_is_limited_by_host_with_its_own_requests() {
+    let address = greeter().await;
+    let host = |request: &reqwest::Request| request.url().authority().to_owned();
+    let layer = OutgoingLayer::by("2/h", Duration::ZERO, host).unwrap();
+    let client = layer.layer(reqwest_client());
+    let ask = |host: String| client.clone().oneshot(reqwest_request(host));
+    for _ in 0..2 {
+        let response = ask(address.to_string()).await.unwrap();
+        assert_eq!((response.status().as_u16(), &*response.text().await.unwrap()), (200, "hello"));
+    }
+    let denied = ask(address.to_string()).await.unwrap_err();
+    assert!(matches!(denied, OutgoingError::Denied(_)), "{denied:?}");
+    assert!(ask(format!("localhost:{}", address.port())).await.is_ok(), "another host");
+}
+
+#[tokio::test]
+async fn a_call_of_reqwest_waits_for_its_turn() {
+    let (address, clock) = (greeter().await, ManualClock::new());
+    let limiter = Limiter::with_clock("1/s".parse().unwrap(), clock.clone());
+    let client = OutgoingLayer::over(limiter, Duration::from_secs(1)).layer(reqwest_client());
+    let ask = || client.clone().oneshot(reqwest_request(address));
+    assert!(ask().await.is_ok());
+    let second = tokio::spawn(ask());
+    while clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!second.is_finished());
+    clock.advance(Span::from_secs(1));
+    assert_eq!(second.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn what_reqwest_says_of_a_failure_stays_as_it_is() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let layer = OutgoingLayer::new("1/h", Duration::ZERO).unwrap();
+    let failed = layer.layer(reqwest_client()).oneshot(reqwest_request(address)).await;
+    let Err(OutgoingError::Failed(error)) = failed else { panic!("{failed:?}") };
+    assert!(error.is_connect(), "{error:?}");
+}
+
+/// reqwest takes requests of the crate `http` and gives its responses back as such: all layers fit around it.
+#[tokio::test]
+async fn a_place_around_reqwest_is_held_until_the_body_is_read() {
+    let (address, client) = (greeter().await, reqwest_client());
+    let client = tower::service_fn(move |request: Request<String>| {
+        let client = client.clone();
+        async move {
+            let response = client.execute(request.try_into()?).await?;
+            Ok::<_, reqwest::Error>(Response::<reqwest::Body>::from(response))
+        }
+    });
+    let client = ConcurrencyLayer::for_all("concurrency 1").unwrap().layer(client);
+    let ask = || {
+        let request = Request::get(format!("http://{address}/")).body(String::new()).unwrap();
+        client.clone().oneshot(request)
+    };
+    let first = ask().await.unwrap();
+    assert_eq!(first.status(), 200);
+    assert_eq!(ask().await.unwrap().status(), 503, "made here, without a call");
+    assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
+    assert_eq!(ask().await.unwrap().status(), 200);
 }
 
 /// A service of tonic, over HTTP/2: a denial is a status that its client knows.

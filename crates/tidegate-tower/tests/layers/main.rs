@@ -12,4 +12,5 @@ mod pace;
 mod several;
 mod shed;
 mod sockets;
+mod storm;
 mod waits;

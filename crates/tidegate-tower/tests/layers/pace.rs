@@ -124,4 +124,10 @@ async fn a_forgotten_peer_is_told_here_too() {
     let reply = crate::desk::ask(&layer.layer(crate::desk::Inner), get("/")).await;
     assert_eq!(reply.status, 500);
     assert!(reply.body.contains("into_make_service_with_connect_info"), "{}", reply.body);
+    let found = layer.peer(|_| "192.0.2.7".parse().ok()).layer(crate::desk::Inner);
+    assert_eq!(
+        crate::desk::ask(&found, get("/")).await.status,
+        200,
+        "it has what it was told to say"
+    );
 }

@@ -1,13 +1,15 @@
 //! Shedding: what matters stays, and every place comes back (T13).
 
 use crate::concurrency::{Census, GiveUp, Slow, request};
-use crate::desk::{Inner, ask, call, get};
+use crate::desk::{Inner, ask, call, from, get};
+use crate::storm;
 use http::Response;
 use http_body_util::BodyExt;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate::{Priority, Shedder};
-use tidegate_tower::{Head, Loaded, ShedLayer};
+use tidegate_tower::{Event, Head, Loaded, ShedLayer};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 
@@ -96,8 +98,55 @@ async fn a_fallback_hears_why_and_is_told_from_when() {
     assert_eq!(instead.header("retry-after"), Some("1"));
 }
 
+#[tokio::test]
+async fn observers_hear_who_is_let_in_and_who_is_shed() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&heard);
+    let shedder = shedder(1);
+    let layer =
+        ShedLayer::new(shedder.clone()).priority(by_path).observe(move |event: &Event<'_>| {
+            let told = (event.limit.to_owned(), event.verdict(), event.priority.unwrap());
+            notes.lock().unwrap().push(told);
+        });
+    let service = layer.clone().layer(Inner);
+    let held = shedder.try_enter(Priority::Critical).unwrap();
+    assert_eq!(ask(&service, get("/pay")).await.status, 503);
+    assert_eq!(ask(&service, get("/suggestions")).await.status, 503);
+    drop(held);
+    assert_eq!(ask(&layer.name("front").layer(Inner), get("/pay")).await.status, 200);
+    let told = |name: &str, verdict, priority| (name.to_owned(), verdict, priority);
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [
+            told("shed", "deny", Priority::Critical),
+            told("shed", "deny", Priority::Sheddable),
+            told("front", "allow", Priority::Critical),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_priority_by_address_believes_trusted_proxies_only() {
+    let staff = |head: &Head<'_>| match head.client_ip() {
+        Some(ip) if ip.to_string() == "192.0.2.7" => Priority::Critical,
+        _ => Priority::Batch,
+    };
+    // One place is for everybody, two are not: of those, batch traffic fills one.
+    let shedder = shedder(2);
+    let _held = shedder.try_enter(Priority::Critical).unwrap();
+    let layer = ShedLayer::new(shedder.clone()).priority(staff);
+    let from_proxy = || from("10.0.0.1").header("x-forwarded-for", "192.0.2.7");
+    assert_eq!(ask(&layer.clone().layer(Inner), from_proxy()).await.status, 503, "nobody said so");
+    let trusting = layer.clone().trusted_proxies(["10.0.0.0/8".parse().unwrap()]).layer(Inner);
+    assert_eq!(ask(&trusting, from_proxy()).await.status, 200);
+    let spoofed = from("198.51.100.1").header("x-forwarded-for", "192.0.2.7");
+    assert_eq!(ask(&trusting, spoofed).await.status, 503);
+    let found = layer.peer(|_| "192.0.2.7".parse().ok()).layer(Inner);
+    assert_eq!(ask(&found, get("/")).await.status, 200);
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_place_comes_back_from_dropped_bodies_and_panics() {
+async fn t13_a_place_comes_back_from_dropped_bodies_and_panics() {
     let shedder = shedder(1);
     let (service, census) = slow(&shedder);
     let response = service.clone().oneshot(request("/pay")).await.unwrap();
@@ -117,7 +166,15 @@ async fn a_place_comes_back_from_dropped_bodies_and_panics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_comes_back_from_who_gives_up_at_any_poll() {
+async fn t13_in_a_storm_never_more_are_in_flight_than_may_be_and_none_in_the_end() {
+    let (shedder, census) = (shedder(5), Census::default());
+    storm::rage(&ShedLayer::new(shedder.clone()).layer(Slow(census.clone()))).await;
+    assert_eq!(census.most.load(Ordering::SeqCst), 4, "80 % of what may be in flight");
+    assert_eq!((shedder.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_a_place_comes_back_from_who_gives_up_at_any_poll() {
     let shedder = shedder(1);
     let (service, census) = slow(&shedder);
     for polls in 0..20 {

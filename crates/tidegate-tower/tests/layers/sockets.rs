@@ -1,17 +1,24 @@
 //! Real servers on loopback: many connections, one limit.
 
+use crate::concurrency::{Census, Present};
 use crate::desk::limit;
 use axum::Router;
 use axum::routing::get;
 use http::Request;
+use http_body::Frame;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tidegate::ManualClock;
-use tidegate_tower::{Key, RateLimitLayer};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate::{Limiter, ManualClock};
+use tidegate_tower::{ConcurrencyLayer, Key, Limit, RateLimitLayer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Serves the app on a free port until the test ends.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
@@ -69,4 +76,49 @@ async fn a_route_layer_limits_its_routes_only() {
     assert_eq!(status(address, "/heavy").await, 429);
     assert_eq!(status(address, "/light").await, 200);
     assert_eq!(status(address, "/nowhere").await, 404);
+}
+
+/// A body without an end: it flows until the client has gone.
+struct Endless {
+    _present: Present,
+}
+
+impl http_body::Body for Endless {
+    type Data = bytes::Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<bytes::Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(bytes::Bytes::from_static(&[0; 1_024])))))
+    }
+}
+
+/// Asks, reads so many bytes of the answer, and is gone.
+async fn go_away(address: SocketAddr, after_bytes: usize) {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    stream.read_exact(&mut vec![0; after_bytes]).await.unwrap();
+}
+
+/// Those who wait for a place go away as well: they read nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_clients_that_go_away_leave_nothing_in_flight() {
+    let limiter = Limiter::new("concurrency 5 wait 1h".parse().unwrap());
+    let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+    let census = Census::default();
+    let counted = census.clone();
+    let answer = || async move { axum::body::Body::new(Endless { _present: counted.enter() }) };
+    let address = serve(Router::new().route("/", get(answer)).layer(layer)).await;
+    let mut clients = tokio::task::JoinSet::new();
+    for turn in 0..300 {
+        clients.spawn(go_away(address, [0, 1, 500, 200_000][turn % 4]));
+    }
+    clients.join_all().await;
+    // The server hears of it later than the clients know.
+    let all = limiter.ask(&b""[..]).cost(5).within(Duration::from_secs(60)).acquire().await;
+    assert!(all.is_ok(), "a place has leaked");
+    assert_eq!(census.now.load(Ordering::SeqCst), 0);
+    assert_eq!(census.most.load(Ordering::SeqCst), 5);
 }

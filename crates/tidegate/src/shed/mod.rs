@@ -125,7 +125,7 @@ impl<C: Clock> Shedder<C> {
         let ceiling = inner.ceilings[priority as usize];
         let enter = |in_flight: u64| (in_flight < ceiling).then_some(in_flight + 1);
         match inner.in_flight.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter) {
-            Ok(_) => Ok(ShedPermit::new(self.clone())),
+            Ok(_) => Ok(ShedPermit::new(self.clone(), priority)),
             Err(_) => Err(Shed { priority, cause: Cause::InFlight }),
         }
     }

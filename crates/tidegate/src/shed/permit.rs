@@ -6,6 +6,7 @@ use super::Shedder;
 use crate::clock::{Clock, SystemClock};
 use crate::sync::Ordering;
 use std::fmt;
+use tidegate_core::Priority;
 
 /// Leave to go on, from a [`Shedder`]; counted as in flight until it is dropped.
 ///
@@ -21,11 +22,24 @@ use std::fmt;
 #[must_use = "a permit is given back when it is dropped: write `let _permit = …`, not `let _ = …`"]
 pub struct ShedPermit<C: Clock = SystemClock> {
     shedder: Shedder<C>,
+    priority: Priority,
 }
 
 impl<C: Clock> ShedPermit<C> {
-    pub(super) fn new(shedder: Shedder<C>) -> Self {
-        Self { shedder }
+    pub(super) fn new(shedder: Shedder<C>, priority: Priority) -> Self {
+        Self { shedder, priority }
+    }
+
+    /// The priority of the request.
+    ///
+    /// ```
+    /// # use tidegate::{Priority, Shedder};
+    /// let permit = Shedder::new().try_enter(Priority::Batch)?;
+    /// assert_eq!(permit.priority(), Priority::Batch);
+    /// # Ok::<(), tidegate::Shed>(())
+    /// ```
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 }
 
@@ -38,6 +52,6 @@ impl<C: Clock> Drop for ShedPermit<C> {
 
 impl<C: Clock> fmt::Debug for ShedPermit<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShedPermit").finish_non_exhaustive()
+        f.debug_struct("ShedPermit").field("priority", &self.priority).finish_non_exhaustive()
     }
 }

@@ -7,6 +7,8 @@
 
 #[path = "../rules/mod.rs"]
 mod rules;
+#[path = "../size/mod.rs"]
+mod size;
 
 mod alone;
 mod attack;
@@ -22,11 +24,4 @@ mod times;
 mod top;
 mod trap;
 
-/// Whether sizes are those of the catalogue, or small enough for every day.
-fn size<T>(every_day: T, full: T) -> T {
-    if is_full() { full } else { every_day }
-}
-
-fn is_full() -> bool {
-    std::env::var_os("TIDEGATE_FULL").is_some_and(|value| value == "1")
-}
+use size::{is_full, size};

@@ -1,0 +1,112 @@
+//! Requests that end in every way there is (T13): served, refused, failed, panicked, given up at some await, with a
+//! body that nobody reads to its end.
+//!
+//! Always   The same turns in every run. `TIDEGATE_FULL=1` makes it a million of them, as `cargo xtask in-flight`
+//!          does.
+
+use crate::concurrency::request;
+use crate::desk::Body;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tower::util::ServiceExt;
+use tower_service::Service;
+
+/// So many at a time: all of them lie in memory until they have ended.
+const ROUND_TURNS: u64 = 20_000;
+/// What T13 asks for.
+const FULL_TURNS: u64 = 1_000_000;
+
+/// The error of a service whose upstream was too late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Late;
+
+/// How many ended how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) served: u64,
+    pub(crate) refused: u64,
+    pub(crate) failed: u64,
+    pub(crate) panicked: u64,
+    pub(crate) given_up: u64,
+}
+
+impl Ends {
+    /// A storm in which something never happened has not tested it.
+    fn assert_all_happened(&self) {
+        let Self { served, refused, failed, panicked, given_up } = *self;
+        let least = [served, refused, failed, panicked, given_up].into_iter().min();
+        assert!(least > Some(20), "{self:?}");
+    }
+}
+
+/// What becomes of one request.
+enum End {
+    Served,
+    Refused,
+    Failed,
+}
+
+/// Sends requests to the service, four each millisecond.
+pub(crate) async fn rage<S, R>(service: &S) -> Ends
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Late, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    R: http_body::Body<Data: Send, Error: std::fmt::Debug> + Send + 'static,
+{
+    let turns = if is_full() { FULL_TURNS } else { ROUND_TURNS };
+    let mut ends = Ends::default();
+    for first in (0..turns).step_by(usize::try_from(ROUND_TURNS).unwrap()) {
+        let mut tasks = tokio::task::JoinSet::new();
+        for turn in first..first + ROUND_TURNS {
+            let service = service.clone();
+            tasks.spawn(async move {
+                tokio::time::sleep(Duration::from_millis((turn - first) / 4)).await;
+                // Given up at some await, each at another; most are not.
+                let patience = Duration::from_millis(turn % 61);
+                tokio::time::timeout(patience, one(service, turn)).await
+            });
+        }
+        while let Some(end) = tasks.join_next().await {
+            *match end {
+                Ok(Ok(End::Served)) => &mut ends.served,
+                Ok(Ok(End::Refused)) => &mut ends.refused,
+                Ok(Ok(End::Failed)) => &mut ends.failed,
+                Ok(Err(_)) => &mut ends.given_up,
+                Err(_) => &mut ends.panicked,
+            } += 1;
+        }
+    }
+    ends.assert_all_happened();
+    ends
+}
+
+async fn one<S, R>(service: S, turn: u64) -> End
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Late>,
+    R: http_body::Body<Error: std::fmt::Debug>,
+{
+    // 4, 7, 11 and 61 have no common divisor: everything meets everything.
+    let path = match turn % 11 {
+        0 => "/late",
+        3 => "/panic/call",
+        6 => "/panic/await",
+        9 => "/busy",
+        _ => "/",
+    };
+    let Ok(response) = service.oneshot(request(path)).await else { return End::Failed };
+    let end = if response.status().is_success() { End::Served } else { End::Refused };
+    let mut body = Box::pin(response.into_body());
+    if turn.is_multiple_of(7) {
+        let _ = body.frame().await;
+    } else {
+        body.collect().await.unwrap();
+    }
+    end
+}
+
+fn is_full() -> bool {
+    std::env::var_os("TIDEGATE_FULL").is_some_and(|value| value == "1")
+}
