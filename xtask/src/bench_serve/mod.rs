@@ -4,7 +4,9 @@
 //! server     a process on core 0, ended when it is dropped
 //! peers      where the others come from
 //! resp       CL.THROTTLE beside Redis, redis-cell and throttlecrab, by redis-benchmark
-//! calls      HTTP and gRPC, by `tidegate bench`
+//! http       HTTP, by wrk
+//! grpc       gRPC, by h2load
+//! calls      what `tidegate bench` is told
 //! latency    at half of the peak, open loop
 //! memory     resident at so many keys
 //! verdict    medians, ratios and targets
@@ -15,6 +17,8 @@
 //! Always   Every load ends after a time of its own, and every process with the run, also if it fails.
 
 mod calls;
+mod grpc;
+mod http;
 mod latency;
 mod memory;
 mod peers;
@@ -34,6 +38,8 @@ pub(crate) const ARGUMENTS: &str = "[--only resp|http|grpc|latency|memory] [--pi
 const PROGRAMS: &[Program] = &[
     Program { name: "redis-server", package: "redis-server" },
     Program { name: "redis-benchmark", package: "redis-tools" },
+    Program { name: "wrk", package: "wrk" },
+    Program { name: "h2load", package: "nghttp2-client" },
     Program { name: "taskset", package: "util-linux" },
     Program { name: "setpriv", package: "util-linux" },
     Program { name: "timeout", package: "coreutils" },
@@ -114,10 +120,10 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
         resp::run(&peers, &scope)?;
     }
     if scope.has("http") {
-        calls::http(&peers, &scope)?;
+        http::run(&peers, &scope)?;
     }
     if scope.has("grpc") {
-        calls::grpc(&peers, &scope)?;
+        grpc::run(&peers, &scope)?;
     }
     if scope.has("latency") {
         latency::run(&peers, &scope)?;

@@ -26,8 +26,8 @@ pub(super) struct Peers {
     redis_cell: Option<(PathBuf, String)>,
     /// From PATH: it is not on crates.io.
     pub(super) limitador: Option<PathBuf>,
-    /// For files that servers are given.
-    directory: PathBuf,
+    /// For files that servers and loads are given.
+    pub(super) directory: PathBuf,
 }
 
 /// What a server speaks.

@@ -76,15 +76,20 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         redis.resident_mib()?,
         crab.resident_mib()?
     );
-    print(&rows, targets(depth));
+    print(&rows, &targets(depth, keys));
     Ok(())
 }
 
-fn targets(depth: u32) -> &'static [Target] {
-    match depth {
-        1 => &[Target { against: CRAB, at_least: 1.2 }],
-        _ => &[Target { against: ABSENT, at_least: 1.0 }],
-    }
+fn targets(depth: u32, keys: u32) -> [Target; 2] {
+    let of_cell = match (depth, keys) {
+        (1, _) => 1.0,
+        (16, 1) => 2.0,
+        (16, _) => 4.0,
+        (_, 1) => 3.0,
+        (..) => 8.0,
+    };
+    let (against, at_least) = if depth == 1 { (CRAB, 1.2) } else { (ABSENT, 1.0) };
+    [Target { against, at_least }, Target { against: CELL, at_least: of_cell }]
 }
 
 fn requests(scope: &Scope, depth: u32) -> u32 {

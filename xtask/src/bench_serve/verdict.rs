@@ -39,7 +39,7 @@ fn judge(name: &str, ratio: f64, targets: &[Target]) -> String {
         return String::new();
     };
     let met = if ratio >= target.at_least { "yes" } else { "NO" };
-    format!("; must be {:.1}: {met}", target.at_least)
+    format!("; must be {}: {met}", target.at_least)
 }
 
 /// Ours over another's, round by round.
