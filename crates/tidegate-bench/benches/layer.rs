@@ -40,16 +40,23 @@ const CLIENTS: u32 = 10_000;
 /// The most that ours may add, as a share of what `tower_governor` adds.
 const SHARE_MAX: f64 = 0.5;
 
-/// All are in debt until they come again and none is ever denied, so that everybody does the same work. A client at
-/// rest would be forgotten by ours, and come anew.
-const ALLOWED: &str = "1/s burst 100000000";
-const ALLOWED_BURST: u32 = 100_000_000;
-const DENIED: &str = "1/h";
+/// What becomes of those who ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// All are in debt until they come again and none is ever denied, so that everybody does the same work.
+    Allowed,
+    /// Each has recovered before it comes again. Ours forgets it meanwhile, and it comes anew; governor keeps it.
+    AtRest,
+    Denied,
+}
+
+/// The burst of those who are always in debt.
+const DEBT_BURST: u32 = 100_000_000;
 
 const KNOWN: Known = Known {
     flags: &[],
     options: &["--against", "--count"],
-    words: &["allowed", "denied", "one-client", "10k-clients"],
+    words: &["allowed", "at-rest", "denied", "one-client", "10k-clients"],
 };
 
 fn main() -> ExitCode {
@@ -85,15 +92,17 @@ fn with_count(arguments: Arguments) -> Result<(Arguments, Option<u32>), String> 
 
 #[derive(Clone, Copy)]
 struct Case {
-    is_allowed: bool,
+    fate: Fate,
     clients: u32,
 }
 
-const CASES: [Case; 4] = [
-    Case { is_allowed: true, clients: 1 },
-    Case { is_allowed: true, clients: CLIENTS },
-    Case { is_allowed: false, clients: 1 },
-    Case { is_allowed: false, clients: CLIENTS },
+/// One client alone comes back too soon to be at rest.
+const CASES: [Case; 5] = [
+    Case { fate: Fate::Allowed, clients: 1 },
+    Case { fate: Fate::Allowed, clients: CLIENTS },
+    Case { fate: Fate::AtRest, clients: CLIENTS },
+    Case { fate: Fate::Denied, clients: 1 },
+    Case { fate: Fate::Denied, clients: CLIENTS },
 ];
 
 /// Makes so many batches of calls; tells how long they took and how many were admitted.
@@ -109,7 +118,11 @@ struct Subject {
 impl Case {
     fn words(self) -> [&'static str; 2] {
         [
-            if self.is_allowed { "allowed" } else { "denied" },
+            match self.fate {
+                Fate::Allowed => "allowed",
+                Fate::AtRest => "at-rest",
+                Fate::Denied => "denied",
+            },
             if self.clients == 1 { "one-client" } else { "10k-clients" },
         ]
     }
@@ -128,7 +141,7 @@ impl Case {
             Subject { is_judged: true, ..boxed },
             governor,
         ];
-        if self.is_allowed {
+        if self.is_admitted() {
             // It never denies: it is not ready, and whoever calls has to wait. It has no keys and no headers.
             let rate = Rate::new(1_000_000_000, Duration::from_secs(1));
             subjects.push(subject("RateLimit", self.calls(RateLimit::new(service(), rate))));
@@ -136,18 +149,26 @@ impl Case {
         subjects
     }
 
+    fn is_admitted(self) -> bool {
+        self.fate != Fate::Denied
+    }
+
     fn ours(self) -> RateLimitLayer {
-        let rule = if self.is_allowed { ALLOWED } else { DENIED };
-        RateLimitLayer::per_ip(rule).expect("a good rule")
+        let rule = match self.fate {
+            Fate::Allowed => format!("1/s burst {DEBT_BURST}"),
+            Fate::AtRest => "1000/s".to_owned(),
+            Fate::Denied => "1/h".to_owned(),
+        };
+        RateLimitLayer::per_ip(&rule).expect("a good rule")
     }
 
     fn governor(self) -> Turn {
         let mut builder = GovernorConfigBuilder::default();
-        if self.is_allowed {
-            builder.per_second(1).burst_size(ALLOWED_BURST);
-        } else {
-            builder.per_second(3_600).burst_size(1);
-        }
+        match self.fate {
+            Fate::Allowed => builder.per_second(1).burst_size(DEBT_BURST),
+            Fate::AtRest => builder.per_millisecond(1).burst_size(1_000),
+            Fate::Denied => builder.per_second(3_600).burst_size(1),
+        };
         let config = builder.use_headers().finish().expect("neither is zero");
         self.calls(GovernorLayer::new(config).layer(service()))
     }
@@ -171,7 +192,7 @@ impl Case {
     }
 
     fn compare(self) {
-        let calls = if self.is_allowed { CALLS } else { CALLS_DENIED };
+        let calls = if self.is_admitted() { CALLS } else { CALLS_DENIED };
         let mut subjects = self.subjects();
         let mut rounds = vec![Vec::with_capacity(ROUNDS); subjects.len()];
         // The first round warms up and uses up the burst of those that are to deny.
@@ -179,7 +200,7 @@ impl Case {
             for (subject, times) in subjects.iter_mut().zip(&mut rounds) {
                 let (taken, admitted) = (subject.turn)(calls / BATCH);
                 if round > 0 {
-                    let passes = self.is_allowed || !subject.is_limited;
+                    let passes = self.is_admitted() || !subject.is_limited;
                     let expected = if passes { calls } else { 0 };
                     assert_eq!(admitted, expected, "{} took another path", subject.name);
                     times.push(taken.as_secs_f64() * 1e9 / f64::from(calls));

@@ -142,14 +142,9 @@ impl AddressBits {
     }
 
     /// Appends that text.
-    #[inline]
     pub(crate) fn put(self, ip: IpAddr, out: &mut Short) {
         match ip.to_canonical() {
-            IpAddr::V4(ip) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.v4)).unwrap_or(0);
-                put_v4(Ipv4Addr::from_bits(ip.to_bits() & mask), out);
-                Self::put_bits(self.v4, 32, out);
-            }
+            IpAddr::V4(ip) => self.put_v4(ip, out),
             IpAddr::V6(ip) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(self.v6)).unwrap_or(0);
                 let network = Ipv6Addr::from_bits(ip.to_bits() & mask);
@@ -157,6 +152,13 @@ impl AddressBits {
                 Self::put_bits(self.v6, 128, out);
             }
         }
+    }
+
+    #[inline]
+    pub(crate) fn put_v4(self, ip: Ipv4Addr, out: &mut Short) {
+        let mask = u32::MAX.checked_shl(32 - u32::from(self.v4)).unwrap_or(0);
+        put_v4(Ipv4Addr::from_bits(ip.to_bits() & mask), out);
+        Self::put_bits(self.v4, 32, out);
     }
 
     #[inline]
@@ -177,7 +179,7 @@ fn put_v4(ip: Ipv4Addr, out: &mut Short) {
         text[end..end + 4].copy_from_slice(&digits);
         end += usize::from(count);
     }
-    out.put(&text[..end - 1]);
+    out.put_first(&text, end - 1);
 }
 
 /// The digits of each byte and a dot, and how many characters these are.

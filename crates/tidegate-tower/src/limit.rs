@@ -29,7 +29,7 @@ pub struct Limit<C: Clock = SystemClock> {
     pub(crate) clock: C,
     /// The rule that it was made with, and what fields say of it.
     pub(crate) rule: Rule,
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<&'static Standing>,
     pub(crate) key: Key,
     cost: Cost,
     on_missing: Option<OnMissing>,
@@ -197,7 +197,7 @@ impl<C: Clock> Limit<C> {
             name: name.into(),
             store,
             clock,
-            standing: Standing::new(name, &rule),
+            standing: Standing::of(name, &rule),
             rule,
             key: Key::everyone(),
             cost: Cost::Fixed(1),

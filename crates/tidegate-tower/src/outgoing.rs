@@ -242,7 +242,7 @@ where
 
     fn call(&mut self, request: Q) -> Self::Future {
         let Terms { limiter, key, patience } = &*self.terms;
-        let mut short = Short::new();
+        let mut short: Short = Short::new();
         key.put(&request, &mut short);
         let acquire = limiter.ask(short.as_bytes()).within(*patience).acquire();
         let clone = self.inner.clone();

@@ -3,7 +3,7 @@
 //! Always   HTTP is answered with a problem (RFC 9457) that says what to do; gRPC with a status, as its clients
 //!          expect. What is refused may not be cached.
 
-use crate::answer::{Answer, PROBLEM_TYPES, Told, as_ms_ceil, put_denial};
+use crate::answer::{Answer, NO_STORE, PROBLEM, PROBLEM_TYPES, Told, as_ms_ceil, put_denial};
 use crate::head::Head;
 use crate::short::Out;
 use bytes::Bytes;
@@ -12,8 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");

@@ -1,6 +1,6 @@
 //! A few bytes on the stack, and more of them in memory: keys and fields while they are written.
 //!
-//! Always   What is longer than [`INLINE_BYTES`] is kept whole, in memory. Nothing is cut.
+//! Always   What is longer than it has room for on the stack is kept whole, in memory. Nothing is cut.
 
 use std::fmt;
 
@@ -86,22 +86,22 @@ impl Out for Vec<u8> {
 
 /// Bytes that lie on the stack as long as they are few.
 #[derive(Clone)]
-pub(crate) struct Short {
+pub(crate) struct Short<const INLINE: usize = INLINE_BYTES> {
     count: usize,
-    inline: [u8; INLINE_BYTES],
+    inline: [u8; INLINE],
     /// All of them, once they are many.
     spilled: Vec<u8>,
 }
 
-impl Short {
+impl<const INLINE: usize> Short<INLINE> {
     #[inline]
     pub(crate) const fn new() -> Self {
-        Self { count: 0, inline: [0; INLINE_BYTES], spilled: Vec::new() }
+        Self { count: 0, inline: [0; INLINE], spilled: Vec::new() }
     }
 
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        if self.count <= INLINE_BYTES { &self.inline[..self.count] } else { &self.spilled }
+        if self.count <= INLINE { &self.inline[..self.count] } else { &self.spilled }
     }
 
     #[inline]
@@ -114,9 +114,22 @@ impl Short {
         self.spilled.clear();
     }
 
+    /// Appends the first `count` of these. All of them are copied where there is room, because a copy whose size is
+    /// known beforehand is no call.
+    #[inline]
+    pub(crate) fn put_first<const N: usize>(&mut self, bytes: &[u8; N], count: usize) {
+        debug_assert!(count <= N, "there are no more");
+        if self.count + N <= INLINE {
+            self.inline[self.count..self.count + N].copy_from_slice(bytes);
+            self.count += count;
+        } else {
+            self.put(&bytes[..count]);
+        }
+    }
+
     #[cold]
     fn spill(&mut self, bytes: &[u8]) {
-        if self.count <= INLINE_BYTES {
+        if self.count <= INLINE {
             self.spilled.extend_from_slice(&self.inline[..self.count]);
         }
         self.spilled.extend_from_slice(bytes);
@@ -124,11 +137,11 @@ impl Short {
     }
 }
 
-impl Out for Short {
+impl<const INLINE: usize> Out for Short<INLINE> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         let end = self.count + bytes.len();
-        if self.count <= INLINE_BYTES && end <= INLINE_BYTES {
+        if self.count <= INLINE && end <= INLINE {
             self.inline[self.count..end].copy_from_slice(bytes);
             self.count = end;
         } else {
@@ -137,7 +150,7 @@ impl Out for Short {
     }
 }
 
-impl fmt::Write for Short {
+impl<const INLINE: usize> fmt::Write for Short<INLINE> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.put(text.as_bytes());
         Ok(())
@@ -161,7 +174,7 @@ mod tests {
         fn what_was_put_is_there_whole(pieces in proptest::collection::vec(
             proptest::collection::vec(any::<u8>(), 0..70), 0..6,
         )) {
-            let mut short = Short::new();
+            let mut short: Short = Short::new();
             for piece in &pieces {
                 short.put(piece);
             }
@@ -170,6 +183,18 @@ mod tests {
             short.clear();
             short.put(b"again");
             prop_assert_eq!(short.as_bytes(), b"again");
+        }
+
+        #[test]
+        fn the_first_of_some_bytes_are_these_and_no_more(
+            pieces in proptest::collection::vec((any::<[u8; 16]>(), 0_usize..=16), 0..20),
+        ) {
+            let (mut short, mut whole): (Short, _) = (Short::new(), Vec::new());
+            for (bytes, count) in &pieces {
+                short.put_first(bytes, *count);
+                whole.extend_from_slice(&bytes[..*count]);
+            }
+            prop_assert_eq!(short.as_bytes(), &whole[..]);
         }
     }
 }

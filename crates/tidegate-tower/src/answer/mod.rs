@@ -1,14 +1,17 @@
 //! What a caller is told: in fields, and in the body of a refusal. The layers say it, and the daemon does.
 
 mod fields;
+mod form;
 mod policy;
 mod problem;
+mod recent;
 mod standing;
 
 pub use fields::{Fields, HeaderStyle, Value};
 pub use policy::{Told, retry_after_s};
 pub use problem::{PROBLEM_TYPES, as_ms_ceil, put_denial, put_members};
 
+pub(crate) use problem::{NO_STORE, PROBLEM};
 pub(crate) use standing::{Said, Standing};
 
 use tidegate::{Decision, Verdict};

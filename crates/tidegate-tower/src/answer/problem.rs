@@ -4,11 +4,16 @@
 
 use super::{Answer, Told};
 use crate::short::Out;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use tidegate::{Retry, Span, Verdict};
 
 /// Where the types of problems are registered that have to do with limits.
 pub const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// What kind of content a problem is.
+pub(crate) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// What is refused may not be cached.
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Appends the body of a denial: what each limit `told`, and what `all` of them said together. `more` members may
 /// follow.
@@ -36,23 +41,33 @@ pub fn put_denial<O: Out>(
     all: &Answer,
     more: impl FnOnce(&mut O),
 ) {
+    put_start(out, status);
+    put_violated(out, told.iter().filter(|told| !told.answer.passes()).map(|told| told.name));
+    put_members(out, all);
+    more(out);
+    out.put(b"}");
+}
+
+/// What every denial begins with.
+pub(super) fn put_start(out: &mut impl Out, status: StatusCode) {
     // One piece, because it is the same in all of them.
     out.put(
         b"{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Request cannot be \
           satisfied as assigned quota has been exceeded\",\"status\":",
     );
-    out.put_number(status.as_u16().into());
+    out.put(status.as_str().as_bytes());
+}
+
+/// Who denies.
+pub(super) fn put_violated<'a>(out: &mut impl Out, names: impl Iterator<Item = &'a str>) {
     out.put(br#","violated-policies":["#);
-    for (place, told) in told.iter().filter(|told| !told.answer.passes()).enumerate() {
+    for (place, name) in names.enumerate() {
         if place > 0 {
             out.put(b",");
         }
-        out.put_json(told.name);
+        out.put_json(name);
     }
     out.put(b"],");
-    put_members(out, all);
-    more(out);
-    out.put(b"}");
 }
 
 /// Appends the members that every decision has, and those that this one has.
@@ -68,12 +83,21 @@ pub fn put_denial<O: Out>(
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub fn put_members(out: &mut impl Out, answer: &Answer) {
-    let decision = &answer.decision;
-    out.put(if answer.passes() {
+    put_allow(out, answer.passes());
+    put_numbers(out, answer);
+}
+
+pub(super) fn put_allow(out: &mut impl Out, passes: bool) {
+    out.put(if passes {
         br#""allow":true,"limit":"#.as_slice()
     } else {
         br#""allow":false,"limit":"#
     });
+}
+
+/// What follows [`put_allow`].
+pub(super) fn put_numbers(out: &mut impl Out, answer: &Answer) {
+    let decision = &answer.decision;
     out.put_number(decision.limit);
     put_member(out, r#","remaining":"#, decision.remaining);
     match decision.retry_after() {

@@ -1,15 +1,21 @@
-//! The fields of a limit that is alone, as far as they are the same in every answer: the shortest way to say it.
+//! What a limit that is alone says, as far as it is the same in every answer: the shortest way to say it.
 //!
-//! Always   It says what [`HeaderStyle::Draft11`](super::HeaderStyle) says, but for `Retry-After`.
-//! Bound    The policies of a program's limits are kept for ever, each once: as many as it has rules with names. So
-//!          they are headers without a count of who uses them, which all cores would have to agree on.
+//! Always   It says what [`HeaderStyle::Draft11`](super::HeaderStyle) says, and what
+//!          [`put_denial`](super::put_denial) does.
+//! Bound    What stands is kept for ever, once for each rule with a name: as many as a program has. So answers refer to
+//!          it without a count of who does, which all cores would have to agree on.
 
 use super::fields::{POLICY, RATE_LIMIT, policy, string};
+use super::form::Form;
+use super::recent::{Recent, Says};
 use super::{Answer, Told};
 use crate::short::Out;
-use http::{HeaderMap, HeaderValue};
-use std::collections::HashSet;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::thread::LocalKey;
 use tidegate::{Rule, Timestamp};
 
 /// A name that fits into so much is written the quick way.
@@ -17,54 +23,104 @@ const START_BYTES: usize = 40;
 /// The start, two numbers of structured fields and what stands between them.
 const LINE_BYTES: usize = START_BYTES + 48;
 
-#[derive(Clone, Debug)]
+/// There is one of each kind, so it is the same as another if it lies where the other does.
+#[derive(Debug)]
 pub(crate) struct Standing {
     policy: HeaderValue,
     /// `"api";r=`
     start: [u8; START_BYTES],
     start_count: usize,
+    form: Form,
 }
 
-/// The two fields, ready to be added.
-#[derive(Debug)]
+/// What is told in an answer: the numbers, and what stands around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
-    policy: HeaderValue,
-    left: HeaderValue,
+    standing: &'static Standing,
+    remaining: u64,
+    window_s: Option<u64>,
 }
 
 impl Standing {
-    /// `None` if the name is too long for the quick way.
-    pub(crate) fn new(name: &str, rule: &Rule) -> Option<Self> {
+    /// `None` if there is no quick way: the name is too long for it.
+    pub(crate) fn of(name: &str, rule: &Rule) -> Option<&'static Self> {
         let mut start = Vec::new();
         string(&mut start, name);
         start.put(b";r=");
-        if start.len() > START_BYTES {
+        let start_count = start.len();
+        if start_count > START_BYTES {
             return None;
         }
+        start.resize(START_BYTES, b' ');
         let limit = rule.limit();
         let decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
         let mut text = Vec::new();
         policy(&mut text, &Told { name, rule, answer: Answer::obeyed(decision) });
-        let policy = HeaderValue::from_static(kept(String::from_utf8(text).ok()?));
-        let start_count = start.len();
-        start.resize(START_BYTES, b' ');
-        Some(Self { policy, start: start.try_into().ok()?, start_count })
+        let (text, start) = (String::from_utf8(text).ok()?, start.try_into().ok()?);
+        kept(name, &text, |text| {
+            let policy = HeaderValue::from_static(text);
+            let form = Form::new(name, policy.clone())?;
+            Some(Self { policy, start, start_count, form })
+        })
     }
 
     #[inline]
-    pub(crate) fn say(&self, told: &Told<'_>) -> Said {
+    pub(crate) fn say(&'static self, told: &Told<'_>) -> Said {
+        Said { standing: self, remaining: told.remaining(), window_s: told.window_s() }
+    }
+}
+
+impl Said {
+    /// Adds the fields.
+    #[inline]
+    pub(crate) fn add(self, headers: &mut HeaderMap) {
+        headers.append(POLICY, self.standing.policy.clone());
+        headers.append(RATE_LIMIT, self.value());
+    }
+
+    /// The whole response to who is denied so.
+    #[inline]
+    pub(crate) fn refusal(self, status: StatusCode, answer: &Answer) -> Response<Bytes> {
+        self.standing.form.filled(status, self.value(), answer)
+    }
+}
+
+/// The value of `RateLimit`.
+impl Says for Said {
+    #[inline]
+    fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
+        thread_local! {
+            static RECENT: RefCell<Recent<Said>> = const { RefCell::new(Recent::new()) };
+        }
+        &RECENT
+    }
+
+    #[inline]
+    fn number(self) -> u64 {
+        self.remaining.wrapping_add(self.window_s.unwrap_or(0))
+    }
+
+    #[inline]
+    fn written(self) -> HeaderValue {
         let mut line = [0; LINE_BYTES];
-        line[..START_BYTES].copy_from_slice(&self.start);
-        let mut end = put_digits(&mut line, self.start_count, told.remaining());
-        if let Some(seconds) = told.window_s() {
+        line[..START_BYTES].copy_from_slice(&self.standing.start);
+        let mut end = put_digits(&mut line, self.standing.start_count, self.remaining);
+        if let Some(seconds) = self.window_s {
             line[end..end + 3].copy_from_slice(b";t=");
             end = put_digits(&mut line, end + 3, seconds);
         }
-        let left = HeaderValue::from_bytes(&line[..end]);
-        let left = left.expect("fields are written in visible ASCII");
-        Said { policy: self.policy.clone(), left }
+        HeaderValue::from_bytes(&line[..end]).expect("fields are written in visible ASCII")
     }
 }
+
+impl PartialEq for Standing {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Standing {}
 
 #[inline]
 fn put_digits(line: &mut [u8; LINE_BYTES], start: usize, number: u64) -> usize {
@@ -75,33 +131,35 @@ fn put_digits(line: &mut [u8; LINE_BYTES], start: usize, number: u64) -> usize {
     end
 }
 
-impl Said {
-    #[inline]
-    pub(crate) fn add(self, headers: &mut HeaderMap) {
-        headers.append(POLICY, self.policy);
-        headers.append(RATE_LIMIT, self.left);
-    }
-}
-
-/// The same text, for ever.
-fn kept(text: String) -> &'static str {
-    static KEPT: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+/// The same for the same name and policy, for ever.
+fn kept(
+    name: &str,
+    policy: &str,
+    make: impl FnOnce(&'static str) -> Option<Standing>,
+) -> Option<&'static Standing> {
+    // Two names may be one in a policy, which has no letters but ASCII; in a problem they are two.
+    type Kept = HashMap<(String, String), Option<&'static Standing>>;
+    static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = kept.get_or_insert_default();
-    if let Some(known) = kept.get(&*text) {
-        return known;
-    }
-    let text: &'static str = Box::leak(text.into_boxed_str());
-    kept.insert(text);
-    text
+    let place = kept.get_or_insert_default().entry((name.to_owned(), policy.to_owned()));
+    *place.or_insert_with(|| make(Box::leak(policy.into())).map(|made| &*Box::leak(Box::new(made))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::answer::HeaderStyle;
+    use crate::head::Head;
+    use crate::refusal;
     use proptest::prelude::*;
-    use tidegate::{Decision, Span};
+    use tidegate::{Decision, Retry, Span};
+
+    fn decision(remaining: u64, reset_us: u64) -> Decision {
+        let mut decision = Decision::UNLIMITED;
+        (decision.limit, decision.remaining) = (20, remaining);
+        decision.reset_after = Span::from_micros(reset_us);
+        decision
+    }
 
     proptest! {
         #[test]
@@ -109,26 +167,49 @@ mod tests {
             name in "[ -~\u{e9}]{0,30}", remaining in any::<u64>(), reset_us in any::<u64>(),
         ) {
             let rule: Rule = "100/s burst 20".parse().unwrap();
-            let mut decision = Decision::UNLIMITED;
-            (decision.limit, decision.remaining) = (20, remaining);
-            decision.reset_after = Span::from_micros(reset_us);
-            let told = Told { name: &name, rule: &rule, answer: Answer::obeyed(decision) };
+            let answer = Answer::obeyed(decision(remaining, reset_us));
+            let told = Told { name: &name, rule: &rule, answer };
             let (mut quick, mut styled) = (HeaderMap::new(), HeaderMap::new());
             HeaderStyle::Draft11.write(&mut styled, &[told], &told.answer);
-            if let Some(standing) = Standing::new(&name, &rule) {
+            if let Some(standing) = Standing::of(&name, &rule) {
                 standing.say(&told).add(&mut quick);
                 prop_assert_eq!(quick, styled);
             } else {
                 prop_assert!(name.len() * 3 + 5 > START_BYTES, "a byte is three characters at the most");
             }
         }
+
+        #[test]
+        fn a_denial_is_the_one_that_is_written_the_long_way(
+            name in "[\u{0}-~\u{e9}]{0,5}", reset_us in any::<u64>(), status in 400_u16..600,
+            retry in prop_oneof![
+                any::<u64>().prop_map(|us| Retry::After(Span::from_micros(us))),
+                Just(Retry::OnRelease),
+                Just(Retry::Never),
+            ],
+        ) {
+            let rule: Rule = "100/s burst 20".parse().unwrap();
+            let answer = Answer::obeyed(decision(0, reset_us).deny(retry).decision);
+            let (told, status) =
+                (Told { name: &name, rule: &rule, answer }, StatusCode::from_u16(status).unwrap());
+            let quick = Standing::of(&name, &rule).unwrap().say(&told).refusal(status, &answer);
+            let request = http::Request::new(());
+            let mut long = refusal::denied(&Head::of(&request), status, &[told], answer.decision);
+            HeaderStyle::Draft11.write(long.headers_mut(), &[told], &answer);
+            prop_assert_eq!(quick.status(), long.status());
+            prop_assert_eq!(quick.headers(), long.headers());
+            prop_assert_eq!(quick.body(), long.body());
+        }
     }
 
     #[test]
-    fn a_policy_is_kept_once() {
-        let rule: Rule = "7/s".parse().unwrap();
-        let of = || Standing::new("kept once", &rule).unwrap().policy;
-        let (one, other) = (of(), of());
-        assert!(std::ptr::eq(one.as_bytes(), other.as_bytes()));
+    fn what_stands_is_kept_once() {
+        let of = |name, rule: &str| Standing::of(name, &rule.parse().unwrap()).unwrap();
+        let kept = of("kept once", "7/s");
+        assert!(std::ptr::eq(kept, of("kept once", "7/s")));
+        assert!(!std::ptr::eq(kept, of("kept once", "8/s")));
+        let (one, other) = (of("\u{e9}", "7/s"), of("%C3%A9", "7/s"));
+        assert_eq!(one.policy, other.policy);
+        assert!(!std::ptr::eq(one, other), "a problem tells them apart");
     }
 }

@@ -56,15 +56,13 @@ impl<C: Clock> Shared<C> {
                 Outcome::Refuse(Refused { answers, why: Why::Denied(decision) })
             }
             Verdict::Allow if limit.afterwards.is_nothing() => {
-                let answers = Answers::One(Answer::obeyed(decision));
-                Outcome::Pass(Passed { answers, settlement: None })
+                Outcome::Pass(Passed { telling: self.tell_alone(decision), settlement: None })
             }
             Verdict::Allow => {
                 let drained_at = Some(limit.clock.now() + decision.reset_after);
                 let question = Question { place: 0, key, cost, drained_at };
                 let settlement = Settlement::of(self, vec![question]);
-                let answers = Answers::One(Answer::obeyed(decision));
-                Outcome::Pass(Passed { answers, settlement })
+                Outcome::Pass(Passed { telling: self.tell_alone(decision), settlement })
             }
             // The rule was changed to one that makes requests wait.
             Verdict::Wait(span) => self.wait_out(key, cost, decision, span),
@@ -99,10 +97,8 @@ impl<C: Clock> Shared<C> {
         let charged = Settlement::always(&shared, vec![Question::new(0, key, cost)]);
         Outcome::Later(Box::pin(async move {
             sleep.await;
-            Outcome::Pass(Passed {
-                answers: Answers::One(Answer::obeyed(decision)),
-                settlement: charged.kept(),
-            })
+            let telling = shared.tell_alone(decision);
+            Outcome::Pass(Passed { telling, settlement: charged.kept() })
         }))
     }
 }

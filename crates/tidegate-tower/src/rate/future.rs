@@ -86,7 +86,8 @@ where
         mut request: Request<B>,
         refused: Refused,
     ) -> Self {
-        if let Why::Denied(decision) = refused.why
+        if F::IS_ANOTHER
+            && let Why::Denied(decision) = refused.why
             && let Err(denied) = decision.ok()
         {
             request.extensions_mut().insert(denied);
@@ -112,11 +113,28 @@ impl<C: Clock> Shared<C> {
                 return self.manners.without_key(head, &self.limits[limit], missing);
             }
         };
+        if let Some(response) = self.refusal_alone(head, &refused.answers, decision) {
+            return response;
+        }
         let mut response =
             self.with_told(&refused.answers, |told| self.manners.denied(head, told, decision));
         let all = Answer::obeyed(decision);
         self.write_fields(response.headers_mut(), &refused.answers, &all);
         response
+    }
+
+    /// The quick way, if there is one.
+    #[inline]
+    fn refusal_alone(
+        &self,
+        head: &Head<'_>,
+        answers: &Answers,
+        decision: Decision,
+    ) -> Option<Response<Bytes>> {
+        if self.manners.maker.is_some() || head.is_grpc() {
+            return None;
+        }
+        Some(self.say(answers)?.refusal(self.manners.status, &Answer::obeyed(decision)))
     }
 }
 
@@ -174,8 +192,8 @@ where
 {
     fn decided(self: Box<Self>, outcome: Outcome<C>) -> Stage<S, B, C, F> {
         match outcome {
-            Outcome::Pass(Passed { answers, settlement }) => {
-                let telling = Some(self.shared.tell(answers));
+            Outcome::Pass(Passed { telling, settlement }) => {
+                let telling = Some(telling);
                 let Pending { mut service, request, .. } = *self;
                 Stage::Calling { future: service.call(request), telling, settlement }
             }

@@ -19,6 +19,10 @@ pub trait Instead<Q, P, E>: sealed::Sealed + Clone {
     /// The answer to come.
     type Future: Future<Output = Result<P, E>>;
 
+    /// Whether there is a service to ask: only then is the request told why it was denied.
+    #[doc(hidden)]
+    const IS_ANOTHER: bool;
+
     /// Takes the request, or hands it back.
     #[doc(hidden)]
     fn instead(self, request: Q) -> Result<Self::Future, Q>;
@@ -42,6 +46,8 @@ pub struct Refuse;
 
 impl<Q, P, E> Instead<Q, P, E> for Refuse {
     type Future = Ready<Result<P, E>>;
+
+    const IS_ANOTHER: bool = false;
 
     fn instead(self, request: Q) -> Result<Self::Future, Q> {
         Err(request)
@@ -74,6 +80,8 @@ where
     V: Service<Q> + Clone,
 {
     type Future = Asking<V, Q>;
+
+    const IS_ANOTHER: bool = true;
 
     fn instead(self, request: Q) -> Result<Self::Future, Q> {
         Ok(Asking::Ready { service: self.service, request: Some(request) })

@@ -1,6 +1,7 @@
 //! What became of a request before the service was asked.
 
 use super::settle::Settlement;
+use super::shared::Telling;
 use crate::answer::Answer;
 use crate::key::Missing;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ pub(super) enum Outcome<C: Clock> {
 }
 
 pub(super) struct Passed<C: Clock> {
-    pub(super) answers: Answers,
+    pub(super) telling: Telling<C>,
     pub(super) settlement: Option<Box<Settlement<C>>>,
 }
 
@@ -44,7 +45,7 @@ pub(super) enum Answers {
 impl<C: Clock> Outcome<C> {
     /// Nobody counts it.
     pub(super) fn uncounted() -> Self {
-        Self::Pass(Passed { answers: Answers::None, settlement: None })
+        Self::Pass(Passed { telling: Telling::Nothing, settlement: None })
     }
 
     pub(super) fn refuse(why: Why) -> Self {

@@ -57,23 +57,23 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let outcome =
             self.shared.decide(&Head::within(&request, &self.shared.manners.surroundings));
-        let stage = match outcome {
-            Outcome::Pass(Passed { answers, settlement }) => {
-                let telling = Some(self.shared.tell(answers));
-                Stage::Calling { future: self.inner.call(request), telling, settlement }
+        match outcome {
+            Outcome::Pass(Passed { telling, settlement }) => {
+                let (future, telling) = (self.inner.call(request), Some(telling));
+                RateLimitFuture { stage: Stage::Calling { future, telling, settlement } }
             }
             Outcome::Refuse(refused) => {
-                Stage::refuse(&self.shared, self.fallback.clone(), request, refused)
+                let fallback = self.fallback.clone();
+                RateLimitFuture { stage: Stage::refuse(&self.shared, fallback, request, refused) }
             }
             Outcome::Later(outcome) => {
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
                 let (fallback, shared) = (self.fallback.clone(), Arc::clone(&self.shared));
                 let pending = Some(Box::new(Pending { service, request, fallback, shared }));
-                Stage::Deciding { outcome, pending }
+                RateLimitFuture { stage: Stage::Deciding { outcome, pending } }
             }
-        };
-        RateLimitFuture { stage }
+        }
     }
 }
 

@@ -128,7 +128,7 @@ impl<C: Clock> Shared<C> {
             return Outcome::Refuse(Refused { answers, why });
         }
         let settlement = Settlement::of(self, questions);
-        Outcome::Pass(Passed { answers, settlement })
+        Outcome::Pass(Passed { telling: self.tell(answers), settlement })
     }
 
     /// Asks those that are obeyed and in memory.

@@ -10,13 +10,14 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tidegate::{Clock, Rule, Span};
+use tidegate::{Clock, Decision, Rule, Span};
 
 /// What is to be told with the response.
 pub(super) enum Telling<C: Clock> {
     Nothing,
     Said(Said),
-    Later(Arc<Shared<C>>, Answers),
+    // In a box, so that who is told the quick way has less to carry.
+    Later(Box<(Arc<Shared<C>>, Answers)>),
 }
 
 impl<C: Clock> Telling<C> {
@@ -25,7 +26,8 @@ impl<C: Clock> Telling<C> {
         match self {
             Self::Nothing => {}
             Self::Said(said) => said.add(headers),
-            Self::Later(shared, answers) => {
+            Self::Later(later) => {
+                let (shared, answers) = *later;
                 shared.write_fields(headers, &answers, &Answer::UNLIMITED);
             }
         }
@@ -83,27 +85,42 @@ impl<C: Clock> Shared<C> {
         self.decide_several(head)
     }
 
-    /// What the caller of an admitted request is told: now, if that is quick, or when there is a response.
+    /// What the caller of a request is told that one limit admitted.
     #[inline]
+    pub(super) fn tell_alone(self: &Arc<Self>, decision: Decision) -> Telling<C> {
+        let answer = Answer::obeyed(decision);
+        match self.say_alone(&answer) {
+            Some(said) => Telling::Said(said),
+            None => self.tell(Answers::One(answer)),
+        }
+    }
+
+    /// What the caller of an admitted request is told when there is a response.
+    #[cold]
     pub(super) fn tell(self: &Arc<Self>, answers: Answers) -> Telling<C> {
         if matches!(answers, Answers::None) || self.manners.style.is_none() {
             return Telling::Nothing;
         }
-        match self.say(&answers) {
-            Some(said) => Telling::Said(said),
-            None => Telling::Later(Arc::clone(self), answers),
-        }
+        Telling::Later(Box::new((Arc::clone(self), answers)))
     }
 
-    /// The fields of a limit that is alone, if there is a quick way to say them.
+    /// What a limit says that is alone, if there is a quick way to say it.
     #[inline]
-    fn say(&self, answers: &Answers) -> Option<Said> {
-        let (Answers::One(answer), [limit]) = (answers, &self.limits[..]) else { return None };
+    fn say_alone(&self, answer: &Answer) -> Option<Said> {
+        let [limit] = &self.limits[..] else { return None };
         if self.manners.style != Some(HeaderStyle::Draft11) || !limit.store.has_first_rule() {
             return None;
         }
         let told = Told { name: &limit.name, rule: &limit.rule, answer: *answer };
-        limit.standing.as_ref().map(|standing| standing.say(&told))
+        limit.standing.map(|standing| standing.say(&told))
+    }
+
+    #[inline]
+    pub(super) fn say(&self, answers: &Answers) -> Option<Said> {
+        match answers {
+            Answers::One(answer) => self.say_alone(answer),
+            Answers::None | Answers::Several(_) => None,
+        }
     }
 
     /// Tells the caller what is left, and when to come back if `all` deny.

@@ -10,12 +10,13 @@ use super::fingerprint::Fingerprint;
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 
-/// The bytes that a key hashes, if there are few: those of the first piece, and up to eight more.
+/// The bytes that a key hashes, if there are few: those of the first piece, and up to eight more after it; or eight
+/// before it, which is how slices begin.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     first: [u64; 4],
     more: u64,
-    /// How many bytes the first piece has, and how many more there are.
+    /// How many bytes the first piece has, and how many more there are, or [`BEFORE`].
     first_len: u32,
     more_len: u32,
     /// There was more; or somebody has asked for a hash in between, of which nobody knows what it has to do
@@ -25,6 +26,8 @@ pub(super) struct Written {
 
 /// A first piece of more bytes is not written down.
 const FIRST_MAX: usize = 32;
+/// Eight more bytes, before the first piece.
+const BEFORE: u32 = 8 << 8;
 
 impl Written {
     #[inline]
@@ -66,7 +69,7 @@ impl Hasher for Written {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "it was looked at")]
     fn write(&mut self, bytes: &[u8]) {
-        let (len, is_first) = (bytes.len(), self.first_len == 0 && self.more_len == 0);
+        let len = bytes.len();
         // By their number, the first and the last ones are all: those in the middle may be both.
         let first_and_last = |bytes: &[u8]| {
             let (first, last) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>());
@@ -75,9 +78,12 @@ impl Hasher for Written {
         if len < 8 {
             return self.add(word(bytes), len as u32);
         }
-        if !is_first || len > FIRST_MAX {
-            self.is_spoilt.set(true);
-            return;
+        match (self.first_len, self.more_len) {
+            _ if len > FIRST_MAX => return self.is_spoilt.set(true),
+            (0, 0) => {}
+            // The length of a slice.
+            (8, 0) => (self.more, self.more_len) = (self.first[0], BEFORE),
+            _ => return self.is_spoilt.set(true),
         }
         self.first_len = len as u32;
         let (start, end) =
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_and_a_number_are_remembered_and_none_that_is_nearly_the_same() {
+    fn a_string_and_bytes_and_a_number_are_remembered_and_none_that_is_nearly_the_same() {
         let table = 9;
         for key in ["alice", "", "12345678", "0123456789abcdef", "203.0.113.7/32", &"x".repeat(32)]
         {
@@ -228,9 +234,27 @@ mod tests {
         }
         remember(table, &Written::by(&"x".repeat(33)), KEY);
         assert_eq!(recall(table, &Written::by(&"x".repeat(33))), None, "it is too long");
+        for key in [&b"alice"[..], b"", b"12345678", b"203.0.113.7/32", &[b'x'; 32]] {
+            remember(table, &Written::by(key), KEY);
+            assert_eq!(recall(table, &Written::by(key)), Some(KEY), "{key:?}");
+            assert_eq!(recall(table, &Written::by(&[key, b"x"].concat()[..])), None, "{key:?}");
+            // The same pieces the other way round; of nothing, they are the same bytes.
+            let is_same = recall(table, &Written::by(&Reversed(key))).is_some();
+            assert_eq!(is_same, key.is_empty(), "{key:?}");
+        }
         remember(table, &Written::by(&7_u64), KEY);
         assert_eq!(recall(table, &Written::by(&7_u64)), Some(KEY));
         assert_eq!(recall(table, &Written::by(&(7_u64, 0_u8))), None);
+    }
+
+    /// A slice whose length comes last.
+    struct Reversed<'a>(&'a [u8]);
+
+    impl Hash for Reversed<'_> {
+        fn hash<H: Hasher>(&self, hasher: &mut H) {
+            hasher.write(self.0);
+            hasher.write_usize(self.0.len());
+        }
     }
 
     #[test]
