@@ -1,5 +1,6 @@
 //! Conversations in RESP, byte for byte, without a socket and with a clock that stands still.
 
+use proptest::prelude::*;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -389,4 +390,71 @@ fn two_peers_share_what_they_owe() {
     let mut other = one.beside(&server);
     assert_eq!(one.say("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
     assert_eq!(other.say("CL.THROTTLE k 0 1 60"), "*5 :1 :1 :0 :60 :60");
+}
+
+#[test]
+fn a_command_like_the_last_one_is_put_off_in_a_transaction_too() {
+    let mut peer = Peer::new();
+    let throttle = "CL.THROTTLE a 1 1 60";
+    assert_eq!(peer.say(throttle), "*5 :0 :2 :1 :-1 :60");
+    assert_eq!(peer.say("MULTI"), "+OK");
+    assert_eq!(peer.say("CL.THROTTLE b 1 1 60"), "+QUEUED");
+    assert_eq!(peer.say("EXEC"), "*1 *5 :0 :2 :1 :-1 :60");
+    assert_eq!(peer.say(throttle), "*5 :0 :2 :0 :-1 :120");
+}
+
+#[test]
+fn who_is_no_longer_known_is_refused_what_it_has_just_asked() {
+    let mut peer = with_token();
+    let throttle = array(&[b"CL.THROTTLE", b"a", b"1", b"1", b"60"]);
+    assert_eq!(peer.say("AUTH hush"), "+OK");
+    assert_eq!(peer.raw(&throttle).1, "*5 :0 :2 :1 :-1 :60");
+    assert_eq!(peer.say("RESET"), "+RESET");
+    assert_eq!(peer.raw(&throttle).1, "-NOAUTH Authentication required.");
+}
+
+fn commands() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let key = prop::collection::vec(prop::sample::select(b"ab$*:1\r\n".to_vec()), 0..4);
+    let numbers =
+        prop::sample::select(vec!["1 1 60", "1 1 60", "2 5 60", "1 1 60 2", "1 x 60", "1 1"]);
+    let throttle = (key, numbers).prop_map(|(key, numbers)| {
+        let mut words: Vec<&[u8]> = vec![b"CL.THROTTLE", &key];
+        words.extend(numbers.split(' ').map(str::as_bytes));
+        array(&words)
+    });
+    let line = prop::sample::select(vec!["CL.THROTTLE ab 1 1 60", "CL.THROTTLE a 1 1 60", "PING"]);
+    let line = line.prop_map(|line| format!("{line}\r\n").into_bytes());
+    prop::collection::vec(prop_oneof![9 => throttle, 1 => line], 1..40)
+}
+
+proptest! {
+    /// What is not parsed again is answered as if it had been, however it is cut.
+    #[test]
+    fn commands_in_a_row_are_answered_as_if_each_came_alone(
+        commands in commands(),
+        step in 1_usize..200,
+    ) {
+        let clock = ManualClock::new();
+        let server = || Server::new(
+            Config::default(), None, ServerClock::Manual(clock.clone()), Snapshot::default(),
+        );
+        let (together, alone) = (server(), server());
+        let mut expected = String::new();
+        for command in &commands {
+            let mut peer = Peer { clock: clock.clone(), session: Session::new(Arc::clone(&alone)) };
+            expected += &(peer.raw(command).1 + " ");
+        }
+        let mut peer = Peer { clock: clock.clone(), session: Session::new(together) };
+        let (mut input, mut heard) = (Vec::new(), String::new());
+        for piece in commands.concat().chunks(step) {
+            input.extend_from_slice(piece);
+            let (done, said) = peer.raw(&input);
+            input.drain(..done);
+            if !said.is_empty() {
+                heard += &(said + " ");
+            }
+        }
+        prop_assert!(input.is_empty());
+        prop_assert_eq!(heard, expected);
+    }
 }

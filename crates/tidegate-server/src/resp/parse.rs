@@ -97,6 +97,18 @@ impl Words {
         self.ranges.iter().skip(place).map(|range| &bytes[range.clone()])
     }
 
+    /// Where the word at this place is; nowhere if there is none.
+    #[inline]
+    pub(super) fn range(&self, place: usize) -> Range<usize> {
+        self.ranges.get(place).cloned().unwrap_or_default()
+    }
+
+    /// Where the last word ends.
+    #[inline]
+    pub(super) fn end(&self) -> Option<usize> {
+        self.ranges.last().map(|range| range.end)
+    }
+
     /// From the beginning of the word at this place to the end of the last one.
     #[inline]
     pub fn span<'a>(&self, bytes: &'a [u8], place: usize) -> &'a [u8] {

@@ -72,10 +72,16 @@ impl Reply {
         self.bytes.reserve(5 * 23 + 4);
         self.bytes.extend_from_slice(b"*5\r\n");
         for value in values {
-            if let Ok(digit @ 0..=9) = u8::try_from(value) {
-                self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
-            } else {
-                self.line(b':', value);
+            match u8::try_from(value) {
+                Ok(digit @ 0..=9) => {
+                    self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
+                }
+                Ok(value @ 10..=99) => {
+                    let (tens, ones) = (b'0' + value / 10, b'0' + value % 10);
+                    self.bytes.extend_from_slice(&[b':', tens, ones, b'\r', b'\n']);
+                }
+                _ if value == -1 => self.bytes.extend_from_slice(b":-1\r\n"),
+                _ => self.line(b':', value),
             }
         }
     }

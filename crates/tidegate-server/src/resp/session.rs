@@ -62,6 +62,14 @@ impl Session {
         let mut done = 0;
         while !self.is_over && self.reply.len() + self.throttling.reply_bytes() < OUTPUT_STEP {
             let rest = &bytes[done..];
+            if self.is_known
+                && self.transaction.is_none()
+                && let Some(len) = self.throttling.ask_alike(rest)
+            {
+                self.settle_if_full();
+                done += len;
+                continue;
+            }
             match parse(rest, &mut words, self.caps()) {
                 Ok(None) => break,
                 Ok(Some(len)) => {
@@ -115,9 +123,7 @@ impl Session {
                 self.settle();
                 self.reply.error(error);
             }
-            if self.throttling.is_full() {
-                self.settle();
-            }
+            self.settle_if_full();
             return;
         }
         self.settle();
@@ -128,6 +134,13 @@ impl Session {
     #[inline]
     fn settle(&mut self) {
         self.throttling.settle(&mut self.reply);
+    }
+
+    #[inline]
+    fn settle_if_full(&mut self) {
+        if self.throttling.is_full() {
+            self.settle();
+        }
     }
 
     pub(super) async fn take_other(

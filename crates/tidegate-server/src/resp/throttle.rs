@@ -2,6 +2,8 @@
 //!
 //! Always   Whoever asks in a row is decided in a row, as one batch. What is asked twice with the same numbers
 //!          is worked out once.
+//! Always   A command that differs from the last one in the bytes of its key only is not parsed again. Lengths come
+//!          before what they measure, so it cannot be read in another way.
 
 use super::parse::Words;
 use super::reply::Reply;
@@ -9,10 +11,13 @@ use super::session::shown;
 use crate::clock::ServerClock;
 use crate::server::Server;
 use crate::store::Key;
+use std::ops::Range;
 use tidegate::{Throttle, ThrottleBatch, Throttles, ZeroRate};
 
 /// So many are decided at once: more do not make it faster, and what is fetched ahead must fit the cache.
 const BATCH_MAX: usize = 128;
+/// No longer command is remembered.
+const LAST_BYTES_MAX: usize = 512;
 /// No answer is longer.
 const REPLY_BYTES_MAX: usize = 4 + 5 * 23;
 
@@ -23,6 +28,14 @@ pub(super) struct Throttling {
     numbers: Vec<u8>,
     words: usize,
     meant: Option<Throttle>,
+    last: Last,
+}
+
+/// The last command that was asked, as it came, and where its key is in it. Empty if it was not an array.
+#[derive(Debug, Default)]
+struct Last {
+    bytes: Vec<u8>,
+    key: Range<usize>,
 }
 
 /// What is wrong with a `CL.THROTTLE`, in redis-cell's own words: clients may look for them.
@@ -61,7 +74,13 @@ fn read(bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
 
 impl Throttling {
     pub(super) fn new(throttles: &Throttles<ServerClock>) -> Self {
-        Self { batch: throttles.batch(), numbers: Vec::new(), words: 0, meant: None }
+        Self {
+            batch: throttles.batch(),
+            numbers: Vec::new(),
+            words: 0,
+            meant: None,
+            last: Last::default(),
+        }
     }
 
     /// How long the answers to what was asked can become.
@@ -78,8 +97,18 @@ impl Throttling {
             Some(meant) if words.len() == self.words && numbers == self.numbers => meant,
             _ => self.understand(bytes, words)?,
         };
+        self.last.remember(bytes, words);
         self.batch.push(&Key(words.get(bytes, 1)), meant);
         Ok(())
+    }
+
+    /// Asks, if what has come begins with the last command about any key of the same length. Tells how many bytes it
+    /// had.
+    #[inline]
+    pub(super) fn ask_alike(&mut self, bytes: &[u8]) -> Option<usize> {
+        let key = self.last.key_of(bytes)?;
+        self.batch.push(&Key(key), self.meant?);
+        Some(self.last.bytes.len())
     }
 
     fn understand(&mut self, bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
@@ -101,6 +130,31 @@ impl Throttling {
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.batch.len() >= BATCH_MAX
+    }
+}
+
+impl Last {
+    /// A command that was read from the beginning of these bytes.
+    #[inline]
+    fn remember(&mut self, bytes: &[u8], words: &Words) {
+        self.bytes.clear();
+        // A line has no lengths: there, another key could have another end. And what is long is not asked often.
+        if let (Some(b'*'), Some(end)) = (bytes.first(), words.end())
+            && end + 2 <= LAST_BYTES_MAX
+        {
+            self.key = words.range(1);
+            self.bytes.extend_from_slice(&bytes[..end + 2]);
+        }
+    }
+
+    /// The key of the command that these bytes begin with, if it is alike.
+    #[inline]
+    fn key_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (before, after) = (self.key.start, self.key.end);
+        let alike = bytes.get(..self.bytes.len()).filter(|alike| !alike.is_empty())?;
+        let is_alike =
+            alike[after..] == self.bytes[after..] && alike[..before] == self.bytes[..before];
+        is_alike.then(|| &alike[before..after])
     }
 }
 
