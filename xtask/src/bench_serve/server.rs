@@ -35,6 +35,8 @@ impl Drop for Server {
 pub(super) struct Measured {
     pub(super) per_second: f64,
     pub(super) cpu_us: f64,
+    /// How much of its core the load has used: near 1, it is the load that is measured.
+    pub(super) load_busy: f64,
 }
 
 impl Server {
@@ -70,11 +72,7 @@ impl Server {
 
     /// Processor time so far, in hundredths of a second.
     fn ticks(&self) -> anyhow::Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        let tick = |place: usize| fields.get(place).and_then(|text| text.parse::<f64>().ok());
-        Ok(tick(11).unwrap_or(0.0) + tick(12).unwrap_or(0.0))
+        ticks(&self.child.id().to_string(), [11, 12])
     }
 
     pub(super) fn resident_mib(&self) -> anyhow::Result<f64> {
@@ -89,11 +87,32 @@ impl Server {
         &self,
         load: impl FnOnce(&Self) -> anyhow::Result<(f64, f64)>,
     ) -> anyhow::Result<Measured> {
-        let before = self.ticks()?;
+        let before = (self.ticks()?, ticks_of_loads()?);
         let (per_second, requests) = load(self)?;
-        let ticks = self.ticks()? - before;
-        Ok(Measured { per_second, cpu_us: ticks * US_PER_TICK / requests.max(1.0) })
+        let after = (self.ticks()?, ticks_of_loads()?);
+        let requests = requests.max(1.0);
+        // Its own start is in its processor time, and not in the time that it says it took.
+        let load_us = (after.1 - before.1) * US_PER_TICK * per_second / requests;
+        Ok(Measured {
+            per_second,
+            cpu_us: (after.0 - before.0) * US_PER_TICK / requests,
+            load_busy: (load_us / 1_000_000.0).min(1.0),
+        })
     }
+}
+
+/// What all loads have used that have ended: a process knows that of its children.
+fn ticks_of_loads() -> anyhow::Result<f64> {
+    ticks("self", [13, 14])
+}
+
+/// The sum of these two fields of `/proc/…/stat`, counted after the name.
+fn ticks(process: &str, fields: [usize; 2]) -> anyhow::Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let after_name: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let tick = |place: usize| after_name.get(place).and_then(|text| text.parse::<f64>().ok());
+    Ok(fields.into_iter().filter_map(tick).sum())
 }
 
 /// What a program says that makes load from core 1, and is ended if it does not end by itself.

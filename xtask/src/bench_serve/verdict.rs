@@ -21,10 +21,11 @@ pub(super) fn print(rows: &[Row], targets: &[Target]) {
         let ratios = Ratios::of(ours, row);
         let of = |measure: fn(&Measured) -> f64| median(row.rounds.iter().map(measure));
         println!(
-            "  {:<22} {:>9.0} ({:>5.2})   ours / it: {:.2} requests ({:.2}–{:.2}), {:.2} processor{}",
+            "  {:<22} {:>9.0} ({:>5.2})   load busy {:.2}   ours / it: {:.2} requests ({:.2}–{:.2}), {:.2} processor{}",
             row.name,
             of(|it| it.per_second),
             of(|it| it.cpu_us),
+            of(|it| it.load_busy),
             ratios.requests,
             ratios.lowest,
             ratios.highest,
@@ -83,7 +84,8 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_round() {
         let row = |name, per_second: [f64; 3]| {
-            let rounds = per_second.map(|per_second| Measured { per_second, cpu_us: 1.0 });
+            let rounds =
+                per_second.map(|per_second| Measured { per_second, cpu_us: 1.0, load_busy: 0.5 });
             Row { name, rounds: rounds.to_vec() }
         };
         // A machine that is twice as fast in its last round: the ratio does not mind.
