@@ -63,7 +63,8 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 pub struct Event<'a> {
     /// The limit's name. There are as many as limits: it may be a metric's label.
     pub limit: &'a str,
-    /// What it decided, in the shadow too.
+    /// What it decided, in the shadow too. A shedder has no numbers to tell: of its decisions, only the verdict means
+    /// something.
     pub decision: Decision,
     /// Whether everybody passes, whatever it decided.
     pub is_shadow: bool,

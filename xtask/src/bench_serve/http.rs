@@ -53,7 +53,7 @@ pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
         let mut calls = vec![ours(&servers.0), crab(&servers.1)];
         calls.extend(servers.2.as_ref().map(limitador));
         let rows = compare(peers, scope, &calls, keys)?;
-        println!("\nHTTP, {keys} keys");
+        println!("\nHTTP, any of {keys} keys");
         print(&rows, &targets);
     }
     Ok(())
@@ -81,12 +81,13 @@ fn compare(
     Ok(rows)
 }
 
-/// What wrk sends. The head is written once: only the key changes, and not its length.
+/// What wrk sends: one of so many keys, others in each round. The head is written once; only the key changes, and not its
+/// length.
 fn lua(call: &Call<'_>, keys: u32) -> String {
     let (before, after) = call.body.split_once("KEY").unwrap_or((call.body, ""));
     let length = before.len() + 7 + after.len();
     format!(
-        "local before = 'POST {} HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n\
+        "math.randomseed(os.time())\nlocal before = 'POST {} HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n\
          Content-Length: {length}\\r\\n\\r\\n{before}'\n\
          request = function() return before .. string.format('%07d', math.random(0, {})) .. '{after}' end\n",
         call.path,

@@ -156,6 +156,11 @@ fn fallback(value: &Value<'_>) -> Option<Fallback> {
     {
         text.tell(Wrong::new(format!("a body has at most {BODY_BYTES_MAX} bytes")));
     }
+    if let Some(text) = &body
+        && matches!(status, Some(204 | 304))
+    {
+        text.tell(Wrong::new("an answer with this status has no body").hint("leave `body` out"));
+    }
     Some(Fallback {
         status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(200),
         content_type: content_type.map_or("text/plain; charset=utf-8", |text| text.read).to_owned(),

@@ -31,6 +31,8 @@ pub use page::Answered;
 pub(crate) use page::{JSON, Page};
 pub(crate) use problem::Problem;
 pub(crate) use query::parameter;
+#[cfg(test)]
+pub(crate) use route::ROUTES;
 pub(crate) use route::find;
 pub use tidegate_tower::HeaderStyle;
 

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Check,
     Peek,
     Reset,
@@ -23,7 +23,7 @@ pub(super) enum Route {
 }
 
 /// Every path, its method, and what it is for. The busiest stands first.
-pub(super) const ROUTES: &[(&str, Method, Route)] = &[
+pub(crate) const ROUTES: &[(&str, Method, Route)] = &[
     ("/v1/check", Method::POST, Route::Check),
     ("/v1/peek", Method::POST, Route::Peek),
     ("/v1/reset", Method::POST, Route::Reset),

@@ -58,15 +58,15 @@ impl Activity {
     /// Something has come: if it is the first of a request, the time of the request begins.
     #[inline]
     pub(crate) fn has_read(&self) {
-        self.is_heard();
+        self.count_read();
         if self.is_idle.swap(false, Ordering::Relaxed) {
             self.may_take(self.request);
         }
     }
 
-    /// The worker has been asked, whatever it was.
+    /// Counts that the worker has been asked, whatever it was.
     #[inline]
-    pub(super) fn is_heard(&self) {
+    pub(super) fn count_read(&self) {
         self.wakeful.has_read();
     }
 

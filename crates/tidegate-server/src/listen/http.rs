@@ -53,6 +53,9 @@ where
     builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX).half_close(false);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
+        // First, so that what has been read before is heard: who says goodbye to a connection that has heard nothing
+        // ends it without an answer.
+        biased;
         ended = connection.as_mut() => ended,
         () = closed(&mut closing) => {
             connection.as_mut().graceful_shutdown();
@@ -115,6 +118,8 @@ pub(super) struct Watched<S> {
     /// What somebody has read already who does not go on with it.
     read: Bytes,
     activity: Arc<Activity>,
+    /// Whether what was written is on its way.
+    is_flushing: bool,
     /// On HTTP/2, where the peer is.
     framed: Option<Framed>,
 }
@@ -129,11 +134,12 @@ struct Framed {
 
 impl<S> Watched<S> {
     pub(super) fn http1(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, read: Bytes::new(), activity, framed: None }
+        Self { stream, read: Bytes::new(), activity, is_flushing: false, framed: None }
     }
 
     pub(super) fn http2(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, read: Bytes::new(), activity, framed: Some(Framed::default()) }
+        let framed = Some(Framed::default());
+        Self { stream, read: Bytes::new(), activity, is_flushing: false, framed }
     }
 
     /// The same, with what has been read of it put back.
@@ -141,8 +147,8 @@ impl<S> Watched<S> {
         Self { read, ..self }
     }
 
-    /// What has been answered was followed by a part of the next request.
-    pub(super) fn has_part(&self) {
+    /// The time of the next request begins: a part of it came with the last one.
+    pub(super) fn next_has_begun(&self) {
         self.activity.is_reading(true);
     }
 
@@ -150,7 +156,7 @@ impl<S> Watched<S> {
         match &mut self.framed {
             None => self.activity.has_read(),
             Some(framed) => {
-                self.activity.is_heard();
+                self.activity.count_read();
                 framed.has_read(bytes, &self.activity);
             }
         }
@@ -236,7 +242,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        // Under TLS, what was written may not have been taken yet.
+        if flushed.is_pending() || self.is_flushing {
+            self.is_flushing = flushed.is_pending();
+            self.has_written(flushed.is_ready());
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

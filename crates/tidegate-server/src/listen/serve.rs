@@ -74,10 +74,17 @@ pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
     Ok(Running { server, addresses, closing, workers })
 }
 
-fn runtime(wakeful: &Arc<Wakeful>) -> std::io::Result<Runtime> {
-    let wakeful = Arc::clone(wakeful);
+/// A worker's runtime, which asks before it sleeps.
+pub(super) fn runtime(wakeful: &Arc<Wakeful>) -> std::io::Result<Runtime> {
+    // It has the waker of a task, which has the runtime: whoever held both would never end.
+    let wakeful = Arc::downgrade(wakeful);
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().on_thread_park(move || wakeful.before_sleep()).build()
+    let before_sleep = move || {
+        if let Some(wakeful) = wakeful.upgrade() {
+            wakeful.before_sleep();
+        }
+    };
+    builder.enable_all().on_thread_park(before_sleep).build()
 }
 
 impl Running {

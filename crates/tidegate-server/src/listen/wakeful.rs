@@ -78,11 +78,11 @@ impl Wakeful {
 
     /// The task that has nothing to do. It never ends.
     pub(super) async fn stand_by(&self) {
-        std::future::poll_fn(|context| {
+        std::future::poll_fn::<(), _>(|context| {
             self.waker.get_or_init(|| context.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 }
 
@@ -114,6 +114,10 @@ impl Lookout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Wake};
+    use std::time::Duration;
 
     const STAY: Span = Span::from_micros(50);
 
@@ -175,6 +179,48 @@ mod tests {
             lookout.stays(at(us), reads, STAY);
         }
         assert!(lookout.stays(at(5_001), reads, STAY));
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_stays_awake_has_a_task_to_run_and_who_sleeps_has_none() {
+        let (wakeful, woken) = (Wakeful::new(Span::from_secs(60)), Arc::new(Woken::default()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut standing_by = pin!(wakeful.stand_by());
+        assert!(standing_by.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        wakeful.before_sleep();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0, "nothing has come");
+        let soon = wakeful.clock.now() + Span::from_secs(30);
+        *wakeful.lookout.lock().unwrap() = Lookout { is_busy: true, ..Lookout::new(soon) };
+        wakeful.before_sleep();
+        wakeful.before_sleep();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_workers_runtime_asks_before_it_sleeps_and_keeps_its_time() {
+        let wakeful = Arc::new(Wakeful::new(Span::from_millis(1)));
+        let runtime = crate::listen::serve::runtime(&wakeful).unwrap();
+        let asked_at = || wakeful.lookout.lock().unwrap().asked_at;
+        let before = asked_at();
+        let kept = Arc::clone(&wakeful);
+        runtime.spawn(async move { kept.stand_by().await });
+        let pause = Duration::from_millis(2);
+        runtime
+            .block_on(async { tokio::time::timeout(pause, std::future::pending::<()>()).await })
+            .expect_err("its time is over");
+        assert!(asked_at() > before);
+        drop(runtime);
+        assert_eq!(Arc::strong_count(&wakeful), 1, "nobody holds on to it");
     }
 
     #[tokio::test]

@@ -56,6 +56,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             if !session.said().is_empty() {
                 activity.is_writing();
                 stream.write_all(session.said()).await?;
+                // Under TLS, what is written is not yet on its way.
+                stream.flush().await?;
                 session.forget_said();
             }
             if session.is_over() {

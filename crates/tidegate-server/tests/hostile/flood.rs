@@ -1,6 +1,6 @@
 //! T45: more connections than there is room for. Running out of descriptors is in `tidegate-cli`'s tests.
 
-use crate::desk::{Peer, eventually, http, secs, start, status};
+use crate::desk::{Peer, eventually, http, secs, serves, start, start_alone, status};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -42,4 +42,19 @@ fn t45_a_thousand_that_come_and_go_leave_nothing_behind() {
     eventually("all have left", secs(5), || open() == 0);
     assert_eq!(Peer::resp(&running).ask("PING"), "+PONG");
     running.stop().unwrap();
+}
+
+#[test]
+fn who_is_stopped_leaves_no_descriptor_behind() {
+    let open = || std::fs::read_dir("/proc/self/fd").expect("it can be read").count();
+    let once = || {
+        let running = start_alone(|_| ());
+        serves(&running);
+        running.stop().unwrap();
+    };
+    once();
+    let before = open();
+    (0..20).for_each(|_| once());
+    // Tests beside this one may have started something of their own between two servers.
+    assert!(open() < before + 20, "{before} have become {}", open());
 }

@@ -2,8 +2,9 @@
 //!
 //! Always   It says what [`HeaderStyle::Draft11`](super::HeaderStyle) says, and what
 //!          [`put_denial`](super::put_denial) does.
-//! Bound    What stands is kept for ever, once for each rule with a name: as many as a program has. So answers refer to
-//!          it without a count of who does, which all cores would have to agree on.
+//! Bound    What stands is kept for ever, once for each rule with a name, so that answers refer to it without a count of who
+//!          does, which all cores would have to agree on. There are at most [`STANDING_MAX`]; who comes later has no
+//!          quick way.
 
 use super::fields::{POLICY, RATE_LIMIT, policy, string};
 use super::form::Form;
@@ -18,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::LocalKey;
 use tidegate::{Rule, Timestamp};
 
+/// So many are kept: more than a program has limits, unless it makes new ones for ever.
+const STANDING_MAX: usize = 1_024;
 /// A name that fits into so much is written the quick way.
 const START_BYTES: usize = 40;
 /// The start, two numbers of structured fields and what stands between them.
@@ -42,7 +45,7 @@ pub(crate) struct Said {
 }
 
 impl Standing {
-    /// `None` if there is no quick way: the name is too long for it.
+    /// `None` if there is no quick way: the name is too long for it, or there are too many.
     pub(crate) fn of(name: &str, rule: &Rule) -> Option<&'static Self> {
         let mut start = Vec::new();
         string(&mut start, name);
@@ -131,18 +134,35 @@ fn put_digits(line: &mut [u8; LINE_BYTES], start: usize, number: u64) -> usize {
     end
 }
 
+/// By name and policy. Two names may be one in a policy, which has no letters but ASCII; in a problem they are two.
+type Kept = HashMap<(String, String), Option<&'static Standing>>;
+
 /// The same for the same name and policy, for ever.
 fn kept(
     name: &str,
     policy: &str,
     make: impl FnOnce(&'static str) -> Option<Standing>,
 ) -> Option<&'static Standing> {
-    // Two names may be one in a policy, which has no letters but ASCII; in a problem they are two.
-    type Kept = HashMap<(String, String), Option<&'static Standing>>;
     static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = kept.get_or_insert_default().entry((name.to_owned(), policy.to_owned()));
-    *place.or_insert_with(|| make(Box::leak(policy.into())).map(|made| &*Box::leak(Box::new(made))))
+    keep(kept.get_or_insert_default(), name, policy, make)
+}
+
+fn keep(
+    kept: &mut Kept,
+    name: &str,
+    policy: &str,
+    make: impl FnOnce(&'static str) -> Option<Standing>,
+) -> Option<&'static Standing> {
+    let key = (name.to_owned(), policy.to_owned());
+    if let Some(standing) = kept.get(&key) {
+        return *standing;
+    }
+    if kept.len() >= STANDING_MAX {
+        return None;
+    }
+    let standing = make(Box::leak(policy.into())).map(|standing| &*Box::leak(Box::new(standing)));
+    *kept.entry(key).or_insert(standing)
 }
 
 #[cfg(test)]
@@ -200,6 +220,19 @@ mod tests {
             prop_assert_eq!(quick.headers(), long.headers());
             prop_assert_eq!(quick.body(), long.body());
         }
+    }
+
+    #[test]
+    fn no_more_are_kept_than_may_be() {
+        let mut kept = Kept::new();
+        let make = |_: &'static str| None;
+        for number in 0..=STANDING_MAX {
+            keep(&mut kept, &number.to_string(), "policy", make);
+        }
+        assert_eq!(kept.len(), STANDING_MAX);
+        let never = |_: &'static str| panic!("there is no room for it");
+        assert!(keep(&mut kept, &STANDING_MAX.to_string(), "policy", never).is_none());
+        keep(&mut kept, "0", "policy", never);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!          something unusual loses speed and nothing else.
 //! Always   Heads are read by hyper's own parser, and requests answered by the same function; a test compares the bytes
 //!          of both.
-//! Always   Answers that are not yet written stay under `OUTPUT_STEP` and one answer.
+//! Always   Answers that are not yet written stay under `OUTPUT_STEP` and one answer, and none of them waits for one that is
+//!          not there yet. Who leaves while it waits gives up its turn.
 
 #[cfg(test)]
 mod tests;
@@ -18,12 +19,14 @@ use crate::server::Server;
 use bytes::{Buf as _, Bytes};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::BodyExt as _;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 use tidegate::Clock as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -33,16 +36,22 @@ use tokio::sync::watch;
 const FIELDS_MAX: usize = 32;
 /// Nor does it come in more pieces. Each of them is parsed from the beginning.
 const PIECES_MAX: u32 = 4;
-/// So much is read at once.
+/// So much is read at once, and what a buffer has that has grown beyond it is given back.
 const INPUT_STEP: usize = 8 * 1024;
+/// So much is read while an earlier request waits for its answer.
+const AHEAD_MAX: usize = 2 * INPUT_STEP;
 /// So much is answered before it is written.
 const OUTPUT_STEP: usize = 64 * 1024;
-/// What a buffer has that has grown is given back.
-const KEPT: usize = 2 * OUTPUT_STEP;
+/// What an output has that has grown beyond it is given back.
+const OUTPUT_KEPT: usize = 8 * 1024;
 
 /// What the first bytes of a connection, or those after a request, are.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for a moment; a box would cost what is saved here"
+)]
 enum Found {
-    /// A request, and how many bytes it has. It is large, but lives on the stack for a moment only.
+    /// A request, and how many bytes it has.
     Plain(Parts, Bytes, usize),
     /// The beginning of one, or nothing.
     Part,
@@ -50,97 +59,171 @@ enum Found {
     Other,
 }
 
+/// How plain requests come to an end.
+enum End {
+    /// The peer has gone, or is to go.
+    Over,
+    /// This has come, and hyper has to go on with it.
+    Other(Bytes),
+}
+
 /// Serves one connection of somebody who asks.
 pub(super) async fn serve<S>(
-    mut stream: Watched<S>,
+    stream: Watched<S>,
     server: &Arc<Server>,
     peer: SocketAddr,
-    mut closing: watch::Receiver<bool>,
+    closing: watch::Receiver<bool>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    match serve_plain(&mut stream, server, peer, &mut closing).await? {
-        None => Ok(()),
-        Some(read) => {
+    let (input, output) = (Vec::with_capacity(INPUT_STEP), Vec::new());
+    let is_closing = closing.clone();
+    let mut plain = Plain {
+        stream,
+        server,
+        peer,
+        is_closing,
+        input,
+        output,
+        date: Date::default(),
+        has_more: false,
+        pieces: 0,
+    };
+    match plain.serve(closing.clone()).await? {
+        End::Over => plain.stream.shutdown().await,
+        End::Other(read) => {
             let service = http_service(Arc::clone(server), peer);
-            serve_http1(stream.with_read(read), service, closing).await
+            serve_http1(plain.stream.with_read(read), service, closing).await
         }
     }
 }
 
-/// Answers plain requests. `None` when the connection is over; otherwise what has come that hyper has to go on with.
-async fn serve_plain<S>(
-    stream: &mut Watched<S>,
-    server: &Server,
+/// A connection while its requests are plain.
+struct Plain<'a, S> {
+    stream: Watched<S>,
+    server: &'a Server,
     peer: SocketAddr,
-    closing: &mut watch::Receiver<bool>,
-) -> io::Result<Option<Bytes>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let is_closing = closing.clone();
-    let mut is_over = pin!(closed(closing));
-    let (mut input, mut output) = (Vec::with_capacity(INPUT_STEP), Vec::new());
-    let mut date = Date::default();
-    let mut pieces = 0;
-    loop {
-        input.reserve(INPUT_STEP);
-        let read = tokio::select! {
-            biased;
-            read = stream.read_buf(&mut input) => read?,
-            () = &mut is_over, if input.is_empty() => return Ok(None),
-        };
-        if read == 0 {
-            return Ok(None);
+    is_closing: watch::Receiver<bool>,
+    /// What has come and was not answered.
+    input: Vec<u8>,
+    /// Answers that were not sent.
+    output: Vec<u8>,
+    date: Date,
+    /// Whether something has come that nobody has looked at: while somebody waits for an answer, more may come.
+    has_more: bool,
+    /// In how many pieces the request has come that is not whole yet.
+    pieces: u32,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
+    async fn serve(&mut self, mut closing: watch::Receiver<bool>) -> io::Result<End> {
+        let mut is_over = pin!(closed(&mut closing));
+        loop {
+            self.input.reserve(INPUT_STEP);
+            let read = tokio::select! {
+                biased;
+                read = self.stream.read_buf(&mut self.input) => read?,
+                () = &mut is_over, if self.input.is_empty() => return Ok(End::Over),
+            };
+            if read == 0 {
+                return Ok(End::Over);
+            }
+            self.pieces += 1;
+            self.has_more = true;
+            while std::mem::take(&mut self.has_more) {
+                if let Some(end) = self.answer_all().await? {
+                    return Ok(end);
+                }
+            }
+            if self.input.is_empty() {
+                self.input.shrink_to(INPUT_STEP);
+            }
         }
-        pieces += 1;
-        let mut bytes = Bytes::copy_from_slice(&input);
+    }
+
+    /// Answers all that is whole of what has come, and keeps the rest.
+    async fn answer_all(&mut self) -> io::Result<Option<End>> {
+        let come = self.input.len();
+        let mut bytes = Bytes::copy_from_slice(&self.input);
         loop {
             match find(&bytes) {
                 Found::Plain(request, body, length) => {
-                    let answered = answer(server, &request, &body, peer).await;
-                    let is_last = *is_closing.borrow();
-                    date.tell(server);
-                    write(&mut output, answered, &date, is_last).await;
+                    let Some(answered) = self.answer(&request, &body).await? else {
+                        return Ok(Some(End::Over));
+                    };
                     bytes.advance(length);
-                    pieces = 0;
-                    if is_last || output.len() >= OUTPUT_STEP {
-                        send(stream, &mut output, !bytes.is_empty()).await?;
+                    skip_empty_lines(&mut bytes);
+                    self.pieces = 0;
+                    let is_last = *self.is_closing.borrow();
+                    self.date.tell(self.server);
+                    write(&mut self.output, answered, &self.date, is_last).await;
+                    if is_last || self.output.len() >= OUTPUT_STEP {
+                        self.send(!bytes.is_empty()).await?;
                     }
                     if is_last {
-                        stream.shutdown().await?;
-                        return Ok(None);
+                        return Ok(Some(End::Over));
                     }
                 }
-                Found::Part if pieces < PIECES_MAX => break,
+                Found::Part if self.pieces < PIECES_MAX => break,
                 Found::Part | Found::Other => {
-                    send(stream, &mut output, !bytes.is_empty()).await?;
-                    return Ok(Some(bytes));
+                    self.send(!bytes.is_empty()).await?;
+                    let more = &self.input[come..];
+                    let bytes =
+                        if more.is_empty() { bytes } else { [&bytes, more].concat().into() };
+                    return Ok(Some(End::Other(bytes)));
                 }
             }
         }
-        send(stream, &mut output, !bytes.is_empty()).await?;
-        input.drain(..input.len() - bytes.len());
-        input.shrink_to(KEPT);
+        self.send(!bytes.is_empty()).await?;
+        self.input.drain(..come - bytes.len());
+        Ok(None)
+    }
+
+    /// The answer to one request; `None` if the peer leaves while it waits for it. Then what was waited for is given up.
+    async fn answer(&mut self, request: &Parts, body: &[u8]) -> io::Result<Option<Answered>> {
+        let mut answering = pin!(answer(self.server, request, body, self.peer));
+        let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await;
+        if let Poll::Ready(answered) = at_once {
+            return Ok(Some(answered));
+        }
+        // Who has been answered need not wait for who has not.
+        self.send(true).await?;
+        loop {
+            tokio::select! {
+                biased;
+                answered = &mut answering => return Ok(Some(answered)),
+                read = self.stream.read_buf(&mut self.input), if self.input.len() < AHEAD_MAX => {
+                    if read? == 0 {
+                        return Ok(None);
+                    }
+                    self.has_more = true;
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent. If there is a part of the next request then, its time begins.
+    async fn send(&mut self, has_part: bool) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        self.stream.write_all(&self.output).await?;
+        // Under TLS, what is written is not yet on its way.
+        self.stream.flush().await?;
+        if has_part {
+            self.stream.next_has_begun();
+        }
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_KEPT);
+        Ok(())
     }
 }
 
-/// Sends what is to be sent. If there is a part of the next request then, its time begins.
-async fn send<S: AsyncWrite + Unpin>(
-    stream: &mut Watched<S>,
-    output: &mut Vec<u8>,
-    has_part: bool,
-) -> io::Result<()> {
-    if !output.is_empty() {
-        stream.write_all(output).await?;
-        if has_part {
-            stream.has_part();
-        }
-        output.clear();
-        output.shrink_to(KEPT);
-    }
-    Ok(())
+/// Some clients end a body with a line of its own, which belongs to nothing (RFC 9112, 2.2).
+fn skip_empty_lines(bytes: &mut Bytes) {
+    let empty = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    bytes.advance(empty);
 }
 
 fn find(bytes: &Bytes) -> Found {
@@ -214,7 +297,7 @@ async fn write(output: &mut Vec<u8>, answered: Answered, date: &Date, is_last: b
     output.extend_from_slice(b"HTTP/1.1 ");
     output.extend_from_slice(status.as_str().as_bytes());
     output.push(b' ');
-    output.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    output.extend_from_slice(status.canonical_reason().unwrap_or("<none>").as_bytes());
     output.extend_from_slice(b"\r\n");
     for (name, value) in &head.headers {
         field(output, name.as_str(), value.as_bytes());
@@ -224,8 +307,9 @@ async fn write(output: &mut Vec<u8>, answered: Answered, date: &Date, is_last: b
     }
     // It is in one piece, and nothing can go wrong with it.
     let body = body.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
-    let body = body.unwrap_or_default();
-    if !status.is_informational() && !matches!(status.as_u16(), 204 | 304) {
+    let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let body = body.filter(|_| has_body).unwrap_or_default();
+    if has_body {
         field(output, "content-length", itoa::Buffer::new().format(body.len()).as_bytes());
     }
     field(output, "date", &date.text);

@@ -1,26 +1,26 @@
 //! Plain requests are answered as hyper answers them, in whatever pieces they come.
 
-use super::super::activity::Peers;
-use super::super::wakeful::Wakeful;
+mod waits;
+
 use super::*;
 use crate::config::Caps;
 use crate::http::tests::{Bench, PEER};
+use crate::listen::activity::Peers;
+use crate::listen::wakeful::Wakeful;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tidegate::Span;
 use tokio::io::{DuplexStream, duplex};
 
-fn watched(stream: DuplexStream) -> Watched<DuplexStream> {
+fn watched<S>(stream: S) -> Watched<S> {
     let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
     Watched::http1(stream, peers.enter(&Caps::default()).1)
 }
 
 /// What comes back for these pieces until the connection ends, without what time it is.
 async fn heard(bench: &Bench, pieces: &[&[u8]]) -> String {
-    let (mut client, server) = duplex(1 << 20);
-    let (shared, (_open, closing)) = (Arc::clone(&bench.server), watch::channel(false));
-    let serving = tokio::spawn(async move { serve(watched(server), &shared, PEER, closing).await });
+    let (mut client, serving, _open) = connect(bench);
     for piece in pieces {
         client.write_all(piece).await.unwrap();
         for _ in 0..4 {
@@ -54,7 +54,62 @@ async fn rest<E: std::fmt::Debug>(
     let is_date = |line: &&str| line.starts_with("date: ") && line.ends_with(" GMT\r\n");
     let dates = heard.split_inclusive("\r\n").filter(is_date).count();
     assert_eq!(dates, heard.matches("HTTP/1.1 ").count(), "{heard}");
-    heard.split_inclusive("\r\n").filter(|line| !is_date(line)).collect()
+    let heard: String = heard.split_inclusive("\r\n").filter(|line| !is_date(line)).collect();
+    without_lease(&heard)
+}
+
+/// A lease has a name that nobody can guess.
+fn without_lease(heard: &str) -> String {
+    match heard.split_once("\"lease\":\"") {
+        Some((before, after)) => format!("{before}{}", without_lease(&after[32..])),
+        None => heard.to_owned(),
+    }
+}
+
+/// What waits, what has another answer for who is denied, and what answers without a body.
+const CONFIG: &str = r#"
+[limits.api]
+rule = "10/s"
+[limits.pool]
+rule = "concurrency 2 lease 30s"
+[limits.shy]
+rule = "1/min"
+mode = "shadow"
+[limits.shop]
+rule = "1/min"
+when = { path = "/shop" }
+fallback = { status = 202, content_type = "text/html", body = "<p>Please wait.</p>" }
+[limits.slow]
+rule = "10/s queue capacity 50"
+when = { path = "/slow" }
+"#;
+
+fn bench() -> Bench {
+    Bench::with(crate::config::read(CONFIG, "tidegate.toml").unwrap())
+}
+
+fn authorize(path: &str) -> String {
+    get("/v1/authorize", &format!("X-Original-URI: {path}\r\n"))
+}
+
+/// A connection, and who serves it until it is told to go.
+fn connect(
+    bench: &Bench,
+) -> (DuplexStream, tokio::task::JoinHandle<io::Result<()>>, watch::Sender<bool>) {
+    let (client, server) = duplex(1 << 20);
+    let (open, closing) = watch::channel(false);
+    let shared = Arc::clone(&bench.server);
+    let serving = tokio::spawn(async move { serve(watched(server), &shared, PEER, closing).await });
+    (client, serving, open)
+}
+
+/// The head of the next answer.
+async fn answer_of(client: &mut DuplexStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
 }
 
 fn post(path: &str, body: &str) -> String {
@@ -85,10 +140,22 @@ fn conversation() -> Vec<String> {
         post("/v1/check", ""),
         post("/v1/peek", r#"{"limit":"api","key":"alice"}"#),
         post("/v1/reset", r#"{"limit":"api","key":"alice"}"#),
+        post("/v1/refund", r#"{"limit":"api","key":"alice"}"#),
+        post("/v1/acquire", r#"{"limit":"pool","key":"a"}"#),
+        post(
+            "/v1/release",
+            r#"{"limit":"pool","key":"a","lease":"00000000000000000000000000000000"}"#,
+        ),
+        post("/v1/explain", r#"{"path":"/shop"}"#),
         post("/v1/nothing", "{}"),
         get("/v1/check", ""),
+        get("/v1/explain", "X-Original-URI: /shop\r\n"),
+        get("/openapi.json", ""),
+        authorize("/shop"),
+        authorize("/shop"),
+        authorize("/slow"),
+        authorize("/shop").replace("authorize", "authorize?deny=499"),
         get("/v1/authorize", "X-Original-URI: /a?b=c\r\nConnection: Keep-Alive\r\n"),
-        get("/v1/openapi.json", ""),
         get("/", "Accept: */*\r\nUser-Agent: x\r\n"),
         get("/", "Host: other\r\n"),
         "GET / HTTP/1.1\r\n\r\n".to_owned(),
@@ -100,11 +167,20 @@ fn conversation() -> Vec<String> {
 
 #[tokio::test]
 async fn the_bytes_are_those_that_hyper_answers() {
-    let (plain, hyper) = (Bench::new(), Bench::new());
+    let (plain, hyper) = (bench(), bench());
     for said in conversation() {
         assert!(matches!(find(&said.clone().into()), Found::Plain(..)), "{said}");
         let heard = heard(&plain, &[said.as_bytes()]).await;
         assert_eq!(heard, heard_of_hyper(&hyper, said.as_bytes()).await, "{said}");
+    }
+}
+
+#[test]
+fn every_route_is_in_the_conversation() {
+    let said = conversation().concat();
+    for (path, method, _) in crate::http::ROUTES {
+        let asked = [" ", "?"].map(|end| said.contains(&format!("{method} {path}{end}")));
+        assert!(asked.contains(&true), "{method} {path}");
     }
 }
 
@@ -181,10 +257,7 @@ async fn a_body_may_have_as_much_as_it_may_and_no_more() {
 #[tokio::test]
 async fn when_it_is_time_to_go_who_is_idle_goes_and_who_asks_hears_that_it_was_the_last() {
     let bench = Bench::new();
-    let (mut client, server) = duplex(1 << 20);
-    let (open, closing) = watch::channel(false);
-    let shared = Arc::clone(&bench.server);
-    let serving = tokio::spawn(async move { serve(watched(server), &shared, PEER, closing).await });
+    let (mut client, serving, open) = connect(&bench);
     let said = check("a");
     client.write_all(&said.as_bytes()[..20]).await.unwrap();
     tokio::task::yield_now().await;
@@ -219,8 +292,8 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (in_pieces, whole) = runtime.block_on(async {
-            let whole = heard_of_hyper(&Bench::new(), said.as_bytes()).await;
-            (heard(&Bench::new(), &pieces).await, whole)
+            let whole = heard_of_hyper(&bench(), said.as_bytes()).await;
+            (heard(&bench(), &pieces).await, whole)
         });
         prop_assert_eq!(in_pieces, whole);
     }
