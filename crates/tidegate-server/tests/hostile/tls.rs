@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use tidegate_server::config::TlsConfig;
 use tidegate_server::listen::Running;
@@ -56,12 +56,19 @@ fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authorit
     start(|config| config.server.tls = Some(TlsConfig { cert, key, client_ca }))
 }
 
-fn ping(running: &Running, client: Arc<ClientConfig>) -> std::io::Result<String> {
-    let stream = TcpStream::connect(running.addresses.resp.expect("it listens"))?;
+fn connect(
+    address: Option<SocketAddr>,
+    client: Arc<ClientConfig>,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let stream = TcpStream::connect(address.expect("it listens"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let name = ServerName::try_from("localhost").expect("a good name");
     let connection = ClientConnection::new(client, name).expect("it is configured");
-    let mut stream = StreamOwned::new(connection, stream);
+    Ok(StreamOwned::new(connection, stream))
+}
+
+fn ping(running: &Running, client: Arc<ClientConfig>) -> std::io::Result<String> {
+    let mut stream = connect(running.addresses.resp, client)?;
     stream.write_all(b"PING\r\n")?;
     let mut said = [0; 7];
     stream.read_exact(&mut said)?;
@@ -99,6 +106,25 @@ fn t44_a_handshake_that_stops_is_given_up() {
         }
     });
     assert_eq!(ping(&running, authority.client(None)).unwrap(), "+PONG\r\n");
+    running.stop().unwrap();
+}
+
+#[test]
+fn http_is_spoken_over_tls_many_times_and_ends_with_a_goodbye() {
+    let (authority, directory) = (Authority::new(), Directory::new());
+    let running = serve(&authority, &directory, None);
+    let mut stream = connect(running.addresses.http, authority.client(None)).unwrap();
+    let body = r#"{"rule":"1000/s","key":"a"}"#;
+    let ask = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(ask.repeat(100).as_bytes()).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).expect("it says goodbye as TLS has it");
+    assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), 101, "{heard}");
     running.stop().unwrap();
 }
 
