@@ -367,6 +367,16 @@ fn a_browser_is_cut_off_before_it_commands_anything() {
 }
 
 #[test]
+fn who_asks_for_what_redis_has_hears_that_it_is_not_here() {
+    let mut peer = Peer::new();
+    for command in ["GET a", "get a", "POST a", "SET a 1"] {
+        let said = peer.say(command);
+        assert!(said.starts_with("-ERR unknown command"), "{command}: {said}");
+    }
+    assert_eq!(peer.say("PING"), "+PONG");
+}
+
+#[test]
 fn what_is_no_command_ends_the_conversation() {
     for (bytes, said) in [
         (&b"*1\r\n*1\r\n"[..], "-ERR Protocol error: expected '$', got '*'"),

@@ -69,7 +69,7 @@ pub enum OnMissing {
 ///     "limit `per-ip` counts who is in flight (`concurrency 5`): give it to a ConcurrencyLayer"
 /// );
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
     /// The text is no rule.
@@ -104,6 +104,16 @@ pub enum LimitError {
         /// The limit.
         name: String,
     },
+}
+
+/// As people read it: whoever returns it from `main`, or unwraps it, sees where the rule is wrong.
+impl fmt::Debug for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule { source, .. } => write!(f, "{self}: {source:?}"),
+            _ => write!(f, "{self}"),
+        }
+    }
 }
 
 impl LimitError {

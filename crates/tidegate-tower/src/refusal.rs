@@ -119,7 +119,7 @@ pub(crate) fn without_key(
 /// What to do when a limit counts by addresses, and the server does not tell them.
 pub(crate) const NO_PEER: &str = "counts by address, and the server does not tell who the peer is. In axum, serve \
     the app with `.into_make_service_with_connect_info::<SocketAddr>()` and switch on the feature `axum` of \
-    tidegate-tower; elsewhere put `tidegate_tower::Peer` into the extensions of each request, or say \
+    tidegate-tower, which is for axum 0.8; elsewhere put `tidegate_tower::Peer` into the extensions of each request, or say \
     `.peer(…)` how to find it. To go without, say `.on_missing(…)`";
 
 /// The server does not tell addresses: a mistake, which whoever set it up must see.

@@ -149,6 +149,9 @@ impl Session {
         bytes: &[u8],
         words: &Words,
     ) {
+        // No browser sends arrays; who types GET into redis-cli hears that there is no such command.
+        let is_array = bytes.first() == Some(&b'*');
+        let command = command.filter(|command| *command != Command::Http || !is_array);
         if command == Some(Command::Http) {
             // A browser was talked into sending us commands in a request's body (T53).
             tracing::warn!("an HTTP request on the RESP port was cut off");

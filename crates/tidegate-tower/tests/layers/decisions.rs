@@ -199,6 +199,8 @@ fn a_bad_rule_and_the_wrong_layer_are_errors_that_say_what_to_do() {
     assert_eq!(error.to_string(), "the rule of limit `per-ip` cannot be read");
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.starts_with("unknown word `bust`"), "{source}");
+    let shown = format!("{error:?}");
+    assert!(shown.contains("limit `per-ip`") && shown.contains("did you mean `burst`?"), "{shown}");
     let error = RateLimitLayer::for_all("concurrency 5").unwrap_err();
     assert!(error.to_string().contains("give it to a ConcurrencyLayer"), "{error}");
 }
