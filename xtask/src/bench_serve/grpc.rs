@@ -14,7 +14,7 @@ use anyhow::Context as _;
 
 use super::peers::{Peers, Wire};
 use super::server::{Measured, Server, load, words};
-use super::verdict::{Row, Target, print};
+use super::verdict::{Row, Target, print, turns};
 use super::{CONNECTIONS, Scope};
 
 const CRAB: &str = "throttlecrab";
@@ -71,19 +71,11 @@ fn compare(
     streams: u32,
 ) -> anyhow::Result<Vec<Row>> {
     let requests = if scope.is_quick { 60_000 } else { 150_000 };
-    let mut rows: Vec<Row> =
-        calls.iter().map(|call| Row { name: call.name, rounds: Vec::new() }).collect();
-    for round in 0..=scope.rounds {
-        for (call, row) in calls.iter().zip(&mut rows) {
-            let file = peers.directory.join("message.bin");
-            fs::write(&file, framed(&call.message))?;
-            let measured = measure(call, &file, requests, streams)?;
-            if round > 0 {
-                row.rounds.push(measured);
-            }
-        }
-    }
-    Ok(rows)
+    turns(calls.iter().map(|call| call.name), scope.rounds, |place| {
+        let file = peers.directory.join("message.bin");
+        fs::write(&file, framed(&calls[place].message))?;
+        measure(&calls[place], &file, requests, streams)
+    })
 }
 
 fn measure(call: &Call<'_>, file: &Path, requests: u32, streams: u32) -> anyhow::Result<Measured> {

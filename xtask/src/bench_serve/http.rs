@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 
 use super::peers::{Peers, Wire};
 use super::server::{Measured, Server, load, words};
-use super::verdict::{Row, Target, print};
+use super::verdict::{Row, Target, print, turns};
 use super::{CONNECTIONS, Scope};
 
 const KEYS: &[u32] = &[1, 1_000_000];
@@ -66,19 +66,11 @@ fn compare(
     keys: u32,
 ) -> anyhow::Result<Vec<Row>> {
     let seconds = if scope.is_quick { 2 } else { 4 };
-    let mut rows: Vec<Row> =
-        calls.iter().map(|call| Row { name: call.name, rounds: Vec::new() }).collect();
-    for round in 0..=scope.rounds {
-        for (call, row) in calls.iter().zip(&mut rows) {
-            let script = peers.directory.join("post.lua");
-            fs::write(&script, lua(call, keys))?;
-            let measured = measure(call, &script, seconds)?;
-            if round > 0 {
-                row.rounds.push(measured);
-            }
-        }
-    }
-    Ok(rows)
+    turns(calls.iter().map(|call| call.name), scope.rounds, |place| {
+        let script = peers.directory.join("post.lua");
+        fs::write(&script, lua(&calls[place], keys))?;
+        measure(&calls[place], &script, seconds)
+    })
 }
 
 /// What wrk sends: one of so many keys, others in each round. The head is written once; only the key changes, and not its

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use super::peers::{Peers, Wire};
 use super::server::{Measured, Server, load, words};
-use super::verdict::{Row, Target, print};
+use super::verdict::{Target, print, turns};
 use super::{CONNECTIONS, Scope};
 
 /// How deep the pipeline is.
@@ -60,16 +60,9 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
     let words = "THROTTLE key:__rand_int__ 15 30 60";
     loads.push(Load { name: CRAB, server: &crab, words, slower });
     let requests = requests(scope, depth);
-    let mut rows: Vec<Row> =
-        loads.iter().map(|load| Row { name: load.name, rounds: Vec::new() }).collect();
-    for round in 0..=scope.rounds {
-        for (load, row) in loads.iter().zip(&mut rows) {
-            let measured = measure(load, depth, requests / load.slower, keys)?;
-            if round > 0 {
-                row.rounds.push(measured);
-            }
-        }
-    }
+    let rows = turns(loads.iter().map(|load| load.name), scope.rounds, |place| {
+        measure(&loads[place], depth, requests / loads[place].slower, keys)
+    })?;
     println!(
         "\nRESP, pipeline {depth}, {keys} keys; resident: ours {:.0} MiB, Redis {:.0} MiB, throttlecrab {:.0} MiB",
         ours.resident_mib()?,

@@ -8,6 +8,24 @@ pub(super) struct Row {
     pub(super) rounds: Vec<Measured>,
 }
 
+/// Lets all take turns, and forgets the first one of each.
+pub(super) fn turns(
+    names: impl Iterator<Item = &'static str>,
+    rounds: usize,
+    mut measure: impl FnMut(usize) -> anyhow::Result<Measured>,
+) -> anyhow::Result<Vec<Row>> {
+    let mut rows: Vec<Row> = names.map(|name| Row { name, rounds: Vec::new() }).collect();
+    for round in 0..=rounds {
+        for (place, row) in rows.iter_mut().enumerate() {
+            let measured = measure(place)?;
+            if round > 0 {
+                row.rounds.push(measured);
+            }
+        }
+    }
+    Ok(rows)
+}
+
 /// What a ratio of requests must at least be.
 pub(super) struct Target {
     pub(super) against: &'static str,
@@ -92,6 +110,17 @@ mod tests {
         let ratios = Ratios::of(&row("ours", [10.0, 12.0, 22.0]), &row("it", [10.0, 10.0, 20.0]));
         assert!((ratios.requests - 1.1).abs() < 1e-9);
         assert!((ratios.lowest - 1.0).abs() < 1e-9 && (ratios.highest - 1.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn everybody_has_as_many_turns_and_the_first_one_does_not_count() {
+        let mut order = Vec::new();
+        let rows = turns(["ours", "it"].into_iter(), 2, |place| {
+            order.push(place);
+            Ok(Measured { per_second: 1.0, cpu_us: 1.0, load_busy: 0.5 })
+        });
+        assert_eq!(order, [0, 1, 0, 1, 0, 1]);
+        assert!(rows.unwrap().iter().all(|row| row.rounds.len() == 2));
     }
 
     #[test]
