@@ -5,7 +5,7 @@
 //! limitador is 0.9 and 0.875 times throttlecrab. If limitador-server is on PATH it is measured itself.
 //!
 //! Always   Every limit is out of reach: a load has fewer requests than any of them admits at once.
-//! Note     h2load sends one message, so it is one key. Over gRPC a decision is a hundredth of a request.
+//! Note     h2load sends one message, so it is one key: many keys are not measured here.
 
 use std::fs;
 use std::path::Path;
