@@ -8,6 +8,7 @@
 use crate::ask::Ask;
 use crate::clock::Clock;
 use crate::gate::Held;
+use crate::latch::Latched;
 use crate::slot::Slot;
 use crate::spot::Spot;
 use crate::sync::MutexGuard;
@@ -33,7 +34,7 @@ type Number = (bool, u64, usize);
 
 enum Home<'a, C: Clock> {
     Gate(Held<'a, C>),
-    Shard { table: &'a Table<C>, shard: MutexGuard<'a, Shard>, now: Timestamp },
+    Shard { table: &'a Table<C>, shard: Latched<'a, Shard>, now: Timestamp },
     Shared { table: &'a Table<C>, shared: MutexGuard<'a, Shared>, now: Timestamp },
 }
 

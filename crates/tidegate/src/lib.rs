@@ -55,6 +55,7 @@ mod homes;
 #[cfg(all(test, tidegate_loom))]
 mod interleavings;
 mod joint;
+mod latch;
 mod limiter;
 mod line;
 mod permit;

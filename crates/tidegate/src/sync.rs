@@ -3,8 +3,6 @@
 //!
 //! Always   Code that is checked by loom or shuttle takes these from here and nowhere else.
 
-use std::sync::TryLockError;
-
 #[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -28,43 +26,6 @@ pub(crate) use shuttle::sync::{
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
-
-/// The same, for a lock that is never held for long: waits a little before it goes to sleep.
-///
-/// Tells whether it had to.
-#[inline]
-pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> (MutexGuard<'_, T>, bool) {
-    match try_lock(mutex) {
-        Some(guard) => (guard, false),
-        None => (wait_for(mutex), true),
-    }
-}
-
-/// Locks if nobody else has it. A lock that was held in a panic has come free all the same: what
-/// `try_lock` says then *is* the guard, and whoever ignores it and locks again waits for himself.
-#[inline]
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-#[cold]
-fn wait_for<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    let mut backoff = Backoff::new();
-    for _ in 0..ATTEMPTS {
-        backoff.pause();
-        if let Some(guard) = try_lock(mutex) {
-            return guard;
-        }
-    }
-    lock(mutex)
-}
-
-/// How often a lock is tried before the thread goes to sleep for it.
-const ATTEMPTS: u32 = 24;
 
 /// What to do between two attempts to change a contended word: a little, then a little more.
 ///
@@ -96,22 +57,27 @@ impl Backoff {
     }
 }
 
-#[cfg(all(test, not(any(tidegate_loom, tidegate_shuttle))))]
-mod tests {
-    use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+/// What a lock guards. loom's watches who is at it, and is asked in this way.
+#[cfg(not(tidegate_loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
-    #[test]
-    fn a_lock_that_was_held_in_a_panic_can_be_had_again() {
-        let mutex = Mutex::new(1);
-        let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let _guard = lock(&mutex);
-            panic!("with the lock in hand");
-        }));
-        assert!(panicked.is_err() && mutex.is_poisoned());
-        let (guard, had_to_wait) = lock_briefly(&mutex);
-        assert_eq!((*guard, had_to_wait), (1, false));
-        drop(guard);
-        assert_eq!(*wait_for(&mutex), 1);
+#[cfg(tidegate_loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+#[cfg(not(tidegate_loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+        look(self.0.get())
+    }
+
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+        change(self.0.get())
     }
 }

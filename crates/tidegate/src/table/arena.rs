@@ -52,6 +52,8 @@ pub(crate) struct Block {
     arena: Arc<Arena>,
     index: usize,
     start: AtomicPtr<u64>,
+    /// As many as the arena says: here, because it is asked for with every decision.
+    words_max: usize,
     /// Whether the owner has said that it uses all of it.
     is_whole: bool,
 }
@@ -113,7 +115,8 @@ impl Arena {
         arena.taken.fetch_add(1, Ordering::Relaxed);
         let start = land.address(index * arena.block_words * WORD).cast();
         let (arena, start) = (Arc::clone(arena), AtomicPtr::new(start));
-        Some(Block { arena, index, start, is_whole: false })
+        let words_max = arena.block_words;
+        Some(Block { arena, index, start, words_max, is_whole: false })
     }
 
     /// Makes a huge page of one that has become ripe. It copies 2 MiB; not to be done under a lock. Tells
@@ -224,7 +227,7 @@ impl Block {
     /// The first so many words.
     #[inline]
     pub(crate) fn words(&self, len: usize) -> &[u64] {
-        assert!(len <= self.arena.block_words, "a block has no more words");
+        assert!(len <= self.words_max, "a block has no more words");
         // SAFETY: the block lies in the mapping, which lives as long as the arena that this one holds;
         // it is handed out to this one only, and whoever changes it has it borrowed mutably. A mapping
         // is zeroed, and any bits are a u64; the land begins at a page, so it is aligned.
@@ -237,7 +240,7 @@ impl Block {
     /// The first so many words, to be changed.
     #[inline]
     pub(crate) fn words_mut(&mut self, len: usize) -> &mut [u64] {
-        assert!(len <= self.arena.block_words, "a block has no more words");
+        assert!(len <= self.words_max, "a block has no more words");
         // SAFETY: as above, and this one is borrowed mutably.
         #[expect(unsafe_code, reason = "part of a mapping, see above")]
         unsafe {
@@ -263,7 +266,7 @@ impl Block {
 
     /// How many words there are.
     pub(crate) fn words_max(&self) -> usize {
-        self.arena.block_words
+        self.words_max
     }
 
     /// Whether it is a part of this arena.

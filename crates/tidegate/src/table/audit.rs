@@ -72,8 +72,8 @@ impl Auditor {
 
     #[inline]
     pub(super) fn watches(&self, key: Fingerprint) -> bool {
-        // Not the bits that choose the shard.
-        key.high.is_multiple_of(self.sample)
+        // Not the word that chooses the shard.
+        key.low.is_multiple_of(self.sample)
     }
 
     /// Hears of a decision about a key that it watches.
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn one_key_in_so_many_is_watched_and_no_more_than_it_has_memory_for() {
         let mut auditor = Auditor::new(4, 64);
-        let key = |high| Fingerprint { high, low: 1 };
-        assert_eq!((1..=100).filter(|high| auditor.watches(key(*high))).count(), 25);
+        let key = |low| Fingerprint { high: 1, low };
+        assert_eq!((1..=100).filter(|low| auditor.watches(key(*low))).count(), 25);
         let limit: Limit = "1/h".parse().unwrap();
-        for high in 1..=192 {
-            auditor.hear(&limit, key(high), (START, 1), &Decision::UNLIMITED);
+        for low in 1..=192 {
+            auditor.hear(&limit, key(low), (START, 1), &Decision::UNLIMITED);
             assert!(auditor.histories.len() <= 128);
         }
         assert_eq!(auditor.found.admissions, 128, "the first ones are watched");

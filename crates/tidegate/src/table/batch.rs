@@ -137,14 +137,15 @@ impl<C: Clock> Table<C> {
     /// Fetches both, without a word in the caller's code: the way to a hot key is to be short.
     #[inline(never)]
     pub(super) fn prefetch_apart(&self, key: Fingerprint) {
-        self.prefetch_shard(key);
+        // The row first: it takes longer to come.
         self.prefetch(key);
+        self.prefetch_shard(key);
     }
 
     /// Fetches a key's row, whose shard should be there.
     #[inline]
     pub(super) fn prefetch(&self, key: Fingerprint) {
-        self.shards[self.shard_of(key)].sign.prefetch(key);
+        self.signs[self.shard_of(key)].prefetch(key);
     }
 }
 

@@ -7,8 +7,9 @@ use super::hot::Found;
 use super::memo::{self, Written};
 use super::{Fingerprint, Home, KeyName, Shard, Table};
 use crate::clock::Clock;
+use crate::latch::Latched;
 use crate::slot::Slot;
-use crate::sync::{MutexGuard, Ordering, lock_briefly};
+use crate::sync::Ordering;
 use crate::turn::Wakes;
 use std::hash::Hash;
 use tidegate_core::{Decision, Limit, NarrowBucket, Timestamp};
@@ -86,7 +87,7 @@ impl<C: Clock> Table<C> {
         cost: u64,
         (now, ticks): (Timestamp, u64),
     ) -> Option<(u64, bool)> {
-        let (mut shard, had_to_wait) = lock_briefly(&self.shards[self.shard_of(key)].shard);
+        let (mut shard, had_to_wait) = self.shards[self.shard_of(key)].shard.hold();
         if !shard.terms.is_original {
             return None;
         }
@@ -109,7 +110,7 @@ impl<C: Clock> Table<C> {
         now: Timestamp,
         name: impl Fn() -> KeyName,
     ) -> Decision {
-        let (mut shard, _) = lock_briefly(&self.shards[self.shard_of(key)].shard);
+        let (mut shard, _) = self.shards[self.shard_of(key)].shard.hold();
         if let Some((bucket, ticks)) = shard.terms.bucket_at(now)
             && let Some((full_at, was_enough)) = shard.take(&bucket, key, (now, ticks), cost)
         {
@@ -155,8 +156,8 @@ impl<C: Clock> Table<C> {
 
     /// Gives back the lock of this key's shard, whose rows may lie somewhere else than before.
     #[cold]
-    fn leave(&self, shard: MutexGuard<'_, Shard>, key: Fingerprint) {
-        self.shards[self.shard_of(key)].sign.point_at(&shard);
+    fn leave(&self, shard: Latched<'_, Shard>, key: Fingerprint) {
+        self.signs[self.shard_of(key)].point_at(&shard);
         drop(shard);
         self.tend();
     }
@@ -174,7 +175,7 @@ impl<C: Clock> Table<C> {
         let mut wakes = Wakes::default();
         let (mut shard, now) = self.enter(key);
         let quick = shard.check_row(key, now, cost, &self.room);
-        self.shards[self.shard_of(key)].sign.point_at(&shard);
+        self.signs[self.shard_of(key)].point_at(&shard);
         if let Some(decision) = quick {
             shard.note_named(key, (now, cost), &decision, name);
             shard.housekeep(now, &self.hot, &self.room);

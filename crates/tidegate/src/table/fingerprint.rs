@@ -99,7 +99,7 @@ mod tests {
 
     const PLACES: [(&str, Place); 3] = [
         ("the row", |key| key.home(HOMES)),
-        ("the shard", |key| usize::try_from(key.low).unwrap() % HOMES),
+        ("the shard", |key| usize::try_from(key.high).unwrap() % HOMES),
         ("the hot cell", |key| usize::try_from(key.low >> 56).unwrap()),
     ];
 

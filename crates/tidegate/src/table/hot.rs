@@ -54,7 +54,7 @@ struct Stripe {
     denied: AtomicU64,
 }
 
-/// The low word chooses the shard by its lowest bits, so these are others.
+/// The high word chooses the shard, and the place in it; this is the other one.
 #[inline]
 fn index(key: Fingerprint) -> usize {
     (key.low >> 56) as usize % CELLS

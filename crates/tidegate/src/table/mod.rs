@@ -42,9 +42,10 @@ pub(crate) use terms::Terms;
 pub(crate) use throttle::THROTTLES;
 
 use crate::clock::Clock;
+use crate::latch::{Latch, Latched};
 use crate::slot::Slot;
 use crate::spot;
-use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, lock_briefly};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use audit::Auditor;
 use hot::Hot;
 use memory::Plot;
@@ -83,6 +84,9 @@ pub(crate) struct Table<C> {
     /// on where it was.
     shift: i64,
     shards: Box<[Padded]>,
+    /// Where each shard's rows are. Apart from the shards, which every decision writes to: these hardly ever change,
+    /// so every core has them at hand and can fetch a row without waiting for the shard.
+    signs: Box<[Signpost]>,
     stages: Option<Arc<Stages>>,
     /// The rule that the limiter began with, if it is a bucket, and what its times are counted from.
     bucket: Option<NarrowBucket>,
@@ -91,7 +95,7 @@ pub(crate) struct Table<C> {
     is_original: AtomicBool,
     /// Whether the rule is a bucket: a hint for who reads the clock before the lock.
     is_quick: AtomicBool,
-    /// The rule as it stands. Held while it changes, so that two changes do not mix.
+    /// The rule as it stands. Latched while it changes, so that two changes do not mix.
     ruling: Mutex<Limit>,
 }
 
@@ -99,8 +103,7 @@ pub(crate) struct Table<C> {
 /// many shards, each line of them has to be fetched.
 #[repr(C, align(128))]
 struct Padded {
-    sign: Signpost,
-    shard: Mutex<Shard>,
+    shard: Latch<Shard>,
 }
 
 /// A shard has at most about so many keys: a pass over them takes well under a millisecond.
@@ -131,8 +134,8 @@ impl<C: Clock> Table<C> {
         let shard = |index: usize| {
             let watch = plan.watch(secret.words[0] ^ index as u64, shards).map(Box::new);
             let plot = Plot { stages: stages.clone(), index };
-            let shard = Mutex::new(Shard::new(Arc::clone(&terms), plot, watch));
-            Padded { shard, sign: Signpost::default() }
+            let shard = Latch::new(Shard::new(Arc::clone(&terms), plot, watch));
+            Padded { shard }
         };
         let slot = Slot::new(limit.fresh(birth));
         Self {
@@ -142,6 +145,7 @@ impl<C: Clock> Table<C> {
             secret,
             shift,
             room: Room::new(plan.max_keys, plan.overflow, limit.clone(), slot),
+            signs: (0..shards).map(|_| Signpost::default()).collect(),
             shards: (0..shards).map(shard).collect(),
             stages,
             hot: Hot::default(),
@@ -153,16 +157,17 @@ impl<C: Clock> Table<C> {
         }
     }
 
-    /// The low bits choose the shard; the high word chooses the place in it.
+    /// The lowest bits of the high word choose the shard, and its highest the place in it: so both are known
+    /// before the low word is, which comes out of the hash later.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are wanted")]
     pub(crate) fn shard_of(&self, key: Fingerprint) -> usize {
-        key.low as usize & (self.shards.len() - 1)
+        key.high as usize & (self.shards.len() - 1)
     }
 
     /// Locks a shard for whoever has more to do than a quick decision: all of its keys are in it.
-    fn lock_shard(&self, index: usize) -> MutexGuard<'_, Shard> {
-        let (mut shard, _) = lock_briefly(&self.shards[index].shard);
+    fn lock_shard(&self, index: usize) -> Latched<'_, Shard> {
+        let (mut shard, _) = self.shards[index].shard.hold();
         shard.take_back(&self.hot);
         shard
     }
@@ -191,12 +196,12 @@ impl<C: Clock> Table<C> {
 
     /// Locks a key's shard and tells the time, which is read under the lock: whoever comes later must
     /// not bring an earlier one.
-    fn enter(&self, key: Fingerprint) -> (MutexGuard<'_, Shard>, Timestamp) {
+    fn enter(&self, key: Fingerprint) -> (Latched<'_, Shard>, Timestamp) {
         self.hold(self.shard_of(key))
     }
 
     /// Locks a shard by its index, for who works on several keys.
-    pub(crate) fn hold(&self, index: usize) -> (MutexGuard<'_, Shard>, Timestamp) {
+    pub(crate) fn hold(&self, index: usize) -> (Latched<'_, Shard>, Timestamp) {
         let mut shard = self.lock_shard(index);
         let now = self.now_for(shard.limit());
         shard.seen = now;

@@ -1,6 +1,6 @@
 //! Asking the processor to fetch a key's row before it is needed.
 //!
-//! This is one of two places in the crate with `unsafe` (the other is `arena.rs`). It pays: a batch over ten million keys waits for
+//! This is one of three places in the crate with `unsafe` (see ARCHITECTURE.md). It pays: a batch over ten million keys waits for
 //! many lines at once instead of one after the other (docs/benchmarks.md). The instruction reads and
 //! writes nothing that a program can see, whatever the address, so no use of it can be unsound.
 
@@ -36,9 +36,11 @@ impl Signpost {
         let home = key.home(self.homes.load(Ordering::Relaxed));
         let offset = home.wrapping_mul(self.width.load(Ordering::Relaxed));
         let address = self.address.load(Ordering::Relaxed).wrapping_add(offset);
-        // A row begins at its home or a few places after it.
+        // A row begins at its home or a few places after it: in these lines, of which two may be the same, are all the
+        // rows that `Rows::get_mut` looks at first.
         line(address);
         line(address.wrapping_add(64));
+        line(address.wrapping_add(120));
     }
 }
 

@@ -38,6 +38,10 @@ fn home<const N: usize>(row: &Row<N>, homes: usize) -> usize {
     Fingerprint { high: row[0], low: row[1] }.home(homes)
 }
 
+/// How many rows are looked at at once by who is in a hurry: as many as begin in the lines that are fetched ahead
+/// where a row is three words. With four, 1 M keys took a tenth longer; with eight, no less.
+const STEPS: usize = 6;
+
 /// The fewest homes.
 const HOMES_MIN: usize = 8;
 
@@ -100,6 +104,29 @@ impl<const N: usize> Rows<N> {
             at += 1;
         }
         Err(at)
+    }
+
+    /// The row, for who is in a hurry: if it is not here, [`find`](Self::find) says so, or finds it where the
+    /// rows end.
+    ///
+    /// How far a row lies from its home cannot be foreseen, so a branch for each step would be guessed
+    /// wrong every other time. Here some steps are taken at once: the rows before it are counted.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Fingerprint) -> Option<&mut Row<N>> {
+        let home = key.home(self.homes);
+        let rows = self.rows_mut().get_mut(home..)?;
+        let mut at = 0;
+        loop {
+            let next = rows.get(at..)?.first_chunk::<STEPS>()?;
+            // An empty place is not before it: it becomes the greatest number.
+            let is_before = |row: &Row<N>| row[0].wrapping_sub(1) < key.high.wrapping_sub(1);
+            let before = next.iter().map(|row| usize::from(is_before(row))).sum::<usize>();
+            at += before;
+            if before < STEPS {
+                break;
+            }
+        }
+        rows.get_mut(at).filter(|row| row[0] == key.high && row[1] == key.low)
     }
 
     #[inline]

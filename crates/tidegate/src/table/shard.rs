@@ -176,8 +176,7 @@ impl Shard {
         if now < self.seen || self.watch.as_ref().is_some_and(|watch| watch.wants(key)) {
             return None;
         }
-        let at = rows.find(key).ok()?;
-        let full_at = &mut rows.row_mut(at)[2];
+        let full_at = &mut rows.get_mut(key)?[2];
         // That includes what was lent to a cell.
         if bucket.is_from_the_future(*full_at, ticks) {
             return None;

@@ -72,7 +72,7 @@ impl<C: Clock> Table<C> {
         };
         let (mut shard, now) = self.enter(key);
         let (throttled, home) = self.with_in(&mut shard, key, now, work);
-        self.shards[self.shard_of(key)].sign.point_at(&shard);
+        self.signs[self.shard_of(key)].point_at(&shard);
         shard.tally.count_verdict(verdict(throttled));
         shard.tally.overflowed += u64::from(home == Home::Shared);
         shard.housekeep(now, &self.hot, &self.room);

@@ -121,14 +121,16 @@ impl<const N: usize> Model<N> {
         self.cursor = next;
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         assert_eq!(self.rows.len(), self.map.len());
         let mut highs: Vec<u64> = self.map.keys().map(|(high, _)| *high).collect();
         highs.sort_unstable();
         assert_eq!(self.rows.iter().map(|row| row[0]).collect::<Vec<u64>>(), highs, "in order");
-        for (&(high, low), &value) in &self.map {
+        let all: Vec<_> = self.map.iter().map(|(key, value)| (*key, *value)).collect();
+        for ((high, low), value) in all {
             let at = self.rows.find(Fingerprint { high, low }).expect("it was put in");
             assert!(self.rows.row(at)[2..].iter().all(|word| *word == value));
+            self.check_in_a_hurry(Fingerprint { high, low }, at, value);
         }
         let rows = self.rows.rows();
         assert!(rows.last().is_none_or(|row| row[0] == 0), "the last place is empty");
@@ -136,6 +138,25 @@ impl<const N: usize> Model<N> {
             let home = home(row, self.rows.homes);
             assert!(home <= at, "a row lies at its home or after it");
             assert!(rows[home..at].iter().all(|row| row[0] != 0), "a gap before its row");
+        }
+    }
+}
+
+impl<const N: usize> Model<N> {
+    /// Who is in a hurry finds the same row, or none: only where the rows end, and where the high word is
+    /// somebody else's, too.
+    fn check_in_a_hurry(&mut self, key: Fingerprint, at: usize, value: u64) {
+        let is_last = at + STEPS > self.rows.places();
+        let is_alone = self.map.range((key.high, 0)..=(key.high, u64::MAX)).count() == 1;
+        match self.rows.get_mut(key) {
+            Some(row) => assert!(row[1] == key.low && row[2..].iter().all(|word| *word == value)),
+            None => assert!(is_last || !is_alone, "{key:?} is at {at}"),
+        }
+        for stranger in [
+            Fingerprint { low: key.low ^ 1 << 40, ..key },
+            Fingerprint { high: key.high.wrapping_add(1).max(1), low: key.low ^ 1 << 40 },
+        ] {
+            assert!(self.rows.get_mut(stranger).is_none(), "{stranger:?} was not put in");
         }
     }
 }
