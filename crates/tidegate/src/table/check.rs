@@ -75,7 +75,7 @@ impl<C: Clock> Table<C> {
         }
     }
 
-    /// Takes from a bucket under the lock, if that is all there is to do. Tells what the bucket is then,
+    /// Takes from a bucket under the lock, known or new, if that is all there is to do. Tells what the bucket is then,
     /// and whether there was enough in it.
     ///
     /// What it returns fits into registers: a whole decision would go through memory twice.
@@ -91,7 +91,12 @@ impl<C: Clock> Table<C> {
         if !shard.terms.is_original {
             return None;
         }
-        let taken = shard.take(bucket, key, (now, ticks), cost)?;
+        let Some(taken) = shard.take(bucket, key, (now, ticks), cost) else {
+            let taken = shard.take_new(bucket, key, (now, ticks), cost, &self.room)?;
+            shard.housekeep(now, &self.hot, &self.room);
+            self.leave(shard, key);
+            return Some(taken);
+        };
         if had_to_wait || shard.is_asked_again(key) {
             self.lend(&mut shard, key, ticks);
         }
@@ -155,7 +160,7 @@ impl<C: Clock> Table<C> {
     }
 
     /// Gives back the lock of this key's shard, whose rows may lie somewhere else than before.
-    #[cold]
+    #[inline(never)]
     fn leave(&self, shard: Latched<'_, Shard>, key: Fingerprint) {
         self.signs[self.shard_of(key)].point_at(&shard);
         drop(shard);

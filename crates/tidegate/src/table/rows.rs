@@ -312,7 +312,11 @@ impl<const N: usize> Rows<N> {
     fn resize(&mut self, mut keep: impl FnMut(&Row<N>) -> bool) -> usize {
         let before = self.len;
         let kept = self.rows().iter().filter(|row| row[0] != 0 && keep(row)).count();
-        self.rebuild(self.homes_for(kept), keep);
+        let wanted = self.homes_for(kept);
+        // Where most have gone, memory goes back. Else there are as many homes as before, or more: with just enough for
+        // those who are left, the rows would be full again after the next few.
+        let homes = if wanted < self.homes / 2 { wanted } else { wanted.max(self.homes) };
+        self.rebuild(homes, keep);
         before - self.len
     }
 
@@ -320,8 +324,11 @@ impl<const N: usize> Rows<N> {
     fn rebuild(&mut self, mut homes: usize, mut keep: impl FnMut(&Row<N>) -> bool) {
         #[cfg(test)]
         tests::count_effort(homes.max(self.homes));
-        if homes < self.homes && self.settle(0, homes, |row| keep(row)) {
-            self.memory.resize((homes + spare(homes)) * N, &self.plot);
+        let before = self.homes;
+        if homes <= before && self.settle(0, homes, |row| keep(row)) {
+            if homes < before {
+                self.memory.resize((homes + spare(homes)) * N, &self.plot);
+            }
             return;
         }
         homes = homes.max(self.homes);

@@ -191,6 +191,33 @@ impl Shard {
         Some((after, true))
     }
 
+    /// The same with the bucket of a key that is not here, because it is new or was at rest: it is put in, if it is
+    /// admitted and there is room.
+    #[inline(never)]
+    pub(super) fn take_new(
+        &mut self,
+        bucket: &NarrowBucket,
+        key: Fingerprint,
+        (now, ticks): (Timestamp, u64),
+        cost: u64,
+        room: &Room,
+    ) -> Option<(u64, bool)> {
+        let Packed::One(rows) = &self.rows else { return None };
+        let is_watched = self.watch.as_ref().is_some_and(|watch| watch.wants(key));
+        if now < self.seen || is_watched || cost == 0 || !self.slots.is_empty() {
+            return None;
+        }
+        let fresh = self.terms.fresh_word?;
+        if rows.find(key).is_ok() || bucket.is_from_the_future(fresh, ticks) {
+            return None;
+        }
+        let after = bucket.take(fresh, ticks, cost).filter(|_| room.enter())?;
+        self.seen = now;
+        self.tally.allowed += 1;
+        self.insert_row(key, [after, 0, 0], now, room);
+        Some((after, true))
+    }
+
     /// Whether this key has been asked about so often in a row that it is worth a cell.
     #[inline]
     pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
@@ -290,11 +317,11 @@ impl Shard {
 
     /// Puts a new key into the rows, for which there is room.
     fn insert_row(&mut self, key: Fingerprint, packed: [u64; 3], now: Timestamp, room: &Room) {
-        let terms = Arc::clone(&self.terms);
-        let is_at_rest = terms.at_rest(now - TREMBLE);
+        let is_at_rest = self.terms.at_rest(now - TREMBLE);
         let dropped = each_width!(&mut self.rows, rows => {
             rows.insert(row_of(key, packed), |row| !is_at_rest(&row[2..]))
         }, else 0);
+        drop(is_at_rest);
         self.forget(dropped, room);
         self.sweep_for_new_key(now, room);
     }

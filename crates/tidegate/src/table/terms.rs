@@ -10,6 +10,8 @@ pub(crate) struct Terms {
     pub(super) bucket: Option<NarrowBucket>,
     /// The state of a key that nobody has asked about.
     pub(super) fresh: State,
+    /// The same in one word, if the rule is a bucket.
+    pub(super) fresh_word: Option<u64>,
     /// What packed times are counted from.
     pub(super) epoch: Timestamp,
     /// Whether these are the terms that the limiter began with.
@@ -30,14 +32,16 @@ impl Terms {
         // A microsecond early, because nothing can be told to be full at the epoch itself.
         let epoch = birth - Span::from_micros(1);
         let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(birth));
-        Self { limit, bucket, fresh, epoch, is_original: true }
+        let fresh_word = word_of(&limit, &fresh, epoch);
+        Self { limit, bucket, fresh, fresh_word, epoch, is_original: true }
     }
 
     /// The terms of another rule: keys that nobody has asked about go over like all others.
     pub(super) fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
         let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
         let (bucket, epoch) = (limit.narrow_bucket(), self.epoch);
-        Self { limit, bucket, fresh, epoch, is_original: false }
+        let fresh_word = word_of(&limit, &fresh, epoch);
+        Self { limit, bucket, fresh, fresh_word, epoch, is_original: false }
     }
 
     pub(crate) fn unpack(&self, words: &[u64]) -> State {
@@ -79,4 +83,9 @@ impl Terms {
             None => self.limit.peek(&self.unpack(words), now, 0).reset_after.is_zero(),
         }
     }
+}
+
+/// A bucket's state in one word.
+fn word_of(limit: &Limit, state: &State, epoch: Timestamp) -> Option<u64> {
+    limit.narrow_bucket().and(limit.pack(state, epoch)).map(|words| words[0])
 }
