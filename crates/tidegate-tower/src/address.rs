@@ -173,24 +173,25 @@ impl AddressBits {
 /// What `Display` writes, in a tenth of the time: it is written for every request.
 #[inline]
 fn put_v4(ip: Ipv4Addr, out: &mut Short) {
-    let (mut text, mut end) = ([0; 16], 0);
+    // In one number: a processor has to wait before it can read at once what was written in parts.
+    let (mut text, mut end) = (0_u128, 0);
     for byte in ip.octets() {
         let (digits, count) = OCTETS[usize::from(byte)];
-        text[end..end + 4].copy_from_slice(&digits);
+        text |= u128::from(u32::from_le_bytes(digits)) << (end * 8);
         end += usize::from(count);
     }
-    out.put_first(&text, end - 1);
+    out.put_word_pair(text, end - 1);
 }
 
-/// The digits of each byte and a dot, and how many characters these are.
+/// The digits of each byte and a dot, then zeros; and how many characters these are.
 static OCTETS: [([u8; 4], u8); 256] = {
-    let mut octets = [([b'.'; 4], 0); 256];
+    let mut octets = [([0; 4], 0); 256];
     let mut byte: u8 = 0;
     loop {
         let (hundreds, tens, ones) = (b'0' + byte / 100, b'0' + byte / 10 % 10, b'0' + byte % 10);
         octets[byte as usize] = match byte {
-            ..10 => ([ones, b'.', b'.', b'.'], 2),
-            10..100 => ([tens, ones, b'.', b'.'], 3),
+            ..10 => ([ones, b'.', 0, 0], 2),
+            10..100 => ([tens, ones, b'.', 0], 3),
             100.. => ([hundreds, tens, ones, b'.'], 4),
         };
         if byte == u8::MAX {

@@ -127,6 +127,16 @@ impl<const INLINE: usize> Short<INLINE> {
         }
     }
 
+    /// Appends the first `count` bytes of this number, the lowest first: it goes to memory in two words, as registers have
+    /// it, and nowhere else.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a half at a time")]
+    pub(crate) fn put_word_pair(&mut self, bytes: u128, count: usize) {
+        let [low, high] = [bytes, bytes >> 64].map(|half| (half as u64).to_le_bytes());
+        self.put_first(&low, count.min(8));
+        self.put_first(&high, count.saturating_sub(8));
+    }
+
     #[cold]
     fn spill(&mut self, bytes: &[u8]) {
         if self.count <= INLINE {

@@ -30,7 +30,7 @@ pub(super) struct Form {
 
 /// The fields that are filled in.
 const BLANKS: [HeaderName; 2] = [RATE_LIMIT, RETRY_AFTER];
-const BLANK: HeaderValue = HeaderValue::from_static("");
+pub(super) const BLANK: HeaderValue = HeaderValue::from_static("");
 
 impl Form {
     /// `None` if a map goes through its fields in another order than they were put in: it does not promise that.

@@ -42,11 +42,17 @@ impl<C: Clock> Shared<C> {
             return self.wait_alone(limiter, key, cost);
         }
         let decision = limiter.check_n(key.as_bytes(), cost);
-        self.conclude_alone(key, cost, decision)
+        self.conclude_alone(&mut key, cost, decision)
     }
 
+    /// The key is taken from where it is by who needs it later: most do not, and it is long.
     #[inline]
-    fn conclude_alone(self: &Arc<Self>, key: Short, cost: u64, decision: Decision) -> Outcome<C> {
+    fn conclude_alone(
+        self: &Arc<Self>,
+        key: &mut Short,
+        cost: u64,
+        decision: Decision,
+    ) -> Outcome<C> {
         let limit = &self.limits[0];
         self.manners.observe(limit, decision, key.as_bytes(), cost);
         match decision.verdict {
@@ -59,25 +65,28 @@ impl<C: Clock> Shared<C> {
                 Outcome::Pass(Passed { telling: self.tell_alone(decision), settlement: None })
             }
             Verdict::Allow => {
+                let key = std::mem::replace(key, Short::new());
                 let drained_at = Some(limit.clock.now() + decision.reset_after);
                 let question = Question { place: 0, key, cost, drained_at };
                 let settlement = Settlement::of(self, vec![question]);
                 Outcome::Pass(Passed { telling: self.tell_alone(decision), settlement })
             }
             // The rule was changed to one that makes requests wait.
-            Verdict::Wait(span) => self.wait_out(key, cost, decision, span),
+            Verdict::Wait(span) => {
+                self.wait_out(std::mem::replace(key, Short::new()), cost, decision, span)
+            }
         }
     }
 
     /// Takes a turn, if it comes in time. Most often it is now.
-    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: Short, cost: u64) -> Outcome<C> {
+    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, mut key: Short, cost: u64) -> Outcome<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
         let mut acquire = limiter.ask(key.as_bytes()).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
-            return self.conclude_alone(key, cost, turned(answer));
+            return self.conclude_alone(&mut key, cost, turned(answer));
         }
         Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key, cost)))
     }
@@ -106,11 +115,11 @@ impl<C: Clock> Shared<C> {
 async fn wait<C: Clock>(
     shared: Arc<Shared<C>>,
     acquire: Acquire<C>,
-    key: Short,
+    mut key: Short,
     cost: u64,
 ) -> Outcome<C> {
     let decision = turned(acquire.await);
-    shared.conclude_alone(key, cost, decision)
+    shared.conclude_alone(&mut key, cost, decision)
 }
 
 /// What a wait has come to: a turn that has come is an admission.
