@@ -35,6 +35,9 @@ pub(crate) struct Serve {
     /// How to log
     #[arg(long, value_enum, default_value = "text")]
     log: Log,
+    /// For who leaves out `--config`, as with `check`: an error that says so.
+    #[arg(hide = true)]
+    file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -47,6 +50,10 @@ enum Log {
 
 impl Serve {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
+        if let Some(file) = &self.file {
+            let file = file.display();
+            anyhow::bail!("{file}: a configuration is named by --config: tidegate serve --config {file}");
+        }
         let options = Options {
             config: self.config.clone(),
             resp: self.resp,

@@ -101,6 +101,13 @@ fn what_cannot_run_exits_with_2() {
     assert_eq!(err, "tidegate: `login` is not a request: write 'GET login'\n");
 }
 
+#[test]
+fn serve_with_a_bare_file_says_how_it_is_named() {
+    let (out, err, code) = tidegate(&["serve", "good.toml"]);
+    let said = "tidegate: good.toml: a configuration is named by --config: tidegate serve --config good.toml\n";
+    assert_eq!((out.as_str(), err.as_str(), code), ("", said, 2));
+}
+
 /// The first block of this language on the page.
 fn block<'a>(page: &'a str, language: &str) -> &'a str {
     let (_, after) = page.split_once(&format!("```{language}\n")).expect("there is one");
