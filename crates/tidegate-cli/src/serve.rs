@@ -52,7 +52,9 @@ impl Serve {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
         if let Some(file) = &self.file {
             let file = file.display();
-            anyhow::bail!("{file}: a configuration is named by --config: tidegate serve --config {file}");
+            anyhow::bail!(
+                "{file}: a configuration is named by --config: tidegate serve --config {file}"
+            );
         }
         let options = Options {
             config: self.config.clone(),

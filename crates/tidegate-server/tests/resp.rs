@@ -99,11 +99,16 @@ fn cl_throttle_refuses_in_redis_cells_words() {
     for line in ["CL.THROTTLE", "CL.THROTTLE k", "CL.THROTTLE k 1 1", "CL.THROTTLE k 1 1 1 1 1"] {
         assert_eq!(peer.say(line), usage);
     }
+    let long = "9".repeat(300);
     for (line, word) in [
         ("CL.THROTTLE k x 1 1", "x"),
         ("CL.THROTTLE k 1 1.5 1", "1.5"),
         ("CL.THROTTLE k 1 1 9223372036854775808", "9223372036854775808"),
         ("CL.THROTTLE k 1 1 1 ", ""),
+        ("CL.THROTTLE k a b c d", "a"),
+        ("CL.THROTTLE k 1 0 c d", "c"),
+        ("CL.THROTTLE k 1 0 1 d", "d"),
+        (&format!("CL.THROTTLE k {long} 1 1"), &long),
     ] {
         let said = peer.say(line);
         assert_eq!(

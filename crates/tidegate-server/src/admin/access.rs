@@ -2,7 +2,7 @@
 
 use super::Route;
 use crate::config::ServerConfig;
-use crate::http::{Problem, bearer, host, without_port};
+use crate::http::{Problem, bearer, host, is_loopback, without_port};
 use crate::server::Server;
 use http::header::HOST;
 use http::request::Parts;
@@ -55,9 +55,7 @@ fn local(listener: Option<SocketAddr>, host: &str) -> Result<(), Problem> {
     }
     let name = without_port(host);
     let literal: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
-    let is_local = name.eq_ignore_ascii_case("localhost")
-        || literal.is_some_and(|literal| literal.is_loopback() || Some(literal) == address);
-    if is_local {
+    if is_loopback(name) || (literal.is_some() && literal == address) {
         return Ok(());
     }
     let detail = "without a token, the host must be localhost, 127.0.0.1 or [::1]";

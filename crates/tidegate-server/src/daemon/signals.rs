@@ -1,10 +1,12 @@
 //! What the process is told while it runs.
 
 use super::{state, tell_system};
-use crate::config::SnapshotConfig;
+use crate::config::{FILE_BYTES_MAX, SnapshotConfig};
 use crate::listen::Running;
 use crate::server::Server;
 use sd_notify::NotifyState;
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -92,9 +94,12 @@ async fn tick(interval: &mut Option<Interval>) {
 }
 
 /// The configuration as it stands in the file. By its text: a time stamp may stay the same, and behind a
-/// symbolic link it is another file's.
+/// symbolic link it is another file's. What is longer than a configuration may be is none, whatever follows.
 fn text(server: &Server) -> Option<Vec<u8>> {
-    std::fs::read(server.file()?).ok()
+    let mut text = Vec::new();
+    let file = File::open(server.file()?).ok()?;
+    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).ok()?;
+    Some(text)
 }
 
 fn reload(server: &Server) {

@@ -1,15 +1,18 @@
 //! Who may come in: what is looked at before anybody reads what a request asks.
 //!
-//! Always   A browser that a stranger's page steers gets nothing: it cannot send JSON as JSON to another
-//!          origin without asking first, and nobody here says yes to that question.
+//! Always   A browser that a stranger's page steers gets nothing and changes nothing: it cannot send JSON as JSON, nor the
+//!          fields that a proxy sends, to another origin without asking first, and nobody here says yes to that
+//!          question. What it can send says where it comes from.
 
 use super::problem::Problem;
 use crate::server::Server;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The one host that the request is for. hyper lets through what has none, or two.
@@ -26,6 +29,32 @@ pub(crate) fn host(request: &Parts) -> Result<&str, Problem> {
         Some(text) if !text.is_empty() && other.is_none() => Ok(text),
         _ => Err(Problem::bad("the request must have one Host field, and only one")),
     }
+}
+
+/// Whether a stranger's page may have sent it. A page under a name that leads to us by a trick is at that name's origin,
+/// so an origin must be loopback's; programs have none.
+pub(crate) fn no_page(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_from_here = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
+    let is_local = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        origin.is_some_and(|(_, host)| is_loopback(without_port(host)))
+    };
+    if headers.get(SEC_FETCH_SITE).is_none_or(is_from_here)
+        && headers.get(ORIGIN).is_none_or(is_local)
+    {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "this comes from another site's page (`Origin`, `Sec-Fetch-Site`); a proxy that asks about such a request tells \
+         which by `X-Original-URI` or `X-Forwarded-Uri`",
+    ))
+}
+
+/// Whether a host is this machine and no other.
+pub(crate) fn is_loopback(name: &str) -> bool {
+    let literal: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+    name.eq_ignore_ascii_case("localhost") || literal.is_some_and(|literal| literal.is_loopback())
 }
 
 /// Whether it is clear where the body ends. hyper lets through what others behind or before us may read
@@ -49,7 +78,7 @@ pub(crate) fn without_port(host: &str) -> &str {
 
 /// Whether whoever asks may ask.
 pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem> {
-    let api_key = headers.get(API_KEY).map(http::HeaderValue::as_bytes);
+    let api_key = headers.get(API_KEY).map(HeaderValue::as_bytes);
     if server.admits(bearer(headers)) || (api_key.is_some() && server.admits(api_key)) {
         return Ok(());
     }
@@ -71,7 +100,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 /// Whether the body is what it has to be.
 pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     const KIND: &[u8] = b"application/json";
-    let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_json = kind.and_then(|kind| kind.split_at_checked(KIND.len())).is_some_and(
         |(kind, parameters)| {
             kind.eq_ignore_ascii_case(KIND)

@@ -26,7 +26,7 @@ mod style;
 pub(crate) mod tests;
 
 pub(crate) use body::{BODY_BYTES_MAX, collect};
-pub(crate) use guard::{bearer, host, without_port};
+pub(crate) use guard::{bearer, host, is_loopback, without_port};
 pub use page::Answered;
 pub(crate) use page::{JSON, Page};
 pub(crate) use problem::Problem;
@@ -50,19 +50,24 @@ use std::sync::Arc;
 const OPENAPI: &[u8] = include_bytes!("openapi.json");
 const HOME: &[u8] = include_bytes!("home.txt");
 
-/// What answers one connection, which comes from `peer`.
-pub fn service(
+/// What answers one connection, which comes from `peer`. What `hold` hands out is kept while a request that has come whole is
+/// answered.
+pub fn service<H: Send>(
     server: Arc<Server>,
     peer: SocketAddr,
+    hold: impl Fn() -> H + Clone + Send,
 ) -> impl Service<Request<Incoming>, Response = Answered, Error = Infallible, Future: Send> + Clone
 {
     service_fn(move |request: Request<Incoming>| {
-        let server = Arc::clone(&server);
+        let (server, hold) = (Arc::clone(&server), hold.clone());
         async move {
             let (request, body) = request.into_parts();
             let patience = server.request_patience();
             Ok(match collect(body, patience).await {
-                Ok(body) => answer(&server, &request, &body, peer).await,
+                Ok(body) => {
+                    let _holding = hold();
+                    answer(&server, &request, &body, peer).await
+                }
                 Err(problem) => problem.answer(),
             })
         }
@@ -87,6 +92,10 @@ async fn try_answer(
     guard::framing(&request.headers)?;
     let route = Route::of(request)?;
     if !route.is_public() {
+        let is_proxied = route == Route::Authorize && original::is_told(&request.headers);
+        if !is_proxied {
+            guard::no_page(&request.headers)?;
+        }
         guard::token(server, &request.headers)?;
     }
     if route.has_body() {

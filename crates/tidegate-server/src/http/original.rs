@@ -6,12 +6,19 @@
 
 use super::guard::without_port;
 use crate::matching;
-use http::HeaderValue;
 use http::header::HOST;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use tidegate_tower::client_ip_of;
+
+/// Whether a proxy tells which request it asks about. Only a proxy can: a page cannot send these without asking first.
+pub(super) fn is_told(headers: &HeaderMap) -> bool {
+    const TOLD: [&str; 4] =
+        ["x-original-uri", "x-forwarded-uri", "x-original-method", "x-forwarded-method"];
+    TOLD.iter().any(|name| headers.contains_key(*name))
+}
 
 /// The request that is asked about.
 pub(super) fn original<'a>(

@@ -22,6 +22,8 @@ pub struct Activity {
     is_idle: AtomicBool,
     /// Requests that are being answered.
     requests: AtomicU32,
+    /// Of these, such that have come whole and after which nothing is expected before they are answered.
+    held: AtomicU32,
     /// Whether it leaves by itself when it is time to go.
     leaves: AtomicBool,
     idle: u32,
@@ -36,9 +38,9 @@ impl Activity {
     fn new(wakeful: Arc<Wakeful>, seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
         let until = AtomicU32::new(seconds.load(Ordering::Relaxed) + whole(caps.first_byte));
         let (idle, request) = (whole(caps.idle), whole(caps.request));
-        let (requests, leaves) = (AtomicU32::new(0), AtomicBool::new(false));
-        let is_idle = AtomicBool::new(true);
-        Self { wakeful, seconds, until, is_idle, requests, leaves, idle, request }
+        let (requests, held) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (is_idle, leaves) = (AtomicBool::new(true), AtomicBool::new(false));
+        Self { wakeful, seconds, until, is_idle, requests, held, leaves, idle, request }
     }
 
     /// It waits for what the peer says next, of which a part may have come.
@@ -97,6 +99,13 @@ impl Activity {
         Answering(Arc::clone(self))
     }
 
+    /// A request has come whole, and what follows on this connection comes after its answer: a rule may make it wait for
+    /// longer than a peer may take.
+    pub(super) fn holds(self: &Arc<Self>) -> Holding {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Holding(Arc::clone(self))
+    }
+
     /// Whether anybody waits for an answer.
     pub(super) fn is_answering(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0
@@ -105,7 +114,8 @@ impl Activity {
     /// Whether it has taken longer than it may. Who waits for us is not idle.
     fn is_overdue(&self, now: u32) -> bool {
         let is_waiting = self.is_idle.load(Ordering::Relaxed) && self.is_answering();
-        self.until.load(Ordering::Relaxed) < now && !is_waiting
+        let is_held = self.held.load(Ordering::Relaxed) > 0;
+        self.until.load(Ordering::Relaxed) < now && !is_waiting && !is_held
     }
 
     #[inline]
@@ -118,6 +128,18 @@ impl Activity {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request that has come whole, until its answer is there: dropped then, and from then on the peer has as much time
+/// as for any answer.
+#[derive(Debug)]
+pub(super) struct Holding(Arc<Activity>);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.may_take(self.0.request);
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@
 //!          the connection only (settings, pings) neither is a request nor stands for one.
 
 use super::Activity;
+use super::activity::Holding;
 use super::frames::Frames;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -145,6 +146,17 @@ impl<S> Watched<S> {
     /// The same, with what has been read of it put back.
     pub(super) fn with_read(self, read: Bytes) -> Self {
         Self { read, ..self }
+    }
+
+    /// A request has come whole: until this is dropped, it waits for us.
+    pub(super) fn holds(&self) -> Holding {
+        self.activity.holds()
+    }
+
+    /// The same, for who asks later.
+    pub(super) fn holder(&self) -> impl Fn() -> Holding + Clone + Send + use<S> {
+        let activity = Arc::clone(&self.activity);
+        move || activity.holds()
     }
 
     /// The time of the next request begins: a part of it came with the last one.

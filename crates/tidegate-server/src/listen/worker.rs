@@ -115,10 +115,14 @@ impl Worker {
         let status = &self.server.status;
         let config = self.server.config();
         let caps = config.server.caps;
-        let operators = status.connections.of(Wire::Admin).load(Ordering::Relaxed);
+        let here = |wire| status.connections.of(wire).load(Ordering::Relaxed);
         let has_room = match wire {
-            Wire::Admin => operators < ADMIN_CONNECTIONS_MAX,
-            _ => status.connections.sum() - operators < caps.connections_max as u64,
+            Wire::Admin => here(Wire::Admin) < ADMIN_CONNECTIONS_MAX,
+            // Each read once: of what comes and goes meanwhile no difference can be taken.
+            Wire::Resp | Wire::Http | Wire::Grpc => {
+                let others = [Wire::Resp, Wire::Http, Wire::Grpc].map(here);
+                others.iter().sum::<u64>() < caps.connections_max as u64
+            }
         };
         if !has_room {
             status.rejected.of(wire).fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,6 @@
 
 use super::parse::Words;
 use super::reply::Reply;
-use super::session::shown;
 use crate::clock::ServerClock;
 use crate::server::Server;
 use crate::store::Key;
@@ -68,8 +67,10 @@ fn read(bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
         return Err(ThrottleError::Usage);
     }
     let number = |place| integer(words.get(bytes, place));
+    // In this order: where several are wrong, the first is named.
+    let (max_burst, count, period) = (number(2)?, number(3)?, number(4)?);
     let quantity = if words.len() == 6 { number(5)? } else { 1 };
-    Ok(Throttle::new(number(2)?, number(3)?, number(4)?, quantity)?)
+    Ok(Throttle::new(max_burst, count, period, quantity)?)
 }
 
 impl Throttling {
@@ -162,5 +163,5 @@ impl Last {
 fn integer(word: &[u8]) -> Result<i64, ThrottleError> {
     let text = std::str::from_utf8(word).ok();
     let integer = text.and_then(|text| text.parse().ok());
-    integer.ok_or_else(|| ThrottleError::NoInteger(shown(word)))
+    integer.ok_or_else(|| ThrottleError::NoInteger(String::from_utf8_lossy(word).into_owned()))
 }

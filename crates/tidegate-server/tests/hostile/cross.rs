@@ -83,3 +83,32 @@ fn t53_what_a_page_can_send_without_asking_is_not_read() {
     assert_eq!(status(&http(running.addresses.http, head, body)), "200");
     running.stop().unwrap();
 }
+
+#[test]
+fn t53_a_page_uses_up_nobodys_limit() {
+    let directory = Directory::new();
+    let file = directory.write("tidegate.toml", "[limits.login]\nrule = \"5/min\"\n");
+    let limits = load(&file).expect("it is good").limits;
+    let running = start(|config| config.limits = limits);
+    let ask =
+        |head: &str, body: &[u8]| status(&http(running.addresses.http, head, body)).to_owned();
+    // What a picture on a page can do.
+    let authorize = "GET /v1/authorize?limit=login&key=victim&cost=5 HTTP/1.1\r\nhost: localhost";
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(ask(&format!("{authorize}\r\nsec-fetch-site: {site}"), b""), "403", "{site}");
+    }
+    // A page under a name that leads here is at home there, and may send JSON.
+    let reset =
+        "POST /v1/reset HTTP/1.1\r\nhost: evil.example:8080\r\ncontent-type: application/json";
+    let body = br#"{"limit": "login", "key": "victim"}"#;
+    for origin in ["http://evil.example:8080", "http://localhost.evil.example", "null"] {
+        assert_eq!(ask(&format!("{reset}\r\norigin: {origin}"), body), "403", "{origin}");
+    }
+    // A proxy sends on what its client's browser said, and which request it asks about.
+    let proxied = format!("{authorize}\r\nsec-fetch-site: cross-site\r\nx-original-uri: /shop");
+    assert_eq!(ask(&proxied, b""), "204", "no page has used it up");
+    assert_eq!(ask(&format!("{authorize}\r\nsec-fetch-site: none"), b""), "429");
+    assert_eq!(ask(&format!("{reset}\r\norigin: http://localhost:8080"), body), "200");
+    assert_eq!(ask(authorize, b""), "204");
+    running.stop().unwrap();
+}

@@ -1,11 +1,12 @@
 //! T44: peers that take their time.
 
-use crate::desk::{PATIENCE, Peer, secs, serves, start};
+use crate::desk::{Directory, PATIENCE, Peer, secs, serves, start};
 use crate::frames::{PREFACE, SETTINGS, frame, headers, kinds};
 use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tidegate_server::config::load;
 use tidegate_server::listen::Running;
 
 /// A second of patience, one because the server counts whole ones, and two for a busy machine.
@@ -212,4 +213,33 @@ fn who_is_idle_leaves_at_once_and_is_told_goodbye() {
     assert_eq!(resp.rest(), Some(Vec::new()));
     let heard = grpc.rest().expect("it ends");
     assert!(kinds(&heard).contains(&7), "GOAWAY: {heard:?}");
+}
+
+/// Longer than a second of patience, one because the server counts whole ones, and one more.
+const WAIT: &str = "4s";
+
+#[test]
+fn t44_who_is_made_to_wait_by_a_rule_is_not_slow() {
+    let directory = Directory::new();
+    let rule = format!("[limits.line]\nrule = \"1/{WAIT} queue capacity 5\"\n");
+    let limits = load(&directory.write("tidegate.toml", &rule)).expect("it is good").limits;
+    let running = start(|config| config.limits = limits);
+    let http_at = running.addresses.http;
+    std::thread::scope(|scope| {
+        // By the plain way, and by hyper's: a connection that is to be closed is hyper's.
+        for (key, fields) in [("plain", ""), ("other", "connection: close\r\n")] {
+            scope.spawn(move || {
+                let head =
+                    format!("GET /v1/authorize?limit=line&key={key} HTTP/1.1\r\nhost: x\r\n");
+                let ask = || {
+                    let mut peer = Peer::new(http_at);
+                    peer.say(format!("{head}{fields}\r\n"));
+                    peer
+                };
+                assert!(ask().line().starts_with("HTTP/1.1 204"), "{key}: the first need not wait");
+                assert!(ask().line().starts_with("HTTP/1.1 204"), "{key}: it was cut off");
+            });
+        }
+    });
+    running.stop().unwrap();
 }

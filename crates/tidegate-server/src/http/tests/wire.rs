@@ -18,7 +18,7 @@ async fn converse(bench: &Bench, is_admin: bool, said: &[u8]) -> String {
         if is_admin {
             http.serve_connection(io, crate::admin::service(shared)).await
         } else {
-            http.serve_connection(io, crate::http::service(shared, PEER)).await
+            http.serve_connection(io, crate::http::service(shared, PEER, || ())).await
         }
     });
     client.write_all(said).await.unwrap();

@@ -93,7 +93,7 @@ where
     match plain.serve(closing.clone()).await? {
         End::Over => plain.stream.shutdown().await,
         End::Other(read) => {
-            let service = http_service(Arc::clone(server), peer);
+            let service = http_service(Arc::clone(server), peer, plain.stream.holder());
             serve_http1(plain.stream.with_read(read), service, closing).await
         }
     }
@@ -189,6 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
         }
         // Who has been answered need not wait for who has not.
         self.send(true).await?;
+        let _holding = self.stream.holds();
         loop {
             tokio::select! {
                 biased;
