@@ -12,11 +12,14 @@ use crate::workspace::Workspace;
 const STEPS: &[Step] = &[
     Step { name: "shuttle, 100 000 schedules", run: shuttle },
     Step { name: "store and snapshots, full size", run: store },
+    Step { name: "200 restarts of a killed server", run: restarts },
 ];
 
 const SCHEDULES: &str = "100000";
 const STORE: &str = "test -p tidegate --test snapshot --test store --release --locked \
                      -- --test-threads 1 --show-output";
+
+const RESTARTS: &str = "test -p tidegate-cli --test serve --release --locked -- restart::";
 
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     step::run_all(workspace, STEPS)
@@ -24,6 +27,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn shuttle(workspace: &Workspace) -> anyhow::Result<()> {
     SHUTTLE.tests(workspace).env("TIDEGATE_SCHEDULES", SCHEDULES).run()
+}
+
+fn restarts(workspace: &Workspace) -> anyhow::Result<()> {
+    Invocation::cargo(workspace, RESTARTS).env("TIDEGATE_FULL", "1").run()
 }
 
 fn store(workspace: &Workspace) -> anyhow::Result<()> {

@@ -1,14 +1,19 @@
 //! Debts over restarts, wanted and unwanted.
 //!
-//! A key that gets nothing back for a day counts what was taken. After a kill, all that was taken until the
-//! snapshot is still taken; after an orderly end, all of it.
+//! A key that gets nothing back for a day counts what was taken; another gets some back all the time. After a kill, all that
+//! was taken until the snapshot is still taken, and no more has come back than time has brought; after an orderly end,
+//! all of it.
 
 use crate::daemon::{Daemon, Directory};
 use std::time::{Duration, Instant, SystemTime};
 
 const BURST: u64 = 1_000_000;
+/// What comes back in a second.
+const RATE: u64 = 1_000;
 const CHECK: &str = "TIDE.CHECK slow key";
 const PEEK: &str = "TIDE.PEEK slow key COST 0";
+const CHECK_QUICK: &str = "TIDE.CHECK quick key COST 50";
+const PEEK_QUICK: &str = "TIDE.PEEK quick key COST 0";
 /// Between what a snapshot has and when its file was written.
 const SAVING: Duration = Duration::from_millis(400);
 
@@ -16,9 +21,21 @@ fn configured(directory: &Directory) -> std::path::PathBuf {
     directory.write(
         "t.toml",
         &format!(
-            "[server.snapshot]\npath = \"state\"\nevery = \"100ms\"\n[limits.slow]\nrule = \"1/day burst {BURST}\"\n"
+            "[server.snapshot]\npath = \"state\"\nevery = \"100ms\"\n\
+             [limits.slow]\nrule = \"1/day burst {BURST}\"\n\
+             [limits.quick]\nrule = \"{RATE}/s burst {BURST}\"\n"
         ),
     )
+}
+
+/// What remained of both, when that was asked, and by when it was said: it was so at some time in between.
+struct Told {
+    asked: SystemTime,
+    at: SystemTime,
+    slow: u64,
+    quick: u64,
+    /// Whether a snapshot has it, however old it is.
+    is_saved: bool,
 }
 
 /// Restarts: few for every change, many when all is tested.
@@ -41,34 +58,43 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let mut seed = u64::from(now.subsec_nanos()) << 1 | 1;
     let first_seed = seed;
-    // When it was told, and what remained.
-    let mut told = vec![(SystemTime::UNIX_EPOCH, BURST)];
-    let mut least_left = BURST;
+    let start = SystemTime::now();
+    let mut told =
+        vec![Told { asked: start, at: start, slow: BURST, quick: BURST, is_saved: true }];
+    let mut least_left = (BURST, BURST);
     for life in 0..restarts() {
         let said = format!("life {life}, seed {first_seed}");
         let saved = std::fs::metadata(directory.0.join("state")).and_then(|file| file.modified());
         let daemon = Daemon::start("", &config, &[]);
         let mut peer = daemon.connect();
-        let (_, remaining) = peer.five(PEEK);
-        let known = saved.unwrap_or(SystemTime::UNIX_EPOCH).checked_sub(SAVING);
-        let known = known.unwrap_or(SystemTime::UNIX_EPOCH);
-        let most = told.iter().rev().find(|(at, _)| *at <= known).map_or(BURST, |(_, left)| *left);
-        let least = told.last().map_or(0, |(_, left)| left.saturating_sub(1));
-        assert!(remaining <= most, "{said}: {remaining} remain, when it was saved {most} did");
-        assert!(remaining >= least, "{said}: {remaining} remain of {least}");
-        least_left = least_left.min(remaining);
+        let asked = SystemTime::now();
+        let (slow, quick) = (peer.five(PEEK).1, peer.five(PEEK_QUICK).1);
+        let known = saved.ok().and_then(|saved| saved.checked_sub(SAVING));
+        let is_known = |told: &&Told| told.is_saved || known.is_some_and(|known| told.at <= known);
+        let kept = told.iter().rev().find(is_known).expect("the first is always known");
+        assert!(slow <= kept.slow, "{said}: {slow} remain, when it was saved {} did", kept.slow);
+        let brought =
+            kept.asked.elapsed().expect("the clock goes on").as_micros() * u128::from(RATE);
+        let most = u128::from(kept.quick) + brought.div_ceil(1_000_000);
+        assert!(u128::from(quick) <= most, "{said}: {quick} remain, time has brought {most}");
+        let least = told.last().map_or(0, |told| told.slow.saturating_sub(1));
+        assert!(slow >= least, "{said}: {slow} remain of {least}");
+        least_left = (least_left.0.min(slow), least_left.1.min(quick));
         told.clear();
-        told.push((SystemTime::UNIX_EPOCH, remaining));
+        told.push(Told { asked, at: SystemTime::now(), slow, quick, is_saved: true });
         let until = Instant::now() + Duration::from_millis(20 + random(&mut seed) % 500);
         while Instant::now() < until {
-            let (is_allowed, remaining) = peer.five(CHECK);
-            assert!(is_allowed, "{said}");
-            told.push((SystemTime::now(), remaining));
+            let asked = SystemTime::now();
+            let (slow, quick) = (peer.five(CHECK), peer.five(CHECK_QUICK));
+            assert!(slow.0, "{said}");
+            let at = SystemTime::now();
+            told.push(Told { asked, at, slow: slow.1, quick: quick.1, is_saved: false });
         }
         daemon.kill();
     }
     assert!(directory.0.join("state").exists(), "no snapshot was ever written");
-    assert!(least_left < BURST, "nothing of all that was taken was ever kept");
+    let is_kept = least_left.0 < BURST && least_left.1 < BURST;
+    assert!(is_kept, "nothing of all that was taken was ever kept");
 }
 
 #[test]
@@ -90,7 +116,11 @@ fn a_server_that_is_told_to_end_forgets_nothing() {
         assert!(daemon.end().success());
     }
     let daemon = Daemon::start("", &config, &[]);
-    assert_eq!(daemon.connect().five(PEEK), (true, BURST - 300));
+    let mut peer = daemon.connect();
+    assert_eq!(peer.five(PEEK), (true, BURST - 300));
+    assert_eq!(peer.ask("CL.THROTTLE other 1000 1 86400 0"), "*5");
+    let throttled: Vec<String> = (0..3).map(|_| peer.line()).collect();
+    assert_eq!(throttled, [":0", ":1001", ":701"], "that is remembered, too");
 }
 
 #[test]
