@@ -510,13 +510,11 @@ fn expected_of(words: &[String], throttles: &Throttles<ManualClock>) -> String {
     }
     let mut numbers = [0, 0, 0, 1];
     for (number, word) in numbers.iter_mut().zip(words) {
-        match by_hand(word) {
-            Some(read) => *number = read,
-            None => {
-                let said = format!("-Cell error: Store error: Couldn't parse as integer: {word}");
-                return said.trim_end().to_owned();
-            }
-        }
+        let Some(read) = by_hand(word) else {
+            let said = format!("-Cell error: Store error: Couldn't parse as integer: {word}");
+            return said.trim_end().to_owned();
+        };
+        *number = read;
     }
     let [max_burst, count, period, quantity] = numbers;
     match Throttle::new(max_burst, count, period, quantity) {

@@ -56,6 +56,11 @@ impl Daemon {
         self.log.lock().expect("nobody panics with it").contains(what)
     }
 
+    /// All that it has logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("nobody panics with it").clone()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &id]).status();

@@ -1,6 +1,8 @@
-//! What it is told while it runs.
+//! What it says when it starts, and what it is told while it runs.
 
 use crate::daemon::{Daemon, Directory, PATIENCE, eventually};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_bad_file_is_told_about_and_the_old_limits_stay() {
@@ -34,4 +36,61 @@ fn signals_are_heard_as_soon_as_it_has_said_where_it_listens() {
         daemon.signal("TERM");
         assert!(daemon.end().success());
     }
+}
+
+#[test]
+fn a_file_that_is_watched_is_reloaded_when_it_changes() {
+    let directory = Directory::new();
+    let text = |rule: &str| format!("[server]\nwatch = true\n[limits.a]\nrule = \"{rule}\"\n");
+    let config = directory.write("t.toml", &text("1/day"));
+    let daemon = Daemon::start("", &config, &[]);
+    let mut peer = daemon.connect();
+    assert_eq!(peer.five("TIDE.CHECK a key"), (true, 0));
+    directory.write("t.toml", &text("1/fortnight"));
+    eventually("it says so", PATIENCE, || daemon.says("not reloaded, the old configuration stays"));
+    directory.write("t.toml", &text("3/day"));
+    eventually("it reloads", PATIENCE, || daemon.says("reloaded: 1 limits"));
+    assert_eq!(peer.five("TIDE.CHECK a key"), (true, 1), "what was taken stays taken");
+    daemon.signal("TERM");
+    assert!(daemon.end().success());
+}
+
+#[test]
+fn a_log_in_json_is_one_object_a_line() {
+    let directory = Directory::new();
+    let config = directory.write("t.toml", "[limits.a]\nrule = \"1/day\"\n");
+    let daemon = Daemon::start("", &config, &["--log", "json"]);
+    directory.write("t.toml", "[limits.a]\nrule = \"1/fortnight\"\n");
+    daemon.signal("HUP");
+    eventually("it says so", PATIENCE, || daemon.says("not reloaded"));
+    for line in daemon.log().lines() {
+        let said: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+        assert!(said["level"].is_string() && said["timestamp"].is_string(), "{line}");
+        assert!(said["fields"]["message"].is_string(), "{line}");
+    }
+}
+
+/// The first command of the README.
+#[test]
+fn what_it_prints_first_is_where_it_listens_and_three_things_to_try() {
+    let free = "127.0.0.1:0";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["serve", "--resp", free, "--http", free, "--grpc", free, "--admin", free])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let lines: Vec<String> = out.lines().map_while(Result::ok).take(9).collect();
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let port = |place: usize| lines[place].rsplit_once(':').expect("an address").1.to_owned();
+    for (place, wire) in [(1, "RESP"), (2, "HTTP"), (3, "gRPC"), (4, "admin")] {
+        assert!(lines[place].trim_start().starts_with(wire), "{lines:?}");
+        assert_ne!(port(place), "0", "the port that it got");
+    }
+    assert_eq!(lines[5], "try");
+    let redis_cli = format!("redis-cli -p {} CL.THROTTLE user:1 15 30 60", port(1));
+    assert_eq!(lines[6].trim(), redis_cli);
+    assert!(lines[7].trim().starts_with("curl ") && lines[7].contains(&port(2)), "{lines:?}");
+    assert!(lines[8].contains(&format!("http://127.0.0.1:{}/", port(4))), "{lines:?}");
 }
