@@ -50,9 +50,11 @@ pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Outc
         let broken = match (0..step.times).find_map(|index| take_step(implementation, step, index))
         {
             None => continue,
-            Some(Broken { refusal: Refusal::CannotSay(what), .. }) => {
+            // What was said before counts, also if the rest cannot be said.
+            Some(Broken { refusal: Refusal::CannotSay(what), .. }) if breaches.is_empty() => {
                 return Outcome::Skipped(what);
             }
+            Some(Broken { refusal: Refusal::CannotSay(_), .. }) => break,
             Some(broken) => broken,
         };
         breaches.push(Breach {

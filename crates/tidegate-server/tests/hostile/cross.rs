@@ -63,6 +63,11 @@ fn t53_the_operator_is_not_reached_by_another_name_or_from_another_page() {
     assert_eq!(running.server.status.reloads.load(Ordering::Relaxed), 0);
     assert_eq!(reload("\r\norigin: http://localhost"), "200");
     assert_eq!(running.server.status.reloads.load(Ordering::Relaxed), 1);
+    directory.write("tidegate.toml", "[limits.a]\nrule = \"5/fortnight\"\n");
+    let answer = http(admin, "POST /v1/reload HTTP/1.1\r\nhost: localhost", b"");
+    assert_eq!(status(&answer), "422", "a bad file");
+    assert!(answer.contains("tidegate.toml:2:"), "it says where: {answer}");
+    assert_eq!(running.server.config().limits.len(), 1, "the old one stays");
     running.stop().unwrap();
 }
 

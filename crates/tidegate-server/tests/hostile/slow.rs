@@ -243,3 +243,22 @@ fn t44_who_is_made_to_wait_by_a_rule_is_not_slow() {
     });
     running.stop().unwrap();
 }
+
+#[test]
+fn t44_who_has_asked_and_says_nothing_more_is_sent_away_after_the_time_for_that() {
+    let running = start(|config| config.server.caps.idle = secs(1));
+    let at = running.addresses;
+    let http = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    std::thread::scope(|scope| {
+        for (address, first) in [(at.resp, "PING\r\n"), (at.http, http), (at.admin, http)] {
+            scope.spawn(move || {
+                let mut peer = Peer::new(address);
+                assert!(peer.say(first));
+                assert!(!peer.line().is_empty(), "{address:?} answers");
+                let took = peer.ended_after();
+                assert!(took < IN_TIME, "{address:?} was patient for {took:?}");
+            });
+        }
+    });
+    running.stop().unwrap();
+}
