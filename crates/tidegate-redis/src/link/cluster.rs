@@ -35,6 +35,8 @@ struct Map {
     nodes: HashMap<Host, Arc<Node>>,
     /// Who owns which slot: index into nothing, the host itself.
     owners: Vec<Option<Host>>,
+    /// How often those had changed who are no longer here, and how many they are.
+    gone: u64,
 }
 
 impl Cluster {
@@ -44,7 +46,7 @@ impl Cluster {
         settings: Settings,
         patience: Duration,
     ) -> Arc<Self> {
-        let map = Map { nodes: HashMap::new(), owners: vec![None; SLOTS] };
+        let map = Map { nodes: HashMap::new(), owners: vec![None; SLOTS], gone: 0 };
         let doubts = Notify::new();
         let cluster = Arc::new(Self { address, settings, map: RwLock::new(map), doubts });
         let looked_up = async {
@@ -73,6 +75,13 @@ impl Cluster {
 
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         self.map.read().expect("nobody panics with it").nodes.values().cloned().collect()
+    }
+
+    /// How often primaries have been others than before, or other runs of them. It never goes back, and whoever takes the place of
+    /// another counts: else who looks before and after would see the same.
+    pub(super) fn changes(&self) -> u64 {
+        let map = self.map.read().expect("nobody panics with it");
+        map.gone + map.nodes.values().map(|node| node.changes()).sum::<u64>()
     }
 
     /// The node at an address, known or not.
@@ -132,7 +141,14 @@ impl Cluster {
         // Who owns nothing any more is not kept.
         let owners: std::collections::HashSet<Host> =
             map.owners.iter().flatten().cloned().collect();
-        map.nodes.retain(|host, _| owners.contains(host));
+        let Map { nodes, gone, .. } = &mut *map;
+        nodes.retain(|host, node| {
+            let stays = owners.contains(host);
+            if !stays {
+                *gone += node.changes() + 1;
+            }
+            stays
+        });
     }
 }
 
@@ -231,5 +247,26 @@ mod tests {
         let owner = Host { name: "127.0.0.1".to_owned(), port: 30_001 };
         assert_eq!(read(&answer, &asked), Some(vec![Range { first: 0, last: 5460, owner }]));
         assert_eq!(read(&Value::Int(1), &asked), None);
+    }
+
+    /// Nobody is at these addresses: who is there does not matter for who owns what.
+    #[tokio::test]
+    async fn a_primary_in_the_place_of_another_is_a_change_that_stays() {
+        let host = |port| Host { name: "127.0.0.1".to_owned(), port };
+        let whole = |port| [Range { first: 0, last: SLOTS - 1, owner: host(port) }];
+        let address: Address = "redis+cluster://127.0.0.1:1".parse().expect("it is good");
+        let map = Map { nodes: HashMap::new(), owners: vec![None; SLOTS], gone: 0 };
+        let (settings, doubts) = (Settings::default(), Notify::new());
+        let cluster = Cluster { address, settings, map: RwLock::new(map), doubts };
+        cluster.adopt(&whole(1));
+        let mut before = cluster.changes();
+        for port in [2, 3, 2] {
+            cluster.adopt(&whole(port));
+            assert_eq!(cluster.nodes().len(), 1, "who owns nothing is not kept");
+            assert!(cluster.changes() > before, "nobody has seen it");
+            before = cluster.changes();
+        }
+        cluster.adopt(&whole(2));
+        assert_eq!(cluster.changes(), before, "nothing has changed");
     }
 }

@@ -128,7 +128,10 @@ impl Link {
 
     /// How often primaries have been others than before, or other runs of them.
     pub(crate) fn changes(&self) -> u64 {
-        self.nodes().iter().map(|node| node.changes()).sum()
+        match &self.topology {
+            Topology::One(node) => node.changes(),
+            Topology::Many(cluster) => cluster.changes(),
+        }
     }
 }
 
