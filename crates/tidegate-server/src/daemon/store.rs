@@ -56,8 +56,7 @@ async fn look(watched: Weak<Server>) {
 
 /// Examines the store once it is there, when it has come back, and now and then, as long as there is somebody who cares:
 /// what is found is logged, and told by `/readyz?verbose`.
-///
-/// Beside [`look`], which must not wait for a server that is slow to say how it is.
+// Beside `look`, which must not wait for a server that is slow to say how it is.
 pub async fn examine_store(watched: Weak<Server>) {
     let mut examination = Examination::default();
     while let Some(server) = watched.upgrade() {
