@@ -6,7 +6,7 @@
 -- Who holds a place without a lease and dies holds it for ever; so long after the last request it is forgotten.
 local ORPHANED_US = 86400000000
 
-local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, count, ticket, row)
+local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, count, ticket, live, row)
   if gives_back == 1 then return true, nil, {} end
   local changes
   local function hold(i)
@@ -40,6 +40,7 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
   while head <= last do
     local _, c, _, until_us = hold(head)
     if c > 0 and (lease_us < 0 or until_us < 0 or until_us > now_us) then break end
+    if c > 0 then live = live - 1 end
     count, head = count - c, head + 1
   end
   if head > last then last_us = -1 end
@@ -55,7 +56,7 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
     if lease_us >= 0 then until_us = math.max(now_us + lease_us, last_us) end
     local said = {count, last_us, 0, 0, ticket + 1}
     local added = {last + 1, ticket + 1, cost, now_us, until_us}
-    return true, drain_us(until_us), said, head, last + 2, count + cost, ticket + 1, rows(added)
+    return true, drain_us(until_us), said, head, last + 2, count + cost, ticket + 1, live + 1, rows(added)
   end
   local missing, missing_us = 0, -1
   if cost > 0 and cost <= max then
@@ -68,5 +69,5 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
   end
   local said = {count, last_us, missing, missing_us}
   if not changes then return cost == 0, nil, said end
-  return cost == 0, drain_us(last_us), said, head, last + 1, count, ticket, rows()
+  return cost == 0, drain_us(last_us), said, head, last + 1, count, ticket, live, rows()
 end

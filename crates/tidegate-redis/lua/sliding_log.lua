@@ -2,7 +2,7 @@
 -- Rows, oldest first: when, and the sum of all costs up to then. What counts is a difference of two sums, so nothing
 -- is added up, and rows that have run out are found by halving. `before` is the sum before the first row.
 -- Said: how much counts, since when the last of it, and how much of it must go until when for the request to pass.
-local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_us, head, tail, before, _, row)
+local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_us, head, tail, before, _, _, row)
   local last_us, last_sum = 0, before
   if tail > head then last_us, last_sum = row(tail - 1) end
   local is_repaired = last_us - now_us > tremble_us
@@ -26,13 +26,14 @@ local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_u
     if sum == before then return true, 0, {}, tail, tail, 0, 0 end
     local last = first(live, tail, function(i) local _, s = at(i); return s >= sum end)
     last_us = at(last)
-    return true, last_us - now_us + period_us, {}, live, last + 1, before, 0, {{last, last_us, sum}}
+    return true, last_us - now_us + period_us, {}, live, last + 1, before, 0, nil, {{last, last_us, sum}}
   end
   if cost > 0 and cost <= count - total then
     local said = {total, total > 0 and last_us or 0, 0, 0}
     local latest_us = math.max(last_us, now_us)
     if live == tail or last_us ~= latest_us then tail = tail + 1 end
-    return true, latest_us - now_us + period_us, said, live, tail, before, 0, {{tail - 1, latest_us, last_sum + cost}}
+    local added = {tail - 1, latest_us, last_sum + cost}
+    return true, latest_us - now_us + period_us, said, live, tail, before, 0, nil, {added}
   end
   local missing, missing_us = 0, 0
   if cost > 0 and cost <= count then
@@ -41,5 +42,5 @@ local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_u
   end
   local said = {total, total > 0 and last_us or 0, missing, missing_us}
   if not is_repaired then return cost == 0, nil, said end
-  return cost == 0, period_us, said, live, tail, before, 0, {{tail - 1, last_us, last_sum}}
+  return cost == 0, period_us, said, live, tail, before, 0, nil, {{tail - 1, last_us, last_sum}}
 end

@@ -55,13 +55,13 @@ macro_rules! twins {
 /// All of them. A stem that core knows and this list does not is found by a test.
 static TWINS: [Twin; 11] = twins!(
     "calendar"(6, Shape::Cell { state: 2 }) needs ["driver/window"],
-    "concurrency"(3, Shape::Rows { width: 4 }) needs [],
+    "concurrency"(3, Shape::Rows { width: 4 }) needs ["driver/room"],
     "fixed"(4, Shape::Cell { state: 2 }) needs ["driver/window"],
     "leaky"(7, Shape::Cell { state: 2 }) needs ["token_bucket"],
     "nginx"(5, Shape::Cell { state: 2 }) needs [],
     "queue"(9, Shape::Cell { state: 2 }) needs [],
     "sliding"(3, Shape::Cell { state: 3 }) needs ["driver/window"],
-    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search"],
+    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/room"],
     "smooth"(5, Shape::Cell { state: 5 }) needs [],
     "token_bucket"(7, Shape::Cell { state: 2 }) needs [],
     "warmup"(7, Shape::Cell { state: 4 }) needs [],
@@ -75,7 +75,12 @@ static BUCKET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[lua!("driver/now"), lua!("token_bucket"), lua!("driver/bucket")])
 });
 static RELEASE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&[lua!("driver/now"), lua!("driver/search"), lua!("command/release")])
+    Script::new(&[
+        lua!("driver/now"),
+        lua!("driver/search"),
+        lua!("driver/room"),
+        lua!("command/release"),
+    ])
 });
 static REGISTER: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/register")]));
@@ -195,6 +200,7 @@ fn all() -> Script {
     let mut parts = vec![
         lua!("driver/now"),
         lua!("driver/search"),
+        lua!("driver/room"),
         lua!("driver/window"),
         lua!("token_bucket"),
     ];

@@ -4,10 +4,10 @@ use crate::script::{Shape, Twin};
 use crate::shared::{bytes, numbers};
 use tidegate_core::{Limit, Span, State, Timestamp, TooLarge};
 
-/// Doubles before a state: version, until when it lives. Before rows also when it was written, head, tail, a sum and
-/// the last ticket; a cell says after its state when it was written.
+/// Doubles before a state: version, until when it lives. Before rows also when it was written, head, tail, a sum, the
+/// last ticket, how many are held and for how many there is room; a cell says after its state when it was written.
 const CELL_HEADER: usize = 2;
-const ROWS_HEADER: usize = 7;
+const ROWS_HEADER: usize = 9;
 /// How long a key lives that has somebody in flight without a lease: as `concurrency.lua` has it.
 const ORPHANED: Span = Span::from_secs(86_400);
 /// What is added to a key's life, so that it need not be renewed with every request: as `cell.lua` has it.
@@ -38,7 +38,7 @@ pub(crate) fn read(limit: &Limit, value: &[u8]) -> Option<State> {
             limit.of_twin(&held[..state])
         }
         Shape::Rows { width } => {
-            let [.., head, tail, sum, ticket] = *numbers.first_chunk::<ROWS_HEADER>()?;
+            let [_, _, _, head, tail, sum, ticket, ..] = *numbers.first_chunk::<ROWS_HEADER>()?;
             let live = usize::try_from(whole(head)?).ok()?..usize::try_from(whole(tail)?).ok()?;
             let rows =
                 numbers.get(ROWS_HEADER + live.start * width..ROWS_HEADER + live.end * width)?;
@@ -88,14 +88,14 @@ pub(crate) fn write(
     let state_numbers = limit.to_twin(state)?;
     let mut all = vec![float(version), float((now + lives).as_micros())];
     if let Shape::Rows { width } = twin.shape {
-        let rows = state_numbers.len() / width;
+        let rows = float((state_numbers.len() / width) as u64);
         let (sum, ticket) = match (width, state_numbers.last_chunk::<4>()) {
             (4, Some(last)) => {
                 (state_numbers.as_chunks::<4>().0.iter().map(|row| row[1]).sum(), last[0])
             }
             _ => (0.0, 0.0),
         };
-        all.extend([float(now.as_micros()), 0.0, float(rows as u64), sum, ticket]);
+        all.extend([float(now.as_micros()), 0.0, rows, sum, ticket, rows, rows]);
     }
     all.extend(state_numbers);
     if matches!(twin.shape, Shape::Cell { .. }) {
@@ -164,7 +164,7 @@ mod tests {
             assert!(read(&limit, value).is_none(), "{value:?}");
         }
         let log: Limit = "5/min sliding-log".parse().unwrap();
-        let endless = bytes(&[1.0, 2.0, 3.0, 0.0, 1e15, 0.0, 0.0]);
+        let endless = bytes(&[1.0, 2.0, 3.0, 0.0, 1e15, 0.0, 0.0, 1e15, 1e15]);
         assert!(read(&log, &endless).is_none());
     }
 }

@@ -11,6 +11,9 @@ use tidegate_testbed::{Random, RedisServer};
 
 /// Operations in a sequence.
 const OPERATIONS: u64 = 8;
+/// Operations in a long one: lists of rows have been copied several times by then. There is one for a hundred others.
+const OPERATIONS_AT_LENGTH: u64 = 400;
+const AT_LENGTH_ONE_IN: u64 = 100;
 /// Sequences that are under way at the same time: they share a pipeline.
 const TOGETHER: u64 = 100;
 /// How often a sequence may differ before it does.
@@ -204,7 +207,7 @@ fn compare(said: String, expected: Decision, got: Decision) -> Result<String, St
 async fn sequence(
     store: &RedisStore,
     clock: &ManualClock,
-    stem: &str,
+    (stem, operations): (&str, u64),
     seed: u64,
     attempt: u32,
 ) -> Result<(), String> {
@@ -222,7 +225,7 @@ async fn sequence(
     let clock = clock.clone();
     let mut sides = Sides { limit, state, limiter, clock, now: BIRTH, is_written: false, held };
     let mut said = Vec::new();
-    for _ in 0..OPERATIONS {
+    for _ in 0..operations {
         match sides.step("key", &mut random).await {
             Ok(line) => said.push(line),
             // A place is had from this node's share then.
@@ -245,14 +248,14 @@ async fn sequence(
 async fn compared(
     store: &RedisStore,
     clock: &ManualClock,
-    stem: &str,
+    what: (&str, u64),
     seed: u64,
 ) -> Result<(), String> {
-    let mut found = sequence(store, clock, stem, seed, 0).await;
+    let mut found = sequence(store, clock, what, seed, 0).await;
     for attempt in 1..ATTEMPTS {
         match &found {
             Err(error) if !error.starts_with(UNANSWERED) => {
-                found = sequence(store, clock, stem, seed, attempt).await;
+                found = sequence(store, clock, what, seed, attempt).await;
             }
             _ => break,
         }
@@ -272,7 +275,7 @@ fn sequences() -> u64 {
     text.parse().expect("TIDEGATE_SEQUENCES is a number")
 }
 
-async fn all_sequences(stem: &'static str) {
+async fn all_sequences(stem: &'static str, operations: u64, sequences: u64) {
     let server = RedisServer::start();
     let mut tasks = tokio::task::JoinSet::new();
     for first in 0..TOGETHER {
@@ -280,10 +283,9 @@ async fn all_sequences(stem: &'static str) {
         let store = connect(&server, &clock).await;
         tasks.spawn(async move {
             let mut lost = 0;
-            for seed in
-                (first..sequences()).step_by(usize::try_from(TOGETHER).expect("it is small"))
+            for seed in (first..sequences).step_by(usize::try_from(TOGETHER).expect("it is small"))
             {
-                match compared(&store, &clock, stem, seed).await {
+                match compared(&store, &clock, (stem, operations), seed).await {
                     Ok(()) => {}
                     // The machine is busy: nothing to compare, which must not happen often.
                     Err(unanswered) if unanswered.starts_with(UNANSWERED) => lost += 1,
@@ -294,14 +296,14 @@ async fn all_sequences(stem: &'static str) {
         });
     }
     let lost: u64 = tasks.join_all().await.into_iter().sum();
-    assert!(lost * 100 <= sequences(), "{lost} sequences without an answer");
+    assert!(lost * 100 <= sequences, "{lost} sequences without an answer");
 }
 
 macro_rules! every_algorithm {
     ($($stem:ident),+ $(,)?) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $stem() {
-            all_sequences(stringify!($stem)).await;
+            all_sequences(stringify!($stem), OPERATIONS, sequences()).await;
         })+
     };
 }
@@ -319,3 +321,13 @@ every_algorithm!(
     token_bucket,
     warmup,
 );
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrency_at_length() {
+    all_sequences("concurrency", OPERATIONS_AT_LENGTH, sequences() / AT_LENGTH_ONE_IN).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sliding_log_at_length() {
+    all_sequences("sliding_log", OPERATIONS_AT_LENGTH, sequences() / AT_LENGTH_ONE_IN).await;
+}

@@ -4,13 +4,13 @@
 local call, encode, decode = redis.call, struct.pack, struct.unpack
 local wanted, ticket, since_us = decode('<ddd', ARGV[1])
 local key = KEYS[1]
-local header = call('GETRANGE', key, 0, 55)
+local header = call('GETRANGE', key, 0, 71)
 if header == '' then return 0 end
 -- The version first: what another rule has written may be shorter.
 if decode('<d', header) ~= wanted then return call('GET', key) end
-local version, lives_us, _, head, tail, count, last_ticket = decode('<ddddddd', header)
+local version, lives_us, _, head, tail, count, last_ticket, live, room = decode('<ddddddddd', header)
 local function row(i)
-  return decode('<dddd', call('GETRANGE', key, 56 + i * 32, 87 + i * 32))
+  return decode('<dddd', call('GETRANGE', key, 72 + i * 32, 103 + i * 32))
 end
 local place = first(head, tail, function(i) return row(i) >= ticket end)
 if place == tail then return 0 end
@@ -21,7 +21,7 @@ if count == 0 then
   call('DEL', key)
   return 1
 end
-call('SETRANGE', key, 56 + place * 32, encode('<dddd', number, 0, since, until_us))
+call('SETRANGE', key, 72 + place * 32, encode('<dddd', number, 0, since, until_us))
 -- Places that were given back at the end are forgotten, so that the last is one that is held.
 while tail > head do
   local _, held = row(tail - 1)
@@ -33,5 +33,5 @@ if last_us >= 0 and lives_us - last_us > 900000 then
   lives_us = math.max(last_us, now_us) + 900000
   call('PEXPIRE', key, math.ceil((lives_us - now_us) / 1000) + kept_ms)
 end
-call('SETRANGE', key, 0, encode('<ddddddd', version, lives_us, now_us, head, tail, count, last_ticket))
+put(key, 4, version, lives_us, now_us, head, tail, count, last_ticket, live - 1, room)
 return 1

@@ -2,47 +2,42 @@
 -- doubles and nothing else, and what a decision reads does not grow with the list.
 -- A template, and asked, as `cell.lua`; WIDTH is how many doubles a row has, ROW_FORMAT how they are packed.
 --
--- key    Its value: the version of the rule, until when it lives, when it was written, which rows are live (from head
---        to before tail), a sum and the last ticket, which are the twin's, and the rows.
+-- key    Its value: the version of the rule, until when it lives, when it was written, between which rows all lie that
+--        are held (from head to before tail), a sum and the last ticket, which are the twin's, how many rows are held
+--        (all, if the twin does not say), for how many there is room, and the rows.
 -- Says whether it is charged, and then the time (for no: -1 less the time) and what the twin says.
 local function TWIN_at(now_us, kept_ms, key, args, _, looks)
   local call, encode, decode = redis.call, struct.pack, struct.unpack
   local wanted, verb, _, ARGS = decode('<dddARGS_FORMAT', args)
-  local header = call('GETRANGE', key, 0, 55)
-  local version, lives_us, _, head, tail, sum, ticket = wanted, 0, 0, 0, 0, 0, 0
+  local header = call('GETRANGE', key, 0, 71)
+  local version, lives_us, _, head, tail, sum, ticket, live, room = wanted, 0, 0, 0, 0, 0, 0, 0, 0
   if header ~= '' then
     -- The version first: what another rule has written may be shorter.
     version = decode('<d', header)
     if version ~= wanted then return nil, call('GET', key) end
-    version, lives_us, _, head, tail, sum, ticket = decode('<ddddddd', header)
+    version, lives_us, _, head, tail, sum, ticket, live, room = decode('<ddddddddd', header)
   end
   local seen = {}
   local function row(i)
     local bytes = seen[i]
     if not bytes then
-      bytes = call('GETRANGE', key, 56 + i * WIDTH * 8, 55 + (i + 1) * WIDTH * 8)
+      bytes = call('GETRANGE', key, 72 + i * WIDTH * 8, 71 + (i + 1) * WIDTH * 8)
       seen[i] = bytes
     end
     return decode('<ROW_FORMAT', bytes)
   end
-  local is_charged, drain_us, said, head2, tail2, sum2, ticket2, changes =
-    TWIN(now_us, verb, ARGS, head, tail, sum, ticket, row)
+  local is_charged, drain_us, said, head2, tail2, sum2, ticket2, live2, changes =
+    TWIN(now_us, verb, ARGS, head, tail, sum, ticket, live, row)
   if drain_us and verb ~= 2 and not looks then
     local spare_us = lives_us - now_us - drain_us
     local is_renewed = spare_us < 0 or spare_us > 900000
     if is_renewed then lives_us = now_us + drain_us + 900000 end
     for _, change in pairs(changes or {}) do
-      local offset = 56 + change[1] * WIDTH * 8
+      local offset = 72 + change[1] * WIDTH * 8
       call('SETRANGE', key, offset, encode('<ROW_FORMAT', unpack(change, 2)))
     end
-    if head2 > 32 and head2 * 2 > tail2 then
-      -- More rows have gone than are left: their room is given back.
-      local live = call('GETRANGE', key, 56 + head2 * WIDTH * 8, 55 + tail2 * WIDTH * 8)
-      head2, tail2, is_renewed = 0, tail2 - head2, true
-      call('SET', key, encode('<ddddddd', wanted, lives_us, now_us, head2, tail2, sum2, ticket2) .. live)
-    else
-      call('SETRANGE', key, 0, encode('<ddddddd', wanted, lives_us, now_us, head2, tail2, sum2, ticket2))
-    end
+    live2, room = live2 or tail2 - head2, math.max(room, tail2)
+    put(key, WIDTH, wanted, lives_us, now_us, head2, tail2, sum2, ticket2, live2, room)
     if is_renewed then call('PEXPIRE', key, math.ceil((lives_us - now_us) / 1000) + kept_ms) end
   end
   table.insert(said, 1, is_charged and now_us or -1 - now_us)

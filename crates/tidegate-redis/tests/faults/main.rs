@@ -6,6 +6,7 @@
 
 mod clock;
 mod cluster;
+mod cut;
 mod examine;
 mod failover;
 mod lifetime;

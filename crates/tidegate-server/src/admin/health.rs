@@ -2,7 +2,7 @@
 //!
 //! Always   A store that does not answer is no reason not to be asked, as long as a limit answers without it: who
 //!          asks another server fares no better. Only if every limit would deny, because its `on_error` says so,
-//!          is another server worth a try.
+//!          is another server worth a try. What may hurt later is told, and is no reason either.
 
 use crate::config::{Mode, OnError};
 use crate::engine::{Engine, Limit};
@@ -46,6 +46,9 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
             out.extend_from_slice(drain.as_bytes());
             out.extend_from_slice(config.as_bytes());
             store.write(out);
+            for finding in server.engine.store().findings() {
+                writeln!(out, "[!] the store at {finding}").expect("a buffer takes all");
+            }
         }
         out.extend_from_slice(word.as_bytes());
     })

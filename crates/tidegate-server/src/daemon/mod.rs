@@ -12,6 +12,7 @@ mod state;
 mod store;
 
 pub use log::LogFormat;
+pub use store::examine_store;
 
 use crate::clock::ServerClock;
 use crate::config::{self, Config};

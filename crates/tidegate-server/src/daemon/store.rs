@@ -3,6 +3,7 @@
 use crate::clock::ServerClock;
 use crate::config::Config;
 use crate::server::Server;
+use crate::store::Examination;
 use anyhow::Context;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -40,6 +41,7 @@ pub(super) fn serve(
         server
     });
     runtime.spawn(look(Arc::downgrade(&server)));
+    runtime.spawn(examine_store(Arc::downgrade(&server)));
     Ok((server, runtime))
 }
 
@@ -49,5 +51,43 @@ async fn look(watched: Weak<Server>) {
         let _ = server.engine.store().health();
         drop(server);
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Examines the store once it is there, when it has come back, and now and then, as long as there is somebody who cares:
+/// what is found is logged, and told by `/readyz?verbose`.
+// Beside `look`, which must not wait for a server that is slow to say how it is.
+pub async fn examine_store(watched: Weak<Server>) {
+    let mut examination = Examination::default();
+    while let Some(server) = watched.upgrade() {
+        let store = server.engine.store();
+        if examination.is_due(&store.health().unwrap_or_default()) {
+            store.examine().await;
+        }
+        drop(server);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_testbed::RedisServer;
+
+    #[test]
+    fn t34_a_server_that_starts_examines_its_store() {
+        let redis = RedisServer::builder().option("maxmemory-policy", "allkeys-lru").start();
+        let text = format!("[store]\nurl = \"{}\"\n", redis.url());
+        let config = crate::config::read(&text, "t.toml").unwrap();
+        let (server, runtime) = serve(config, None).unwrap();
+        let found = async {
+            while server.engine.store().findings().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let in_time = async { tokio::time::timeout(Duration::from_secs(20), found).await };
+        runtime.block_on(in_time).expect("it is never examined");
+        let found = server.engine.store().findings();
+        assert!(found.len() == 1 && found[0].text.contains("allkeys-lru"), "{found:?}");
     }
 }

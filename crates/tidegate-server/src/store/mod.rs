@@ -7,11 +7,13 @@
 //!          who does not wait.
 
 mod counters;
+mod findings;
 mod health;
 mod memory;
 mod redis;
 
 pub use counters::{Counters, Permit};
+pub(crate) use findings::Examination;
 pub use health::ServerHealth;
 pub(crate) use memory::THROTTLES_NAME;
 pub use memory::{Memory, MemoryCounters};
@@ -20,7 +22,7 @@ pub use redis::{Redis, RedisCounters};
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
 use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
-use tidegate_redis::{RedisStore, Unsuited};
+use tidegate_redis::{Finding, RedisStore, Unsuited};
 use tokio::runtime::Handle;
 
 /// A store, of the kinds there are.
@@ -133,6 +135,22 @@ impl Store {
         match self {
             Self::Memory(_) => None,
             Self::Redis(redis) => Some(redis.health()),
+        }
+    }
+
+    /// Finds out what an operator should know about the store's servers. It takes a few round trips: not for who waits.
+    pub async fn examine(&self) {
+        match self {
+            Self::Memory(_) => {}
+            Self::Redis(redis) => redis.examine().await,
+        }
+    }
+
+    /// What was found when it was last [examined](Self::examine).
+    pub fn findings(&self) -> Vec<Finding> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Redis(redis) => redis.findings(),
         }
     }
 

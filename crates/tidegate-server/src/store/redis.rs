@@ -4,6 +4,7 @@
 //! Always   Who was started or reloaded last has the last word about a rule. It is published until the store has
 //!          heard of it; then others may change it, and this server goes by theirs.
 
+use super::findings::Findings;
 use super::health::{Seen, ServerHealth};
 use super::{Ask, Counters, Key, StoreError};
 use crate::clock::ServerClock;
@@ -11,7 +12,9 @@ use crate::config::{LimitConfig, OnError, StoreConfig};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use tidegate::{Decision, Joint, Limiter, Rule, Stats, Throttle, Throttled, Throttles};
-use tidegate_redis::{JointAsk, RedisLimiter, RedisPermit, RedisStore, RedisThrottles, Unsuited};
+use tidegate_redis::{
+    Finding, JointAsk, RedisLimiter, RedisPermit, RedisStore, RedisThrottles, Unsuited,
+};
 use tokio::runtime::Handle;
 
 /// A store that several servers share.
@@ -24,6 +27,7 @@ pub struct Redis {
     runtime: Handle,
     throttles: RedisThrottles<ServerClock>,
     seen: Seen,
+    findings: Findings,
 }
 
 /// The counters of one limit.
@@ -50,6 +54,7 @@ impl Redis {
         Self {
             throttles: store.throttles(share, nodes),
             seen: Seen::new(clock),
+            findings: Findings::default(),
             store,
             nodes,
             lease: config.is_some_and(|config| config.lease),
@@ -102,6 +107,14 @@ impl Redis {
     /// Looks how the servers are.
     pub(super) fn health(&self) -> Vec<ServerHealth> {
         self.seen.look(self.store.health())
+    }
+
+    pub(super) async fn examine(&self) {
+        self.findings.learn(self.store.examine().await);
+    }
+
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        self.findings.all()
     }
 
     pub(super) fn throttles_failed(&self) -> Vec<(&'static str, u64)> {

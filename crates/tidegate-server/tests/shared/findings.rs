@@ -1,0 +1,102 @@
+//! T34: what an operator is told about Redis before it hurts.
+
+use crate::desk::Desk;
+use std::fmt::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tidegate_server::daemon;
+use tidegate_testbed::{Fault, FaultProxy, RedisServer};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+const LIMITS: &str = "[limits.api]\nrule = \"9/s\"\n";
+const EVICTS: &str = "it throws keys away (maxmemory-policy allkeys-lru)";
+
+/// Keeps what is said at `WARN`.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<String>>);
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+impl Visit for Lines {
+    fn record_debug(&mut self, _: &Field, value: &dyn fmt::Debug) {
+        let mut lines = self.0.lock().expect("nobody panics with it");
+        writeln!(lines, "{value:?}").expect("a text takes all");
+    }
+}
+
+/// Until the operator is told so, or not any more.
+async fn is_told(desk: &Desk, what: &str, is_there: bool) {
+    let told = async {
+        while desk.admin("/readyz?verbose").await.1.contains(what) != is_there {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(20), told).await;
+    in_time.unwrap_or_else(|_| panic!("`{what}` is never told: {is_there}"));
+}
+
+/// On one thread: who listens hears what is said on it.
+#[tokio::test]
+async fn t34_a_redis_that_throws_keys_away_is_warned_of_once_and_is_still_asked() {
+    let lines = Lines::default();
+    let _listening = tracing::subscriber::set_default(lines.clone());
+    let redis = RedisServer::builder()
+        .option("maxmemory", "100mb")
+        .option("maxmemory-policy", "allkeys-lru")
+        .start();
+    let proxy = FaultProxy::to(redis.address());
+    let desk = Desk::new(&proxy.url(), LIMITS).await;
+    tokio::spawn(daemon::examine_store(Arc::downgrade(&desk.server)));
+    is_told(&desk, EVICTS, true).await;
+    assert_eq!(desk.admin("/readyz").await, (200, "ok\n".to_owned()));
+    let line = format!("[!] the store at {}: once it has used 104857600 bytes", proxy.address());
+    let (_, body) = desk.admin("/readyz?verbose").await;
+    assert!(body.contains(&line) && body.ends_with("\nok\n"), "{body}");
+    // It is looked at again when it has come back, and what is known is not said again.
+    proxy.set(Fault::Refuse);
+    is_told(&desk, "does not answer", true).await;
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    proxy.set(Fault::Pass);
+    is_told(&desk, "if it is ever given a maxmemory", true).await;
+    let said = lines.0.lock().unwrap().clone();
+    assert_eq!(said.matches("once it has used").count(), 1, "{said}");
+    assert_eq!(said.matches("if it is ever given").count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn t34_a_redis_as_it_should_be_gives_nothing_to_tell() {
+    // What nobody listens to on the thread that says it first is not said on any other either: so this listens too.
+    let _listening = tracing::subscriber::set_default(Lines::default());
+    let redis = RedisServer::start();
+    let desk = Desk::new(&redis.url(), LIMITS).await;
+    desk.server.engine.store().examine().await;
+    assert_eq!(desk.server.engine.store().findings(), []);
+    let (_, body) = desk.admin("/readyz?verbose").await;
+    assert!(!body.contains("[!]"), "{body}");
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    desk.server.engine.store().examine().await;
+    is_told(&desk, "maxmemory-policy volatile-ttl", true).await;
+    // Who cannot be asked is not forgotten, and nothing is found twice.
+    redis.kill();
+    desk.server.engine.store().examine().await;
+    assert_eq!(desk.server.engine.store().findings().len(), 1);
+}
