@@ -58,7 +58,7 @@ impl<C: Clock> Settlement<C> {
             let limit = &limits[question.place];
             if let Some(charge) = &limit.afterwards.charge {
                 let (key, charge) = (question.key.as_bytes(), charge(status, headers));
-                limit.store.charge_whole(key, limit.store.charge(key, charge));
+                limit.store.charge_whole(key, charge);
             }
         }
         let is_metered = |question: &Question| limits[question.place].afterwards.is_charged_by_byte;
