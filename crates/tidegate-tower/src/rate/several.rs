@@ -11,6 +11,7 @@ use super::settle::Settlement;
 use super::shared::Shared;
 use crate::answer::Answer;
 use crate::head::Head;
+use crate::jitter::put_off;
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Joint, Retry, Span, Verdict, check_all};
 
@@ -107,6 +108,8 @@ impl<C: Clock> Shared<C> {
         all: Decision,
     ) -> Outcome<C> {
         let mut answers = Vec::with_capacity(each.len());
+        // For all of them the same, so that none tells an earlier time than they do together.
+        let later = if all.is_deny() { self.jitter.draw() } else { Span::ZERO };
         for (place, decision) in each {
             let limit = &self.limits[place];
             if let Some(question) = questions.iter_mut().find(|question| question.place == place) {
@@ -115,16 +118,18 @@ impl<C: Clock> Shared<C> {
                     question.drained_at = Some(limit.clock.now() + decision.reset_after);
                 }
             }
-            let is_shadow = limit.is_shadow;
-            let answer =
-                if is_shadow { Answer::shadowed(decision) } else { Answer::obeyed(decision) };
+            let answer = if limit.is_shadow {
+                Answer::shadowed(decision)
+            } else {
+                Answer::obeyed(put_off(decision, later))
+            };
             answers.push((place, answer));
         }
         // A limit in the shadow that denies has charged nothing, and has nothing to give back.
         questions.retain(|question| question.drained_at.is_some());
         let answers = Answers::Several(answers);
         if all.is_deny() {
-            let why = Why::Denied(self.jitter.spread(all));
+            let why = Why::Denied(put_off(all, later));
             return Outcome::Refuse(Refused { answers, why });
         }
         let settlement = Settlement::of(self, questions);

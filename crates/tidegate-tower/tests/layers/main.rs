@@ -7,6 +7,7 @@ mod clients;
 mod concurrency;
 mod decisions;
 mod desk;
+mod jitter;
 mod keys;
 mod pace;
 mod several;
