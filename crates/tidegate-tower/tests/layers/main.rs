@@ -10,6 +10,7 @@ mod desk;
 mod jitter;
 mod keys;
 mod pace;
+mod readiness;
 mod several;
 mod shed;
 mod sockets;
