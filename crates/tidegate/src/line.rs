@@ -297,7 +297,7 @@ pub(crate) fn turn_at(
     // A rule that makes requests wait knows its own line, and counts it as of now.
     let from = if limit.is_waiting() { now } else { end.map_or(now, |end| end.max(now)) };
     let first = limit.decide(state, from, cost);
-    let (at, decision) = match first.verdict {
+    let (as_of, decision) = match first.verdict {
         Verdict::Deny(Retry::After(span)) if !limit.is_waiting() => {
             let Some(from) = later(from, span) else {
                 return Err(first.deny(Retry::Never));
@@ -307,8 +307,8 @@ pub(crate) fn turn_at(
         _ => (from, first),
     };
     let at = match decision.verdict {
-        Verdict::Allow => at,
-        Verdict::Wait(span) => match later(at, span) {
+        Verdict::Allow => as_of,
+        Verdict::Wait(span) => match later(as_of, span) {
             Some(at) => at,
             None => return Err(decision.deny(Retry::Never)),
         },
@@ -318,7 +318,7 @@ pub(crate) fn turn_at(
     let at = end.map_or(at, |end| at.max(end));
     let wait = at.since(now);
     let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
-    Ok((at, seen_from(decision, verdict, from.since(now))))
+    Ok((at, seen_from(decision, verdict, as_of.since(now))))
 }
 
 /// A time after the end of time does not come.
