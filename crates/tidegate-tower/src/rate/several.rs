@@ -5,6 +5,7 @@
 //!          moment, never the other way round.
 //!          Limits in the shadow are asked on their own, once, and stop nobody.
 
+use super::alone::seen_after;
 use super::asked::Question;
 use super::outcome::{Answers, Outcome, Passed, Refused, Why};
 use super::settle::Settlement;
@@ -39,7 +40,7 @@ impl<C: Clock> Shared<C> {
             // A turn that is taken already must not be taken again.
             if let Verdict::Wait(span) = round.all.verdict {
                 // Made before the future is: who never asks it has given up too.
-                let charged = Settlement::always(self, asked.questions);
+                let charged = self.charged(asked.questions, &round);
                 let shared = Arc::clone(self);
                 return Outcome::Later(Box::pin(async move {
                     shared.wait_out_all(charged, round, span).await
@@ -69,7 +70,7 @@ impl<C: Clock> Shared<C> {
             }
             match round.all.verdict {
                 Verdict::Wait(span) => {
-                    let charged = Settlement::always(&self, questions);
+                    let charged = self.charged(questions, &round);
                     return Arc::clone(&self).wait_out_all(charged, round, span).await;
                 }
                 Verdict::Deny(Retry::After(span)) => {
@@ -86,6 +87,17 @@ impl<C: Clock> Shared<C> {
         }
     }
 
+    /// What is given back to whoever gives up before the turn has come.
+    fn charged(self: &Arc<Self>, mut questions: Vec<Question>, round: &Round) -> Settlement<C> {
+        for (place, decision) in &round.each {
+            let drained_at = self.limits[*place].clock.now() + decision.reset_after;
+            for question in questions.iter_mut().filter(|question| question.place == *place) {
+                question.drained_at = Some(drained_at);
+            }
+        }
+        Settlement::always(self, questions)
+    }
+
     /// All have been charged and told to wait; whoever gives up gets it back.
     async fn wait_out_all(
         self: Arc<Self>,
@@ -94,8 +106,13 @@ impl<C: Clock> Shared<C> {
         span: Span,
     ) -> Outcome<C> {
         let clock = &self.limits[0].clock;
-        clock.sleep_until(clock.now() + span).await;
+        let now = clock.now();
+        clock.sleep_until(now + span).await;
         all.verdict = Verdict::Allow;
+        let waited = clock.now().since(now);
+        for decision in each.iter_mut().map(|(_, decision)| decision).chain([&mut all]) {
+            *decision = seen_after(*decision, waited);
+        }
         let questions = charged.into_questions();
         self.ask_shadows(&questions, &mut each).await;
         self.conclude(questions, each, all)
