@@ -1,6 +1,6 @@
 //! What is charged without room is owed, and the time to come pays it.
 
-use tidegate::{Gate, Limiter, ManualClock, Span};
+use tidegate::{Clock, Gate, Limiter, ManualClock, Span};
 
 /// Those that hold debts and whose turns are at equal distances.
 const EVEN: [&str; 8] = [
@@ -145,4 +145,21 @@ fn a_debt_outlives_a_change_of_rule() {
     assert!(wait > Span::from_secs(49) && wait <= Span::from_secs(101), "{wait}");
     clock.advance(wait);
     assert!(gate.check().is_allow());
+}
+
+#[test]
+fn a_step_of_the_clock_takes_a_debt_along() {
+    let clock = ManualClock::new();
+    clock.advance(Span::from_secs(100_000));
+    let gate = gate("10/s", &clock);
+    gate.ask().cost(1_010).charge();
+    clock.set(clock.now() - Span::from_secs(3_600));
+    assert_eq!(
+        gate.check().retry_after(),
+        Some(Span::from_millis(100_100)),
+        "neither lost nor longer"
+    );
+    clock.advance(Span::from_millis(100_100));
+    assert!(gate.check().is_allow());
+    assert!(gate.check().is_deny());
 }
