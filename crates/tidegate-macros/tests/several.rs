@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::LazyLock;
+use std::time::Duration;
 use tidegate::{Denied, Gate, ManualClock, Span, TokioClock, limit};
 
 static CLOCK: LazyLock<ManualClock> = LazyLock::new(ManualClock::new);
@@ -86,22 +87,54 @@ async fn several_limits_are_waited_for_while_each_has_patience() {
     assert_eq!(start.elapsed().as_millis(), 3_500, "the second one would wait for it");
 }
 
+#[limit(by = queue)]
+#[limit(by = other)]
+async fn shaped(queue: &Gate<TokioClock>, other: &Gate<TokioClock>) -> Result<(), Denied> {
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_makes_calls_wait_does_so_among_others() {
     let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
-
-    #[limit(by = queue)]
-    #[limit(by = other)]
-    async fn shaped(queue: &Gate<TokioClock>, other: &Gate<TokioClock>) -> Result<(), Denied> {
-        Ok(())
-    }
-
     let start = tokio::time::Instant::now();
     let (queue, other) = (gate("10/s queue capacity 2"), gate("100/s"));
     for turn in 0..3 {
         shaped(&queue, &other).await.unwrap();
         assert_eq!(start.elapsed().as_millis(), turn * 100);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_while_it_waits_costs_nothing() {
+    let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
+    let start = tokio::time::Instant::now();
+    let (queue, other) = (gate("10/s queue capacity 5"), gate("100/day"));
+    shaped(&queue, &other).await.unwrap();
+    for _ in 0..3 {
+        let soon = Duration::from_millis(10);
+        assert!(tokio::time::timeout(soon, shaped(&queue, &other)).await.is_err(), "it waits");
+        assert_eq!(other.check_n(0).remaining, 99, "only the first call is charged");
+    }
+    shaped(&queue, &other).await.unwrap();
+    assert_eq!(start.elapsed().as_millis(), 100, "nobody is before it in the queue");
+    assert_eq!(other.check_n(0).remaining, 98, "who has waited is charged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_drained_while_a_call_waited_is_not_given_back_again() {
+    let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
+    let (queue, other) = (gate("1/s queue capacity 5"), gate("10/s burst 10"));
+    shaped(&queue, &other).await.unwrap();
+    let given_up = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        assert!(other.check_n(5).is_allow(), "somebody else's");
+    };
+    tokio::select! {
+        biased;
+        _ = shaped(&queue, &other) => panic!("its turn is in a second"),
+        () = given_up => {}
+    }
+    assert_eq!(other.check_n(0).remaining, 5, "the other's five stay charged");
 }
 
 #[test]

@@ -19,17 +19,16 @@ impl Jitter {
     }
 
     /// A denial, with a time that is not everybody's.
-    pub(crate) fn spread(&self, mut decision: Decision) -> Decision {
-        if let Verdict::Deny(Retry::After(span)) = decision.verdict
-            && !self.most.is_zero()
-        {
-            decision.verdict = Verdict::Deny(Retry::After(span + self.some()));
-        }
-        decision
+    pub(crate) fn spread(&self, decision: Decision) -> Decision {
+        put_off(decision, self.draw())
     }
 
-    fn some(&self) -> Span {
+    /// How much later one of them is told to come. Whoever is denied by several limits is put off by all for as long.
+    pub(crate) fn draw(&self) -> Span {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        if self.most.is_zero() {
+            return Span::ZERO;
+        }
         // SplitMix64: a counter, stirred.
         let mut z = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,6 +37,14 @@ impl Jitter {
         let us = (share * u128::from(self.most.as_micros())) >> 64;
         Span::from_micros(u64::try_from(us).unwrap_or(u64::MAX))
     }
+}
+
+/// A denial that tells a time tells one that is so much later.
+pub(crate) fn put_off(mut decision: Decision, later: Span) -> Decision {
+    if let Verdict::Deny(Retry::After(span)) = decision.verdict {
+        decision.verdict = Verdict::Deny(Retry::After(span + later));
+    }
+    decision
 }
 
 impl Clone for Jitter {

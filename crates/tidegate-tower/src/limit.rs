@@ -326,7 +326,8 @@ impl<C: Clock> Limit<C> {
     }
 
     /// Charges this much more once the response is known, also if there is no room for it: who has used too much
-    /// waits longer next time.
+    /// waits longer next time. In Redis, and by a rule that makes requests wait, no more is charged than there is room
+    /// for.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -344,8 +345,9 @@ impl<C: Clock> Limit<C> {
     }
 
     /// Charges the bytes of the response's body as they flow, also if there is no room for them: who has taken too
-    /// much waits longer next time. The request itself still costs its [`cost`](Self::cost). In Redis they are charged
-    /// when the body is done, and no more than there is room for.
+    /// much waits longer next time, however much it is. The request itself still costs its [`cost`](Self::cost). In Redis
+    /// they are charged when the body is done. There, and by a rule that makes requests wait, no more is charged than there
+    /// is room for.
     ///
     /// ```
     /// # use tidegate_tower::{Key, Limit};

@@ -93,12 +93,12 @@ impl<C: Clock> Store<C> {
             return;
         }
         match self {
-            Self::Memory(limiter) => charge_ahead(limiter, key, owed),
+            Self::Memory(limiter) => limiter.ask(key).cost(owed).charge(),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => {
                 let (limiter, key) = (limiter.clone(), key.to_vec());
                 background(async move {
-                    // Redis knows no reservations: more than it has room for becomes all that it has.
+                    // Redis knows no debts: more than it has room for becomes all that it has.
                     let decision = limiter.check_n(&key, owed).await;
                     if decision.is_deny() {
                         let _ = limiter.check_n(&key, decision.remaining).await;
@@ -106,20 +106,6 @@ impl<C: Clock> Store<C> {
                 });
             }
         }
-    }
-}
-
-/// Takes turns that come later, each of at most what the limit can ever admit at once.
-fn charge_ahead<C: Clock>(limiter: &Limiter<C>, key: &[u8], mut owed: u64) {
-    let most = limiter.ask(key).cost(0).peek().limit.max(1);
-    while owed > 0 {
-        let part = owed.min(most);
-        match limiter.ask(key).cost(part).reserve() {
-            Ok(turn) => turn.commit(),
-            // Nobody can be made to owe more than a line holds; who comes next is denied for long anyway.
-            Err(_) => return,
-        }
-        owed -= part;
     }
 }
 

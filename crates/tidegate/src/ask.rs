@@ -94,6 +94,25 @@ impl<C: Clock> Ask<C> {
         self.spot.peek(self.cost, self.patience)
     }
 
+    /// Charges it, whether there is room or not: for what is known only when it is done, such as the bytes of an answer.
+    ///
+    /// What there is no room for is owed, be it ever so much. The time to come pays it: until then whoever asks is denied,
+    /// or waits behind it. A key that owes is remembered until it has paid;
+    /// [`reset`](crate::Limiter::reset) forgives it. A rule that makes requests wait (`queue`, nginx's) is charged no more
+    /// than it has room for, and a concurrency limit nothing.
+    ///
+    /// ```
+    /// # use tidegate::{Gate, ManualClock, Span};
+    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
+    /// gate.ask().cost(1_000_010).charge();
+    /// assert_eq!(gate.check_n(10).retry_after(), Some(Span::from_secs(100_001)));
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn charge(self) {
+        let cost = self.cost;
+        self.spot.with(|slot, limit, now, wakes| slot.charge(limit, now, cost, wakes));
+    }
+
     /// Waits for admission. First come, first served; dropping the future gives the turn back.
     ///
     /// ```

@@ -50,6 +50,7 @@ mod builder;
 mod cell;
 mod clock;
 mod crowd;
+mod debt;
 mod gate;
 mod homes;
 #[cfg(all(test, tidegate_loom))]

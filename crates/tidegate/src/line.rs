@@ -11,6 +11,7 @@
 //!          clock takes every turn along, also those that can no longer be given back; a tremble
 //!          takes none.
 
+use crate::debt::paid_at;
 use crate::sync::Arc;
 use crate::turn::{Status, Turn, Wakes};
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ struct Pending {
     turn: Arc<Turn>,
     /// It will not be given up.
     is_final: bool,
+    /// Nobody waits for it: it is what the key owes, and this the state once that is paid.
+    debt: Option<Box<State>>,
 }
 
 /// A place in the line.
@@ -107,7 +110,9 @@ impl Line {
             let (Some(first), Some(base)) = (self.pending.pop_front(), self.base.as_mut()) else {
                 break;
             };
-            if limit.decide(base, first.charged_at, first.cost).is_deny() {
+            if let Some(after) = first.debt {
+                *base = *after;
+            } else if limit.decide(base, first.charged_at, first.cost).is_deny() {
                 // Promised under an earlier rule, and more than this one has.
                 *base = limit.exhausted(first.at);
             }
@@ -162,8 +167,36 @@ impl Line {
         let number = crate::spot::next_number();
         let charged_at = if limit.is_waiting() { now } else { at };
         let place = Place { number, turn: Arc::clone(&turn) };
-        self.pending.push_back(Pending { number, cost, charged_at, at, turn, is_final: false });
+        let (is_final, debt) = (false, None);
+        self.pending.push_back(Pending { number, cost, charged_at, at, turn, is_final, debt });
         place
+    }
+
+    /// Charges what there is no room for: it is paid after all who are in line, and before all who come. Debts in a
+    /// row are one, so the line is never longer by more than one than those who wait make it.
+    pub(crate) fn owe(&mut self, limit: &Limit, state: &mut State, now: Timestamp, cost: u64) {
+        self.base.get_or_insert_with(|| state.clone());
+        let at = paid_at(limit, state, now, self.end(), cost);
+        let after = Some(Box::new(state.clone()));
+        if let Some(last) = self.pending.back_mut().filter(|last| last.debt.is_some()) {
+            last.cost = last.cost.saturating_add(cost);
+            (last.at, last.charged_at, last.debt) = (at, at, after);
+            return;
+        }
+        self.pending.push_back(Pending {
+            number: crate::spot::next_number(),
+            cost,
+            charged_at: at,
+            at,
+            turn: Arc::new(Turn::new(Status::At(at))),
+            is_final: true,
+            debt: after,
+        });
+    }
+
+    /// Forgets what is owed; those behind find their turn when the line is played again.
+    pub(crate) fn forgive(&mut self) {
+        self.pending.retain(|pending| pending.debt.is_none());
     }
 
     /// Gives up a place, if its time has not come; those behind move up.
@@ -216,7 +249,10 @@ impl Line {
         let mut end = None;
         for pending in &mut self.pending {
             let before = state.clone();
-            let found = turn_at(limit, state, now, end, pending.cost).map(|(at, _)| at);
+            let found = match pending.debt {
+                Some(_) => Ok(paid_at(limit, state, now, end, pending.cost)),
+                None => turn_at(limit, state, now, end, pending.cost).map(|(at, _)| at),
+            };
             match found {
                 Ok(at) if at == pending.at => {}
                 Ok(at) if at < pending.at => {
@@ -231,6 +267,9 @@ impl Line {
                         *state = limit.exhausted(pending.at);
                     }
                 }
+            }
+            if let Some(after) = &mut pending.debt {
+                (**after).clone_from(state);
             }
             pending.charged_at = if limit.is_waiting() { now } else { pending.at };
             end = Some(pending.at);
@@ -248,7 +287,7 @@ impl Line {
 
 /// The time at which `cost` passes, if the line before it ends at `end`; charges it to the state as
 /// of then.
-fn turn_at(
+pub(crate) fn turn_at(
     limit: &Limit,
     state: &mut State,
     now: Timestamp,
@@ -258,7 +297,7 @@ fn turn_at(
     // A rule that makes requests wait knows its own line, and counts it as of now.
     let from = if limit.is_waiting() { now } else { end.map_or(now, |end| end.max(now)) };
     let first = limit.decide(state, from, cost);
-    let (at, decision) = match first.verdict {
+    let (as_of, decision) = match first.verdict {
         Verdict::Deny(Retry::After(span)) if !limit.is_waiting() => {
             let Some(from) = later(from, span) else {
                 return Err(first.deny(Retry::Never));
@@ -268,8 +307,8 @@ fn turn_at(
         _ => (from, first),
     };
     let at = match decision.verdict {
-        Verdict::Allow => at,
-        Verdict::Wait(span) => match later(at, span) {
+        Verdict::Allow => as_of,
+        Verdict::Wait(span) => match later(as_of, span) {
             Some(at) => at,
             None => return Err(decision.deny(Retry::Never)),
         },
@@ -279,7 +318,7 @@ fn turn_at(
     let at = end.map_or(at, |end| at.max(end));
     let wait = at.since(now);
     let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
-    Ok((at, seen_from(decision, verdict, from.since(now))))
+    Ok((at, seen_from(decision, verdict, as_of.since(now))))
 }
 
 /// A time after the end of time does not come.

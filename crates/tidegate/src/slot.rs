@@ -365,6 +365,24 @@ impl Slot {
         limit.peek(&self.state, now, cost)
     }
 
+    /// Charges whether there is room or not. What there is no room for is owed, except to a rule that makes requests
+    /// wait: it holds as much as it holds.
+    pub(crate) fn charge(&mut self, limit: &Limit, now: Timestamp, cost: u64, wakes: &mut Wakes) {
+        if self.is_closed || limit.is_concurrency() {
+            return;
+        }
+        let refused = self.check(limit, now, cost, wakes);
+        if !refused.is_deny() {
+            return;
+        }
+        let room = refused.remaining.min(cost);
+        let is_taken = !self.check(limit, now, room, wakes).is_deny();
+        let owed = if is_taken { cost - room } else { cost };
+        if owed > 0 && !limit.is_waiting() {
+            self.line.owe(limit, &mut self.state, now, owed);
+        }
+    }
+
     /// Gives back what was charged, and no more: nobody is better off than one who never asked.
     /// Permits that are out stay out: they come back by themselves.
     pub(crate) fn refund(
@@ -390,7 +408,7 @@ impl Slot {
         self.line.replay(limit, &mut self.state, now, wakes, refund);
     }
 
-    /// Forgets what was used. Permits that are out stay out: they come back by themselves.
+    /// Forgets what was used, and what is owed. Permits that are out stay out: they come back by themselves.
     pub(crate) fn reset(
         &mut self,
         limit: &Limit,
@@ -402,6 +420,7 @@ impl Slot {
             return;
         }
         self.line.settle(limit, &mut self.state, now, wakes);
+        self.line.forgive();
         let fresh = |state: &mut State| *state = limit.fresh(birth);
         self.line.replay(limit, &mut self.state, now, wakes, fresh);
     }

@@ -12,7 +12,7 @@ use crate::short::Short;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{Acquire, Clock, Decision, Denied, Limiter, Permit, Span, Verdict};
+use tidegate::{Acquire, Clock, Decision, Denied, Limiter, Permit, Span, Timestamp, Verdict};
 
 impl<C: Clock> Shared<C> {
     #[inline]
@@ -82,13 +82,14 @@ impl<C: Clock> Shared<C> {
     fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, mut key: Short, cost: u64) -> Outcome<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
+        let asked_at = limiter.clock().now();
         let mut acquire = limiter.ask(key.as_bytes()).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
             return self.conclude_alone(&mut key, cost, turned(answer));
         }
-        Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key, cost)))
+        Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key, cost, asked_at)))
     }
 
     fn wait_out(
@@ -99,13 +100,17 @@ impl<C: Clock> Shared<C> {
         span: Span,
     ) -> Outcome<C> {
         let shared = Arc::clone(self);
-        let clock = &self.limits[0].clock;
-        let sleep = clock.sleep_until(clock.now() + span);
+        let clock = self.limits[0].clock.clone();
+        let now = clock.now();
+        let sleep = clock.sleep_until(now + span);
         decision.verdict = Verdict::Allow;
+        let drained_at = Some(now + decision.reset_after);
         // Made before the future is: who never asks it has given up too.
-        let charged = Settlement::always(&shared, vec![Question::new(0, key, cost)]);
+        let charged =
+            Settlement::always(&shared, vec![Question { place: 0, key, cost, drained_at }]);
         Outcome::Later(Box::pin(async move {
             sleep.await;
+            let decision = seen_after(decision, clock.now().since(now));
             let telling = shared.tell_alone(decision);
             Outcome::Pass(Passed { telling, settlement: charged.kept() })
         }))
@@ -117,8 +122,11 @@ async fn wait<C: Clock>(
     acquire: Acquire<C>,
     mut key: Short,
     cost: u64,
+    asked_at: Timestamp,
 ) -> Outcome<C> {
-    let decision = turned(acquire.await);
+    let clock = &shared.limits[0].clock;
+    let answer = acquire.await;
+    let decision = seen_after(turned(answer), clock.now().since(asked_at));
     shared.conclude_alone(&mut key, cost, decision)
 }
 
@@ -132,4 +140,13 @@ fn turned<C: Clock>(answer: Result<Permit<C>, Denied>) -> Decision {
         }
         Err(denied) => denied.decision,
     }
+}
+
+/// An admission that was decided before a wait, told after it. A denial is as of when it is told.
+pub(super) fn seen_after(mut decision: Decision, waited: Span) -> Decision {
+    // What never comes back is not nearer for having waited.
+    if !decision.is_deny() && decision.reset_after < Span::MAX {
+        decision.reset_after = decision.reset_after.saturating_sub(waited);
+    }
+    decision
 }

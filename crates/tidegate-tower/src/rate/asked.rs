@@ -21,6 +21,12 @@ impl Question {
     pub(super) fn new(place: usize, key: Short, cost: u64) -> Self {
         Self { place, key, cost, drained_at: None }
     }
+
+    /// Whether there is nothing to give back any more. What has drained is back already; to give it back again would be
+    /// to give it twice.
+    pub(super) fn is_drained(&self, now: Timestamp) -> bool {
+        self.drained_at.is_some_and(|drained| drained <= now)
+    }
 }
 
 /// All questions about a request, some of whose keys may have to be waited for.

@@ -58,7 +58,7 @@ impl<C: Clock> Settlement<C> {
             let limit = &limits[question.place];
             if let Some(charge) = &limit.afterwards.charge {
                 let (key, charge) = (question.key.as_bytes(), charge(status, headers));
-                limit.store.charge_whole(key, limit.store.charge(key, charge));
+                limit.store.charge_whole(key, charge);
             }
         }
         let is_metered = |question: &Question| limits[question.place].afterwards.is_charged_by_byte;
@@ -75,8 +75,7 @@ impl<C: Clock> Settlement<C> {
     ) {
         for question in &self.questions {
             let limit = &self.shared.limits[question.place];
-            // What has drained meanwhile is back already; to give it back again would be to give it twice.
-            let is_left = question.drained_at.is_none_or(|drained| limit.clock.now() < drained);
+            let is_left = !question.is_drained(limit.clock.now());
             if is_left && is_refunded(limit.afterwards.refund.as_deref()) {
                 limit.store.refund(question.key.as_bytes(), question.cost);
             }
@@ -90,7 +89,7 @@ impl<C: Clock> Drop for Settlement<C> {
             for question in &self.questions {
                 let limit = &self.shared.limits[question.place];
                 // Those in the shadow are asked when all others have passed.
-                if !limit.is_shadow {
+                if !limit.is_shadow && !question.is_drained(limit.clock.now()) {
                     limit.store.refund(question.key.as_bytes(), question.cost);
                 }
             }

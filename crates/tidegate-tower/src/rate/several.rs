@@ -5,12 +5,14 @@
 //!          moment, never the other way round.
 //!          Limits in the shadow are asked on their own, once, and stop nobody.
 
+use super::alone::seen_after;
 use super::asked::Question;
 use super::outcome::{Answers, Outcome, Passed, Refused, Why};
 use super::settle::Settlement;
 use super::shared::Shared;
 use crate::answer::Answer;
 use crate::head::Head;
+use crate::jitter::put_off;
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Joint, Retry, Span, Verdict, check_all};
 
@@ -38,7 +40,7 @@ impl<C: Clock> Shared<C> {
             // A turn that is taken already must not be taken again.
             if let Verdict::Wait(span) = round.all.verdict {
                 // Made before the future is: who never asks it has given up too.
-                let charged = Settlement::always(self, asked.questions);
+                let charged = self.charged(asked.questions, &round);
                 let shared = Arc::clone(self);
                 return Outcome::Later(Box::pin(async move {
                     shared.wait_out_all(charged, round, span).await
@@ -68,7 +70,7 @@ impl<C: Clock> Shared<C> {
             }
             match round.all.verdict {
                 Verdict::Wait(span) => {
-                    let charged = Settlement::always(&self, questions);
+                    let charged = self.charged(questions, &round);
                     return Arc::clone(&self).wait_out_all(charged, round, span).await;
                 }
                 Verdict::Deny(Retry::After(span)) => {
@@ -85,6 +87,17 @@ impl<C: Clock> Shared<C> {
         }
     }
 
+    /// What is given back to whoever gives up before the turn has come.
+    fn charged(self: &Arc<Self>, mut questions: Vec<Question>, round: &Round) -> Settlement<C> {
+        for (place, decision) in &round.each {
+            let drained_at = self.limits[*place].clock.now() + decision.reset_after;
+            for question in questions.iter_mut().filter(|question| question.place == *place) {
+                question.drained_at = Some(drained_at);
+            }
+        }
+        Settlement::always(self, questions)
+    }
+
     /// All have been charged and told to wait; whoever gives up gets it back.
     async fn wait_out_all(
         self: Arc<Self>,
@@ -93,8 +106,13 @@ impl<C: Clock> Shared<C> {
         span: Span,
     ) -> Outcome<C> {
         let clock = &self.limits[0].clock;
-        clock.sleep_until(clock.now() + span).await;
+        let now = clock.now();
+        clock.sleep_until(now + span).await;
         all.verdict = Verdict::Allow;
+        let waited = clock.now().since(now);
+        for decision in each.iter_mut().map(|(_, decision)| decision).chain([&mut all]) {
+            *decision = seen_after(*decision, waited);
+        }
         let questions = charged.into_questions();
         self.ask_shadows(&questions, &mut each).await;
         self.conclude(questions, each, all)
@@ -107,6 +125,8 @@ impl<C: Clock> Shared<C> {
         all: Decision,
     ) -> Outcome<C> {
         let mut answers = Vec::with_capacity(each.len());
+        // For all of them the same, so that none tells an earlier time than they do together.
+        let later = if all.is_deny() { self.jitter.draw() } else { Span::ZERO };
         for (place, decision) in each {
             let limit = &self.limits[place];
             if let Some(question) = questions.iter_mut().find(|question| question.place == place) {
@@ -115,16 +135,18 @@ impl<C: Clock> Shared<C> {
                     question.drained_at = Some(limit.clock.now() + decision.reset_after);
                 }
             }
-            let is_shadow = limit.is_shadow;
-            let answer =
-                if is_shadow { Answer::shadowed(decision) } else { Answer::obeyed(decision) };
+            let answer = if limit.is_shadow {
+                Answer::shadowed(decision)
+            } else {
+                Answer::obeyed(put_off(decision, later))
+            };
             answers.push((place, answer));
         }
         // A limit in the shadow that denies has charged nothing, and has nothing to give back.
         questions.retain(|question| question.drained_at.is_some());
         let answers = Answers::Several(answers);
         if all.is_deny() {
-            let why = Why::Denied(self.jitter.spread(all));
+            let why = Why::Denied(put_off(all, later));
             return Outcome::Refuse(Refused { answers, why });
         }
         let settlement = Settlement::of(self, questions);

@@ -1,8 +1,9 @@
 //! What a request costs once its response is known.
 
 use crate::desk::{Body, Inner, ask, get, limit};
+use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use tidegate::{Limiter, ManualClock, Span};
 use tidegate_tower::{Limit, RateLimitLayer};
 use tower::util::ServiceExt;
@@ -60,6 +61,38 @@ async fn bytes_of_the_body_are_charged_also_when_there_is_no_room() {
     assert!(denied.body.contains(r#""retry_after_ms":200"#), "{}", denied.body);
     clock.advance(Span::from_millis(200));
     assert_eq!(ask(&service, get("/")).await.status, 200);
+}
+
+/// A billion bursts: they are owed in one step, and none is forgotten.
+#[tokio::test]
+async fn what_is_far_more_than_the_burst_is_charged_whole() {
+    let clock = ManualClock::new();
+    let egress = limit("egress", "10/s", &clock)
+        .charge_by(|status, _| if status == 201 { 10_000_000_000 } else { 0 })
+        .charge_bytes();
+    let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
+    assert_eq!(ask(&service, get("/").header("answer", "201")).await.status, 201);
+    // And 1 for the request, 10 for its body, and 1 for the next; less the 10 that there were.
+    let denied = ask(&service, get("/")).await;
+    assert!(denied.body.contains(r#""retry_after_ms":1000000000200"#), "{}", denied.body);
+    clock.advance(Span::from_millis(1_000_000_000_199));
+    assert_eq!(ask(&service, get("/")).await.status, 429);
+    clock.advance(Span::from_millis(1));
+    assert_eq!(ask(&service, get("/")).await.status, 200, "all is paid");
+}
+
+/// A body a hundred thousand times the burst.
+#[tokio::test]
+async fn a_body_far_larger_than_the_burst_is_owed_to_the_last_byte() {
+    let clock = ManualClock::new();
+    let big = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(vec![7; 1_000_000]))))
+    });
+    let egress = limit("egress", "10/s", &clock).charge_bytes();
+    let service = RateLimitLayer::new(egress).unwrap().layer(big);
+    assert_eq!(ask(&service, get("/")).await.body.len(), 1_000_000);
+    let denied = ask(&service, get("/")).await;
+    assert!(denied.body.contains(r#""retry_after_ms":99999200"#), "{}", denied.body);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Layers as their users meet them.
+//! Layers as their users meet them (P3).
 #![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
 
 mod adaptive;
@@ -7,8 +7,10 @@ mod clients;
 mod concurrency;
 mod decisions;
 mod desk;
+mod jitter;
 mod keys;
 mod pace;
+mod readiness;
 mod several;
 mod shed;
 mod sockets;

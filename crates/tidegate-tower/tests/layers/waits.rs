@@ -1,6 +1,8 @@
 //! Waiting instead of refusing, in tokio's paused time.
 
-use crate::desk::{Inner, ask, get};
+use crate::desk::{Body, Inner, ask, get};
+use http::{Request, Response, StatusCode};
+use std::convert::Infallible;
 use std::time::Duration;
 use tidegate::{Limiter, TokioClock};
 use tidegate_tower::{Limit, RateLimitLayer};
@@ -92,4 +94,73 @@ async fn who_leaves_a_queue_of_several_limits_gets_back_what_was_charged() {
     assert_eq!(others.peek(&b""[..]).remaining, 8);
     let wait = limiter.reserve(&b""[..]).unwrap().wait().as_micros();
     assert!(wait <= 900_000, "nobody is before us: {wait} us");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_drained_while_somebody_waited_is_not_given_back_to_who_gives_up() {
+    let (shaped, _) = limit("shaped", "1/s queue capacity 5");
+    let (other, others) = limit("other", "10/s");
+    let service = RateLimitLayer::new(shaped).unwrap().and(other).unwrap().layer(Inner);
+    ask(&service, get("/")).await;
+    let somebody_else = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        assert!(others.check_n(&b""[..], 5).is_allow());
+    };
+    tokio::select! {
+        biased;
+        _ = ask(&service, get("/")) => panic!("its turn is in a second"),
+        () = somebody_else => {}
+    }
+    assert_eq!(others.check_n(&b""[..], 0).remaining, 5, "somebody else's five stay charged");
+}
+
+fn refunded(rule: &str) -> (Limit<TokioClock>, Limiter<TokioClock>) {
+    let (limit, limiter) = limit("api", rule);
+    (limit.refund_if(|status, _| status.is_server_error()), limiter)
+}
+
+/// The second waits a second for its turn and fails a second and a half later, when its turn has long drained. By then
+/// a third has come, whose charge is not to be given back for it.
+async fn assert_given_back_in_time_only(layer: RateLimitLayer<TokioClock>) {
+    let inner = tower::service_fn(|request: Request<Body>| async move {
+        let mut response = Response::new(Body::default());
+        if request.uri().path() == "/slow" {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        Ok::<_, Infallible>(response)
+    });
+    let (service, start) = (layer.layer(inner), Instant::now());
+    ask(&service, get("/")).await;
+    let slow = tokio::spawn({
+        let service = service.clone();
+        async move { (ask(&service, get("/slow")).await.status, start.elapsed()) }
+    });
+    tokio::time::sleep(Duration::from_millis(2_400)).await;
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    assert_eq!(start.elapsed().as_millis() / 10, 240, "the third, at once");
+    let (status, at) = slow.await.unwrap();
+    assert_eq!((status, at.as_millis() / 10), (503, 250));
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    assert_eq!(start.elapsed().as_millis() / 10, 340, "the fourth, a second after the third");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_for_a_turn_gets_nothing_back_that_has_drained() {
+    let layer = RateLimitLayer::new(refunded("1/s").0).unwrap();
+    assert_given_back_in_time_only(layer.wait(Duration::from_secs(10))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_under_a_changed_rule_gets_nothing_back_that_has_drained() {
+    let (limit, limiter) = refunded("100/s");
+    let layer = RateLimitLayer::new(limit).unwrap();
+    limiter.set_rule("1/s queue capacity 5".parse().unwrap());
+    assert_given_back_in_time_only(layer).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_for_several_gets_nothing_back_that_has_drained() {
+    let layer = RateLimitLayer::new(refunded("1/s queue capacity 5").0).unwrap();
+    assert_given_back_in_time_only(layer.and(limit("other", "1000/s").0).unwrap()).await;
 }

@@ -1,7 +1,8 @@
 //! For the expansion of `#[limit]` only: it may change with every version.
 //!
 //! Always   Several limits of one call pass together or cost nothing: permits are taken first, because they can be
-//!          given back; then all rates are decided as one.
+//!          given back; then all rates are decided as one. A call that is given up while it waits gives back what it
+//!          was charged.
 
 use crate::ask::Ask;
 use crate::block::block_on;
@@ -12,7 +13,7 @@ use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::rule::Rule;
 pub use std::sync::LazyLock;
-use tidegate_core::{Decision, Denied, Span, Verdict};
+use tidegate_core::{Decision, Denied, Span, Timestamp, Verdict};
 
 #[doc(hidden)]
 pub fn gate(text: &str) -> Gate {
@@ -93,8 +94,8 @@ pub fn pass_all_blocking<C: Clock, const N: usize>(
     block_on(pass_all(wants))
 }
 
-/// Asks, sleeps for as long as the slowest says, and asks again, while nobody's patience is at its end. Nothing is
-/// charged meanwhile, so there is nothing to give back.
+/// Asks, sleeps for as long as the slowest says, and asks again, while nobody's patience is at its end. Who is denied
+/// has been charged nothing; who is told to wait has been charged by all, and gets it back on giving up.
 async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
     let Some(first) = wants.first() else { return Ok(()) };
     let clock = first.ask.spot.clock().clone();
@@ -105,7 +106,9 @@ async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
         let nap = match joint.decision.verdict {
             Verdict::Allow => return Ok(()),
             Verdict::Wait(turn) => {
+                let charged = Charged { wants, joint: &joint, clock: &clock, now };
                 clock.sleep_until(now + turn).await;
+                charged.keep();
                 return Ok(());
             }
             Verdict::Deny(retry) => {
@@ -113,6 +116,37 @@ async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
             }
         };
         clock.sleep_until(now + nap).await;
+    }
+}
+
+/// What all limits were charged for a call that waits; given back if it is dropped before it is kept.
+struct Charged<'a, C: Clock> {
+    wants: &'a [Want<C>],
+    joint: &'a Joint,
+    clock: &'a C,
+    /// When it was charged.
+    now: Timestamp,
+}
+
+impl<C: Clock> Charged<'_, C> {
+    /// The turn has come, and is used.
+    fn keep(mut self) {
+        self.wants = &[];
+    }
+}
+
+impl<C: Clock> Drop for Charged<'_, C> {
+    fn drop(&mut self) {
+        if self.wants.is_empty() {
+            return;
+        }
+        let waited = self.clock.now().since(self.now);
+        for (want, decision) in self.wants.iter().zip(&self.joint.each) {
+            // What has drained meanwhile is back already; to give it back again would be to give it twice.
+            if waited < decision.reset_after {
+                want.ask.spot.refund(want.ask.cost);
+            }
+        }
     }
 }
 

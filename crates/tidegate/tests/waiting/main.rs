@@ -7,6 +7,7 @@ mod bounds;
 mod changes;
 #[path = "../crew/mod.rs"]
 mod crew;
+mod debt;
 mod giving_up;
 mod many;
 mod reservations;

@@ -116,3 +116,15 @@ fn a11_a_turn_under_a_concurrency_limit_holds_nothing() {
     let _held = gate.try_acquire().unwrap();
     assert!(gate.reserve().is_err(), "it knows no times");
 }
+
+#[test]
+fn a_reservation_tells_when_all_is_back_from_when_it_was_made() {
+    let (gate, clock) = gate("1/s burst 2");
+    gate.check_n(2);
+    let turns = [1, 2, 3].map(|_| gate.reserve().unwrap());
+    for (turn, reset_s) in turns.iter().zip([3, 4, 5]) {
+        assert_eq!(turn.decision().reset_after, Span::from_secs(reset_s));
+    }
+    clock.advance(Span::from_secs(3));
+    assert_eq!(gate.check_n(0).reset_after, Span::from_secs(2));
+}

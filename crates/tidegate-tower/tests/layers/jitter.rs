@@ -1,0 +1,82 @@
+//! Those who are denied together do not come back together (T48).
+
+use crate::desk::{Inner, Reply, ask, get, limit};
+use std::time::Duration;
+use tidegate::{ManualClock, Span};
+use tidegate_tower::RateLimitLayer;
+use tower_layer::Layer;
+
+const DENIED: usize = 1_000;
+
+/// The whole seconds that a denied client is told, by each way in which it is told.
+fn told_s(reply: &Reply) -> [u64; 3] {
+    assert_eq!(reply.status, 429);
+    let retry_after = reply.header("retry-after").unwrap().parse().unwrap();
+    let (_, rest) = reply.body.split_once(r#""retry_after_ms":"#).unwrap();
+    let in_body_ms: u64 = rest.split(',').next().unwrap().parse().unwrap();
+    // Those that deny are told of first.
+    let (_, rest) = reply.header("ratelimit").unwrap().split_once(";t=").unwrap();
+    let window = rest.split(',').next().unwrap().parse().unwrap();
+    [retry_after, in_body_ms.div_ceil(1_000), window]
+}
+
+/// Denies a thousand at once who could come back in 9.5 s, and looks at what they are told.
+async fn deny_many(layer: RateLimitLayer<ManualClock>, clock: &ManualClock) -> Vec<u64> {
+    let service = layer.layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    clock.advance(Span::from_millis(50_500));
+    let mut told = Vec::with_capacity(DENIED);
+    for _ in 0..DENIED {
+        let [retry_after, in_body, window] = told_s(&ask(&service, get("/")).await);
+        assert_eq!([in_body, window], [retry_after; 2], "all fields say the same");
+        told.push(retry_after);
+    }
+    told
+}
+
+fn assert_spread(told: &[u64]) {
+    assert!(told.iter().all(|seconds| (10..=20).contains(seconds)), "never earlier, 10 s later");
+    for second in 10..=20 {
+        let together = told.iter().filter(|seconds| **seconds == second).count();
+        assert!(together <= DENIED / 5, "{together} come back after {second} s");
+    }
+}
+
+fn alone(clock: &ManualClock) -> RateLimitLayer<ManualClock> {
+    RateLimitLayer::new(limit("a", "1/min fixed from first", clock)).unwrap()
+}
+
+#[tokio::test]
+async fn t48_who_is_denied_by_one_limit_is_told_a_time_of_its_own() {
+    let clock = ManualClock::new();
+    let layer = alone(&clock).retry_jitter(Duration::from_secs(10));
+    assert_spread(&deny_many(layer, &clock).await);
+}
+
+#[tokio::test]
+async fn t48_who_is_denied_by_one_of_several_is_told_a_time_of_its_own() {
+    let clock = ManualClock::new();
+    let layer = alone(&clock).and(limit("b", "1000/h", &clock)).unwrap();
+    assert_spread(&deny_many(layer.retry_jitter(Duration::from_secs(10)), &clock).await);
+}
+
+#[tokio::test]
+async fn t48_without_jitter_all_are_told_the_same() {
+    let clock = ManualClock::new();
+    assert_eq!(deny_many(alone(&clock), &clock).await, [10; DENIED]);
+}
+
+#[tokio::test]
+async fn of_several_that_deny_none_tells_another_time_than_all() {
+    let clock = ManualClock::new();
+    let layer = alone(&clock).and(limit("b", "1/2min fixed from first", &clock)).unwrap();
+    let service = layer.retry_jitter(Duration::from_secs(10)).layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    for _ in 0..100 {
+        let denied = ask(&service, get("/")).await;
+        let all: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+        let earlier = all - 60;
+        let expected = format!(r#""a";r=0;t={earlier}, "b";r=0;t={all}"#);
+        assert_eq!(denied.header("ratelimit"), Some(&expected[..]));
+    }
+}

@@ -1,0 +1,205 @@
+//! The inner service is called when it is ready, once for each time that it was, and not otherwise.
+
+use crate::desk::Body;
+use http::{Request, Response};
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate::{Adaptive, AdaptiveGate, Limiter, Priority, Shedder, TokioClock};
+use tidegate_tower::{
+    AdaptiveLayer, ConcurrencyLayer, DownloadRateLayer, Key, Limit, OutgoingLayer, RateLimitLayer,
+    ShedLayer, UploadRateLayer,
+};
+use tokio::time::Instant;
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// How long a call takes.
+const WORK: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A service that needs to be asked twice before it is ready, is ready for one call, and panics if it is called when it
+/// is not. Its clones are not ready.
+#[derive(Debug, Default)]
+struct Shy {
+    was_asked: bool,
+    is_ready: bool,
+}
+
+impl Clone for Shy {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<B> Service<Request<B>> for Shy {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if !self.was_asked {
+            self.was_asked = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<B>) -> Self::Future {
+        assert!(self.is_ready, "it is called, and is not ready");
+        *self = Self::default();
+        Box::pin(async {
+            tokio::time::sleep(WORK).await;
+            Ok(Response::new(Body::default()))
+        })
+    }
+}
+
+/// Makes calls of one service, each as soon as it is ready, and tells their statuses and how long all took.
+async fn call_often<S, R>(mut service: S, calls: usize) -> (Vec<u16>, u128)
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    S::Future: Send + 'static,
+    S::Error: Debug + Send + 'static,
+    R: Send + 'static,
+{
+    let (start, mut tasks) = (Instant::now(), Vec::new());
+    for _ in 0..calls {
+        let future = service.ready().await.unwrap().call(Request::new(Body::default()));
+        tasks.push(tokio::spawn(async { future.await.unwrap().status().as_u16() }));
+    }
+    let mut statuses = Vec::new();
+    for task in tasks {
+        statuses.push(task.await.unwrap());
+    }
+    (statuses, start.elapsed().as_millis() / 10 * 10)
+}
+
+fn limiter(rule: &str) -> Limiter<TokioClock> {
+    Limiter::with_clock(rule.parse().unwrap(), TokioClock::new())
+}
+
+fn limit(rule: &str) -> Limit<TokioClock> {
+    Limit::over("api", limiter(rule))
+}
+
+/// By a key that is not there at once.
+fn by_later_key(rule: &str) -> Limit<TokioClock> {
+    let later = |_: &tidegate_tower::Head<'_>| async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Some("alice")
+    };
+    limit(rule).key(Key::by_async(later))
+}
+
+fn rate(limit: Limit<TokioClock>) -> RateLimitLayer<TokioClock> {
+    RateLimitLayer::new(limit).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_limit_calls_what_is_ready_at_once_after_a_wait_and_after_a_denial() {
+    let service = rate(limit("100/s")).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
+    let service = rate(limit("10/s burst 1")).wait(PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
+    let service = rate(limit("10/s queue capacity 5")).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
+    let service = rate(by_later_key("100/s")).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 60));
+    let service = rate(limit("2/h")).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await.0, [200, 200, 429, 429]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_was_changed_to_one_with_waits_calls_what_is_ready() {
+    let limiter = limiter("100/s");
+    let service = rate(Limit::over("api", limiter.clone())).layer(Shy::default());
+    limiter.set_rule("10/s queue capacity 5".parse().unwrap());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_limits_call_what_is_ready_at_once_and_after_a_wait() {
+    let both = |rule| rate(limit("1000/s")).and(limit(rule)).unwrap();
+    let service = both("100/s").layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
+    let service = both("10/s burst 1").wait(PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await.0, [200; 4]);
+    let service = both("10/s queue capacity 5").layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
+    let service = both("2/h").layer(Shy::default());
+    assert_eq!(call_often(service, 4).await.0, [200, 200, 429, 429]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_asked_instead_is_ready_too() {
+    for patience in [Duration::ZERO, Duration::from_millis(1)] {
+        let layer = rate(limit("1/h")).wait(patience).fallback_service(Shy::default());
+        let statuses = call_often(layer.layer(Shy::default()), 3).await.0;
+        assert_eq!(statuses, [200; 3], "the second and the third by the other service");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_places_calls_what_is_ready_at_once_and_after_a_wait() {
+    let layer = |limit| ConcurrencyLayer::new(limit).unwrap();
+    let service = layer(limit("concurrency 9")).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
+    let service = layer(limit("concurrency 1")).wait(PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 200));
+    let service = layer(by_later_key("concurrency 1")).wait(PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 210));
+    let service = layer(limit("concurrency 1")).layer(Shy::default());
+    assert_eq!(call_often(service, 3).await.0, [200, 429, 429]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_that_go_by_load_call_what_is_ready_at_once_and_after_a_wait() {
+    let gate = |max| {
+        AdaptiveGate::with_clock(
+            Adaptive::vegas().between(1..=max).starting_at(max),
+            TokioClock::new(),
+        )
+    };
+    let service = AdaptiveLayer::new(gate(9)).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
+    let service = AdaptiveLayer::new(gate(1)).wait(PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 200));
+    let service = AdaptiveLayer::new(gate(1)).layer(Shy::default());
+    assert_eq!(call_often(service, 3).await.0, [200, 503, 503]);
+    let shed = ShedLayer::new(Shedder::builder().in_flight_max(2).build());
+    let service = shed.priority(|_| Priority::Critical).layer(Shy::default());
+    assert_eq!(call_often(service, 3).await.0, [200, 200, 503]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_go_out_are_made_by_what_is_ready_at_once_and_after_a_wait() {
+    let service = OutgoingLayer::over(limiter("100/s"), PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
+    let service = OutgoingLayer::over(limiter("10/s burst 1"), PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
+    let service = OutgoingLayer::over(limiter("concurrency 1"), PATIENCE).layer(Shy::default());
+    assert_eq!(call_often(service, 4).await, (vec![200; 4], 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_that_pace_bodies_call_what_is_ready() {
+    let service = UploadRateLayer::for_all("1000/s").unwrap().layer(Shy::default());
+    assert_eq!(call_often(service, 4).await.0, [200; 4]);
+    let service = DownloadRateLayer::for_all("1000/s").unwrap().layer(Shy::default());
+    assert_eq!(call_often(service, 4).await.0, [200; 4]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "it is called, and is not ready")]
+async fn a_clone_that_is_called_at_once_would_be_noticed() {
+    let mut service = Shy::default();
+    ServiceExt::<Request<Body>>::ready(&mut service).await.unwrap();
+    drop(service.clone().call(Request::new(Body::default())));
+}
