@@ -161,8 +161,7 @@ impl Exact {
             return Ok(current);
         }
         let learning = tokio::time::timeout(self.deadline, self.learning.lock()).await;
-        let _alone = learning
-            .map_err(|_| StoreError::TimedOut { address: self.address(), waited: self.deadline })?;
+        let _alone = learning.map_err(|_| self.timed_out())?;
         match self.current.load_full() {
             Some(current) => Ok(current),
             // Who comes with a rule has it from a configuration that is newer than what Redis remembers.
@@ -299,6 +298,11 @@ impl Exact {
 
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// There was no answer within the deadline.
+    pub(crate) fn timed_out(&self) -> StoreError {
+        StoreError::TimedOut { address: self.address(), waited: self.deadline }
     }
 
     pub(crate) fn strange(&self, malformed: &Malformed) -> StoreError {

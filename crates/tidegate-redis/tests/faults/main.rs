@@ -8,6 +8,7 @@ mod clock;
 mod cluster;
 mod examine;
 mod failover;
+mod leased;
 mod lifetime;
 mod lost_reply;
 mod moving_slots;
