@@ -71,6 +71,15 @@ impl Exact {
             .map_or_else(|| Rule::clone(&self.told.load()), |current| current.rule.clone())
     }
 
+    /// What is said of a key where nobody knows what is left.
+    pub(crate) fn nothing_left(&self) -> Decision {
+        let rule = self.rule();
+        let limit = rule.limit();
+        let mut decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
+        decision.remaining = 0;
+        decision
+    }
+
     /// The rule that all go by, for a moment.
     pub(crate) fn current_now(&self) -> arc_swap::Guard<Option<Arc<Current>>> {
         self.current.load()

@@ -8,6 +8,7 @@ mod clock;
 mod cluster;
 mod examine;
 mod failover;
+mod joint;
 mod leased;
 mod lifetime;
 mod lost_reply;
