@@ -217,6 +217,8 @@ async fn give_back_one(inner: &Inner, subject: &[u8], cost: u64) {
     if let Err(error) = inner.exact.ask(subject, Verb::Refund, cost, None).await {
         tracing::warn!("a part of a joint decision stays charged: {error}");
     }
+    // Whoever was denied for that moment is not denied any more. Without an answer it may have been given back too.
+    inner.denied.forget(subject);
 }
 
 /// Who is asked what is left, and of whom.

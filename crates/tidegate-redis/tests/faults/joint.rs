@@ -1,10 +1,11 @@
-//! T32: several keys decided as one, in slots of which one does not answer.
+//! T32: several keys decided as one, in slots of which one does not answer, or not at once.
 
 use crate::cluster::address;
-use crate::stage::{PATIENCE, becomes, limiter_with, ready, store_at};
+use crate::stage::{PATIENCE, PATIENT, becomes, limiter_with, ready, store_at};
 use std::time::Duration;
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, check_all, decide_all};
+use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, check_all, decide_all};
 use tidegate_testbed::{Cluster, RedisServer};
+use tokio::time::sleep;
 
 /// Two keys of two primaries, in the order in which their slots are asked, and who has the second.
 fn first_and_second(cluster: &Cluster) -> (String, String, &RedisServer) {
@@ -60,4 +61,25 @@ async fn t32_a_denial_stays_one_though_another_slot_does_not_answer() {
     assert_eq!((joint.each[1].limit, joint.each[1].remaining), (10, 0), "nobody knows better");
     assert!(decide_all(&asks).await.decision.is_deny());
     assert_eq!(limiter.stats().failed, 0);
+}
+
+/// Who asks in the moment between is denied what is given back after it, and only for that moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_what_a_joint_decision_gives_back_is_not_remembered_as_denied() {
+    let cluster = Cluster::start();
+    let limiter = limiter_of(&cluster, PATIENT, OnError::Deny).await;
+    let (first, second, late) = first_and_second(&cluster);
+    assert!(limiter.check_n(&second, 10).await.is_allow());
+    let silence = Duration::from_millis(700);
+    pause(late, silence);
+    let joint = tokio::spawn({
+        let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
+        async move { check_all(&asks(&limiter, [(&first, 10), (&second, 1)])).await }
+    });
+    sleep(silence / 4).await;
+    assert!(limiter.check(&first).await.is_deny(), "it is reserved");
+    assert_eq!(limiter.decide(first.as_bytes(), 1).await.source, Source::Remembered);
+    let joint = joint.await.expect("nobody panics").expect("both answer");
+    assert!(joint.decision.is_deny());
+    assert!(limiter.check(&first).await.is_allow());
 }
