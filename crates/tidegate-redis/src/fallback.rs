@@ -52,6 +52,12 @@ impl Fallback {
         if here.is_deny() && self.is_recovering() { here } else { decision }
     }
 
+    /// The share, if what Redis admits must be admitted by it too: after an outage, and not for places.
+    pub(crate) fn must_agree(&self) -> Option<&Limiter> {
+        let has_places = self.has_places.load(Ordering::Relaxed);
+        self.share.as_ref().filter(|_| !has_places && self.is_recovering())
+    }
+
     /// What Redis has lent is charged here too, as far as there is room: it can be spent without anybody asking. What
     /// is given back of it later stays charged until it has drained.
     pub(crate) fn lent(&self, key: &[u8], amount: u64) {

@@ -212,7 +212,7 @@ async fn give_back(sums: &[Sum<'_>], reserved: &[&[usize]], decisions: &mut [Opt
 }
 
 /// Gives back what was charged to one.
-async fn give_back_one(inner: &Inner, subject: &[u8], cost: u64) {
+pub(crate) async fn give_back_one(inner: &Inner, subject: &[u8], cost: u64) {
     // What cannot be given back stays charged until it has drained.
     if let Err(error) = inner.exact.ask(subject, Verb::Refund, cost, None).await {
         tracing::warn!("a part of a joint decision stays charged: {error}");
