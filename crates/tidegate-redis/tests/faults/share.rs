@@ -62,6 +62,19 @@ async fn t33_an_outage_does_not_begin_with_a_fresh_burst() {
     assert!(nodes[1].stats().failed > 0, "it was the share that denied");
 }
 
+/// So where load is uneven all together may admit as much again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_share_knows_what_its_own_node_was_admitted_and_not_the_others() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "uneven", NODES).await;
+    for _ in 0..12 {
+        assert!(nodes[0].check("key").await.is_allow());
+    }
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes[..1], "key").await, 0);
+    assert_eq!(admitted(&nodes[1..], "key").await, 8, "the shares of the two others");
+}
+
 /// Redis knows nothing of what was admitted without it, and would admit as much again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
