@@ -53,29 +53,32 @@ fn scripts(server: &RedisServer) -> u64 {
 /// Were they to ask one after the other, it would take three deadlines until nobody is sent any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t29_all_who_wait_for_a_lease_are_answered_within_one_deadline() {
-    let deadline = Duration::from_millis(300);
+    let deadline = Duration::from_millis(500);
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
     stage.begin(Outage::Silent);
     let (told, waited) = all_at_once(&limiter, b"key", CALLERS).await;
     assert!(told.iter().all(|told| told.source == Source::Policy));
     assert_eq!(limiter.stats().failed, CALLERS as u64);
-    assert!(waited < deadline * 3 / 2, "{waited:?}");
+    assert!(waited < deadline * 2, "{waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t29_who_waits_for_one_lease_after_the_other_waits_for_one_deadline() {
-    let (deadline, delay) = (Duration::from_millis(400), Duration::from_millis(150));
+    let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(300));
     let stage = Stage::new();
     let limiter = leasing(&stage, "400/h burst 400", deadline).await;
+    let before = limiter.stats().lent;
     stage.proxy.set(Fault::Delay(delay));
     let (told, waited) = all_at_once(&limiter, b"key", 400).await;
     // The first is small, the second as large as may be, and a third would be late.
-    let leased = told.iter().filter(|told| told.source == Source::Leased).count();
+    let leased = told.iter().filter(|told| told.source == Source::Leased).count() as u64;
     assert!((1..200).contains(&leased), "{leased}");
-    assert!(waited < deadline + delay / 2, "{waited:?}");
-    let lent = limiter.stats().lent;
-    becomes("the third comes all the same", PATIENCE, async || limiter.stats().lent > lent).await;
+    assert!(waited < deadline + delay, "{waited:?}");
+    becomes("the third comes all the same", PATIENCE, async || {
+        limiter.stats().lent - before > leased
+    })
+    .await;
 }
 
 /// Who waits for a denial is denied by it, and asks nobody.
