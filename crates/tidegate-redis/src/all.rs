@@ -2,10 +2,12 @@
 //!
 //! Always   Without Redis each limit's policy is asked, and the strictest wins: all shares of this node are charged,
 //!          or none. So who is denied by one limit has not used up another.
+//! Always   After an outage Redis and the shares must all say yes, for as long as the shares take to recover.
 
-use crate::joint::{JointAsk, check_all};
+use crate::joint::{self, JointAsk, Subject, check_all};
 use crate::link::StoreError;
 use std::collections::HashSet;
+use std::sync::Arc;
 use tidegate::{Ask, Decision, Joint, SystemClock};
 
 /// Decides several requests as one, as [`check_all`] does; without Redis, by the limits' policies.
@@ -23,14 +25,13 @@ use tidegate::{Ask, Decision, Joint, SystemClock};
 /// # }
 /// ```
 pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
-    let joint = match check_all(asks).await {
-        Ok(joint) => {
-            if !joint.decision.is_deny() {
-                warm(asks, &joint.decision);
-            }
-            joint
-        }
-        Err(error) => without(asks, &error),
+    let joint = match still_denied(asks) {
+        Some(denied) => has_left(asks, denied).await,
+        None => match check_all(asks).await {
+            Ok(joint) if joint.decision.is_deny() => joint,
+            Ok(joint) => warm(asks, joint).await,
+            Err(error) => without(asks, &error),
+        },
     };
     for (ask, decision) in asks.iter().zip(&joint.each) {
         ask.limiter.inner.tally.decided(decision);
@@ -38,12 +39,55 @@ pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
     joint
 }
 
-/// What Redis has admitted is charged to the shares too.
-fn warm(asks: &[JointAsk<'_>], decision: &Decision) {
-    for ask in asks {
-        // What the shares say is not asked: Redis has decided for all of them together.
-        let _ = ask.limiter.inner.fallback.warm(ask.key, ask.cost, *decision);
+/// The denials of shares, if there are any: Redis may not know yet what was admitted without it.
+fn still_denied(asks: &[JointAsk<'_>]) -> Option<Vec<Option<Decision>>> {
+    let denial = |ask: &JointAsk<'_>| {
+        let same = asks.iter().filter(|other| is_same(ask, other));
+        // More than can be said is more than can be admitted.
+        let cost = same.fold(0, |sum: u64, other| sum.saturating_add(other.cost));
+        ask.limiter.inner.fallback.still_denies(ask.key, cost)
+    };
+    let denied: Vec<Option<Decision>> = asks.iter().map(denial).collect();
+    // While the outage lasts, this is a failure like others, and counted as one.
+    let is_up = |ask: &JointAsk<'_>| ask.limiter.inner.exact.is_up(ask.key);
+    (denied.iter().any(Option::is_some) && asks.iter().all(is_up)).then_some(denied)
+}
+
+/// Whether both ask about one state.
+fn is_same(one: &JointAsk<'_>, other: &JointAsk<'_>) -> bool {
+    Arc::ptr_eq(&one.limiter.inner, &other.limiter.inner) && one.key == other.key
+}
+
+/// Where some are denied, the others say what they have in Redis.
+async fn has_left(asks: &[JointAsk<'_>], decisions: Vec<Option<Decision>>) -> Joint {
+    let subjects: Vec<Subject<'_>> =
+        asks.iter().map(|ask| (&ask.limiter.inner.exact, ask.key)).collect();
+    Joint::of(joint::has_left(&subjects, decisions).await)
+}
+
+/// What Redis has admitted is charged to the shares too. After an outage they must admit it, all of them, or none is
+/// charged and Redis gets it back: who asked at the same time was faster.
+async fn warm(asks: &[JointAsk<'_>], joint: Joint) -> Joint {
+    let must = |ask: &JointAsk<'_>| {
+        let share = ask.limiter.inner.fallback.must_agree();
+        share.map(|share| share.ask(ask.key).cost(ask.cost))
+    };
+    let shares: Vec<Option<Ask<SystemClock>>> = asks.iter().map(must).collect();
+    let is_asked: Vec<bool> = shares.iter().map(Option::is_some).collect();
+    let here = tidegate::check_all(shares.into_iter().flatten());
+    if !here.decision.is_deny() {
+        for (ask, _) in asks.iter().zip(is_asked).filter(|(_, is_asked)| !is_asked) {
+            let _ = ask.limiter.inner.fallback.warm(ask.key, ask.cost, joint.decision);
+        }
+        return joint;
     }
+    for ask in asks {
+        joint::give_back_one(&ask.limiter.inner, ask.key, ask.cost).await;
+    }
+    let mut here = here.each.into_iter();
+    let decisions =
+        is_asked.iter().map(|is_asked| is_asked.then(|| here.next()).flatten()).collect();
+    has_left(asks, decisions).await
 }
 
 fn without(asks: &[JointAsk<'_>], error: &StoreError) -> Joint {

@@ -84,6 +84,11 @@ impl DeniedKeys {
         Asked { sent: self.clock.now(), generation: self.generation.load(Ordering::Acquire) }
     }
 
+    /// Whether somebody may not be denied any more who was denied when this was asked.
+    pub(crate) fn has_forgotten_since(&self, asked: Asked) -> bool {
+        self.generation.load(Ordering::Acquire) != asked.generation
+    }
+
     /// The denial that this thread found last, if it is of this key and still holds.
     #[inline]
     pub(crate) fn last(&self, key: &[u8], version: u64, cost: u64) -> Option<Decision> {

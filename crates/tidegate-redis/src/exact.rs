@@ -71,6 +71,15 @@ impl Exact {
             .map_or_else(|| Rule::clone(&self.told.load()), |current| current.rule.clone())
     }
 
+    /// What is said of a key where nobody knows what is left.
+    pub(crate) fn nothing_left(&self) -> Decision {
+        let rule = self.rule();
+        let limit = rule.limit();
+        let mut decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
+        decision.remaining = 0;
+        decision
+    }
+
     /// The rule that all go by, for a moment.
     pub(crate) fn current_now(&self) -> arc_swap::Guard<Option<Arc<Current>>> {
         self.current.load()
@@ -161,8 +170,7 @@ impl Exact {
             return Ok(current);
         }
         let learning = tokio::time::timeout(self.deadline, self.learning.lock()).await;
-        let _alone = learning
-            .map_err(|_| StoreError::TimedOut { address: self.address(), waited: self.deadline })?;
+        let _alone = learning.map_err(|_| self.timed_out())?;
         match self.current.load_full() {
             Some(current) => Ok(current),
             // Who comes with a rule has it from a configuration that is newer than what Redis remembers.
@@ -299,6 +307,11 @@ impl Exact {
 
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// There was no answer within the deadline.
+    pub(crate) fn timed_out(&self) -> StoreError {
+        StoreError::TimedOut { address: self.address(), waited: self.deadline }
     }
 
     pub(crate) fn strange(&self, malformed: &Malformed) -> StoreError {

@@ -15,8 +15,10 @@ use std::time::Duration;
 use tidegate::{Decision, Denied, Limiter, Permit, Retry, Rule, Span};
 use tokio::time::Instant;
 
-/// No outage is remembered for longer.
-const RECOVERY_MAX: Duration = Duration::from_secs(600);
+/// No rule that Redis keeps takes longer to recover: 143 years.
+const RECOVERY_MAX: Duration = Duration::from_secs(143 * 366 * 86_400);
+/// Places may never be over by themselves: an outage is not remembered for longer because of them.
+const PLACES_RECOVERY_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(crate) struct Fallback {
@@ -52,6 +54,12 @@ impl Fallback {
         if here.is_deny() && self.is_recovering() { here } else { decision }
     }
 
+    /// The share, if what Redis admits must be admitted by it too: after an outage, and not for places.
+    pub(crate) fn must_agree(&self) -> Option<&Limiter> {
+        let has_places = self.has_places.load(Ordering::Relaxed);
+        self.share.as_ref().filter(|_| !has_places && self.is_recovering())
+    }
+
     /// What Redis has lent is charged here too, as far as there is room: it can be spent without anybody asking. What
     /// is given back of it later stays charged until it has drained.
     pub(crate) fn lent(&self, key: &[u8], amount: u64) {
@@ -72,8 +80,9 @@ impl Fallback {
 
     /// It was decided without Redis, and counts on when Redis is back.
     pub(crate) fn remember(&self, decision: &Decision) {
-        let lasts = decision.reset_after.as_duration().min(RECOVERY_MAX);
-        let ends = Instant::now() + lasts;
+        let has_places = self.has_places.load(Ordering::Relaxed);
+        let most = if has_places { PLACES_RECOVERY_MAX } else { RECOVERY_MAX };
+        let ends = Instant::now() + decision.reset_after.as_duration().min(most);
         let mut recovering = self.recovering.lock().expect("nobody panics with it");
         *recovering = Some(recovering.map_or(ends, |known| known.max(ends)));
     }
@@ -162,3 +171,46 @@ impl Fallback {
 
 /// When somebody who was denied for want of an answer may ask again.
 const RETRY: Span = Span::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    fn fallback(rule: &str) -> Fallback {
+        let rule = rule.parse().unwrap_or_else(|error| panic!("{error}"));
+        Fallback::new(&rule, OnError::Local { nodes: 1 })
+    }
+
+    /// The share's own time stands nearly still: whether it is asked is what is looked at.
+    #[tokio::test(start_paused = true)]
+    async fn t33_what_was_admitted_without_redis_counts_until_it_has_drained() {
+        let fallback = fallback("12/h burst 12");
+        for _ in 0..12 {
+            assert!(fallback.decide(b"key", 1).decision.is_allow());
+        }
+        advance(Duration::from_secs(3_590)).await;
+        assert!(fallback.still_denies(b"key", 1).is_some());
+        advance(Duration::from_secs(11)).await;
+        assert!(fallback.still_denies(b"key", 1).is_none(), "an hour has passed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t33_a_rule_of_a_hundred_years_is_counted_to_its_end() {
+        let fallback = fallback("1/36500day");
+        assert!(fallback.decide(b"key", 1).decision.is_allow());
+        advance(Duration::from_secs(36_499 * 86_400)).await;
+        assert!(fallback.still_denies(b"key", 1).is_some());
+    }
+
+    /// A place without a lease is never over by itself.
+    #[tokio::test(start_paused = true)]
+    async fn t33_a_place_that_nobody_gives_back_does_not_count_for_ever() {
+        let fallback = fallback("concurrency 1");
+        let _held = fallback.acquire(b"key", 1).expect("one is free");
+        assert!(fallback.decide(b"key", 1).decision.is_deny());
+        assert!(fallback.still_denies(b"key", 1).is_some());
+        advance(PLACES_RECOVERY_MAX).await;
+        assert!(fallback.still_denies(b"key", 1).is_none());
+    }
+}

@@ -5,9 +5,10 @@
 //!          Keys of several slots cannot: each slot's are charged in turn (reserved), and if one slot denies, or
 //!          does not answer, those before it are given back. Then others may be denied for that moment what is given
 //!          back after it, and who dies in that moment has charged what nobody used: never the other way round.
+//! Always   A denial stays one, whoever does not answer after it.
 
 use crate::exact::Exact;
-use crate::limiter::RedisLimiter;
+use crate::limiter::{Inner, RedisLimiter};
 use crate::link::{Link, StoreError};
 use crate::registry::Current;
 use crate::script;
@@ -41,7 +42,7 @@ pub struct JointAsk<'a> {
 /// What is asked of one state.
 #[derive(Debug)]
 struct Sum<'a> {
-    exact: &'a Exact,
+    inner: &'a Inner,
     subject: &'a [u8],
     key: Vec<u8>,
     cost: u64,
@@ -96,10 +97,11 @@ pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
         }
         reserved.push(group);
     }
-    has_left(&sums, &mut decisions).await?;
+    let asked: Vec<Subject<'_>> = sums.iter().map(|sum| (&sum.inner.exact, sum.subject)).collect();
+    let decisions = has_left(&asked, decisions).await;
     let decision = |ask: &JointAsk<'_>| {
         let place = sums.iter().position(|sum| sum.is_of(ask)).expect("every ask is in a sum");
-        decisions[place].expect("every sum has been asked")
+        decisions[place]
     };
     Ok(Joint::of(asks.iter().map(decision).collect()))
 }
@@ -112,22 +114,23 @@ fn add_up<'a>(asks: &[JointAsk<'a>]) -> Vec<Sum<'a>> {
             sum.cost = sum.cost.saturating_add(ask.cost);
             continue;
         }
-        let exact = &ask.limiter.inner.exact;
-        let key = exact.key(ask.key);
-        sums.push(Sum { exact, subject: ask.key, key, cost: ask.cost });
+        let inner = &*ask.limiter.inner;
+        let key = inner.exact.key(ask.key);
+        sums.push(Sum { inner, subject: ask.key, key, cost: ask.cost });
     }
     sums
 }
 
 impl Sum<'_> {
     fn is_of(&self, ask: &JointAsk<'_>) -> bool {
-        std::ptr::eq(self.exact, &raw const ask.limiter.inner.exact) && self.subject == ask.key
+        std::ptr::eq(self.inner, &raw const *ask.limiter.inner) && self.subject == ask.key
     }
 }
 
 /// Decides those of one slot in one script: whether all are charged, and each decision.
 async fn decide(sums: &[&Sum<'_>]) -> Result<(bool, Vec<Decision>), StoreError> {
-    let first = sums.first().expect("a group has somebody").exact;
+    let first = sums.first().expect("a group has somebody");
+    let first = &first.inner.exact;
     for _ in 0..ROUNDS_MAX {
         let Some((is_charged, answered)) = ask(sums).await? else { continue };
         let decision = |(sum, answered): (&&Sum<'_>, &Answered)| {
@@ -152,13 +155,14 @@ async fn decide(sums: &[&Sum<'_>]) -> Result<(bool, Vec<Decision>), StoreError> 
 
 /// Asks once. Nothing, if a state had to be brought to its rule first.
 async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreError> {
-    let first = sums.first().expect("a group has somebody").exact;
+    let first = sums.first().expect("a group has somebody");
+    let first = &first.inner.exact;
     let store = first.store();
     let mut currents = Vec::with_capacity(sums.len());
     // The first two are not used here.
     let mut args = vec![Vec::new(), Vec::new()];
     for sum in sums {
-        currents.push(sum.exact.known().await?);
+        currents.push(sum.inner.exact.known().await?);
     }
     // What no twin can be told can never be admitted, and then nobody is charged.
     let is_sendable =
@@ -172,7 +176,7 @@ async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreEr
         args.push(shared.fresh().to_vec());
     }
     let keys = sums.iter().map(|sum| sum.key.clone()).collect();
-    let deadline = sums.iter().map(|sum| sum.exact.deadline()).max().unwrap_or_default();
+    let deadline = sums.iter().map(|sum| sum.inner.exact.deadline()).max().unwrap_or_default();
     let said = store.run(script::all_together(), keys, args, deadline).await?;
     let Value::Array(said) = said else { return Err(first.malformed(format!("{said:?}"))) };
     let Some((Value::Int(is_charged), said)) = said.split_first() else {
@@ -181,14 +185,14 @@ async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreEr
     let mut answered = Vec::with_capacity(sums.len());
     let mut is_settled = said.len() == sums.len();
     for ((sum, current), value) in sums.iter().zip(currents).zip(said) {
-        match current.shared.read(value).map_err(|strange| sum.exact.strange(&strange))? {
+        match current.shared.read(value).map_err(|strange| sum.inner.exact.strange(&strange))? {
             Said::Answer(answer) => answered.push(Answered { current, answer }),
             Said::OtherTime(now) => {
                 store.clock.heard(now);
                 is_settled = false;
             }
             Said::OtherVersion(value) => {
-                sum.exact.reconcile(&sum.key, &value, &current).await?;
+                sum.inner.exact.reconcile(&sum.key, &value, &current).await?;
                 is_settled = false;
             }
         }
@@ -202,19 +206,40 @@ async fn give_back(sums: &[Sum<'_>], reserved: &[&[usize]], decisions: &mut [Opt
     let places: Vec<usize> = reserved.iter().flat_map(|group| group.iter().copied()).collect();
     for place in places {
         let sum = &sums[place];
-        // What cannot be given back stays charged until it has drained.
-        let given = sum.exact.ask(sum.subject, Verb::Refund, sum.cost, None).await;
-        if let Err(error) = given {
-            tracing::warn!("a part of a joint decision stays charged: {error}");
-        }
+        give_back_one(sum.inner, sum.subject, sum.cost).await;
         decisions[place] = None;
     }
 }
 
-/// Those who were not asked, or were given back, say what they have.
-async fn has_left(sums: &[Sum<'_>], decisions: &mut [Option<Decision>]) -> Result<(), StoreError> {
-    for (sum, decision) in sums.iter().zip(decisions).filter(|(_, decision)| decision.is_none()) {
-        *decision = Some(sum.exact.ask(sum.subject, Verb::Look, 0, None).await?.decision);
+/// Gives back what was charged to one.
+pub(crate) async fn give_back_one(inner: &Inner, subject: &[u8], cost: u64) {
+    // What cannot be given back stays charged until it has drained.
+    if let Err(error) = inner.exact.ask(subject, Verb::Refund, cost, None).await {
+        tracing::warn!("a part of a joint decision stays charged: {error}");
     }
-    Ok(())
+    // Whoever was denied for that moment is not denied any more. Without an answer it may have been given back too.
+    inner.denied.forget(subject);
+}
+
+/// Who is asked what is left, and of whom.
+pub(crate) type Subject<'a> = (&'a Exact, &'a [u8]);
+
+/// Those who were not asked, or were given back, say what they have. It is denied already: so who does not answer
+/// changes nothing, and nobody waits for a second one.
+pub(crate) async fn has_left(
+    asked: &[Subject<'_>],
+    decisions: Vec<Option<Decision>>,
+) -> Vec<Decision> {
+    let mut is_answered = true;
+    let mut each = Vec::with_capacity(asked.len());
+    for ((exact, subject), decision) in asked.iter().zip(decisions) {
+        let mut left = decision;
+        if left.is_none() && is_answered {
+            let looked = exact.ask(subject, Verb::Look, 0, None).await;
+            is_answered = looked.is_ok();
+            left = looked.ok().map(|looked| looked.decision);
+        }
+        each.push(left.unwrap_or_else(|| exact.nothing_left()));
+    }
+    each
 }

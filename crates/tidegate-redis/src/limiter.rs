@@ -39,8 +39,8 @@ pub struct RedisLimiter {
 pub(crate) struct Inner {
     pub(crate) exact: Exact,
     pub(crate) fallback: Fallback,
-    denied: DeniedKeys,
-    leases: Option<Leases>,
+    pub(crate) denied: DeniedKeys,
+    pub(crate) leases: Option<Leases>,
     pub(crate) tally: Tally,
 }
 
@@ -169,7 +169,7 @@ impl RedisLimiter {
     }
 
     async fn decide_there(&self, key: &[u8], cost: u64) -> Told {
-        let inner = &*self.inner;
+        let inner = &self.inner;
         if let Some(told) = inner.still_denied(key, cost) {
             return told;
         }
@@ -320,10 +320,10 @@ impl RedisLimiter {
 impl RedisLimiter {
     /// Asks for the next lease while this one is spent.
     fn prefetch(&self, key: &[u8]) {
-        let (limiter, key) = (self.clone(), key.to_vec());
+        let (inner, key) = (Arc::clone(&self.inner), key.to_vec());
         self.inner.exact.store().runtime.spawn(async move {
-            if let Some(leases) = &limiter.inner.leases {
-                leases.prefetch((&limiter.inner.exact, &limiter.inner.fallback), &key).await;
+            if let Some(leases) = &inner.leases {
+                leases.prefetch(&inner, &key, inner.denied.now()).await;
             }
         });
     }
@@ -366,14 +366,14 @@ impl Inner {
     }
 
     /// By a lease that has to be asked for first; nothing, if it is decided in Redis.
-    async fn lent(&self, key: &[u8], cost: u64) -> Option<Result<Told, StoreError>> {
+    async fn lent(self: &Arc<Self>, key: &[u8], cost: u64) -> Option<Result<Told, StoreError>> {
         let leases = self.leases.as_ref()?;
         if self.fallback.is_recovering() {
             // Redis would lend what was spent without it; so the share is asked about every request.
             return None;
         }
         let sent = self.denied.now();
-        let told = match leases.refill((&self.exact, &self.fallback), key, cost).await {
+        let told = match leases.refill(self, key, cost, sent).await {
             Ok(Outcome::Direct) => return None,
             Ok(Outcome::Spent(decision)) => Told { decision, source: Source::Leased },
             Ok(Outcome::Denied(decision, known)) => {

@@ -6,21 +6,26 @@
 //!          a window ends with it; who dies has charged what nobody uses.
 //! Always   After a primary was replaced or restarted, and when a node has just come, nothing is lent for as long as
 //!          a lease lasts: leases that the new one knows nothing of have run out by then.
+//! Always   Those who ask about a key while a lease is asked for wait for that one answer: whether it is a lease, a denial
+//!          or a failure, it is theirs too. Nobody waits for longer than the limit's deadline, however many leases it
+//!          takes; what was asked for is not given up with who asked, so that it is lent to the others.
 //! Bound    Unused: at most half of the limit at a time, for [`LASTS`] at the longest.
 
+mod errand;
 mod purse;
 #[cfg(test)]
 mod simulation;
+mod wire;
 
+use crate::denied::Asked;
 use crate::exact::Exact;
-use crate::fallback::Fallback;
-use crate::link::StoreError;
+use crate::limiter::Inner;
+use crate::link::{Deadline, StoreError};
 use crate::random;
 use crate::registry::Current;
-use crate::script::Twin;
-use crate::shared::{Answer, Said, Verb, bytes};
-use purse::{Closed, Grant, Micros, Purse, Request};
-use redis::Value;
+use crate::shared::{Answer, Verb};
+use errand::Errand;
+use purse::{Micros, Purse, Request};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +34,7 @@ use std::time::Duration;
 use tidegate::{Clock, Decision, Rule, SystemClock};
 use tidegate_core::{Span, Timestamp};
 use tokio::sync::Notify;
+use wire::Terms;
 
 /// How long a lease lasts.
 pub(crate) const LASTS: Duration = Duration::from_secs(1);
@@ -66,12 +72,28 @@ struct Shard {
 struct Kept {
     purse: Mutex<Purse>,
     answered: Arc<Notify>,
+    /// What came of the last request for a lease: who waits for it reads it when it is `answered`.
+    heard: Mutex<Heard>,
+}
+
+/// What came of a request for a lease, for those who wait for it.
+#[derive(Clone, Debug)]
+enum Heard {
+    /// Something was lent, or nobody knows: look again.
+    LookAgain,
+    /// Nothing was lent, by this answer to who asked then.
+    Nothing(Known, Asked),
+    Failure(StoreError),
 }
 
 impl Kept {
     #[inline]
     fn purse(&self) -> MutexGuard<'_, Purse> {
         self.purse.lock().expect("nobody panics with it")
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().expect("nobody panics with it")
     }
 }
 
@@ -94,7 +116,7 @@ struct Quiet {
 }
 
 /// What a decision was made of, and of which version of the rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) answer: Answer,
     pub(crate) version: u64,
@@ -198,13 +220,16 @@ impl Leases {
     /// Asks for a lease and spends from it; or waits for one that was asked for already.
     pub(crate) async fn refill(
         &self,
-        (exact, fallback): (&Exact, &Fallback),
+        inner: &Arc<Inner>,
         key: &[u8],
         cost: u64,
+        asked: Asked,
     ) -> Result<Outcome, StoreError> {
+        let exact = &inner.exact;
         if cost == 0 || key.len() > KEY_BYTES_MAX || self.is_quiet(exact) {
             return Ok(Outcome::Direct);
         }
+        let deadline = Deadline::from(exact.deadline());
         let current = self.current(exact).await?;
         let most = current.lending.as_ref().map_or(0, |lending| lending.most);
         if cost > most {
@@ -213,34 +238,48 @@ impl Leases {
         loop {
             match self.begin(key, cost, most) {
                 Begun::Full => return Ok(Outcome::Direct),
-                Begun::Wait(answered) => answered.await,
                 Begun::Spent(left) => return Ok(Outcome::Spent(self.allowed(left))),
-                Begun::Ask(request) => {
-                    let lent = self.lend((exact, fallback), key, cost, &request).await?;
-                    return Ok(self.outcome(lent));
+                Begun::Wait(kept, answered) => {
+                    let answered = deadline.cut(answered).await;
+                    answered.ok_or_else(|| exact.timed_out())?;
+                    let heard = kept.heard().clone();
+                    if let Some(outcome) = shared_with(inner, &current, heard, cost)? {
+                        return Ok(outcome);
+                    }
+                }
+                Begun::Ask(kept, request) => {
+                    let errand = Errand::new(inner, key, cost, kept, request, asked);
+                    let mut lent = Box::pin(errand.run());
+                    let Some(lent) = deadline.cut(&mut lent).await else {
+                        // Others wait for it too, and for longer: some of its time was spent on waiting for others.
+                        exact.store().runtime.spawn(lent);
+                        return Err(exact.timed_out());
+                    };
+                    return Ok(self.outcome(lent?));
                 }
             }
         }
     }
 
     /// Asks for the next lease while this one is spent.
-    pub(crate) async fn prefetch(&self, (exact, fallback): (&Exact, &Fallback), key: &[u8]) {
+    pub(crate) async fn prefetch(&self, inner: &Arc<Inner>, key: &[u8], asked: Asked) {
+        let exact = &inner.exact;
         // What was admitted without Redis is not lent again: who asks next is decided in Redis and by the share.
-        if self.is_quiet(exact) || fallback.is_recovering() {
+        if self.is_quiet(exact) || inner.fallback.is_recovering() {
             return;
         }
         let Ok(current) = self.current(exact).await else { return };
         let Some(lending) = &current.lending else { return };
+        let Some(kept) = self.find(key) else { return };
         let request = {
             let now = self.now();
-            let Some(kept) = self.find(key) else { return };
             let mut purse = kept.purse();
             if !purse.is_low(purse.left(now)) {
                 return;
             }
             purse.ask(now, 1, size_max(lending.most))
         };
-        if let Err(error) = self.lend((exact, fallback), key, 0, &request).await {
+        if let Err(error) = Errand::new(inner, key, 0, kept, request, asked).run().await {
             tracing::debug!("no lease ahead: {error}");
         }
     }
@@ -264,9 +303,14 @@ impl Leases {
         }
         if purse.is_asking() {
             // Registered before the lock is let go, so that the answer is not missed.
-            return Begun::Wait(Arc::clone(&kept.answered).notified_owned());
+            purse.wait(cost);
+            let answered = Arc::clone(&kept.answered).notified_owned();
+            drop(purse);
+            return Begun::Wait(kept, answered);
         }
-        Begun::Ask(purse.ask(now, cost, size_max(most)))
+        let request = purse.ask(now, cost, size_max(most));
+        drop(purse);
+        Begun::Ask(kept, request)
     }
 
     fn find_or_make(&self, key: &[u8], now: Micros) -> Option<Arc<Kept>> {
@@ -278,7 +322,8 @@ impl Leases {
             return None;
         }
         let purse = Mutex::new(Purse::new(now));
-        let kept = Arc::new(Kept { purse, answered: Arc::new(Notify::new()) });
+        let heard = Mutex::new(Heard::LookAgain);
+        let kept = Arc::new(Kept { purse, answered: Arc::new(Notify::new()), heard });
         shard.purses.insert(key.into(), Arc::clone(&kept));
         Some(kept)
     }
@@ -290,41 +335,6 @@ impl Leases {
             // There would be room, but too much is lent already.
             Lent::Denied(..) => Outcome::Direct,
         }
-    }
-
-    /// Asks Redis, puts what it lends into the purse, and spends `cost` of it before anybody else can.
-    async fn lend(
-        &self,
-        (exact, fallback): (&Exact, &Fallback),
-        key: &[u8],
-        cost: u64,
-        request: &Request,
-    ) -> Result<Lent, StoreError> {
-        // Whoever stops waiting leaves a purse in which nobody asks.
-        let mut unanswered = Unanswered { leases: self, key, request, is_settled: false };
-        let number = random::number() >> 12;
-        let terms = Terms { number, at_least: cost.max(1) };
-        let told = exact.lend(key, &terms, request).await?;
-        unanswered.is_settled = true;
-        let grant =
-            (told.amount > 0).then_some(Grant { number, amount: told.amount, lasts: told.lasts });
-        self.lent.fetch_add(told.amount, Ordering::Relaxed);
-        fallback.lent(key, told.amount);
-        let now = self.now();
-        // What was forgotten meanwhile is not spent: it runs out.
-        let Some(kept) = self.find(key) else {
-            return Ok(Lent::Denied(told.decision, told.known));
-        };
-        let mut purse = kept.purse();
-        purse.answered(request, grant);
-        if told.amount < request.size {
-            purse.learn(told.amount);
-        }
-        kept.answered.notify_waiters();
-        if purse.spend(now, cost) {
-            return Ok(Lent::Spent(purse.left(now)));
-        }
-        Ok(Lent::Denied(told.decision, told.known))
     }
 
     /// Whether leases that nobody knows of may still be about.
@@ -392,9 +402,9 @@ impl Leases {
 
 enum Begun {
     Full,
-    Wait(tokio::sync::futures::OwnedNotified),
+    Wait(Arc<Kept>, tokio::sync::futures::OwnedNotified),
     Spent(u64),
-    Ask(Request),
+    Ask(Arc<Kept>, Request),
 }
 
 enum Lent {
@@ -402,137 +412,26 @@ enum Lent {
     Denied(Decision, Option<Known>),
 }
 
-struct Unanswered<'a> {
-    leases: &'a Leases,
-    key: &'a [u8],
-    request: &'a Request,
-    is_settled: bool,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        if let Some(kept) = self.leases.find(self.key) {
-            kept.purse().answered(self.request, None);
-            kept.answered.notify_waiters();
-        }
+/// What was said to somebody else, for who has waited for it. Nothing, if there is something to look for again.
+fn shared_with(
+    inner: &Inner,
+    current: &Current,
+    heard: Heard,
+    cost: u64,
+) -> Result<Option<Outcome>, StoreError> {
+    let (known, asked) = match heard {
+        Heard::LookAgain => return Ok(None),
+        Heard::Failure(error) => return Err(error),
+        Heard::Nothing(known, asked) => (known, asked),
+    };
+    // It may be from before this request: somebody may have given back in between, and must not be denied by it.
+    if known.version != current.version || inner.denied.has_forgotten_since(asked) {
+        return Ok(Some(Outcome::Direct));
     }
-}
-
-/// On what terms Redis is asked to lend.
-#[derive(Debug)]
-pub(crate) struct Terms {
-    number: u64,
-    /// Nothing, to only give back.
-    at_least: u64,
-}
-
-/// What Redis said to it.
-#[derive(Debug)]
-pub(crate) struct Told {
-    amount: u64,
-    lasts: Micros,
-    /// Where nothing was lent: on what was asked for at least.
-    decision: Decision,
-    known: Option<Known>,
-}
-
-impl Exact {
-    /// Gives back leases, and asks for another.
-    async fn lend(
-        &self,
-        subject: &[u8],
-        terms: &Terms,
-        request: &Request,
-    ) -> Result<Told, StoreError> {
-        let key = self.key(subject);
-        let leases = [&key[..], b":leases"].concat();
-        let mut around = self.store().clock.about();
-        // What was given back is not given back again, should it take another round.
-        let mut closed = request.closed.as_slice();
-        for _ in 0..ROUNDS_MAX {
-            let current = self.known().await?;
-            let shared = &current.shared;
-            let (sizes, most, is_windowed) = match &current.lending {
-                Some(lending) => {
-                    (sizes(request.size, terms.at_least), lending.most, lending.is_windowed)
-                }
-                None => (Vec::new(), 0, false),
-            };
-            let args = |verb, cost| shared.args(verb, cost, around);
-            let header = [
-                most,
-                u64::from(is_windowed),
-                terms.number,
-                closed.len() as u64,
-                sizes.len() as u64,
-            ];
-            let mut sent_args = vec![packed(header), shared.fresh().to_vec()];
-            for closed in closed {
-                sent_args.push(member(closed));
-                sent_args.push(if closed.unused > 0 {
-                    args(Verb::Refund, closed.unused)
-                } else {
-                    Vec::new()
-                });
-            }
-            for size in &sizes {
-                sent_args.push(size.to_string().into_bytes());
-                sent_args.push(args(Verb::Take, *size));
-                sent_args.push(args(Verb::Take, size.saturating_mul(2)));
-            }
-            let keys = vec![key.clone(), leases.clone()];
-            let script = Twin::of(shared.stem()).expect("it has a twin").lends();
-            let said = self.store().run(script, keys, sent_args, self.deadline()).await?;
-            let (amount, lasts, said) =
-                read(&said).ok_or_else(|| self.malformed(format!("{said:?}")))?;
-            closed = &[];
-            if said == Value::BulkString(Vec::new()) {
-                return Ok(Told { amount, lasts, decision: Decision::UNLIMITED, known: None });
-            }
-            match shared.read(&said).map_err(|strange| self.strange(&strange))? {
-                Said::Answer(answer) => {
-                    let at_least = sizes.last().copied().unwrap_or(0);
-                    let decision = shared.decision(&answer, Verb::Look, at_least);
-                    let decision = decision.map_err(|strange| self.strange(&strange))?;
-                    let known = Some(Known { answer, version: current.version });
-                    return Ok(Told { amount, lasts, decision, known });
-                }
-                Said::OtherTime(now) => {
-                    self.store().clock.heard(now);
-                    around = now;
-                }
-                Said::OtherVersion(value) => self.reconcile(&key, &value, &current).await?,
-            }
-        }
-        Err(self
-            .malformed("a state of yet another version of the rule, again and again".to_owned()))
-    }
-}
-
-/// Rules may change while somebody asks, and again; after so many times it is told so.
-const ROUNDS_MAX: usize = 8;
-
-/// Half of it each time, down to what is needed.
-fn sizes(most: u64, least: u64) -> Vec<u64> {
-    let mut sizes = Vec::new();
-    let mut size = most;
-    while size > least {
-        sizes.push(size);
-        size /= 2;
-    }
-    if least > 0 {
-        sizes.push(least);
-    }
-    sizes
-}
-
-#[expect(clippy::cast_precision_loss, reason = "none of them is above 2^53")]
-fn packed([most, is_windowed, number, closed, sizes]: [u64; 5]) -> Vec<u8> {
-    let lasts = Span::from(LASTS).as_micros();
-    bytes(&[most, lasts, is_windowed, number, closed, sizes].map(|number| number as f64))
+    let decision = current.shared.decision(&known.answer, Verb::Look, cost);
+    let decision = decision.map_err(|strange| inner.exact.strange(&strange))?;
+    // Who asked remembers it, and when it was sent.
+    Ok(Some(if decision.is_deny() { Outcome::Denied(decision, None) } else { Outcome::Direct }))
 }
 
 /// So much is lent to one node at the most, so that something is left for others.
@@ -544,15 +443,4 @@ fn size_max(most: u64) -> u64 {
 fn limit_of(rule: &Rule) -> u64 {
     let limit = rule.limit();
     limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0).limit
-}
-
-#[expect(clippy::cast_precision_loss, reason = "none of them is above 2^53")]
-fn member(closed: &Closed) -> Vec<u8> {
-    bytes(&[closed.number as f64, closed.amount as f64])
-}
-
-fn read(said: &Value) -> Option<(u64, Micros, Value)> {
-    let Value::Array(parts) = said else { return None };
-    let [Value::Int(amount), Value::Int(lasts), said] = parts.as_slice() else { return None };
-    Some((u64::try_from(*amount).ok()?, u64::try_from(*lasts).ok()?, said.clone()))
 }

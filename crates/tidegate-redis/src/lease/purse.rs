@@ -25,6 +25,8 @@ pub(crate) struct Purse {
     closed: Vec<Closed>,
     /// How much is asked for next.
     size: u64,
+    /// How much those want together who wait for an answer.
+    wanted: u64,
     is_asking: bool,
     /// Whether somebody was told that it is low.
     is_told: bool,
@@ -72,6 +74,7 @@ impl Purse {
             held: Vec::new(),
             closed: Vec::new(),
             size: SIZE_FIRST,
+            wanted: 0,
             is_asking: false,
             is_told: false,
             spent_last: now,
@@ -131,8 +134,14 @@ impl Purse {
     pub(crate) fn ask(&mut self, now: Micros, cost: u64, size_max: u64) -> Request {
         self.tidy(now);
         (self.is_asking, self.is_told) = (true, false);
-        let size = self.size.min(size_max).max(cost);
+        let size = self.size.max(std::mem::take(&mut self.wanted)).min(size_max).max(cost);
         Request { closed: std::mem::take(&mut self.closed), size, sent: now }
+    }
+
+    /// Somebody waits for the answer, to spend so much: what the answer does not bring is asked for at once, and not
+    /// in many small leases one after the other.
+    pub(crate) fn wait(&mut self, cost: u64) {
+        self.wanted = self.wanted.saturating_add(cost);
     }
 
     /// Stops spending, and gives back what is left.
@@ -152,7 +161,11 @@ impl Purse {
     /// Redis's answer, or that there was none.
     pub(crate) fn answered(&mut self, request: &Request, grant: Option<Grant>) {
         self.is_asking = false;
-        let Some(grant) = grant else { return };
+        let Some(grant) = grant else {
+            self.wanted = 0;
+            return;
+        };
+        self.wanted = self.wanted.saturating_sub(grant.amount);
         let lasts = grant.lasts - grant.lasts / MARGIN_PARTS;
         let (number, amount) = (grant.number, grant.amount);
         let ends = request.sent.saturating_add(lasts);
@@ -244,6 +257,22 @@ mod tests {
         purse.answered(&request, Some(Grant { number: 2, amount: 16, lasts: SECOND }));
         assert!(purse.spend(30, 1));
         assert_eq!(purse.ask(2 * SECOND, 1, 1_000).size, 8, "fifteen ran out");
+    }
+
+    #[test]
+    fn what_those_want_who_wait_is_asked_for_at_once() {
+        let mut purse = Purse::new(0);
+        let request = purse.ask(0, 1, 1_000);
+        for _ in 0..100 {
+            purse.wait(1);
+        }
+        purse.answered(&request, Some(Grant { number: 1, amount: 8, lasts: SECOND }));
+        assert!(purse.spend(1, 8));
+        let request = purse.ask(1, 1, 1_000);
+        assert_eq!(request.size, 92, "but for what eight of them got");
+        purse.wait(1);
+        purse.answered(&request, None);
+        assert_eq!(purse.ask(2, 1, 1_000).size, 16, "nobody waits any more");
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl Deadline {
     pub(super) fn left(&self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
+
+    /// What comes of it, if it comes in time.
+    pub(crate) async fn cut<F: Future>(&self, future: F) -> Option<F::Output> {
+        tokio::time::timeout_at(self.ends, future).await.ok()
+    }
 }
 
 /// An answer, or what can be done instead.

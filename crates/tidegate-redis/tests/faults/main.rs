@@ -9,6 +9,8 @@ mod cluster;
 mod cut;
 mod examine;
 mod failover;
+mod joint;
+mod leased;
 mod lifetime;
 mod lost_reply;
 mod moving_slots;

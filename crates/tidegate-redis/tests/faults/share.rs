@@ -1,7 +1,7 @@
 //! T33: without Redis, each node decides by its share of the limit; and what it admits then is not admitted again.
 
 use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
-use tidegate_redis::{OnError, RedisLimiter, Settings, Source};
+use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, decide_all};
 use tokio::task::JoinSet;
 
 const NODES: u64 = 3;
@@ -62,6 +62,19 @@ async fn t33_an_outage_does_not_begin_with_a_fresh_burst() {
     assert!(nodes[1].stats().failed > 0, "it was the share that denied");
 }
 
+/// So where load is uneven all together may admit as much again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_share_knows_what_its_own_node_was_admitted_and_not_the_others() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "uneven", NODES).await;
+    for _ in 0..12 {
+        assert!(nodes[0].check("key").await.is_allow());
+    }
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes[..1], "key").await, 0);
+    assert_eq!(admitted(&nodes[1..], "key").await, 8, "the shares of the two others");
+}
+
 /// Redis knows nothing of what was admitted without it, and would admit as much again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
@@ -84,6 +97,97 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
         let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
         assert_eq!(left, 12, "who is denied here does not charge there");
     }
+}
+
+/// How many pass of those that ask two limits as one, many more than may.
+async fn admitted_together(asked: &[RedisLimiter; 2], key: &'static [u8]) -> u64 {
+    let mut passed = 0;
+    for _ in 0..20 {
+        let asks = asked.each_ref().map(|limiter| JointAsk { limiter, key, cost: 1 });
+        passed += u64::from(decide_all(&asks).await.decision.is_allow());
+    }
+    passed
+}
+
+/// The other limit has room enough, and is not charged for what its sibling denies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_several_limits() {
+    const WIDE: &str = "1000/h burst 1000";
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let limiters = [("narrow", RULE, OnError::default()), ("wide", WIDE, OnError::Allow)]
+        .map(|(name, rule, on_error)| limiter_with(&store, name, rule, on_error));
+    for limiter in &limiters {
+        ready(limiter).await;
+    }
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted_together(&limiters, b"key").await, 12);
+    stage.end(Outage::Refused);
+    for limiter in &limiters {
+        is_back(limiter).await;
+    }
+    assert_eq!(admitted_together(&limiters, b"key").await, 0);
+    assert_eq!(admitted_together(&limiters, b"other").await, 12, "nothing was admitted to it");
+    let asks = limiters.each_ref().map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
+    let joint = decide_all(&asks).await;
+    assert!(joint.each[0].is_deny() && joint.each[1].is_allow());
+    assert_eq!(joint.each[1].remaining, 1000, "what Redis has");
+    let witness = stage.witness("narrow", RULE).await;
+    let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
+    assert_eq!(left, 12, "who is denied here does not charge there");
+}
+
+/// Redis may have charged some whom the share then denies: it gets back what it has charged to them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_after_an_outage_what_the_share_denies_is_given_back_by_all_limits_asked_as_one() {
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let limiters = [("narrow", RULE), ("wide", "1000/day burst 1000")]
+        .map(|(name, rule)| limiter_with(&store, name, rule, OnError::default()));
+    for limiter in &limiters {
+        ready(limiter).await;
+    }
+    stage.begin(Outage::Refused);
+    for _ in 0..9 {
+        assert!(limiters[0].check("key").await.is_allow());
+    }
+    stage.end(Outage::Refused);
+    for limiter in &limiters {
+        is_back(limiter).await;
+    }
+    let mut asked = JoinSet::new();
+    for _ in 0..40 {
+        let limiters = limiters.clone();
+        asked.spawn(async move {
+            let ask = |limiter| JointAsk { limiter, key: b"key", cost: 1 };
+            decide_all(&limiters.each_ref().map(ask)).await.decision.is_allow()
+        });
+    }
+    let passed: u64 = asked.join_all().await.into_iter().map(u64::from).sum();
+    assert!((1..=3).contains(&passed), "{passed}");
+    for (limiter, burst) in limiters.iter().zip([12, 1000]) {
+        let left = limiter.peek("key", 0).await.expect("Redis is there").remaining;
+        assert_eq!(burst - left, passed);
+    }
+}
+
+/// Two requests about one key are one of twice the cost, for the share too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_after_an_outage_the_share_must_have_room_for_all_that_is_asked_as_one() {
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let limiter = limiter_with(&store, "twice", RULE, OnError::default());
+    ready(&limiter).await;
+    stage.begin(Outage::Refused);
+    for _ in 0..11 {
+        assert!(limiter.check("key").await.is_allow());
+    }
+    stage.end(Outage::Refused);
+    is_back(&limiter).await;
+    let ask = JointAsk { limiter: &limiter, key: b"key", cost: 1 };
+    assert!(decide_all(&[ask, ask]).await.decision.is_deny());
+    assert!(decide_all(&[ask]).await.decision.is_allow());
+    assert!(decide_all(&[ask]).await.decision.is_deny());
 }
 
 /// Only some was used: the rest is admitted, and no more, however many ask at the same moment.

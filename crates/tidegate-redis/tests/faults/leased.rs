@@ -1,0 +1,119 @@
+//! T28, T29 where a key's requests wait for one lease: no longer than any request waits, and for one answer.
+
+use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, ready};
+use std::time::Duration;
+use tidegate_redis::{OnError, RedisLimiter, Settings, Source, Told};
+use tidegate_testbed::{Fault, RedisServer};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+const CALLERS: usize = 40;
+
+async fn leasing(stage: &Stage, rule: &str, deadline: Duration) -> RedisLimiter {
+    let store = stage.store_with(Settings::default().deadline(deadline)).await;
+    let rule = rule.parse().unwrap_or_else(|error| panic!("{error}"));
+    let builder = store.builder("leased", rule).lease(true).on_error(OnError::Deny);
+    let limiter = builder.build().expect("Redis can keep it");
+    ready(&limiter).await;
+    // Nobody lends to who has just come.
+    let mut key = 0_u64;
+    becomes("leases are given", PATIENCE, async || {
+        key += 1;
+        limiter.decide(&key.to_le_bytes(), 1).await.source == Source::Leased
+    })
+    .await;
+    limiter
+}
+
+/// Many ask about one key at the same time: what they are told, and how long the last one waited.
+async fn all_at_once(
+    limiter: &RedisLimiter,
+    key: &'static [u8],
+    callers: usize,
+) -> (Vec<Told>, Duration) {
+    let began = Instant::now();
+    let mut asked = JoinSet::new();
+    for _ in 0..callers {
+        let limiter = limiter.clone();
+        asked.spawn(async move { limiter.decide(key, 1).await });
+    }
+    (asked.join_all().await, began.elapsed())
+}
+
+/// How often the server was asked to lend or to decide; what is asked by the way is not counted.
+fn scripts(server: &RedisServer) -> u64 {
+    let calls = |line: &str| -> Option<u64> {
+        let rest = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;
+        rest.split(',').next()?.parse().ok()
+    };
+    let info = server.command(&["INFO", "commandstats"]).text();
+    info.lines().filter_map(calls).sum()
+}
+
+/// Were they to ask one after the other, it would take three deadlines until nobody is sent any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t29_all_who_wait_for_a_lease_are_answered_within_one_deadline() {
+    let deadline = Duration::from_millis(500);
+    let stage = Stage::new();
+    let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
+    stage.begin(Outage::Silent);
+    let (told, waited) = all_at_once(&limiter, b"key", CALLERS).await;
+    assert!(told.iter().all(|told| told.source == Source::Policy));
+    assert_eq!(limiter.stats().failed, CALLERS as u64);
+    assert!(waited < deadline * 2, "{waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t29_who_waits_for_one_lease_after_the_other_waits_for_one_deadline() {
+    let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(300));
+    let stage = Stage::new();
+    let limiter = leasing(&stage, "400/h burst 400", deadline).await;
+    let before = limiter.stats().lent;
+    stage.proxy.set(Fault::Delay(delay));
+    let (told, waited) = all_at_once(&limiter, b"key", 400).await;
+    // The first is small, the second as large as may be, and a third would be late.
+    let leased = told.iter().filter(|told| told.source == Source::Leased).count() as u64;
+    assert!((1..200).contains(&leased), "{leased}");
+    assert!(waited < deadline + delay, "{waited:?}");
+    becomes("the third comes all the same", PATIENCE, async || {
+        limiter.stats().lent - before > leased
+    })
+    .await;
+}
+
+/// Who waits for a denial is denied by it, and asks nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t28_all_who_wait_for_a_lease_are_denied_by_one_answer() {
+    let stage = Stage::new();
+    let limiter = leasing(&stage, "10/h burst 10", PATIENT).await;
+    while limiter.check("key").await.is_allow() {}
+    // What was denied is remembered for a second.
+    sleep(Duration::from_millis(1_100)).await;
+    stage.proxy.set(Fault::Delay(Duration::from_millis(200)));
+    let before = scripts(&stage.server);
+    let (told, _) = all_at_once(&limiter, b"key", CALLERS).await;
+    let asked = scripts(&stage.server) - before;
+    assert!(
+        told.iter().all(|told| told.decision.is_deny() && told.decision.retry_after().is_some())
+    );
+    // One asked; the rule is asked for and leases are given back now and then.
+    assert!(asked <= 5, "{asked} scripts for {CALLERS} callers");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t28_who_waits_for_a_lease_is_answered_though_the_rule_changes_meanwhile() {
+    let delay = Duration::from_millis(300);
+    let stage = Stage::new();
+    let limiter = leasing(&stage, "1000/h burst 1000", PATIENT).await;
+    stage.proxy.set(Fault::Delay(delay));
+    let changing = {
+        let limiter = limiter.clone();
+        let rule = "2000/h burst 2000".parse().expect("it is a rule");
+        tokio::spawn(async move { limiter.set_rule(rule).await })
+    };
+    sleep(delay / 2).await;
+    let asked = tokio::time::timeout(PATIENCE, all_at_once(&limiter, b"key", CALLERS)).await;
+    let (told, _) = asked.expect("nobody waits for who has gone");
+    assert!(told.iter().all(|told| told.decision.is_allow()), "{told:?}");
+    changing.await.expect("nobody panics").expect("Redis is there");
+}
