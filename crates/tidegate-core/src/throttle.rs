@@ -4,9 +4,9 @@
 //!          so every request may bring another rate.
 //! Always   A denial changes nothing. A refund never makes a key better than new.
 //! Rounding As redis-cell rounds: an interval is truncated to whole nanoseconds, `remaining` is counted in
-//!          whole microseconds, seconds are rounded up from the millisecond. Where that is plainly wrong
-//!          (more remaining than the limit; a denied caller told to come back in 0 s) the right answer is
-//!          given instead; `docs/guide/resp.md` lists every such case.
+//!          whole microseconds, seconds are rounded up from the millisecond. Where that makes an answer plainly
+//!          wrong (more remaining than the limit; a denied caller told to come back in 0 s) the right one is
+//!          given instead, and nowhere else; `docs/guide/resp.md` lists every such case.
 //!          Products that redis-cell lets wrap around are held at the largest number here.
 
 use core::fmt;
@@ -35,8 +35,6 @@ pub struct Throttle {
     /// What is asked for, in nanoseconds; below zero it is given back.
     increment: i64,
     limit: i64,
-    /// Whether redis-cell's way to count what remains would promise more than there is.
-    is_exact: bool,
 }
 
 /// Nothing can pass at a rate of zero.
@@ -92,8 +90,7 @@ impl Throttle {
         let limit = max_burst.saturating_add(1);
         let capacity = interval.saturating_mul(limit);
         let increment = interval.saturating_mul(quantity);
-        let is_exact = by_microseconds(capacity, interval).is_none_or(|most| most > limit);
-        Ok(Self { interval, capacity, increment, limit, is_exact })
+        Ok(Self { interval, capacity, increment, limit })
     }
 
     /// How much may be owed, and how much more this request would owe, in nanoseconds: for stores that
@@ -146,8 +143,7 @@ impl Throttle {
         let limit = (self.limit / nodes).max(1);
         let capacity = interval.saturating_mul(limit);
         let increment = self.increment.saturating_mul(nodes);
-        let is_exact = by_microseconds(capacity, interval).is_none_or(|most| most > limit);
-        Self { interval, capacity, increment, limit, is_exact }
+        Self { interval, capacity, increment, limit }
     }
 
     /// Decides about a key that owes `debt` nanoseconds: what it owes then (`None` if nothing changes),
@@ -222,7 +218,7 @@ impl Throttle {
             return 0;
         }
         match by_microseconds(free, self.interval) {
-            Some(remaining) if !self.is_exact => remaining,
+            remaining if remaining <= self.limit => remaining,
             _ => free.checked_div(self.interval).unwrap_or(i64::MAX),
         }
     }
@@ -239,10 +235,12 @@ fn interval(count: i64, period: i64) -> i64 {
     (period.saturating_mul(NS_PER_SECOND) as f64 / count as f64) as i64
 }
 
-/// How many intervals fit, as redis-cell counts: both in whole microseconds. `None` if an interval has none.
+/// How many intervals fit, as redis-cell counts: both in whole microseconds. It divides in floating point, so of an
+/// interval without any there is no end of them in a microsecond, and none in less.
 #[inline]
-fn by_microseconds(ns: i64, interval: i64) -> Option<i64> {
-    (ns / NS_PER_US).checked_div(interval / NS_PER_US)
+fn by_microseconds(ns: i64, interval: i64) -> i64 {
+    let free = ns / NS_PER_US;
+    free.checked_div(interval / NS_PER_US).unwrap_or(if free == 0 { 0 } else { i64::MAX })
 }
 
 /// Seconds, rounded up from the millisecond: what is less than that does not count.

@@ -53,8 +53,9 @@ impl<C: Clock> Ask<C> {
     /// How long it would wait for its turn; for ever unless told. A turn that would come later is
     /// refused at once, and nothing is charged.
     ///
-    /// It is for [`acquire`](Self::acquire), [`block`](Self::block) and [`reserve`](Self::reserve);
-    /// the other verbs do not wait.
+    /// It is for [`acquire`](Self::acquire), [`block`](Self::block) and [`reserve`](Self::reserve). The other
+    /// verbs do not wait; [`check`](Self::check), [`peek`](Self::peek) and [`check_all`](crate::check_all) deny
+    /// where a rule that makes requests wait by itself (`queue`, nginx's) would tell to wait for longer.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock};

@@ -143,6 +143,15 @@ impl<'a, C: Clock> Homes<'a, C> {
         }
     }
 
+    /// Lets those hear that a key was asked about who listen: there is nothing to count, because another denied it.
+    pub(crate) fn hear(&mut self, place: Place, decision: &Decision) {
+        if let (Home::Shard { shard, now, .. }, Some(key)) =
+            (&mut self.homes[place.home].1, place.key)
+        {
+            shard.hear(key, *now, decision);
+        }
+    }
+
     /// Gives back the room of keys that nothing was charged to after all.
     pub(crate) fn leave_unused(&mut self) {
         for place in self.entered.drain(..) {

@@ -53,8 +53,9 @@ impl Joint {
 /// Decides several requests as one: all are admitted and charged, or none is charged.
 ///
 /// They may ask different limits, different keys, and cost differently. Where nothing is asked,
-/// nothing is refused. It never waits, and [`Ask::within`] changes nothing: to wait, sleep
-/// `retry_after` and ask again.
+/// nothing is refused. It never waits: to wait, sleep `retry_after` and ask again. A rule that makes
+/// requests wait (`queue`, nginx's) may tell to: then all are charged, and may pass when that time has come.
+/// One that would have to wait for longer than its [`Ask::within`] denies instead.
 ///
 /// ```
 /// use tidegate::{Gate, ManualClock, check_all};
@@ -69,6 +70,11 @@ impl Joint {
 /// let denied = check_all([per_second.ask(), per_moment.ask()]);
 /// assert!(denied.decision.is_deny());
 /// assert_eq!(per_second.check_n(0).remaining, 98, "the denied one cost nothing");
+///
+/// let queue = Gate::with_clock("1/s queue capacity 5".parse()?, clock.clone());
+/// queue.check();
+/// let in_time = |ms| check_all([queue.ask().within(std::time::Duration::from_millis(ms))]).decision;
+/// assert!(in_time(999).is_deny() && !in_time(1_000).is_deny(), "its turn is in a second");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
@@ -96,7 +102,12 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
         }
     }
     for (decision, sum) in decisions.iter().zip(&sums) {
-        homes.note(sum.place, if is_denied { 0 } else { sum.cost }, decision);
+        match (is_denied, decision.is_deny()) {
+            (false, _) => homes.note(sum.place, sum.cost, decision),
+            (true, true) => homes.note(sum.place, 0, decision),
+            // It would have said yes, and admitted nobody.
+            (true, false) => homes.hear(sum.place, decision),
+        }
     }
     homes.leave_unused();
     drop(homes);

@@ -2,22 +2,27 @@
 //!
 //! The standard library's lock, when it is left, asks in the same step whether somebody sleeps who has to be woken.
 //! That takes an instruction that no later one can overtake, so the next decision cannot begin to fetch its key before
-//! the last one's row has come (docs/decisions/0030-a-lock-left-by-a-store.md). Here nobody is woken: who waits looks
-//! again, and sleeps for a while in between.
+//! the last one's row has come (docs/decisions/0030-a-lock-left-by-a-store.md). Here it is left first and asked
+//! afterwards, without an order between the two: who lay down in that very moment is not seen, and looks again by itself.
 //!
 //! Always   Held by one at a time. It is left also in a panic: the only code of users that runs under it are clocks and the
 //!          hashes of keys, and nothing of ours is half-changed then.
-//! Bound    Who waits sleeps no longer than [`NAP_MAX`] after it has been left.
+//! Bound    Who waits and is not woken looks again after [`NAP`].
 //!
 //! This is one of three places in the crate with `unsafe` (see ARCHITECTURE.md). loom tries all interleavings of it.
 
 use crate::sync::{AtomicBool, Backoff, Ordering, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) struct Latch<T> {
     is_held: AtomicBool,
+    /// Whoever leaves the latch has to wake somebody. Changed under the lock of `sleepers` only.
+    is_slept_at: AtomicBool,
+    sleepers: Mutex<u32>,
+    wake: Condvar,
     value: UnsafeCell<T>,
 }
 
@@ -29,11 +34,9 @@ pub(crate) struct Latched<'a, T> {
 }
 
 /// How often it is looked at before the thread sleeps.
-const LOOKS: u32 = 24;
-const NAP_MIN: Duration = Duration::from_micros(10);
-const NAP_MAX: Duration = Duration::from_micros(500);
-/// After so many naps they are as long as they get.
-const NAPS_GROWING: u32 = 6;
+const LOOKS: u32 = 10;
+/// For who lay down unseen. It is rare, and whoever looks too often takes time from who holds the latch.
+const NAP: Duration = Duration::from_millis(5);
 
 // SAFETY: all access to the value is through a `Latched`, of which there is one at a time, as through a lock of the
 // standard library.
@@ -42,7 +45,13 @@ unsafe impl<T: Send> Sync for Latch<T> {}
 
 impl<T> Latch<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Self {
+            is_held: AtomicBool::new(false),
+            is_slept_at: AtomicBool::new(false),
+            sleepers: Mutex::new(0),
+            wake: Condvar::new(),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits until it can be had. Tells whether it had to.
@@ -65,11 +74,44 @@ impl<T> Latch<T> {
     #[cold]
     fn wait(&self) -> Latched<'_, T> {
         let mut backoff = Backoff::new();
-        self.wait_by(|looks| match nap_after(looks) {
-            None => backoff.pause(),
-            #[expect(clippy::disallowed_methods, reason = "it waits for a thread, not for a time")]
-            Some(nap) => std::thread::sleep(nap),
+        self.wait_by(|looks| {
+            // Under loom and shuttle nobody sleeps.
+            if looks < LOOKS || cfg!(any(tidegate_loom, tidegate_shuttle)) {
+                backoff.pause();
+            } else {
+                self.sleep(NAP);
+            }
         })
+    }
+
+    /// Sleeps until it is woken by who leaves the latch, or for `nap`. Does not when it has just been left.
+    fn sleep(&self, nap: Duration) {
+        let mut sleepers = self.sleepers();
+        *sleepers += 1;
+        self.is_slept_at.store(true, Ordering::SeqCst);
+        if self.is_held.load(Ordering::SeqCst) {
+            let slept = self.wake.wait_timeout(sleepers, nap);
+            sleepers = slept.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *sleepers -= 1;
+        // While others are here it says whether they have been woken.
+        if *sleepers == 0 {
+            self.is_slept_at.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes all who sleep: what is guarded is held for so short a time that one after the other gets it
+    /// sooner than a chain of threads that wake one another.
+    #[cold]
+    fn wake(&self) {
+        let sleepers = self.sleepers();
+        self.is_slept_at.store(false, Ordering::Relaxed);
+        drop(sleepers);
+        self.wake.notify_all();
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, u32> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it can be had; `pause` is told how often it was looked at.
@@ -87,12 +129,6 @@ impl<T> Latch<T> {
             }
         }
     }
-}
-
-/// How long to sleep after so many looks, if at all: twice as long each time. Under loom and shuttle nobody sleeps.
-fn nap_after(looks: u32) -> Option<Duration> {
-    let naps = looks.checked_sub(LOOKS).filter(|_| !cfg!(any(tidegate_loom, tidegate_shuttle)))?;
-    Some((NAP_MIN * 2_u32.pow(naps.min(NAPS_GROWING))).min(NAP_MAX))
 }
 
 impl<T> Deref for Latched<'_, T> {
@@ -119,6 +155,9 @@ impl<T> Drop for Latched<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.latch.is_held.store(false, Ordering::Release);
+        if self.latch.is_slept_at.load(Ordering::Relaxed) {
+            self.latch.wake();
+        }
     }
 }
 
@@ -176,13 +215,39 @@ mod tests {
         }
     }
 
+    /// Whoever sleeps here would do so for longer than anybody lets a test run.
     #[test]
-    fn naps_begin_after_some_looks_and_get_longer_up_to_a_maximum() {
-        assert_eq!(nap_after(LOOKS - 1), None);
-        assert_eq!(nap_after(LOOKS), Some(NAP_MIN));
-        assert_eq!(nap_after(LOOKS + 1), Some(NAP_MIN * 2));
-        assert!((LOOKS..LOOKS + 20).map(nap_after).is_sorted());
-        assert_eq!(nap_after(LOOKS + NAPS_GROWING), Some(NAP_MAX));
-        assert_eq!(nap_after(u32::MAX), Some(NAP_MAX));
+    fn who_leaves_wakes_all_who_sleep() {
+        const SLEEPERS: u32 = 3;
+        let latch = Latch::new(());
+        let held = latch.hold().0;
+        thread::scope(|scope| {
+            for _ in 0..SLEEPERS {
+                scope.spawn(|| latch.sleep(Duration::from_secs(3_600)));
+            }
+            // Who has counted itself keeps the count until it sleeps.
+            while *latch.sleepers() < SLEEPERS {
+                thread::yield_now();
+            }
+            assert!(latch.is_slept_at.load(Ordering::Relaxed));
+            drop(held);
+        });
+        assert_eq!(*latch.sleepers(), 0);
+        assert!(!latch.is_slept_at.load(Ordering::Relaxed), "nobody need be woken any more");
+    }
+
+    #[test]
+    fn nobody_sleeps_at_a_latch_that_has_just_been_left() {
+        let latch = Latch::new(());
+        latch.sleep(Duration::from_secs(3_600));
+        assert_eq!(*latch.sleepers(), 0);
+    }
+
+    #[test]
+    fn who_is_not_woken_looks_again_by_itself() {
+        let latch = Latch::new(());
+        let _held = latch.hold().0;
+        latch.sleep(NAP);
+        assert!(!latch.is_slept_at.load(Ordering::Relaxed));
     }
 }

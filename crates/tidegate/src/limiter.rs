@@ -338,6 +338,24 @@ impl<C: Clock> Limiter<C> {
         self.table.sweep()
     }
 
+    /// Whether nobody owes anything, as far as a look tells: then a new limiter of this rule would say the same, but for
+    /// a rule that starts empty, which would do so again. Looks at about a thousand keys, where the last look ended,
+    /// and forgets those at rest; who has more keys takes more looks.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock, Span};
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::with_clock("1/s".parse()?, clock.clone());
+    /// limiter.check("alice");
+    /// assert!(!limiter.is_at_rest());
+    /// clock.advance(Span::from_secs(2));
+    /// assert!(limiter.is_at_rest());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn is_at_rest(&self) -> bool {
+        self.table.is_at_rest()
+    }
+
     /// An empty batch: for many requests that are decided in one go, each on its own.
     ///
     /// ```

@@ -11,7 +11,7 @@
 //!          clock takes every turn along, also those that can no longer be given back; a tremble
 //!          takes none.
 
-use crate::debt::paid_at;
+use crate::debt::{counts_from, owed, paid_at};
 use crate::sync::Arc;
 use crate::turn::{Status, Turn, Wakes};
 use std::collections::VecDeque;
@@ -56,7 +56,29 @@ pub(crate) struct Place {
     pub(crate) turn: Arc<Turn>,
 }
 
+impl Pending {
+    fn debt(at: Timestamp, cost: u64, after: Option<Box<State>>) -> Self {
+        Self {
+            number: crate::spot::next_number(),
+            cost,
+            charged_at: at,
+            at,
+            turn: Arc::new(Turn::new(Status::At(at))),
+            is_final: true,
+            debt: after,
+        }
+    }
+}
+
 impl Line {
+    /// What was owed when a state was saved, or promised to those who waited: then it is the state once that is paid.
+    pub(crate) fn of_saved(limit: &Limit, state: &State, now: Timestamp) -> Option<Self> {
+        let at = counts_from(limit, state, now)?;
+        let (cost, after) = (owed(limit, now, state, at), Some(Box::new(state.clone())));
+        let pending = VecDeque::from([Pending::debt(at, cost, after)]);
+        Some(Self { pending, base: Some(limit.exhausted(now)), ..Self::default() })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -183,15 +205,7 @@ impl Line {
             (last.at, last.charged_at, last.debt) = (at, at, after);
             return;
         }
-        self.pending.push_back(Pending {
-            number: crate::spot::next_number(),
-            cost,
-            charged_at: at,
-            at,
-            turn: Arc::new(Turn::new(Status::At(at))),
-            is_final: true,
-            debt: after,
-        });
+        self.pending.push_back(Pending::debt(at, cost, after));
     }
 
     /// Forgets what is owed; those behind find their turn when the line is played again.

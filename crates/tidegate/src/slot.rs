@@ -54,6 +54,17 @@ impl Slot {
         Self { is_closed: true, ..Self::new(state) }
     }
 
+    /// A key that owed something, or was waited for, when its state was saved; of all others the state is all there is.
+    pub(crate) fn of_debtor(limit: &Limit, state: &State, now: Timestamp) -> Option<Self> {
+        let line = Line::of_saved(limit, state, now)?;
+        Some(Self { line, ..Self::new(state.clone()) })
+    }
+
+    /// Takes over what another one has used and owes.
+    pub(crate) fn inherit(&mut self, other: Self) {
+        (self.state, self.line) = (other.state, other.line);
+    }
+
     /// Whether somebody waits here.
     pub(crate) fn is_awaited(&self) -> bool {
         self.line.is_awaited() || !self.crowd.is_empty()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use tidegate::{Clock, Limiter, ManualClock, Sleep, Snapshot, Span, Timestamp};
+use tidegate::{Builder, Clock, Limiter, ManualClock, Sleep, Snapshot, Span, Timestamp};
 
 const KEYS: u64 = 300;
 
@@ -35,8 +35,20 @@ impl Drop for Scratch {
     }
 }
 
+/// Every other key is audited; those that are not are decided in the quick way.
+fn builder(rule: &str) -> Builder {
+    Limiter::builder(rule.parse().unwrap()).audit(2)
+}
+
 fn limiter(rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
-    Limiter::with_clock(rule.parse().unwrap(), clock.clone())
+    builder(rule).with_clock(clock.clone())
+}
+
+#[track_caller]
+fn assert_is_within_bounds<C: Clock>(limiter: &Limiter<C>) {
+    let audit = limiter.audit().unwrap();
+    assert!(audit.admissions > 0, "somebody was watched");
+    assert_eq!(audit.violations, 0, "{:?}", audit.first);
 }
 
 /// Keys that have used up different amounts.
@@ -58,8 +70,7 @@ fn bytes(limiter: &Limiter<ManualClock>) -> Vec<u8> {
 }
 
 fn restored(bytes: &[u8], rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
-    let builder = Limiter::builder(rule.parse().unwrap());
-    Snapshot::read(bytes).unwrap().restore_with_clock("api", builder, clock.clone())
+    Snapshot::read(bytes).unwrap().restore_with_clock("api", builder(rule), clock.clone())
 }
 
 #[test]
@@ -76,6 +87,8 @@ fn t38_what_was_saved_goes_on_as_if_nothing_had_happened() {
                     assert_eq!(after.check(&key), before.check(&key), "{rule}, {key}, {pause}");
                 }
             }
+            assert_is_within_bounds(&before);
+            assert_is_within_bounds(&after);
         }
     }
 }
@@ -242,6 +255,159 @@ fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
     assert_eq!(after.keys(), 0);
 }
 
+/// Also what was charged after the fact, without room for it: it may be more than a rule ever holds.
+#[test]
+fn t38_a_debt_of_any_size_goes_on_as_if_nothing_had_happened() {
+    for rule in EVERY {
+        for bursts in [1, 2, 10, 47, 1_000_000] {
+            for pause in [0, 1, 150_000, 7_000_000, 100_000_000_000].map(Span::from_micros) {
+                let clock = ManualClock::new();
+                clock.advance(Span::from_micros(1_234_567));
+                let before = limiter(rule, &clock);
+                let limit = before.peek("alice").limit;
+                before.ask("alice").cost(limit * bursts + 3).charge();
+                clock.advance(Span::from_micros(77_777));
+                let bytes = bytes(&before);
+                clock.advance(pause);
+                let after = restored(&bytes, rule, &clock);
+                let place = format!("{rule}, {bursts} bursts, {pause}");
+                for _ in 0..5 {
+                    for cost in [0, 1, 2, limit] {
+                        let [was, is] = [&before, &after].map(|of| of.ask("alice").cost(cost));
+                        assert_eq!(is.peek(), was.peek(), "{place}, {cost}");
+                    }
+                    assert_eq!(after.check("alice"), before.check("alice"), "{place}");
+                    let wait = before.peek("alice").retry_after().unwrap_or(Span::from_micros(1));
+                    clock.advance(Span::from_micros(wait.as_micros().div_ceil(2)));
+                }
+                for of in [&before, &after] {
+                    of.ask("alice").cost(limit + 1).charge();
+                }
+                assert_eq!(after.check("alice"), before.check("alice"), "{place}: and more");
+            }
+        }
+    }
+}
+
+/// Numbers that are the same in every run.
+fn random(seed: &mut u64, below: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 33) % below
+}
+
+#[test]
+fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
+    for rule in EVERY {
+        for start in 0..60 {
+            let (mut seed, clock) = (start, ManualClock::new());
+            let before = limiter(rule, &clock);
+            let limit = before.peek("alice").limit;
+            let longest = before.peek("alice").reset_after.as_micros().max(1_000) * limit;
+            for _ in 0..random(&mut seed, 15) {
+                before.check_n("alice", random(&mut seed, limit));
+                if random(&mut seed, 3) == 0 {
+                    before.ask("alice").cost(random(&mut seed, limit * 3)).charge();
+                }
+                clock.advance(Span::from_micros(random(&mut seed, longest)));
+            }
+            let bytes = bytes(&before);
+            clock.advance(Span::from_micros(random(&mut seed, longest)));
+            let after = restored(&bytes, rule, &clock);
+            for _ in 0..8 {
+                let cost = random(&mut seed, limit + 1);
+                let [was, is] = [&before, &after].map(|of| of.ask("alice").cost(cost).peek());
+                assert_eq!(is, was, "{rule}, {start}, {cost}");
+                assert_eq!(after.check("alice"), before.check("alice"), "{rule}, {start}");
+                clock.advance(Span::from_micros(random(&mut seed, longest)));
+            }
+        }
+    }
+}
+
+#[test]
+fn t38_what_was_promised_to_those_who_waited_counts_as_used() {
+    let clock = ManualClock::new();
+    let before = limiter("10/s", &clock);
+    let waits: Vec<_> = (0..4).map(|_| before.ask("alice").cost(10).reserve().unwrap()).collect();
+    let after = restored(&bytes(&before), "10/s", &clock);
+    assert_eq!(after.check("alice").retry_after(), Some(Span::from_millis(3_100)));
+    drop(waits);
+    clock.advance(Span::from_millis(3_100));
+    assert!(after.check("alice").is_allow());
+    assert!(after.check("alice").is_deny());
+}
+
+/// As by a live change: under twice the rate it is paid in half the time, and never at once.
+#[test]
+fn t38_a_debt_goes_over_to_another_rule() {
+    for (old, new) in [
+        ("10/s", "20/s"),
+        ("10/s", "20/s fixed"),
+        ("10/s fixed", "20/s"),
+        ("600/min calendar", "20/s sliding"),
+        ("10/s sliding-log", "1200/min calendar"),
+    ] {
+        let clock = ManualClock::new();
+        let before = limiter(old, &clock);
+        let limit = before.peek("alice").limit;
+        before.ask("alice").cost(limit + 6_000).charge();
+        let owed = before.peek("alice").retry_after().unwrap();
+        let after = restored(&bytes(&before), new, &clock);
+        let wait = after.check("alice").retry_after().unwrap();
+        before.set_rule(new.parse().unwrap());
+        let live = before.check("alice").retry_after().unwrap();
+        let place = format!("{old} to {new}: {owed}, live {live}, restored {wait}");
+        let burst = Span::from_secs(60);
+        assert!(wait + burst >= live && wait <= live + burst, "{place}");
+        assert!(wait >= Span::from_secs(240) && wait <= owed, "{place}");
+        clock.advance(wait);
+        assert!(after.check("alice").is_allow(), "{place}");
+    }
+}
+
+#[test]
+fn t38_a_debt_that_comes_back_is_forgiven_refunded_and_remembered_as_any_other() {
+    let clock = ManualClock::new();
+    let before = limiter("10/s", &clock);
+    for user in ["alice", "bob"] {
+        before.ask(user).cost(1_010).charge();
+    }
+    let after = restored(&bytes(&before), "10/s", &clock);
+    assert_eq!((after.sweep(), after.keys()), (0, 2), "who owes is never forgotten");
+    after.refund("alice", 10);
+    assert_eq!(after.check("alice").retry_after(), Some(Span::from_millis(99_100)));
+    after.reset("bob");
+    assert_eq!(after.check("bob").remaining, 9);
+    let again = restored(&bytes(&after), "10/s", &clock);
+    assert_eq!(again.check("alice").retry_after(), Some(Span::from_millis(99_100)), "twice saved");
+    clock.advance(Span::from_millis(99_100));
+    assert!(again.check("alice").is_allow() && again.check("alice").is_deny());
+    clock.advance(Span::from_secs(2));
+    again.sweep();
+    assert_eq!(again.keys(), 0);
+}
+
+#[test]
+fn t38_what_is_never_paid_is_never_paid_after_a_restart_and_the_overflow_owes_too() {
+    let clock = ManualClock::new();
+    let builder = || Limiter::builder("10/s".parse().unwrap()).max_keys(1);
+    let before = builder().with_clock(clock.clone());
+    before.ask("mallory").cost(u64::MAX).charge();
+    before.ask("one of many").cost(1_010).charge();
+    assert_eq!((before.keys(), before.stats().keys), (1, 1));
+    let snapshot = Snapshot::read(&bytes(&before)).unwrap();
+    let after = snapshot.restore_with_clock("api", builder(), clock.clone());
+    assert_eq!(after.check("another of many").retry_after(), Some(Span::from_millis(100_100)));
+    for rule in EVERY {
+        let before = limiter(rule, &clock);
+        before.ask("mallory").cost(u64::MAX).charge();
+        let after = restored(&bytes(&before), rule, &clock);
+        clock.advance(Span::from_secs(1_000_000_000));
+        let [was, is] = [&before, &after].map(|of| of.check("mallory").is_deny());
+        assert_eq!(is, was, "{rule}: thirty years later");
+    }
+}
+
 #[test]
 fn t38_every_byte_counts() {
     let clock = ManualClock::new();
@@ -374,13 +540,14 @@ const CHILD: &str = "TIDEGATE_SNAPSHOT_CHILD";
 #[test]
 fn child_that_saves_for_ever() {
     let Ok(path) = std::env::var(CHILD) else { return };
-    let limiter = Limiter::new("1000000/day".parse().unwrap());
     let started = Snapshot::load(&path);
     assert!(started.problems.is_empty(), "{:?}", started.problems);
+    let limiter = started.snapshot.restore("api", builder("1000000/day"));
     for round in 0..u64::MAX {
         for key in 0..2_000 {
             limiter.check(&(key + round));
         }
+        assert_is_within_bounds(&limiter);
         Snapshot::save(&path, [("api", &limiter)]).unwrap();
     }
 }

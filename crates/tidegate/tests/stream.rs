@@ -242,6 +242,27 @@ async fn p4_a_queue_is_consumed_at_a_steady_rate_by_so_many_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p4_a_consumer_by_bytes_is_handed_each_message_when_its_bytes_are_paid() {
+    let (gate, start) = (gate("1000/s burst 1000"), Instant::now());
+    let (source, taken) = Counted::to(5);
+    // By its number: the third is larger than all that the limit admits at once, and the fourth is empty.
+    let bytes =
+        |message: &u64| [1_000_usize, 500, 2_500, 0, 250][usize::try_from(*message).unwrap()];
+    let handled = Cell::new(Vec::new());
+    let work = async |message| {
+        let mut so_far = handled.take();
+        so_far.push((message, start.elapsed().as_millis()));
+        handled.set(so_far);
+    };
+    let mut consumer = source.limited(&gate).cost(bytes).consume(work).at_once(3);
+    assert!(timeout(Duration::from_millis(2_900), &mut consumer).await.is_err());
+    assert_eq!(taken.get(), 3, "what is not paid for stays in the queue, but for one");
+    consumer.await;
+    let all = [(0, 0), (1, 500), (2, 3_000), (3, 3_000), (4, 3_250)];
+    assert_eq!(handled.take(), all);
+}
+
+#[tokio::test(start_paused = true)]
 async fn p4_a_consumer_with_all_hands_full_takes_nothing() {
     let gate = gate("1000/s");
     let (source, taken) = Counted::to(10);
@@ -290,4 +311,33 @@ async fn a_source_need_not_be_movable() {
     let gate = gate("1/s");
     let mut items = std::pin::pin!(Pinned(7, std::marker::PhantomPinned).limited(&gate));
     assert_eq!(poll_fn(|context| items.as_mut().poll_next(context)).await, Some(7));
+}
+
+/// The source is lent, and lives on.
+#[tokio::test(start_paused = true)]
+async fn who_drops_a_stream_drops_what_it_held_and_who_takes_it_apart_has_it_back() {
+    let (mut source, taken) = Counted::to(5);
+    let gate = gate("1/h");
+    assert!(gate.check().is_allow());
+    let soon = Duration::from_millis(1);
+
+    let mut dropped = (&mut source).limited(&gate);
+    assert!(timeout(soon, dropped.next()).await.is_err(), "it waits with 0");
+    drop(dropped);
+    assert_eq!(taken.get(), 1, "0 is gone");
+
+    let mut consumer = (&mut source).limited(&gate).consume(async |_: u64| unreachable!());
+    assert!(timeout(soon, &mut consumer).await.is_err(), "it waits with 1");
+    drop(consumer);
+    assert_eq!(taken.get(), 2, "1 is gone");
+
+    let mut apart = (&mut source).limited(&gate);
+    assert!(timeout(soon, apart.next()).await.is_err(), "it waits with 2");
+    assert_eq!(apart.into_parts().1, Some(2));
+    let mut consumer = (&mut source).limited(&gate).consume(async |_: u64| unreachable!());
+    assert!(timeout(soon, &mut consumer).await.is_err(), "it waits with 3");
+    assert_eq!(consumer.into_parts().1, Some(3));
+
+    assert_eq!(source.next().await, Some(4), "nobody else had it");
+    assert!(gate.reserve().unwrap().wait() <= Span::from_secs(3_600), "every turn was given back");
 }

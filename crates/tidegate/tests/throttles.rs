@@ -107,6 +107,17 @@ fn no_more_remains_than_the_limit() {
 }
 
 #[test]
+fn what_is_within_the_limit_is_redis_cells_number() {
+    let cell = Cell::new();
+    assert_eq!(cell.say((6000, 6000, 1, 22)), [0, 6001, 5979, -1, 1], "redis-cell: 6002");
+    assert_eq!(cell.say((6000, 6000, 1, 1)), [0, 6001, 6001, -1, 1], "5978 would pass");
+    assert_eq!(cell.say((6000, 6000, 1, 2978)), [0, 6001, 3012, -1, 1], "3000 would pass");
+    let cell = Cell::new();
+    assert_eq!(cell.say((9, 5_000_000, 1, 5)), [0, 10, 5, -1, 0], "redis-cell: 2^63 - 1");
+    assert_eq!(cell.say((9, 5_000_000, 1, 1)), [0, 10, 0, -1, 0], "no whole microsecond is left");
+}
+
+#[test]
 fn a_rate_of_zero_is_refused() {
     for (count, period) in [(0, 1), (1, 0), (0, 0), (2_000_000_000, 1)] {
         assert_eq!(Cell::new().ask((1, count, period, 1)), Err(ZeroRate));
@@ -152,8 +163,8 @@ fn debts_survive_in_a_snapshot() {
     assert_eq!(throttles.check("k", &throttle).reply(), [1, 5, 2, 1, 3]);
 }
 
-/// redis-cell as `reference/services.md` §A2 describes it, with the absolute times that it keeps, and with
-/// the answers that are right where its own are plainly wrong.
+/// redis-cell as it is written, with the absolute times that it keeps. Where it says what cannot be (more remaining
+/// than the limit; a denied caller told to come back in 0 s), what is right.
 #[derive(Default)]
 struct Model {
     arrives_at: Option<i128>,
@@ -181,18 +192,15 @@ impl Model {
             self.arrives_at = Some(arrival.max(now));
             (0, (arrival - now).max(0), -1_000_000_000)
         };
-        let whole = |ns: i128| (ns / 1000, every / 1000);
-        let by_us = |ns: i128| {
-            let (ns, every) = whole(ns);
-            (every != 0).then(|| (ns as f64 / every as f64) as i128)
-        };
-        let is_sound = by_us(tolerance).is_some_and(|most| most <= limit);
         let next = tolerance - ttl;
-        let remaining = match by_us(next) {
-            _ if next <= -every => 0,
-            Some(remaining) if is_sound => remaining,
-            _ => next / every,
+        let cells = if next > -every {
+            // Without a whole microsecond it divides by zero.
+            ((next / 1000) as f64 / (every / 1000) as f64) as i64
+        } else {
+            0
         };
+        let is_more = i128::from(cells) > limit && next > -every;
+        let remaining = if is_more { next / every } else { i128::from(cells) };
         let seconds = |ns: i128| {
             let ms = ns % 1_000_000_000 / 1_000_000;
             ns / 1_000_000_000 + i128::from(ms > 0)

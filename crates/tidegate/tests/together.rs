@@ -303,3 +303,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_is_denied_by_one_is_not_counted_as_allowed_by_the_others() {
+    let clock = ManualClock::new();
+    let (users, site) = (limiter("10/h", &clock), limiter("1/h", &clock));
+    for _ in 0..3 {
+        let _ = check_all([users.ask("alice"), site.ask("all")]);
+    }
+    let counted =
+        |limiter: &Limiter<ManualClock>| (limiter.stats().allowed, limiter.stats().denied);
+    assert_eq!(counted(&users), (1, 0), "one was admitted and charged");
+    assert_eq!(counted(&site), (1, 2));
+    assert_eq!(users.check_n("alice", 0).remaining, 9);
+}

@@ -70,6 +70,11 @@ impl<C: Clock> Want<C> {
         let wait = ask.rule_patience();
         Self::within(ask, wait)
     }
+
+    /// What it asks when it has waited so long: with the patience that is left.
+    fn ask_after(&self, waited: Span) -> Ask<C> {
+        self.ask.clone().within(self.wait.saturating_sub(waited))
+    }
 }
 
 /// Lets all of them pass, or none.
@@ -102,7 +107,7 @@ async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
     let start = clock.now();
     loop {
         let now = clock.now();
-        let joint = check_all(wants.iter().map(|want| want.ask.clone()));
+        let joint = check_all(wants.iter().map(|want| want.ask_after(now.since(start))));
         let nap = match joint.decision.verdict {
             Verdict::Allow => return Ok(()),
             Verdict::Wait(turn) => {

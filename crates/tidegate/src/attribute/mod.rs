@@ -53,6 +53,8 @@ pub trait FromDenied {
     fn from_denied(denied: Denied) -> Self;
 }
 
+// Of an error that cannot be made of a denial the compiler would say only that, and not that there is `else`.
+#[diagnostic::do_not_recommend]
 impl<T, E: From<Denied>> FromDenied for Result<T, E> {
     fn from_denied(denied: Denied) -> Self {
         Err(E::from(denied))

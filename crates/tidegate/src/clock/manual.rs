@@ -106,6 +106,25 @@ impl ManualClock {
         self.face().sleepers.len()
     }
 
+    /// The times that somebody waits for, the earliest first. A test can go from one to the next.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock, Span};
+    /// # use std::{pin::pin, task::{Context, Waker}};
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::with_clock("1/s".parse()?, clock.clone());
+    /// limiter.check("alice");
+    ///
+    /// let mut second = pin!(limiter.acquire("alice"));
+    /// assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// clock.set(clock.alarms()[0]);
+    /// assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn alarms(&self) -> Vec<Timestamp> {
+        self.face().sleepers.keys().map(|(at, _)| *at).collect()
+    }
+
     fn face(&self) -> MutexGuard<'_, Face> {
         self.face.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,6 +2,8 @@
 //!
 //! Always   A file that is missing, or says something else than it should, is a reading that says so; never
 //!          a panic, and never a number made up. What the container does not tell is asked of the machine.
+//!          A bound counts wherever it is set, on the process's cgroup or on one that it is in: the one that is nearest
+//!          to being reached is told, with what all in that cgroup have used of it.
 //! Rounding Down to thousandths, and to 1000 at the most.
 
 use super::signal::{Signal, Unread};
@@ -15,10 +17,10 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) struct Machine {
     root: PathBuf,
-    /// The directory of the process's own cgroup, where cgroup v2 is mounted.
-    cgroup: Option<PathBuf>,
+    /// The directories of the process's own cgroup and of those that it is in, up to where cgroup v2 is mounted.
+    cgroups: Vec<PathBuf>,
     /// Processor time used and what there was to be used, when they were last looked at.
-    last_cpu: Option<Cpu>,
+    last_cpu: Vec<Cpu>,
 }
 
 /// Processor time, in units that differ from source to source.
@@ -26,15 +28,22 @@ pub(super) struct Machine {
 struct Cpu {
     used: u64,
     all: u64,
-    is_container: bool,
+    of: Whose,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Machine,
+    /// By how far it is from the process's own.
+    Cgroup(usize),
 }
 
 type Answer = Result<u32, Unread>;
 
 impl Machine {
     pub(super) fn new(root: PathBuf) -> Self {
-        let cgroup = own_cgroup(&root);
-        Self { root, cgroup, last_cpu: None }
+        let cgroups = own_cgroups(&root);
+        Self { root, cgroups, last_cpu: Vec::new() }
     }
 
     /// What a signal says, in thousandths.
@@ -50,32 +59,52 @@ impl Machine {
 
     fn cpu(&mut self, now: Timestamp) -> Answer {
         let seen = match self.container_cpu(now) {
-            Err(Unread::Missing { .. }) => self.machine_cpu(),
-            seen => seen,
-        }?;
-        let last =
-            self.last_cpu.replace(seen).filter(|last| last.is_container == seen.is_container);
-        let last = last.ok_or(Unread::TooEarly)?;
-        let used = seen.used.saturating_sub(last.used);
-        match seen.all.saturating_sub(last.all) {
-            // No tick has passed, or the counters have begun anew.
-            0 => Err(Unread::TooEarly),
-            all => Ok(thousandths(used, all)),
+            Err(Unread::Missing { .. }) => vec![self.machine_cpu()?],
+            seen => seen?,
+        };
+        let share = |seen: &Cpu| {
+            let last = self.last_cpu.iter().find(|last| last.of == seen.of)?;
+            let used = seen.used.saturating_sub(last.used);
+            // Otherwise no tick has passed, or the counters have begun anew.
+            let all = seen.all.checked_sub(last.all).filter(|all| *all > 0)?;
+            Some(thousandths(used, all))
+        };
+        let most = seen.iter().filter_map(share).max();
+        self.last_cpu = seen;
+        most.ok_or(Unread::TooEarly)
+    }
+
+    /// Of each cgroup that has a quota; where none has, of the process's own, which then has all processors.
+    fn container_cpu(&self, now: Timestamp) -> Result<Vec<Cpu>, Unread> {
+        let mut seen = Vec::new();
+        for level in 0..self.cgroups.len() {
+            if let Some(Some(quota)) = present(self.quota(level))? {
+                seen.extend(present(self.cgroup_cpu(level, quota, now))?);
+            }
+        }
+        if seen.is_empty() {
+            self.quota(0)?;
+            seen.push(self.cgroup_cpu(0, (self.processors(), 1), now)?);
+        }
+        Ok(seen)
+    }
+
+    /// So much time in a period; `None` where that is not bounded.
+    fn quota(&self, level: usize) -> Result<Option<(u64, u64)>, Unread> {
+        let max = self.in_cgroup(level, "cpu.max")?;
+        match max.words()[..] {
+            ["max", _] => Ok(None),
+            [quota, period] => Ok(Some((max.number(quota)?, max.number(period)?.max(1)))),
+            _ => Err(max.garbled(CPU_MAX)),
         }
     }
 
-    /// Used: microseconds by the cgroup. All: those that its quota gives it, or all processors do.
-    fn container_cpu(&self, now: Timestamp) -> Result<Cpu, Unread> {
-        let stat = self.in_cgroup("cpu.stat")?;
-        let used = stat.number_after("usage_usec")?;
-        let max = self.in_cgroup("cpu.max")?;
-        let (quota, period) = match max.words()[..] {
-            ["max", _] => (self.processors(), 1),
-            [quota, period] => (max.number(quota)?, max.number(period)?.max(1)),
-            _ => return Err(max.garbled(CPU_MAX)),
-        };
+    /// Used: microseconds by the cgroup. All: those that it may use.
+    fn cgroup_cpu(&self, level: usize, quota: (u64, u64), now: Timestamp) -> Result<Cpu, Unread> {
+        let used = self.in_cgroup(level, "cpu.stat")?.number_after("usage_usec")?;
+        let (quota, period) = quota;
         let all = u128::from(now.as_micros()) * u128::from(quota) / u128::from(period);
-        Ok(Cpu { used, all: u64::try_from(all).unwrap_or(u64::MAX), is_container: true })
+        Ok(Cpu { used, all: u64::try_from(all).unwrap_or(u64::MAX), of: Whose::Cgroup(level) })
     }
 
     /// How many processors the machine has.
@@ -105,28 +134,28 @@ impl Machine {
         let all = ticks.iter().take(8).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
         // Waiting for disks is doing nothing.
         let at_rest = idle.saturating_add(rest.first().copied().unwrap_or(0));
-        Ok(Cpu { used: all.saturating_sub(at_rest), all, is_container: false })
+        Ok(Cpu { used: all.saturating_sub(at_rest), all, of: Whose::Machine })
     }
 
     fn memory(&self) -> Answer {
-        match self.container_memory() {
-            Err(Unread::Missing { .. }) | Ok(None) => self.machine_memory(),
-            Ok(Some(share)) => Ok(share),
-            Err(unread) => Err(unread),
+        let mut most = None;
+        for level in 0..self.cgroups.len() {
+            most = most.max(present(self.cgroup_memory(level))?.flatten());
         }
+        most.map_or_else(|| self.machine_memory(), Ok)
     }
 
-    /// `None` where the container may have all that the machine has.
-    fn container_memory(&self) -> Result<Option<u32>, Unread> {
-        let max = self.in_cgroup("memory.max")?;
+    /// `None` where the cgroup may have all that the machine has.
+    fn cgroup_memory(&self, level: usize) -> Result<Option<u32>, Unread> {
+        let max = self.in_cgroup(level, "memory.max")?;
         let [max_word] = max.words()[..] else { return Err(max.garbled("a number or `max`")) };
         if max_word == "max" {
             return Ok(None);
         }
-        let current = self.in_cgroup("memory.current")?;
+        let current = self.in_cgroup(level, "memory.current")?;
         let used = current.number(current.text.trim())?;
         // Pages of files that nobody has used lately are dropped before anything else is.
-        let stat = self.in_cgroup("memory.stat").ok();
+        let stat = self.in_cgroup(level, "memory.stat").ok();
         let spare = stat.and_then(|stat| stat.number_after("inactive_file").ok()).unwrap_or(0);
         Ok(Some(thousandths(used.saturating_sub(spare), max.number(max_word)?)))
     }
@@ -139,7 +168,7 @@ impl Machine {
     }
 
     fn pressure(&self, of: &str) -> Answer {
-        let file = match self.in_cgroup(&format!("{of}.pressure")) {
+        let file = match self.in_cgroup(0, &format!("{of}.pressure")) {
             Err(Unread::Missing { .. }) => self.in_root(&format!("proc/pressure/{of}"))?,
             file => file?,
         };
@@ -154,8 +183,8 @@ impl Machine {
         Contents::of(self.root.join(path))
     }
 
-    fn in_cgroup(&self, name: &str) -> Result<Contents, Unread> {
-        match &self.cgroup {
+    fn in_cgroup(&self, level: usize, name: &str) -> Result<Contents, Unread> {
+        match self.cgroups.get(level) {
             Some(cgroup) => Contents::of(cgroup.join(name)),
             None => Err(Unread::Missing {
                 path: self.root.join("sys/fs/cgroup"),
@@ -168,16 +197,30 @@ impl Machine {
 const CPU_MAX: &str = "a quota and a period";
 const CPU_LINE: &str = "`cpu` and at least four numbers";
 
-/// The directory of this process's cgroup. In a container of its own that is the root of the mount; a
+/// The directory of this process's cgroup, and those above it. In a container of its own that is the root of the mount; a
 /// container that sees the host's path, and not what is there, has the root too.
-fn own_cgroup(root: &Path) -> Option<PathBuf> {
+fn own_cgroups(root: &Path) -> Vec<PathBuf> {
     let mount = root.join("sys/fs/cgroup");
-    let lines = Contents::of(root.join("proc/self/cgroup")).ok()?;
-    let path = lines.text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let lines = Contents::of(root.join("proc/self/cgroup"));
+    let lines = lines.as_ref().map_or("", |lines| &lines.text).lines();
+    let Some(path) = lines.into_iter().find_map(|line| line.strip_prefix("0::/")) else {
+        return Vec::new();
+    };
     // A path that climbs is another namespace's.
     let own = Some(mount.join(path)).filter(|_| !path.split('/').any(|part| part == ".."));
     let is_cgroup = |directory: &PathBuf| directory.join("cgroup.controllers").is_file();
-    own.filter(is_cgroup).or_else(|| Some(mount).filter(is_cgroup))
+    let own = own.filter(is_cgroup).or_else(|| Some(mount.clone()).filter(is_cgroup));
+    let above = own.iter().flat_map(|own| own.ancestors());
+    above.take_while(|directory| directory.starts_with(&mount)).map(Path::to_path_buf).collect()
+}
+
+/// What is not there, or is not switched on, bounds nobody.
+fn present<T>(read: Result<T, Unread>) -> Result<Option<T>, Unread> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(Unread::Missing { .. }) => Ok(None),
+        Err(unread) => Err(unread),
+    }
 }
 
 /// A file, read.

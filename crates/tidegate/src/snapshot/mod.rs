@@ -14,13 +14,15 @@ pub use error::SnapshotError;
 use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::limiter::Limiter;
+use crate::slot::Slot;
 use crate::sync::Arc;
 use crate::table::{Fingerprint, Origin, Secret, Table, Terms};
+use crate::turn::Wakes;
 use format::{Head, Keys, Section, Writer};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
-use tidegate_core::State;
+use tidegate_core::{Limit, State, Timestamp};
 
 /// Keys and their debts, as they were when it was taken.
 ///
@@ -276,13 +278,37 @@ impl Section {
                 Keys::Rows { width, words } => words.chunks_exact(*width).for_each(|row| {
                     pour(Fingerprint::new(row[0], row[1]), &terms.unpack(&row[2..]));
                 }),
-                Keys::Slots(slots) => slots.iter().for_each(|(key, state)| pour(*key, state)),
-                Keys::Shared(state) => {
-                    table.take_in_shared(new.take_over_between(limit, state, old_now, now));
-                }
+                Keys::Slots(slots) => slots.iter().for_each(|(key, state)| {
+                    match in_debt((limit, old_now), (&new, now), state) {
+                        None => pour(*key, state),
+                        Some(slot) => {
+                            table.take_in(*key, slot.state.clone());
+                            table.with(*key, |own, _, _| own.inherit(slot));
+                        }
+                    }
+                }),
+                Keys::Shared(state) => match in_debt((limit, old_now), (&new, now), state) {
+                    None => table.take_in_shared(new.take_over_between(limit, state, old_now, now)),
+                    Some(slot) => table.with_shared(|own, _, _| own.inherit(slot)),
+                },
             }
         }
     }
+}
+
+/// A key that owed more than a state of its rule holds, as it is under the new rule; or one that was waited for, which
+/// counts as owed.
+fn in_debt(
+    (old, old_now): (&Limit, Timestamp),
+    (new, now): (&Limit, Timestamp),
+    state: &State,
+) -> Option<Slot> {
+    let mut slot = Slot::of_debtor(old, state, old_now)?;
+    // By the same rule nothing has to be worked out anew, and it is exactly as it was.
+    if old.rule() != new.rule() {
+        slot.change((old, old_now), (new, now), &mut Wakes::default());
+    }
+    Some(slot)
 }
 
 impl fmt::Debug for Snapshot {

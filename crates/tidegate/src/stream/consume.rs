@@ -16,6 +16,9 @@ pin_project! {
     /// Hands items to a handler at the limit's pace; made by [`consume`](Limited::consume). It ends when the
     /// stream has ended and everything is handled.
     ///
+    /// Dropped, it drops those at work where they are, and the item that was taken from the source and not handed on:
+    /// [`stop`](Self::stop) it, await it and take it [apart](Self::into_parts) to lose nothing.
+    ///
     /// ```
     /// use std::cell::Cell;
     /// use tidegate::{Gate, LimitStream};

@@ -1,8 +1,8 @@
 //! Streams that keep to a limit, and consumers that work through them (P4).
 //!
 //! Always   An item is taken from the source only when the one before it has been passed on, so at most one is
-//!          held here: how much it costs is known only once it is there. It is never lost: it is passed on, or had
-//!          back by `into_parts`.
+//!          held here: how much it costs is known only once it is there. It is passed on, had back by `into_parts`, or
+//!          dropped with the stream that holds it.
 //! Always   What waits has been charged for an item that exists. Whoever stops gives back the turn that has not come.
 
 mod consume;
@@ -68,6 +68,10 @@ impl<C: Clock> From<&Gate<C>> for Ask<C> {
 
 pin_project! {
     /// A stream that keeps to a limit; made by [`limited`](LimitStream::limited).
+    ///
+    /// Dropped, it drops the item that it has taken from the source and not passed on, if there is one, and gives back
+    /// that item's turn. A source that lives on, such as one that was lent by `&mut`, does not have the item any more:
+    /// [`into_parts`](Self::into_parts) gives it back. To drop a `next()` is not to drop the stream, and loses nothing.
     ///
     /// ```
     /// use tidegate::{Gate, LimitStream};

@@ -50,7 +50,7 @@ use audit::Auditor;
 use hot::Hot;
 use memory::Plot;
 use prefetch::Signpost;
-use shard::Change;
+use shard::{Change, Look, TREMBLE};
 use stages::Stages;
 use tidegate_core::{Limit, NarrowBucket, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
@@ -111,9 +111,17 @@ struct Padded {
 /// Under shuttle there are only a few keys, and still several shards.
 const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 8_192 };
 const SHARDS_MAX: usize = 4_096;
+/// Who asks whether all keys are at rest looks at so many places where keys may be.
+const REST_PLACES: usize = 2_048;
 /// With room for many keys there are at least so many shards, for the threads that come at once.
 const SHARDS_FOR_THREADS: usize = 64;
 const KEYS_FOR_THREADS: usize = 4_096;
+/// With fewer rows than this, half a megabyte of them, clients at rest are kept for a second: who comes again is found then,
+/// which takes half the time of being put in anew. But no more than this part of those there may be.
+///
+/// Under shuttle there are only a few keys, and they are forgotten all the same.
+const ROWS_KEPT: usize = if cfg!(tidegate_shuttle) { 8 } else { 16_384 };
+const ROWS_KEPT_PART: usize = 4;
 
 impl<C: Clock> Table<C> {
     pub(crate) fn new(limit: Limit, clock: C, plan: Plan) -> Self {
@@ -131,10 +139,11 @@ impl<C: Clock> Table<C> {
         }
         let shards = shards.min(SHARDS_MAX);
         let stages = stages(&limit, plan.max_keys, shards).map(Arc::new);
+        let rows_kept = ROWS_KEPT.min(plan.max_keys / ROWS_KEPT_PART) / shards;
         let shard = |index: usize| {
             let watch = plan.watch(secret.words[0] ^ index as u64, shards).map(Box::new);
             let plot = Plot { stages: stages.clone(), index };
-            let shard = Latch::new(Shard::new(Arc::clone(&terms), plot, watch));
+            let shard = Latch::new(Shard::new(Arc::clone(&terms), plot, rows_kept, watch));
             Padded { shard }
         };
         let slot = Slot::new(limit.fresh(birth));
@@ -424,14 +433,38 @@ impl<C: Clock> Table<C> {
         self.tend();
     }
 
-    /// Looks through all keys, one shard at a time, and forgets those at rest. Tells how many.
+    /// Looks through all keys and forgets those at rest. Tells how many. It takes a part of every shard in
+    /// turn, so that whoever waits for one finds it free while the others are looked through.
     pub(crate) fn sweep(&self) -> usize {
-        (0..self.shards.len())
-            .map(|index| {
+        let mut looks = vec![Look::default(); self.shards.len()];
+        let (mut forgotten, mut is_over) = (0, false);
+        while !is_over {
+            is_over = true;
+            for (index, look) in looks.iter_mut().enumerate().filter(|(_, look)| !look.is_over) {
                 let (mut shard, now) = self.hold(index);
-                shard.sweep_all(now, &self.room)
-            })
-            .sum()
+                forgotten += shard.sweep_part(look, now, &self.room);
+                is_over &= look.is_over;
+            }
+        }
+        forgotten
+    }
+
+    /// Whether a look at some keys leaves none, and what keys without room share is at rest too. Shard by shard, since
+    /// most have no keys where there are few; the first that keeps one ends the look.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let mut left = REST_PLACES;
+        for index in 0..self.shards.len() {
+            let (mut shard, now) = self.hold(index);
+            if shard.len() > 0 {
+                let looked_at = shard.places().max(shard.len());
+                shard.sweep(now, left, &self.room);
+                left = left.saturating_sub(looked_at);
+                if shard.len() > 0 || left == 0 {
+                    return false;
+                }
+            }
+        }
+        self.keys() == 0 && self.room.is_at_rest(|limit| self.now_for(limit) - TREMBLE)
     }
 }
 

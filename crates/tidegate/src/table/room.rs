@@ -6,7 +6,8 @@
 use super::tally::Tally;
 use crate::slot::Slot;
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use tidegate_core::{Decision, Limit};
+use crate::turn::Wakes;
+use tidegate_core::{Decision, Limit, Timestamp};
 
 /// What becomes of new keys while a limiter has no room for them: while it remembers as many as it
 /// may, and those that it looks at to make room are in debt.
@@ -70,6 +71,15 @@ impl Room {
 
     pub(super) fn keys(&self) -> usize {
         usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether what keys without room share owes nothing.
+    pub(super) fn is_at_rest(&self, now: impl FnOnce(&Limit) -> Timestamp) -> bool {
+        // Dropped last, when the lock is not held any more.
+        let mut wakes = Wakes::default();
+        let mut shared = crate::sync::lock(&self.shared);
+        let Shared { limit, slot, .. } = &mut *shared;
+        slot.is_at_rest(limit, now(limit), &mut wakes)
     }
 
     /// Counts one more key, if there is room for it.

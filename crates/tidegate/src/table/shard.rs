@@ -5,8 +5,10 @@
 //!          becomes a row again. A key at rest is forgotten when it is come across, a key in debt never.
 
 mod change;
+mod sweep;
 
 pub(super) use change::Change;
+pub(super) use sweep::{Look, TREMBLE};
 
 use super::Terms;
 use super::fingerprint::{Fingerprint, Hashed};
@@ -22,7 +24,8 @@ use crate::sync::Arc;
 use crate::turn::Wakes;
 use indexmap::IndexMap;
 use std::hash::BuildHasherDefault;
-use tidegate_core::{Decision, Limit, NarrowBucket, Span, State, Timestamp, Verdict};
+use sweep::DECISIONS_PER_SWEEP;
+use tidegate_core::{Decision, Limit, NarrowBucket, State, Timestamp, Verdict};
 
 type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<Hashed>>;
 
@@ -44,6 +47,8 @@ pub(crate) struct Shard {
     cursor: usize,
     slot_cursor: usize,
     slots: Slots,
+    /// Fewer rows than this are kept for a while though they are at rest.
+    rows_kept: usize,
     /// Keys that a hot cell has.
     lent: Vec<Fingerprint>,
     plot: Plot,
@@ -109,22 +114,16 @@ impl Packed {
     }
 }
 
-/// A key is forgotten only once it has been at rest for as long as the clock may tremble: else it would
-/// be as good as new whenever the clock goes back a little.
-const TREMBLE: Span = Span::from_millis(1);
-/// Fewer keys than this are not worth looking through, while there is room.
-const SWEEP_FROM: usize = 8;
-/// How many keys are looked at when a new one comes, so that those at rest are gone before the rows
-/// have to grow for it.
-const SWEEP_PER_NEW_KEY: usize = 8;
 /// A key that is asked about so often in a row is lent to a cell. Under shuttle nobody asks that often.
 const TIMES_IN_A_ROW: u32 = if cfg!(tidegate_shuttle) { 1 } else { 32 };
-/// Every so many decisions some keys are looked at, new ones or not.
-const DECISIONS_PER_SWEEP: u32 = 256;
-const SWEEP_NOW_AND_THEN: usize = 64;
 
 impl Shard {
-    pub(super) fn new(terms: Arc<Terms>, plot: Plot, watch: Option<Box<Watch>>) -> Self {
+    pub(super) fn new(
+        terms: Arc<Terms>,
+        plot: Plot,
+        rows_kept: usize,
+        watch: Option<Box<Watch>>,
+    ) -> Self {
         Self {
             rows: Packed::new(terms.limit.packed_words(), &plot),
             terms,
@@ -137,6 +136,7 @@ impl Shard {
             until_sweep: DECISIONS_PER_SWEEP,
             tally: Tally::default(),
             slots: Slots::default(),
+            rows_kept,
             watch,
             plot,
         }
@@ -317,80 +317,13 @@ impl Shard {
 
     /// Puts a new key into the rows, for which there is room.
     fn insert_row(&mut self, key: Fingerprint, packed: [u64; 3], now: Timestamp, room: &Room) {
-        let is_at_rest = self.terms.at_rest(now - TREMBLE);
+        let is_at_rest = self.terms.at_rest(self.rests_by(now));
         let dropped = each_width!(&mut self.rows, rows => {
             rows.insert(row_of(key, packed), |row| !is_at_rest(&row[2..]))
         }, else 0);
         drop(is_at_rest);
         self.forget(dropped, room);
         self.sweep_for_new_key(now, room);
-    }
-
-    pub(super) fn sweep_for_new_key(&mut self, now: Timestamp, room: &Room) {
-        if self.len() >= SWEEP_FROM {
-            self.sweep(now, SWEEP_PER_NEW_KEY, room);
-        }
-    }
-
-    fn forget(&mut self, count: usize, room: &Room) {
-        self.tally.forgotten += count as u64;
-        room.leave(count);
-    }
-
-    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many. After
-    /// the last key come the first ones, so that a look with budget enough sees all.
-    pub(super) fn sweep(&mut self, now: Timestamp, budget: usize, room: &Room) -> usize {
-        let (terms, now, from) = (&self.terms, now - TREMBLE, self.cursor);
-        let is_at_rest = terms.at_rest(now);
-        let (cursor, dropped) = each_width!(&mut self.rows, rows => {
-            let mut keep = |row: &Row<_>| !is_at_rest(&row[2..]);
-            let left = budget.saturating_sub(rows.places().saturating_sub(from)).min(from);
-            let (mut next, mut dropped) = rows.sweep(from, budget, &mut keep);
-            if next == 0 {
-                if left > 0 {
-                    let (after, more) = rows.sweep(0, left, &mut keep);
-                    (next, dropped) = (after, dropped + more);
-                }
-                rows.shrink();
-            }
-            (if next < rows.places() { next } else { 0 }, dropped)
-        }, else (0, 0));
-        drop(is_at_rest);
-        self.cursor = cursor;
-        let dropped = dropped + self.sweep_slots(now, budget);
-        self.forget(dropped, room);
-        dropped
-    }
-
-    /// The same with all keys.
-    pub(super) fn sweep_all(&mut self, now: Timestamp, room: &Room) -> usize {
-        (self.cursor, self.slot_cursor) = (0, 0);
-        self.sweep(now, usize::MAX, room)
-    }
-
-    fn sweep_slots(&mut self, now: Timestamp, budget: usize) -> usize {
-        let mut wakes = Wakes::default();
-        let mut dropped = 0;
-        if budget >= self.slots.len() {
-            // From the first on, so that all are seen: the last one takes the place of who is dropped.
-            self.slot_cursor = 0;
-        }
-        for _ in 0..budget.min(self.slots.len()) {
-            if self.slot_cursor >= self.slots.len() {
-                self.slot_cursor = 0;
-            }
-            let Some((_, slot)) = self.slots.get_index_mut(self.slot_cursor) else { break };
-            if slot.is_at_rest(&self.terms.limit, now, &mut wakes) {
-                self.slots.swap_remove_index(self.slot_cursor);
-                dropped += 1;
-            } else {
-                self.slot_cursor += 1;
-            }
-        }
-        if self.slots.len() < self.slots.capacity() / 4 {
-            self.slots.shrink_to(self.slots.len() * 2);
-        }
-        dropped
     }
 
     /// Counts a decision, and lets those hear of it who asked to.
@@ -432,6 +365,11 @@ impl Shard {
         self.note_named(key, asked, decision, KeyName::default);
     }
 
+    /// The same of what was not decided here, and cost nothing: it is not counted.
+    pub(crate) fn hear(&mut self, key: Fingerprint, now: Timestamp, decision: &Decision) {
+        self.tell(key, (now, 0), decision, KeyName::default);
+    }
+
     /// Every now and then, whoever decides looks at some keys too. Tells whether this was such a time.
     #[inline]
     pub(super) fn housekeep(&mut self, now: Timestamp, hot: &Hot, room: &Room) -> bool {
@@ -441,16 +379,6 @@ impl Shard {
             self.sweep_now_and_then(now, hot, room);
         }
         is_time
-    }
-
-    #[cold]
-    fn sweep_now_and_then(&mut self, now: Timestamp, hot: &Hot, room: &Room) {
-        self.take_back(hot);
-        self.until_sweep = DECISIONS_PER_SWEEP;
-        if self.len() >= SWEEP_FROM {
-            self.sweep(now, SWEEP_NOW_AND_THEN, room);
-            each_width!(&mut self.rows, rows => rows.follow(), else ());
-        }
     }
 
     /// Works on one key, whatever it takes. A key that is not known is remembered if it is not at rest

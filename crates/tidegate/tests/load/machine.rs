@@ -62,6 +62,34 @@ fn memory_is_what_cannot_just_be_dropped() {
     assert_eq!(after(&tree, Signal::Memory, unbounded), Ok(100), "the machine's");
 }
 
+/// A pod has bounds of its own, which all its containers share.
+#[test]
+fn a_bound_counts_on_whichever_cgroup_it_is_set() {
+    let tree = Tree::container();
+    tree.write("proc/self/cgroup", "0::/pod/inner/app\n");
+    let write = |name: &str, text: &str| tree.write(&format!("sys/fs/cgroup/pod/{name}"), text);
+    write("inner/app/cgroup.controllers", "cpu memory\n");
+    write("inner/app/cpu.max", "max 100000\n");
+    write("inner/app/memory.max", "1000\n");
+    write("inner/app/memory.current", "100\n");
+    write("inner/memory.max", "max\n");
+    write("cpu.max", "50000 100000\n");
+    write("memory.max", "2000\n");
+    write("memory.current", "1800\n");
+    write("inner/app/cpu.stat", "usage_usec 0\n");
+    write("cpu.stat", "usage_usec 0\n");
+    assert_eq!(after(&tree, Signal::Memory, |_| ()), Ok(900), "others have taken it");
+    let busy = |tree: &Tree| tree.write("sys/fs/cgroup/pod/cpu.stat", "usage_usec 400000\n");
+    assert_eq!(after(&tree, Signal::Cpu, busy), Ok(800), "of the half that the pod has");
+    write("inner/app/cpu.max", "10000 100000\n");
+    write("cpu.stat", "usage_usec 0\n");
+    let tighter = |tree: &Tree| {
+        tree.write("sys/fs/cgroup/pod/inner/app/cpu.stat", "usage_usec 90000\n");
+        tree.write("sys/fs/cgroup/pod/cpu.stat", "usage_usec 90000\n");
+    };
+    assert_eq!(after(&tree, Signal::Cpu, tighter), Ok(900), "of the tenth that it has itself");
+}
+
 #[test]
 fn pressure_is_the_containers_where_it_has_its_own() {
     let tree = Tree::container();

@@ -30,7 +30,8 @@ fn random(n: u64) -> u64 {
 
 /// How long it takes to put in these keys and to find them again, in microseconds.
 fn measure(key: fn(u64) -> u64) -> u64 {
-    let limiter = Limiter::with_clock("1/h burst 5".parse().unwrap(), ManualClock::new());
+    let builder = Limiter::builder("1/h burst 5".parse().unwrap()).audit(64);
+    let limiter = builder.with_clock(ManualClock::new());
     let stopwatch = SystemClock::new();
     let started = stopwatch.now();
     for _ in 0..2 {
@@ -38,6 +39,9 @@ fn measure(key: fn(u64) -> u64) -> u64 {
     }
     let took = stopwatch.now().since(started).as_micros();
     assert_eq!(limiter.keys() as u64, KEYS);
+    let audit = limiter.audit().unwrap();
+    assert!(audit.admissions > 0, "somebody was watched");
+    assert_eq!(audit.violations, 0, "{:?}", audit.first);
     took
 }
 

@@ -99,3 +99,47 @@ fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
         assert_eq!(admitted.into_inner(), expected, "{rule}");
     }
 }
+
+#[test]
+fn a_limiter_is_at_rest_when_nobody_owes_anything() {
+    let clock = ManualClock::new();
+    let builder = Limiter::builder("1/min".parse().unwrap()).max_keys(8_000);
+    let limiter = builder.with_clock(clock.clone());
+    assert!(limiter.is_at_rest(), "nobody has asked");
+    for key in 0..8_100 {
+        limiter.check(&key);
+    }
+    assert_eq!(limiter.stats().overflowed, 100, "there is no room for the last");
+    assert!((0..9).all(|_| !limiter.is_at_rest()), "and all of them owe");
+    clock.advance(Span::from_secs(70));
+    let looks = (1..100).find(|_| limiter.is_at_rest());
+    assert!(looks.is_some_and(|looks| looks > 1), "a look is at some of them: {looks:?}");
+}
+
+#[test]
+fn a_few_keys_are_seen_at_once_however_many_there_may_be() {
+    let clock = ManualClock::new();
+    for rule in EVERY {
+        let limiter = Limiter::with_clock(rule.parse().unwrap(), clock.clone());
+        for key in 0..9 {
+            let _ = limiter.check(&key);
+        }
+        clock.advance(Span::from_secs(400 * 86_400));
+        assert!(limiter.is_at_rest(), "{rule}");
+    }
+}
+
+#[test]
+fn who_shares_the_overflow_and_owes_is_not_at_rest() {
+    let clock = ManualClock::new();
+    let builder = Limiter::builder("2/min".parse().unwrap()).max_keys(1);
+    let limiter = builder.with_clock(clock.clone());
+    limiter.check("alice");
+    clock.advance(Span::from_secs(29));
+    limiter.check("bob");
+    clock.advance(Span::from_secs(2));
+    assert!(!limiter.is_at_rest(), "bob owes");
+    assert_eq!(limiter.keys(), 0, "alice does not");
+    clock.advance(Span::from_secs(30));
+    assert!(limiter.is_at_rest());
+}

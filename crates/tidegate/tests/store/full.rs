@@ -252,3 +252,36 @@ fn a_key_that_passed_without_room_passes_no_more_than_twice_when_there_is_room()
         assert!(shared <= fresh, "{rule}: {shared} shared, a new one has {fresh}");
     }
 }
+
+/// To put a client in anew takes longer than to find it; but that is worth some memory for some time, not any for ever.
+#[test]
+fn a_few_thousand_clients_at_rest_are_kept_for_a_second() {
+    const FEW: u64 = 10_000;
+    for rule in ["1000/s", "1/ms fixed", "1/ms sliding"] {
+        let clock = ManualClock::new();
+        let limiter = Limiter::with_clock(rule.parse().unwrap(), clock.clone());
+        for _ in 0..3 {
+            assert!((0..FEW).all(|client| limiter.check(&client).is_allow()), "{rule}");
+            clock.advance(Span::from_millis(10));
+        }
+        assert_eq!((limiter.stats().forgotten, limiter.keys()), (0, 10_000), "{rule}");
+        for stranger in FEW..FEW * 20 {
+            limiter.check(&stranger);
+            clock.advance(Span::from_millis(3));
+        }
+        assert!(limiter.keys() < 2_000, "{rule}: {} keys", limiter.keys());
+    }
+}
+
+#[test]
+fn many_clients_at_rest_are_not_kept() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("1000/s".parse().unwrap(), clock.clone());
+    for client in 0..200_000_u64 {
+        limiter.check(&client);
+        if client.is_multiple_of(1_000) {
+            clock.advance(Span::from_millis(3));
+        }
+    }
+    assert!(limiter.keys() < 24_000, "{} keys, in 600 ms", limiter.keys());
+}

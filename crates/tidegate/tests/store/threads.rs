@@ -2,65 +2,92 @@
 //! as one, and while the rule changes.
 
 use crate::random::{Random, Zipf};
-use crate::size;
+use crate::{is_full, size};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock, check_all};
 
-/// The longest, and those that nearly all are shorter than, in microseconds.
-fn summary(mut times: Vec<u64>) -> String {
-    times.sort_unstable();
-    let at = |per_mille: usize| times[(times.len() - 1) * per_mille / 1_000];
-    format!("p50 {}, p99 {}, p99.9 {}, longest {} us", at(500), at(990), at(999), at(1_000))
-}
+/// How long each decision took, in microseconds, in order.
+struct Times(Vec<u64>);
 
-#[test]
-fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
-    let (threads, keys, sample, each) =
-        size((8, 100_000, 1, 60_000), (64, 1_000_000, 1_024, 500_000));
-    for rule in ["200/s burst 5", "20/s sliding", "20/s sliding-log"] {
-        let builder = Limiter::builder(rule.parse().unwrap()).audit(sample);
-        let limiter = builder.max_keys(usize::try_from(keys).unwrap()).build();
-        let (zipf, is_over) = (Zipf::new(keys), AtomicBool::new(false));
-        let (times, sweeps) = thread::scope(|scope| {
-            let sweeper = scope.spawn(|| {
-                let mut sweeps = 0;
-                while !is_over.load(Ordering::Relaxed) {
-                    limiter.sweep();
-                    sweeps += 1;
-                }
-                sweeps
-            });
-            let ask = |seed: u64| {
-                let (limiter, zipf) = (&limiter, &zipf);
-                scope.spawn(move || {
-                    let (mut random, stopwatch) = (Random::new(seed), SystemClock::new());
-                    let mut check = |_| {
-                        let key = zipf.rank(&mut random);
-                        let started = stopwatch.now();
-                        limiter.check(&key);
-                        stopwatch.now().since(started).as_micros()
-                    };
-                    (0..each).map(&mut check).collect::<Vec<u64>>()
-                })
-            };
-            let all: Vec<_> = (0..threads).map(ask).collect();
-            let times: Vec<u64> = all.into_iter().flat_map(|one| one.join().unwrap()).collect();
-            is_over.store(true, Ordering::Relaxed);
-            (times, sweeper.join().unwrap())
-        });
-        let (audit, stats) = (limiter.audit().unwrap(), limiter.stats());
-        println!("{rule}: {}, {sweeps} sweeps\n{stats:?}\n{audit:?}", summary(times));
-        assert_eq!(audit.violations, 0, "{rule}: {:?}", audit.first);
-        assert!(audit.admissions > 0, "{rule}: somebody was watched");
-        assert_eq!(stats.allowed + stats.denied, threads * each, "{rule}");
-        assert_eq!(limiter.keys(), stats.keys, "{rule}");
-        assert!(sweeps > 0, "{rule}");
+impl Times {
+    fn at(&self, per_mille: usize) -> u64 {
+        self.0[(self.0.len() - 1) * per_mille / 1_000]
     }
 }
 
-/// A sweep and a change of rule hold one lock after the other. At full size every shard is as full as
-/// shards get, and a lock is held for the time that all take by their number; the smaller test is stricter,
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [p50, p99, p999, longest] = [500, 990, 999, 1_000].map(|per_mille| self.at(per_mille));
+        write!(f, "p50 {p50}, p99 {p99}, p99.9 {p999}, longest {longest} us")
+    }
+}
+
+/// Lets threads ask while one sweeps without end.
+fn ask_while_one_sweeps(rule: &str, threads: u64, each: u64) -> Times {
+    let (keys, sample) = size((100_000, 1), (1_000_000, 1_024));
+    let builder = Limiter::builder(rule.parse().unwrap()).audit(sample);
+    let limiter = builder.max_keys(usize::try_from(keys).unwrap()).build();
+    let (zipf, is_over) = (Zipf::new(keys), AtomicBool::new(false));
+    let (mut times, sweeps) = thread::scope(|scope| {
+        let sweeper = scope.spawn(|| {
+            let mut sweeps = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                limiter.sweep();
+                sweeps += 1;
+            }
+            sweeps
+        });
+        let ask = |seed: u64| {
+            let (limiter, zipf) = (&limiter, &zipf);
+            scope.spawn(move || {
+                let (mut random, stopwatch) = (Random::new(seed), SystemClock::new());
+                let mut check = |_| {
+                    let key = zipf.rank(&mut random);
+                    let started = stopwatch.now();
+                    limiter.check(&key);
+                    stopwatch.now().since(started).as_micros()
+                };
+                (0..each).map(&mut check).collect::<Vec<u64>>()
+            })
+        };
+        let all: Vec<_> = (0..threads).map(ask).collect();
+        let times: Vec<u64> = all.into_iter().flat_map(|one| one.join().unwrap()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (times, sweeper.join().unwrap())
+    });
+    times.sort_unstable();
+    let (times, audit, stats) = (Times(times), limiter.audit().unwrap(), limiter.stats());
+    println!("{rule}, {threads} threads: {times}, {sweeps} sweeps\n{stats:?}\n{audit:?}");
+    assert_eq!(audit.violations, 0, "{rule}: {:?}", audit.first);
+    assert!(audit.admissions > 0, "{rule}: somebody was watched");
+    assert_eq!(stats.allowed + stats.denied, threads * each, "{rule}");
+    assert_eq!(limiter.keys(), stats.keys, "{rule}");
+    assert!(sweeps > 0, "{rule}");
+    times
+}
+
+/// With more threads than cores, nearly all the time that one in a thousand takes is that of others whose turn
+/// it is. So the bound of 50 us is that of one in a hundred then, and that of one in a thousand where all have a core.
+#[test]
+fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
+    const US_MAX: u64 = 50;
+    let cores = thread::available_parallelism().map_or(2, |cores| cores.get() as u64);
+    for rule in ["200/s burst 5", "20/s sliding", "20/s sliding-log"] {
+        let (threads, each) = size((8, 60_000), (64, 500_000));
+        let times = ask_while_one_sweeps(rule, threads, each);
+        if is_full() {
+            assert!(times.at(990) <= US_MAX, "{rule}, {threads} threads: {times}");
+            let each_has_a_core = (cores - 1).clamp(1, 63);
+            let times = ask_while_one_sweeps(rule, each_has_a_core, 8_000_000 / each_has_a_core);
+            assert!(times.at(999) <= US_MAX, "{rule}, each with a core: {times}");
+        }
+    }
+}
+
+/// A change of rule holds one lock after the other, a sweep each of them several times. At full size every shard is
+/// as full as shards get, and the time that all take is divided by their number; the smaller test is stricter,
 /// with as many keys as a shard may have in all of them together. The shortest of several times, because
 /// the machine has other things to do.
 #[test]

@@ -8,6 +8,8 @@ use tidegate::{Clock, Limiter, ManualClock, Overflow, Span};
 use tidegate_core::Limit;
 
 const MAX_KEYS: usize = 10_000;
+/// One key in so many is audited. The others are decided in the quick way.
+const AUDITED: u64 = 16;
 /// Far more than any rule takes for a key that was asked about once.
 const BYTES_PER_KEY_MAX: u64 = 768;
 
@@ -16,7 +18,7 @@ const BYTES_PER_KEY_MAX: u64 = 768;
 fn flood(rule: &str, overflow: Overflow, junk: u64, pause: Span) {
     let clock = ManualClock::new();
     let builder = Limiter::builder(rule.parse().unwrap()).max_keys(MAX_KEYS).overflow(overflow);
-    let limiter = builder.with_clock(clock.clone());
+    let limiter = builder.audit(AUDITED).with_clock(clock.clone());
     let limit: Limit = rule.parse().unwrap();
     let mut victim = limit.fresh(clock.now());
     clock.advance(Span::from_secs(60));
@@ -39,6 +41,9 @@ fn flood(rule: &str, overflow: Overflow, junk: u64, pause: Span) {
         assert_eq!(stats.overflowed, junk - room, "{rule}: all are in debt, so the rest overflows");
         assert_eq!(stats.forgotten, 0, "{rule}");
     }
+    let audit = limiter.audit().unwrap();
+    assert!(audit.admissions > 0, "{rule}: somebody was watched");
+    assert_eq!(audit.violations, 0, "{rule}, {overflow:?}: {:?}", audit.first);
 }
 
 fn flood_each(overflow: Overflow, pause: Span, junk: u64) {
@@ -56,14 +61,14 @@ fn flood_each(overflow: Overflow, pause: Span, junk: u64) {
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left() {
     alone("trap::a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left", || {
-        flood_each(Overflow::Share, Span::ZERO, size(20_000, 1_000_000));
+        flood_each(Overflow::Share, Span::ZERO, size(20_000, 10_000_000));
     });
 }
 
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_are_refused() {
     alone("trap::a_throttled_key_stays_throttled_while_junk_keys_are_refused", || {
-        flood_each(Overflow::Deny, Span::ZERO, size(20_000, 1_000_000));
+        flood_each(Overflow::Deny, Span::ZERO, size(20_000, 10_000_000));
     });
 }
 
@@ -80,10 +85,10 @@ fn a_throttled_key_stays_throttled_while_junk_keys_come_and_go() {
 #[test]
 fn a_permit_that_is_held_stays_held_while_junk_keys_come() {
     let builder = Limiter::builder("concurrency 1".parse().unwrap()).max_keys(1_000);
-    let limiter = builder.with_clock(ManualClock::new());
+    let limiter = builder.audit(AUDITED).with_clock(ManualClock::new());
     let permit = limiter.try_acquire("victim").unwrap();
     let mut held = Vec::new();
-    for n in 0..size(20_000, 1_000_000) {
+    for n in 0..size(20_000, 10_000_000) {
         // A thousand hold theirs; the others come and go.
         let junk = limiter.try_acquire(&n);
         if held.len() < 1_500 {
@@ -95,4 +100,5 @@ fn a_permit_that_is_held_stays_held_while_junk_keys_come() {
     assert_eq!(held.len(), 1_000, "999 with room, and one that shares");
     drop(permit);
     assert!(limiter.try_acquire("victim").is_ok());
+    assert_eq!(limiter.audit().map(|audit| audit.violations), Some(0));
 }
