@@ -1,17 +1,25 @@
 -- Concurrency. Twin of tidegate-core/src/algorithm/concurrency.rs; both obey spec/concurrency.md.
--- Rows, oldest first: ticket, cost (0 when it was given back), since when, and until when (below zero: no lease).
+-- Rows, oldest first: ticket, cost (0 when it was given back), since when, until when (below zero: no lease), and what it
+-- carries (`sums.lua`), so that nothing is added up one by one. Leases end in the order of their rows.
 -- Said: how many are in flight, until when the last, and how many must go until when for the request to pass; then
 -- the ticket, if one was given.
 
 -- Who holds a place without a lease and dies holds it for ever; so long after the last request it is forgotten.
 local ORPHANED_US = 86400000000
+-- Whole numbers up to this are exact.
+local EXACT_MAX = 9007199254740992
 
 local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, count, ticket, live, row)
   if gives_back == 1 then return true, nil, {} end
   local changes
-  local function hold(i)
-    if changes and changes[i] then return unpack(changes[i], 2) end
-    return row(i)
+  local function until_us_of(i)
+    if changes and changes[i] then return changes[i][5] end
+    local _, _, _, until_us = row(i)
+    return until_us
+  end
+  local function carried(i)
+    local _, _, _, _, sum = row(i)
+    return sum
   end
   local function drain_us(until_us)
     if until_us < 0 then return ORPHANED_US end
@@ -24,26 +32,29 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
     last = last - 1
   end
   local last_us = -1
-  if last >= head then
-    local _
-    _, _, _, last_us = row(last)
-  end
+  if last >= head then last_us = until_us_of(last) end
   if lease_us >= 0 and last_us - now_us > lease_us + math.min(lease_us, 1000) then
     -- From before a step of the clock: every lease ends by now's.
     changes, last_us = {}, now_us + lease_us
     for i = last, head, -1 do
-      local number, c, since_us, until_us = row(i)
+      local number, c, since_us, until_us, sum = row(i)
       if until_us <= last_us then break end
-      changes[i] = {i, number, c, since_us, last_us}
+      changes[i] = {i, number, c, since_us, last_us, sum}
     end
   end
-  while head <= last do
-    local _, c, _, until_us = hold(head)
-    if c > 0 and (lease_us < 0 or until_us < 0 or until_us > now_us) then break end
-    if c > 0 then live = live - 1 end
-    count, head = count - c, head + 1
+  if lease_us >= 0 then
+    local from = head
+    head = first(from, last + 1, function(i)
+      local until_us = until_us_of(i)
+      return until_us < 0 or until_us > now_us
+    end)
+    if head > last then
+      count, live, last_us = 0, 0, -1
+    elseif head > from then
+      count = count - (sum_before(head, carried) - sum_before(from, carried))
+      live = math.max(live - (head - from), 0)
+    end
   end
-  if head > last then last_us = -1 end
   local function rows(added)
     local list = {added}
     for i, change in pairs(changes or {}) do
@@ -55,17 +66,17 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
     local until_us = -1
     if lease_us >= 0 then until_us = math.max(now_us + lease_us, last_us) end
     local said = {count, last_us, 0, 0, ticket + 1}
-    local added = {last + 1, ticket + 1, cost, now_us, until_us}
-    return true, drain_us(until_us), said, head, last + 2, count + cost, ticket + 1, live + 1, rows(added)
+    local added = {last + 1, ticket + 1, cost, now_us, until_us, carries(last + 1, cost, carried)}
+    -- Those that have run out are still carried: before that is more than is exact, they are left behind.
+    local may_be_long = (last + 2) * max >= EXACT_MAX
+    local is_long = may_be_long and head > 0 and sum_before(last + 1, carried) + cost >= EXACT_MAX
+    live = is_long and -1 or live + 1
+    return true, drain_us(until_us), said, head, last + 2, count + cost, ticket + 1, live, rows(added)
   end
   local missing, missing_us = 0, -1
   if cost > 0 and cost <= max then
     missing = math.min(count + cost - max, count)
-    local gone, i = 0, head
-    while gone < missing do
-      local _, c, _, until_us = hold(i)
-      gone, missing_us, i = gone + c, until_us, i + 1
-    end
+    missing_us = until_us_of(reaches(sum_before(head, carried) + missing, last + 1, carried))
   end
   local said = {count, last_us, missing, missing_us}
   if not changes then return cost == 0, nil, said end

@@ -2,15 +2,16 @@
 //!
 //! Always   Without Redis each limit's policy is asked, and the strictest wins: all shares of this node are charged,
 //!          or none. So who is denied by one limit has not used up another.
-//! Always   After an outage Redis and the shares must all say yes, for as long as the shares take to recover.
+//! Always   After an outage Redis and the shares must all say yes, for as long as a key takes to recover from what it was
+//!          admitted without Redis.
 
-use crate::joint::{self, JointAsk, Subject, check_all};
-use crate::link::StoreError;
+use crate::joint::{self, Charged, JointAsk, Subject, Sums, charge_all};
+use crate::link::{Deadline, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tidegate::{Ask, Decision, Joint, SystemClock};
 
-/// Decides several requests as one, as [`check_all`] does; without Redis, by the limits' policies.
+/// Decides several requests as one, as [`check_all`](crate::check_all) does; without Redis, by the limits' policies.
 ///
 /// ```no_run
 /// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter) {
@@ -25,18 +26,51 @@ use tidegate::{Ask, Decision, Joint, SystemClock};
 /// # }
 /// ```
 pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
+    let (sums, deadline) = (Sums::of(asks), joint::within(asks));
+    if let Some(joint) = told_already(asks, &sums, deadline).await {
+        return joint;
+    }
     let joint = match still_denied(asks) {
-        Some(denied) => has_left(asks, denied).await,
-        None => match check_all(asks).await {
-            Ok(joint) if joint.decision.is_deny() => joint,
-            Ok(joint) => warm(asks, joint).await,
+        Some(denied) => has_left(asks, denied, deadline).await,
+        None => match charge_all(&sums, deadline).await {
+            Ok((joint, _)) if joint.decision.is_deny() => joint,
+            Ok((joint, charged)) => warm(asks, joint, charged, deadline).await,
             Err(error) => without(asks, &error),
         },
     };
+    let is_denied = joint.decision.is_deny();
     for (ask, decision) in asks.iter().zip(&joint.each) {
-        ask.limiter.inner.tally.decided(decision);
+        // Where another limit denied it, this one has admitted nobody.
+        if !is_denied || decision.is_deny() {
+            ask.limiter.inner.tally.decided(decision);
+        }
     }
     joint
+}
+
+/// Some were denied a moment ago, and time has not changed that. The others have what they had then, as time has changed
+/// it; only what nobody has heard of is asked for.
+async fn told_already(asks: &[JointAsk<'_>], sums: &Sums<'_>, deadline: Deadline) -> Option<Joint> {
+    let denied: Vec<Option<Decision>> =
+        sums.each.iter().map(|sum| sum.inner.remembered(sum.subject, sum.cost)).collect();
+    if denied.iter().all(Option::is_none) {
+        return None;
+    }
+    let known = sums.each.iter().zip(&denied);
+    let known = known.map(|(sum, denied)| denied.or_else(|| sum.inner.left(sum.subject))).collect();
+    let subjects: Vec<Subject<'_>> =
+        sums.each.iter().map(|sum| (&**sum.inner, sum.subject)).collect();
+    let joint = sums.joint(&joint::has_left(&subjects, known, deadline).await);
+    for ((ask, place), decision) in asks.iter().zip(&sums.places).zip(&joint.each) {
+        let tally = &ask.limiter.inner.tally;
+        // The others were only looked at, and have admitted nobody.
+        if denied[*place].is_some() {
+            tally.denied_here();
+        } else if decision.is_deny() {
+            tally.decided(decision);
+        }
+    }
+    Some(joint)
 }
 
 /// The denials of shares, if there are any: Redis may not know yet what was admitted without it.
@@ -59,17 +93,21 @@ fn is_same(one: &JointAsk<'_>, other: &JointAsk<'_>) -> bool {
 }
 
 /// Where some are denied, the others say what they have in Redis.
-async fn has_left(asks: &[JointAsk<'_>], decisions: Vec<Option<Decision>>) -> Joint {
+async fn has_left(
+    asks: &[JointAsk<'_>],
+    decisions: Vec<Option<Decision>>,
+    deadline: Deadline,
+) -> Joint {
     let subjects: Vec<Subject<'_>> =
-        asks.iter().map(|ask| (&ask.limiter.inner.exact, ask.key)).collect();
-    Joint::of(joint::has_left(&subjects, decisions).await)
+        asks.iter().map(|ask| (&*ask.limiter.inner, ask.key)).collect();
+    Joint::of(joint::has_left(&subjects, decisions, deadline).await)
 }
 
 /// What Redis has admitted is charged to the shares too. After an outage they must admit it, all of them, or none is
 /// charged and Redis gets it back: who asked at the same time was faster.
-async fn warm(asks: &[JointAsk<'_>], joint: Joint) -> Joint {
+async fn warm(asks: &[JointAsk<'_>], joint: Joint, charged: Charged, deadline: Deadline) -> Joint {
     let must = |ask: &JointAsk<'_>| {
-        let share = ask.limiter.inner.fallback.must_agree();
+        let share = ask.limiter.inner.fallback.must_agree(ask.key);
         share.map(|share| share.ask(ask.key).cost(ask.cost))
     };
     let shares: Vec<Option<Ask<SystemClock>>> = asks.iter().map(must).collect();
@@ -79,15 +117,14 @@ async fn warm(asks: &[JointAsk<'_>], joint: Joint) -> Joint {
         for (ask, _) in asks.iter().zip(is_asked).filter(|(_, is_asked)| !is_asked) {
             let _ = ask.limiter.inner.fallback.warm(ask.key, ask.cost, joint.decision);
         }
+        charged.keep();
         return joint;
     }
-    for ask in asks {
-        joint::give_back_one(&ask.limiter.inner, ask.key, ask.cost).await;
-    }
+    charged.give_back(deadline).await;
     let mut here = here.each.into_iter();
     let decisions =
         is_asked.iter().map(|is_asked| is_asked.then(|| here.next()).flatten()).collect();
-    has_left(asks, decisions).await
+    has_left(asks, decisions, deadline).await
 }
 
 fn without(asks: &[JointAsk<'_>], error: &StoreError) -> Joint {
@@ -105,10 +142,16 @@ fn without(asks: &[JointAsk<'_>], error: &StoreError) -> Joint {
         let Some(decision) = fallback.share().and_then(|_| shared.next()) else {
             return fallback.fixed();
         };
-        fallback.remember(&decision);
         decision
     };
-    Joint::of(asks.iter().map(decision).collect())
+    let joint = Joint::of(asks.iter().map(decision).collect());
+    // Where one is denied, none is admitted anything.
+    if !joint.decision.is_deny() {
+        for (ask, decision) in asks.iter().zip(&joint.each) {
+            ask.limiter.inner.fallback.remember(ask.key, ask.cost, decision);
+        }
+    }
+    joint
 }
 
 /// What this node's shares say: all are charged, or none, and none if a limit without a share denies.

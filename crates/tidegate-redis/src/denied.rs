@@ -7,7 +7,10 @@
 //!          denial here ends no later than there.
 //!          A thread remembers the last denial that it found, and finds it again without a hash and a lock; it is
 //!          forgotten with all others whenever one is.
-//! Always   At most [`KEYS_MAX`] are remembered, of [`KEY_BYTES_MAX`] bytes, for [`SPAN_MAX`] at the longest.
+//! Always   Who is denied a cost is denied any that is larger; it is told here if the answer tells all of the state, else by
+//!          an answer to the same cost.
+//! Always   At most [`KEYS_MAX`] are remembered, of [`KEY_BYTES_MAX`] bytes, [`COSTS_MAX`] costs of each, for [`SPAN_MAX`] at
+//!          the longest.
 
 use crate::random;
 use crate::shared::{Answer, Shared, Verb};
@@ -18,20 +21,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Clock, SystemClock};
 use tidegate_core::{Decision, Span, Timestamp};
 
-const KEYS_MAX: usize = 1 << 16;
+pub(crate) const KEYS_MAX: usize = 1 << 16;
+/// Who asks in turn for more costs than this, of a key whose answers do not tell all, is asked about in Redis.
+const COSTS_MAX: usize = 4;
 /// Who has a longer key is asked about in Redis: strangers choose keys, and these are kept whole.
-const KEY_BYTES_MAX: usize = 512;
+pub(crate) const KEY_BYTES_MAX: usize = 512;
 /// Who did not hear that a denial is over hears it after this long.
-const SPAN_MAX: Span = Span::from_secs(1);
+pub(crate) const SPAN_MAX: Span = Span::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct DeniedKeys {
-    kept: Mutex<HashMap<Vec<u8>, Denial>>,
-    clock: SystemClock,
+pub(crate) struct DeniedKeys<C = SystemClock> {
+    kept: Mutex<HashMap<Vec<u8>, Vec<Denial>>>,
+    clock: C,
     /// Tells these keys from others.
     number: u64,
     /// How often something was forgotten.
     generation: AtomicU64,
+    scans: Scans,
+}
+
+/// When a full memory was last looked through: not by each who finds it full, since nothing in it lives longer than
+/// [`SPAN_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct Scans(AtomicU64);
+
+impl Scans {
+    /// Whether it is time to look again. Who asks has the memory locked.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        let last = Timestamp::from_micros(self.0.load(Ordering::Relaxed));
+        let is_due = now.since(last) >= SPAN_MAX;
+        if is_due {
+            self.0.store(now.as_micros(), Ordering::Relaxed);
+        }
+        is_due
+    }
 }
 
 /// The denial that a thread found last: of one, so that it only gets shorter.
@@ -52,18 +75,19 @@ pub(crate) struct Asked {
     generation: u64,
 }
 
+impl Asked {
+    pub(crate) fn sent(self) -> Timestamp {
+        self.sent
+    }
+}
+
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
 impl Default for DeniedKeys {
     fn default() -> Self {
-        Self {
-            kept: Mutex::default(),
-            clock: SystemClock::new(),
-            number: random::number(),
-            generation: AtomicU64::new(0),
-        }
+        Self::by(SystemClock::new())
     }
 }
 
@@ -78,7 +102,13 @@ struct Denial {
     ends: Timestamp,
 }
 
-impl DeniedKeys {
+impl<C: Clock> DeniedKeys<C> {
+    /// None yet, and by this clock.
+    pub(crate) fn by(clock: C) -> Self {
+        let (number, generation) = (random::number(), AtomicU64::new(0));
+        Self { kept: Mutex::default(), clock, number, generation, scans: Scans::default() }
+    }
+
     /// For who is about to ask Redis.
     pub(crate) fn now(&self) -> Asked {
         Asked { sent: self.clock.now(), generation: self.generation.load(Ordering::Acquire) }
@@ -121,15 +151,16 @@ impl DeniedKeys {
         // Before the denial is looked up: what is forgotten after that is forgotten here too.
         let generation = self.generation.load(Ordering::Acquire);
         let mut kept = self.kept.lock().expect("nobody panics with it");
-        let denial = kept.get(key)?;
+        let denials = kept.get_mut(key)?;
         let now = self.clock.now();
-        if denial.version != version || now >= denial.ends {
+        denials.retain(|denial| denial.version == version && now < denial.ends);
+        if denials.is_empty() {
             kept.remove(key);
             return None;
         }
-        if denial.cost != cost {
-            return None;
-        }
+        let denies =
+            |denial: &&Denial| denial.cost == cost || denial.cost < cost && shared.tells_all();
+        let denial = denials.iter().find(denies)?;
         let elapsed = now.since(denial.sent);
         if cost == 1 {
             // Where not even one is left there is nothing to work out.
@@ -162,13 +193,20 @@ impl DeniedKeys {
         }
         if kept.len() >= KEYS_MAX {
             let now = self.clock.now();
-            kept.retain(|_, denial| denial.ends > now);
+            if self.scans.is_due(now) {
+                kept.retain(|_, denials| denials.iter().any(|denial| denial.ends > now));
+            }
             if kept.len() >= KEYS_MAX {
                 return;
             }
         }
         let decision = *decision;
-        kept.insert(key.to_vec(), Denial { answer, decision, cost, version, sent, ends });
+        let denials = kept.entry(key.to_vec()).or_default();
+        denials.retain(|denial| denial.cost != cost);
+        if denials.len() >= COSTS_MAX {
+            denials.remove(0);
+        }
+        denials.push(Denial { answer, decision, cost, version, sent, ends });
     }
 
     /// It may not be denied any more.
@@ -189,6 +227,214 @@ impl DeniedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{RedisLimiter, RedisStore, Settings, Source};
+    use std::time::Duration;
+    use tidegate::{ManualClock, Rule};
+    use tidegate_testbed::RedisServer;
+
+    const BIRTH: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+    fn settings() -> Settings {
+        Settings::default().deadline(Duration::from_secs(20))
+    }
+
+    /// A limit of a server where the time is said by this clock, and a denial of this cost by it.
+    async fn denied_by_redis(
+        server: &RedisServer,
+        clock: &ManualClock,
+        rule: &str,
+        cost: u64,
+    ) -> (RedisLimiter, DeniedKeys<ManualClock>, Span) {
+        let address = server.url().parse().unwrap();
+        let store = RedisStore::connect_with_clock(&address, settings(), clock.clone()).await;
+        let limiter = store.limiter("limit", rule.parse().unwrap()).unwrap();
+        let keys = DeniedKeys::by(clock.clone());
+        for _ in 0..100 {
+            let asked = keys.now();
+            let taken = limiter.inner.exact.take(b"key", cost, None).await.unwrap();
+            if let Some(retry) = taken.decision.retry_after() {
+                keys.put(b"key", (taken.answer, &taken.decision), taken.version, cost, asked);
+                return (limiter, keys, retry);
+            }
+        }
+        panic!("`{rule}` denies nobody");
+    }
+
+    fn remembered(
+        limiter: &RedisLimiter,
+        keys: &DeniedKeys<ManualClock>,
+        cost: u64,
+    ) -> Option<Decision> {
+        let current = limiter.inner.exact.current().unwrap();
+        keys.get(b"key", &current.shared, current.version, cost)
+    }
+
+    /// Number for number, from the first microsecond to the last: what is told here is what Redis would say.
+    #[tokio::test]
+    async fn a_key_is_denied_here_until_it_is_not_denied_there_exactly() {
+        let server = RedisServer::start();
+        for rule in [
+            "3/s burst 5",
+            "7/s leaky capacity 4",
+            "9/s fixed",
+            "20/900ms fixed from first",
+            "11/800ms sliding",
+            "6/900ms sliding-log",
+            "4r/s burst=3 nodelay",
+        ] {
+            for cost in [1, 2] {
+                server.command(&["FLUSHALL"]);
+                let clock = ManualClock::at(BIRTH);
+                let (limiter, keys, retry) = denied_by_redis(&server, &clock, rule, cost).await;
+                assert!(retry <= SPAN_MAX, "`{rule}`: {retry:?}");
+                let whole = retry.as_micros();
+                for passed in [0, 1, whole / 3, whole / 2, whole - 1] {
+                    clock.set(BIRTH + Span::from_micros(passed));
+                    let there = limiter.peek("key", cost).await.unwrap();
+                    let (here, last) = (
+                        remembered(&limiter, &keys, cost),
+                        keys.last(b"key", limiter.inner.exact.version(), cost),
+                    );
+                    assert!(there.is_deny());
+                    assert_eq!(
+                        here,
+                        Some(there),
+                        "`{rule}`, cost {cost}, after {passed} of {whole} us"
+                    );
+                    assert_eq!(last, here.filter(|_| cost == 1), "`{rule}`: by the thread");
+                }
+                clock.set(BIRTH + retry);
+                assert!(!limiter.peek("key", cost).await.unwrap().is_deny(), "`{rule}`");
+                assert_eq!(
+                    keys.last(b"key", limiter.inner.exact.version(), cost),
+                    None,
+                    "`{rule}`"
+                );
+                assert_eq!(remembered(&limiter, &keys, cost), None, "`{rule}`, cost {cost}");
+            }
+        }
+    }
+
+    /// Number for number as well, where the answer tells all of the state; else Redis is asked.
+    #[tokio::test]
+    async fn a_larger_cost_is_denied_by_what_a_smaller_one_was_told_exactly() {
+        let server = RedisServer::start();
+        for (rule, tells_all) in [
+            ("3/s burst 5", true),
+            ("7/s leaky capacity 4", true),
+            ("9/s fixed", true),
+            ("11/800ms sliding", true),
+            ("4r/s burst=3 nodelay", true),
+            ("6/900ms sliding-log", false),
+        ] {
+            server.command(&["FLUSHALL"]);
+            let clock = ManualClock::at(BIRTH);
+            let (limiter, keys, retry) = denied_by_redis(&server, &clock, rule, 1).await;
+            let whole = retry.as_micros();
+            for passed in [0, 1, whole / 2, whole - 1] {
+                clock.set(BIRTH + Span::from_micros(passed));
+                for cost in [2, 3, 4, 100, u64::MAX] {
+                    let there = limiter.peek("key", cost).await.unwrap();
+                    assert!(there.is_deny());
+                    let here = remembered(&limiter, &keys, cost);
+                    assert_eq!(here, tells_all.then_some(there), "`{rule}`, {cost}, {passed} us");
+                }
+            }
+            clock.set(BIRTH + retry);
+            assert_eq!(remembered(&limiter, &keys, 2), None, "`{rule}`: one is left");
+        }
+    }
+
+    /// Who asks for one and for two in turn makes nobody forget.
+    #[tokio::test]
+    async fn several_costs_of_a_key_are_remembered_beside_each_other() {
+        let (server, clock) = (RedisServer::start(), ManualClock::at(BIRTH));
+        let rule = "6/900ms sliding-log";
+        let (limiter, keys, _) = denied_by_redis(&server, &clock, rule, 1).await;
+        for cost in 2..=COSTS_MAX as u64 + 1 {
+            let taken = limiter.inner.exact.take(b"key", cost, None).await.unwrap();
+            let known = (taken.answer, &taken.decision);
+            keys.put(b"key", known, taken.version, cost, keys.now());
+            for cost in 2..=cost {
+                assert!(remembered(&limiter, &keys, cost).is_some(), "{cost}");
+            }
+        }
+        assert_eq!(remembered(&limiter, &keys, 1), None, "the oldest makes room");
+    }
+
+    /// Who gave back may have been somebody else.
+    #[tokio::test]
+    async fn a_long_denial_is_asked_about_again_after_a_second_exactly() {
+        let (server, clock) = (RedisServer::start(), ManualClock::at(BIRTH));
+        let (limiter, keys, retry) = denied_by_redis(&server, &clock, "2/h", 1).await;
+        assert!(retry > SPAN_MAX);
+        clock.set(BIRTH + SPAN_MAX - Span::from_micros(1));
+        assert!(remembered(&limiter, &keys, 1).is_some());
+        clock.advance(Span::from_micros(1));
+        assert_eq!(keys.last(b"key", limiter.inner.exact.version(), 1), None);
+        assert_eq!(remembered(&limiter, &keys, 1), None);
+    }
+
+    #[tokio::test]
+    async fn another_cost_or_another_rule_is_not_denied_by_what_is_remembered() {
+        let (server, clock) = (RedisServer::start(), ManualClock::at(BIRTH));
+        let (limiter, keys, _) = denied_by_redis(&server, &clock, "2/h burst 3", 2).await;
+        assert!(remembered(&limiter, &keys, 2).is_some());
+        assert_eq!(remembered(&limiter, &keys, 1), None, "one is left");
+        let current = limiter.inner.exact.current().unwrap();
+        assert_eq!(keys.get(b"key", &current.shared, current.version + 1, 2), None);
+        assert_eq!(remembered(&limiter, &keys, 2), None, "and it is forgotten");
+    }
+
+    /// A limit of one in an hour, by Redis's own clock, with a key that is known to be denied.
+    async fn one_that_is_denied(server: &RedisServer) -> RedisLimiter {
+        let address = server.url().parse().unwrap();
+        let store = RedisStore::connect_with(&address, settings()).await;
+        let limiter = store.limiter("limit", "1/h".parse().unwrap()).unwrap();
+        assert!(limiter.check("key").await.is_allow());
+        assert!(limiter.check("key").await.is_deny());
+        assert_eq!(limiter.decide(b"key", 1).await.source, Source::Remembered);
+        limiter
+    }
+
+    #[tokio::test]
+    async fn who_gives_back_is_not_denied_by_what_was_before() {
+        let server = RedisServer::start();
+        let limiter = one_that_is_denied(&server).await;
+        limiter.refund("key", 1).await.unwrap();
+        assert!(limiter.check("key").await.is_allow());
+    }
+
+    #[tokio::test]
+    async fn who_is_forgotten_is_not_denied_by_what_was_before() {
+        let server = RedisServer::start();
+        let limiter = one_that_is_denied(&server).await;
+        limiter.reset("key").await.unwrap();
+        assert!(limiter.check("key").await.is_allow());
+    }
+
+    #[tokio::test]
+    async fn under_another_rule_nobody_is_denied_by_what_was_before() {
+        let server = RedisServer::start();
+        let limiter = one_that_is_denied(&server).await;
+        let rule: Rule = "9/h burst 9".parse().unwrap();
+        limiter.set_rule(rule).await.unwrap();
+        assert!(limiter.inner.denied.kept.lock().unwrap().is_empty(), "nothing of it is kept");
+        assert!(limiter.check("key").await.is_allow());
+    }
+
+    #[tokio::test]
+    async fn under_a_rule_that_another_node_has_changed_nobody_is_denied_by_what_was_before() {
+        let server = RedisServer::start();
+        let limiter = one_that_is_denied(&server).await;
+        let address = server.url().parse().unwrap();
+        let other = RedisStore::connect_with(&address, settings()).await;
+        let other = other.limiter("limit", "9/h burst 9".parse().unwrap()).unwrap();
+        other.ready().await.unwrap();
+        limiter.inner.hear().await;
+        assert!(limiter.inner.denied.kept.lock().unwrap().is_empty(), "nothing of it is kept");
+        assert!(limiter.check("key").await.is_allow());
+    }
 
     /// A denial for a minute, as Redis said it to somebody who asked at that time.
     fn put(keys: &DeniedKeys, key: &[u8], asked: Asked) -> Option<Decision> {

@@ -1,18 +1,22 @@
 //! Exact decisions: one script, one round trip.
+//!
+//! Always   Whoever learns of another rule, by asking for it or by meeting a state of it, has the limiter go by it as a
+//!          whole: its share, its leases and what it remembers are never of another rule than its decisions.
 
 use crate::key;
+use crate::limiter;
 use crate::link::{Deadline, StoreError};
-use crate::registry::{self, Current, Question};
+use crate::registry::{self, Current, Published, Question};
 use crate::script;
 use crate::shared::{Answer, Malformed, Said, Verb, bytes};
 use crate::store::Inner;
 use crate::value;
 use arc_swap::ArcSwapOption;
 use redis::Value;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tidegate::{Decision, Rule};
+use tidegate::{Decision, Rule, Window};
 use tidegate_core::{Limit, Timestamp};
 
 /// Rules may change while somebody asks, and again; after so many times it is told so.
@@ -24,6 +28,8 @@ const ONCE_MS: &str = "10000";
 #[derive(Debug)]
 pub(crate) struct Exact {
     store: Arc<Inner>,
+    /// Who has to hear of another rule.
+    limiter: Weak<limiter::Inner>,
     name: String,
     /// The rule that this node was told.
     told: arc_swap::ArcSwap<Rule>,
@@ -49,6 +55,7 @@ pub(crate) struct Taken {
 impl Exact {
     pub(crate) fn new(
         store: Arc<Inner>,
+        limiter: Weak<limiter::Inner>,
         name: String,
         rule: Rule,
         deadline: Duration,
@@ -57,7 +64,7 @@ impl Exact {
         let told = arc_swap::ArcSwap::from_pointee(rule);
         let (current, learning) = (ArcSwapOption::empty(), tokio::sync::Mutex::default());
         let version = AtomicU64::new(0);
-        Self { store, name, told, current, version, learning, deadline, is_lent }
+        Self { store, limiter, name, told, current, version, learning, deadline, is_lent }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -117,11 +124,22 @@ impl Exact {
         cost: u64,
         once: Option<&str>,
     ) -> Result<Taken, StoreError> {
+        self.ask_within(self.within(), subject, verb, cost, once).await
+    }
+
+    /// The same for who has waited already.
+    pub(crate) async fn ask_within(
+        &self,
+        deadline: Deadline,
+        subject: &[u8],
+        verb: Verb,
+        cost: u64,
+        once: Option<&str>,
+    ) -> Result<Taken, StoreError> {
         let key = self.key(subject);
         let mut around = self.store.clock.about();
-        let deadline = Deadline::from(self.deadline);
         for _ in 0..ROUNDS_MAX {
-            let current = self.known().await?;
+            let current = self.known(deadline).await?;
             let shared = &current.shared;
             let mut keys = vec![key.clone()];
             let (script, args) = match once.filter(|_| shared.is_sendable(cost)) {
@@ -132,22 +150,55 @@ impl Exact {
                 }
                 None => shared.question(verb, cost, around),
             };
-            let value = self.store.run(script, keys, args, deadline).await?;
+            let is_once = keys.len() > 1;
+            let mut value = self.store.run(script, keys, args, deadline).await?;
+            let (mut version, mut before) = (current.version, None);
+            if is_once {
+                (version, value) = said_by(value)
+                    .ok_or_else(|| self.malformed("nothing for a request with an id".to_owned()))?;
+            }
+            if version > current.version {
+                self.learn(deadline, Question::Have).await?;
+                continue;
+            }
+            if version < current.version {
+                // It was answered before, by the rule of that time: who asks again is told the same.
+                before = current.shared_before(version);
+            }
+            let shared = before.as_ref().unwrap_or(shared);
             match shared.read(&value).map_err(|strange| self.strange(&strange))? {
                 Said::Answer(answer) => {
                     let decision = shared.decision(&answer, verb, cost);
                     let decision = decision.map_err(|strange| self.strange(&strange))?;
-                    return Ok(Taken { decision, answer, version: current.version });
+                    return Ok(Taken { decision, answer, version });
                 }
                 Said::OtherTime(now) => {
                     self.store.clock.heard(now);
                     around = now;
                 }
-                Said::OtherVersion(value) => self.reconcile(&key, &value, &current).await?,
+                Said::OtherVersion(value) => {
+                    self.reconcile(deadline, &key, &value, &current).await?;
+                }
             }
         }
         Err(self
             .malformed("a state of yet another version of the rule, again and again".to_owned()))
+    }
+
+    /// The window that counts now, by Redis's time.
+    pub(crate) async fn window(&self, subject: &[u8]) -> Result<Option<Window>, StoreError> {
+        let deadline = self.within();
+        for _ in 0..ROUNDS_MAX {
+            let seen = self.ask_within(deadline, subject, Verb::Look, 0, None).await?;
+            let Some(current) = self.current().filter(|it| it.version == seen.version) else {
+                // The rule has changed since: what was seen is of another one.
+                continue;
+            };
+            let state = current.shared.state(&seen.answer);
+            let state = state.map_err(|strange| self.strange(&strange))?;
+            return Ok(current.shared.limit().window(&state, seen.answer.now()));
+        }
+        Err(self.malformed("yet another version of the rule, again and again".to_owned()))
     }
 
     /// The words of the command that a decision sends.
@@ -156,7 +207,7 @@ impl Exact {
         subject: &[u8],
         cost: u64,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
-        let current = self.known().await?;
+        let current = self.known(self.within()).await?;
         let shared = &current.shared;
         let (script, args) = shared.question(Verb::Take, cost, self.store.clock.about());
         let hash = script.hash().as_bytes().to_vec();
@@ -165,26 +216,34 @@ impl Exact {
     }
 
     /// The rule that all go by.
-    pub(crate) async fn known(&self) -> Result<Arc<Current>, StoreError> {
+    pub(crate) async fn known(&self, deadline: Deadline) -> Result<Arc<Current>, StoreError> {
         if let Some(current) = self.current.load_full() {
             return Ok(current);
         }
-        let learning = tokio::time::timeout(self.deadline, self.learning.lock()).await;
-        let _alone = learning.map_err(|_| self.timed_out())?;
+        let learning = deadline.cut(self.learning.lock()).await;
+        let _alone = learning.ok_or_else(|| self.timed_out())?;
         match self.current.load_full() {
             Some(current) => Ok(current),
             // Who comes with a rule has it from a configuration that is newer than what Redis remembers.
-            None => self.learn(Question::Publish).await,
+            None => self.learn(deadline, Question::Publish).await,
         }
     }
 
     /// Asks what rule all go by, or tells them.
-    async fn learn(&self, question: Question) -> Result<Arc<Current>, StoreError> {
-        let version = self.current.load().as_ref().map_or(0, |current| current.version);
-        let told = self.told.load_full();
-        let text = registry::text(&told, self.is_lent);
-        let asked =
-            registry::ask(&self.store, &self.name, (&text, version), question, self.deadline);
+    async fn learn(
+        &self,
+        deadline: Deadline,
+        question: Question,
+    ) -> Result<Arc<Current>, StoreError> {
+        let known = self.current.load_full();
+        let version = known.as_ref().map_or(0, |known| known.version);
+        // A version goes with its own text: who was told another rule since then goes by this one all the same.
+        let (rule, is_lent) = match known.filter(|_| question == Question::Have) {
+            Some(known) => (known.rule.clone(), known.lending.is_some()),
+            None => (Rule::clone(&self.told.load()), self.is_lent),
+        };
+        let told = Published { rule: &rule, is_lent, version };
+        let asked = registry::ask(&self.store, &self.name, &told, question, deadline);
         let learned = Arc::new(asked.await?);
         // Two may have asked at the same time: the newer answer stays.
         let _before = self.current.rcu(|known| match known {
@@ -193,23 +252,31 @@ impl Exact {
         });
         let current = self.current.load_full().unwrap_or(learned);
         self.version.fetch_max(current.version, Ordering::AcqRel);
+        if let Some(limiter) = self.limiter.upgrade() {
+            limiter.follow(&current);
+        }
         Ok(current)
     }
 
     /// Asks what rule all go by.
     pub(crate) async fn hear(&self) -> Result<Arc<Current>, StoreError> {
-        self.learn(Question::Have).await
+        self.learn(self.within(), Question::Have).await
     }
 
     /// Tells all nodes to go by this rule.
     pub(crate) async fn publish(&self, rule: &Rule) -> Result<(), StoreError> {
         self.told.store(Arc::new(rule.clone()));
-        self.learn(Question::Publish).await.map(drop)
+        if self.current.load().is_some() {
+            // If Redis has lost the rule that states here are of, it has to know both.
+            self.hear().await?;
+        }
+        self.learn(self.within(), Question::Publish).await.map(drop)
     }
 
     /// A state of another version: of a newer one, which is then learned; or of an older one, which is taken over.
     pub(crate) async fn reconcile(
         &self,
+        deadline: Deadline,
         key: &[u8],
         seen: &[u8],
         current: &Current,
@@ -218,26 +285,27 @@ impl Exact {
             return Err(self.malformed(format!("the value {seen:?}, which is none of ours")));
         };
         if version > current.version {
-            let learned = self.learn(Question::Have).await?;
+            let learned = self.learn(deadline, Question::Have).await?;
             if learned.version < version {
                 // What is newer than the newest was lost with it: this rule is the newest again.
-                return self.take_over(key, seen, None, current).await;
+                return self.take_over(deadline, key, seen, None, current).await;
             }
             return Ok(());
         }
         let old = current.before.get(&version);
-        self.take_over(key, seen, old, current).await
+        self.take_over(deadline, key, seen, old, current).await
     }
 
     async fn take_over(
         &self,
+        deadline: Deadline,
         key: &[u8],
         seen: &[u8],
         old: Option<&Rule>,
         current: &Current,
     ) -> Result<(), StoreError> {
         let keys = vec![key.to_vec()];
-        let now = self.store.run(script::time(), keys.clone(), Vec::new(), self.deadline).await?;
+        let now = self.store.run(script::time(), keys.clone(), Vec::new(), deadline).await?;
         let Value::Int(now) = now else {
             return Err(self.malformed(format!("{now:?} for the time")));
         };
@@ -252,7 +320,10 @@ impl Exact {
                     value::written(old, seen).map_or(changed, |written| written.max(changed));
                 limit.take_over(old, state, since.min(now))
             }
-            // Nobody knows what it was: nothing is left, so nobody is refunded.
+            // Nobody knows what it was: nothing is left, so nobody is refunded. Places say themselves who holds them.
+            None if current.rule.is_concurrency() => {
+                value::read(limit, seen).unwrap_or_else(|| limit.exhausted(now))
+            }
             None => limit.exhausted(now),
         };
         let written = value::write(limit, current.version, &state, now);
@@ -261,7 +332,7 @@ impl Exact {
         let lives_ms = lives.as_micros().div_ceil(1_000).to_string().into_bytes();
         let args = vec![seen.to_vec(), new, lives_ms];
         // If somebody was faster, the next round sees it.
-        self.store.run(script::swap(), keys, args, self.deadline).await.map(drop)
+        self.store.run(script::swap(), keys, args, deadline).await.map(drop)
     }
 
     /// Gives a place back; whether it was held.
@@ -270,16 +341,22 @@ impl Exact {
         subject: &[u8],
         (ticket, since): (u64, Timestamp),
     ) -> Result<bool, StoreError> {
-        let key = self.key(subject);
+        let (key, deadline) = (self.key(subject), self.within());
         for _ in 0..ROUNDS_MAX {
-            let current = self.known().await?;
+            let current = self.known(deadline).await?;
+            if !current.rule.is_concurrency() {
+                // Places went with the rule.
+                return Ok(false);
+            }
             #[expect(clippy::cast_precision_loss, reason = "they came as doubles")]
             let numbers = [current.version, ticket, since.as_micros()].map(|number| number as f64);
             let args = vec![bytes(&numbers)];
             let keys = vec![key.clone()];
-            match self.store.run(script::release(), keys, args, self.deadline).await? {
+            match self.store.run(script::release(), keys, args, deadline).await? {
                 Value::Int(held) => return Ok(held == 1),
-                Value::BulkString(value) => self.reconcile(&key, &value, &current).await?,
+                Value::BulkString(value) => {
+                    self.reconcile(deadline, &key, &value, &current).await?;
+                }
                 other => return Err(self.malformed(format!("{other:?} for a place"))),
             }
         }
@@ -289,7 +366,7 @@ impl Exact {
     /// Forgets a key.
     pub(crate) async fn reset(&self, subject: &[u8]) -> Result<(), StoreError> {
         let key = self.key(subject);
-        self.store.run(script::forget(), vec![key], Vec::new(), self.deadline).await.map(drop)
+        self.store.run(script::forget(), vec![key], Vec::new(), self.within()).await.map(drop)
     }
 
     /// Whether Redis is asked about this subject at all, now.
@@ -309,6 +386,11 @@ impl Exact {
         self.deadline
     }
 
+    /// The deadline of a request that comes now: one for all that is done for it.
+    pub(crate) fn within(&self) -> Deadline {
+        Deadline::from(self.deadline)
+    }
+
     /// There was no answer within the deadline.
     pub(crate) fn timed_out(&self) -> StoreError {
         StoreError::TimedOut { address: self.address(), waited: self.deadline }
@@ -325,4 +407,11 @@ impl Exact {
     fn address(&self) -> String {
         self.store.link.nodes().first().map(|node| node.address()).unwrap_or_default()
     }
+}
+
+/// What was said to a request with an id, and by which version of the rule.
+fn said_by(value: Value) -> Option<(u64, Value)> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::Int(version), said] = <[Value; 2]>::try_from(parts).ok()? else { return None };
+    Some((u64::try_from(version).ok()?, said))
 }

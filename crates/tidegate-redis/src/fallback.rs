@@ -1,22 +1,19 @@
 //! This node's share of a limit, for when Redis does not answer.
 //!
 //! Always   Warm: what Redis admits is charged here too, so that an outage begins where Redis left off, and not with
-//!          a fresh burst. After an outage, for as long as the share takes to recover, Redis and the share must both
-//!          say yes: what was admitted without Redis's knowledge is not admitted again. Places under a concurrency
+//!          a fresh burst. After an outage, for as long as a key takes to recover from what it was admitted without
+//!          Redis, Redis and the share must both say yes to it: that is not admitted again. Places under a concurrency
 //!          limit likewise: who has Redis's place has one of the share, if one is left; and as long as anybody holds
-//!          one that Redis does not know of, only who gets one of the share gets one of Redis.
+//!          one of a key that Redis does not know of, only who gets one of the share gets one of Redis.
 //! Bound    During an outage each node admits what its share admits: with the true number of nodes all together
 //!          admit no more than the limit.
 
 use crate::policy::{OnError, Source, Told};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::recovery::Recovery;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidegate::{Decision, Denied, Limiter, Permit, Retry, Rule, Span};
-use tokio::time::Instant;
 
-/// No rule that Redis keeps takes longer to recover: 143 years.
-const RECOVERY_MAX: Duration = Duration::from_secs(143 * 366 * 86_400);
 /// Places may never be over by themselves: an outage is not remembered for longer because of them.
 const PLACES_RECOVERY_MAX: Duration = Duration::from_secs(600);
 
@@ -26,10 +23,8 @@ pub(crate) struct Fallback {
     share: Option<Limiter>,
     /// Places are not charged here: they are held in Redis until they are given back.
     has_places: AtomicBool,
-    /// Until when what was decided without Redis counts.
-    recovering: Mutex<Option<Instant>>,
-    /// How many hold a place that Redis does not know of.
-    unknown: AtomicU64,
+    /// What was admitted without Redis.
+    recovery: Recovery,
 }
 
 impl Fallback {
@@ -38,9 +33,8 @@ impl Fallback {
             OnError::Local { nodes } => Some(Limiter::new(rule.share(nodes))),
             OnError::Allow | OnError::Deny => None,
         };
-        let (recovering, unknown) = (Mutex::new(None), AtomicU64::new(0));
         let has_places = AtomicBool::new(rule.is_concurrency());
-        Self { on_error, share, has_places, recovering, unknown }
+        Self { on_error, share, has_places, recovery: Recovery::default() }
     }
 
     /// What Redis has decided is charged here too, and told to who asked; after an outage only if the share says yes
@@ -51,13 +45,13 @@ impl Fallback {
             return decision;
         }
         let here = share.check_n(key, cost);
-        if here.is_deny() && self.is_recovering() { here } else { decision }
+        if here.is_deny() && self.is_recovering(key) { here } else { decision }
     }
 
-    /// The share, if what Redis admits must be admitted by it too: after an outage, and not for places.
-    pub(crate) fn must_agree(&self) -> Option<&Limiter> {
+    /// The share, if what Redis admits to this key must be admitted by it too: after an outage, and not for places.
+    pub(crate) fn must_agree(&self, key: &[u8]) -> Option<&Limiter> {
         let has_places = self.has_places.load(Ordering::Relaxed);
-        self.share.as_ref().filter(|_| !has_places && self.is_recovering())
+        self.share.as_ref().filter(|_| !has_places && self.is_recovering(key))
     }
 
     /// What Redis has lent is charged here too, as far as there is room: it can be spent without anybody asking. What
@@ -74,36 +68,33 @@ impl Fallback {
             return Told { decision: self.fixed(), source: Source::Policy };
         };
         let decision = share.check_n(key, cost);
-        self.remember(&decision);
+        self.remember(key, cost, &decision);
         Told { decision, source: Source::Local }
     }
 
-    /// It was decided without Redis, and counts on when Redis is back.
-    pub(crate) fn remember(&self, decision: &Decision) {
+    /// It was decided without Redis: what was admitted counts on when Redis is back.
+    pub(crate) fn remember(&self, key: &[u8], cost: u64, decision: &Decision) {
+        if decision.is_deny() || cost == 0 {
+            return;
+        }
         let has_places = self.has_places.load(Ordering::Relaxed);
-        let most = if has_places { PLACES_RECOVERY_MAX } else { RECOVERY_MAX };
-        let ends = Instant::now() + decision.reset_after.as_duration().min(most);
-        let mut recovering = self.recovering.lock().expect("nobody panics with it");
-        *recovering = Some(recovering.map_or(ends, |known| known.max(ends)));
+        let most = if has_places { PLACES_RECOVERY_MAX } else { Duration::MAX };
+        self.recovery.admitted(key, decision.reset_after.as_duration().min(most));
     }
 
     /// The share's denial, while what it has admitted without Redis still counts.
     pub(crate) fn still_denies(&self, key: &[u8], cost: u64) -> Option<Decision> {
         let share = self.share.as_ref()?;
-        if !self.is_recovering() {
+        if !self.is_recovering(key) {
             return None;
         }
         let decision = share.ask(key).cost(cost).peek();
         decision.is_deny().then_some(decision)
     }
 
-    /// Whether what was decided without Redis still counts.
-    pub(crate) fn is_recovering(&self) -> bool {
-        let mut recovering = self.recovering.lock().expect("nobody panics with it");
-        if recovering.is_some_and(|ends| Instant::now() >= ends) {
-            *recovering = None;
-        }
-        recovering.is_some()
+    /// Whether what this key was admitted without Redis still counts.
+    pub(crate) fn is_recovering(&self, key: &[u8]) -> bool {
+        self.recovery.counts(key)
     }
 
     /// A place of the share, for who is about to ask Redis for one.
@@ -113,7 +104,7 @@ impl Fallback {
         };
         match share.ask(key).cost(cost).try_acquire() {
             Ok(place) => Ok(Some(place)),
-            Err(denied) if self.unknown.load(Ordering::Acquire) > 0 => Err(denied),
+            Err(denied) if self.recovery.is_held(key) => Err(denied),
             Err(_) => Ok(None),
         }
     }
@@ -123,7 +114,8 @@ impl Fallback {
         match (&self.share, self.on_error) {
             (Some(share), _) => {
                 let place = share.ask(key).cost(cost).try_acquire()?;
-                self.unknown.fetch_add(1, Ordering::AcqRel);
+                self.recovery.hold(key);
+                self.remember(key, cost, &place.decision());
                 Ok(Some(place))
             }
             (None, OnError::Deny) => Err(self.fixed().deny(Retry::After(RETRY))),
@@ -132,8 +124,8 @@ impl Fallback {
     }
 
     /// A place that Redis did not know of is free again.
-    pub(crate) fn give_back(&self) {
-        self.unknown.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn give_back(&self, key: &[u8]) {
+        self.recovery.give_back(key);
     }
 
     /// This node's share, if it has one.
@@ -158,12 +150,16 @@ impl Fallback {
     pub(crate) fn reset(&self, key: &[u8]) {
         if let Some(share) = &self.share {
             share.reset(key);
+            self.recovery.forget(key);
         }
     }
 
     pub(crate) fn change(&self, rule: &Rule) {
         if let (Some(share), OnError::Local { nodes }) = (&self.share, self.on_error) {
-            share.set_rule(rule.share(nodes));
+            let rule = rule.share(nodes);
+            if share.rule() != rule {
+                share.set_rule(rule.clone());
+            }
             self.has_places.store(rule.is_concurrency(), Ordering::Relaxed);
         }
     }
@@ -201,6 +197,18 @@ mod tests {
         assert!(fallback.decide(b"key", 1).decision.is_allow());
         advance(Duration::from_secs(36_499 * 86_400)).await;
         assert!(fallback.still_denies(b"key", 1).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t33_who_was_admitted_nothing_without_redis_is_not_held_up() {
+        let fallback = fallback("2/h burst 2");
+        assert!(fallback.decide(b"key", 2).decision.is_allow());
+        assert!(fallback.decide(b"denied", 3).decision.is_deny());
+        assert!(fallback.decide(b"nothing", 0).decision.is_allow());
+        let recovering = [&b"key"[..], b"denied", b"nothing", b"other"];
+        let recovering = recovering.map(|key| fallback.is_recovering(key));
+        assert_eq!(recovering, [true, false, false, false]);
+        assert!(fallback.must_agree(b"key").is_some() && fallback.must_agree(b"other").is_none());
     }
 
     /// A place without a lease is never over by itself.

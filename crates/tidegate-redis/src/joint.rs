@@ -6,16 +6,22 @@
 //!          does not answer, those before it are given back. Then others may be denied for that moment what is given
 //!          back after it, and who dies in that moment has charged what nobody used: never the other way round.
 //! Always   A denial stays one, whoever does not answer after it.
+//! Always   Whoever is denied is remembered, as by who asks alone; and what the others have left, for who is denied again.
+//! Always   All of it has one deadline, the longest of its limits'. What is given back is given back by itself: for longer
+//!          than that nobody waits for it, and who stops waiting earlier has charged nothing.
 
-use crate::exact::Exact;
+use crate::denied::Asked;
 use crate::limiter::{Inner, RedisLimiter};
-use crate::link::{Link, StoreError};
+use crate::link::{Deadline, Link, StoreError};
 use crate::registry::Current;
 use crate::script;
 use crate::shared::{Answer, Said, Verb};
 use redis::Value;
 use std::sync::Arc;
 use tidegate::{Decision, Joint};
+use tidegate_core::{Span, Timestamp};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Rules may change while somebody asks, and again; after so many times it is told so.
 const ROUNDS_MAX: usize = 8;
@@ -41,11 +47,45 @@ pub struct JointAsk<'a> {
 
 /// What is asked of one state.
 #[derive(Debug)]
-struct Sum<'a> {
-    inner: &'a Inner,
-    subject: &'a [u8],
+pub(crate) struct Sum<'a> {
+    pub(crate) inner: &'a Arc<Inner>,
+    pub(crate) subject: &'a [u8],
     key: Vec<u8>,
+    pub(crate) cost: u64,
+}
+
+/// What is asked of each state, and in which of these sums each ask is.
+#[derive(Debug)]
+pub(crate) struct Sums<'a> {
+    pub(crate) each: Vec<Sum<'a>>,
+    pub(crate) places: Vec<usize>,
+}
+
+/// What was charged to one state.
+#[derive(Debug)]
+struct Charge {
+    inner: Arc<Inner>,
+    subject: Vec<u8>,
     cost: u64,
+    /// The place that was taken, and since when: it is not known by its cost.
+    place: Option<(u64, Timestamp)>,
+    /// From then on it may have drained, or its window may be over: then it would be somebody else's that is given back. Not
+    /// before Redis says so, since it has decided after it was asked.
+    drained: Option<Instant>,
+}
+
+/// A decision on several, and by what answers.
+#[derive(Debug)]
+struct Decided {
+    is_charged: bool,
+    each: Vec<Decision>,
+    answered: Vec<Answered>,
+}
+
+/// What a joint decision has charged so far. Unless it is kept, it is given back.
+#[derive(Debug, Default)]
+pub(crate) struct Charged {
+    each: Vec<Charge>,
 }
 
 /// A sum that was answered.
@@ -71,68 +111,103 @@ struct Answered {
 /// # Ok(())
 /// # }
 /// ```
-#[expect(clippy::missing_panics_doc, reason = "every ask is in a sum, and every sum is asked")]
 pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
-    let Some(first) = asks.first() else { return Ok(Joint::of(Vec::new())) };
-    let sums = add_up(asks);
-    let has_slots = first.limiter.inner.exact.store().link.has_slots();
+    let (joint, charged) = charge_all(&Sums::of(asks), within(asks)).await?;
+    charged.keep();
+    Ok(joint)
+}
+
+/// The deadline of requests that come now, for all that is done for them.
+pub(crate) fn within(asks: &[JointAsk<'_>]) -> Deadline {
+    let longest = asks.iter().map(|ask| ask.limiter.inner.exact.deadline()).max();
+    Deadline::from(longest.unwrap_or_default())
+}
+
+/// The same as [`check_all`], for who may give it back.
+pub(crate) async fn charge_all(
+    all: &Sums<'_>,
+    deadline: Deadline,
+) -> Result<(Joint, Charged), StoreError> {
+    let mut charged = Charged::default();
+    let sums = &all.each;
+    let Some(first) = sums.first() else { return Ok((Joint::of(Vec::new()), charged)) };
+    let has_slots = first.inner.exact.store().link.has_slots();
     let slot = |sum: &Sum<'_>| if has_slots { Link::slot(&sum.key) } else { 0 };
     let mut order: Vec<usize> = (0..sums.len()).collect();
     order.sort_by_key(|place| slot(&sums[*place]));
     let mut decisions: Vec<Option<Decision>> = vec![None; sums.len()];
-    let mut reserved: Vec<&[usize]> = Vec::new();
     for group in order.chunk_by(|a, b| slot(&sums[*a]) == slot(&sums[*b])) {
         let together: Vec<&Sum<'_>> = group.iter().map(|place| &sums[*place]).collect();
-        let decided = decide(&together).await;
-        let is_charged = matches!(decided, Ok((true, _)));
+        let asked: Vec<Asked> = together.iter().map(|sum| sum.inner.denied.now()).collect();
+        let sent = Instant::now();
+        let decided = decide(&together, deadline).await;
+        let is_charged = decided.as_ref().is_ok_and(|decided| decided.is_charged);
         if !is_charged {
-            give_back(&sums, &reserved, &mut decisions).await;
+            std::mem::take(&mut charged).give_back(deadline).await;
+            decisions.fill(None);
         }
-        let (_, each) = decided?;
-        for (place, decision) in group.iter().zip(each) {
-            decisions[*place] = Some(decision);
+        let decided = decided?;
+        for (place, decision) in group.iter().zip(&decided.each) {
+            decisions[*place] = Some(*decision);
         }
         if !is_charged {
+            remember(&together, &decided, &asked);
             break;
         }
-        reserved.push(group);
+        let answered = together.into_iter().zip(&decided.answered);
+        charged.each.extend(answered.map(|one| Charge::of(one, sent)));
     }
-    let asked: Vec<Subject<'_>> = sums.iter().map(|sum| (&sum.inner.exact, sum.subject)).collect();
-    let decisions = has_left(&asked, decisions).await;
-    let decision = |ask: &JointAsk<'_>| {
-        let place = sums.iter().position(|sum| sum.is_of(ask)).expect("every ask is in a sum");
-        decisions[place]
-    };
-    Ok(Joint::of(asks.iter().map(decision).collect()))
+    let asked: Vec<Subject<'_>> = sums.iter().map(|sum| (&**sum.inner, sum.subject)).collect();
+    let decisions = has_left(&asked, decisions, deadline).await;
+    Ok((all.joint(&decisions), charged))
 }
 
-fn add_up<'a>(asks: &[JointAsk<'a>]) -> Vec<Sum<'a>> {
-    let mut sums: Vec<Sum<'a>> = Vec::with_capacity(asks.len());
-    for ask in asks {
-        if let Some(sum) = sums.iter_mut().find(|sum| sum.is_of(ask)) {
-            // More than can be said is more than can be admitted.
-            sum.cost = sum.cost.saturating_add(ask.cost);
-            continue;
+impl<'a> Sums<'a> {
+    /// A state is known by its key in Redis: several limiters may have one name.
+    pub(crate) fn of(asks: &[JointAsk<'a>]) -> Self {
+        let mut each: Vec<Sum<'a>> = Vec::with_capacity(asks.len());
+        let mut places = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let (inner, subject, cost) = (&ask.limiter.inner, ask.key, ask.cost);
+            let key = inner.exact.key(subject);
+            if let Some(place) = each.iter().position(|sum| sum.key == key) {
+                // More than can be said is more than can be admitted.
+                each[place].cost = each[place].cost.saturating_add(cost);
+                places.push(place);
+            } else {
+                places.push(each.len());
+                each.push(Sum { inner, subject, key, cost });
+            }
         }
-        let inner = &*ask.limiter.inner;
-        let key = inner.exact.key(ask.key);
-        sums.push(Sum { inner, subject: ask.key, key, cost: ask.cost });
+        Self { each, places }
     }
-    sums
+
+    /// What each ask is told, where this is what each sum is told.
+    pub(crate) fn joint(&self, decisions: &[Decision]) -> Joint {
+        Joint::of(self.places.iter().map(|place| decisions[*place]).collect())
+    }
 }
 
-impl Sum<'_> {
-    fn is_of(&self, ask: &JointAsk<'_>) -> bool {
-        std::ptr::eq(self.inner, &raw const *ask.limiter.inner) && self.subject == ask.key
+/// Whoever was denied by Redis need not ask again to hear it, and hears what the others had.
+fn remember(sums: &[&Sum<'_>], decided: &Decided, asked: &[Asked]) {
+    let answers = decided.answered.iter().zip(&decided.each);
+    for ((sum, asked), (answered, decision)) in sums.iter().zip(asked).zip(answers) {
+        let Answered { current, answer } = answered;
+        if !decision.is_deny() {
+            sum.inner.left.put(sum.subject, answer.clone(), current.version, *asked);
+        } else if !current.rule.is_concurrency() {
+            let known = (answer.clone(), decision);
+            sum.inner.denied.put(sum.subject, known, current.version, sum.cost, *asked);
+        }
     }
 }
 
 /// Decides those of one slot in one script: whether all are charged, and each decision.
-async fn decide(sums: &[&Sum<'_>]) -> Result<(bool, Vec<Decision>), StoreError> {
+async fn decide(sums: &[&Sum<'_>], deadline: Deadline) -> Result<Decided, StoreError> {
     let first = sums.first().expect("a group has somebody");
     let first = &first.inner.exact;
     for _ in 0..ROUNDS_MAX {
-        let Some((is_charged, answered)) = ask(sums).await? else { continue };
+        let Some((is_charged, answered)) = ask(sums, deadline).await? else { continue };
         let decision = |(sum, answered): (&&Sum<'_>, &Answered)| {
             let shared = &answered.current.shared;
             let of = |verb, cost| shared.decision(&answered.answer, verb, cost);
@@ -148,13 +223,17 @@ async fn decide(sums: &[&Sum<'_>]) -> Result<(bool, Vec<Decision>), StoreError> 
             }
         };
         let each: Result<Vec<Decision>, _> = sums.iter().zip(&answered).map(decision).collect();
-        return Ok((is_charged, each.map_err(|strange| first.strange(&strange))?));
+        let each = each.map_err(|strange| first.strange(&strange))?;
+        return Ok(Decided { is_charged, each, answered });
     }
     Err(first.malformed("states of yet other versions of the rules, again and again".to_owned()))
 }
 
 /// Asks once. Nothing, if a state had to be brought to its rule first.
-async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreError> {
+async fn ask(
+    sums: &[&Sum<'_>],
+    deadline: Deadline,
+) -> Result<Option<(bool, Vec<Answered>)>, StoreError> {
     let first = sums.first().expect("a group has somebody");
     let first = &first.inner.exact;
     let store = first.store();
@@ -162,7 +241,7 @@ async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreEr
     // The first two are not used here.
     let mut args = vec![Vec::new(), Vec::new()];
     for sum in sums {
-        currents.push(sum.inner.exact.known().await?);
+        currents.push(sum.inner.exact.known(deadline).await?);
     }
     // What no twin can be told can never be admitted, and then nobody is charged.
     let is_sendable =
@@ -176,7 +255,6 @@ async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreEr
         args.push(shared.fresh().to_vec());
     }
     let keys = sums.iter().map(|sum| sum.key.clone()).collect();
-    let deadline = sums.iter().map(|sum| sum.inner.exact.deadline()).max().unwrap_or_default();
     let said = store.run(script::all_together(), keys, args, deadline).await?;
     let Value::Array(said) = said else { return Err(first.malformed(format!("{said:?}"))) };
     let Some((Value::Int(is_charged), said)) = said.split_first() else {
@@ -192,7 +270,7 @@ async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreEr
                 is_settled = false;
             }
             Said::OtherVersion(value) => {
-                sum.inner.exact.reconcile(&sum.key, &value, &current).await?;
+                sum.inner.exact.reconcile(deadline, &sum.key, &value, &current).await?;
                 is_settled = false;
             }
         }
@@ -200,46 +278,91 @@ async fn ask(sums: &[&Sum<'_>]) -> Result<Option<(bool, Vec<Answered>)>, StoreEr
     Ok(is_settled.then_some((can_pass && *is_charged == 1, answered)))
 }
 
-/// Gives back what other slots have charged.
-async fn give_back(sums: &[Sum<'_>], reserved: &[&[usize]], decisions: &mut [Option<Decision>]) {
-    // Collected first: who holds an iterator over slices across an answer cannot be sent to another thread.
-    let places: Vec<usize> = reserved.iter().flat_map(|group| group.iter().copied()).collect();
-    for place in places {
-        let sum = &sums[place];
-        give_back_one(sum.inner, sum.subject, sum.cost).await;
-        decisions[place] = None;
+impl Charge {
+    fn of((sum, answered): (&Sum<'_>, &Answered), sent: Instant) -> Self {
+        let ticket = answered.answer.ticket.filter(|_| sum.cost > 0);
+        let place = ticket.map(|ticket| (ticket, answered.answer.now()));
+        let (inner, subject) = (Arc::clone(sum.inner), sum.subject.to_vec());
+        let taken = answered.current.shared.decision(&answered.answer, Verb::Take, sum.cost);
+        let resets = taken.map_or(Span::ZERO, |taken| taken.reset_after).as_duration();
+        let drained = sent.checked_add(resets);
+        Self { inner, subject, cost: sum.cost, place, drained }
+    }
+
+    async fn give_back(self) {
+        let Self { inner, subject, cost, place, drained } = self;
+        if let Some(place) = place {
+            // Who does not hear of it is told again.
+            let _ = inner.give_back(&subject, place).await;
+        } else if drained.is_none_or(|drained| Instant::now() < drained) {
+            // What cannot be given back stays charged until it has drained.
+            if let Err(error) = inner.exact.ask(&subject, Verb::Refund, cost, None).await {
+                inner.tally.kept(inner.exact.name(), &error);
+            }
+        }
+        // Whoever was denied for that moment is not denied any more. Without an answer it may have been given back too.
+        inner.forget(&subject);
     }
 }
 
-/// Gives back what was charged to one.
-pub(crate) async fn give_back_one(inner: &Inner, subject: &[u8], cost: u64) {
-    // What cannot be given back stays charged until it has drained.
-    if let Err(error) = inner.exact.ask(subject, Verb::Refund, cost, None).await {
-        tracing::warn!("a part of a joint decision stays charged: {error}");
+impl Charged {
+    /// It stays charged.
+    pub(crate) fn keep(mut self) {
+        self.each.clear();
     }
-    // Whoever was denied for that moment is not denied any more. Without an answer it may have been given back too.
-    inner.denied.forget(subject);
+
+    /// Gives it back, and waits until it is, for as long as there is time.
+    pub(crate) async fn give_back(mut self, deadline: Deadline) {
+        let given = self.send_back();
+        let all = async {
+            for one in given {
+                // Who panics or is stopped with its runtime gives nothing back; nobody can do it instead.
+                let _ = one.await;
+            }
+        };
+        let _ = deadline.cut(all).await;
+    }
+
+    fn send_back(&mut self) -> Vec<JoinHandle<()>> {
+        let send = |charge: Charge| {
+            let runtime = charge.inner.exact.store().runtime.clone();
+            runtime.spawn(charge.give_back())
+        };
+        self.each.drain(..).map(send).collect()
+    }
+}
+
+impl Drop for Charged {
+    /// Whoever stops waiting in the middle of it has not decided anything.
+    fn drop(&mut self) {
+        drop(self.send_back());
+    }
 }
 
 /// Who is asked what is left, and of whom.
-pub(crate) type Subject<'a> = (&'a Exact, &'a [u8]);
+pub(crate) type Subject<'a> = (&'a Inner, &'a [u8]);
 
 /// Those who were not asked, or were given back, say what they have. It is denied already: so who does not answer
 /// changes nothing, and nobody waits for a second one.
 pub(crate) async fn has_left(
     asked: &[Subject<'_>],
     decisions: Vec<Option<Decision>>,
+    deadline: Deadline,
 ) -> Vec<Decision> {
     let mut is_answered = true;
     let mut each = Vec::with_capacity(asked.len());
-    for ((exact, subject), decision) in asked.iter().zip(decisions) {
+    for ((inner, subject), decision) in asked.iter().zip(decisions) {
         let mut left = decision;
         if left.is_none() && is_answered {
-            let looked = exact.ask(subject, Verb::Look, 0, None).await;
+            let asked = inner.denied.now();
+            let looked = inner.exact.ask_within(deadline, subject, Verb::Look, 0, None).await;
             is_answered = looked.is_ok();
-            left = looked.ok().map(|looked| looked.decision);
+            left = looked.ok().map(|looked| {
+                inner.left.put(subject, looked.answer, looked.version, asked);
+                looked.decision
+            });
         }
-        each.push(left.unwrap_or_else(|| exact.nothing_left()));
+        each.push(left.unwrap_or_else(|| inner.exact.nothing_left()));
     }
     each
 }

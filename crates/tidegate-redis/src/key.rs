@@ -2,7 +2,8 @@
 //!
 //! Always   All that belongs to one subject has one hash tag, so that it lies in one slot of a cluster and is
 //!          decided in one script, whatever limits there are. A name can be read by whoever looks for it; what
-//!          cannot be read, or is long, is its hash instead.
+//!          cannot be read, or is long, is its hash instead. No name of a limit, a subject or a request has a `#` in it that
+//!          was not put there here, so what stands after one cannot be taken for anything else.
 
 /// Longer subjects are hashed: Redis would keep every byte.
 const SUBJECT_BYTES_MAX: usize = 96;
@@ -14,14 +15,18 @@ pub(crate) fn of(prefix: &str, limit: &str, subject: &[u8]) -> Vec<u8> {
     name.push(b'{');
     tag(&mut name, subject);
     name.extend_from_slice(b"}:");
-    name.extend_from_slice(limit.as_bytes());
+    tag(&mut name, limit.as_bytes());
     name
+}
+
+/// Where it is written who has a lease of a key: in the same slot.
+pub(crate) fn leases(key: &[u8]) -> Vec<u8> {
+    [key, b"#leases"].concat()
 }
 
 /// Where the answer to a request is kept that may be sent twice: in the same slot as its key.
 pub(crate) fn once(key: &[u8], id: &str) -> Vec<u8> {
-    let mut name = key.to_vec();
-    name.push(b':');
+    let mut name = [key, b"#once:"].concat();
     tag(&mut name, id.as_bytes());
     name
 }
@@ -70,6 +75,18 @@ mod tests {
     #[test]
     fn an_answer_lies_with_its_key() {
         let once = once(&of("tg:", "login", b"user:1"), "42");
-        assert_eq!(once, b"tg:{user:1}:login:42");
+        assert_eq!(once, b"tg:{user:1}:login#once:42");
+    }
+
+    #[test]
+    fn no_request_and_no_limit_is_called_what_the_list_of_leases_is() {
+        let key = of("tg:", "login", b"user:1");
+        let lists = [leases(&key), once(&key, "leases"), once(&key, "#leases")];
+        let limits = ["login:leases", "login#leases", "login#once:leases", "#leases"]
+            .map(|limit| of("tg:", limit, b"user:1"));
+        let names: Vec<&Vec<u8>> = lists.iter().chain(&limits).collect();
+        for (place, name) in names.iter().enumerate() {
+            assert!(!names[..place].contains(name), "{}", String::from_utf8_lossy(name));
+        }
     }
 }

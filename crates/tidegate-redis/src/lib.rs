@@ -23,6 +23,7 @@
 //! Which bounds hold through failovers and outages, and what is different from memory, is in the guide.
 
 mod all;
+mod builder;
 mod clock;
 mod counter;
 mod denied;
@@ -31,12 +32,15 @@ mod fallback;
 mod joint;
 mod key;
 mod lease;
+mod left;
 mod limiter;
 mod link;
 mod permit;
 mod policy;
 mod random;
+mod recovery;
 mod registry;
+mod returns;
 mod script;
 mod settings;
 mod shared;
@@ -46,8 +50,9 @@ mod throttle;
 mod value;
 
 pub use all::decide_all;
+pub use builder::{Builder, Unsuited};
 pub use joint::{JointAsk, check_all};
-pub use limiter::{Builder, RedisLimiter, Unsuited};
+pub use limiter::RedisLimiter;
 pub use link::{Address, AddressError, Concern, Finding, StoreError};
 pub use permit::RedisPermit;
 pub use policy::{OnError, Source, Told};

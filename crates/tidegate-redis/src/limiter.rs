@@ -4,21 +4,21 @@ use crate::denied::DeniedKeys;
 use crate::exact::Exact;
 use crate::fallback::Fallback;
 use crate::lease::{self, Leases, Outcome, Spent};
-use crate::link::StoreError;
+use crate::left::LeftKeys;
+use crate::link::{Deadline, StoreError};
 use crate::permit::RedisPermit;
-use crate::policy::{OnError, Source, Told};
+use crate::policy::{Source, Told};
+use crate::registry::Current;
+use crate::returns::Returns;
 use crate::shared::Verb;
-use crate::store::RedisStore;
 use crate::tally::{Stats, Tally};
-use std::sync::Arc;
-use std::time::Duration;
-use tidegate::{Decision, Denied, Rule};
-use tidegate_core::TooLarge;
+use std::sync::{Arc, Mutex};
+use tidegate::{Decision, Denied, Rule, Window};
 
 /// A limit that all who use the same store and the same name share.
 ///
 /// Its methods are those of `tidegate::Limiter`, with an `await`. They always answer: when Redis does not, as
-/// [`OnError`] says.
+/// [`OnError`](crate::OnError) says.
 ///
 /// ```no_run
 /// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -40,110 +40,49 @@ pub(crate) struct Inner {
     pub(crate) exact: Exact,
     pub(crate) fallback: Fallback,
     pub(crate) denied: DeniedKeys,
+    pub(crate) left: LeftKeys,
     pub(crate) leases: Option<Leases>,
     pub(crate) tally: Tally,
-}
-
-/// What else there is to say about a limit; made by [`RedisStore::builder`].
-///
-/// ```no_run
-/// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
-/// use std::time::Duration;
-/// use tidegate_redis::OnError;
-///
-/// let limiter = store
-///     .builder("api", "100/s burst 20".parse()?)
-///     .on_error(OnError::Local { nodes: 10 })
-///     .deadline(Duration::from_millis(5))
-///     .build()?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-#[must_use = "it is not made before `build`"]
-pub struct Builder {
-    store: RedisStore,
-    name: String,
-    rule: Rule,
-    on_error: OnError,
-    deadline: Option<Duration>,
-    is_lent: bool,
-}
-
-/// A rule that Redis cannot keep.
-///
-/// ```no_run
-/// # fn example(store: tidegate_redis::RedisStore) -> Result<(), tidegate::RuleError> {
-/// let unsuited = store.limiter("huge", "1/week burst 9007199254740992".parse()?).unwrap_err();
-/// println!("{unsuited}");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{rule}` cannot be kept in Redis")]
-#[non_exhaustive]
-pub struct Unsuited {
-    /// The rule.
-    pub rule: String,
-    /// Why not.
-    pub source: TooLarge,
-}
-
-impl Builder {
-    pub(crate) fn new(store: RedisStore, name: &str, rule: Rule) -> Self {
-        let (name, on_error) = (name.to_owned(), OnError::default());
-        Self { store, name, rule, on_error, deadline: None, is_lent: false }
-    }
-
-    /// What happens when Redis does not answer. By itself, [`OnError::Local`] for one node.
-    pub fn on_error(mut self, on_error: OnError) -> Self {
-        self.on_error = on_error;
-        self
-    }
-
-    /// How long an answer is waited for, if not as long as the store's settings say.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    /// Takes ahead of use, in leases, and decides hot keys here, at memory's speed. No more is admitted than by the
-    /// rule; half of its burst is kept back for what others have taken ahead. Rules that cannot be lent out
-    /// (see `docs/guide/redis.md`) are decided in Redis as ever. All who share the limit must say the same.
-    pub fn lease(mut self, is_lent: bool) -> Self {
-        self.is_lent = is_lent;
-        self
-    }
-
-    /// The limiter. An error, if the rule's numbers are more than Redis's scripts can count.
-    pub fn build(self) -> Result<RedisLimiter, Unsuited> {
-        if let Err(source) = self.rule.limit().twin_numbers() {
-            return Err(Unsuited { rule: self.rule.to_string(), source });
-        }
-        let deadline = self.deadline.unwrap_or(self.store.inner.settings.deadline);
-        let fallback = Fallback::new(&self.rule, self.on_error);
-        let leases = self.is_lent.then(|| Leases::new(&self.rule));
-        let exact = Exact::new(self.store.inner, self.name, self.rule, deadline, self.is_lent);
-        let (denied, tally) = (DeniedKeys::default(), Tally::default());
-        let limiter =
-            RedisLimiter { inner: Arc::new(Inner { exact, fallback, denied, leases, tally }) };
-        limiter.keep();
-        Ok(limiter)
-    }
+    pub(crate) returns: Returns,
+    /// The version of the rule that all of these go by; 0 if nobody has asked for it.
+    pub(crate) followed: Mutex<u64>,
 }
 
 impl RedisLimiter {
     /// Decides about a request of cost 1, and charges it unless it is denied.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// if limiter.check("alice").await.is_deny() {
+    ///     println!("too fast");
+    /// }
+    /// # }
+    /// ```
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Decision {
         self.check_n(key, 1).await
     }
 
     /// Decides about a request of this cost, and charges it unless it is denied.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// println!("{} are left", limiter.check_n("alice", 10).await.remaining);
+    /// # }
+    /// ```
     pub async fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         self.decide(key.as_ref(), cost).await.decision
     }
 
     /// The same, and says who decided.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// use tidegate_redis::Source;
+    ///
+    /// let told = limiter.decide(b"alice", 1).await;
+    /// println!("Redis was asked: {}", told.source == Source::Shared);
+    /// # }
+    /// ```
     pub async fn decide(&self, key: &[u8], cost: u64) -> Told {
         match self.decide_here(key, cost) {
             Some(told) => told,
@@ -173,13 +112,14 @@ impl RedisLimiter {
         if let Some(told) = inner.still_denied(key, cost) {
             return told;
         }
-        match inner.lent(key, cost).await {
+        let deadline = inner.exact.within();
+        match inner.lent(key, cost, deadline).await {
             Some(Ok(told)) => return told,
             Some(Err(error)) => return inner.without(key, cost, &error),
             None => {}
         }
         let sent = inner.denied.now();
-        match inner.exact.take(key, cost, None).await {
+        match inner.exact.ask_within(deadline, key, Verb::Take, cost, None).await {
             Ok(taken) => {
                 if taken.decision.is_deny() && inner.exact.is_denial_lasting() {
                     let known = (taken.answer, &taken.decision);
@@ -195,6 +135,14 @@ impl RedisLimiter {
 
     /// The same for a request that may be sent twice: whoever asks again with the same `id` within 10 s is told
     /// the same, and charged once.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// let first = limiter.check_once("alice", 1, "order 7").await;
+    /// let again = limiter.check_once("alice", 1, "order 7").await;
+    /// assert_eq!(again.remaining, first.remaining, "charged once");
+    /// # }
+    /// ```
     pub async fn check_once(&self, key: impl AsRef<[u8]>, cost: u64, id: &str) -> Decision {
         let key = key.as_ref();
         if let Some(told) = self.inner.still_denied(key, cost) {
@@ -211,6 +159,15 @@ impl RedisLimiter {
     }
 
     /// Decides, or says why there is no decision: for those who have a policy of their own.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// match limiter.try_check("alice", 1).await {
+    ///     Ok(decision) => println!("{decision:?}"),
+    ///     Err(error) => eprintln!("nobody knows: {error}"),
+    /// }
+    /// # }
+    /// ```
     pub async fn try_check(
         &self,
         key: impl AsRef<[u8]>,
@@ -222,26 +179,63 @@ impl RedisLimiter {
     }
 
     /// What [`check_n`](Self::check_n) would say, without charging.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), tidegate_redis::StoreError> {
+    /// let would_pass = !limiter.peek("alice", 5).await?.is_deny();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, StoreError> {
         let seen = self.inner.exact.ask(key.as_ref(), Verb::Look, cost, None).await?;
         Ok(seen.decision)
     }
 
+    /// The window that counts now for this key, for rules that have windows; its end is when the next one starts, by
+    /// Redis's clock.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), tidegate_redis::StoreError> {
+    /// if let Some(window) = limiter.window("alice").await? {
+    ///     println!("until {:?}", window.end);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn window(&self, key: impl AsRef<[u8]>) -> Result<Option<Window>, StoreError> {
+        self.inner.exact.window(key.as_ref()).await
+    }
+
     /// Gives back `cost` of what was charged last, and never more than is charged.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), tidegate_redis::StoreError> {
+    /// limiter.check("alice").await;
+    /// limiter.refund("alice", 1).await?; // nothing came of it
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn refund(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<(), StoreError> {
         let key = key.as_ref();
         self.inner.exact.ask(key, Verb::Refund, cost, None).await?;
         self.inner.fallback.refund(key, cost);
-        self.inner.denied.forget(key);
+        self.inner.forget(key);
         Ok(())
     }
 
     /// Forgets the key.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), tidegate_redis::StoreError> {
+    /// limiter.reset("alice").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), StoreError> {
         let key = key.as_ref();
         self.inner.exact.reset(key).await?;
         self.inner.fallback.reset(key);
-        self.inner.denied.forget(key);
+        self.inner.forget(key);
         if let Some(leases) = &self.inner.leases {
             leases.forget(key);
         }
@@ -249,6 +243,14 @@ impl RedisLimiter {
     }
 
     /// Takes a place under a concurrency limit; it is given back when the permit is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), tidegate::Denied> {
+    /// let place = limiter.try_acquire("alice", 1).await?;
+    /// drop(place); // when the work is done
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn try_acquire(
         &self,
         key: impl AsRef<[u8]>,
@@ -287,27 +289,48 @@ impl RedisLimiter {
     }
 
     /// Asks Redis for the rule now, rather than with the first decision.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), tidegate_redis::StoreError> {
+    /// limiter.ready().await?; // and now the first request is as quick as the others
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn ready(&self) -> Result<(), StoreError> {
-        self.inner.exact.known().await.map(drop)
+        self.inner.exact.known(self.inner.exact.within()).await.map(drop)
     }
 
     /// The rule as it stands: another node may have changed it.
+    ///
+    /// ```no_run
+    /// # fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// println!("{}", limiter.rule());
+    /// # }
+    /// ```
     pub fn rule(&self) -> Rule {
         self.inner.exact.rule()
     }
 
     /// Goes on under another rule, and so does every node: nobody is refunded, nobody is locked out.
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), Box<dyn std::error::Error>> {
+    /// limiter.set_rule("200/s burst 20".parse()?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn set_rule(&self, rule: Rule) -> Result<(), StoreError> {
-        self.inner.exact.publish(&rule).await?;
-        self.inner.fallback.change(&rule);
-        self.inner.denied.forget_all();
-        if let Some(leases) = &self.inner.leases {
-            leases.forget_all();
-        }
-        Ok(())
+        self.inner.exact.publish(&rule).await
     }
 
     /// What has been decided here, and by whom.
+    ///
+    /// ```no_run
+    /// # fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// let stats = limiter.stats();
+    /// println!("{} allowed, {} denied", stats.allowed, stats.denied);
+    /// # }
+    /// ```
     pub fn stats(&self) -> Stats {
         let mut stats = self.inner.tally.read();
         if let Some(leases) = &self.inner.leases {
@@ -329,14 +352,14 @@ impl RedisLimiter {
     }
 
     /// Gives back leases that nobody uses, and hears of other rules, for as long as there is a limiter.
-    fn keep(&self) {
+    pub(crate) fn keep(&self) {
         let limiter = Arc::downgrade(&self.inner);
         self.inner.exact.store().runtime.spawn(async move {
             for turn in 1_u32.. {
                 tokio::time::sleep(lease::SWEEP).await;
                 let Some(inner) = limiter.upgrade() else { return };
                 if let Some(leases) = &inner.leases {
-                    leases.sweep(&inner.exact).await;
+                    leases.sweep(&inner).await;
                 }
                 if turn.is_multiple_of(RULE_EVERY) {
                     inner.hear().await;
@@ -351,29 +374,46 @@ const RULE_EVERY: u32 = 4;
 
 impl Inner {
     /// Hears of a rule that another node has published.
-    async fn hear(&self) {
-        let Some(known) = self.exact.current() else { return };
-        // Who is not there is asked again soon.
-        let Ok(heard) = self.exact.hear().await else { return };
-        if heard.version != known.version {
-            tracing::info!(limit = self.exact.name(), "goes by `{}` now", heard.rule);
-            self.fallback.change(&heard.rule);
-            self.denied.forget_all();
-            if let Some(leases) = &self.leases {
-                leases.forget_all();
-            }
+    pub(crate) async fn hear(&self) {
+        if self.exact.current().is_some() {
+            // Who is not there is asked again soon.
+            let _heard = self.exact.hear().await;
+        }
+    }
+
+    /// Goes by the rule that all go by, whoever has learned of it: a request, or who asks for it now and then.
+    pub(crate) fn follow(&self, current: &Current) {
+        let mut followed = self.followed.lock().expect("nobody panics with it");
+        // Two may have learned at the same time, and the older rule comes last.
+        if current.version <= *followed {
+            return;
+        }
+        let is_first = *followed == 0;
+        *followed = current.version;
+        self.fallback.change(&current.rule);
+        self.denied.forget_all();
+        if let Some(leases) = &self.leases {
+            leases.forget_all();
+        }
+        if !is_first {
+            tracing::info!(limit = self.exact.name(), "goes by `{}` now", current.rule);
         }
     }
 
     /// By a lease that has to be asked for first; nothing, if it is decided in Redis.
-    async fn lent(self: &Arc<Self>, key: &[u8], cost: u64) -> Option<Result<Told, StoreError>> {
+    async fn lent(
+        self: &Arc<Self>,
+        key: &[u8],
+        cost: u64,
+        deadline: Deadline,
+    ) -> Option<Result<Told, StoreError>> {
         let leases = self.leases.as_ref()?;
-        if self.fallback.is_recovering() {
-            // Redis would lend what was spent without it; so the share is asked about every request.
+        if self.fallback.is_recovering(key) {
+            // Redis would lend what was spent without it; so the share is asked about every request of this key.
             return None;
         }
         let sent = self.denied.now();
-        let told = match leases.refill(self, key, cost, sent).await {
+        let told = match leases.refill(self, key, cost, sent, deadline).await {
             Ok(Outcome::Direct) => return None,
             Ok(Outcome::Spent(decision)) => Told { decision, source: Source::Leased },
             Ok(Outcome::Denied(decision, known)) => {
@@ -392,18 +432,37 @@ impl Inner {
     /// Denied a moment ago, and time has not changed that.
     #[inline]
     fn told_already(&self, key: &[u8], cost: u64) -> Option<Told> {
+        let decision = self.remembered(key, cost)?;
+        self.tally.denied_here();
+        Some(Told { decision, source: Source::Remembered })
+    }
+
+    /// The denial itself.
+    #[inline]
+    pub(crate) fn remembered(&self, key: &[u8], cost: u64) -> Option<Decision> {
         // What is remembered here goes by this node's time.
         if self.exact.store().clock.is_injected() {
             return None;
         }
         let last = self.denied.last(key, self.exact.version(), cost);
-        let decision = last.or_else(|| {
+        last.or_else(|| {
             let current = self.exact.current_now();
             let current = current.as_ref()?;
             self.denied.get(key, &current.shared, current.version, cost)
-        })?;
-        self.tally.denied_here();
-        Some(Told { decision, source: Source::Remembered })
+        })
+    }
+
+    /// What a key had left a moment ago.
+    pub(crate) fn left(&self, key: &[u8]) -> Option<Decision> {
+        let current = self.exact.current_now();
+        let current = current.as_ref()?;
+        self.left.get(key, &current.shared, current.version)
+    }
+
+    /// The key may have more than is remembered of it.
+    pub(crate) fn forget(&self, key: &[u8]) {
+        self.denied.forget(key);
+        self.left.forget(key);
     }
 
     /// Redis may not know yet what was admitted without it.

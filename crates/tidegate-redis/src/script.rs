@@ -55,13 +55,13 @@ macro_rules! twins {
 /// All of them. A stem that core knows and this list does not is found by a test.
 static TWINS: [Twin; 11] = twins!(
     "calendar"(6, Shape::Cell { state: 2 }) needs ["driver/window"],
-    "concurrency"(3, Shape::Rows { width: 4 }) needs ["driver/room"],
+    "concurrency"(3, Shape::Rows { width: 5 }) needs ["driver/search", "driver/sums", "driver/room"],
     "fixed"(4, Shape::Cell { state: 2 }) needs ["driver/window"],
     "leaky"(7, Shape::Cell { state: 2 }) needs ["token_bucket"],
     "nginx"(5, Shape::Cell { state: 2 }) needs [],
     "queue"(9, Shape::Cell { state: 2 }) needs [],
     "sliding"(3, Shape::Cell { state: 3 }) needs ["driver/window"],
-    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/room"],
+    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/sums", "driver/room"],
     "smooth"(5, Shape::Cell { state: 5 }) needs [],
     "token_bucket"(7, Shape::Cell { state: 2 }) needs [],
     "warmup"(7, Shape::Cell { state: 4 }) needs [],
@@ -78,6 +78,7 @@ static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[
         lua!("driver/now"),
         lua!("driver/search"),
+        lua!("driver/sums"),
         lua!("driver/room"),
         lua!("command/release"),
     ])
@@ -200,6 +201,7 @@ fn all() -> Script {
     let mut parts = vec![
         lua!("driver/now"),
         lua!("driver/search"),
+        lua!("driver/sums"),
         lua!("driver/room"),
         lua!("driver/window"),
         lua!("token_bucket"),

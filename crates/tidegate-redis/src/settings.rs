@@ -27,24 +27,49 @@ pub struct Settings {
 
 impl Settings {
     /// With this [`deadline`](Self::deadline).
+    ///
+    /// ```
+    /// use tidegate_redis::Settings;
+    ///
+    /// let soon = std::time::Duration::from_millis(5);
+    /// assert_eq!(Settings::default().deadline(soon).deadline, soon);
+    /// ```
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
     /// With so many [`connections`](Self::connections), one at least.
+    ///
+    /// ```
+    /// use tidegate_redis::Settings;
+    ///
+    /// assert_eq!(Settings::default().connections(0).connections, 1);
+    /// ```
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
     /// With this [`in_flight_max`](Self::in_flight_max), one at least.
+    ///
+    /// ```
+    /// use tidegate_redis::Settings;
+    ///
+    /// assert_eq!(Settings::default().in_flight_max(500).in_flight_max, 500);
+    /// ```
     #[must_use]
     pub fn in_flight_max(self, in_flight_max: usize) -> Self {
         Self { in_flight_max: in_flight_max.max(1), ..self }
     }
 
     /// With this [`prefix`](Self::prefix).
+    ///
+    /// ```
+    /// use tidegate_redis::Settings;
+    ///
+    /// assert_eq!(Settings::default().prefix("shop:").prefix, "shop:");
+    /// ```
     #[must_use]
     pub fn prefix(self, prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), ..self }

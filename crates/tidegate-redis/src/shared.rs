@@ -79,12 +79,22 @@ impl Shared {
         Ok(Self { limit, twin, numbers, version, birth, fresh, rests })
     }
 
+    /// The same limit in another version.
+    pub(crate) fn of_version(&self, limit: Limit, version: u64) -> Result<Self, TooLarge> {
+        Self::new(limit, version, self.birth)
+    }
+
     pub(crate) fn limit(&self) -> &Limit {
         &self.limit
     }
 
     pub(crate) fn stem(&self) -> &'static str {
         self.twin.stem
+    }
+
+    /// Whether an answer tells all of a state, and not only what it means for the cost that was asked about.
+    pub(crate) fn tells_all(&self) -> bool {
+        matches!(self.twin.shape, Shape::Cell { .. })
     }
 
     pub(crate) fn script(&self) -> &'static Script {

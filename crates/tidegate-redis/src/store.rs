@@ -1,7 +1,8 @@
 //! A store in Redis, and the limits that are kept in it.
 
+use crate::builder::{Builder, Unsuited};
 use crate::clock::RedisClock;
-use crate::limiter::{Builder, RedisLimiter, Unsuited};
+use crate::limiter::RedisLimiter;
 use crate::link::{Address, AddressError, Call, Deadline, Finding, Link, StoreError};
 use crate::script::Script;
 use crate::settings::Settings;
@@ -173,6 +174,8 @@ impl Inner {
         mut args: Vec<Vec<u8>>,
         deadline: impl Into<Deadline>,
     ) -> Result<Value, StoreError> {
+        // When Redis is away nothing is waited for: who asks in a loop would keep those from running who look for it.
+        tokio::task::coop::consume_budget().await;
         let said = self.clock.said();
         if said.is_some() || args.len() > 2 {
             let rest = args.split_off(args.len().min(2));

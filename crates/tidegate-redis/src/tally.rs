@@ -24,14 +24,31 @@ pub(crate) struct Tally {
     remembered: Counter,
     failed: AtomicU64,
     by_kind: [AtomicU64; KINDS.len()],
+    /// What happened to the last of them.
+    last: Mutex<String>,
     logged: Mutex<Logged>,
+    /// Of what could not be given back.
+    kept_logged: Mutex<Logged>,
 }
 
+/// What was said of one kind of thing.
 #[derive(Debug, Default)]
 struct Logged {
     at: Option<Instant>,
     since: u64,
-    last: String,
+}
+
+impl Logged {
+    /// Counts one more. How many there were since the last line, if it is time for another.
+    fn due(&mut self) -> Option<u64> {
+        self.since += 1;
+        let now = Instant::now();
+        if self.at.is_some_and(|at| now.duration_since(at) < LOG_EVERY) {
+            return None;
+        }
+        self.at = Some(now);
+        Some(std::mem::take(&mut self.since))
+    }
 }
 
 /// What a limiter has decided here since it was made.
@@ -84,13 +101,16 @@ impl Tally {
         if let Some(kind) = KINDS.iter().position(|kind| *kind == error.label()) {
             self.by_kind[kind].fetch_add(1, Ordering::Relaxed);
         }
-        let mut logged = self.logged.lock().expect("nobody panics with it");
-        logged.since += 1;
-        logged.last = error.to_string();
-        let now = Instant::now();
-        if logged.at.is_none_or(|at| now.duration_since(at) >= LOG_EVERY) {
-            tracing::warn!(limit, failures = logged.since, "decided without Redis: {error}");
-            (logged.at, logged.since) = (Some(now), 0);
+        *self.last.lock().expect("nobody panics with it") = error.to_string();
+        if let Some(failures) = self.logged.lock().expect("nobody panics with it").due() {
+            tracing::warn!(limit, failures, "decided without Redis: {error}");
+        }
+    }
+
+    /// Something that was charged could not be given back.
+    pub(crate) fn kept(&self, limit: &str, error: &StoreError) {
+        if let Some(parts) = self.kept_logged.lock().expect("nobody panics with it").due() {
+            tracing::warn!(limit, parts, "a part of a joint decision stays charged: {error}");
         }
     }
 
@@ -105,7 +125,25 @@ impl Tally {
             failed_by_kind: KINDS.into_iter().zip(self.by_kind.iter().map(read)).collect(),
             lent: 0,
             returned: 0,
-            last_failure: self.logged.lock().expect("nobody panics with it").last.clone(),
+            last_failure: self.last.lock().expect("nobody panics with it").clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn t28_one_line_in_ten_seconds_says_how_many_there_were() {
+        let mut logged = Logged::default();
+        assert_eq!(logged.due(), Some(1), "the first is said at once");
+        assert!((0..1_000).all(|_| logged.due().is_none()));
+        advance(Duration::from_millis(9_999)).await;
+        assert_eq!(logged.due(), None);
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(logged.due(), Some(1_002));
+        assert_eq!(logged.due(), None);
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Always   One script, one round trip, for whatever numbers a request brings. Redis says yes or no and what was owed;
 //!          the five numbers of the answer are worked out from that by core, as they are in memory.
-//! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too.
+//! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too. After an outage,
+//!          for as long as a key owes what it was admitted without Redis, both must say yes to it.
 
 use crate::key;
 use crate::link::StoreError;
+use crate::recovery::Recovery;
 use crate::script;
 use crate::shared::bytes;
 use crate::store::RedisStore;
@@ -35,6 +37,8 @@ pub struct RedisThrottles<C: Clock> {
     share: Throttles<C>,
     nodes: u64,
     tally: Tally,
+    /// What was admitted without Redis.
+    recovery: Recovery,
 }
 
 impl RedisStore {
@@ -46,31 +50,78 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn throttles<C: Clock>(&self, share: Throttles<C>, nodes: u64) -> RedisThrottles<C> {
-        RedisThrottles { store: self.clone(), share, nodes, tally: Tally::default() }
+        let (store, tally, recovery) = (self.clone(), Tally::default(), Recovery::default());
+        RedisThrottles { store, share, nodes, tally, recovery }
     }
 }
 
 impl<C: Clock> RedisThrottles<C> {
     /// Decides, and charges unless it denies; without Redis, by this node's share.
+    ///
+    /// ```no_run
+    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), tidegate::ZeroRate> {
+    /// let thirty_a_minute = tidegate::Throttle::new(15, 30, 60, 1)?;
+    /// println!("{}", throttles.check(b"user123", &thirty_a_minute).await.is_limited);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn check(&self, key: &[u8], throttle: &Throttle) -> Throttled {
         let share = throttle.share(self.nodes);
-        let throttled = match self.try_check(key, throttle).await {
-            Ok(throttled) => {
-                if !throttled.is_limited {
-                    self.share.check(key, &share);
+        let throttled = match self.still_limited(key, &share) {
+            Some(limited) => limited,
+            None => match self.try_check(key, throttle).await {
+                Ok(throttled) => self.warm(key, &share, throttled),
+                Err(error) => {
+                    self.tally.failed(NAME, &error);
+                    self.without(key, &share)
                 }
-                throttled
-            }
-            Err(error) => {
-                self.tally.failed(NAME, &error);
-                self.share.check(key, &share)
-            }
+            },
         };
         self.tally.decided(&decision(throttled));
         throttled
     }
 
+    /// The share's denial, while Redis does not know what the key was admitted without it.
+    fn still_limited(&self, key: &[u8], share: &Throttle) -> Option<Throttled> {
+        // While the outage lasts, this is a failure like others, and counted as one.
+        if !self.recovery.counts(key) || !self.store.inner.link.is_up(&self.key(key)) {
+            return None;
+        }
+        let owed = self.share.limiter().ask(key).cost(0).peek().reset_after;
+        let (_, throttled) = share.decide(owed.as_micros().saturating_mul(1_000));
+        throttled.is_limited.then_some(throttled)
+    }
+
+    /// What Redis has admitted is charged to the share too, which after an outage must admit it. What Redis has then
+    /// charged in vain drains: who asked at the same time was faster.
+    fn warm(&self, key: &[u8], share: &Throttle, throttled: Throttled) -> Throttled {
+        if throttled.is_limited {
+            return throttled;
+        }
+        let here = self.share.check(key, share);
+        if here.is_limited && self.recovery.counts(key) { here } else { throttled }
+    }
+
+    /// An answer without Redis.
+    fn without(&self, key: &[u8], share: &Throttle) -> Throttled {
+        let here = self.share.check(key, share);
+        let [price, _] = share.as_debts();
+        if !here.is_limited && price > 0 {
+            let owed = self.share.limiter().ask(key).cost(0).peek().reset_after;
+            self.recovery.admitted(key, owed.as_duration());
+        }
+        here
+    }
+
     /// Decides, or says why there is no decision.
+    ///
+    /// ```no_run
+    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let thirty_a_minute = tidegate::Throttle::new(15, 30, 60, 1)?;
+    /// println!("{:?}", throttles.try_check(b"user123", &thirty_a_minute).await?.reply());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn try_check(
         &self,
         key: &[u8],
@@ -88,8 +139,18 @@ impl<C: Clock> RedisThrottles<C> {
     }
 
     /// Forgets what a key owes. Tells whether it owed anything.
+    ///
+    /// ```no_run
+    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), tidegate_redis::StoreError> {
+    /// if throttles.reset(b"user123").await? {
+    ///     println!("it owed something");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn reset(&self, key: &[u8]) -> Result<bool, StoreError> {
         self.share.reset(key);
+        self.recovery.forget(key);
         match self.run(script::forget(), key, Vec::new()).await? {
             Value::Int(deleted) => Ok(deleted > 0),
             other => Err(self.malformed(&other)),
@@ -97,11 +158,23 @@ impl<C: Clock> RedisThrottles<C> {
     }
 
     /// What decides without Redis.
+    ///
+    /// ```no_run
+    /// # fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) {
+    /// throttles.share().reset(b"user123");
+    /// # }
+    /// ```
     pub fn share(&self) -> &Throttles<C> {
         &self.share
     }
 
     /// What has been decided here.
+    ///
+    /// ```no_run
+    /// # fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) {
+    /// println!("{} denied", throttles.stats().denied);
+    /// # }
+    /// ```
     pub fn stats(&self) -> Stats {
         self.tally.read()
     }
@@ -113,8 +186,11 @@ impl<C: Clock> RedisThrottles<C> {
         args: Vec<Vec<u8>>,
     ) -> Result<Value, StoreError> {
         let store = &self.store.inner;
-        let key = key::of(&store.settings.prefix, NAME, subject);
-        store.run(script, vec![key], args, store.settings.deadline).await
+        store.run(script, vec![self.key(subject)], args, store.settings.deadline).await
+    }
+
+    fn key(&self, subject: &[u8]) -> Vec<u8> {
+        key::of(&self.store.inner.settings.prefix, NAME, subject)
     }
 
     fn malformed(&self, value: &Value) -> StoreError {

@@ -2,14 +2,19 @@
 
 use crate::script::{Shape, Twin};
 use crate::shared::{bytes, numbers};
+use tidegate::Rule;
 use tidegate_core::{Limit, Span, State, Timestamp, TooLarge};
 
+/// Doubles of a row of core's, where twins carry sums besides.
+const HOLD: usize = 4;
 /// Doubles before a state: version, until when it lives. Before rows also when it was written, head, tail, a sum, the
 /// last ticket, how many are held and for how many there is room; a cell says after its state when it was written.
 const CELL_HEADER: usize = 2;
 const ROWS_HEADER: usize = 9;
 /// How long a key lives that has somebody in flight without a lease: as `concurrency.lua` has it.
-const ORPHANED: Span = Span::from_secs(86_400);
+pub(crate) const ORPHANED: Span = Span::from_secs(86_400);
+/// No key lives longer: 142 years.
+const LIFE_MAX: Span = Span::from_micros(1 << 52);
 /// What is added to a key's life, so that it need not be renewed with every request: as `cell.lua` has it.
 const SPARE: Span = Span::from_millis(900);
 
@@ -64,7 +69,7 @@ fn log_words(rows: &[f64], mut before: f64) -> Option<Vec<u64>> {
 /// What was given back is left out.
 fn holds_words(rows: &[f64], ticket: f64) -> Option<Vec<u64>> {
     let mut words = vec![whole(ticket)?];
-    for row in rows.as_chunks::<4>().0.iter().filter(|row| row[1] > 0.0) {
+    for row in rows.as_chunks::<{ HOLD + 1 }>().0.iter().filter(|row| row[1] > 0.0) {
         let until = if row[3] < 0.0 { u64::MAX } else { whole(row[3])? };
         words.extend([whole(row[0])?, whole(row[1])?, whole(row[2])?, until]);
     }
@@ -82,19 +87,20 @@ pub(crate) fn write(
     if drain.is_zero() {
         return Ok(None);
     }
-    let lives = drain.min(ORPHANED.max(Span::from_micros(1 << 52))) + SPARE;
+    let lives = drain.min(LIFE_MAX) + SPARE;
     let lives = if drain == Span::MAX { ORPHANED } else { lives };
     let twin = Twin::of(limit.stem()).ok_or(TooLarge)?;
-    let state_numbers = limit.to_twin(state)?;
+    let mut state_numbers = limit.to_twin(state)?;
     let mut all = vec![float(version), float((now + lives).as_micros())];
     if let Shape::Rows { width } = twin.shape {
+        let (mut sum, mut ticket) = (0.0, 0.0);
+        if width > HOLD {
+            let holds = state_numbers.as_chunks::<HOLD>().0;
+            sum = holds.iter().map(|row| row[1]).sum();
+            ticket = holds.last().map_or(0.0, |row| row[0]);
+            state_numbers = carrying(holds);
+        }
         let rows = float((state_numbers.len() / width) as u64);
-        let (sum, ticket) = match (width, state_numbers.last_chunk::<4>()) {
-            (4, Some(last)) => {
-                (state_numbers.as_chunks::<4>().0.iter().map(|row| row[1]).sum(), last[0])
-            }
-            _ => (0.0, 0.0),
-        };
         all.extend([float(now.as_micros()), 0.0, rows, sum, ticket, rows, rows]);
     }
     all.extend(state_numbers);
@@ -102,6 +108,31 @@ pub(crate) fn write(
         all.push(float(now.as_micros()));
     }
     Ok(Some((bytes(&all), lives)))
+}
+
+/// How long a state of this rule lives at the longest, if it is written now. Places do as long as they are held.
+pub(crate) fn longest_life(rule: &Rule, now: Timestamp) -> Span {
+    if rule.is_concurrency() {
+        return rule.lease().unwrap_or(ORPHANED).min(LIFE_MAX);
+    }
+    let limit = rule.limit();
+    match limit.peek(&limit.exhausted(now), now, 0).reset_after {
+        Span::MAX => ORPHANED,
+        drain => drain.min(LIFE_MAX),
+    }
+}
+
+/// Each row with what it carries, as `sums.lua` has it: the costs of as many rows, itself the last, as the number of rows
+/// up to it can be divided by as a power of two.
+fn carrying(holds: &[[f64; HOLD]]) -> Vec<f64> {
+    let mut all = Vec::with_capacity(holds.len() * (HOLD + 1));
+    for (place, row) in holds.iter().enumerate() {
+        let many = 1 << (place + 1).trailing_zeros();
+        let carried: f64 = holds[place + 1 - many..=place].iter().map(|row| row[1]).sum();
+        all.extend(row);
+        all.push(carried);
+    }
+    all
 }
 
 #[expect(clippy::cast_precision_loss, reason = "versions, times and counts here are below 2^53")]

@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tidegate::ManualClock;
 use tidegate_redis::{JointAsk, RedisLimiter, RedisStore, Settings, check_all};
 use tidegate_testbed::{RedisServer, Reply};
 
 /// Rows that a key may have room for, whoever holds it: so few are not worth a copy.
 const SPARE_ROWS: i64 = 33;
 const HEADER_BYTES: i64 = 72;
-const HOLD_BYTES: i64 = 32;
+const HOLD_BYTES: i64 = 40;
 const LOG_BYTES: i64 = 16;
 
 /// One of each algorithm, with room for all that is asked here.
@@ -75,12 +76,15 @@ async fn t36_one_who_stays_while_ten_thousand_come_and_go_takes_no_more_room_tha
         for number in 0..10_000 {
             let next = limiter.try_acquire("key", 9).await.expect("there is room");
             most = most.max(bytes(&server, "tg:{key}:stays"));
-            assert!(std::mem::replace(&mut before, next).release().await, "{number} was held");
+            let released = std::mem::replace(&mut before, next).release().await;
+            assert!(released.expect("it answers"), "{number} was held");
         }
         assert!(most <= most_bytes(3, HOLD_BYTES), "`{rule}`: {most} bytes for three");
         let left = limiter.peek("key", 0).await.expect("it answers").remaining;
         assert_eq!(left, 1000 - 18, "`{rule}`: two hold nine each");
-        assert!(stays.release().await && before.release().await, "`{rule}`: they were held");
+        for permit in [stays, before] {
+            assert!(permit.release().await.expect("it answers"), "`{rule}`: they were held");
+        }
         assert_eq!(bytes(&server, "tg:{key}:stays"), 0, "`{rule}`: nobody is left");
     }
 }
@@ -101,7 +105,7 @@ async fn t36_when_many_have_gone_their_room_is_given_back_in_whatever_order_they
         for left in (1..=ALL).rev() {
             place = (place + step) % ALL;
             let permit = held[place].take().expect("each goes once");
-            assert!(permit.release().await, "{name}: {left} were held");
+            assert!(permit.release().await.expect("it answers"), "{name}: {left} were held");
             let rows = i64::try_from(left - 1).expect("it is small");
             let taken = bytes(&server, &format!("tg:{{key}}:{name}"));
             assert!(taken <= most_bytes(rows, HOLD_BYTES), "{name}: {taken} bytes for {rows}");
@@ -192,7 +196,8 @@ async fn t36_a_denial_takes_few_commands_however_many_have_come_and_gone() {
     let mut before = limiter.try_acquire("key", 1).await.expect("there is room");
     for _ in 0..1_000 {
         let next = limiter.try_acquire("key", 1).await.expect("there is room");
-        std::mem::replace(&mut before, next).release().await;
+        let released = std::mem::replace(&mut before, next).release().await;
+        assert!(released.expect("it answers"));
     }
     let started = calls(&server);
     let decision = limiter.peek("key", 3).await.expect("it answers");
@@ -201,6 +206,58 @@ async fn t36_a_denial_takes_few_commands_however_many_have_come_and_gone() {
     called.remove("evalsha").expect("a script has run");
     let all: u64 = called.values().sum();
     assert!(all <= 32 + 4, "{called:?}");
+}
+
+/// Commands, besides the script itself, that it takes to look at a cost: the least of a few times, for a rule may be asked
+/// for meanwhile.
+async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: u64) -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..5 {
+        let before = calls(server);
+        assert!(limiter.peek("key", cost).await.expect("it answers").is_deny());
+        let mut called = since(server, &before);
+        called.remove("evalsha").expect("a script has run");
+        least = least.min(called.values().sum());
+    }
+    least
+}
+
+/// The cost is chosen by who asks, and so is how many of those in flight would have to go for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t36_a_denial_takes_few_commands_however_many_would_have_to_go_for_it() {
+    const ALL: u64 = 2_000;
+    /// For each of the few sums that are looked up, as often as all can be halved.
+    const COMMANDS: u64 = 4 * 11 + 8;
+    let server = RedisServer::start();
+    let address = server.url().parse().expect("a server has an address");
+    let settings = Settings::default().deadline(Duration::from_secs(30)).connections(1);
+    let clock = ManualClock::new();
+    let store = RedisStore::connect_with_clock(&address, settings, clock.clone()).await;
+    let limiter = limiter(&store, "costly", &format!("concurrency {ALL} lease 1h")).await;
+    let mut held = Vec::new();
+    for number in 0..ALL {
+        if number == ALL / 2 {
+            clock.advance(Duration::from_secs(1_800));
+        }
+        held.push(limiter.try_acquire("key", 1).await.expect("there is room"));
+    }
+    for cost in [1, ALL / 2, ALL] {
+        let commands = commands_of_a_look(&server, &limiter, cost).await;
+        assert!(commands <= COMMANDS, "{commands} for a cost of {cost}");
+    }
+    // Some leave in the middle; and the leases of half of them run out, which nobody writes down for a denial.
+    let (gone, _stays): (Vec<_>, Vec<_>) =
+        held.into_iter().enumerate().partition(|(number, _)| number % 5 == 3);
+    for (number, permit) in gone {
+        assert!(permit.release().await.unwrap(), "{number} was held");
+    }
+    clock.advance(Duration::from_secs(1_900));
+    let left = limiter.peek("key", 0).await.expect("it answers").remaining;
+    for cost in [left + 1, ALL] {
+        let commands = commands_of_a_look(&server, &limiter, cost).await;
+        assert!(commands <= COMMANDS, "{commands} for a cost of {cost}, when half have run out");
+    }
+    assert_eq!(left, ALL - ALL / 2 * 4 / 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -84,7 +84,13 @@ fn rule(stem: &str, random: &mut Random) -> String {
             let lease = size(random, 60_000);
             let lease =
                 if random.below(3) == 0 { String::new() } else { format!(" lease {lease}ms") };
-            format!("concurrency {}{lease}", size(random, 20))
+            // A few, many, and as many as a double can count.
+            let max = match random.below(8) {
+                0 => 1 << 53,
+                1 | 2 => 2_000,
+                _ => 20,
+            };
+            format!("concurrency {}{lease}", size(random, max))
         }
         other => panic!("there is no algorithm called {other}"),
     }
@@ -132,6 +138,8 @@ impl Sides {
             1 => random.below(limit.saturating_mul(2).max(2)),
             2 => limit,
             3 => limit + 1,
+            // Small ones, so that many hold a place.
+            4..=6 if self.limit.is_concurrency() => 1 + random.below((limit / 64).max(1)),
             _ => 1 + random.below((limit / 4).max(1)),
         }
     }
@@ -180,7 +188,7 @@ impl Sides {
             if let Some(ticket) = ticket {
                 self.limit.release(&mut self.state, ticket);
             }
-            permit.release().await;
+            permit.release().await.expect("Redis answers");
             return Ok(format!("release at {now:?}"));
         }
         let (expected, ticket) = self.limit.enter(&mut self.state, now, cost);
@@ -238,7 +246,7 @@ async fn sequence(
         }
     }
     for (_, permit) in sides.held {
-        permit.release().await;
+        permit.release().await.expect("Redis answers");
     }
     Ok(())
 }

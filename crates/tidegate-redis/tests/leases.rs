@@ -1,6 +1,9 @@
 //! Leased limits through crashes: four processes, one limit, and never one request too many (B2).
 //!
 //! A process is killed and started again, and so is Redis. `TIDEGATE_FULL=1` runs it for 60 s instead of 8.
+//!
+//! Always   Every interval is looked at, and not one request is forgiven. What counts in one is what surely lies within: who
+//!          asked after its beginning, and was answered before its end.
 
 use std::fs::File;
 use std::io::Write;
@@ -66,9 +69,9 @@ async fn node() {
 }
 
 fn now_us() -> u64 {
-    // The same for all processes: this one follows the system's clock.
+    // One clock for all processes, and the one that Redis goes by. A process's own starts and runs by a calibration.
     static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
-    CLOCK.now().as_micros()
+    CLOCK.calendar_now().as_micros()
 }
 
 struct Fleet {
@@ -122,38 +125,122 @@ impl Drop for Fleet {
     }
 }
 
-/// The most by which any interval holds more than a burst and the rate; below zero is good. Long intervals are looked at
-/// between coarse marks, short ones between fine ones: what surely lies within is counted, so the marks make it milder by
-/// what the rate brings in two of them.
-fn excess(admissions: &[Admission]) -> i64 {
-    let mut admissions = admissions.to_vec();
-    admissions.sort_unstable_by_key(|admission| admission.before_us);
-    excess_between(&admissions, 50_000, u64::MAX).max(excess_between(&admissions, 1_000, 1_000_000))
+/// Microseconds in a second; and so much counts one admission, where a microsecond brings `RATE`.
+const ONE: i64 = 1_000_000;
+
+/// Intervals that begin at one moment, by where they end: each at the end of an admission.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// What the intervals that end after these have of them: admissions, less what the rate has brought meanwhile.
+    sum: i64,
+    /// The most that an interval has that ends with one of these.
+    most: i64,
 }
 
-/// The same for intervals up to so long, between marks that are so far apart.
-fn excess_between(admissions: &[Admission], mark_us: u64, longest_us: u64) -> i64 {
-    let start = admissions.first().map_or(0, |first| first.before_us) / mark_us;
-    let end = admissions.iter().map(|a| a.after_us).max().unwrap_or(0) / mark_us + 1;
+impl Ends {
+    const NONE: Self = Self { sum: 0, most: i64::MIN / 2 };
+
+    fn then(self, later: Self) -> Self {
+        let Self { sum, most } = self;
+        Self { sum: sum + later.sum, most: most.max(sum + later.most) }
+    }
+}
+
+/// How many more were admitted in any interval than a burst and what the rate brings; below zero is good.
+///
+/// An interval that holds too many can be made shorter until it begins when one of them was asked for, and ends when one
+/// was answered. So intervals begin with each admission in turn, the last first, and those that end with each are kept in a
+/// tree: what an admission adds to all that end after it is added in one place.
+fn excess(admissions: &[Admission]) -> i64 {
+    let mut by_end = admissions.to_vec();
+    by_end.sort_unstable_by_key(|admission| admission.after_us);
+    let leaves = by_end.len().next_power_of_two();
+    let mut tree = vec![Ends::NONE; 2 * leaves];
+    let start_us = by_end.first().map_or(0, |first| first.after_us);
+    let brought = |until_us: u64| RATE.cast_signed() * (until_us - start_us).cast_signed();
+    let mut before = 0;
+    for (place, admission) in by_end.iter().enumerate() {
+        let until = brought(admission.after_us);
+        tree[leaves + place].sum = before - until;
+        before = until;
+    }
+    for place in (1..leaves).rev() {
+        tree[place] = tree[2 * place].then(tree[2 * place + 1]);
+    }
+    let mut places: Vec<usize> = (0..by_end.len()).collect();
+    places.sort_unstable_by_key(|place| std::cmp::Reverse(by_end[*place].before_us));
     let mut worst = i64::MIN;
-    for first in start..end {
-        let last = end.min(first.saturating_add(longest_us / mark_us));
-        let mut by_mark = vec![0_u64; usize::try_from(last - first + 1).expect("a minute")];
-        let from = admissions.partition_point(|a| a.before_us < first * mark_us);
-        for admission in admissions[from..].iter().take_while(|a| a.before_us < last * mark_us) {
-            let marks = usize::try_from(admission.after_us.div_ceil(mark_us) - first);
-            if let Some(count) = by_mark.get_mut(marks.expect("a minute")) {
-                *count += 1;
+    for begins in places.chunk_by(|a, b| by_end[*a].before_us == by_end[*b].before_us) {
+        for place in begins {
+            let mut place = leaves + place;
+            let sum = tree[place].sum + ONE;
+            tree[place] = Ends { sum, most: sum };
+            while place > 1 {
+                place /= 2;
+                tree[place] = tree[2 * place].then(tree[2 * place + 1]);
             }
         }
-        let mut admitted = 0;
-        for (marks, count) in (0_u64..).zip(by_mark) {
-            admitted += count;
-            let bound = BURST + RATE * marks * mark_us / 1_000_000;
-            worst = worst.max(admitted.cast_signed() - bound.cast_signed());
+        let begins_us = by_end[begins[0]].before_us.cast_signed();
+        let since_us = begins_us - start_us.cast_signed();
+        worst = worst.max(tree[1].most + RATE.cast_signed() * since_us);
+    }
+    // Whole admissions: a part of one that the rate has brought admits nobody.
+    (worst - BURST.cast_signed() * ONE + ONE - 1).div_euclid(ONE)
+}
+
+/// The same by every interval and every admission.
+fn excess_by_counting(admissions: &[Admission]) -> i64 {
+    let mut worst = i64::MIN;
+    for first in admissions {
+        for last in admissions.iter().filter(|last| last.after_us >= first.before_us) {
+            let (begins_us, ends_us) = (first.before_us, last.after_us);
+            let is_within =
+                |one: &&Admission| one.before_us >= begins_us && one.after_us <= ends_us;
+            let within = admissions.iter().filter(is_within).count() as u64;
+            let bound = BURST + RATE * (ends_us - begins_us) / 1_000_000;
+            if within > 0 {
+                worst = worst.max(within.cast_signed() - bound.cast_signed());
+            }
         }
     }
     worst
+}
+
+#[test]
+fn b2_one_too_many_is_found_wherever_it_is() {
+    // A burst within a microsecond, and one each time the rate has brought one: as much as may be.
+    let mut admissions = vec![Admission { before_us: 1_000, after_us: 1_001 }; 400];
+    admissions.extend((1..=50).map(|n| {
+        let at_us = 1_000 + 500 * n;
+        Admission { before_us: at_us, after_us: at_us }
+    }));
+    assert_eq!(excess(&admissions), 0);
+    for place in [0, 400, 449] {
+        let mut more = admissions.clone();
+        more.push(more[place]);
+        assert_eq!(excess(&more), 1, "one more like number {place}");
+    }
+    let mut early = admissions.clone();
+    early[449].after_us -= 1;
+    early[449].before_us -= 1;
+    assert_eq!(excess(&early), 1, "one that came a microsecond too soon");
+    early[449].after_us += 1;
+    assert_eq!(excess(&early), 0, "and may not have");
+}
+
+#[test]
+fn b2_the_tree_finds_what_counting_finds() {
+    let mut random = tidegate_testbed::Random(7);
+    for many in [1, 2, 3, 30, 60] {
+        for _ in 0..20 {
+            let admission = |_| {
+                let before_us = 5_000 + random.below(3_000);
+                Admission { before_us, after_us: before_us + random.below(400) }
+            };
+            let admissions: Vec<Admission> = (0..many).map(admission).collect();
+            assert_eq!(excess(&admissions), excess_by_counting(&admissions), "{many}");
+        }
+    }
 }
 
 #[tokio::test]

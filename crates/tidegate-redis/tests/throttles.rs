@@ -5,7 +5,7 @@
 use std::time::Duration;
 use tidegate::{ManualClock, Span, Throttle, Throttles, Timestamp};
 use tidegate_redis::{RedisStore, Settings};
-use tidegate_testbed::{Random, RedisServer};
+use tidegate_testbed::{Fault, FaultProxy, Random, RedisServer};
 
 const REQUESTS: u64 = 16;
 const BIRTH: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
@@ -105,4 +105,39 @@ async fn without_redis_this_nodes_share_decides_and_knows_what_redis_admitted() 
     }
     assert_eq!(admitted, 1, "of the two that are this node's, Redis has admitted one");
     assert!(throttles.stats().failed > 0);
+}
+
+/// Redis knows nothing of what was admitted without it, and would admit as much again.
+#[tokio::test]
+async fn what_was_admitted_without_redis_is_not_admitted_again() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(BIRTH);
+    let proxy = FaultProxy::to(server.address());
+    let address = proxy.url().parse().expect("it is an address");
+    let settings = Settings::default().deadline(Duration::from_secs(5));
+    let store = RedisStore::connect_with(&address, settings).await;
+    let throttles = store.throttles(Throttles::with_clock(clock.clone()), 2);
+    let four_an_hour = Throttle::new(3, 4, 3_600, 1).expect("it is a rate");
+    let admitted = async |key: &[u8]| {
+        let mut admitted = 0;
+        for _ in 0..10 {
+            admitted += u32::from(!throttles.check(key, &four_an_hour).await.is_limited);
+        }
+        admitted
+    };
+    proxy.set(Fault::Refuse);
+    while throttles.try_check(b"probe", &four_an_hour).await.is_ok() {}
+    assert_eq!(admitted(b"k").await, 2, "this node's share");
+    proxy.set(Fault::Pass);
+    while throttles.try_check(b"probe", &four_an_hour).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let failed = throttles.stats().failed;
+    assert_eq!(admitted(b"k").await, 0);
+    assert_eq!(admitted(b"other").await, 4, "nothing was admitted to it, so it is Redis's");
+    clock.advance(Span::from_secs(1_800));
+    assert_eq!(admitted(b"k").await, 1, "the share has one again");
+    assert_eq!(throttles.stats().failed, failed, "Redis was there");
+    assert!(throttles.reset(b"k").await.expect("Redis answers"));
+    assert_eq!(admitted(b"k").await, 4, "what is forgotten counts no more");
 }

@@ -10,28 +10,32 @@ if header == '' then return 0 end
 if decode('<d', header) ~= wanted then return call('GET', key) end
 local version, lives_us, _, head, tail, count, last_ticket, live, room = decode('<ddddddddd', header)
 local function row(i)
-  return decode('<dddd', call('GETRANGE', key, 72 + i * 32, 103 + i * 32))
+  return decode('<ddddd', call('GETRANGE', key, 72 + i * 40, 111 + i * 40))
+end
+local function carried(i)
+  return decode('<d', call('GETRANGE', key, 104 + i * 40, 111 + i * 40))
 end
 local place = first(head, tail, function(i) return row(i) >= ticket end)
 if place == tail then return 0 end
-local number, cost, since, until_us = row(place)
+local number, cost, since = row(place)
 if number ~= ticket or since ~= since_us or cost == 0 then return 0 end
 count = count - cost
 if count == 0 then
   call('DEL', key)
   return 1
 end
-call('SETRANGE', key, 72 + place * 32, encode('<dddd', number, 0, since, until_us))
--- Places that were given back at the end are forgotten, so that the last is one that is held.
-while tail > head do
-  local _, held = row(tail - 1)
-  if held > 0 then break end
-  tail = tail - 1
+call('SETRANGE', key, 80 + place * 40, encode('<d', 0))
+local i = place
+while i < tail do
+  call('SETRANGE', key, 104 + i * 40, encode('<d', carried(i) - cost))
+  i = carrier(i)
 end
+-- Places that were given back at the end are forgotten, so that the last is one that is held.
+if place == tail - 1 then tail = reaches(sum_before(head, carried) + count, tail, carried) + 1 end
 local _, _, _, last_us = row(tail - 1)
 if last_us >= 0 and lives_us - last_us > 900000 then
   lives_us = math.max(last_us, now_us) + 900000
   call('PEXPIRE', key, math.ceil((lives_us - now_us) / 1000) + kept_ms)
 end
-put(key, 4, version, lives_us, now_us, head, tail, count, last_ticket, live - 1, room)
+put(key, 5, version, lives_us, now_us, head, tail, count, last_ticket, live - 1, room)
 return 1

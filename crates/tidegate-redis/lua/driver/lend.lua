@@ -22,8 +22,8 @@ end
 local held = call('ZRANGE', leases, 0, -1)
 local lent = 0
 for _, lease in ipairs(held) do
-  local _, amount = decode('<dd', lease)
-  lent = lent + amount
+  -- Its second double.
+  lent = lent + decode('<d', lease, 9)
 end
 local said
 for i = 1, sizes do
@@ -40,7 +40,8 @@ for i = 1, sizes do
       local ends_us = now_us + lasts_us
       if is_windowed == 1 then ends_us = math.min(ends_us, now_us + drain_us) end
       call('ZADD', leases, ends_us, encode('<dd', number, size))
-      call('PEXPIRE', leases, math.ceil(lasts_us / 1000) + 1000 + kept_ms)
+      -- A second more than this one: no other lasts longer than that from now.
+      call('PEXPIRE', leases, math.ceil((ends_us - now_us) / 1000) + 1000 + kept_ms)
       return {size, ends_us - now_us, told}
     end
   end

@@ -50,6 +50,17 @@ impl Errand {
             }
         };
         self.leases().lent.fetch_add(told.amount, Ordering::Relaxed);
+        // A connection is met before anything is sent by it: who lends and is new is known to be new by now. So it is
+        // asked again here, however long it took to be answered, and by whomever.
+        if self.leases().is_quiet(&self.inner.exact) {
+            drop(self.tell(None, Heard::LookAgain));
+            return Ok(Lent::Quiet);
+        }
+        // The share has admitted meanwhile what this could be spent on: who waited for it was not waited for.
+        if self.inner.fallback.is_recovering(&self.key) {
+            drop(self.tell(None, Heard::LookAgain));
+            return Ok(Lent::Quiet);
+        }
         self.inner.fallback.lent(&self.key, told.amount);
         // What was forgotten meanwhile is not spent: it runs out.
         let kept = self.leases().find(&self.key);
@@ -67,6 +78,9 @@ impl Errand {
         let mut purse = self.tell(grant, heard);
         if told.amount < size {
             purse.learn(told.amount);
+        }
+        if told.amount == 0 && !told.decision.is_deny() {
+            purse.rest(now);
         }
         if purse.spend(now, cost) {
             return Ok(Lent::Spent(purse.left(now)));

@@ -9,10 +9,18 @@
 //! Always   Those who ask about a key while a lease is asked for wait for that one answer: whether it is a lease, a denial
 //!          or a failure, it is theirs too. Nobody waits for longer than the limit's deadline, however many leases it
 //!          takes; what was asked for is not given up with who asked, so that it is lent to the others.
+//! Always   Where too much is lent and there is room, requests are decided in Redis for a while, in one round trip each.
 //! Bound    Unused: at most half of the limit at a time, for [`LASTS`] at the longest.
 
 mod errand;
+#[cfg(test)]
+mod failover;
+#[cfg(test)]
+mod ledger;
+#[cfg(test)]
+mod lending;
 mod purse;
+mod quiet;
 #[cfg(test)]
 mod simulation;
 mod wire;
@@ -26,6 +34,7 @@ use crate::registry::Current;
 use crate::shared::{Answer, Verb};
 use errand::Errand;
 use purse::{Micros, Purse, Request};
+use quiet::Quiet;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +45,7 @@ use tidegate_core::{Span, Timestamp};
 use tokio::sync::Notify;
 use wire::Terms;
 
-/// How long a lease lasts.
+/// How long a lease lasts: a second at the most, for `lend.lua` keeps the list of them so much longer than the last.
 pub(crate) const LASTS: Duration = Duration::from_secs(1);
 /// Between two looks for leases that nobody uses.
 pub(crate) const SWEEP: Duration = Duration::from_millis(250);
@@ -109,12 +118,6 @@ thread_local! {
     static MEMO: RefCell<Option<Memo>> = const { RefCell::new(None) };
 }
 
-#[derive(Debug, Default)]
-struct Quiet {
-    changes: Option<u64>,
-    until: Micros,
-}
-
 /// What a decision was made of, and of which version of the rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -168,11 +171,7 @@ impl Leases {
 
     #[inline]
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
-        // Which shard it is only matters for who waits for whom; the map in it has a hash that nobody can foresee.
-        let tail = key.last_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let mixed = (tail ^ key.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = usize::try_from(mixed >> 58).unwrap_or(0);
-        self.shards[place].lock().expect("nobody panics with it")
+        self.shards[shard_of(key)].lock().expect("nobody panics with it")
     }
 
     /// Spends what is there, at memory's speed, and says how much is left then.
@@ -217,27 +216,32 @@ impl Leases {
         decision
     }
 
-    /// Asks for a lease and spends from it; or waits for one that was asked for already.
+    /// Asks for a lease and spends from it; or waits for one that was asked for already. What is left of the deadline
+    /// then is for who decides instead.
     pub(crate) async fn refill(
         &self,
         inner: &Arc<Inner>,
         key: &[u8],
         cost: u64,
         asked: Asked,
+        deadline: Deadline,
     ) -> Result<Outcome, StoreError> {
         let exact = &inner.exact;
-        if cost == 0 || key.len() > KEY_BYTES_MAX || self.is_quiet(exact) {
+        if cost == 0 || key.len() > KEY_BYTES_MAX {
             return Ok(Outcome::Direct);
         }
-        let deadline = Deadline::from(exact.deadline());
-        let current = self.current(exact).await?;
+        let current = self.current(exact, deadline).await?;
         let most = current.lending.as_ref().map_or(0, |lending| lending.most);
         if cost > most {
             return Ok(Outcome::Direct);
         }
         loop {
+            // Also after the rule was asked for, and after somebody else was waited for: primaries change meanwhile.
+            if self.is_quiet(exact) {
+                return Ok(Outcome::Direct);
+            }
             match self.begin(key, cost, most) {
-                Begun::Full => return Ok(Outcome::Direct),
+                Begun::Direct => return Ok(Outcome::Direct),
                 Begun::Spent(left) => return Ok(Outcome::Spent(self.allowed(left))),
                 Begun::Wait(kept, answered) => {
                     let answered = deadline.cut(answered).await;
@@ -265,16 +269,16 @@ impl Leases {
     pub(crate) async fn prefetch(&self, inner: &Arc<Inner>, key: &[u8], asked: Asked) {
         let exact = &inner.exact;
         // What was admitted without Redis is not lent again: who asks next is decided in Redis and by the share.
-        if self.is_quiet(exact) || inner.fallback.is_recovering() {
+        if self.is_quiet(exact) || inner.fallback.is_recovering(key) {
             return;
         }
-        let Ok(current) = self.current(exact).await else { return };
+        let Ok(current) = self.current(exact, exact.within()).await else { return };
         let Some(lending) = &current.lending else { return };
         let Some(kept) = self.find(key) else { return };
         let request = {
             let now = self.now();
             let mut purse = kept.purse();
-            if !purse.is_low(purse.left(now)) {
+            if !purse.is_low(purse.left(now)) || purse.is_resting(now) {
                 return;
             }
             purse.ask(now, 1, size_max(lending.most))
@@ -285,8 +289,8 @@ impl Leases {
     }
 
     /// The rule that all go by. Leases of another are not spent.
-    async fn current(&self, exact: &Exact) -> Result<Arc<Current>, StoreError> {
-        let current = exact.known().await?;
+    async fn current(&self, exact: &Exact, deadline: Deadline) -> Result<Arc<Current>, StoreError> {
+        let current = exact.known(deadline).await?;
         if self.version.swap(current.version, Ordering::AcqRel) != current.version {
             self.limit.store(limit_of(&current.rule), Ordering::Relaxed);
             self.forget_all();
@@ -296,7 +300,7 @@ impl Leases {
 
     fn begin(&self, key: &[u8], cost: u64, most: u64) -> Begun {
         let now = self.now();
-        let Some(kept) = self.find_or_make(key, now) else { return Begun::Full };
+        let Some(kept) = self.find_or_make(key, now) else { return Begun::Direct };
         let mut purse = kept.purse();
         if purse.spend(now, cost) {
             return Begun::Spent(purse.left(now));
@@ -307,6 +311,9 @@ impl Leases {
             let answered = Arc::clone(&kept.answered).notified_owned();
             drop(purse);
             return Begun::Wait(kept, answered);
+        }
+        if purse.is_resting(now) {
+            return Begun::Direct;
         }
         let request = purse.ask(now, cost, size_max(most));
         drop(purse);
@@ -332,26 +339,21 @@ impl Leases {
         match said {
             Lent::Spent(left) => Outcome::Spent(self.allowed(left)),
             Lent::Denied(decision, known) if decision.is_deny() => Outcome::Denied(decision, known),
-            // There would be room, but too much is lent already.
-            Lent::Denied(..) => Outcome::Direct,
+            // There would be room, but too much is lent already; or what was lent is not to be spent.
+            Lent::Denied(..) | Lent::Quiet => Outcome::Direct,
         }
     }
 
     /// Whether leases that nobody knows of may still be about.
     fn is_quiet(&self, exact: &Exact) -> bool {
         let changes = exact.store().link.changes();
-        let now = self.now();
         let mut quiet = self.quiet.lock().expect("nobody panics with it");
-        if quiet.changes != Some(changes) {
-            let lasts = Span::from(LASTS).as_micros();
-            *quiet = Quiet { changes: Some(changes), until: now + lasts + lasts / 8 };
-        }
-        now < quiet.until
+        quiet.is_on(changes, self.now())
     }
 
     /// Gives back what nobody uses, and forgets what is over.
-    pub(crate) async fn sweep(&self, exact: &Exact) {
-        let now = self.now();
+    pub(crate) async fn sweep(&self, inner: &Inner) {
+        let (now, version) = (self.now(), inner.exact.version());
         let idle = Span::from(SWEEP).as_micros();
         let mut requests: Vec<(Box<[u8]>, Request)> = Vec::new();
         for shard in &self.shards {
@@ -373,10 +375,15 @@ impl Leases {
             }
         }
         for (key, request) in requests {
+            if inner.exact.version() != version {
+                // What was lent under another rule was charged in other numbers: it runs out.
+                return;
+            }
             let unused: u64 = request.closed.iter().map(|closed| closed.unused).sum();
             let terms = Terms { number: 0, at_least: 0 };
-            match exact.lend(&key, &terms, &request).await {
+            match inner.exact.lend(&key, &terms, &request).await {
                 Ok(_) => {
+                    inner.denied.forget(&key);
                     self.returned.fetch_add(unused, Ordering::Relaxed);
                 }
                 // It runs out by itself.
@@ -400,8 +407,18 @@ impl Leases {
     }
 }
 
+/// Which shard it is only matters for who waits for whom; the map in it has a hash that nobody can foresee.
+#[inline]
+fn shard_of(key: &[u8]) -> usize {
+    let short = || key.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let tail = key.last_chunk::<8>().map_or_else(short, |bytes| u64::from_le_bytes(*bytes));
+    let mixed = (tail ^ key.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(mixed >> 58).unwrap_or(0)
+}
+
 enum Begun {
-    Full,
+    /// There are leases of too many keys, or too much of this one is lent.
+    Direct,
     Wait(Arc<Kept>, tokio::sync::futures::OwnedNotified),
     Spent(u64),
     Ask(Arc<Kept>, Request),
@@ -410,6 +427,9 @@ enum Begun {
 enum Lent {
     Spent(u64),
     Denied(Decision, Option<Known>),
+    /// Perhaps by a primary that knows nothing of leases that are still about, or of what a share has admitted: it is not
+    /// spent, and runs out.
+    Quiet,
 }
 
 /// What was said to somebody else, for who has waited for it. Nothing, if there is something to look for again.
@@ -443,4 +463,62 @@ fn size_max(most: u64) -> u64 {
 fn limit_of(rule: &Rule) -> u64 {
     let limit = rule.limit();
     limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0).limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RedisLimiter, RedisStore, Settings};
+    use std::collections::HashSet;
+    use tidegate_testbed::RedisServer;
+    use tokio::time::sleep;
+
+    #[test]
+    fn keys_of_any_length_are_spread_over_all_shards() {
+        for bytes in 2..=9 {
+            let key = |number: u16| [vec![b'x'; bytes - 2], number.to_le_bytes().to_vec()].concat();
+            let shards: HashSet<usize> = (0..4_096).map(|number| shard_of(&key(number))).collect();
+            assert!(shards.len() > SHARDS / 2, "{bytes} bytes: {} shards", shards.len());
+        }
+    }
+
+    /// Somebody who takes leases, and has waited for it.
+    async fn leasing(server: &RedisServer, name: &str) -> RedisLimiter {
+        let address = server.url().parse().expect("it is an address");
+        let settings = Settings::default().deadline(Duration::from_secs(20));
+        let store = RedisStore::connect_with(&address, settings).await;
+        let rule = "100/h burst 100".parse().expect("it is a rule");
+        let limiter = store.builder(name, rule).lease(true).build().expect("Redis can count it");
+        // Nobody lends to who has just come.
+        for probe in 0_u64.. {
+            limiter.check(probe.to_le_bytes()).await;
+            if limiter.stats().lent > 0 {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        while limiter.stats().returned == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        limiter
+    }
+
+    #[tokio::test]
+    async fn who_was_denied_for_a_lease_is_not_when_that_is_given_back() {
+        let server = RedisServer::start();
+        for attempt in 0.. {
+            let limiter = leasing(&server, &attempt.to_string()).await;
+            limiter.check("key").await;
+            let has_returned = limiter.stats().returned;
+            // Fifty are kept back; with a lease there are fewer than these.
+            if limiter.check_n("key", 45).await.is_allow() {
+                continue; // The machine was so busy that it had been given back already.
+            }
+            while limiter.stats().returned == has_returned {
+                sleep(Duration::from_millis(10)).await;
+            }
+            assert!(limiter.check_n("key", 45).await.is_allow(), "it is given back");
+            return;
+        }
+    }
 }

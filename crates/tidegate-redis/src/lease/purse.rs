@@ -15,6 +15,8 @@ const SOON_PARTS: u64 = 8;
 /// The next lease is asked for when so much of one is left.
 const LOW_PARTS: u64 = 4;
 const LEASES_MAX: usize = 2;
+/// Where too much is lent, no lease is asked for so long: it would be one round trip more for each request, for nothing.
+const REST: Micros = 100_000;
 const SIZE_FIRST: u64 = 8;
 
 /// A key's leases on one node.
@@ -31,6 +33,8 @@ pub(crate) struct Purse {
     /// Whether somebody was told that it is low.
     is_told: bool,
     spent_last: Micros,
+    /// Until when nothing is asked for.
+    rests_until: Micros,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +82,17 @@ impl Purse {
             is_asking: false,
             is_told: false,
             spent_last: now,
+            rests_until: 0,
         }
+    }
+
+    /// There is room, and too much is lent already: no lease is asked for, for a while.
+    pub(crate) fn rest(&mut self, now: Micros) {
+        self.rests_until = now.saturating_add(REST);
+    }
+
+    pub(crate) fn is_resting(&self, now: Micros) -> bool {
+        now < self.rests_until
     }
 
     /// Spends, if there is enough in one lease.
@@ -273,6 +287,15 @@ mod tests {
         purse.wait(1);
         purse.answered(&request, None);
         assert_eq!(purse.ask(2, 1, 1_000).size, 16, "nobody waits any more");
+    }
+
+    #[test]
+    fn where_too_much_is_lent_nothing_is_asked_for_a_while() {
+        let mut purse = Purse::new(0);
+        assert!(!purse.is_resting(5));
+        purse.rest(5);
+        assert!(purse.is_resting(5) && purse.is_resting(5 + REST - 1));
+        assert!(!purse.is_resting(5 + REST));
     }
 
     #[test]

@@ -1,65 +1,32 @@
 //! A hundred nodes and a Redis that fails, in a time of their own: the same seed, the same story.
 //!
-//! Clocks run at different speeds and stop, messages are late or lost, nodes pause and die, and replicas that have not
-//! heard the last of it take over. What is checked is what is promised: never one admission beyond the bound.
+//! Clocks run at different speeds, messages are late or lost, nodes stand still and go on with what they had, or die, and
+//! replicas that have not heard the last of it take over, of which each node hears in its own time. Requests cost one or a
+//! few, and in some stories the rule changes. What is checked is what is promised: never one admission beyond the bound.
+//! Clocks do not stop: what then is in `docs/decisions/0020-leases.md`.
 //!
 //! `TIDEGATE_SEEDS` says how many stories are told: 200 in the test command, 10 000 in `cargo xtask leases`.
 
 use super::LASTS;
+use super::ledger::Ledger;
 use super::purse::{Grant, Micros, Purse, Request};
+use super::quiet::Quiet;
+use super::wire::Terms;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use tidegate_core::{Lending, Limit, Rule, Span, State, Timestamp};
+use tidegate_core::{Lending, Limit, Rule, Timestamp};
 use tidegate_testbed::Random;
 
 const NODES: usize = 100;
-const STORY: Micros = 4_000_000;
+const STORY: Micros = 5_000_000;
 const DEADLINE: Micros = 20_000;
 const SWEEP: Micros = 250_000;
-
-/// Redis, as `lend.lua` has it.
-#[derive(Clone)]
-struct Ledger {
-    state: State,
-    leases: Vec<(u64, u64, Micros)>,
-}
-
-impl Ledger {
-    fn lend(
-        &mut self,
-        limit: &Limit,
-        lending: &Lending,
-        now: Micros,
-        asked: &Request,
-    ) -> Option<(u64, Micros)> {
-        let at = Timestamp::from_micros(now);
-        self.leases.retain(|(_, _, ends)| *ends > now);
-        for closed in &asked.closed {
-            let known = self.leases.iter().position(|(number, ..)| *number == closed.number);
-            if let Some(place) = known {
-                self.leases.swap_remove(place);
-                limit.refund(&mut self.state, at, closed.unused);
-            }
-        }
-        let lent: u64 = self.leases.iter().map(|(_, amount, _)| amount).sum();
-        let mut size = asked.size;
-        while size > 0 {
-            let is_spare = lent + size <= lending.most;
-            let leaves_as_much = !limit.peek(&self.state, at, size * 2).is_deny();
-            if is_spare
-                && (size == 1 || leaves_as_much)
-                && !limit.decide(&mut self.state, at, size).is_deny()
-            {
-                let lasts = Span::from(LASTS).as_micros();
-                let window =
-                    limit.window(&self.state, at).map(|window| window.end.since(at).as_micros());
-                return Some((size, window.map_or(lasts, |left| left.min(lasts))));
-            }
-            size /= 2;
-        }
-        None
-    }
-}
+/// Who does not ask meets another primary, and hears of another rule, so much later at the most.
+const MEETS: Micros = 500_000;
+const HEARS: Micros = 1_000_000;
+/// So long does it take a crowd to arrive.
+const CROWD: Micros = 20_000;
+const COST_MAX: u64 = 4;
 
 struct Node {
     purse: Purse,
@@ -69,7 +36,9 @@ struct Node {
     paused_until: Micros,
     /// Which primary it has met, and from when on it takes leases, by its own clock.
     met: u64,
-    quiet_until: Micros,
+    quiet: Quiet,
+    /// Which version of the rule it goes by.
+    version: u64,
     /// Counts its lives: what was on its way to another is for nobody.
     life: u64,
     asked: u64,
@@ -87,14 +56,16 @@ impl Node {
 }
 
 enum Event {
-    /// Somebody wants to pass.
-    Arrival(usize),
+    /// Somebody wants to pass, at this cost.
+    Arrival(usize, u64),
     /// A question reaches Redis.
     Question {
         node: usize,
         life: u64,
         asked: u64,
         request: Request,
+        /// What it costs who asks.
+        cost: u64,
         primary: u64,
         is_direct: bool,
     },
@@ -118,6 +89,10 @@ enum Event {
     Pause(usize),
     Death(usize),
     Failover,
+    /// A node hears who the primary is, and what the rule.
+    Hear(usize),
+    /// Another rule holds.
+    Change(Rule),
 }
 
 struct World {
@@ -128,6 +103,8 @@ struct World {
     /// What the replica knows: the primary, some time ago.
     replica: Ledger,
     primary: u64,
+    /// How often the rule has changed.
+    version: u64,
     nodes: Vec<Node>,
     queue: BinaryHeap<Reverse<(Micros, u64)>>,
     events: Vec<Option<Event>>,
@@ -141,8 +118,7 @@ impl World {
         let mut random = Random(seed);
         let lending = rule.lend().expect("it can be lent");
         let limit = Limit::with_windows(lending.rule.clone(), |_, _| None).expect("it is in UTC");
-        let state = limit.fresh(Timestamp::EPOCH);
-        let ledger = Ledger { state, leases: Vec::new() };
+        let ledger = Ledger::new(&limit, Timestamp::EPOCH);
         let nodes = (0..NODES)
             .map(|_| Node {
                 purse: Purse::new(0),
@@ -150,8 +126,9 @@ impl World {
                 speed: (1 << 20) - (1 << 13) / 2 + random.below(1 << 13),
                 offset: random.below(1_000_000_000),
                 paused_until: 0,
-                met: 0,
-                quiet_until: 0,
+                met: 1,
+                quiet: Quiet::default(),
+                version: 0,
                 life: 0,
                 asked: 0,
             })
@@ -163,6 +140,7 @@ impl World {
             replica: ledger.clone(),
             ledger,
             primary: 1,
+            version: 0,
             nodes,
             queue: BinaryHeap::new(),
             events: Vec::new(),
@@ -186,7 +164,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, now: Micros, node: usize, request: Request, is_direct: bool) {
+    fn send(&mut self, now: Micros, node: usize, cost: u64, request: Request, is_direct: bool) {
         let (life, asked) = {
             let node = &mut self.nodes[node];
             node.asked += 1;
@@ -197,7 +175,7 @@ impl World {
             let request = request.clone();
             self.at(
                 now + delay,
-                Event::Question { node, life, asked, request, primary, is_direct },
+                Event::Question { node, life, asked, request, cost, primary, is_direct },
             );
         }
         if !is_direct {
@@ -205,42 +183,60 @@ impl World {
         }
     }
 
-    /// Whether it must not take leases: it has just met this primary.
+    /// Whether it must not take leases: it has just met the primary that it knows of.
     fn is_quiet(&mut self, now: Micros, node: usize) -> bool {
-        let primary = self.primary;
         let node = &mut self.nodes[node];
         let clock = node.clock(now);
-        if node.met != primary {
-            node.met = primary;
-            let lasts = Span::from(LASTS).as_micros();
-            node.quiet_until = clock + lasts + lasts / 8;
-        }
-        clock < node.quiet_until
+        node.quiet.is_on(node.met, clock)
     }
 
-    fn arrival(&mut self, now: Micros, place: usize) {
+    fn arrival(&mut self, now: Micros, place: usize, cost: u64) {
         let clock = self.nodes[place].clock(now);
-        if self.nodes[place].purse.spend(clock, 1) {
-            self.admitted.push(now);
-            self.leased += 1;
+        let most = (self.lending.most / 2).max(1);
+        if self.nodes[place].purse.spend(clock, cost) {
+            self.admit(now, cost);
+            self.leased += cost;
             if self.nodes[place].is_low(clock) && !self.is_quiet(now, place) {
-                let most = self.lending.most / 2;
-                let request = self.nodes[place].purse.ask(clock, 1, most.max(1));
-                self.send(now, place, request, false);
+                let request = self.nodes[place].purse.ask(clock, 1, most);
+                self.send(now, place, 1, request, false);
             }
         } else if self.is_quiet(now, place) {
-            let request = Request { closed: Vec::new(), size: 1, sent: clock };
-            self.send(now, place, request, true);
+            let request = Request { closed: Vec::new(), size: cost, sent: clock };
+            self.send(now, place, cost, request, true);
         } else if !self.nodes[place].purse.is_asking() {
-            let most = self.lending.most / 2;
-            let request = self.nodes[place].purse.ask(clock, 1, most.max(1));
-            self.send(now, place, request, false);
+            let request = self.nodes[place].purse.ask(clock, cost, most);
+            self.send(now, place, cost, request, false);
+        }
+    }
+
+    fn admit(&mut self, now: Micros, cost: u64) {
+        self.admitted.extend((0..cost).map(|_| now));
+    }
+
+    /// What it hears when it is told, or asks: another primary is waited out, leases of another rule are not spent.
+    fn hear(&mut self, now: Micros, place: usize) {
+        let (primary, version) = (self.primary, self.version);
+        let node = &mut self.nodes[place];
+        node.met = primary;
+        if node.version != version {
+            (node.purse, node.version) = (Purse::new(node.clock(now)), version);
+            // An answer to what was asked before is for nobody.
+            node.asked += 1;
+        }
+    }
+
+    /// Everybody hears of it, each in its own time.
+    fn spread(&mut self, now: Micros, within: Micros) {
+        for place in 0..NODES {
+            let later = now + self.random.below(within);
+            self.at(later, Event::Hear(place));
         }
     }
 
     fn happen(&mut self, now: Micros, event: Event) {
         match event {
-            Event::Arrival(node)
+            Event::Arrival(node, _)
+            | Event::Hear(node)
             | Event::Sweep(node)
             | Event::Answer { node, .. }
             | Event::Deadline { node, .. }
@@ -249,13 +245,20 @@ impl World {
                 let later = self.nodes[node].paused_until;
                 self.at(later, event);
             }
-            Event::Arrival(node) => self.arrival(now, node),
-            Event::Question { node, life, asked, request, primary, is_direct } => {
-                // A connection to who is no primary any more is gone.
-                if primary != self.primary {
+            Event::Arrival(node, cost) => self.arrival(now, node, cost),
+            Event::Question { node, life, asked, request, cost, primary, is_direct } => {
+                // A connection to who is no primary any more is gone, and the question with it. Who notices finds another.
+                // And who asks by another rule is told so first.
+                if primary != self.primary || self.nodes[node].version != self.version {
+                    let later = now + self.random.below(MEETS / 10);
+                    self.at(later, Event::Hear(node));
                     return;
                 }
-                let grant = self.serve(now, &request, is_direct);
+                let grant = self.serve(now, cost, &request, is_direct);
+                if is_direct {
+                    // As of when Redis decided, whose clock it is; and also if nobody hears of it.
+                    self.admit(now, grant.as_ref().map_or(0, |grant| grant.amount));
+                }
                 if let Some(delay) = self.delay() {
                     self.at(
                         now + delay,
@@ -267,9 +270,11 @@ impl World {
                 if self.nodes[node].life != life {
                     return;
                 }
-                if is_direct {
-                    self.admitted.extend(grant.map(|_| now));
-                } else if self.nodes[node].asked == asked && self.nodes[node].purse.is_asking() {
+                if !is_direct
+                    && self.nodes[node].asked == asked
+                    && self.nodes[node].purse.is_asking()
+                {
+                    let grant = grant.filter(|_| !self.is_quiet(now, node));
                     self.nodes[node].purse.answered(&request, grant);
                 }
             }
@@ -281,57 +286,102 @@ impl World {
                     node.asked += 1;
                 }
             }
-            Event::Sweep(place) => {
-                let node = &mut self.nodes[place];
-                let clock = node.clock(now);
-                let is_idle = clock.saturating_sub(node.purse.spent_last()) >= SWEEP;
-                if is_idle
-                    && !node.purse.is_asking()
-                    && let Some(request) = node.purse.give_back(clock)
-                {
-                    self.send(now, place, request, false);
-                }
-                self.at(now + SWEEP, Event::Sweep(place));
-            }
+            Event::Sweep(place) => self.sweep(now, place),
             Event::Pause(node) => {
                 self.nodes[node].paused_until = now + self.random.below(2_000_000);
             }
-            Event::Death(node) => {
-                let clock = self.nodes[node].clock(now);
-                let node = &mut self.nodes[node];
-                (node.purse, node.met, node.life) = (Purse::new(clock), 0, node.life + 1);
-            }
+            Event::Death(place) => self.die(now, place),
             Event::Failover => {
                 self.ledger = self.replica.clone();
                 self.primary += 1;
+                self.spread(now, MEETS);
             }
+            Event::Hear(node) => self.hear(now, node),
+            Event::Change(rule) => self.change(now, &rule),
         }
     }
 
-    fn serve(&mut self, now: Micros, request: &Request, is_direct: bool) -> Option<Grant> {
+    fn sweep(&mut self, now: Micros, place: usize) {
+        let node = &mut self.nodes[place];
+        let clock = node.clock(now);
+        let is_idle = clock.saturating_sub(node.purse.spent_last()) >= SWEEP;
+        if is_idle
+            && !node.purse.is_asking()
+            && let Some(request) = node.purse.give_back(clock)
+        {
+            self.send(now, place, 0, request, false);
+        }
+        self.at(now + SWEEP, Event::Sweep(place));
+    }
+
+    /// Another one takes its place, and meets the primary.
+    fn die(&mut self, now: Micros, place: usize) {
+        let node = &mut self.nodes[place];
+        node.purse = Purse::new(node.clock(now));
+        (node.life, node.quiet) = (node.life + 1, Quiet::default());
+        self.hear(now, place);
+    }
+
+    /// What was charged is charged on, and what was lent is counted on until it ends; on the replica too.
+    fn change(&mut self, now: Micros, rule: &Rule) {
+        self.lending = rule.lend().expect("it can be lent");
+        let windows = self.lending.rule.clone();
+        let limit = Limit::with_windows(windows, |_, _| None).expect("it is in UTC");
+        let at = Timestamp::from_micros(now);
+        for ledger in [&mut self.ledger, &mut self.replica] {
+            ledger.state = limit.take_over(&self.limit, &ledger.state, at);
+        }
+        self.limit = limit;
+        self.version += 1;
+        self.spread(now, HEARS);
+    }
+
+    fn serve(
+        &mut self,
+        now: Micros,
+        cost: u64,
+        request: &Request,
+        is_direct: bool,
+    ) -> Option<Grant> {
         if is_direct {
             let at = Timestamp::from_micros(now);
-            let passes = !self.limit.decide(&mut self.ledger.state, at, 1).is_deny();
-            return passes.then_some(Grant { number: 0, amount: 1, lasts: 0 });
+            let passes = !self.limit.decide(&mut self.ledger.state, at, cost).is_deny();
+            return passes.then_some(Grant { number: 0, amount: cost, lasts: 0 });
         }
-        let (amount, lasts) = self.ledger.lend(&self.limit, &self.lending, now, request)?;
         self.numbers += 1;
-        self.ledger.leases.push((self.numbers, amount, now + lasts));
-        Some(Grant { number: self.numbers, amount, lasts })
+        let terms = Terms { number: self.numbers, at_least: request.size.min(cost) };
+        self.ledger.lend(&self.limit, &self.lending, now, &terms, request)
+    }
+
+    /// In half of the stories requests come at any time; in the others in crowds, so long apart that what was lent lies
+    /// with the nodes while Redis recovers. Only then is it too much that both give all they have.
+    fn lull(&mut self) -> Option<Micros> {
+        (self.random.below(2) == 0).then(|| 100_000 + self.random.below(200_000))
+    }
+
+    fn arrives(&mut self, lull: Option<Micros>) -> Micros {
+        let any = self.random.below(STORY);
+        lull.map_or(any, |lull| any / lull * lull + self.random.below(CROWD))
     }
 
     /// Tells the story to its end; how many failovers there were.
-    fn tell(&mut self, demand: u64) -> u64 {
+    fn tell(&mut self, demand: u64, change: Option<(Micros, Rule)>) -> u64 {
+        if let Some((time, rule)) = change {
+            self.at(time, Event::Change(rule));
+        }
         for place in 0..NODES {
             let sweep = self.random.below(SWEEP);
             self.at(sweep, Event::Sweep(place));
         }
         let count = demand * STORY / 1_000_000;
+        let lull = self.lull();
         for _ in 0..count {
-            let (time, node) = (self.random.below(STORY), self.random.below(NODES as u64));
+            let (time, node) = (self.arrives(lull), self.random.below(NODES as u64));
             // Some nodes are asked far more than others.
             let node = if self.random.below(2) == 0 { node } else { node % 5 };
-            self.at(time, Event::Arrival(usize::try_from(node).expect("it is small")));
+            // Most cost one.
+            let cost = if self.random.below(4) == 0 { 1 + self.random.below(COST_MAX) } else { 1 };
+            self.at(time, Event::Arrival(usize::try_from(node).expect("it is small"), cost));
         }
         let failovers = self.random.below(3);
         for _ in 0..failovers {
@@ -396,7 +446,7 @@ fn stories(text: &str, demand: u64) -> (u64, u64) {
     let (mut admitted, mut leased) = (0, 0);
     for seed in 0..seeds() {
         let mut world = World::new(seed, &rule);
-        let failovers = world.tell(demand);
+        let failovers = world.tell(demand, None);
         let beyond = first_beyond(&rule, 1 + failovers, &mut world.admitted);
         assert_eq!(
             beyond, None,
@@ -425,6 +475,39 @@ fn a_window_that_is_lent_out_never_admits_one_too_many() {
     assert!(leased * 3 > admitted, "many were decided here");
 }
 
+/// What was lent under the old rule is spent until those who have it hear of the new one, or it runs out.
+#[test]
+fn a_second_after_a_change_of_rule_nothing_but_the_new_one_is_gone_by() {
+    let lasts = Micros::try_from(LASTS.as_micros()).expect("it is a second");
+    for (old, new) in [
+        ("1000/s burst 200", "300/s burst 60"),
+        ("300/s burst 60", "1000/s burst 200"),
+        ("500/s fixed", "100/s fixed"),
+    ] {
+        let rules = [old, new].map(|text| text.parse::<Rule>().expect("it is a rule"));
+        let mut spent_after = 0;
+        for seed in 0..seeds() / 4 {
+            let mut world = World::new(seed, &rules[0]);
+            let changes = 1_500_000 + world.random.below(1_000_000);
+            let failovers = world.tell(3_000, Some((changes, rules[1].clone())));
+            let mut parts = [Vec::new(), Vec::new()];
+            for at in &world.admitted {
+                if *at < changes {
+                    parts[0].push(*at);
+                } else if *at >= changes + lasts {
+                    parts[1].push(*at);
+                }
+            }
+            for (rule, part) in rules.iter().zip(&mut parts) {
+                let beyond = first_beyond(rule, 1 + failovers, part);
+                assert_eq!(beyond, None, "`{old}` to `{new}`, seed {seed}: one too many");
+            }
+            spent_after += parts[1].len();
+        }
+        assert!(spent_after > 0, "`{new}` admits somebody");
+    }
+}
+
 #[test]
 fn a_lender_that_keeps_nothing_back_is_found_out() {
     let rule: Rule = "1000/s burst 200".parse().expect("it is a rule");
@@ -432,7 +515,7 @@ fn a_lender_that_keeps_nothing_back_is_found_out() {
         let mut world = World::new(seed, &rule);
         // As if what is lent needed no room: the whole burst stays with the lender.
         world.limit = Limit::with_windows(rule.clone(), |_, _| None).expect("it is in UTC");
-        let failovers = world.tell(3_000);
+        let failovers = world.tell(3_000, None);
         failovers == 0 && first_beyond(&rule, 1, &mut world.admitted).is_some()
     });
     assert!(found, "the check sees what it is there for");

@@ -3,7 +3,8 @@
 use super::purse::{Closed, Micros, Request};
 use super::{Known, LASTS};
 use crate::exact::Exact;
-use crate::link::{Deadline, StoreError};
+use crate::key;
+use crate::link::StoreError;
 use crate::script::Twin;
 use crate::shared::{Said, Verb, bytes};
 use redis::Value;
@@ -37,13 +38,13 @@ impl Exact {
         request: &Request,
     ) -> Result<Told, StoreError> {
         let key = self.key(subject);
-        let leases = [&key[..], b":leases"].concat();
+        let leases = key::leases(&key);
         let mut around = self.store().clock.about();
-        let deadline = Deadline::from(self.deadline());
+        let deadline = self.within();
         // What was given back is not given back again, should it take another round.
         let mut closed = request.closed.as_slice();
         for _ in 0..ROUNDS_MAX {
-            let current = self.known().await?;
+            let current = self.known(deadline).await?;
             let shared = &current.shared;
             let (sizes, most, is_windowed) = match &current.lending {
                 Some(lending) => {
@@ -94,7 +95,9 @@ impl Exact {
                     self.store().clock.heard(now);
                     around = now;
                 }
-                Said::OtherVersion(value) => self.reconcile(&key, &value, &current).await?,
+                Said::OtherVersion(value) => {
+                    self.reconcile(deadline, &key, &value, &current).await?;
+                }
             }
         }
         Err(self
@@ -106,7 +109,7 @@ impl Exact {
 const ROUNDS_MAX: usize = 8;
 
 /// Half of it each time, down to what is needed.
-fn sizes(most: u64, least: u64) -> Vec<u64> {
+pub(super) fn sizes(most: u64, least: u64) -> Vec<u64> {
     let mut sizes = Vec::new();
     let mut size = most;
     while size > least {

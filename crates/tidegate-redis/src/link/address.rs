@@ -6,7 +6,10 @@
 //! redis+sentinel://host[:port],host[:port]/name        the primary that these sentinels call so
 //! redis+cluster://host[:port],host[:port]              some nodes of a cluster; it tells the others
 //! ```
-//! `valkey` may stand for `redis`. `?ca=FILE` trusts the certificates in a file, besides the system's none.
+//! `valkey` may stand for `redis`. `?ca=FILE` trusts the certificates in a file, besides the system's none;
+//! `?sentinel=user:password` is for the sentinels, which have users of their own; with `&` it is both.
+//!
+//! Always   No password is shown, neither where an address is nor where it is none.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,6 +17,8 @@ use std::str::FromStr;
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
+/// What whom sentinels are asked as stands behind.
+const SENTINEL: &str = "sentinel";
 
 /// Where a store is, and how it is spoken to.
 ///
@@ -29,6 +34,8 @@ pub struct Address {
     pub(crate) deployment: Deployment,
     pub(crate) hosts: Vec<Host>,
     pub(crate) credentials: Option<Credentials>,
+    /// Whom sentinels are asked as.
+    pub(crate) sentinel: Option<Credentials>,
     pub(crate) is_tls: bool,
     pub(crate) database: i64,
     pub(crate) ca: Option<PathBuf>,
@@ -55,6 +62,13 @@ pub(crate) struct Credentials {
 }
 
 /// A text that is no address of a store.
+///
+/// ```
+/// use tidegate_redis::Address;
+///
+/// let error = "http://127.0.0.1".parse::<Address>().unwrap_err();
+/// assert!(error.to_string().contains("for example redis://127.0.0.1:6379"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no address of a store: {why}; for example redis://127.0.0.1:6379")]
 pub struct AddressError {
@@ -105,11 +119,12 @@ fn read(text: &str) -> Result<Address, &'static str> {
     if deployment == Deployment::Single && hosts.len() > 1 {
         return Err("several hosts need +sentinel or +cluster");
     }
-    Ok(Address { deployment, hosts, credentials, is_tls, database, ca: read_query(query, is_tls)? })
+    let Query { ca, sentinel } = read_query(query, is_tls, &deployment)?;
+    Ok(Address { deployment, hosts, credentials, sentinel, is_tls, database, ca })
 }
 
 fn read_credentials(text: &str) -> Result<Credentials, &'static str> {
-    let (user, password) = text.split_once(':').ok_or("before the @ comes user:password")?;
+    let (user, password) = text.split_once(':').ok_or("whom to ask as is said by user:password")?;
     let user = decoded(user)?;
     Ok(Credentials {
         user: Some(user).filter(|user| !user.is_empty()),
@@ -147,15 +162,27 @@ fn read_database(text: &str) -> Result<i64, &'static str> {
     number.map(i64::from).map_err(|_| "after the host comes the number of a database")
 }
 
-fn read_query(text: &str, is_tls: bool) -> Result<Option<PathBuf>, &'static str> {
-    if text.is_empty() {
-        return Ok(None);
+#[derive(Default)]
+struct Query {
+    ca: Option<PathBuf>,
+    sentinel: Option<Credentials>,
+}
+
+fn read_query(text: &str, is_tls: bool, deployment: &Deployment) -> Result<Query, &'static str> {
+    let mut query = Query::default();
+    let has_sentinels = matches!(deployment, Deployment::Sentinel { .. });
+    for part in text.split('&').filter(|_| !text.is_empty()) {
+        match part.split_once('=') {
+            Some(("ca", file)) if is_tls => query.ca = Some(PathBuf::from(decoded(file)?)),
+            Some(("ca", _)) => return Err("certificates are only for rediss://"),
+            Some((SENTINEL, said)) if has_sentinels => {
+                query.sentinel = Some(read_credentials(said)?);
+            }
+            Some((SENTINEL, _)) => return Err("there are no sentinels without +sentinel"),
+            _ => return Err("after the ? comes ca=FILE or sentinel=user:password"),
+        }
     }
-    match text.split_once('=') {
-        Some(("ca", file)) if is_tls => Ok(Some(PathBuf::from(decoded(file)?))),
-        Some(("ca", _)) => Err("certificates are only for rediss://"),
-        _ => Err("after the ? comes ca=FILE"),
-    }
+    Ok(query)
 }
 
 /// Percent signs as in any URL.
@@ -178,10 +205,17 @@ fn decoded(text: &str) -> Result<String, &'static str> {
 
 /// Without what must not be in a log.
 fn hidden(text: &str) -> String {
-    match (text.split_once("://"), text.rsplit_once('@')) {
+    let (text, query) = text.split_once('?').unwrap_or((text, ""));
+    let end = match query {
+        "" => String::new(),
+        query if query.contains(SENTINEL) || query.contains('@') => "?…".to_owned(),
+        query => format!("?{query}"),
+    };
+    let shown = match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
         _ => text.to_owned(),
-    }
+    };
+    shown + &end
 }
 
 /// Without the password.
@@ -250,6 +284,21 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_may_be_asked_as_somebody_else() {
+        let both = address("rediss+sentinel://a:b@h/main?sentinel=watcher:p%26ss&ca=/ca.pem");
+        assert_eq!(both.credentials.as_ref().expect("it has").password, "b");
+        let sentinel = both.sentinel.as_ref().expect("it has");
+        assert_eq!(
+            (sentinel.user.as_deref(), sentinel.password.as_str()),
+            (Some("watcher"), "p&ss")
+        );
+        assert_eq!(both.ca, Some(PathBuf::from("/ca.pem")));
+        assert_eq!(both.to_string(), "rediss+sentinel://h:26379/main");
+        let nameless = address("redis+sentinel://h/main?sentinel=:secret").sentinel;
+        assert_eq!(nameless.expect("it has").user, None);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (text, why) in [
             ("localhost", "no scheme"),
@@ -263,6 +312,8 @@ mod tests {
             ("redis://a:x", "from 1 to 65535"),
             ("redis://a/main", "the number of a database"),
             ("redis://secret@a", "user:password"),
+            ("redis+sentinel://a/main?sentinel=secret", "user:password"),
+            ("redis://a?sentinel=a:b", "without +sentinel"),
             ("redis://a?ca=b", "only for rediss"),
             ("rediss://a?tls=b", "ca=FILE"),
             ("redis://:%zz@a", "two hexadecimal digits"),
@@ -274,5 +325,9 @@ mod tests {
         let error = "redis+x://user:secret@h".parse::<Address>().expect_err("no kind").to_string();
         assert!(!error.contains("secret") && error.contains("…@h"), "{error}");
         assert!(!format!("{:?}", address("redis://user:secret@h")).contains("secret"));
+        for text in ["redis+sentinel://h/?sentinel=a:secret", "redis://h?sentinel=a:x@secret"] {
+            let error = text.parse::<Address>().expect_err("it is none").to_string();
+            assert!(!error.contains("secret") && error.contains("://h"), "{error}");
+        }
     }
 }

@@ -7,6 +7,14 @@ use redis::{ErrorKind, RedisError};
 use std::time::Duration;
 
 /// Why Redis did not decide.
+///
+/// ```
+/// use tidegate_redis::StoreError;
+///
+/// let maybe_charged = |error: &StoreError| {
+///     matches!(error, StoreError::TimedOut { .. } | StoreError::Lost { .. })
+/// };
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -91,9 +99,11 @@ impl Remedy {
             ("MOVED", Some((host, port))) => Self::Moved { host, port },
             ("ASK", Some((host, port))) => Self::Ask { host, port },
             ("TRYAGAIN", _) => Self::AskAgain,
-            ("LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "MISCONF" | "OOM", _) => {
-                Self::Rest
-            }
+            (
+                "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "MISCONF" | "OOM"
+                | "NOREPLICAS",
+                _,
+            ) => Self::Rest,
             _ => Self::Nothing,
         }
     }
@@ -190,6 +200,7 @@ mod tests {
             ("OOM command not allowed when used memory > 'maxmemory'.", Remedy::Rest),
             ("BUSY Redis is busy running a script.", Remedy::Rest),
             ("MISCONF Redis is configured to save RDB snapshots", Remedy::Rest),
+            ("NOREPLICAS Not enough good replicas to write.", Remedy::Rest),
             ("WRONGTYPE Operation against a key holding the wrong kind", Remedy::Nothing),
             ("NOPERM this user has no permissions", Remedy::Nothing),
             ("NOAUTH Authentication required.", Remedy::Nothing),

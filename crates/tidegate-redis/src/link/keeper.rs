@@ -3,7 +3,7 @@
 //! Always   It ends with its node. Its steps grow to [`STEP_MAX`] while nothing helps, and are random, so that
 //!          a hundred nodes do not come back at the same moment.
 //!          A server that accepts and never answers is found out: a connection that does not answer a `PING` is
-//!          given up. A server that was left alone is asked again when it answers one as fast as callers need it:
+//!          given up. One that sentinels have replaced is left, though it answers. A server that was left alone is asked again when it answers one as fast as callers need it:
 //!          else they would wait in vain, and be charged for it.
 
 use super::failure;
@@ -36,8 +36,10 @@ async fn keep(node: Weak<Node>) {
         if is_well {
             step = STEP_MIN;
             strong.ready.notify_waiters();
-            let trouble = strong.trouble.notified();
-            let _ = tokio::time::timeout(LOOK, trouble).await;
+            tokio::select! {
+                () = strong.trouble.notified() => {}
+                () = look_on(&strong) => {}
+            }
         } else {
             let wait = random::between(step / 2, step);
             drop(strong);
@@ -45,6 +47,16 @@ async fn keep(node: Weak<Node>) {
             step = (step * 2).min(STEP_MAX);
         }
     }
+}
+
+/// Until it is time to look again, or sentinels say that it is another server.
+async fn look_on(node: &Node) {
+    let began = Instant::now();
+    if let Some(successor) = node.primary.successor().await {
+        node.leave(&format!("the sentinels say that {successor} is the primary"));
+        return;
+    }
+    tokio::time::sleep_until(began + LOOK).await;
 }
 
 /// Whether all is as it should be, now.

@@ -157,6 +157,11 @@ impl Node {
 
     /// Sends one command. `is_asking`: to a server that is about to get the slot.
     pub(super) async fn send(&self, command: &Cmd, deadline: Deadline, is_asking: bool) -> Outcome {
+        if deadline.left().is_zero() {
+            // Nobody waits for it any more: it would be charged for nothing. The server has no part in that.
+            let (address, waited) = (self.address(), deadline.within);
+            return Outcome::Failure(StoreError::TimedOut { address, waited });
+        }
         if self.breaker.is_open() {
             let reason = format!("it is left alone for a moment ({})", self.why_down());
             return Outcome::Failure(StoreError::Down { address: self.address(), reason });
@@ -209,14 +214,19 @@ impl Node {
                 self.lost(failure.clone());
             }
             Remedy::FindPrimary => {
-                self.failed(&failure.to_string());
-                self.breaker.open();
-                self.lanes.iter().for_each(Lane::close);
+                self.leave(&failure.to_string());
                 self.trouble.notify_one();
             }
             _ => self.breaker.succeed(),
         }
         Outcome::Remedy(remedy, failure)
+    }
+
+    /// It is no primary any more: nothing is sent to it until a primary has been found.
+    pub(super) fn leave(&self, why: &str) {
+        self.failed(why);
+        self.breaker.open();
+        self.lanes.iter().for_each(Lane::close);
     }
 
     /// Counts a failure, and has the keeper look after it.

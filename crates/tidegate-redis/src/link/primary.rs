@@ -1,8 +1,10 @@
 //! Where a primary is, which may be another server than a moment ago.
 //!
 //! Always   What a sentinel says is checked: a server that calls itself a replica is no primary.
-//!          A server that was restarted, or another one, is noticed by its `run_id`: who keeps something for its
-//!          state (leases) is told by a number that grows.
+//!          Sentinels are asked again while all is well: a primary that they have replaced and cannot reach may answer on,
+//!          and what it counts is lost.
+//!          A server that was restarted, or another one, is noticed by its `run_id`, and one that was a replica meanwhile by
+//!          its `master_replid`: who keeps something for its state (leases) is told by a number that grows.
 
 use super::address::{Address, Deployment, Host};
 use redis::aio::MultiplexedConnection;
@@ -26,12 +28,13 @@ pub(super) struct Primary {
 #[derive(Debug)]
 struct Known {
     host: Host,
-    run_id: Option<String>,
+    /// Its `run_id` and `master_replid`.
+    ids: [Option<String>; 2],
 }
 
 impl Primary {
     pub(super) fn new(address: Address, host: Host) -> Self {
-        let known = Mutex::new(Known { host, run_id: None });
+        let known = Mutex::new(Known { host, ids: [None, None] });
         Self { address, known, changes: AtomicU64::new(0) }
     }
 
@@ -52,6 +55,14 @@ impl Primary {
         }
         let host = self.known.lock().expect("nobody panics with it").host.clone();
         client(&self.address, &host).map_err(|error| error.to_string())
+    }
+
+    /// Who the primary is by now, if sentinels say that it is another. Who does not answer says nothing.
+    pub(super) async fn successor(&self) -> Option<String> {
+        let Deployment::Sentinel { name } = &self.address.deployment else { return None };
+        let host = self.ask_sentinels(name).await.ok()?;
+        let known = self.known.lock().expect("nobody panics with it");
+        (host != known.host).then(|| host.to_string())
     }
 
     async fn ask_sentinels(&self, name: &str) -> Result<Host, String> {
@@ -86,9 +97,9 @@ impl Primary {
             return Err(format!("{} is a replica, and no primary", self.address()));
         }
         let mut known = self.known.lock().expect("nobody panics with it");
-        let run_id = field("run_id").map(str::to_owned);
-        if run_id != known.run_id {
-            known.run_id = run_id;
+        let ids = ["run_id", "master_replid"].map(|name| field(name).map(str::to_owned));
+        if ids != known.ids {
+            known.ids = ids;
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
@@ -96,8 +107,9 @@ impl Primary {
 }
 
 async fn ask_sentinel(address: &Address, sentinel: &Host, name: &str) -> Result<Host, String> {
-    let plain = Address { credentials: None, database: 0, ..address.clone() };
-    let client = client(&plain, sentinel).map_err(|error| error.to_string())?;
+    let credentials = address.sentinel.clone();
+    let as_watcher = Address { credentials, database: 0, ..address.clone() };
+    let client = client(&as_watcher, sentinel).map_err(|error| error.to_string())?;
     let connected = client.get_multiplexed_async_connection().await;
     let mut connection = connected.map_err(|error| error.to_string())?;
     let mut question = redis::cmd("SENTINEL");

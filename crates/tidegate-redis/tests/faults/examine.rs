@@ -4,7 +4,7 @@ use crate::cluster::address;
 use crate::lifetime::RULES;
 use crate::stage::{PATIENT, limiter, ready, store_at};
 use tidegate_redis::{Concern, Finding, RedisStore, Settings};
-use tidegate_testbed::{Cluster, RedisServer};
+use tidegate_testbed::{Cluster, RedisServer, Sentinels};
 
 /// What a limiter's user needs, and nothing else. In a cluster also [`CLUSTER_COMMANDS`].
 const COMMANDS: [&str; 19] = [
@@ -61,7 +61,7 @@ async fn everything_works(store: &RedisStore) {
         if limiter.rule().is_concurrency() {
             limiter.reset("key").await.expect("it may forget");
             let permit = limiter.try_acquire("key", 1).await.expect("there is room");
-            assert!(permit.release().await);
+            assert!(permit.release().await.expect("it may give back"));
         }
         limiter.set_rule("3/s sliding".parse().expect("a rule")).await.expect("it may change");
         limiter.try_check("key", 1).await.expect("it may take over");
@@ -156,6 +156,40 @@ async fn t34_each_permission_that_is_missing_is_told() {
     let found = store.examine().await;
     assert!(found.iter().all(|finding| finding.concern == Concern::Refuses), "{found:?}");
     assert!(!found.is_empty(), "it may not touch our keys");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_another_database_takes_one_more_permission() {
+    let server = RedisServer::builder().acl(&user(&COMMANDS)).start();
+    let third = format!("{}/3", of_limiter(&server));
+    assert_eq!(concerns(&third).await, [Concern::Unreachable]);
+    server.command(&["ACL", "SETUSER", "limiter", "+select"]);
+    let store = patient(&third).await;
+    assert_eq!(store.examine().await, []);
+    everything_works(&store).await;
+    assert!(server.command(&["KEYS", "*"]).items().is_empty(), "they are in the third");
+}
+
+/// Sentinels have users of their own; those of the primary mean nothing to them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t34_sentinels_with_a_password_are_asked_as_whom_they_know() {
+    let sentinels = Sentinels::with_replicas(0);
+    for sentinel in sentinels.sentinels() {
+        let watcher = "ACL SETUSER watcher on >p&ss -@all +sentinel|get-master-addr-by-name";
+        sentinel.command(&watcher.split(' ').collect::<Vec<_>>());
+        sentinel.command(&["ACL", "SETUSER", "default", "off"]);
+    }
+    let set_user = user(&COMMANDS).replace("user ", "ACL SETUSER ");
+    sentinels.primary().command(&set_user.split(' ').collect::<Vec<_>>());
+    let hosts: Vec<String> =
+        sentinels.sentinel_addresses().iter().map(ToString::to_string).collect();
+    let without =
+        format!("redis+sentinel://limiter:secret@{}/{}", hosts.join(","), sentinels.master_name());
+    let stranger = patient(&without).await;
+    assert!(stranger.examine().await.iter().all(|it| it.concern == Concern::Unreachable));
+    let store = patient(&format!("{without}?sentinel=watcher:p%26ss")).await;
+    assert_eq!(store.examine().await, []);
+    everything_works(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,11 +1,14 @@
 //! T32: several keys decided as one, in slots of which one does not answer, or not at once.
 
-use crate::cluster::address;
+use crate::cluster::{address, counts};
 use crate::stage::{PATIENCE, PATIENT, becomes, limiter_with, ready, store_at};
 use std::time::Duration;
 use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, check_all, decide_all};
 use tidegate_testbed::{Cluster, RedisServer};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+
+/// How late a timer of a busy machine may be.
+const SLACK: Duration = Duration::from_millis(150);
 
 /// Two keys of two primaries, in the order in which their slots are asked, and who has the second.
 fn first_and_second(cluster: &Cluster) -> (String, String, &RedisServer) {
@@ -28,6 +31,21 @@ fn first_and_second(cluster: &Cluster) -> (String, String, &RedisServer) {
         }
     }
     panic!("all keys have one primary");
+}
+
+/// A key of each primary, in the order in which their slots are asked.
+fn one_of_each(cluster: &Cluster) -> Vec<(String, &RedisServer)> {
+    let mut found: Vec<(u16, String, &RedisServer)> = Vec::new();
+    for number in 0..100 {
+        let key = format!("key-{number}");
+        let slot = cluster.slot_of(&format!("tg:{{{key}}}:joint"));
+        let primary = cluster.primary_of_slot(slot);
+        if found.iter().all(|(_, _, known)| known.port() != primary.port()) {
+            found.push((slot, key, primary));
+        }
+    }
+    found.sort_by_key(|(slot, ..)| *slot);
+    found.into_iter().map(|(_, key, primary)| (key, primary)).collect()
 }
 
 async fn limiter_of(cluster: &Cluster, deadline: Duration, on_error: OnError) -> RedisLimiter {
@@ -82,4 +100,111 @@ async fn t32_what_a_joint_decision_gives_back_is_not_remembered_as_denied() {
     let joint = joint.await.expect("nobody panics").expect("both answer");
     assert!(joint.decision.is_deny());
     assert!(limiter.check(&first).await.is_allow());
+}
+
+/// Each answers within the deadline of who asks it alone, one after the other; and all together do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t30_several_slots_share_one_deadline_and_what_was_charged_is_given_back() {
+    let cluster = Cluster::start();
+    let deadline = Duration::from_millis(400);
+    let limiter = limiter_of(&cluster, deadline, OnError::Deny).await;
+    let each = one_of_each(&cluster);
+    assert_eq!(each.len(), 3);
+    for (number, (_, primary)) in (1..).zip(&each) {
+        pause(primary, deadline * 3 / 4 * number);
+    }
+    let ask = |(key, _): &(String, _)| (key.clone(), 4);
+    let keys: Vec<(String, u64)> = each.iter().map(ask).collect();
+    let asks: Vec<JointAsk<'_>> = keys
+        .iter()
+        .map(|(key, cost)| JointAsk { limiter: &limiter, key: key.as_bytes(), cost: *cost })
+        .collect();
+    let began = Instant::now();
+    let error = check_all(&asks).await.expect_err("the second does not answer in time");
+    assert!(began.elapsed() <= deadline + SLACK, "{error} after {:?}", began.elapsed());
+    for (place, what) in [(0, "the first is given back"), (2, "the third was never asked")] {
+        let key = &keys[place].0;
+        becomes(what, PATIENCE, async || counts(&limiter, key).await == Some(0)).await;
+    }
+}
+
+/// A caller that goes away leaves nothing behind: neither its deadline nor its place in the middle matters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_who_stops_waiting_for_several_slots_has_charged_nothing() {
+    let cluster = Cluster::start();
+    let limiter = limiter_of(&cluster, PATIENT, OnError::Deny).await;
+    let (first, second, silent) = first_and_second(&cluster);
+    pause(silent, Duration::from_secs(3));
+    let joint = tokio::spawn({
+        let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
+        async move { check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+    });
+    becomes("the first is charged", PATIENCE, async || counts(&limiter, &first).await == Some(4))
+        .await;
+    joint.abort();
+    becomes("it is given back", PATIENCE, async || counts(&limiter, &first).await == Some(0)).await;
+}
+
+/// What was charged in a window that is over is nobody's in the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_what_has_drained_when_another_slot_answers_is_not_given_back() {
+    let cluster = Cluster::start();
+    let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
+    let limiter = limiter_with(&store, "joint", "10/2s fixed", OnError::Deny);
+    ready(&limiter).await;
+    let (first, second, silent) = first_and_second(&cluster);
+    pause(silent, Duration::from_secs(10));
+    let joint = tokio::spawn({
+        let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
+        async move { check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+    });
+    becomes("the first is charged", PATIENCE, async || counts(&limiter, &first).await == Some(4))
+        .await;
+    becomes("its window is over", PATIENCE, async || counts(&limiter, &first).await == Some(0))
+        .await;
+    assert!(limiter.check_n(&first, 5).await.is_allow());
+    joint.abort();
+    assert!(joint.await.is_err(), "it was given up");
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(counts(&limiter, &first).await, Some(5), "these are somebody else's");
+}
+
+/// A place is known by its ticket, and not by its cost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_a_place_of_one_slot_is_given_back_when_another_slot_denies() {
+    let cluster = Cluster::start();
+    let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
+    for rule in ["concurrency 10", "concurrency 10 lease 1h"] {
+        let limiter = limiter_with(&store, "joint", rule, OnError::Deny);
+        ready(&limiter).await;
+        let (first, second, _) = first_and_second(&cluster);
+        let full = limiter.try_acquire(&second, 10).await.expect("there is room");
+        let joint = check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        assert!(joint.expect("both answer").decision.is_deny());
+        assert_eq!(counts(&limiter, &first).await, Some(0), "`{rule}`");
+        assert!(full.release().await.unwrap());
+        let joint = check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        assert!(joint.expect("both answer").decision.is_allow());
+        assert_eq!(counts(&limiter, &first).await, Some(4), "`{rule}`: it is kept");
+        limiter.reset(&first).await.expect("it answers");
+        limiter.reset(&second).await.expect("it answers");
+    }
+}
+
+/// Whoever makes a limiter of the same name twice has one limit, and not two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t10_two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
+    let server = RedisServer::start();
+    let store = store_at(&server.url(), Settings::default().deadline(PATIENT)).await;
+    let both = [(); 2].map(|()| limiter_with(&store, "joint", "10/h burst 10", OnError::Deny));
+    for limiter in &both {
+        ready(limiter).await;
+    }
+    let asks = |cost| both.each_ref().map(|limiter| JointAsk { limiter, key: b"key", cost });
+    let joint = check_all(&asks(6)).await.expect("it answers");
+    assert!(joint.decision.is_deny(), "each has room for six, and both have not: {joint:?}");
+    assert_eq!(counts(&both[0], "key").await, Some(0));
+    let joint = check_all(&asks(5)).await.expect("it answers");
+    assert!(joint.decision.is_allow() && joint.each[0] == joint.each[1], "{joint:?}");
+    assert_eq!(counts(&both[1], "key").await, Some(10));
 }

@@ -82,6 +82,32 @@ async fn t29_who_waits_for_one_lease_after_the_other_waits_for_one_deadline() {
     .await;
 }
 
+/// What others have taken ahead of use, as `lend.lua` writes it down: so much that nobody is lent more.
+fn lend_to_others(server: &RedisServer, key: &str, amount: f64) {
+    let lease = [1_f64.to_le_bytes(), amount.to_le_bytes()].concat();
+    let leases = format!("tg:{{{key}}}:leased#leases");
+    let ends_us = "9000000000000000";
+    server.command(&[b"ZADD", leases.as_bytes(), ends_us.as_bytes(), &lease]);
+}
+
+/// To be told that nobody is lent more takes a round trip, and to be decided without a lease another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t29_who_asks_for_a_lease_first_and_then_for_a_decision_waits_for_one_deadline() {
+    let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(500));
+    let stage = Stage::new();
+    let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
+    lend_to_others(&stage.server, "key", 500.0);
+    lend_to_others(&stage.server, "other", 500.0);
+    let told = limiter.decide(b"key", 1).await;
+    assert_eq!(told.source, Source::Shared, "there is no lease for it");
+    stage.proxy.set(Fault::Delay(delay));
+    let began = Instant::now();
+    // Of the first it is known by now.
+    let told = limiter.decide(b"other", 1).await;
+    assert_eq!(told.source, Source::Policy, "the second would come after {:?}", delay * 2);
+    assert!(began.elapsed() > delay, "it was waited for");
+}
+
 /// Who waits for a denial is denied by it, and asks nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t28_all_who_wait_for_a_lease_are_denied_by_one_answer() {

@@ -79,6 +79,43 @@ async fn t31_who_asks_again_with_the_same_id_is_charged_once_and_told_the_same()
     }
 }
 
+/// Also of another kind, and also on a node that has not heard of it yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t31_who_asks_again_under_another_rule_is_told_what_was_said_under_the_first() {
+    let (stage, limiter, witness) = stage().await;
+    ready(&witness).await;
+    for (rule, number) in [("2/h burst 2", 0), ("2/h sliding-log", 1), ("1000/h", 2)] {
+        limiter.set_rule(RULE.parse().unwrap()).await.expect("it answers");
+        let (id, key) = (format!("id-{number}"), format!("key-{number}"));
+        assert_eq!(limiter.check_once(&key, COST, &id).await.remaining, 100 - COST);
+        limiter.set_rule(rule.parse().unwrap()).await.expect("it answers");
+        for node in [&limiter, &witness] {
+            let decision = node.check_once(&key, COST, &id).await;
+            assert!(decision.is_allow(), "`{rule}`: {decision:?}");
+            assert_eq!(decision.remaining, 100 - COST, "`{rule}`");
+            assert_eq!(node.stats().failed, 0, "`{rule}`: {}", node.stats().last_failure);
+        }
+    }
+    drop(stage);
+}
+
+/// What is kept for an id is told from what is kept of leases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t31_an_id_may_be_called_as_anything_else_of_its_key_is() {
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let builder = store.builder("lost", "1000/s burst 1000".parse().unwrap());
+    let limiter = builder.lease(true).build().expect("Redis can keep it");
+    ready(&limiter).await;
+    becomes("a lease is taken", PATIENCE, async || {
+        limiter.check("key").await;
+        limiter.stats().lent > 0
+    })
+    .await;
+    assert!(limiter.check_once("key", 1, "leases").await.is_allow());
+    assert_eq!(limiter.stats().failed, 0, "{}", limiter.stats().last_failure);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t31_several_requests_as_one_are_charged_at_most_once() {
     let (stage, limiter, witness) = stage().await;

@@ -2,7 +2,7 @@
 
 use crate::stage::{Outage, PATIENCE, Stage, becomes, limiter, limiter_with, median, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tidegate_redis::{OnError, RedisLimiter, Source};
 use tokio::time::{Instant, sleep};
@@ -50,6 +50,33 @@ async fn t28_the_first_failing_decision_comes_within_the_deadline() {
         let median = median(times);
         assert!(median <= DEADLINE + SLACK, "{outage:?}: {median:?}");
     }
+}
+
+/// Nothing is waited for, so who asks in a loop would keep its thread for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn t28_who_asks_in_a_loop_while_nobody_is_there_lets_others_run() {
+    let stage = Stage::new();
+    let store = stage.store().await;
+    let limiter = limiter_with(&store, "loop", RULE, OnError::Deny);
+    ready(&limiter).await;
+    stage.begin(Outage::Refused);
+    is_left_alone(&limiter).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let asking = tokio::spawn({
+        let is_over = Arc::clone(&is_over);
+        async move {
+            while !is_over.load(Ordering::Relaxed) {
+                limiter.check("key").await;
+            }
+        }
+    });
+    let (tell, told) = std::sync::mpsc::channel();
+    tokio::spawn(async move { tell.send(()) });
+    // By the thread, and not by a timer of the runtime, which would be kept from running too.
+    let told = told.recv_timeout(PATIENCE);
+    is_over.store(true, Ordering::Relaxed);
+    asking.await.expect("it ends");
+    told.expect("the other one has run");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

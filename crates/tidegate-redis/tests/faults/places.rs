@@ -58,7 +58,7 @@ async fn t33_places_that_were_given_without_redis_are_not_given_again_by_it() {
     let held = hold(&nodes[..1], "key").await;
     assert_eq!(held.len(), 6, "one node may have all again");
     for permit in held {
-        assert!(permit.release().await, "they are Redis's");
+        assert!(permit.release().await.expect("it answers"), "they are Redis's");
     }
     assert_eq!(hold(&nodes, "key").await.len(), 6);
 }
@@ -73,5 +73,27 @@ async fn t28_places_without_redis_are_given_as_the_limit_says() {
         assert_eq!(held.len(), given, "{on_error:?}");
         let stats: Vec<_> = nodes.iter().map(RedisLimiter::stats).collect();
         assert!(stats.iter().all(|stats| stats.failed == 10 && stats.allowed + stats.denied == 10));
+    }
+}
+
+/// Nobody else can give it back, and without a lease it would be held for a day.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_place_that_was_given_back_without_redis_is_free_when_it_is_back() {
+    let stage = Stage::new();
+    let limiter = &nodes(&stage, OnError::default()).await[0];
+    let witness = stage.witness("places", RULE).await;
+    let mut held = Vec::new();
+    for key in ["dropped", "released"] {
+        held.push(limiter.try_acquire(key, 6).await.expect("there is room"));
+        assert!(witness.try_acquire(key, 1).await.is_err(), "Redis knows of it");
+    }
+    stage.begin(Outage::Refused);
+    let released = held.pop().expect("it was taken").release().await;
+    let error = released.expect_err("Redis does not hear of it");
+    assert!(error.to_string().contains(&stage.proxy.address().to_string()), "{error}");
+    drop(held);
+    stage.end(Outage::Refused);
+    for key in ["dropped", "released"] {
+        becomes("it is free", PATIENCE, async || witness.try_acquire(key, 6).await.is_ok()).await;
     }
 }

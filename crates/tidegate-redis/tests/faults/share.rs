@@ -1,6 +1,7 @@
 //! T33: without Redis, each node decides by its share of the limit; and what it admits then is not admitted again.
 
 use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
+use tidegate::Rule;
 use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, decide_all};
 use tokio::task::JoinSet;
 
@@ -96,6 +97,26 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
         let witness = stage.witness("again", RULE).await;
         let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
         assert_eq!(left, 12, "who is denied here does not charge there");
+    }
+}
+
+/// One request that was admitted without Redis is no reason to hold up keys that were not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_key_that_was_admitted_nothing_without_redis_is_decided_by_redis_alone() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "others", NODES).await;
+    stage.begin(Outage::Refused);
+    for limiter in &nodes {
+        assert!(limiter.check("key").await.is_allow());
+        assert!(limiter.check_n("denied", 13).await.is_deny());
+    }
+    stage.end(Outage::Refused);
+    for limiter in &nodes {
+        is_back(limiter).await;
+    }
+    assert_eq!(admitted(&nodes[..1], "key").await, 3, "of the share one was admitted before");
+    for key in ["denied", "other"] {
+        assert_eq!(admitted(&nodes[..1], key).await, 12, "{key}: one node may have all");
     }
 }
 
@@ -285,4 +306,22 @@ async fn t33_when_all_has_drained_redis_alone_decides() {
     // Its share is one at a time, the limit ten.
     becomes("ten pass at once", PATIENCE, async || limiter.check_n("key", 10).await.is_allow())
         .await;
+}
+
+/// Who meets a state of the new rule learns of it by that, and nobody else tells the share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_the_share_is_of_the_rule_that_all_go_by_however_it_was_learned() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "changed", NODES).await;
+    let rule: Rule = "6/h burst 6".parse().expect("it is a rule");
+    nodes[0].set_rule(rule.clone()).await.expect("Redis is there");
+    assert!(nodes[0].check("key").await.is_allow());
+    for limiter in &nodes[1..] {
+        assert!(limiter.check("key").await.is_allow());
+        assert_eq!(limiter.rule(), rule, "it was met");
+    }
+    stage.begin(Outage::Refused);
+    for limiter in &nodes {
+        assert_eq!(admitted(std::slice::from_ref(limiter), "other").await, 2, "a third of it");
+    }
 }

@@ -2,12 +2,22 @@
 
 use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter, limiter_with, median, ready};
 use std::time::Duration;
-use tidegate_redis::{OnError, Settings, Source};
+use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, decide_all};
 use tidegate_testbed::Fault;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+/// How late a late reply is.
+const LATE: [Duration; 3] =
+    [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(500)];
+/// Keys that are denied.
+const KEYS: u64 = 100;
 /// How late a timer of a busy machine may be.
 const SLACK: Duration = Duration::from_millis(40);
+
+fn one_in_a_hundred(delay: Duration) -> Fault {
+    Fault::DelayOneIn { n: 100, delay }
+}
 
 /// To learn the rule takes two round trips here, and to decide two more: the server has forgotten its scripts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,9 +74,8 @@ async fn t30_one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
     let settings = Settings::default().deadline(PATIENT);
     let limiter = limiter(&stage.store_with(settings).await, "others", "1000000/s");
     ready(&limiter).await;
-    let late = Duration::from_millis(50);
     let mut medians = Vec::new();
-    for fault in [Fault::Pass, Fault::DelayOneIn { n: 100, delay: late }] {
+    for fault in [Fault::Pass].into_iter().chain(LATE.map(one_in_a_hundred)) {
         stage.proxy.set(fault);
         let mut times = Vec::new();
         for number in 0..1_000_u32 {
@@ -77,7 +86,53 @@ async fn t30_one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
         }
         medians.push(median(times));
     }
-    assert!(medians[1] <= medians[0] * 3 + Duration::from_millis(1), "{medians:?}");
+    let most = medians[0] * 3 + Duration::from_millis(1);
+    assert!(medians.iter().all(|median| *median <= most), "{medians:?}");
+}
+
+/// How many of a few callers are denied in a moment, each as fast as it is answered.
+async fn denied_in_a_moment(limiter: &RedisLimiter) -> u64 {
+    let ends = Instant::now() + Duration::from_millis(100);
+    let mut callers = JoinSet::new();
+    for caller in 0..8_u64 {
+        let limiter = limiter.clone();
+        callers.spawn(async move {
+            let mut denied = 0;
+            for number in caller.. {
+                if Instant::now() >= ends {
+                    break;
+                }
+                let told = limiter.decide(&(number % KEYS).to_le_bytes(), 1).await;
+                assert!(told.decision.is_deny(), "{told:?}");
+                denied += 1;
+            }
+            denied
+        });
+    }
+    callers.join_all().await.into_iter().sum()
+}
+
+/// Calm moments and late ones in turn, so that what else the machine does slows both. One in which nothing is lost shows
+/// that replies are not waited for; were they, there would be none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t30_late_replies_do_not_slow_those_who_are_known_to_be_denied() {
+    let stage = Stage::new();
+    let settings = Settings::default().deadline(PATIENT);
+    let limiter = limiter(&stage.store_with(settings).await, "throughput", "1/h");
+    ready(&limiter).await;
+    for number in 0..KEYS {
+        assert!(limiter.check(number.to_le_bytes()).await.is_allow());
+    }
+    for late in LATE {
+        let mut parts = Vec::new();
+        for _ in 0..8 {
+            stage.proxy.set(Fault::Pass);
+            let calm = denied_in_a_moment(&limiter).await;
+            stage.proxy.set(one_in_a_hundred(late));
+            parts.push(denied_in_a_moment(&limiter).await * 100 / calm.max(1));
+        }
+        assert!(parts.iter().any(|part| *part >= 95), "{late:?}: {parts:?} in a hundred");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,4 +156,37 @@ async fn t30_who_is_known_to_be_denied_is_denied_without_asking() {
     // A PING may have gone by, but nothing that was asked for a request.
     let more = stage.proxy.request_bytes() - asked;
     assert!(more <= 200, "{more} bytes for {remembered} requests");
+}
+
+/// What the other limit has left is told by what it said with the denial, a second ago at the most.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t30_who_is_known_to_be_denied_by_one_of_several_limits_is_denied_without_asking() {
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let (user, site) = (limiter(&store, "user", "1/h"), limiter(&store, "site", "9/h burst 9"));
+    ready(&user).await;
+    ready(&site).await;
+    let asks = |cost| [(&user, cost), (&site, 1)];
+    let decide = async |cost| {
+        let asks = asks(cost).map(|(limiter, cost)| JointAsk { limiter, key: b"key", cost });
+        let joint = decide_all(&asks).await;
+        (joint.decision.is_allow(), joint.each[1].remaining)
+    };
+    assert_eq!(decide(1).await, (true, 8));
+    assert_eq!(decide(1).await, (false, 8));
+    let (asked, began, mut remembered) = (stage.proxy.request_bytes(), Instant::now(), 0);
+    while began.elapsed() < Duration::from_millis(200) {
+        // A cost that is larger is denied by the same.
+        assert_eq!(decide(1 + remembered % 2).await, (false, 8));
+        remembered += 1;
+    }
+    assert_eq!(user.stats().remembered, remembered);
+    assert_eq!(site.stats().remembered, 0, "it has not denied anybody");
+    assert_eq!(site.stats().allowed, 1, "nor allowed anybody who was denied by another");
+    let more = stage.proxy.request_bytes() - asked;
+    // Two limits may have asked for their rules, and a PING may have gone by.
+    assert!(more <= 500, "{more} bytes for {remembered} requests");
+    assert_eq!(user.decide(b"key", 1).await.source, Source::Remembered, "alone too");
+    user.refund("key", 1).await.expect("it answers");
+    assert_eq!(decide(1).await, (true, 7), "who gives back is not denied by what was before");
 }
