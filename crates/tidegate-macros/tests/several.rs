@@ -87,6 +87,29 @@ async fn several_limits_are_waited_for_while_each_has_patience() {
     assert_eq!(start.elapsed().as_millis(), 3_500, "the second one would wait for it");
 }
 
+#[limit(by = rate, wait = "1500ms")]
+#[limit(by = queue, wait = "1500ms")]
+async fn in_time(rate: &Gate<TokioClock>, queue: &Gate<TokioClock>) -> Result<(), Denied> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_for_one_limit_has_so_much_less_patience_for_another() {
+    let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
+    let start = tokio::time::Instant::now();
+    let (rate, queue) = (gate("1/s"), gate("1/s queue capacity 5"));
+    in_time(&rate, &queue).await.unwrap();
+    let somebody_else = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!queue.check().is_deny(), "the turn at 1 s");
+    };
+    let (refused, ()) = tokio::join!(in_time(&rate, &queue), somebody_else);
+    assert!(refused.is_err(), "the turn at 2 s is too late");
+    assert_eq!(start.elapsed().as_millis(), 1_000, "as soon as it is known");
+    assert!(rate.check().is_allow(), "nothing was charged");
+    assert_eq!(queue.reserve().unwrap().wait(), Span::from_secs(1), "the turn is free");
+}
+
 #[limit(by = queue)]
 #[limit(by = other)]
 async fn shaped(queue: &Gate<TokioClock>, other: &Gate<TokioClock>) -> Result<(), Denied> {

@@ -28,6 +28,51 @@ pub struct Forwarding<'a> {
     pub forwarded: &'a [&'a [u8]],
 }
 
+/// Which header is believed of trusted proxies: what yours write. The other one may be what a client sent and they left
+/// alone.
+///
+/// ```
+/// use tidegate_tower::{Forwarding, ProxyHeader, client_ip};
+///
+/// // The proxy has added `Forwarded`, and let through what the client has made up.
+/// let headers = Forwarding { x_forwarded_for: &[b"1.1.1.1"], forwarded: &[b"for=192.0.2.7"] };
+/// let (proxy, trusted) = ("10.0.0.1".parse()?, ["10.0.0.0/8".parse()?]);
+/// let by = |header: ProxyHeader| client_ip(proxy, header.of(headers), &trusted).to_string();
+/// assert_eq!(by(ProxyHeader::Forwarded), "192.0.2.7");
+/// assert_eq!(by(ProxyHeader::Either), "1.1.1.1", "most proxies write that one");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyHeader {
+    /// `X-Forwarded-For`, and `Forwarded` where that one is not there. For proxies that write the former, or take it away.
+    #[default]
+    Either,
+    /// `X-Forwarded-For` only.
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239) only.
+    Forwarded,
+}
+
+impl ProxyHeader {
+    /// What is believed of these headers.
+    ///
+    /// ```
+    /// use tidegate_tower::{Forwarding, ProxyHeader};
+    ///
+    /// let headers = Forwarding { x_forwarded_for: &[b"1.1.1.1"], forwarded: &[b"for=192.0.2.7"] };
+    /// assert!(ProxyHeader::XForwardedFor.of(headers).forwarded.is_empty());
+    /// ```
+    pub const fn of(self, headers: Forwarding<'_>) -> Forwarding<'_> {
+        let Forwarding { x_forwarded_for, forwarded } = headers;
+        match self {
+            Self::Either => headers,
+            Self::XForwardedFor => Forwarding { x_forwarded_for, forwarded: &[] },
+            Self::Forwarded => Forwarding { x_forwarded_for: &[], forwarded },
+        }
+    }
+}
+
 /// Who asks: the peer, or whom trusted proxies say that they speak for.
 ///
 /// ```
@@ -42,7 +87,7 @@ pub struct Forwarding<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn client_ip(peer: IpAddr, headers: Forwarding<'_>, trusted_proxies: &[IpNet]) -> IpAddr {
-    let is_trusted = |address: &IpAddr| trusted_proxies.iter().any(|net| net.contains(address));
+    let is_trusted = |address: &IpAddr| is_trusted(*address, trusted_proxies);
     let peer = peer.to_canonical();
     if !is_trusted(&peer) {
         return peer;
@@ -59,6 +104,33 @@ pub fn client_ip(peer: IpAddr, headers: Forwarding<'_>, trusted_proxies: &[IpNet
     walk(peer, hops, is_trusted)
 }
 
+/// Whether an address is one of these proxies.
+///
+/// ```
+/// use tidegate_tower::is_trusted;
+///
+/// let trusted = ["10.0.0.0/8".parse()?];
+/// assert!(is_trusted("10.1.2.3".parse()?, &trusted) && is_trusted("::ffff:10.1.2.3".parse()?, &trusted));
+/// assert!(!is_trusted("192.0.2.7".parse()?, &trusted));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn is_trusted(address: IpAddr, trusted_proxies: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    trusted_proxies.iter().any(|net| is_within(net, &address))
+}
+
+/// Whether an address, which is in its shortest form, is one of these. A net may be written as IPv6 has IPv4:
+/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`. Who trusts all of IPv6 has said nothing of IPv4.
+fn is_within(net: &IpNet, address: &IpAddr) -> bool {
+    const MAPPED_BITS: u8 = 96;
+    match (net, address) {
+        (IpNet::V6(net), IpAddr::V4(address)) if net.prefix_len() >= MAPPED_BITS => {
+            net.contains(&address.to_ipv6_mapped())
+        }
+        _ => net.contains(address),
+    }
+}
+
 /// The same, for the headers of a request. Where nobody is trusted, nothing is looked at.
 ///
 /// ```
@@ -72,6 +144,28 @@ pub fn client_ip(peer: IpAddr, headers: Forwarding<'_>, trusted_proxies: &[IpNet
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn client_ip_of(peer: IpAddr, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> IpAddr {
+    client_ip_by(ProxyHeader::Either, peer, headers, trusted_proxies)
+}
+
+/// The same by the header that the proxies are known to write.
+///
+/// ```
+/// use tidegate_tower::{ProxyHeader, client_ip_by};
+///
+/// let mut headers = http::HeaderMap::new();
+/// headers.insert("forwarded", "for=192.0.2.7".parse()?);
+/// headers.insert("x-forwarded-for", "1.1.1.1".parse()?);
+/// let (proxy, trusted) = ("10.0.0.1".parse()?, ["10.0.0.0/8".parse()?]);
+/// let client = client_ip_by(ProxyHeader::Forwarded, proxy, &headers, &trusted);
+/// assert_eq!(client.to_string(), "192.0.2.7", "what the client has made up is not looked at");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn client_ip_by(
+    header: ProxyHeader,
+    peer: IpAddr,
+    headers: &HeaderMap,
+    trusted_proxies: &[IpNet],
+) -> IpAddr {
     if trusted_proxies.is_empty() {
         return peer.to_canonical();
     }
@@ -80,7 +174,7 @@ pub fn client_ip_of(peer: IpAddr, headers: &HeaderMap, trusted_proxies: &[IpNet]
     };
     let (x_forwarded_for, forwarded) = (all("x-forwarded-for"), all("forwarded"));
     let headers = Forwarding { x_forwarded_for: &x_forwarded_for, forwarded: &forwarded };
-    client_ip(peer, headers, trusted_proxies)
+    client_ip(peer, header.of(headers), trusted_proxies)
 }
 
 /// Bits of an address that make a key: all of IPv4 and, of IPv6, what one customer is given at least.
@@ -332,6 +426,24 @@ mod tests {
     }
 
     #[test]
+    fn a_net_is_the_same_however_ipv4_is_written_in_it() {
+        let headers =
+            Forwarding { x_forwarded_for: &[b"192.0.2.7, 10.0.0.9"], ..Forwarding::default() };
+        for net in ["10.0.0.0/8", "::ffff:10.0.0.0/104", "::ffff:0:0/96"] {
+            for peer in ["10.0.0.1", "::ffff:10.0.0.1"] {
+                let client = client_ip(peer.parse().unwrap(), headers, &[net.parse().unwrap()]);
+                assert_eq!(client.to_string(), "192.0.2.7", "{net} and {peer}");
+            }
+            let stranger: IpAddr = "2001:db8::1".parse().unwrap();
+            assert_eq!(client_ip(stranger, headers, &[net.parse().unwrap()]), stranger);
+        }
+        let stranger: IpAddr = "11.0.0.1".parse().unwrap();
+        for net in ["::ffff:10.0.0.0/104", "::/0"] {
+            assert_eq!(client_ip(stranger, headers, &[net.parse().unwrap()]), stranger, "{net}");
+        }
+    }
+
+    #[test]
     fn the_walk_goes_from_the_right_to_the_first_that_is_not_trusted() {
         assert_eq!(by("10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
         assert_eq!(by("10.0.0.1", &["1.1.1.1, 198.51.100.1, 10.9.9.9"]), "198.51.100.1");
@@ -339,6 +451,26 @@ mod tests {
         assert_eq!(by("10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3", "all are trusted");
         assert_eq!(by("10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(by("fd00::1", &["2001:db8::7"]), "2001:db8::7");
+    }
+
+    #[test]
+    fn the_header_that_is_not_believed_is_as_if_it_was_not_there() {
+        let both = Forwarding { x_forwarded_for: &[b"1.1.1.1"], forwarded: &[b"for=2.2.2.2"] };
+        let by = |header: ProxyHeader, headers| client("10.0.0.1", header.of(headers));
+        assert_eq!(by(ProxyHeader::Either, both), "1.1.1.1");
+        assert_eq!(by(ProxyHeader::XForwardedFor, both), "1.1.1.1");
+        assert_eq!(by(ProxyHeader::Forwarded, both), "2.2.2.2");
+        let without = |header: ProxyHeader| Forwarding {
+            x_forwarded_for: if header == ProxyHeader::Forwarded {
+                both.x_forwarded_for
+            } else {
+                &[]
+            },
+            forwarded: if header == ProxyHeader::XForwardedFor { both.forwarded } else { &[] },
+        };
+        for header in [ProxyHeader::XForwardedFor, ProxyHeader::Forwarded] {
+            assert_eq!(by(header, without(header)), "10.0.0.1", "{header:?}: the proxy, not a lie");
+        }
     }
 
     #[test]

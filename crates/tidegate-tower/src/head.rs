@@ -1,6 +1,6 @@
 //! A request without its body: what keys, costs and conditions look at.
 
-use crate::address::client_ip_of;
+use crate::address::{ProxyHeader, client_ip_by};
 #[cfg(feature = "axum")]
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 use http::{Extensions, HeaderMap, Method, Request, Uri};
@@ -53,6 +53,7 @@ type FindPeer = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
 #[derive(Clone, Default)]
 pub(crate) struct Surroundings {
     pub(crate) trusted_proxies: Vec<IpNet>,
+    pub(crate) proxy_header: ProxyHeader,
     pub(crate) peer: Option<FindPeer>,
 }
 
@@ -60,11 +61,13 @@ impl fmt::Debug for Surroundings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Surroundings")
             .field("trusted_proxies", &self.trusted_proxies)
+            .field("proxy_header", &self.proxy_header)
             .finish_non_exhaustive()
     }
 }
 
-static NOBODY_TRUSTED: Surroundings = Surroundings { trusted_proxies: Vec::new(), peer: None };
+static NOBODY_TRUSTED: Surroundings =
+    Surroundings { trusted_proxies: Vec::new(), proxy_header: ProxyHeader::Either, peer: None };
 
 impl<'a> Head<'a> {
     /// The head of this request, where nobody is trusted: for tests of keys and costs of your own.
@@ -180,13 +183,14 @@ impl<'a> Head<'a> {
     /// ```
     pub fn client_ip(&self) -> Option<IpAddr> {
         let peer = self.peer()?;
-        Some(client_ip_of(peer, self.headers, &self.surroundings.trusted_proxies))
+        let Surroundings { trusted_proxies, proxy_header, .. } = self.surroundings;
+        Some(client_ip_by(*proxy_header, peer, self.headers, trusted_proxies))
     }
 
     /// The client's address, where one look finds it: an IPv4 peer, and nobody is trusted to stand before it.
     #[inline]
     pub(crate) fn client_v4(&self) -> Option<Ipv4Addr> {
-        let Surroundings { trusted_proxies, peer } = self.surroundings;
+        let Surroundings { trusted_proxies, peer, .. } = self.surroundings;
         if !trusted_proxies.is_empty() || peer.is_some() {
             return None;
         }
@@ -213,13 +217,15 @@ impl<'a> Head<'a> {
         self.extension::<Peer>().map(|peer| peer.0)
     }
 
-    /// Whether gRPC is spoken. It is always sent by `POST`, so that nobody is told "200" who did not ask for it.
+    /// Whether gRPC is spoken. It is always sent by `POST`, so that nobody is told "200" who did not ask for it. gRPC-Web is
+    /// another: its clients read trailers from the body, and a status of HTTP where there are none.
     pub(crate) fn is_grpc(&self) -> bool {
         if *self.method() != Method::POST {
             return false;
         }
         let kind = self.headers.get(http::header::CONTENT_TYPE);
-        kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+        let rest = kind.and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
     }
 }
 
@@ -247,7 +253,7 @@ mod tests {
         let proxy = || vec!["192.0.2.0/24".parse().unwrap()];
         let all = [
             Surroundings::default(),
-            Surroundings { trusted_proxies: proxy(), peer: None },
+            Surroundings { trusted_proxies: proxy(), ..Surroundings::default() },
             Surroundings { peer: Some(Arc::new(|_| None)), ..Surroundings::default() },
         ];
         for address in addresses.map(|address| address.parse::<SocketAddr>().unwrap()) {

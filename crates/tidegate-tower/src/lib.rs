@@ -35,6 +35,7 @@ mod body;
 mod concurrency;
 mod guarded;
 mod head;
+mod instead;
 mod jitter;
 mod key;
 mod limit;
@@ -48,7 +49,9 @@ mod refusal;
 mod short;
 mod store;
 
-pub use address::{AddressBits, Forwarding, client_ip, client_ip_of};
+pub use address::{
+    AddressBits, Forwarding, ProxyHeader, client_ip, client_ip_by, client_ip_of, is_trusted,
+};
 pub use answer::{
     Answer, Fields, HeaderStyle, PROBLEM_TYPES, Told, Value, as_ms_ceil, put_denial, put_members,
     retry_after_s,
@@ -57,6 +60,7 @@ pub use body::LimitedBody;
 pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};
 pub use guarded::GuardedBody;
 pub use head::{Head, Peer};
+pub use instead::{Instead, Other, Refuse};
 pub use ipnet::IpNet;
 pub use key::{Key, put_joined, sole};
 pub use limit::{Limit, LimitError, OnMissing};
@@ -68,7 +72,7 @@ pub use outgoing::{By, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, T
 pub use pace::{
     DownloadRate, DownloadRateLayer, PaceFuture, PacedBody, UploadRate, UploadRateLayer,
 };
-pub use rate::{Instead, Other, RateLimit, RateLimitFuture, RateLimitLayer, Refuse};
+pub use rate::{RateLimit, RateLimitFuture, RateLimitLayer};
 pub use refusal::Denial;
 pub use short::Out;
 

@@ -104,6 +104,16 @@ pub enum LimitError {
         /// The limit.
         name: String,
     },
+    /// The layer cannot do what the limit was told, and would not do it.
+    #[error("limit `{name}` is told `{option}`, which a {layer} cannot do: leave it out")]
+    Unsuited {
+        /// The limit.
+        name: String,
+        /// What it was told, by the method's name.
+        option: &'static str,
+        /// The layer that was to have it.
+        layer: &'static str,
+    },
 }
 
 /// As people read it: whoever returns it from `main`, or unwraps it, sees where the rule is wrong.
@@ -119,6 +129,10 @@ impl fmt::Debug for LimitError {
 impl LimitError {
     pub(crate) fn bad(name: &str, source: RuleError) -> Self {
         Self::Rule { name: name.to_owned(), source: Box::new(source) }
+    }
+
+    pub(crate) fn unsuited(name: &str, option: &'static str, layer: &'static str) -> Self {
+        Self::Unsuited { name: name.to_owned(), option, layer }
     }
 }
 
@@ -148,6 +162,17 @@ pub(crate) struct Afterwards {
 impl Afterwards {
     pub(crate) fn is_nothing(&self) -> bool {
         self.refund.is_none() && self.charge.is_none() && !self.is_charged_by_byte
+    }
+
+    /// How it was told what to do, for layers that do nothing afterwards.
+    fn told_by(&self) -> Option<&'static str> {
+        if self.refund.is_some() {
+            Some("refund_if")
+        } else if self.charge.is_some() {
+            Some("charge_by")
+        } else {
+            self.is_charged_by_byte.then_some("charge_bytes")
+        }
     }
 }
 
@@ -310,7 +335,8 @@ impl<C: Clock> Limit<C> {
     }
 
     /// Gives the cost back if this is true of the response, and if there is none because the service failed. A
-    /// request that its client gives up is not given back: that would make it free.
+    /// request that its client gives up is not given back: that would make it free. For a
+    /// [`RateLimitLayer`](crate::RateLimitLayer); others refuse it, as they do what is charged afterwards.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -357,6 +383,14 @@ impl<C: Clock> Limit<C> {
     pub fn charge_bytes(mut self) -> Self {
         self.afterwards.is_charged_by_byte = true;
         self
+    }
+
+    /// For a layer that does nothing when the response is known.
+    pub(crate) fn done_at_once(self, layer: &'static str) -> Result<Self, LimitError> {
+        match self.afterwards.told_by() {
+            Some(option) => Err(LimitError::unsuited(&self.name, option, layer)),
+            None => Ok(self),
+        }
     }
 
     pub(crate) fn counts(&self, head: &Head<'_>) -> bool {

@@ -13,7 +13,7 @@ use crate::refusal::{self, Denial, Maker};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
-use tidegate::{Clock, Decision};
+use tidegate::{Clock, Decision, Retry};
 
 #[derive(Clone)]
 pub(crate) struct Manners {
@@ -37,20 +37,25 @@ impl Default for Manners {
 }
 
 impl Manners {
-    /// Tells the observers.
+    /// Tells the observers. Who is refused for want of a key has none.
     #[inline]
     pub(crate) fn observe<C: Clock>(
         &self,
         limit: &Limit<C>,
         decision: Decision,
-        key: &[u8],
+        key: Option<&[u8]>,
         cost: u64,
     ) {
         for observer in &self.observers {
-            let key = observer.wants_keys().then_some(key);
-            let (name, is_shadow) = (&limit.name, limit.is_shadow);
-            let priority = None;
-            observer.decided(&Event { limit: name, decision, is_shadow, cost, key, priority });
+            observer.decided(&Event {
+                limit: &limit.name,
+                decision,
+                is_shadow: limit.is_shadow,
+                cost,
+                key: key.filter(|_| observer.wants_keys()),
+                has_key: key.is_some(),
+                priority: None,
+            });
         }
     }
 
@@ -67,13 +72,15 @@ impl Manners {
         }
     }
 
-    /// The response to who has no key.
+    /// The response to who has no key. Observers are told.
     pub(crate) fn without_key<C: Clock>(
         &self,
         head: &Head<'_>,
         limit: &Limit<C>,
         missing: Missing,
     ) -> Response<Bytes> {
+        let denied = Decision::UNLIMITED.deny(Retry::Never);
+        self.observe(limit, denied.decision, None, limit.cost_of(head));
         if limit.without_key(missing).is_some() {
             let key = format!("{:?}", limit.key);
             return refusal::without_key(head, self.status, &limit.name, &key);
@@ -108,6 +115,20 @@ macro_rules! surroundings_methods {
         pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = ipnet::IpNet>) -> Self {
             let proxies = proxies.into_iter().collect();
             self.with(|shared| shared.$($within).+.trusted_proxies = proxies)
+        }
+
+        /// Which header of [trusted proxies](Self::trusted_proxies) is believed: what they write.
+        /// [Either](crate::ProxyHeader::Either) unless told.
+        ///
+        /// ```
+        #[doc = concat!("# use tidegate_tower::{ProxyHeader, ", stringify!($layer), "};")]
+        #[doc = concat!("let layer = ", $made)]
+        ///     .trusted_proxies(["10.0.0.0/8".parse()?])
+        ///     .proxy_header(ProxyHeader::Forwarded);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn proxy_header(self, header: crate::ProxyHeader) -> Self {
+            self.with(|shared| shared.$($within).+.proxy_header = header)
         }
 
         /// How to find the peer's address, where it is neither [`Peer`](crate::Peer) nor axum's `ConnectInfo`.
@@ -191,7 +212,19 @@ macro_rules! manners_methods {
             self.with(|shared| shared.manners.maker = Some(std::sync::Arc::new(maker)))
         }
 
-        /// Tells this one of every decision.
+        observe_method!(
+            $layer,
+            $made,
+            "Tells this one of every decision: see [`Observer`](crate::Observer).",
+            manners.observers
+        );
+    };
+}
+
+/// Who hears of a layer, of what `$told` says. `$within` is where its `with` finds the observers.
+macro_rules! observe_method {
+    ($layer:ident, $made:expr, $told:literal, $($within:ident).+) => {
+        #[doc = $told]
         ///
         /// ```
         #[doc = concat!("# use tidegate_tower::{Event, ", stringify!($layer), "};")]
@@ -200,9 +233,9 @@ macro_rules! manners_methods {
         /// # Ok::<(), tidegate_tower::LimitError>(())
         /// ```
         pub fn observe(self, observer: impl crate::Observer) -> Self {
-            self.with(|shared| shared.manners.observers.push(std::sync::Arc::new(observer)))
+            self.with(|shared| shared.$($within).+.push(std::sync::Arc::new(observer)))
         }
     };
 }
 
-pub(crate) use {manners_methods, surroundings_methods};
+pub(crate) use {manners_methods, observe_method, surroundings_methods};

@@ -4,6 +4,10 @@ use tidegate::{Decision, Priority, Verdict};
 
 /// Hears of every decision of a layer. It is called where requests are, so it should be quick.
 ///
+/// Where several limits decide as one and some deny, it hears of these. The others were asked and have admitted nothing: they
+/// are not heard of. A limit in the shadow decides by itself, and always is. Who is refused because there is nobody to count is
+/// heard of as a denial that [has no key](Event::has_key).
+///
 /// Any function that takes an [`Event`] is one:
 ///
 /// ```
@@ -70,8 +74,11 @@ pub struct Event<'a> {
     pub is_shadow: bool,
     /// What the request costs.
     pub cost: u64,
-    /// Whom it counts, if the observer [wants to know](Observer::wants_keys).
+    /// Whom it counts, if the observer [wants to know](Observer::wants_keys) and there is somebody.
     pub key: Option<&'a [u8]>,
+    /// Whether there was somebody to count. Who is refused for want of a key, or because the server tells no address, has
+    /// asked for nothing: of the decision, only the verdict means something.
+    pub has_key: bool,
     /// How much the request matters, where a [`ShedLayer`](crate::ShedLayer) has decided.
     pub priority: Option<Priority>,
 }
@@ -96,7 +103,7 @@ impl Event<'_> {
     }
 }
 
-/// Says in the log whom a limit denies, or would deny: at the level `info`, under the target `tidegate`. Others are
+/// Says in the log that a limit denies, or would deny: at the level `info`, under the target `tidegate`. Others are
 /// told at `trace`.
 ///
 /// ```
@@ -113,7 +120,9 @@ pub struct Log;
 impl Observer for Log {
     fn decided(&self, event: &Event<'_>) {
         let (limit, verdict, remaining) = (event.limit, event.verdict(), event.decision.remaining);
-        if event.decision.is_deny() {
+        if !event.has_key {
+            tracing::info!(target: "tidegate", limit, verdict, "nobody to count");
+        } else if event.decision.is_deny() {
             let retry_after = event.decision.retry_after().map(tidegate::Span::as_duration);
             tracing::info!(target: "tidegate", limit, verdict, ?retry_after, "limit reached");
         } else {

@@ -4,6 +4,8 @@
 //!          `concurrency` rule its place is held until the client has answered.
 
 use crate::limit::LimitError;
+use crate::manners::observe_method;
+use crate::observe::{Event, Observer};
 use crate::short::Short;
 use pin_project_lite::pin_project;
 use std::fmt::{self, Display, Write};
@@ -11,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tidegate::{Acquire, Clock, Denied, Limiter, Permit, SystemClock};
+use tidegate::{Acquire, Clock, Decision, Denied, Limiter, Permit, SystemClock, Verdict};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -42,7 +44,17 @@ struct Terms<K, C: Clock> {
     limiter: Limiter<C>,
     key: K,
     patience: Duration,
+    observers: Vec<Arc<dyn Observer>>,
 }
+
+impl<K, C: Clock> Terms<K, C> {
+    fn new(limiter: Limiter<C>, key: K, patience: Duration) -> Self {
+        Self { limiter, key, patience, observers: Vec::new() }
+    }
+}
+
+/// What observers are told that such a limit is called.
+const NAME: &str = "outgoing";
 
 /// Whom a call is counted for.
 ///
@@ -153,7 +165,7 @@ impl<K> OutgoingLayer<By<K>> {
     where
         K: Fn(&Q) -> V,
     {
-        Ok(Self { terms: Terms { limiter: limiter(rule)?, key: By(key), patience } })
+        Ok(Self { terms: Terms::new(limiter(rule)?, By(key), patience) })
     }
 }
 
@@ -168,12 +180,26 @@ impl<C: Clock> OutgoingLayer<Together, C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn over(limiter: Limiter<C>, patience: Duration) -> Self {
-        Self { terms: Terms { limiter, key: Together, patience } }
+        Self { terms: Terms::new(limiter, Together, patience) }
+    }
+}
+
+impl<K, C: Clock> OutgoingLayer<K, C> {
+    observe_method!(
+        OutgoingLayer,
+        r#"OutgoingLayer::new("10/s", std::time::Duration::from_secs(1))?"#,
+        "Tells this one of every call that is made or not, when that is known; the limit is called `outgoing`. Who gives up while waiting is not heard of.",
+        observers
+    );
+
+    fn with(mut self, change: impl FnOnce(&mut Terms<K, C>)) -> Self {
+        change(&mut self.terms);
+        self
     }
 }
 
 fn limiter(rule: &str) -> Result<Limiter, LimitError> {
-    let rule = rule.parse().map_err(|source| LimitError::bad("outgoing", source))?;
+    let rule = rule.parse().map_err(|source| LimitError::bad(NAME, source))?;
     Ok(Limiter::new(rule))
 }
 
@@ -241,13 +267,16 @@ where
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let Terms { limiter, key, patience } = &*self.terms;
+        let Terms { limiter, key, patience, observers } = &*self.terms;
         let mut short: Short = Short::new();
         key.put(&request, &mut short);
         let acquire = limiter.ask(short.as_bytes()).within(*patience).acquire();
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        OutgoingFuture { stage: Stage::Waiting { acquire, pending: Some((ready, request)) } }
+        let pending = Some((ready, request));
+        let hearing = (!observers.is_empty())
+            .then(|| Box::new(Hearing { observers: observers.clone(), key: short }));
+        OutgoingFuture { stage: Stage::Waiting { acquire, pending, hearing } }
     }
 }
 
@@ -283,8 +312,40 @@ pin_project! {
         S: Service<Q>,
         C: Clock,
     {
-        Waiting { acquire: Acquire<C>, pending: Option<(S, Q)> },
-        Calling { #[pin] future: S::Future, permit: Permit<C> },
+        Waiting {
+            acquire: Acquire<C>,
+            pending: Option<(S, Q)>,
+            // In a box, so that who is not heard of has less to carry.
+            hearing: Option<Box<Hearing>>,
+        },
+        /// Its place is free when the client has answered, whatever becomes of this future.
+        Calling { #[pin] future: S::Future, permit: Option<Permit<C>> },
+    }
+}
+
+/// Who hears what becomes of a call, and whose it is.
+struct Hearing {
+    observers: Vec<Arc<dyn Observer>>,
+    key: Short,
+}
+
+impl Hearing {
+    fn tell(&self, mut decision: Decision) {
+        // The turn has come.
+        if !decision.is_deny() {
+            decision.verdict = Verdict::Allow;
+        }
+        for observer in &self.observers {
+            observer.decided(&Event {
+                limit: NAME,
+                decision,
+                is_shadow: false,
+                cost: 1,
+                key: observer.wants_keys().then_some(self.key.as_bytes()),
+                has_key: true,
+                priority: None,
+            });
+        }
     }
 }
 
@@ -295,14 +356,22 @@ impl<S: Service<Q>, Q, C: Clock> Future for OutgoingFuture<S, Q, C> {
         let mut this = self.project();
         loop {
             let next = match this.stage.as_mut().project() {
-                StageProjection::Waiting { acquire, pending } => {
+                StageProjection::Waiting { acquire, pending, hearing } => {
                     let permit = ready!(Pin::new(acquire).poll(context));
+                    if let Some(hearing) = hearing {
+                        hearing.tell(match &permit {
+                            Ok(permit) => permit.decision(),
+                            Err(denied) => denied.decision,
+                        });
+                    }
                     let permit = permit.map_err(OutgoingError::Denied)?;
                     let (mut service, request) = pending.take().expect("polled after it was ready");
-                    Stage::Calling { future: service.call(request), permit }
+                    Stage::Calling { future: service.call(request), permit: Some(permit) }
                 }
-                StageProjection::Calling { future, .. } => {
-                    return future.poll(context).map_err(OutgoingError::Failed);
+                StageProjection::Calling { future, permit } => {
+                    let answer = ready!(future.poll(context));
+                    *permit = None;
+                    return Poll::Ready(answer.map_err(OutgoingError::Failed));
                 }
             };
             this.stage.set(next);

@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use std::convert::Infallible;
 use std::future::Ready;
 use std::task::{Context, Poll};
-use tidegate::Limiter;
+use std::time::Duration;
+use tidegate::{Clock as _, Limiter, Span, SystemClock};
 use tidegate_redis::{RedisLimiter, RedisStore};
 use tidegate_testbed::RedisServer;
 use tidegate_tower::{Key, Limit, RateLimit, RateLimitLayer};
@@ -81,6 +82,106 @@ async fn who_is_denied_in_redis_is_not_charged_here() {
         assert_eq!(ask(&service, "alice", "200").await.status(), expected);
     }
     assert_eq!(here.peek(&b""[..]).remaining, 7, "two were admitted, and one is asked for");
+}
+
+/// Waits until Redis has heard what it is told in the background.
+async fn settled(shared: &RedisLimiter, key: &str, remaining: u64) {
+    for _ in 0..10_000 {
+        if shared.peek(key, 0).await.unwrap().remaining == remaining {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{remaining} are to be left: {:?}", shared.peek(key, 0).await);
+}
+
+#[tokio::test]
+async fn a_response_is_charged_in_redis_as_far_as_there_is_room() {
+    let server = RedisServer::start();
+    let shared = limiter(&server, "logins", "6/h").await;
+    let charge = |status: http::StatusCode, _: &http::HeaderMap| 2 * u64::from(status == 401);
+    let limit = Limit::redis("logins", shared.clone()).key(by_user()).charge_by(charge);
+    let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
+    assert_eq!(ask(&service, "alice", "200").await.status(), 200);
+    settled(&shared, "alice", 5).await;
+    assert_eq!(ask(&service, "alice", "401").await.status(), 401);
+    settled(&shared, "alice", 2).await;
+    // One for the request, and only one of two is left.
+    assert_eq!(ask(&service, "alice", "401").await.status(), 401);
+    settled(&shared, "alice", 0).await;
+    let denied = ask(&service, "alice", "200").await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(denied.headers()["retry-after"], "600", "one in ten minutes: there is no debt");
+    assert_eq!(ask(&service, "bob", "401").await.status(), 401, "each for themselves");
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_response_are_charged_in_redis_when_they_have_flowed() {
+    let server = RedisServer::start();
+    let shared = limiter(&server, "egress", "100/h").await;
+    let limit = Limit::redis("egress", shared.clone()).cost(0).charge_bytes();
+    let inner = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, Infallible>(Response::new(Body::from(vec![b'.'; 70])))
+    });
+    let service = RateLimitLayer::new(limit).unwrap().layer(inner);
+    for left in [30, 0] {
+        let response = service.clone().oneshot(Request::new(Body::default())).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body.len(), 70);
+        settled(&shared, "", left).await;
+    }
+}
+
+/// Those who wait ask again when they were told to: all get their turn, at the rate of Redis.
+#[tokio::test]
+async fn who_may_wait_gets_a_turn_of_redis() {
+    let server = RedisServer::start();
+    let shared = limiter(&server, "turns", "20/s burst 1").await;
+    let layer = RateLimitLayer::new(Limit::redis("turns", shared)).unwrap();
+    let service = layer.wait(Duration::from_secs(30)).layer(Inner);
+    let (clock, mut tasks) = (SystemClock::new(), tokio::task::JoinSet::new());
+    let start = clock.now();
+    for _ in 0..5 {
+        let service = service.clone();
+        tasks.spawn(async move { ask(&service, "alice", "200").await.status().as_u16() });
+    }
+    assert_eq!(tasks.join_all().await, [200; 5]);
+    let took = clock.now().since(start);
+    assert!(
+        took >= Span::from_millis(190),
+        "one each 50 ms after the first, by the clock of Redis: {took}"
+    );
+}
+
+#[tokio::test]
+async fn who_would_have_to_wait_too_long_for_redis_is_refused_at_once_and_not_charged() {
+    let server = RedisServer::start();
+    let shared = limiter(&server, "turns", "1/h").await;
+    let layer = RateLimitLayer::new(Limit::redis("turns", shared.clone())).unwrap();
+    let service = layer.wait(Duration::from_secs(3_500)).layer(Inner);
+    assert_eq!(ask(&service, "alice", "200").await.status(), 200);
+    let refused = ask(&service, "alice", "200").await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (429, &"3600".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn a_turn_in_a_queue_of_redis_that_comes_too_late_is_refused_at_once_and_given_back() {
+    let server = RedisServer::start();
+    let here = Limiter::new("10/h".parse().unwrap());
+    let shared = limiter(&server, "queue", "1/h queue capacity 5").await;
+    let layer = RateLimitLayer::new(Limit::redis("queue", shared.clone())).unwrap();
+    let layer = layer.and(Limit::over("here", here.clone())).unwrap();
+    let service = layer.wait(Duration::from_secs(1)).layer(Inner);
+    assert_eq!(ask(&service, "alice", "200").await.status(), 200);
+    let before = shared.peek("", 0).await.unwrap().remaining;
+    let refused = ask(&service, "alice", "200").await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "3599", "whoever waits for a second is in time");
+    settled(&shared, "", before).await;
+    assert_eq!(here.check_n(&b""[..], 0).remaining, 9, "only the first is charged");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod recent;
 mod standing;
 
 pub use fields::{Fields, HeaderStyle, Value};
+pub(crate) use policy::SOON;
 pub use policy::{Told, retry_after_s};
 pub use problem::{PROBLEM_TYPES, as_ms_ceil, put_denial, put_members};
 

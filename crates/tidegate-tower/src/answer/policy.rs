@@ -72,6 +72,9 @@ impl Told<'_> {
     }
 }
 
+/// When to ask again where nobody knows: soon, and not at once.
+pub(crate) const SOON: Span = Span::from_secs(1);
+
 /// In how many seconds to ask again: rounded up and never 0. `None` where asking again never helps, and
 /// where nothing was denied.
 ///
@@ -86,8 +89,7 @@ impl Told<'_> {
 pub fn retry_after_s(answer: &Answer) -> Option<u64> {
     match answer.decision.verdict {
         Verdict::Deny(Retry::After(span)) => Some(span.as_secs_ceil().max(1)),
-        // Nobody knows; a second is soon, and not at once.
-        Verdict::Deny(Retry::OnRelease) => Some(1),
+        Verdict::Deny(Retry::OnRelease) => Some(SOON.as_secs_ceil()),
         Verdict::Deny(Retry::Never) | Verdict::Allow | Verdict::Wait(_) => None,
     }
 }

@@ -4,6 +4,7 @@ use super::service::{Entry, InFlight};
 use crate::answer::Answer;
 use crate::guarded::GuardedBody;
 use crate::head::Head;
+use crate::instead::Instead;
 use crate::key::{LaterKey, Missing};
 use crate::limit::OnMissing;
 use crate::short::Short;
@@ -14,7 +15,7 @@ use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use tidegate::{Acquire, Clock, Permit};
+use tidegate::{Acquire, Clock, Denied, Permit};
 use tower_service::Service;
 
 /// What an admitted request holds, and is told.
@@ -40,23 +41,25 @@ pin_project! {
     /// assert_eq!(response.headers()["ratelimit"], r#""in-flight";r=4"#);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
-    pub struct ConcurrencyFuture<S, B, C>
+    pub struct ConcurrencyFuture<S, B, C, F>
     where
         S: Service<Request<B>>,
         C: Clock,
+        F: Instead<Request<B>, S::Response, S::Error>,
     {
         #[pin]
-        pub(super) stage: Stage<S, B, C>,
+        pub(super) stage: Stage<S, B, C, F>,
         pub(super) shared: Arc<InFlight<C>>,
     }
 }
 
 pin_project! {
     #[project = StageProjection]
-    pub(super) enum Stage<S, B, C>
+    pub(super) enum Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
         C: Clock,
+        F: Instead<Request<B>, S::Response, S::Error>,
     {
         /// The service has it. The future is dropped before the permit is.
         Calling {
@@ -65,78 +68,112 @@ pin_project! {
             admitted: Option<Admitted<C>>,
         },
         Refused { response: Option<Response<Bytes>> },
+        /// Another service has it, which holds no place.
+        Instead {
+            #[pin]
+            future: F::Future,
+            denied: Denied,
+        },
         Waiting {
             acquire: Acquire<C>,
             key: Short,
             cost: u64,
-            pending: Option<(S, Request<B>)>,
+            pending: Option<Pending<S, B, F>>,
         },
         /// Whom to count has to be found out.
         Finding {
             key: LaterKey,
             cost: u64,
-            pending: Option<(S, Request<B>)>,
+            pending: Option<Pending<S, B, F>>,
         },
     }
 }
 
+/// A request that waits, and the service that was ready for it.
+pub(super) struct Pending<S, B, F> {
+    pub(super) service: S,
+    pub(super) request: Request<B>,
+    pub(super) fallback: F,
+}
+
 impl<C: Clock> InFlight<C> {
+    /// There is no place for it: another service has it, or it goes no further.
+    pub(super) fn refuse<S, B, F>(
+        &self,
+        fallback: F,
+        mut request: Request<B>,
+        denied: Denied,
+    ) -> Stage<S, B, C, F>
+    where
+        S: Service<Request<B>>,
+        F: Instead<Request<B>, S::Response, S::Error>,
+    {
+        if F::IS_ANOTHER {
+            request.extensions_mut().insert(denied);
+            match fallback.instead(request) {
+                Ok(future) => return Stage::Instead { future, denied },
+                Err(back) => request = back,
+            }
+        }
+        let head = Head::within(&request, &self.manners.surroundings);
+        Stage::Refused { response: Some(self.refusal(&head, denied)) }
+    }
+
     /// Where a request stands whose key was waited for.
-    fn found<S, B>(
+    fn found<S, B, F>(
         &self,
         key: Option<Short>,
         cost: u64,
-        (mut service, request): (S, Request<B>),
-    ) -> Stage<S, B, C>
+        mut pending: Pending<S, B, F>,
+    ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
+        F: Instead<Request<B>, S::Response, S::Error>,
     {
         let key = match (key, self.limit.without_key(Missing::Part)) {
             (Some(key), _) => key,
             (None, Some(OnMissing::Shared)) => Short::new(),
             (None, Some(OnMissing::Allow)) => {
-                let (future, admitted) = (service.call(request), Some(Admitted::UNCOUNTED));
-                return Stage::Calling { future, admitted };
+                let future = pending.service.call(pending.request);
+                return Stage::Calling { future, admitted: Some(Admitted::UNCOUNTED) };
             }
             (None, _) => {
-                let head = Head::within(&request, &self.manners.surroundings);
+                let head = Head::within(&pending.request, &self.manners.surroundings);
                 let response = self.manners.without_key(&head, &self.limit, Missing::Part);
                 return Stage::Refused { response: Some(response) };
             }
         };
-        self.stand(self.enter(&key, cost), key, cost, (service, request))
+        self.stand(self.enter(&key, cost), key, cost, pending)
     }
 
-    fn stand<S, B>(
+    fn stand<S, B, F>(
         &self,
         entry: Entry<C>,
         key: Short,
         cost: u64,
-        (mut service, request): (S, Request<B>),
-    ) -> Stage<S, B, C>
+        mut pending: Pending<S, B, F>,
+    ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
+        F: Instead<Request<B>, S::Response, S::Error>,
     {
         match entry {
             Entry::In(admitted) => {
-                Stage::Calling { future: service.call(request), admitted: Some(admitted) }
+                let future = pending.service.call(pending.request);
+                Stage::Calling { future, admitted: Some(admitted) }
             }
-            Entry::Full(denied) => {
-                let head = Head::within(&request, &self.manners.surroundings);
-                Stage::Refused { response: Some(self.refusal(&head, denied)) }
-            }
-            Entry::Waits(acquire) => {
-                Stage::Waiting { acquire, key, cost, pending: Some((service, request)) }
-            }
+            Entry::Full(denied) => self.refuse(pending.fallback, pending.request, denied),
+            Entry::Waits(acquire) => Stage::Waiting { acquire, key, cost, pending: Some(pending) },
         }
     }
 }
 
-impl<S, B, R, C> Future for ConcurrencyFuture<S, B, C>
+impl<S, B, R, C, F> Future for ConcurrencyFuture<S, B, C, F>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body<Data = Bytes>,
     C: Clock,
+    F: Instead<Request<B>, S::Response, S::Error>,
 {
     type Output = Result<Response<GuardedBody<R, Permit<C>>>, S::Error>;
 
@@ -156,6 +193,11 @@ where
                 }
                 StageProjection::Refused { response } => {
                     return Poll::Ready(Ok(response.take().expect(TWICE).map(GuardedBody::ours)));
+                }
+                StageProjection::Instead { future, denied } => {
+                    let mut response = ready!(future.poll(context))?;
+                    this.shared.write_denied(response.headers_mut(), *denied);
+                    return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, None))));
                 }
                 StageProjection::Waiting { acquire, key, cost, pending } => {
                     let answer = ready!(Pin::new(acquire).poll(context));

@@ -1,9 +1,11 @@
 //! How a layer of places in flight is told what to do.
 
 use super::service::{Concurrency, InFlight};
+use crate::instead::{Other, Refuse};
+use crate::jitter::Jitter;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::manners::{manners_methods, surroundings_methods};
+use crate::manners::{manners_methods, observe_method, surroundings_methods};
 use http::StatusCode;
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +14,8 @@ use tidegate::{Clock, Span, SystemClock};
 use tower_layer::Layer;
 
 /// Limits how many requests are in flight, for each key or for all together. A request is in flight until the body of
-/// its response is done.
+/// its response is done. A connection that is upgraded (101: a WebSocket) has a response without a body, and its place is free
+/// as soon as that is sent: to count such connections, take a permit of a `Limiter` where they are served.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -25,8 +28,9 @@ use tower_layer::Layer;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[must_use = "a layer does nothing until it is around a service"]
-pub struct ConcurrencyLayer<C: Clock = SystemClock> {
+pub struct ConcurrencyLayer<C: Clock = SystemClock, F = Refuse> {
     shared: Arc<InFlight<C>>,
+    fallback: F,
 }
 
 impl ConcurrencyLayer {
@@ -65,9 +69,11 @@ impl<C: Clock> ConcurrencyLayer<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-        Ok(Self { shared: Arc::new(InFlight::new(limit)?) })
+        Ok(Self { shared: Arc::new(InFlight::new(limit)?), fallback: Refuse })
     }
+}
 
+impl<C: Clock, F> ConcurrencyLayer<C, F> {
     /// Lets requests wait so long for a place; not at all unless the rule or this says so. First come, first
     /// served.
     ///
@@ -81,6 +87,36 @@ impl<C: Clock> ConcurrencyLayer<C> {
     /// ```
     pub fn wait(self, patience: Duration) -> Self {
         self.with(|shared| shared.patience = Span::from_duration_floor(patience))
+    }
+
+    /// Tells those who find no place to come back up to so much later than in a second, each at another time: see
+    /// [`RateLimitLayer`](crate::RateLimitLayer::retry_jitter). Nobody knows when a place comes free, so unless told, all of them
+    /// are told a second.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let layer = ConcurrencyLayer::for_all("concurrency 9")?.retry_jitter(Duration::from_secs(10));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn retry_jitter(self, most: Duration) -> Self {
+        self.with(|shared| shared.jitter = Jitter::new(Span::from_duration_floor(most)))
+    }
+
+    /// Sends those who find no place to another service, which has something cheaper. It finds
+    /// [`Denied`](tidegate::Denied) in the request's extensions, and what it has at work takes no place.
+    ///
+    /// ```
+    /// # use axum::{Router, routing::get};
+    /// # use tidegate_tower::ConcurrencyLayer;
+    /// let cached: Router = Router::new().route("/report", get(|| async { "yesterday's report" }));
+    /// let app: Router = Router::new()
+    ///     .route("/report", get(|| async { "today's report" }))
+    ///     .layer(ConcurrencyLayer::for_all("concurrency 100")?.fallback_service(cached));
+    /// # Ok::<(), tidegate_tower::LimitError>(())
+    /// ```
+    pub fn fallback_service<V>(self, service: V) -> ConcurrencyLayer<C, Other<V>> {
+        ConcurrencyLayer { shared: self.shared, fallback: Other { service } }
     }
 
     surroundings_methods!(
@@ -100,21 +136,21 @@ impl<C: Clock> ConcurrencyLayer<C> {
     }
 }
 
-impl<S, C: Clock> Layer<S> for ConcurrencyLayer<C> {
-    type Service = Concurrency<S, C>;
+impl<S, C: Clock, F: Clone> Layer<S> for ConcurrencyLayer<C, F> {
+    type Service = Concurrency<S, C, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Concurrency::new(inner, Arc::clone(&self.shared))
+        Concurrency::new(inner, Arc::clone(&self.shared), self.fallback.clone())
     }
 }
 
-impl<C: Clock> Clone for ConcurrencyLayer<C> {
+impl<C: Clock, F: Clone> Clone for ConcurrencyLayer<C, F> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { shared: Arc::clone(&self.shared), fallback: self.fallback.clone() }
     }
 }
 
-impl<C: Clock> fmt::Debug for ConcurrencyLayer<C> {
+impl<C: Clock, F> fmt::Debug for ConcurrencyLayer<C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConcurrencyLayer")
             .field("limit", &self.shared.limit)

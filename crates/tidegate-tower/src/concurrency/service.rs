@@ -1,9 +1,11 @@
 //! A service of which only so many requests are in flight.
 
-use super::future::{Admitted, ConcurrencyFuture, Stage};
-use crate::answer::{Answer, Told};
+use super::future::{Admitted, ConcurrencyFuture, Pending, Stage};
+use crate::answer::{Answer, SOON, Told};
 use crate::guarded::GuardedBody;
 use crate::head::Head;
+use crate::instead::{Instead, Refuse};
+use crate::jitter::Jitter;
 use crate::key::Found;
 use crate::limit::{Limit, LimitError, OnMissing};
 use crate::manners::Manners;
@@ -15,7 +17,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{Acquire, Clock, Denied, Limiter, Permit, Span, SystemClock};
+use tidegate::{Acquire, Clock, Denied, Limiter, Permit, Retry, Span, SystemClock, Verdict};
 use tower_service::Service;
 
 /// What all clones of a layer's services share.
@@ -25,6 +27,7 @@ pub(super) struct InFlight<C: Clock> {
     limiter: Limiter<C>,
     pub(super) manners: Manners,
     pub(super) patience: Span,
+    pub(super) jitter: Jitter,
 }
 
 /// How somebody came in.
@@ -36,6 +39,7 @@ pub(super) enum Entry<C: Clock> {
 
 impl<C: Clock> InFlight<C> {
     pub(super) fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+        let limit = limit.done_at_once("ConcurrencyLayer")?;
         let name = || limit.name.to_string();
         if !limit.rule.is_concurrency() {
             let rule = limit.rule.to_string();
@@ -46,7 +50,8 @@ impl<C: Clock> InFlight<C> {
         };
         // A rule that has a wait is to be waited for, as long as it says.
         let patience = limit.rule.limit().permit_wait().unwrap_or(Span::ZERO);
-        Ok(Self { limit, limiter, manners: Manners::default(), patience })
+        let (manners, jitter) = (Manners::default(), Jitter::new(Span::ZERO));
+        Ok(Self { limit, limiter, manners, patience, jitter })
     }
 
     pub(super) fn enter(&self, key: &Short, cost: u64) -> Entry<C> {
@@ -70,7 +75,7 @@ impl<C: Clock> InFlight<C> {
             Ok(permit) => permit.decision(),
             Err(denied) => denied.decision,
         };
-        self.manners.observe(&self.limit, decision, key.as_bytes(), cost);
+        self.manners.observe(&self.limit, decision, Some(key.as_bytes()), cost);
         match answer {
             Ok(permit) => {
                 let answer = Answer::obeyed(decision);
@@ -80,21 +85,37 @@ impl<C: Clock> InFlight<C> {
                 let answer = Answer::shadowed(decision);
                 Entry::In(Admitted { permit: None, answer: Some(answer) })
             }
-            Err(denied) => Entry::Full(denied),
+            Err(mut denied) => {
+                denied.decision = self.jitter.spread(decision);
+                Entry::Full(denied)
+            }
         }
     }
 
     pub(super) fn refusal(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
-        let answer = Answer::obeyed(denied.decision);
-        self.with_told(answer, |told| {
-            let mut response = self.manners.denied(head, &[told], denied.decision);
-            self.manners.write(response.headers_mut(), &[told], &answer);
-            response
-        })
+        let mut response = self.with_told(Answer::obeyed(denied.decision), |told| {
+            self.manners.denied(head, &[told], denied.decision)
+        });
+        self.write_denied(response.headers_mut(), denied);
+        response
     }
 
     pub(super) fn write_fields(&self, headers: &mut HeaderMap, answer: Answer) {
         self.with_told(answer, |told| self.manners.write(headers, &[told], &answer));
+    }
+
+    /// Tells who finds no place when to come back.
+    pub(super) fn write_denied(&self, headers: &mut HeaderMap, denied: Denied) {
+        let mut all = denied.decision;
+        if let Verdict::Deny(Retry::OnRelease) = all.verdict {
+            // Nobody knows; a time that is told to all of them is one at which all come.
+            all.verdict = Verdict::Deny(Retry::After(SOON));
+            all = self.jitter.spread(all);
+        }
+        let all = Answer::obeyed(all);
+        self.with_told(Answer::obeyed(denied.decision), |told| {
+            self.manners.write(headers, &[told], &all);
+        });
     }
 
     fn with_told<R>(&self, answer: Answer, work: impl FnOnce(Told<'_>) -> R) -> R {
@@ -116,20 +137,22 @@ impl<C: Clock> InFlight<C> {
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone)]
-pub struct Concurrency<S, C: Clock = SystemClock> {
+pub struct Concurrency<S, C: Clock = SystemClock, F = Refuse> {
     inner: S,
     shared: Arc<InFlight<C>>,
+    fallback: F,
 }
 
-impl<S, C: Clock> Concurrency<S, C> {
-    pub(super) fn new(inner: S, shared: Arc<InFlight<C>>) -> Self {
-        Self { inner, shared }
+impl<S, C: Clock, F> Concurrency<S, C, F> {
+    pub(super) fn new(inner: S, shared: Arc<InFlight<C>>, fallback: F) -> Self {
+        Self { inner, shared, fallback }
     }
 
     /// Where a request that came now stands.
-    fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, C>
+    fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>> + Clone,
+        F: Instead<Request<B>, S::Response, S::Error>,
     {
         let shared = Arc::clone(&self.shared);
         let (limit, mut key) = (&shared.limit, Short::new());
@@ -150,45 +173,48 @@ impl<S, C: Clock> Concurrency<S, C> {
             },
             Found::Later => {
                 let key = limit.key.later(&head);
-                return Stage::Finding { key, cost, pending: Some((self.ready(), request)) };
+                return Stage::Finding { key, cost, pending: Some(self.pending(request)) };
             }
         }
         match shared.enter(&key, cost) {
             Entry::In(admitted) => self.pass(request, admitted),
-            Entry::Full(denied) => Stage::Refused { response: Some(shared.refusal(&head, denied)) },
+            Entry::Full(denied) => shared.refuse(self.fallback.clone(), request, denied),
             Entry::Waits(acquire) => {
-                let pending = Some((self.ready(), request));
-                Stage::Waiting { acquire, key, cost, pending }
+                Stage::Waiting { acquire, key, cost, pending: Some(self.pending(request)) }
             }
         }
     }
 
-    fn pass<B>(&mut self, request: Request<B>, admitted: Admitted<C>) -> Stage<S, B, C>
+    fn pass<B>(&mut self, request: Request<B>, admitted: Admitted<C>) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
+        F: Instead<Request<B>, S::Response, S::Error>,
     {
         Stage::Calling { future: self.inner.call(request), admitted: Some(admitted) }
     }
 
-    /// The inner service that is ready; a clone takes its place.
-    fn ready(&mut self) -> S
+    /// The request, with the inner service that is ready; a clone takes its place.
+    fn pending<B>(&mut self, request: Request<B>) -> Pending<S, B, F>
     where
         S: Clone,
+        F: Clone,
     {
         let clone = self.inner.clone();
-        std::mem::replace(&mut self.inner, clone)
+        let service = std::mem::replace(&mut self.inner, clone);
+        Pending { service, request, fallback: self.fallback.clone() }
     }
 }
 
-impl<S, B, R, C> Service<Request<B>> for Concurrency<S, C>
+impl<S, B, R, C, F> Service<Request<B>> for Concurrency<S, C, F>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     R: Body<Data = Bytes>,
     C: Clock,
+    F: Instead<Request<B>, S::Response, S::Error>,
 {
     type Response = Response<GuardedBody<R, Permit<C>>>;
     type Error = S::Error;
-    type Future = ConcurrencyFuture<S, B, C>;
+    type Future = ConcurrencyFuture<S, B, C, F>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -200,7 +226,7 @@ where
     }
 }
 
-impl<S, C: Clock> fmt::Debug for Concurrency<S, C> {
+impl<S, C: Clock, F> fmt::Debug for Concurrency<S, C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Concurrency").field("limit", &self.shared.limit).finish_non_exhaustive()
     }

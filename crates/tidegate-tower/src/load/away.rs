@@ -3,7 +3,7 @@
 //! Always   They are told when to come back, whatever else the response says.
 //! Rounding `Retry-After` is rounded up, and never 0.
 
-use crate::answer::{Answer, Fields, retry_after_s};
+use crate::answer::{Answer, Fields, SOON, retry_after_s};
 use crate::head::Head;
 use crate::jitter::Jitter;
 use crate::refusal;
@@ -41,8 +41,8 @@ impl<E: fmt::Display> Away<E> {
 
 impl<E> Default for Away<E> {
     fn default() -> Self {
-        // Nobody knows when load goes down; a second is soon, and not at once.
-        Self { retry_after: Span::from_secs(1), jitter: Jitter::new(Span::ZERO), maker: None }
+        // Nobody knows when load goes down.
+        Self { retry_after: SOON, jitter: Jitter::new(Span::ZERO), maker: None }
     }
 }
 

@@ -57,7 +57,8 @@ impl<L: Load> Shared<L> {
         }
         let (decision, priority) = L::told(entered);
         let (limit, is_shadow, cost, key) = (&*self.name, false, 1, None);
-        let event = Event { limit, decision, is_shadow, cost, key, priority };
+        let has_key = true;
+        let event = Event { limit, decision, is_shadow, cost, key, has_key, priority };
         self.observers.iter().for_each(|observer| observer.decided(&event));
     }
 }

@@ -5,7 +5,7 @@ use crate::body::LimitedBody;
 use crate::head::Head;
 use crate::key::{Found, Key, LaterKey};
 use crate::limit::{Limit, LimitError, OnMissing};
-use crate::manners::{Manners, surroundings_methods};
+use crate::manners::{Manners, observe_method, surroundings_methods};
 use crate::short::Short;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -34,7 +34,12 @@ enum Whose {
 }
 
 impl<C: Clock> Shared<C> {
-    fn new(limit: Limit<C>) -> Result<Self, LimitError> {
+    fn new(limit: Limit<C>, layer: &'static str) -> Result<Self, LimitError> {
+        let limit = limit.done_at_once(layer)?;
+        if limit.is_shadow {
+            // A body that is let flow as it likes says nothing of when it would have.
+            return Err(LimitError::unsuited(&limit.name, "shadow", layer));
+        }
         let name = || limit.name.to_string();
         if limit.rule.is_concurrency() {
             let rule = limit.rule.to_string();
@@ -49,7 +54,7 @@ impl<C: Clock> Shared<C> {
     /// Whose bytes, or the answer to who cannot be counted.
     fn whose<B>(&self, request: &Request<B>) -> Result<Whose, Box<Response<Bytes>>> {
         let head = Head::within(request, &self.manners.surroundings);
-        if !self.limit.counts(&head) || self.limit.is_shadow {
+        if !self.limit.counts(&head) {
             return Ok(Whose::Nobody);
         }
         let mut key = Short::new();
@@ -113,7 +118,8 @@ macro_rules! pace_layer {
         }
 
         impl<C: Clock> $layer<C> {
-            /// As many bytes as this limit admits. Its costs do not count here: a byte costs 1.
+            /// As many bytes as this limit admits. Its costs do not count here: a byte costs 1. A limit in the shadow is
+            /// refused, and so is one that gives back or charges when the response is known.
             ///
             /// ```
             #[doc = concat!("# use tidegate_tower::{Key, Limit, ", stringify!($layer), "};")]
@@ -122,13 +128,19 @@ macro_rules! pace_layer {
             /// # Ok::<(), tidegate_tower::LimitError>(())
             /// ```
             pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-                Ok(Self { shared: Arc::new(Shared::new(limit)?) })
+                Ok(Self { shared: Arc::new(Shared::new(limit, stringify!($layer))?) })
             }
 
             surroundings_methods!(
                 $layer,
                 concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
                 manners.surroundings
+            );
+            observe_method!(
+                $layer,
+                concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
+                "Tells this one of who is refused because there is nobody to count. Nobody else is: bodies wait.",
+                manners.observers
             );
 
             fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {

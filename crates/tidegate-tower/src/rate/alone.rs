@@ -54,7 +54,7 @@ impl<C: Clock> Shared<C> {
         decision: Decision,
     ) -> Outcome<C> {
         let limit = &self.limits[0];
-        self.manners.observe(limit, decision, key.as_bytes(), cost);
+        self.manners.observe(limit, decision, Some(key.as_bytes()), cost);
         match decision.verdict {
             Verdict::Deny(_) => {
                 let decision = self.jitter.spread(decision);

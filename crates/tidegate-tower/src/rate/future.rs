@@ -1,12 +1,12 @@
 //! A request on its way through the limits: decided, called, answered.
 
-use super::instead::Instead;
 use super::outcome::{Answers, Outcome, Passed, Refused, Why};
 use super::settle::Settlement;
 use super::shared::{Shared, Telling};
 use crate::answer::Answer;
 use crate::body::LimitedBody;
 use crate::head::Head;
+use crate::instead::Instead;
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;

@@ -1,12 +1,12 @@
 //! How a layer of limits is told what to do.
 
-use super::instead::{Other, Refuse};
 use super::service::RateLimit;
 use super::shared::Shared;
+use crate::instead::{Other, Refuse};
 use crate::jitter::Jitter;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::manners::{manners_methods, surroundings_methods};
+use crate::manners::{manners_methods, observe_method, surroundings_methods};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

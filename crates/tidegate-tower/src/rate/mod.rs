@@ -3,7 +3,6 @@
 mod alone;
 mod asked;
 mod future;
-mod instead;
 mod layer;
 mod outcome;
 mod service;
@@ -12,6 +11,5 @@ mod several;
 mod shared;
 
 pub use future::RateLimitFuture;
-pub use instead::{Instead, Other, Refuse};
 pub use layer::RateLimitLayer;
 pub use service::RateLimit;

@@ -4,11 +4,11 @@
 //!          along, and a clone stays here: readiness is never used twice, and a clone is never called unready.
 
 use super::future::{Pending, RateLimitFuture, Stage};
-use super::instead::Instead;
 use super::outcome::{Outcome, Passed};
 use super::shared::Shared;
 use crate::body::LimitedBody;
 use crate::head::Head;
+use crate::instead::{Instead, Refuse};
 use http::{Request, Response};
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tower_service::Service;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone)]
-pub struct RateLimit<S, C: Clock = SystemClock, F = super::Refuse> {
+pub struct RateLimit<S, C: Clock = SystemClock, F = Refuse> {
     inner: S,
     shared: Arc<Shared<C>>,
     fallback: F,

@@ -36,9 +36,25 @@ impl<C: Clock> Settlement<C> {
         std::mem::take(&mut self.questions)
     }
 
+    /// Gives back what was charged, now.
+    pub(super) fn give_back(self) -> Vec<Question> {
+        self.refund_obeyed();
+        self.into_questions()
+    }
+
     pub(super) fn kept(self) -> Option<Box<Self>> {
         let shared = Arc::clone(&self.shared);
         Self::of(&shared, self.into_questions())
+    }
+
+    fn refund_obeyed(&self) {
+        for question in &self.questions {
+            let limit = &self.shared.limits[question.place];
+            // Those in the shadow are asked when all others have passed.
+            if !limit.is_shadow && !question.is_drained(limit.clock.now()) {
+                limit.store.refund(question.key.as_bytes(), question.cost);
+            }
+        }
     }
 
     /// The service has failed: whoever refunds at all refunds this.
@@ -86,13 +102,7 @@ impl<C: Clock> Settlement<C> {
 impl<C: Clock> Drop for Settlement<C> {
     fn drop(&mut self) {
         if self.is_given_back {
-            for question in &self.questions {
-                let limit = &self.shared.limits[question.place];
-                // Those in the shadow are asked when all others have passed.
-                if !limit.is_shadow && !question.is_drained(limit.clock.now()) {
-                    limit.store.refund(question.key.as_bytes(), question.cost);
-                }
-            }
+            self.refund_obeyed();
         }
     }
 }

@@ -22,29 +22,45 @@ struct Round {
     all: Decision,
 }
 
+impl Round {
+    /// What was a wait for longer than this is a denial: Redis is not told beforehand how long is too long.
+    fn refused_beyond(self, left: Span) -> Self {
+        let refused = |(place, decision): (usize, Decision)| match decision.verdict {
+            Verdict::Wait(span) if span > left => {
+                (place, decision.deny(Retry::After(span.saturating_sub(left))).decision)
+            }
+            _ => (place, decision),
+        };
+        let each: Vec<_> = self.each.into_iter().map(refused).collect();
+        let all = Joint::of(each.iter().map(|(_, decision)| *decision).collect()).decision;
+        Self { each, all }
+    }
+}
+
 impl<C: Clock> Shared<C> {
     #[cold]
     pub(super) fn decide_several(self: &Arc<Self>, head: &Head<'_>) -> Outcome<C> {
-        let asked = match self.asked(head) {
+        let mut asked = match self.asked(head) {
             Ok(asked) => asked,
             Err(why) => return Outcome::refuse(why),
         };
         let is_here = self.limits.iter().all(|limit| limit.store.memory().is_some());
         if asked.is_complete() && is_here {
-            let round = self.ask_memory(&asked.questions);
-            if !has_to_wait(&round.all, self.patience) {
-                let mut each = round.each;
-                self.ask_shadows_in_memory(&asked.questions, &mut each);
-                return self.conclude(asked.questions, each, round.all);
-            }
+            let left = (!self.patience.is_zero()).then_some(self.patience);
+            let round = self.ask_memory(&mut asked.questions, left);
             // A turn that is taken already must not be taken again.
             if let Verdict::Wait(span) = round.all.verdict {
                 // Made before the future is: who never asks it has given up too.
-                let charged = self.charged(asked.questions, &round);
+                let charged = Settlement::always(self, asked.questions);
                 let shared = Arc::clone(self);
                 return Outcome::Later(Box::pin(async move {
                     shared.wait_out_all(charged, round, span).await
                 }));
+            }
+            if self.nap(&round, left).is_none() {
+                let mut each = round.each;
+                self.ask_shadows_in_memory(&asked.questions, &mut each);
+                return self.conclude(asked.questions, each, round.all);
             }
         }
         let shared = Arc::clone(self);
@@ -57,45 +73,42 @@ impl<C: Clock> Shared<C> {
     }
 
     /// Asks, and again when it is told to, until the deadline.
-    async fn decide_later(self: Arc<Self>, questions: Vec<Question>) -> Outcome<C> {
+    async fn decide_later(self: Arc<Self>, mut questions: Vec<Question>) -> Outcome<C> {
         let clock = self.limits[0].clock.clone();
-        let deadline = clock.now() + self.patience;
+        let deadline = (!self.patience.is_zero()).then(|| clock.now() + self.patience);
+        let left = || deadline.map(|deadline| deadline.since(clock.now()));
         loop {
-            let round = self.ask(&questions).await;
-            let patience = deadline.since(clock.now());
-            if !has_to_wait(&round.all, patience) {
-                let mut each = round.each;
-                self.ask_shadows(&questions, &mut each).await;
-                return self.conclude(questions, each, round.all);
-            }
-            match round.all.verdict {
-                Verdict::Wait(span) => {
-                    let charged = self.charged(questions, &round);
+            let mut round = self.ask(&mut questions, left()).await;
+            let left = left();
+            if let Verdict::Wait(span) = round.all.verdict {
+                let charged = Settlement::always(&self, questions);
+                let Some(left) = left.filter(|left| span > *left) else {
                     return Arc::clone(&self).wait_out_all(charged, round, span).await;
-                }
-                Verdict::Deny(Retry::After(span)) => {
-                    // Nobody who waits here has a place in a line; so there are only so many.
-                    let Some(_place) = self.wait_place() else {
-                        return self.conclude(questions, round.each, round.all);
-                    };
-                    clock.sleep_until(clock.now() + span).await;
-                }
-                Verdict::Allow | Verdict::Deny(_) => {
-                    return self.conclude(questions, round.each, round.all);
-                }
+                };
+                questions = charged.give_back();
+                round = round.refused_beyond(left);
             }
+            // Nobody who waits here has a place in a line; so there are only so many.
+            if let Some(nap) = self.nap(&round, left)
+                && let Some(_place) = self.wait_place()
+            {
+                clock.sleep_until(clock.now() + nap).await;
+                continue;
+            }
+            self.ask_shadows(&questions, &mut round.each).await;
+            return self.conclude(questions, round.each, round.all);
         }
     }
 
-    /// What is given back to whoever gives up before the turn has come.
-    fn charged(self: &Arc<Self>, mut questions: Vec<Question>, round: &Round) -> Settlement<C> {
-        for (place, decision) in &round.each {
-            let drained_at = self.limits[*place].clock.now() + decision.reset_after;
-            for question in questions.iter_mut().filter(|question| question.place == *place) {
-                question.drained_at = Some(drained_at);
-            }
-        }
-        Settlement::always(self, questions)
+    /// How long until it is worth asking again, of what is left of the layer's patience.
+    fn nap(&self, round: &Round, left: Option<Span>) -> Option<Span> {
+        let Verdict::Deny(Retry::After(span)) = round.all.verdict else { return None };
+        // A rule that makes requests wait has said by its denial that this one may not.
+        let is_final = |(place, decision): &(usize, Decision)| {
+            decision.is_deny() && self.limits[*place].store.rule().is_waiting()
+        };
+        let is_in_time = left.is_some_and(|left| !left.is_zero() && span <= left);
+        (is_in_time && !round.each.iter().any(is_final)).then_some(span)
     }
 
     /// All have been charged and told to wait; whoever gives up gets it back.
@@ -130,8 +143,13 @@ impl<C: Clock> Shared<C> {
         for (place, decision) in each {
             let limit = &self.limits[place];
             if let Some(question) = questions.iter_mut().find(|question| question.place == place) {
-                self.manners.observe(limit, decision, question.key.as_bytes(), question.cost);
-                if !decision.is_deny() {
+                // Where another denies, this one has admitted nothing; what is in the shadow counts by itself.
+                if decision.is_deny() || limit.is_shadow || !all.is_deny() {
+                    let key = Some(question.key.as_bytes());
+                    self.manners.observe(limit, decision, key, question.cost);
+                }
+                // Of others it is known since they were charged.
+                if limit.is_shadow && !decision.is_deny() {
                     question.drained_at = Some(limit.clock.now() + decision.reset_after);
                 }
             }
@@ -153,23 +171,28 @@ impl<C: Clock> Shared<C> {
         Outcome::Pass(Passed { telling: self.tell(answers), settlement })
     }
 
-    /// Asks those that are obeyed and in memory.
-    fn ask_memory(&self, questions: &[Question]) -> Round {
+    /// Asks those that are obeyed and in memory. They wait for no longer than what is left, if the layer has a deadline.
+    fn ask_memory(&self, questions: &mut [Question], left: Option<Span>) -> Round {
         let (mut places, mut asks) = (Vec::new(), Vec::new());
         for question in self.obeyed(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
                 places.push(question.place);
                 let ask = limiter.ask(question.key.as_bytes()).cost(question.cost);
-                asks.push(if self.patience.is_zero() { ask } else { ask.within(self.patience) });
+                asks.push(match left {
+                    Some(left) => ask.within(left),
+                    None => ask,
+                });
             }
         }
         let joint = check_all(asks);
-        Round { each: places.into_iter().zip(joint.each).collect(), all: joint.decision }
+        let each: Vec<_> = places.into_iter().zip(joint.each).collect();
+        self.note_drained(questions, &each);
+        Round { each, all: joint.decision }
     }
 
     /// Asks all that are obeyed.
-    async fn ask(&self, questions: &[Question]) -> Round {
-        let mut round = self.ask_memory(questions);
+    async fn ask(&self, questions: &mut [Question], left: Option<Span>) -> Round {
+        let mut round = self.ask_memory(questions, left);
         if round.all.is_deny() {
             return round;
         }
@@ -177,9 +200,20 @@ impl<C: Clock> Shared<C> {
         let shared = self.ask_redis(questions).await;
         charged.is_given_back = shared.iter().any(|(_, decision)| decision.is_deny());
         drop(charged);
+        self.note_drained(questions, &shared);
         round.each.extend(shared);
         round.all = Joint::of(round.each.iter().map(|(_, decision)| *decision).collect()).decision;
         round
+    }
+
+    /// Notes when each charge will be back by itself. If one of them denies, nothing was charged and nobody asks.
+    fn note_drained(&self, questions: &mut [Question], each: &[(usize, Decision)]) {
+        for (place, decision) in each {
+            let drained_at = self.limits[*place].clock.now() + decision.reset_after;
+            for question in questions.iter_mut().filter(|question| question.place == *place) {
+                question.drained_at = Some(drained_at);
+            }
+        }
     }
 
     #[cfg(feature = "redis")]
@@ -249,17 +283,39 @@ impl<C: Clock> Drop for InMemory<'_, C> {
             return;
         }
         for question in self.shared.obeyed(self.questions) {
-            if let Some(limiter) = self.shared.limits[question.place].store.memory() {
+            let limit = &self.shared.limits[question.place];
+            if let Some(limiter) = limit.store.memory()
+                && !question.is_drained(limit.clock.now())
+            {
                 limiter.refund(question.key.as_bytes(), question.cost);
             }
         }
     }
 }
 
-fn has_to_wait(all: &Decision, patience: Span) -> bool {
-    match all.verdict {
-        Verdict::Wait(_) => true,
-        Verdict::Deny(Retry::After(span)) => !patience.is_zero() && span <= patience,
-        Verdict::Allow | Verdict::Deny(_) => false,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Limit;
+    use crate::short::Short;
+    use tidegate::{Limiter, ManualClock};
+
+    /// Redis takes its time to deny, or whoever asked is gone before it does.
+    #[test]
+    fn what_drained_while_redis_was_asked_is_not_given_back() {
+        let clock = ManualClock::new();
+        let limiter = Limiter::with_clock("10/s".parse().unwrap(), clock.clone());
+        let shared = Shared::new(Limit::over("here", limiter.clone()));
+        for asked_for in [99, 100].map(Span::from_millis) {
+            clock.advance(Span::from_secs(1));
+            let mut questions = [Question::new(0, Short::new(), 1)];
+            assert!(shared.ask_memory(&mut questions, None).all.is_allow());
+            let charged = InMemory { shared: &shared, questions: &questions, is_given_back: true };
+            clock.advance(asked_for);
+            assert!(limiter.check_n(&b""[..], 6).is_allow(), "somebody else's");
+            drop(charged);
+            let remaining = limiter.check_n(&b""[..], 0).remaining;
+            assert_eq!(remaining, 4, "it was as if never asked, after {asked_for}");
+        }
     }
 }

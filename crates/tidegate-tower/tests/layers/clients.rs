@@ -15,6 +15,7 @@ use tidegate_tower::{ConcurrencyLayer, Key, Limit, OutgoingError, OutgoingLayer,
 use tokio::time::Instant;
 use tower::util::ServiceExt;
 use tower_layer::Layer;
+use tower_service::Service;
 
 #[tokio::test]
 async fn a_hyper_client_is_limited_by_host_with_the_same_layer() {
@@ -74,6 +75,17 @@ async fn a_call_that_is_given_up_gives_its_turn_or_its_place_back() {
         let wait = limiter.ask(&b""[..]).within(Duration::from_secs(3_600)).acquire();
         assert!(wait.await.is_ok(), "{rule}");
     }
+}
+
+#[tokio::test]
+async fn a_place_is_free_when_the_client_has_answered_whoever_keeps_the_call() {
+    let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
+    let layer = OutgoingLayer::over(limiter.clone(), Duration::ZERO);
+    let mut client = layer.layer(tower::service_fn(async |()| Ok::<_, Infallible>(())));
+    let mut call = Box::pin(client.call(()));
+    assert!((&mut call).await.is_ok());
+    assert!(limiter.try_acquire(&b""[..]).is_ok(), "the call is over");
+    drop(call);
 }
 
 async fn greeter() -> SocketAddr {

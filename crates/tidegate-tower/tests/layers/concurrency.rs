@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tidegate::{Limiter, SystemClock, TokioClock};
-use tidegate_tower::{Concurrency, ConcurrencyLayer, HeaderStyle, Key, Limit};
+use tidegate::{Denied, Limiter, SystemClock, TokioClock};
+use tidegate_tower::{Concurrency, ConcurrencyLayer, HeaderStyle, Key, Limit, OnMissing};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -119,6 +119,54 @@ fn limited(rule: &str, census: &Census) -> (Concurrency<Slow, TokioClock>, Limit
 
 pub(crate) fn request(path: &str) -> Request<Body> {
     Request::get(path).body(Body::default()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_service_answers_who_finds_no_place_and_takes_none() {
+    let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
+    let free = || limiter.ask(&b""[..]).cost(0).peek().remaining;
+    for patience in [Duration::ZERO, Duration::from_millis(50)] {
+        let (census, others) = (Census::default(), Census::default());
+        let mut other = Slow(others.clone());
+        let other = tower::service_fn(move |request: Request<Body>| {
+            let denied = request.extensions().get::<Denied>();
+            assert!(denied.unwrap().decision.is_deny(), "it is told why");
+            other.call(request)
+        });
+        let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+        let layer = layer.wait(patience).fallback_service(other);
+        let service = layer.layer(Slow(census.clone()));
+        let first = service.clone().oneshot(request("/")).await.unwrap();
+        let second = service.clone().oneshot(request("/")).await.unwrap();
+        let present = |census: &Census| census.now.load(Ordering::SeqCst);
+        assert_eq!((present(&census), present(&others), free()), (1, 1, 0));
+        assert_eq!(second.status(), 200);
+        assert_eq!(second.headers()["ratelimit"], r#""places";r=0"#);
+        assert_eq!(second.headers()["retry-after"], "1");
+        drop(first);
+        assert_eq!((present(&census), present(&others), free()), (0, 1, 1), "it holds no place");
+        assert_eq!(ask(&service, get("/")).await.body, "piecepiecepiece");
+        assert_eq!((census.most.load(Ordering::SeqCst), present(&others)), (1, 1));
+        let late = second.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!((late, present(&others), free()), (Bytes::from("piecepiecepiece"), 0, 1));
+        let failed = async {
+            let _held = service.clone().oneshot(request("/")).await.unwrap();
+            service.clone().oneshot(request("/late")).await
+        };
+        assert!(matches!(failed.await, Err(Late)), "its errors are the layer's");
+    }
+}
+
+/// Without a key nobody is denied a place: the other service is not for them.
+#[tokio::test(start_paused = true)]
+async fn who_has_no_key_is_refused_and_not_sent_to_another_service() {
+    let user = Key::header(http::HeaderName::from_static("x-user"));
+    let limit = Limit::new("places", "concurrency 1").unwrap().key(user);
+    let layer = ConcurrencyLayer::new(limit.on_missing(OnMissing::Deny)).unwrap();
+    let others = Census::default();
+    let layer = layer.fallback_service(Slow(others.clone()));
+    let reply = ask(&layer.layer(Slow(Census::default())), get("/")).await;
+    assert_eq!((reply.status, others.most.load(Ordering::SeqCst)), (429, 0));
 }
 
 #[tokio::test(start_paused = true)]

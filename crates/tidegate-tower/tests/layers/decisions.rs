@@ -157,6 +157,28 @@ async fn grpc_is_denied_by_its_own_status() {
     assert_eq!(ask(&service, page).await.status, 429, "gRPC is sent by POST");
 }
 
+/// Who reads trailers from the body would take "200" and an empty one for a success that was cut off.
+#[tokio::test]
+async fn only_grpc_itself_is_denied_by_its_status() {
+    let kinds = [
+        ("application/grpc", 200),
+        ("application/grpc+proto", 200),
+        ("application/grpc; charset=utf-8", 200),
+        ("application/grpc-web", 429),
+        ("application/grpc-web+proto", 429),
+        ("application/grpc-web-text", 429),
+    ];
+    for (kind, status) in kinds {
+        let layer = RateLimitLayer::new(limit("api", "1/h", &ManualClock::new())).unwrap();
+        let service = layer.layer(Inner);
+        let call = || http::Request::post("/pkg.Service/Call").header("content-type", kind);
+        ask(&service, call()).await;
+        let denied = ask(&service, call()).await;
+        assert_eq!((denied.status, denied.header("retry-after")), (status, Some("3600")), "{kind}");
+        assert_eq!(denied.header("grpc-status").is_some(), status == 200, "{kind}");
+    }
+}
+
 #[tokio::test]
 async fn costs_come_from_the_request_and_more_than_all_is_never_admitted() {
     let clock = ManualClock::new();

@@ -2,11 +2,11 @@
 
 use crate::desk::{Inner, Reply, ask, get, limit};
 use std::time::Duration;
-use tidegate::{ManualClock, Span};
-use tidegate_tower::RateLimitLayer;
+use tidegate::{Limiter, ManualClock, Span};
+use tidegate_tower::{ConcurrencyLayer, Limit, RateLimitLayer};
 use tower_layer::Layer;
 
-const DENIED: usize = 1_000;
+const DENIED: usize = 10_000;
 
 /// The whole seconds that a denied client is told, by each way in which it is told.
 fn told_s(reply: &Reply) -> [u64; 3] {
@@ -20,7 +20,7 @@ fn told_s(reply: &Reply) -> [u64; 3] {
     [retry_after, in_body_ms.div_ceil(1_000), window]
 }
 
-/// Denies a thousand at once who could come back in 9.5 s, and looks at what they are told.
+/// Denies ten thousand at once who could come back in 9.5 s, and looks at what they are told.
 async fn deny_many(layer: RateLimitLayer<ManualClock>, clock: &ManualClock) -> Vec<u64> {
     let service = layer.layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 200);
@@ -34,9 +34,10 @@ async fn deny_many(layer: RateLimitLayer<ManualClock>, clock: &ManualClock) -> V
     told
 }
 
-fn assert_spread(told: &[u64]) {
-    assert!(told.iter().all(|seconds| (10..=20).contains(seconds)), "never earlier, 10 s later");
-    for second in 10..=20 {
+fn assert_spread(told: &[u64], first: u64) {
+    let times = first..=first + 10;
+    assert!(told.iter().all(|seconds| times.contains(seconds)), "never earlier, 10 s later");
+    for second in times {
         let together = told.iter().filter(|seconds| **seconds == second).count();
         assert!(together <= DENIED / 5, "{together} come back after {second} s");
     }
@@ -50,20 +51,20 @@ fn alone(clock: &ManualClock) -> RateLimitLayer<ManualClock> {
 async fn t48_who_is_denied_by_one_limit_is_told_a_time_of_its_own() {
     let clock = ManualClock::new();
     let layer = alone(&clock).retry_jitter(Duration::from_secs(10));
-    assert_spread(&deny_many(layer, &clock).await);
+    assert_spread(&deny_many(layer, &clock).await, 10);
 }
 
 #[tokio::test]
 async fn t48_who_is_denied_by_one_of_several_is_told_a_time_of_its_own() {
     let clock = ManualClock::new();
     let layer = alone(&clock).and(limit("b", "1000/h", &clock)).unwrap();
-    assert_spread(&deny_many(layer.retry_jitter(Duration::from_secs(10)), &clock).await);
+    assert_spread(&deny_many(layer.retry_jitter(Duration::from_secs(10)), &clock).await, 10);
 }
 
 #[tokio::test]
 async fn t48_without_jitter_all_are_told_the_same() {
     let clock = ManualClock::new();
-    assert_eq!(deny_many(alone(&clock), &clock).await, [10; DENIED]);
+    assert_eq!(deny_many(alone(&clock), &clock).await, vec![10; DENIED]);
 }
 
 #[tokio::test]
@@ -79,4 +80,58 @@ async fn of_several_that_deny_none_tells_another_time_than_all() {
         let expected = format!(r#""a";r=0;t={earlier}, "b";r=0;t={all}"#);
         assert_eq!(denied.header("ratelimit"), Some(&expected[..]));
     }
+}
+
+/// Whom a layer denies whose only place is taken, and what they are told.
+async fn deny_place(
+    layer: ConcurrencyLayer<ManualClock>,
+    limiter: &Limiter<ManualClock>,
+) -> Vec<u64> {
+    let (service, cached) =
+        (layer.clone().layer(Inner), layer.fallback_service(Inner).layer(Inner));
+    let _taken = limiter.try_acquire(&b""[..]).unwrap();
+    let mut told = Vec::with_capacity(DENIED);
+    for number in 0..DENIED {
+        let denied = if number % 2 == 0 {
+            let denied = ask(&service, get("/")).await;
+            assert_eq!(denied.status, 429);
+            assert!(
+                denied.body.contains(r#""on_release":true"#),
+                "nobody knows when: {}",
+                denied.body
+            );
+            denied
+        } else {
+            ask(&cached, get("/")).await
+        };
+        assert_eq!(denied.header("ratelimit"), Some(r#""places";r=0"#));
+        told.push(denied.header("retry-after").unwrap().parse().unwrap());
+    }
+    told
+}
+
+#[tokio::test]
+async fn t48_who_finds_no_place_is_told_a_time_of_its_own() {
+    let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
+    let layer = || ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+    assert_eq!(deny_place(layer(), &limiter).await, vec![1; DENIED], "a herd, unless told");
+    let spread = layer().retry_jitter(Duration::from_secs(10));
+    assert_spread(&deny_place(spread, &limiter).await, 1);
+}
+
+/// A lease ends at a known time.
+#[tokio::test]
+async fn t48_who_waits_for_the_end_of_a_lease_is_told_a_time_of_its_own() {
+    let limiter =
+        Limiter::with_clock("concurrency 1 lease 10s".parse().unwrap(), ManualClock::new());
+    let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+    let service = layer.retry_jitter(Duration::from_secs(10)).layer(Inner);
+    let _taken = limiter.try_acquire(&b""[..]).unwrap();
+    let mut told = Vec::with_capacity(DENIED);
+    for _ in 0..DENIED {
+        let [retry_after, in_body, window] = told_s(&ask(&service, get("/")).await);
+        assert_eq!([in_body, window], [retry_after; 2], "all fields say the same");
+        told.push(retry_after);
+    }
+    assert_spread(&told, 10);
 }

@@ -1,18 +1,18 @@
 //! Whom a limit counts, when the client lies (T55).
 
 use crate::desk::{Inner, ask, call, from, get, limit};
+use axum::Router;
 use http::HeaderName;
 use tidegate::ManualClock;
-use tidegate_tower::{AddressBits, Key, Limit, OnMissing, RateLimit, RateLimitLayer};
+use tidegate_tower::{AddressBits, Key, Limit, OnMissing, ProxyHeader, RateLimit, RateLimitLayer};
 use tower_layer::Layer;
 
 fn by_address() -> RateLimitLayer<ManualClock> {
     RateLimitLayer::new(limit("ip", "1/h", &ManualClock::new()).key(Key::ip())).unwrap()
 }
 
-fn behind_proxies() -> RateLimit<Inner, ManualClock> {
-    let proxies = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().unwrap());
-    by_address().trusted_proxies(proxies).layer(Inner)
+fn behind_proxies() -> RateLimitLayer<ManualClock> {
+    by_address().trusted_proxies(["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().unwrap()))
 }
 
 /// The statuses of these requests, one after the other.
@@ -29,7 +29,7 @@ async fn statuses<const N: usize>(
 
 #[tokio::test]
 async fn whatever_a_stranger_writes_the_peer_is_counted() {
-    let service = behind_proxies();
+    let service = behind_proxies().layer(Inner);
     for (place, (name, value)) in [
         ("x-forwarded-for", "1.1.1.1"),
         ("x-forwarded-for", "2.2.2.2"),
@@ -47,6 +47,79 @@ async fn whatever_a_stranger_writes_the_peer_is_counted() {
     }
 }
 
+/// What the proxy writes is always the same client; what the client writes in the other header is new each time.
+#[tokio::test]
+async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
+    let lie = |turn: usize| format!("198.51.100.{turn}");
+    let forwarded = |ip: &str| ("forwarded", format!("for={ip}"));
+    let x_forwarded_for = |ip: &str| ("x-forwarded-for", ip.to_owned());
+    let (honest, mut believed) = ("192.0.2.7", Vec::new());
+    for header in [ProxyHeader::Forwarded, ProxyHeader::XForwardedFor, ProxyHeader::Either] {
+        let layer = || behind_proxies();
+        let writes_forwarded = layer().proxy_header(header).layer(Inner);
+        let writes_the_other = layer().proxy_header(header).layer(Inner);
+        let mut passed = [0, 0];
+        for turn in 1..=5 {
+            let pairs = [
+                (&writes_forwarded, forwarded(honest), x_forwarded_for(&lie(turn))),
+                (&writes_the_other, x_forwarded_for(honest), forwarded(&lie(turn))),
+            ];
+            for (passed, (service, written, lie)) in passed.iter_mut().zip(pairs) {
+                let request = from("10.0.0.1").header(written.0, written.1).header(lie.0, lie.1);
+                *passed += usize::from(ask(service, request).await.status == 200);
+            }
+        }
+        believed.push((header, passed));
+    }
+    let all = [
+        (ProxyHeader::Forwarded, [1, 5]),
+        (ProxyHeader::XForwardedFor, [5, 1]),
+        // Unless told, a proxy that writes `Forwarded` alone must take the other one away.
+        (ProxyHeader::Either, [5, 1]),
+    ];
+    assert_eq!(believed, all);
+}
+
+/// Without the header that its proxies write there is only the proxy, whatever else is there.
+#[tokio::test]
+async fn a_header_that_is_not_believed_names_nobody_and_a_stranger_is_believed_in_none() {
+    for (header, other, value) in [
+        (ProxyHeader::Forwarded, "x-forwarded-for", ["1.1.1.1", "2.2.2.2"]),
+        (ProxyHeader::XForwardedFor, "forwarded", ["for=1.1.1.1", "for=2.2.2.2"]),
+    ] {
+        let layer = behind_proxies();
+        let service = layer.proxy_header(header).layer(Inner);
+        let from_proxy = value.map(|value| from("10.0.0.1").header(other, value));
+        assert_eq!(statuses(&service, from_proxy).await, [200, 429], "{header:?}");
+        let stranger = |name, value| from("192.0.2.9").header(name, value);
+        let lies = [stranger("forwarded", "for=3.3.3.3"), stranger("x-forwarded-for", "4.4.4.4")];
+        assert_eq!(statuses(&service, lies).await, [200, 429], "{header:?}");
+    }
+}
+
+/// As `X-Forwarded-For` is: from the right, to the first that is no trusted proxy.
+#[tokio::test]
+async fn forwarded_is_walked_from_the_right_and_every_spelling_is_one_key() {
+    let service = behind_proxies().proxy_header(ProxyHeader::Forwarded).layer(Inner);
+    let through = |chain: &str| from("10.0.0.1").header("forwarded", chain);
+    let requests = [
+        through("for=198.51.100.1"),
+        through("for=1.1.1.1, for=198.51.100.1;proto=https"),
+        through("for=2.2.2.2, For=\"198.51.100.1:4711\", for=10.9.9.9"),
+        through("for=\"[::ffff:198.51.100.1]\""),
+        through("for=\"[::ffff:c633:6401]:80\""),
+        through("for=198.51.100.2"),
+    ];
+    assert_eq!(statuses(&service, requests).await, [200, 429, 429, 429, 429, 200]);
+    let nobody = ["for=unknown", "for=_hidden", "by=1.1.1.1", "for=\"1.1.1.1"].map(through);
+    assert_eq!(statuses(&service, nobody).await, [200, 429, 429, 429], "all are the proxy");
+    let chain = "for=7.7.7.7, ".repeat(1_000) + "for=198.51.100.2";
+    assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
+    let twice = from("10.0.0.1").header("forwarded", "for=8.8.8.8");
+    let twice = twice.header("forwarded", "for=198.51.100.2");
+    assert_eq!(ask(&service, twice).await.status, 429, "the last line is the nearest proxy's");
+}
+
 #[tokio::test]
 async fn nobody_is_trusted_unless_told() {
     let service = by_address().layer(Inner);
@@ -56,7 +129,7 @@ async fn nobody_is_trusted_unless_told() {
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_the_first_from_the_right_that_is_none_is_counted() {
-    let service = behind_proxies();
+    let service = behind_proxies().layer(Inner);
     let through = |chain: &str| from("10.0.0.1").header("x-forwarded-for", chain);
     let requests = [
         through("198.51.100.1"),
@@ -197,4 +270,26 @@ async fn a_key_may_have_to_be_waited_for() {
     assert_eq!(statuses(&service, requests).await, [200, 429, 200, 429]);
     let reply = ask(&service, of("token of c")).await;
     assert_eq!(reply.header("ratelimit"), Some(r#""owner";r=0;t=3600"#));
+}
+
+/// By axum's route and not by the path, of which there are as many as a client likes.
+#[tokio::test]
+async fn all_paths_of_a_route_are_one_key_and_what_matches_none_has_no_key() {
+    let answer = || axum::routing::get(|| async { "here" });
+    let by_route = || {
+        let limit = limit("route", "1/h", &ManualClock::new()).key(Key::route());
+        RateLimitLayer::new(limit.on_missing(OnMissing::Deny)).unwrap()
+    };
+    let routes = || Router::new().route("/users/{id}", answer()).route("/orders/{id}", answer());
+    for (app, nowhere) in
+        [(routes().layer(by_route()), 429), (routes().route_layer(by_route()), 404)]
+    {
+        let mut statuses = Vec::new();
+        for path in ["/users/1", "/users/2", "/orders/1", "/users/%32", "/orders/2", "/nowhere"] {
+            statuses.push(ask(&app, get(path)).await.status);
+        }
+        assert_eq!(statuses, [200, 429, 200, 429, 429, nowhere]);
+    }
+    let reply = ask(&routes().layer(by_route()), get("/nowhere")).await;
+    assert!(reply.body.contains("counts by `route`, which the request has not"), "{}", reply.body);
 }

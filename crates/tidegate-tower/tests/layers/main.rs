@@ -9,6 +9,9 @@ mod decisions;
 mod desk;
 mod jitter;
 mod keys;
+#[cfg(feature = "tracing")]
+mod log;
+mod observe;
 mod pace;
 mod readiness;
 mod several;

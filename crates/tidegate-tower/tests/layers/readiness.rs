@@ -143,6 +143,12 @@ async fn a_service_that_is_asked_instead_is_ready_too() {
         let layer = rate(limit("1/h")).wait(patience).fallback_service(Shy::default());
         let statuses = call_often(layer.layer(Shy::default()), 3).await.0;
         assert_eq!(statuses, [200; 3], "the second and the third by the other service");
+        for limit in [limit("concurrency 1"), by_later_key("concurrency 1")] {
+            let layer = ConcurrencyLayer::new(limit).unwrap().wait(patience);
+            let layer = layer.fallback_service(Shy::default());
+            let statuses = call_often(layer.layer(Shy::default()), 3).await.0;
+            assert_eq!(statuses, [200; 3], "the second and the third by the other service");
+        }
     }
 }
 

@@ -4,11 +4,12 @@ use crate::concurrency::{Census, Present};
 use crate::desk::limit;
 use axum::Router;
 use axum::routing::get;
-use http::Request;
+use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -17,8 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate::{Limiter, ManualClock};
-use tidegate_tower::{ConcurrencyLayer, Key, Limit, RateLimitLayer};
+use tidegate_tower::{ConcurrencyLayer, Key, Limit, Peer, RateLimitLayer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower::util::ServiceExt;
+use tower_layer::Layer;
 
 /// Serves the app on a free port until the test ends.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
@@ -62,6 +65,42 @@ async fn the_limit_holds_under_axum_with_many_connections() {
         }
     }
     assert_eq!((admitted, handled.load(Ordering::Relaxed)), (50, 50));
+}
+
+/// A server of hyper alone: it tells nobody the peer, so whoever accepts a connection puts it into its requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_holds_under_hyper_alone_with_many_connections() {
+    let limit = limit("ip", "10/h", &ManualClock::new()).key(Key::ip());
+    let inner = tower::service_fn(|request: Request<Incoming>| async move {
+        assert_eq!(request.uri().path(), "/");
+        Ok::<_, Infallible>(Response::new("hello".to_owned()))
+    });
+    let service = RateLimitLayer::new(limit).unwrap().layer(inner);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, peer) = listener.accept().await.unwrap();
+            let service = service.clone();
+            let of_peer = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(Peer::from(peer));
+                service.clone().oneshot(request)
+            });
+            let http = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(http.serve_connection(TokioIo::new(stream), of_peer));
+        }
+    });
+    let mut tasks = tokio::task::JoinSet::new();
+    (0..50).for_each(|_| drop(tasks.spawn(status(address, "/"))));
+    let statuses = tasks.join_all().await;
+    let count = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
+    assert_eq!((count(200), count(429)), (10, 40));
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();
+    let refused = client.get(format!("http://{address}/").parse().unwrap()).await.unwrap();
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    assert_eq!(refused.headers()["retry-after"], "360");
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    assert!(std::str::from_utf8(&body).unwrap().contains(r#""status":429"#), "{body:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

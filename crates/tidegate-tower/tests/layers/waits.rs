@@ -4,7 +4,7 @@ use crate::desk::{Body, Inner, ask, get};
 use http::{Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::time::Duration;
-use tidegate::{Limiter, TokioClock};
+use tidegate::{Limiter, Span, TokioClock};
 use tidegate_tower::{Limit, RateLimitLayer};
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -81,6 +81,38 @@ async fn a_rule_that_makes_requests_wait_does_so_by_itself() {
         assert_eq!([a, b, c, d].map(|reply| reply.status), [200, 200, 200, 429]);
         assert_eq!(start.elapsed().as_millis() / 10, 20, "the third came after 200 ms");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_of_several_limits_that_comes_too_late_is_refused_at_once() {
+    let (shaped, limiter) = limit("shaped", "1/1200ms queue capacity 5");
+    let (other, others) = limit("other", "10/h");
+    let layer = RateLimitLayer::new(shaped).unwrap().and(other).unwrap();
+    let (service, start) = (layer.wait(Duration::from_secs(1)).layer(Inner), Instant::now());
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    let refused = ask(&service, get("/")).await;
+    assert_eq!((refused.status, start.elapsed()), (429, Duration::ZERO));
+    assert_eq!(others.check_n(&b""[..], 0).remaining, 9, "only the first is charged");
+    assert_eq!(limiter.reserve(&b""[..]).unwrap().wait(), Span::from_millis(1_200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_for_one_limit_has_so_much_less_patience_for_another() {
+    let (first, firsts) = limit("first", "1/s");
+    let (shaped, limiter) = limit("shaped", "1/s queue capacity 5");
+    let layer = RateLimitLayer::new(first).unwrap().and(shaped).unwrap();
+    let service = layer.wait(Duration::from_millis(1_500)).layer(Inner);
+    let start = Instant::now();
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    let somebody_else = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!limiter.check(&b""[..]).is_deny(), "the turn at 1 s");
+    };
+    let (refused, ()) = tokio::join!(ask(&service, get("/")), somebody_else);
+    assert_eq!(refused.status, 429, "the turn at 2 s is too late");
+    assert_eq!(start.elapsed().as_millis() / 10, 100, "as soon as it is known");
+    assert!(firsts.peek(&b""[..]).is_allow(), "nothing was charged");
+    assert!(limiter.reserve(&b""[..]).unwrap().wait() <= Span::from_secs(1), "the turn is free");
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,8 +54,9 @@ impl<Q, P, E> Instead<Q, P, E> for Refuse {
     }
 }
 
-/// Asks another service, which has something cheaper: made by
-/// [`fallback_service`](crate::RateLimitLayer::fallback_service).
+/// Asks another service, which has something cheaper: made by `fallback_service` of a
+/// [`RateLimitLayer`](crate::RateLimitLayer::fallback_service) or a
+/// [`ConcurrencyLayer`](crate::ConcurrencyLayer::fallback_service).
 ///
 /// ```
 /// use tidegate_tower::{Other, RateLimitLayer};
@@ -66,7 +67,7 @@ impl<Q, P, E> Instead<Q, P, E> for Refuse {
 /// ```
 #[derive(Clone)]
 pub struct Other<V> {
-    pub(super) service: V,
+    pub(crate) service: V,
 }
 
 impl<V> fmt::Debug for Other<V> {

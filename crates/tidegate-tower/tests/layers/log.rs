@@ -1,0 +1,123 @@
+//! What the log says of decisions, and what it keeps to itself.
+
+use crate::desk::{Inner, ask, get, limit};
+use http::HeaderName;
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use tidegate::ManualClock;
+use tidegate_tower::{ConcurrencyLayer, Key, Log, OnMissing, RateLimitLayer};
+use tower_layer::Layer;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Keeps a line of each event: its level, its target, its fields.
+#[derive(Clone, Default)]
+struct Notebook(Arc<Mutex<Vec<String>>>);
+
+impl Notebook {
+    fn lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Notebook {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let (level, target) = (event.metadata().level(), event.metadata().target());
+        if target == "tidegate" {
+            let mut line = Line(format!("{level}"));
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_denial_is_told_at_info_and_all_others_at_trace_and_nobody_is_named() {
+    let notebook = Notebook::default();
+    let _guard = tracing::subscriber::set_default(notebook.clone());
+    let by_user = || Key::header(HeaderName::from_static("x-user"));
+    let clock = ManualClock::new();
+    let obeyed = limit("user", "1/min", &clock).key(by_user());
+    let service = RateLimitLayer::new(obeyed).unwrap().observe(Log).layer(Inner);
+    let alice = || get("/").header("x-user", "alice");
+    ask(&service, alice()).await;
+    ask(&service, alice()).await;
+    assert_eq!(
+        notebook.lines(),
+        [
+            r#"TRACE message=limit asked limit="user" verdict="allow" remaining=0"#,
+            r#"INFO message=limit reached limit="user" verdict="deny" retry_after=Some(60s)"#,
+        ]
+    );
+    let tried = limit("next year", "1/min", &clock).key(by_user()).shadow();
+    let service = RateLimitLayer::new(tried).unwrap().observe(Log).layer(Inner);
+    assert_eq!(ask(&service, alice().header("answer", "201")).await.status, 201);
+    assert_eq!(ask(&service, alice()).await.status, 200, "in the shadow");
+    let lines = notebook.lines();
+    assert!(lines[0].starts_with("TRACE") && lines[0].contains(r#"verdict="allow""#), "{lines:?}");
+    assert!(lines[1].starts_with("INFO") && lines[1].contains(r#"verdict="shadow""#), "{lines:?}");
+    assert!(!lines.concat().contains("alice"), "{lines:?}");
+}
+
+/// Nobody knows when a place comes free.
+#[tokio::test]
+async fn a_layer_of_places_tells_the_log_too() {
+    let notebook = Notebook::default();
+    let _guard = tracing::subscriber::set_default(notebook.clone());
+    let limit = limit("places", "concurrency 1", &ManualClock::new()).cost(2);
+    let service = ConcurrencyLayer::new(limit).unwrap().observe(Log).layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 429);
+    let line = r#"INFO message=limit reached limit="places" verdict="deny" retry_after=None"#;
+    assert_eq!(notebook.lines(), [line]);
+}
+
+#[tokio::test]
+async fn who_has_no_key_has_reached_no_limit() {
+    let notebook = Notebook::default();
+    let _guard = tracing::subscriber::set_default(notebook.clone());
+    let limit = limit("user", "1/min", &ManualClock::new())
+        .key(Key::header(HeaderName::from_static("x-user")))
+        .on_missing(OnMissing::Deny);
+    let service = RateLimitLayer::new(limit).unwrap().observe(Log).layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 429);
+    let line = r#"INFO message=nobody to count limit="user" verdict="deny""#;
+    assert_eq!(notebook.lines(), [line]);
+}
+
+/// Also without an observer: it is a mistake of whoever set it up.
+#[tokio::test]
+async fn a_forgotten_peer_is_an_error_in_the_log() {
+    let notebook = Notebook::default();
+    let _guard = tracing::subscriber::set_default(notebook.clone());
+    let limit = limit("ip", "1/min", &ManualClock::new()).key(Key::ip());
+    let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 500);
+    let lines = notebook.lines();
+    assert!(lines[0].starts_with("ERROR message=limit `ip` counts by address"), "{lines:?}");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}

@@ -1,0 +1,153 @@
+//! What observers are told, and what nobody decided and they are not.
+
+use crate::desk::{Body, Inner, ask, get, limit};
+use http::{HeaderName, Request, Response};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tidegate::ManualClock;
+use tidegate_tower::{
+    ConcurrencyLayer, DownloadRateLayer, Event, Key, Limit, LimitError, Observer, OnMissing,
+    OutgoingLayer, RateLimitLayer, UploadRateLayer,
+};
+use tower::util::ServiceExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Keeps a line of each event: the limit, its verdict, the cost, and whom it counts.
+#[derive(Clone, Default)]
+struct Notebook(Arc<Mutex<Vec<String>>>);
+
+impl Notebook {
+    fn lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Notebook {
+    fn decided(&self, event: &Event<'_>) {
+        let key = event.key.map(|key| String::from_utf8_lossy(key).into_owned());
+        assert_eq!(event.has_key, key.is_some());
+        let line = format!("{} {} {} {key:?}", event.limit, event.verdict(), event.cost);
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn wants_keys(&self) -> bool {
+        true
+    }
+}
+
+fn by_user() -> Key {
+    Key::header(HeaderName::from_static("x-user"))
+}
+
+#[tokio::test]
+async fn a_limit_that_was_only_looked_at_is_not_said_to_have_admitted() {
+    let (clock, notebook) = (ManualClock::new(), Notebook::default());
+    let layer = RateLimitLayer::new(limit("user", "1/h", &clock))
+        .unwrap()
+        .and(limit("site", "100/h", &clock).cost(5))
+        .unwrap()
+        .and(limit("tried", "100/h", &clock).shadow())
+        .unwrap();
+    let service = layer.observe(notebook.clone()).layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    let shadow = r#"tried allow 1 Some("")"#;
+    let admitted = [r#"user allow 1 Some("")"#, r#"site allow 5 Some("")"#, shadow];
+    assert_eq!(notebook.lines(), admitted);
+    assert_eq!(ask(&service, get("/")).await.status, 429);
+    let denied = [r#"user deny 1 Some("")"#, shadow];
+    assert_eq!(notebook.lines(), denied, "the shadow counts by itself, and site nothing");
+}
+
+async fn refused<S, R>(service: &S, notebook: &Notebook) -> (u16, Vec<String>)
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone,
+    R: http_body::Body<Data = bytes::Bytes>,
+    R::Error: std::fmt::Debug,
+{
+    (ask(service, get("/")).await.status, notebook.lines())
+}
+
+/// A limit that has nobody to count: because the request has no key, and because the server tells no peer.
+fn without(rule: &str, is_peer: bool) -> Limit<ManualClock> {
+    let limit = limit("user", rule, &ManualClock::new()).cost(3);
+    if is_peer { limit.key(Key::ip()) } else { limit.key(by_user()).on_missing(OnMissing::Deny) }
+}
+
+#[tokio::test]
+async fn who_is_refused_for_want_of_a_key_is_told_of_too() {
+    for (is_peer, status) in [(false, 429), (true, 500)] {
+        let expected = (status, vec!["user deny 3 None".to_owned()]);
+        let notebook = Notebook::default();
+        let alone = RateLimitLayer::new(without("10/h", is_peer)).unwrap();
+        let alone = alone.observe(notebook.clone());
+        assert_eq!(refused(&alone.clone().layer(Inner), &notebook).await, expected);
+        let several = alone.and(limit("site", "10/h", &ManualClock::new())).unwrap();
+        assert_eq!(refused(&several.layer(Inner), &notebook).await, expected);
+        let places = ConcurrencyLayer::new(without("concurrency 9", is_peer)).unwrap();
+        let places = places.observe(notebook.clone()).layer(Inner);
+        assert_eq!(refused(&places, &notebook).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn who_turns_out_to_have_no_key_is_told_of_too() {
+    let later = || Key::by_async(|_| async { None::<String> });
+    let (clock, notebook) = (ManualClock::new(), Notebook::default());
+    let found = |rule| limit("user", rule, &clock).key(later()).on_missing(OnMissing::Deny);
+    let expected = (429, vec!["user deny 1 None".to_owned()]);
+    let rate = RateLimitLayer::new(found("10/h")).unwrap().observe(notebook.clone());
+    assert_eq!(refused(&rate.layer(Inner), &notebook).await, expected);
+    let places = ConcurrencyLayer::new(found("concurrency 9")).unwrap().observe(notebook.clone());
+    assert_eq!(refused(&places.layer(Inner), &notebook).await, expected);
+}
+
+#[tokio::test]
+async fn a_layer_of_bodies_tells_of_who_has_nobody_to_count() {
+    let notebook = Notebook::default();
+    let layer = DownloadRateLayer::new(without("10/h", false)).unwrap().observe(notebook.clone());
+    let expected = (429, vec!["user deny 3 None".to_owned()]);
+    assert_eq!(refused(&layer.layer(Inner), &notebook).await, expected);
+}
+
+#[tokio::test]
+async fn calls_that_go_out_are_heard_of_made_or_not() {
+    let notebook = Notebook::default();
+    let layer = OutgoingLayer::by("1/h", Duration::ZERO, |call: &&str| call.to_string()).unwrap();
+    let client = layer.observe(notebook.clone()).layer(tower::service_fn(|call: &'static str| {
+        std::future::ready(Ok::<_, Infallible>(call))
+    }));
+    for is_made in [true, false] {
+        assert_eq!(client.clone().oneshot("a.example").await.is_ok(), is_made);
+    }
+    let expected =
+        [r#"outgoing allow 1 Some("a.example")"#, r#"outgoing deny 1 Some("a.example")"#];
+    assert_eq!(notebook.lines(), expected);
+}
+
+#[test]
+fn what_a_layer_would_not_do_is_refused() {
+    type Told = fn(Limit<ManualClock>) -> Limit<ManualClock>;
+    let afterwards: [(&str, Told); 3] = [
+        ("refund_if", |limit| limit.refund_if(|_, _| true)),
+        ("charge_by", |limit| limit.charge_by(|_, _| 1)),
+        ("charge_bytes", Limit::charge_bytes),
+    ];
+    let clock = ManualClock::new();
+    for (option, told) in afterwards {
+        let limit = |rule| told(limit("api", rule, &clock));
+        let says = |error: LimitError, layer: &str| {
+            let said =
+                format!("limit `api` is told `{option}`, which a {layer} cannot do: leave it out");
+            assert_eq!(error.to_string(), said);
+        };
+        says(ConcurrencyLayer::new(limit("concurrency 9")).unwrap_err(), "ConcurrencyLayer");
+        says(UploadRateLayer::new(limit("9/s")).unwrap_err(), "UploadRateLayer");
+        says(DownloadRateLayer::new(limit("9/s")).unwrap_err(), "DownloadRateLayer");
+        assert!(RateLimitLayer::new(limit("9/s")).is_ok());
+    }
+    let shadow = UploadRateLayer::new(limit("api", "9/s", &clock).shadow()).unwrap_err();
+    assert!(shadow.to_string().contains("is told `shadow`"), "{shadow}");
+    assert!(ConcurrencyLayer::new(limit("api", "concurrency 9", &clock).shadow()).is_ok());
+}
