@@ -96,6 +96,21 @@ fn looking_takes_nothing_and_says_what_deciding_would() {
 }
 
 #[test]
+fn a_wait_in_the_shadow_is_a_wait() {
+    let engine = engine("[limits.a]\nrule = \"1/s queue capacity 5\"\nmode = \"shadow\"\n");
+    let request = Request::default();
+    ask(&engine, &request);
+    let now = explained(&engine, &request).limits[0].now.unwrap();
+    assert!(now.is_shadowed && now.verdict == Told::Wait, "{now:?}");
+    assert_eq!(now.retry_after_ms, Some(1_000));
+    for _ in 0..5 {
+        ask(&engine, &request);
+    }
+    let now = explained(&engine, &request).limits[0].now.unwrap();
+    assert!(now.is_shadowed && now.verdict == Told::Deny, "{now:?}");
+}
+
+#[test]
 fn who_is_refused_for_want_of_a_key_is_told_by_which_limit() {
     let engine = engine(
         "[limits.a]\nrule = \"1/s\"\nkey = \"header:x-user\"\non_missing_key = \"deny\"\n\
@@ -110,6 +125,15 @@ fn who_is_refused_for_want_of_a_key_is_told_by_which_limit() {
         error.to_string(),
         "the limit `a` counts by `header:x-user`, which the request has not"
     );
+}
+
+#[test]
+fn who_is_in_flight_is_not_counted_by_a_look_at_a_request() {
+    let engine = engine("[limits.a]\nrule = \"concurrency 1\"\n[limits.b]\nrule = \"1/s\"\n");
+    let shown = explained(&engine, &Request::default());
+    assert_eq!(shown.decided_by.as_deref(), Some("b"));
+    let why = "it counts who is in flight, and is asked by /v1/acquire and /v1/release";
+    assert_eq!((shown.limits[0].counts, &*shown.limits[0].why), (false, why));
 }
 
 #[test]

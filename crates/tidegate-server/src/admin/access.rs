@@ -27,7 +27,8 @@ pub(super) fn check(server: &Server, request: &Parts, route: Route) -> Result<()
         Route::Page(_) => {}
         _ => token(server, config, request)?,
     }
-    if config.admin_token.is_none() {
+    // Who has shown a certificate is known, and no page can rename itself to a name that ours is not for.
+    if config.admin_token.is_none() && !config.admin_needs_certificate() {
         local(config.admin, host)?;
     }
     if route == Route::Reload { same_site(request, host) } else { Ok(()) }
@@ -46,11 +47,12 @@ fn token(server: &Server, config: &ServerConfig, request: &Parts) -> Result<(), 
     Err(Problem::new(StatusCode::UNAUTHORIZED, detail))
 }
 
-/// Without a token, only loopback may ask, and only by a name that is loopback's.
+/// Without a token or a certificate, only loopback may ask, and only by a name that is loopback's.
 fn local(listener: Option<SocketAddr>, host: &str) -> Result<(), Problem> {
     let address = listener.map(|listener| listener.ip());
     if !address.is_some_and(|address| address.is_loopback()) {
-        let detail = "this listener is not on loopback: give it a token with `admin_token`";
+        let detail = "this listener is not on loopback: give it a token with `admin_token`, or clients \
+                      certificates with `client_ca` in [server.admin_tls]";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
     let name = without_port(host);

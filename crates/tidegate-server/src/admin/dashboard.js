@@ -75,7 +75,7 @@ function showStatus(text, isBad) {
 
 async function refresh() {
   const all = await ask("/v1/limits");
-  const limits = [...all.limits, ...all.unnamed];
+  const limits = [...all.limits, all.throttle, ...all.unnamed];
   const now = performance.now();
   showLimits(limits, shown.at ? (now - shown.at) / 1000 : 0);
   shown.at = now;

@@ -23,7 +23,7 @@ pub(super) fn live() -> Answered {
 
 /// Not any more while it drains. An old configuration is no reason not to ask: it is in force.
 pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
-    let is_draining = server.status.is_draining.load(Ordering::Relaxed);
+    let is_draining = server.status.drain.has_begun();
     let is_stale = server.status.is_config_stale.load(Ordering::Relaxed);
     let store = Store::of(&server.engine);
     let (status, word) = if is_draining {

@@ -1,16 +1,17 @@
 //! `/v1/limits` and `/v1/top`: what each limit is, and what it has done to whom.
 
 use crate::base64;
-use crate::config::{Mode, near};
+use crate::config::{Mode, means, near};
 use crate::engine::{Limit, Limits};
 use crate::http::{Answered, JSON, Page, Problem, parameter};
 use crate::server::Server;
+use crate::store::THROTTLES_NAME;
 use http::StatusCode;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tidegate::TopKey;
+use tidegate::{Stats, TopKey};
 
 /// So many keys are shown unless told.
 const TOP: usize = 10;
@@ -20,6 +21,8 @@ const TOP_MAX: usize = 100;
 #[derive(Serialize)]
 struct All<'a> {
     limits: Vec<Shown<'a>>,
+    /// All that came with rates of their own.
+    throttle: Shown<'a>,
     /// Those that were asked for by rule text.
     unnamed: Vec<Shown<'a>>,
     is_config_stale: bool,
@@ -71,9 +74,10 @@ pub(super) fn all(server: &Server) -> Answered {
     let unnamed = limits.unnamed();
     json(&All {
         limits: limits.named().iter().map(|limit| shown(limit)).collect(),
+        throttle: throttled(server),
         unnamed: distinct(&unnamed).map(|limit| shown(limit)).collect(),
         is_config_stale: server.status.is_config_stale.load(Ordering::Relaxed),
-        is_draining: server.status.is_draining.load(Ordering::Relaxed),
+        is_draining: server.status.drain.has_begun(),
     })
 }
 
@@ -86,6 +90,10 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
         None => TOP,
         Some(text) => number(&text)?,
     };
+    if *name == *THROTTLES_NAME.as_bytes() {
+        // Its keys are forgotten but for their fingerprints, before anything is decided.
+        return Ok(json(&Top { limit: THROTTLES_NAME, hot: Vec::new(), denied: Vec::new() }));
+    }
     let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
     let top = limit.counters().top(count);
     Ok(json(&Top {
@@ -104,26 +112,44 @@ pub(super) fn distinct(unnamed: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limi
 }
 
 fn shown(limit: &Limit) -> Shown<'_> {
-    let stats = limit.counters().stats();
+    let (deny, shadow_deny) = (limit.denied(), limit.shadow_denied());
     Shown {
         name: limit.name(),
         rule: limit.rule().to_string(),
-        explain: limit.rule().explain(),
+        explain: means(limit.rule()),
         mode: match limit.mode() {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",
             Mode::Off => "off",
         },
-        stats: Counted {
+        stats: Counted { deny, shadow_deny, ..Counted::of(&limit.counters().stats()) },
+    }
+}
+
+/// What was decided about keys whose rates come with the requests, as if it were one limit.
+fn throttled(server: &Server) -> Shown<'_> {
+    Shown {
+        name: THROTTLES_NAME,
+        rule: "comes with each request".to_owned(),
+        explain: "admits what each command says: CL.THROTTLE key max_burst count period".to_owned(),
+        mode: "enforce",
+        stats: Counted::of(&server.engine.store().throttled()),
+    }
+}
+
+impl Counted {
+    /// Where nobody is in the shadow.
+    fn of(stats: &Stats) -> Self {
+        Self {
             allow: stats.allowed,
-            deny: limit.denied(),
+            deny: stats.denied,
             wait: stats.waited,
-            shadow_deny: limit.shadow_denied(),
+            shadow_deny: 0,
             overflow: stats.overflowed,
             forgotten: stats.forgotten,
             keys: stats.keys,
             max_keys: stats.max_keys,
-        },
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! `/metrics`: everything that is counted, read when somebody collects it.
 //!
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
-//!          rule text are one, named `*`, to which failures of `CL.THROTTLE` belong too. So there are never more
-//!          series than 9 for each limit, 7 more where they are in Redis, and 20 besides.
+//!          rule text are one, named `*`, and what `CL.THROTTLE` counts is one of that name. So there are never more
+//!          series than 9 for each limit, 7 more where they are in Redis, and 25 besides.
 
 use super::exposition;
 use super::health::Store;
@@ -10,6 +10,7 @@ use super::limits::distinct;
 use crate::engine::Limit;
 use crate::http::{Answered, Page};
 use crate::server::{ByListener, Server};
+use crate::store::THROTTLES_NAME;
 use http::{HeaderMap, StatusCode};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
@@ -18,6 +19,7 @@ use prometheus_client::registry::Registry;
 use std::fmt::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::Stats;
 
 /// What limits are called that have no name.
 const UNNAMED: &str = "*";
@@ -44,7 +46,7 @@ impl Collector for Metrics {
         self.listeners(&mut encoder)?;
         self.configuration(&mut encoder)?;
         self.store(&mut encoder, &counted)?;
-        let draining = u64::from(self.server.status.is_draining.load(Ordering::Relaxed));
+        let draining = u64::from(self.server.status.drain.has_begun());
         let help = "Whether the server is on its way out";
         encoder
             .encode_descriptor("draining", help, None, MetricType::Gauge)?
@@ -68,6 +70,17 @@ impl Metrics {
             encoder.encode_descriptor("connections_rejected", help, None, MetricType::Counter)?;
         for (listener, number) in by_listener(&status.rejected) {
             counter(&mut rejected.encode_family(&[("listener", listener)])?, number)?;
+        }
+        let help = "Requests that wait for a store or for their turn";
+        let waiting = status.waiting.load(Ordering::Relaxed) as u64;
+        encoder
+            .encode_descriptor("requests_waiting", help, None, MetricType::Gauge)?
+            .encode_gauge(&waiting)?;
+        let help = "Requests that were refused because too many waited";
+        let mut refused =
+            encoder.encode_descriptor("requests_refused", help, None, MetricType::Counter)?;
+        for (listener, number) in by_listener(&status.refused) {
+            counter(&mut refused.encode_family(&[("listener", listener)])?, number)?;
         }
         let help = "Wrong tokens that were offered";
         let mut wrong =
@@ -140,18 +153,22 @@ struct Counted {
 
 impl Counted {
     fn add(&mut self, limit: &Limit) {
-        let stats = limit.counters().stats();
-        self.allow += stats.allowed;
+        self.add_stats(&limit.counters().stats());
         self.deny += limit.denied();
-        self.wait += stats.waited;
         self.shadow_deny += limit.shadow_denied();
+        if let Some(shared) = limit.counters().shared() {
+            self.add_failed(shared.counted().failed_by_kind);
+        }
+    }
+
+    /// But for who was denied: that is for who knows of the shadow to say.
+    fn add_stats(&mut self, stats: &Stats) {
+        self.allow += stats.allowed;
+        self.wait += stats.waited;
         self.overflowed += stats.overflowed;
         self.forgotten += stats.forgotten;
         self.keys += stats.keys as u64;
         self.keys_max += stats.max_keys as u64;
-        if let Some(shared) = limit.counters().shared() {
-            self.add_failed(shared.counted().failed_by_kind);
-        }
     }
 
     /// Kinds are the same always, and in the same order.
@@ -174,11 +191,25 @@ fn counted(server: &Server) -> Vec<Counted> {
         counted
     });
     let mut unnamed = Counted { limit: UNNAMED.to_owned(), ..Counted::default() };
-    for limit in distinct(&limits.unnamed()) {
+    // As of one moment, and held until it is counted: what goes meanwhile would be counted twice, or not at all.
+    let (there, gone) = limits.unnamed_and_gone();
+    for limit in distinct(&there) {
         unnamed.add(limit);
     }
-    unnamed.add_failed(server.engine.store().throttles_failed());
-    named.chain([unnamed]).collect()
+    unnamed.add_stats(&gone);
+    unnamed.deny += gone.denied;
+    named.chain([unnamed, throttled(server)]).collect()
+}
+
+/// What was decided about keys whose rates come with the requests.
+fn throttled(server: &Server) -> Counted {
+    let store = server.engine.store();
+    let stats = store.throttled();
+    let (limit, deny) = (THROTTLES_NAME.to_owned(), stats.denied);
+    let mut counted = Counted { limit, deny, ..Counted::default() };
+    counted.add_stats(&stats);
+    counted.add_failed(store.throttles_failed());
+    counted
 }
 
 fn limits(encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<(), Error> {

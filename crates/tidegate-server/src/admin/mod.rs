@@ -1,7 +1,7 @@
 //! The operator's listener: metrics, health, what each limit does, and a page that shows it.
 //!
-//! Always   It has a listener of its own, and a token of its own. Without a token it answers only on loopback, and
-//!          only to who calls it by a name of loopback: a page in the operator's browser must not reach it
+//! Always   It has a listener, a token and certificates of its own. Where it needs neither a token nor a certificate, it
+//!          answers only on loopback, and only to who calls it by a name of loopback: a page in the operator's browser must not reach it
 //!          by renaming itself (DNS rebinding).
 //! Always   Nothing here decides about anybody. Reading the configuration again is all that can be changed.
 //! Always   Keys are in `/v1/top` and nowhere else; metrics have labels from the configuration only.

@@ -15,15 +15,20 @@ pub(super) async fn answer(server: &Arc<Server>) -> Result<Answered, Problem> {
     }
     let reader = Arc::clone(server);
     // A file may be on a slow disk.
-    let read: Result<(), ConfigErrors> = tokio::task::spawn_blocking(move || reader.reload())
+    let read = tokio::task::spawn_blocking(move || reader.reload())
         .await
         .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "reading it broke off"))?;
-    if let Err(errors) = read {
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, errors.to_string()));
-    }
+    let needs_restart = read.map_err(|errors: ConfigErrors| {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, errors.to_string())
+    })?;
     Ok(Page::new(StatusCode::OK).body(JSON, |out| {
         out.extend_from_slice(br#"{"reloaded":true,"limits":"#);
         out.put_number(server.engine.limits().named().len() as u64);
-        out.push(b'}');
+        out.extend_from_slice(br#","needs_restart":["#);
+        for (place, key) in needs_restart.iter().enumerate() {
+            out.extend_from_slice(if place > 0 { b"," } else { b"" });
+            out.put_json(key);
+        }
+        out.extend_from_slice(b"]}");
     }))
 }

@@ -116,6 +116,16 @@ pub(super) fn twin(
     seen.insert(place, limit.to_owned())
 }
 
+/// What is wrong with this rule for a descriptor.
+pub(super) fn check_rule(limit: &LimitConfig) -> Result<(), Wrong> {
+    if limit.descriptor.is_none() || !limit.rule.is_concurrency() {
+        return Ok(());
+    }
+    let wrong =
+        Wrong::new("Envoy does not tell when a request is over, so nobody can be in flight");
+    Err(wrong.hint("choose a rate such as `100/s`, or leave `domain` and `descriptor` out"))
+}
+
 /// What is wrong with this key for this descriptor.
 pub(super) fn check_key(limit: &LimitConfig) -> Result<(), Wrong> {
     let asked = limit.key.iter().find_map(|part| match part {

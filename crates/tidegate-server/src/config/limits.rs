@@ -8,6 +8,7 @@ use super::table::Table;
 use super::value::{Text, Value};
 use super::{Fallback, LimitConfig, MissingKey, Mode, OnError, when};
 use crate::matching::{KeyPart, PartError};
+use crate::store::THROTTLES_NAME;
 use std::collections::HashMap;
 use std::ops::Range;
 use tidegate::{Overflow, Rule};
@@ -77,6 +78,11 @@ fn limit<'a>(
     limit.overflow = choice(&table, "overflow", &OVERFLOWS);
     limit.fallback = table.get("fallback").and_then(|value| fallback(&value));
     limit.descriptor = descriptor::read(&table, name, replaced);
+    if let Err(wrong) = descriptor::check_rule(&limit)
+        && let Some(rule) = table.get("rule")
+    {
+        rule.tell(wrong);
+    }
     limit.on_error = choice(&table, "on_error", &ON_ERRORS);
     limit.deadline =
         table.get("deadline").and_then(|value| value.duration(DEADLINE_MIN..=DEADLINE_MAX));
@@ -105,6 +111,10 @@ fn stand_in() -> Rule {
 }
 
 fn check_name(name: &str) -> Result<(), Wrong> {
+    if name == THROTTLES_NAME {
+        let wrong = Wrong::new("this is the name of what the command CL.THROTTLE counts");
+        return Err(wrong.hint("choose another name"));
+    }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
         return Ok(());

@@ -3,21 +3,26 @@
 //! Always   A [`Config`] that exists is good: every rule parses, every name is known, every file was read.
 //!          Everything has a default, so that no configuration is a configuration too.
 
+mod command_line;
 mod descriptor;
 mod duration;
 mod error;
 mod files;
 mod limits;
+mod means;
 mod near;
 mod read;
 mod report;
+mod restart;
 mod server;
 mod store;
 mod table;
 mod value;
 mod when;
 
+pub use command_line::{CommandLine, Place};
 pub use error::{ConfigError, ConfigErrors};
+pub use means::means;
 pub use near::near;
 pub use read::{FILE_BYTES_MAX, load, read};
 
@@ -28,6 +33,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tidegate::{Overflow, Rule};
 use tidegate_redis::{Address, Settings};
+use tidegate_tower::ProxyHeader;
 
 /// The whole of it.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +44,8 @@ pub struct Config {
     pub store: Option<StoreConfig>,
     /// `[limits.<name>]`, in the order of the file.
     pub limits: Vec<LimitConfig>,
+    /// What the command line says instead of the file.
+    pub command_line: CommandLine,
 }
 
 /// `[server]`.
@@ -53,14 +61,20 @@ pub struct ServerConfig {
     pub admin: Option<SocketAddr>,
     /// `[server.tls]`, for all listeners but the admin's.
     pub tls: Option<TlsConfig>,
+    /// `[server.admin_tls]`, for the admin's: who collects metrics often has no certificate that is good for the others.
+    pub admin_tls: Option<TlsConfig>,
     /// `[server.auth]`: who may ask. Empty means everybody, which only loopback may.
     pub tokens: Vec<Token>,
-    /// The operator's token; made up and printed at start when there is none.
+    /// The operator's token; without one only loopback may come, by its own names.
     pub admin_token: Option<Token>,
     /// Whether a listener that is not on loopback may do without tokens.
     pub is_insecure: bool,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Names, besides loopback's, by which who needs no token may ask on loopback.
+    pub hosts: Vec<String>,
+    /// Proxies whose word about who asks is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Which header is believed of them.
+    pub proxy_header: ProxyHeader,
     /// `[server.snapshot]`: where debts are kept over a restart.
     pub snapshot: Option<SnapshotConfig>,
     /// Whether the configuration file is looked at every second.
@@ -81,8 +95,8 @@ pub struct ServerConfig {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(pub(crate) String);
 
-/// `[server.tls]`.
-#[derive(Clone, Debug)]
+/// `[server.tls]` or `[server.admin_tls]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
     /// PEM file of the certificate chain.
     pub cert: PathBuf,
@@ -93,7 +107,7 @@ pub struct TlsConfig {
 }
 
 /// `[server.snapshot]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotConfig {
     /// The file.
     pub path: PathBuf,
@@ -106,6 +120,8 @@ pub struct SnapshotConfig {
 pub struct Caps {
     /// Connections, over all listeners.
     pub connections_max: usize,
+    /// Requests that wait for a store or for their turn, over all listeners.
+    pub waiting_max: usize,
     /// Bytes of replies that a peer may leave unread.
     pub output_bytes_max: usize,
     /// How long until the first byte must have come.
@@ -241,10 +257,13 @@ impl Default for ServerConfig {
             grpc: Some(GRPC_ADDR),
             admin: Some(ADMIN_ADDR),
             tls: None,
+            admin_tls: None,
             tokens: Vec::new(),
             admin_token: None,
             is_insecure: false,
+            hosts: Vec::new(),
             trusted_proxies: Vec::new(),
+            proxy_header: ProxyHeader::Either,
             snapshot: None,
             is_watching: false,
             caps: Caps::default(),
@@ -256,10 +275,23 @@ impl Default for ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// Whether nobody comes in by `[server.tls]` without a certificate of a known authority.
+    pub fn needs_certificate(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+
+    /// The same of the admin's listener.
+    pub fn admin_needs_certificate(&self) -> bool {
+        self.admin_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+}
+
 impl Default for Caps {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
+            waiting_max: 10_000,
             output_bytes_max: 1 << 20,
             first_byte: Duration::from_secs(5),
             request: Duration::from_secs(10),
@@ -314,9 +346,13 @@ impl Token {
         Self(text.into())
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
     /// Whether it is the one that was offered; takes as long for a near miss as for a far one.
     pub fn is(&self, offered: &[u8]) -> bool {
         use subtle::ConstantTimeEq;
-        self.0.as_bytes().ct_eq(offered).into()
+        self.bytes().ct_eq(offered).into()
     }
 }

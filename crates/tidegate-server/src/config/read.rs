@@ -5,7 +5,7 @@
 
 use super::report::{Report, Wrong, whole_file};
 use super::table::Table;
-use super::{Config, ConfigErrors, limits, server, store};
+use super::{CommandLine, Config, ConfigErrors, limits, server, store};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -64,6 +64,7 @@ fn config(table: &Table<'_>) -> Config {
         server: server.map(|server| server::read(&server, &directory)).unwrap_or_default(),
         limits: limits.map(|limits| limits::read(&limits, store.is_some())).unwrap_or_default(),
         store: store.and_then(|store| store::read(&store)),
+        command_line: CommandLine::default(),
     };
     table.refuse_unknown();
     config

@@ -155,7 +155,8 @@ impl<'a> Place<'a> {
     /// Whether an address with a password may stand in the line, in a file that is no TOML.
     fn has_password(&self) -> bool {
         let line = [self.before, self.meant, self.after].concat();
-        line.split_once("://").is_some_and(|(_, address)| address.contains('@'))
+        let has = |address: &str| address.contains('@') || address.contains("sentinel=");
+        line.split_once("://").is_some_and(|(_, address)| has(address))
     }
 
     /// The line, or as much of it as fits; and how wide the place is in it.

@@ -1,5 +1,6 @@
 //! `[server]` and the tables in it.
 
+use super::command_line::SNAPSHOT_EVERY;
 use super::files::{self, TOKENS_MAX};
 use super::report::Wrong;
 use super::table::Table;
@@ -9,11 +10,20 @@ use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
+use tidegate_tower::ProxyHeader;
 
 /// So many networks of proxies may be named.
 const PROXIES_MAX: usize = 1_024;
+/// So many names may it have.
+const HOSTS_MAX: usize = 64;
 /// No table has more keys than this.
 pub(super) const KEYS_MAX: u64 = 1_000_000_000;
+
+const PROXY_HEADERS: [(&str, ProxyHeader); 3] = [
+    ("either", ProxyHeader::Either),
+    ("x-forwarded-for", ProxyHeader::XForwardedFor),
+    ("forwarded", ProxyHeader::Forwarded),
+];
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -27,11 +37,17 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
         http: listener(table, "http", default.http),
         grpc: listener(table, "grpc", default.grpc),
         admin: listener(table, "admin", default.admin),
-        tls: tls(table, directory),
+        tls: tls(table, "tls", directory),
+        admin_tls: tls(table, "admin_tls", directory),
         tokens,
         admin_token,
         is_insecure: flag(table, "insecure", default.is_insecure),
+        hosts: hosts(table),
         trusted_proxies: proxies(table),
+        proxy_header: table
+            .get("proxy_header")
+            .and_then(|value| value.choice(&PROXY_HEADERS))
+            .unwrap_or(default.proxy_header),
         snapshot: snapshot(table, directory),
         is_watching: flag(table, "watch", default.is_watching),
         caps: caps(table),
@@ -112,6 +128,21 @@ fn refuse_shared_addresses(table: &Table<'_>, config: &ServerConfig) {
     }
 }
 
+fn hosts(table: &Table<'_>) -> Vec<String> {
+    let Some(value) = table.get("hosts") else { return Vec::new() };
+    let is_name = |text: &str| {
+        let is_letter =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        !text.is_empty() && text.bytes().all(is_letter)
+    };
+    let texts = value.texts(HOSTS_MAX);
+    for text in texts.iter().filter(|text| !is_name(text.read)) {
+        let wrong = Wrong::new("this is not a host");
+        text.tell(wrong.hint("a name without scheme and port, such as \"tidegate.internal\""));
+    }
+    texts.iter().map(|text| text.read.to_owned()).collect()
+}
+
 fn proxies(table: &Table<'_>) -> Vec<IpNet> {
     let Some(value) = table.get("trusted_proxies") else { return Vec::new() };
     value
@@ -175,8 +206,8 @@ fn token(value: &Value<'_>) -> Option<Token> {
     Some(Token::new(text.read))
 }
 
-fn tls(table: &Table<'_>, directory: &Path) -> Option<TlsConfig> {
-    let tls = table.get("tls")?.table()?;
+fn tls(table: &Table<'_>, name: &'static str, directory: &Path) -> Option<TlsConfig> {
+    let tls = table.get(name)?.table()?;
     let cert = tls.need("cert", "name the PEM file of the certificate chain");
     let key = tls.need("key", "name the PEM file of the certificate's key");
     let client_ca = tls.get("client_ca");
@@ -192,7 +223,7 @@ fn snapshot(table: &Table<'_>, directory: &Path) -> Option<SnapshotConfig> {
     let every = snapshot.get("every").and_then(|value| value.duration(100 * MS..=DAY));
     snapshot.refuse_unknown();
     let path = files::writable(&path?, directory)?;
-    Some(SnapshotConfig { path, every: every.unwrap_or(Duration::from_secs(10)) })
+    Some(SnapshotConfig { path, every: every.unwrap_or(SNAPSHOT_EVERY) })
 }
 
 fn caps(table: &Table<'_>) -> Caps {
@@ -202,6 +233,7 @@ fn caps(table: &Table<'_>) -> Caps {
     let time = |name| caps.get(name).and_then(|value| value.duration(10 * MS..=DAY));
     let read = Caps {
         connections_max: size("connections", 1_000_000).unwrap_or(default.connections_max),
+        waiting_max: size("waiting", 1_000_000).unwrap_or(default.waiting_max),
         output_bytes_max: size("output_bytes", 1 << 30).unwrap_or(default.output_bytes_max),
         first_byte: time("first_byte").unwrap_or(default.first_byte),
         request: time("request").unwrap_or(default.request),

@@ -38,7 +38,8 @@ pub(super) fn read(table: &Table<'_>) -> Option<StoreConfig> {
 
 fn url(table: &Table<'_>) -> Option<Address> {
     let mut value = table.need("url", "such as `url = \"redis://127.0.0.1:6379\"`")?;
-    value.is_secret |= value.read.as_str().is_some_and(|text| text.contains('@'));
+    let has_password = |text: &str| text.contains('@') || text.contains("sentinel=");
+    value.is_secret |= value.read.as_str().is_some_and(has_password);
     let text = value.text()?;
     match text.read.parse::<Address>() {
         Ok(address) => Some(address),

@@ -28,7 +28,9 @@ pub(super) fn print(running: &Running, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     if let Some(admin) = addresses.admin {
-        writeln!(out, "  open http://{admin}/ in a browser")?;
+        let has_tls = running.server.config().server.admin_tls.is_some();
+        let scheme = if has_tls { "https" } else { "http" };
+        writeln!(out, "  open {scheme}://{admin}/ in a browser")?;
     }
     out.flush()
 }

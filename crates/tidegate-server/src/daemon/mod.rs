@@ -15,14 +15,13 @@ pub use log::LogFormat;
 pub use store::examine_store;
 
 use crate::clock::ServerClock;
-use crate::config::{self, Config};
+use crate::config::{self, CommandLine, Config};
 use crate::listen::{self, Running};
 use crate::server::Server;
 use anyhow::Context;
 use sd_notify::NotifyState;
 use signals::Signals;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -32,41 +31,10 @@ use tokio::runtime::Runtime;
 pub struct Options {
     /// The configuration.
     pub config: Option<PathBuf>,
-    /// Where to listen instead.
-    pub resp: Option<Place>,
-    /// The same.
-    pub http: Option<Place>,
-    /// The same.
-    pub grpc: Option<Place>,
-    /// The same.
-    pub admin: Option<Place>,
-    /// Where debts are kept over a restart.
-    pub snapshot: Option<PathBuf>,
-    /// Whether others than loopback may come without a token.
-    pub is_insecure: bool,
+    /// What it says about `[server]`.
+    pub server: CommandLine,
     /// How it logs.
     pub log: LogFormat,
-}
-
-/// Where to listen, if at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Nowhere.
-    Off,
-    /// Here.
-    At(SocketAddr),
-}
-
-impl std::str::FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(Self::Off);
-        }
-        let error = |_| format!("`{text}` is neither an address such as 127.0.0.1:6380 nor `off`");
-        text.parse().map(Self::At).map_err(error)
-    }
 }
 
 /// Serves until it is asked to end. `out` is told where, and what to try.
@@ -113,24 +81,9 @@ fn configured(options: &Options) -> anyhow::Result<Config> {
         Some(path) => config::load(path)?,
         None => Config::default(),
     };
-    let server = &mut config.server;
-    for (place, told) in [
-        (&mut server.resp, options.resp),
-        (&mut server.http, options.http),
-        (&mut server.grpc, options.grpc),
-        (&mut server.admin, options.admin),
-    ] {
-        match told {
-            Some(Place::At(addr)) => *place = Some(addr),
-            Some(Place::Off) => *place = None,
-            None => {}
-        }
-    }
-    server.is_insecure |= options.is_insecure;
-    if let Some(path) = &options.snapshot {
-        let every = server.snapshot.as_ref().map_or(state::EVERY, |snapshot| snapshot.every);
-        server.snapshot = Some(config::SnapshotConfig { path: path.clone(), every });
-    }
+    config.command_line = options.server.clone();
+    config.command_line.apply(&mut config.server);
+    let server = &config.server;
     let places = [server.resp, server.http, server.grpc, server.admin];
     anyhow::ensure!(places.iter().any(Option::is_some), "every listener is off: nothing to do");
     Ok(config)

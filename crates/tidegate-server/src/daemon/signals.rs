@@ -107,8 +107,8 @@ fn reload(server: &Server) {
         tell_system(&[NotifyState::Reloading, monotonic]);
     }
     match server.reload() {
-        Ok(()) if server.file().is_none() => tracing::warn!("there is no configuration to reload"),
-        Ok(()) => tracing::info!("reloaded: {} limits", server.config().limits.len()),
+        Ok(_) if server.file().is_none() => tracing::warn!("there is no configuration to reload"),
+        Ok(_) => tracing::info!("reloaded: {} limits", server.config().limits.len()),
         Err(errors) => tracing::error!("not reloaded, the old configuration stays:\n{errors}"),
     }
     tell_system(&[NotifyState::Ready]);

@@ -3,11 +3,7 @@
 use crate::config::SnapshotConfig;
 use crate::server::Server;
 use std::io;
-use std::time::Duration;
 use tidegate::Snapshot;
-
-/// How often a snapshot is written unless told.
-pub(super) const EVERY: Duration = Duration::from_secs(10);
 
 /// What is known from before. A bad file is told about, and never keeps the server from starting.
 pub(super) fn restore(config: Option<&SnapshotConfig>) -> Snapshot {

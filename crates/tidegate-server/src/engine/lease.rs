@@ -166,7 +166,7 @@ mod tests {
         }
         let refused = take(&engine, 1).await.expect_err("there is no room");
         assert!(matches!(refused, StoreError::TooManyLeases { max: LEASES_MAX }));
-        assert!(engine.release(first).await);
+        assert!(engine.release(first).await.expect("memory answers"));
         take(&engine, 1).await.expect("there is room again");
         let refused = take(&engine, 1).await.expect_err("there is no room");
         assert!(refused.to_string().contains("release some"));
@@ -177,6 +177,9 @@ mod tests {
         let engine = engine();
         let free = take(&engine, 0).await.expect("it costs nothing");
         assert!(engine.leases.kept.lock().expect("nobody panics").permits.is_empty());
-        assert!(!engine.release(free).await, "there is nothing to give back");
+        assert!(
+            !engine.release(free).await.expect("memory answers"),
+            "there is nothing to give back"
+        );
     }
 }

@@ -18,6 +18,14 @@ pub struct Limit {
     shadowed: Arc<Shadowed>,
 }
 
+/// A limit that no check may ask: it counts who is in flight, and a check does not say when it is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit `{limit}` counts who is in flight, and a check does not say when it is over")]
+pub struct InFlight {
+    /// Its name, or its rule.
+    pub limit: String,
+}
+
 /// How many passed only because the limit is in the shadow.
 #[derive(Debug, Default)]
 struct Shadowed {
@@ -84,6 +92,15 @@ impl Limit {
         &self.config
     }
 
+    /// A check may ask it, unless its places have to be given back. Whatever its mode is: one that is off today
+    /// is asked tomorrow.
+    pub fn refuse_in_flight(&self) -> Result<(), InFlight> {
+        if self.config.rule.is_concurrency() {
+            return Err(InFlight { limit: self.name().to_owned() });
+        }
+        Ok(())
+    }
+
     /// How long a place is held at the most, under a concurrency limit that says so.
     pub fn lease(&self) -> Option<Span> {
         self.config.rule.lease()
@@ -122,9 +139,10 @@ impl Limit {
         answer
     }
 
-    /// What the fields of an answer tell.
-    pub(crate) fn told(&self, answer: Answer) -> Told<'_> {
-        Told { name: self.name(), rule: self.rule(), answer }
+    /// What the fields of an answer tell a client: of a limit that is in the shadow or off, nothing.
+    pub(crate) fn told(&self, answer: Answer) -> Option<Told<'_>> {
+        let is_told = self.mode() == Mode::Enforce;
+        is_told.then(|| Told { name: self.name(), rule: self.rule(), answer })
     }
 
     /// What the caller is told about a decision that was only looked at.

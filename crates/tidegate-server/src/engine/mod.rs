@@ -3,6 +3,8 @@
 //! Always   A limit is found by its name, or made of rule text. Its mode is applied here and nowhere else: a
 //!          limit in the shadow decides and counts, and the caller passes. A reload puts other limits in
 //!          place in one step; counters stay with their name.
+//! Always   A check never takes a place among those in flight: nobody would say when to give it back. Memory would
+//!          give it back at once and Redis at the end of its lease, so it is refused here, before a store is asked.
 
 mod lease;
 mod limit;
@@ -10,7 +12,7 @@ mod limits;
 mod publish;
 
 pub use lease::{Lease, LeaseId, NoLease};
-pub use limit::Limit;
+pub use limit::{InFlight, Limit};
 pub use limits::{Limits, NoSuchLimit};
 /// What a wire has to say.
 pub use tidegate_tower::Answer;
@@ -21,7 +23,7 @@ use crate::store::{self, Key, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tidegate::{Limiter, Snapshot, Throttle, Throttled, Throttles};
+use tidegate::{Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
 use tidegate_redis::RedisStore;
 
 /// What wires ask.
@@ -44,6 +46,17 @@ pub struct Ask<'a> {
     pub key: Key<'a>,
     /// How much.
     pub cost: u64,
+}
+
+/// Why a check was not decided.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// It takes more than a check to ask this limit.
+    #[error(transparent)]
+    InFlight(#[from] InFlight),
+    /// The store did not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// What a wire has to say to several questions that were one.
@@ -153,7 +166,8 @@ impl Engine {
     }
 
     /// Decides, and charges unless it denies.
-    pub async fn check(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
+    pub async fn check(&self, ask: &Ask<'_>) -> Result<Answer, CheckError> {
+        ask.limit.refuse_in_flight()?;
         if ask.limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
@@ -162,8 +176,10 @@ impl Engine {
     }
 
     /// Decides all of them as one: all are charged, or none. Limits that are off or in the shadow stop
-    /// nobody; those in the shadow are charged on their own.
-    pub async fn check_all(&self, asks: &[Ask<'_>]) -> Result<JointAnswer, StoreError> {
+    /// nobody; those in the shadow are charged on their own, unless one that is obeyed denies: if they were obeyed too,
+    /// nothing would be charged to them, and they are to count as they would then.
+    pub async fn check_all(&self, asks: &[Ask<'_>]) -> Result<JointAnswer, CheckError> {
+        asks.iter().try_for_each(|ask| ask.limit.refuse_in_flight())?;
         let of_mode = |mode| move |(_, ask): &(usize, &Ask<'_>)| ask.limit.mode() == mode;
         let mut each = vec![Answer::UNLIMITED; asks.len()];
         let (places, enforced): (Vec<usize>, Vec<store::Ask<'_>>) = asks
@@ -178,8 +194,13 @@ impl Engine {
         }
         let mut all = Answer::obeyed(joint.decision);
         for (place, ask) in asks.iter().enumerate().filter(of_mode(Mode::Shadow)) {
-            each[place] = self.check(ask).await?;
-            all.is_shadowed |= each[place].is_shadowed;
+            if all.passes() {
+                each[place] = self.check(ask).await?;
+                all.is_shadowed |= each[place].is_shadowed;
+            } else {
+                // A look may fail where a decision does not, and a denial stands without it.
+                each[place] = self.peek(ask).await.unwrap_or(Answer::UNLIMITED);
+            }
         }
         Ok(JointAnswer { all, each })
     }
@@ -189,8 +210,12 @@ impl Engine {
         if ask.limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
-        let decision = self.store.peek(&ask.stored()).await?;
-        Ok(ask.limit.seen(decision))
+        Ok(ask.limit.seen(self.look(ask).await?))
+    }
+
+    /// What the rule would say, whether the limit is obeyed or not, without charging.
+    pub async fn look(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
+        self.store.peek(&ask.stored()).await
     }
 
     /// Forgets what a key has used.
@@ -222,11 +247,12 @@ impl Engine {
         })
     }
 
-    /// Gives a place back. `false` if nobody has it: it was given back before, or the lease ran out.
-    pub async fn release(&self, lease: LeaseId) -> bool {
+    /// Gives a place back. `false` if nobody has it: it was given back before, or the lease ran out. An error, if the
+    /// store has yet to hear of it.
+    pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
         match self.leases.take(lease, &self.clock) {
             Some(permit) => permit.release().await,
-            None => false,
+            None => Ok(false),
         }
     }
 }

@@ -1,10 +1,18 @@
 //! A request that somebody describes, to hear what would become of it.
+//!
+//! Always   What can come over a wire can be said here, a header that comes twice too: that is no key, and conditions look at
+//!          each of its values.
 
+use super::{Entry, Explanation};
+use crate::config::ServerConfig;
+use crate::engine::Engine;
+use crate::grpc::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::matching::{Forwarding, Request, client_ip};
-use ipnet::IpNet;
+use crate::store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use tidegate_tower::{ProxyHeader, is_trusted};
 
 /// A request as it is told: on the command line, or in the body of `POST /v1/explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -17,21 +25,68 @@ pub struct Asked {
     /// Who connects: a trusted proxy is believed about for whom.
     pub ip: Option<IpAddr>,
     /// Names in small letters.
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Values>,
     /// What it costs.
     pub cost: u64,
+    /// Of a request that Envoy would ask about: its domain. Then there is nothing else but descriptors and the cost.
+    pub domain: Option<String>,
+    /// Its descriptors, each of entries such as `user=ann`, outermost first.
+    pub descriptors: Vec<Vec<String>>,
+}
+
+/// What a header says, each time that it comes. In JSON a text, or several in an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(from = "OneOrSeveral", into = "OneOrSeveral")]
+pub struct Values(pub Vec<String>);
+
+#[derive(Deserialize, Serialize)]
+#[serde(
+    untagged,
+    expecting = "a header is a text, or an array of texts where it comes several times"
+)]
+enum OneOrSeveral {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl From<OneOrSeveral> for Values {
+    fn from(said: OneOrSeveral) -> Self {
+        match said {
+            OneOrSeveral::One(value) => Self(vec![value]),
+            OneOrSeveral::Several(values) => Self(values),
+        }
+    }
+}
+
+impl From<Values> for OneOrSeveral {
+    fn from(Values(mut values): Values) -> Self {
+        match (values.len(), values.pop()) {
+            (1, Some(value)) => Self::One(value),
+            (_, last) => Self::Several(values.into_iter().chain(last).collect()),
+        }
+    }
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        let headers = BTreeMap::new();
-        Self { method: "GET".to_owned(), path: "/".to_owned(), ip: None, headers, cost: 1 }
+        Self {
+            method: "GET".to_owned(),
+            path: "/".to_owned(),
+            ip: None,
+            headers: BTreeMap::new(),
+            cost: 1,
+            domain: None,
+            descriptors: Vec::new(),
+        }
     }
 }
 
 impl Asked {
     /// What is wrong with it, if anything is.
     pub fn wrong(&self) -> Option<String> {
+        if self.domain.is_some() || !self.descriptors.is_empty() {
+            return self.wrong_of_envoy().map(str::to_owned);
+        }
         let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
         let is_small = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
         if self.method.is_empty() || !self.method.bytes().all(is_capital) {
@@ -44,44 +99,105 @@ impl Asked {
         odd.map(|name| format!("`{name}` is not a header: write its name in small letters"))
     }
 
+    fn wrong_of_envoy(&self) -> Option<&'static str> {
+        let Some(domain) = &self.domain else {
+            return Some("descriptors are of a domain: say `domain` too");
+        };
+        let http = Self { domain: None, descriptors: Vec::new(), cost: 1, ..self.clone() };
+        let entries = self.descriptors.iter().flatten();
+        let are_too_long = |entries: &Vec<String>| entries.len() > ENTRIES_MAX;
+        if http != Self::default() {
+            Some("what Envoy asks about has a domain and descriptors, and neither path nor headers")
+        } else if domain.is_empty() || self.descriptors.iter().any(Vec::is_empty) {
+            Some("a domain has a name, and a descriptor at least one entry")
+        } else if self.descriptors.is_empty() {
+            Some("a domain alone asks about nothing: say `descriptors` too")
+        } else if self.descriptors.len() > DESCRIPTORS_MAX
+            || self.descriptors.iter().any(are_too_long)
+        {
+            Some("there are at most 64 descriptors, of at most 16 entries")
+        } else if entries.map(|entry| entry.split_once('=')).any(|entry| entry.is_none()) {
+            Some("an entry of a descriptor is a key and a value: `user=ann`")
+        } else {
+            None
+        }
+    }
+
+    /// What would happen to it, if it came now. It is [not wrong](Self::wrong).
+    pub async fn explain(
+        &self,
+        engine: &Engine,
+        server: &ServerConfig,
+    ) -> Result<Explanation, StoreError> {
+        let Some(domain) = &self.domain else {
+            let request = self.request(server);
+            let mut explanation = super::explain(engine, &request, self.cost).await?;
+            explanation.hint = hint(self.ip, &request, server);
+            return Ok(explanation);
+        };
+        let entry = |text: &String| {
+            let (key, value) = text.split_once('=').unwrap_or((text, ""));
+            (key.to_owned(), value.to_owned())
+        };
+        let entries = |entries: &Vec<String>| entries.iter().map(entry).collect();
+        let descriptors: Vec<Vec<Entry>> = self.descriptors.iter().map(entries).collect();
+        super::explain_descriptors(engine, domain, &descriptors, self.cost).await
+    }
+
     /// The request as limits see it.
-    pub fn request(&self, trusted_proxies: &[IpNet]) -> Request<'_> {
+    pub fn request(&self, server: &ServerConfig) -> Request<'_> {
         let (path, query) = match self.path.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (&*self.path, None),
         };
-        let bytes = |name: &str| self.headers.get(name).map(String::as_bytes);
-        let (x_forwarded_for, forwarded) = (bytes("x-forwarded-for"), bytes("forwarded"));
-        let forwarding = Forwarding {
-            x_forwarded_for: x_forwarded_for.as_slice(),
-            forwarded: forwarded.as_slice(),
-        };
-        let headers = self.headers.iter().map(|(name, value)| (&name[..], value.as_bytes()));
+        let (x_forwarded_for, forwarded) =
+            (self.values("x-forwarded-for"), self.values("forwarded"));
+        let forwarding = Forwarding { x_forwarded_for: &x_forwarded_for, forwarded: &forwarded };
+        let believed = server.proxy_header.of(forwarding);
+        let headers = self.headers.iter().flat_map(|(name, Values(values))| {
+            values.iter().map(|value| (&name[..], value.as_bytes()))
+        });
         Request {
-            ip: self.ip.map(|ip| client_ip(ip, forwarding, trusted_proxies)),
+            ip: self.ip.map(|ip| client_ip(ip, believed, &server.trusted_proxies)),
             method: Some(&self.method),
-            host: self.headers.get("host").map(|host| crate::http::without_port(host)),
+            host: self.first("host").map(crate::http::without_port),
             path: Some(path),
             query,
             headers: headers.collect(),
         }
     }
+
+    fn values(&self, name: &str) -> Vec<&[u8]> {
+        let values = self.headers.get(name).map(|Values(values)| values.as_slice());
+        values.unwrap_or_default().iter().map(String::as_bytes).collect()
+    }
+
+    fn first(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|Values(values)| values.first()).map(String::as_str)
+    }
 }
 
-/// What to do where a proxy seems to be at work that nobody has named.
-pub fn hint(
-    peer: Option<IpAddr>,
-    request: &Request<'_>,
-    trusted_proxies: &[IpNet],
-) -> Option<String> {
-    const TOLD: [&str; 2] = ["x-forwarded-for", "forwarded"];
+/// What to do where a proxy seems to be at work that nobody has named, or by a header that nobody looks at.
+pub fn hint(peer: Option<IpAddr>, request: &Request<'_>, server: &ServerConfig) -> Option<String> {
     let peer = peer?.to_canonical();
-    let (name, _) = request.headers.iter().find(|(name, _)| TOLD.contains(name))?;
-    let is_trusted = trusted_proxies.iter().any(|net| net.contains(&peer));
-    (!is_trusted).then(|| {
-        format!(
+    let came = |name: &str| request.headers.iter().any(|(header, _)| *header == name);
+    let (x_forwarded_for, forwarded) = (came("x-forwarded-for"), came("forwarded"));
+    let name = if x_forwarded_for { "x-forwarded-for" } else { "forwarded" };
+    if !x_forwarded_for && !forwarded {
+        return None;
+    }
+    if !is_trusted(peer, &server.trusted_proxies) {
+        return Some(format!(
             "`{name}` is not believed, since {peer} is no trusted proxy: if it is one of yours, add it to \
              `trusted_proxies`"
-        )
+        ));
+    }
+    let is_believed = match server.proxy_header {
+        ProxyHeader::XForwardedFor => x_forwarded_for,
+        ProxyHeader::Forwarded => forwarded,
+        _ => true,
+    };
+    (!is_believed).then(|| {
+        format!("`{name}` is not believed, since `proxy_header` names another: if {peer} writes this one, name it there")
     })
 }

@@ -4,17 +4,19 @@
 //!          where deciding takes. Keys are shown with escapes, so that no key can play with a terminal.
 
 mod asked;
+mod envoy;
 mod text;
 
-pub use asked::{Asked, hint};
+pub use asked::{Asked, Values, hint};
+pub use envoy::{Entry, ExplainedDescriptor, explain_descriptors};
 
 use crate::config::Mode;
-use crate::engine::{Answer, Ask, Engine, Limit};
+use crate::engine::{Ask, Engine, Limit};
 use crate::matching::{Look, Request, look};
 use crate::store::{Key, StoreError};
 use serde::Serialize;
 use std::cmp::Reverse;
-use tidegate::{Retry, Span, Verdict};
+use tidegate::{Decision, Retry, Span, Verdict};
 
 /// What would happen to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,8 +26,11 @@ pub struct Explanation {
     /// The limit that would decide: the one that keeps the request waiting longest, or else the one with the
     /// least remaining. None if none counts the request.
     pub decided_by: Option<String>,
-    /// Each limit, in the order of the configuration.
+    /// Each limit, in the order of the configuration; none of them where Envoy asks.
     pub limits: Vec<Explained>,
+    /// Where Envoy asks, each descriptor in the order asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub descriptors: Vec<ExplainedDescriptor>,
     /// What seems to be configured otherwise than it was meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -89,17 +94,18 @@ pub async fn explain(
     let mut weights = Vec::new();
     for limit in engine.limits().named() {
         let (explained, weight) = explain_one(engine, limit, request, cost).await?;
-        weights.extend(weight.map(|weight| (weight, limits.len())));
+        weights.extend(weight.map(|weight| (weight, explained.limit.clone())));
         limits.push(explained);
     }
-    // Of those that weigh the same, the first of the file.
-    let decisive = weights.iter().max_by_key(|(weight, place)| (*weight, Reverse(*place)));
-    Ok(Explanation {
-        verdict: decisive.map_or(Told::Allow, |(weight, _)| weight.told()),
-        decided_by: decisive.map(|(_, place)| limits[*place].limit.clone()),
-        limits,
-        hint: None,
-    })
+    let (verdict, decided_by) = verdict(weights);
+    Ok(Explanation { verdict, decided_by, limits, descriptors: Vec::new(), hint: None })
+}
+
+/// What those who have something to say make together, and which of them does. Of those that weigh the same, the first.
+fn verdict(weights: Vec<(Weight, String)>) -> (Told, Option<String>) {
+    let heaviest = weights.iter().map(|(weight, _)| *weight).max();
+    let decisive = weights.into_iter().find(|(weight, _)| Some(*weight) == heaviest);
+    (heaviest.map_or(Told::Allow, Weight::told), decisive.map(|(_, limit)| limit))
 }
 
 /// How much a limit has to say in the end, the least first.
@@ -113,9 +119,9 @@ enum Weight {
 }
 
 impl Weight {
-    fn of(answer: &Answer) -> Self {
-        match answer.decision.verdict {
-            Verdict::Allow => Self::Allow(Reverse(answer.decision.remaining)),
+    fn of(decision: &Decision) -> Self {
+        match decision.verdict {
+            Verdict::Allow => Self::Allow(Reverse(decision.remaining)),
             Verdict::Wait(wait) => Self::Wait(wait),
             Verdict::Deny(Retry::After(wait)) => Self::Deny(wait),
             Verdict::Deny(Retry::OnRelease) => Self::Deny(Span::MAX),
@@ -154,12 +160,12 @@ async fn explain_one(
         Look::Refuses(_) => return Ok((explained, Some(Weight::DenyForGood))),
         _ => return Ok((explained, None)),
     };
-    let answer = engine.peek(&Ask { limit, key: Key(&key), cost }).await?;
-    explained.key = Some(key.escape_ascii().to_string());
-    explained.now = Some(standing(&answer));
+    let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
     // A limit in the shadow is not obeyed, so it does not decide.
-    let weight = (limit.mode() == Mode::Enforce).then(|| Weight::of(&answer));
-    Ok((explained, weight))
+    let is_obeyed = limit.mode() == Mode::Enforce;
+    explained.key = Some(key.escape_ascii().to_string());
+    explained.now = Some(standing(&decision, is_obeyed));
+    Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
 }
 
 fn mode(mode: Mode) -> &'static str {
@@ -170,15 +176,14 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-fn standing(answer: &Answer) -> Standing {
-    let decision = &answer.decision;
+fn standing(decision: &Decision, is_obeyed: bool) -> Standing {
     let wait = match decision.verdict {
         Verdict::Wait(wait) => Some(wait),
         _ => decision.retry_after(),
     };
     Standing {
-        verdict: if answer.is_shadowed { Told::Deny } else { Weight::of(answer).told() },
-        is_shadowed: answer.is_shadowed,
+        verdict: Weight::of(decision).told(),
+        is_shadowed: !is_obeyed && !decision.is_allow(),
         limit: decision.limit,
         remaining: decision.remaining,
         retry_after_ms: wait.map(ms_ceil),

@@ -1,6 +1,6 @@
 //! An explanation for people.
 
-use super::{Explained, Explanation, Standing, Told};
+use super::{Explained, ExplainedDescriptor, Explanation, Standing, Told};
 use crate::config::LimitConfig;
 use crate::matching::Look;
 use std::fmt;
@@ -16,6 +16,9 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
         }
         Look::Off => "its mode is off".to_owned(),
         Look::ForEnvoy => "it counts only what Envoy asks".to_owned(),
+        Look::InFlight => {
+            "it counts who is in flight, and is asked by /v1/acquire and /v1/release".to_owned()
+        }
         Look::Unless(condition) => format!("it counts only if {condition}"),
         Look::Keyless(part) => format!("the request has no {part}, and passes uncounted"),
         Look::Refuses(part) => format!("the request has no {part}, and is refused"),
@@ -28,9 +31,14 @@ impl fmt::Display for Explanation {
             let is_decisive = self.decided_by.as_deref() == Some(&limit.limit);
             writeln!(f, "{} {limit}", if is_decisive { '>' } else { ' ' })?;
         }
+        for descriptor in &self.descriptors {
+            let limit = descriptor.limit.as_ref().map(|limit| &limit.limit);
+            let is_decisive = limit.is_some() && self.decided_by.as_ref() == limit;
+            writeln!(f, "{} {descriptor}", if is_decisive { '>' } else { ' ' })?;
+        }
         match &self.decided_by {
             Some(limit) => write!(f, "{}: decided by {limit}", self.verdict)?,
-            None => write!(f, "{}: no limit counts this request", self.verdict)?,
+            None => write!(f, "{}: no limit that is obeyed counts this request", self.verdict)?,
         }
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
@@ -48,6 +56,16 @@ impl fmt::Display for Explained {
         }
         match &self.now {
             Some(now) => write!(f, ", {now}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ExplainedDescriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.descriptor, self.why)?;
+        match &self.limit {
+            Some(limit) => write!(f, "\n    {limit}"),
             None => Ok(()),
         }
     }

@@ -4,32 +4,33 @@
 
 use super::NAME;
 use crate::server::Server;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::time::{Interval, interval};
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-/// How soon who watches is told.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-
 /// The health of a server.
 #[derive(Debug)]
 pub(super) struct ServerHealth(pub(super) Arc<Server>);
 
-/// How it is now, and again when that changes. Ends when it drains: a stream must not hold up the end.
-#[derive(Debug)]
+/// How it is now, and again when it drains. Ends then: a stream must not hold up the end. All who watch are woken by the
+/// drain, and until then nothing is done for any of them.
 pub(super) struct Watch {
-    server: Arc<Server>,
-    is_known: bool,
-    looks: Interval,
-    told: Option<ServingStatus>,
+    /// What has not been told yet of how it is now.
+    now: Option<ServingStatus>,
+    /// Taken when it has come.
+    drain: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("now", &self.now).finish_non_exhaustive()
+    }
 }
 
 #[tonic::async_trait]
@@ -47,12 +48,14 @@ impl Health for ServerHealth {
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watch>, Status> {
-        Ok(Response::new(Watch {
-            server: Arc::clone(&self.0),
-            is_known: is_known(&request.get_ref().service),
-            looks: interval(LOOK_EVERY),
-            told: None,
-        }))
+        let now = match (serving(&self.0), is_known(&request.get_ref().service)) {
+            (ServingStatus::Serving, false) => Some(ServingStatus::ServiceUnknown),
+            (ServingStatus::Serving, true) => Some(ServingStatus::Serving),
+            // The drain has come already, and is told below.
+            _ => None,
+        };
+        let drain = self.0.status.drain.begun();
+        Ok(Response::new(Watch { now, drain: Some(Box::pin(drain)) }))
     }
 }
 
@@ -60,19 +63,13 @@ impl Stream for Watch {
     type Item = Result<HealthCheckResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if self.told == Some(ServingStatus::NotServing) {
-                return Poll::Ready(None);
-            }
-            ready!(self.looks.poll_tick(cx));
-            let status = match (serving(&self.server), self.is_known) {
-                (ServingStatus::Serving, false) => ServingStatus::ServiceUnknown,
-                (status, _) => status,
-            };
-            if self.told.replace(status) != Some(status) {
-                return Poll::Ready(Some(Ok(response(status))));
-            }
+        if let Some(now) = self.now.take() {
+            return Poll::Ready(Some(Ok(response(now))));
         }
+        let Some(drain) = &mut self.drain else { return Poll::Ready(None) };
+        ready!(drain.as_mut().poll(cx));
+        self.drain = None;
+        Poll::Ready(Some(Ok(response(ServingStatus::NotServing))))
     }
 }
 
@@ -82,13 +79,45 @@ fn is_known(service: &str) -> bool {
 }
 
 fn serving(server: &Server) -> ServingStatus {
-    if server.status.is_draining.load(Ordering::Relaxed) {
-        ServingStatus::NotServing
-    } else {
-        ServingStatus::Serving
-    }
+    if server.status.drain.has_begun() { ServingStatus::NotServing } else { ServingStatus::Serving }
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::Bench;
+    use tonic::codegen::tokio_stream::StreamExt;
+
+    /// What is heard next.
+    async fn next(watch: &mut Watch) -> Option<ServingStatus> {
+        watch.next().await.map(|told| told.unwrap().status())
+    }
+
+    #[test]
+    fn all_who_watch_are_woken_by_the_drain_and_take_no_timer() {
+        // A runtime without timers: who wants one panics.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(are_woken_by_the_drain());
+    }
+
+    async fn are_woken_by_the_drain() {
+        let bench = Bench::new();
+        let health = ServerHealth(Arc::clone(&bench.server));
+        let about =
+            |service: &str| Request::new(HealthCheckRequest { service: service.to_owned() });
+        let mut known = health.watch(about(NAME)).await.unwrap().into_inner();
+        let mut strange = health.watch(about("other")).await.unwrap().into_inner();
+        assert_eq!(next(&mut known).await, Some(ServingStatus::Serving));
+        assert_eq!(next(&mut strange).await, Some(ServingStatus::ServiceUnknown));
+        bench.server.status.drain.begin();
+        let mut late = health.watch(about(NAME)).await.unwrap().into_inner();
+        for watch in [&mut known, &mut strange, &mut late] {
+            assert_eq!(next(watch).await, Some(ServingStatus::NotServing));
+            assert_eq!(next(watch).await, None);
+        }
+    }
 }

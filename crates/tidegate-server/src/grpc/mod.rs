@@ -27,6 +27,7 @@ pub use request::{
 pub use rls::RateLimits;
 pub use wire::Malformed;
 
+use crate::listen::Wire;
 use crate::server::Server;
 use bytes::{Bytes, BytesMut};
 use codec::RequestBytes;
@@ -121,6 +122,11 @@ impl Grpc {
         let request = match self.whole(request).await {
             Ok(request) => request,
             Err(status) => return status.into_http(),
+        };
+        // Not before it has come: who is slow with many would take the places of those who are not.
+        let _waiting = match server.wait(Wire::Grpc) {
+            Ok(waiting) => waiting,
+            Err(busy) => return Status::resource_exhausted(busy.to_string()).into_http(),
         };
         let mut grpc =
             tonic::server::Grpc::new(RequestBytes).max_decoding_message_size(MESSAGE_BYTES_MAX);

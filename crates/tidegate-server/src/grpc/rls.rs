@@ -10,7 +10,7 @@ use super::book::{Book, Counted};
 use super::proto::RateLimitResponse;
 use super::reply;
 use super::request::Request;
-use crate::engine::{Answer, Ask};
+use crate::engine::{Answer, Ask, CheckError};
 use crate::server::Server;
 use crate::store::{Key, StoreError};
 use arc_swap::ArcSwap;
@@ -62,7 +62,7 @@ impl RateLimits {
         let wants = wants(request);
         let mut questions: Vec<Question<'_>> =
             found.into_iter().zip(wants).map(Question::new).collect();
-        self.decide(&mut questions).await.map_err(|error| unavailable(&error))?;
+        self.decide(&mut questions).await.map_err(|error| refused(&error))?;
         self.wait_for(&questions).await;
         let answered = questions.iter().map(|question| (&question.counted, &question.answer));
         Ok(reply::response(answered))
@@ -80,7 +80,7 @@ impl RateLimits {
         self.book.load()
     }
 
-    async fn decide(&self, questions: &mut [Question<'_>]) -> Result<(), StoreError> {
+    async fn decide(&self, questions: &mut [Question<'_>]) -> Result<(), CheckError> {
         // Most requests are one question, which is not worth a list.
         if let [question] = &mut *questions
             && let Some(ask) = question.take()
@@ -106,7 +106,7 @@ impl RateLimits {
         Ok(())
     }
 
-    async fn take_all(&self, questions: &mut [Question<'_>]) -> Result<(), StoreError> {
+    async fn take_all(&self, questions: &mut [Question<'_>]) -> Result<(), CheckError> {
         let asks: Vec<Ask<'_>> = questions.iter().filter_map(Question::take).collect();
         let joint = self.server.engine.check_all(&asks).await?;
         let taken = questions.iter_mut().filter(|question| question.take().is_some());
@@ -190,7 +190,10 @@ fn shut() -> Answer {
 }
 
 /// Envoy then does what its `failure_mode_deny` says.
-fn unavailable(error: &StoreError) -> Status {
+fn refused(error: &CheckError) -> Status {
     tracing::warn!(%error, "a rate limit request could not be decided");
-    Status::unavailable(error.to_string())
+    match error {
+        CheckError::InFlight(error) => Status::invalid_argument(error.to_string()),
+        CheckError::Store(error) => Status::unavailable(error.to_string()),
+    }
 }

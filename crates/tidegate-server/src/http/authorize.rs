@@ -5,7 +5,7 @@
 //! Always   The proxy lets it pass as soon as it is answered, so who has to wait is answered after the wait.
 
 use super::decision;
-use super::original::original;
+use super::original::{Family, Original};
 use super::page::{Answered, Page};
 use super::problem::Problem;
 use super::query::parameters;
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use tidegate::{Clock, Verdict};
 use tidegate_tower::{HeaderStyle, Told};
 
-const PARAMETERS: [&str; 5] = ["limit", "key", "cost", "deny", "headers"];
+const PARAMETERS: [&str; 6] = ["limit", "key", "cost", "deny", "headers", "from"];
 
 /// So many limits may be named.
 const LIMITS_MAX: usize = super::said::CHECKS_MAX;
@@ -35,10 +35,10 @@ pub(super) async fn authorize(
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
     let asked = Asked::read(request.uri.query().unwrap_or_default())?;
+    let original = Original::read(request, asked.from)?;
     let counted = {
         let config = server.config();
-        let original = original(request, peer, &config.server.trusted_proxies);
-        asked.counted(server, &original)?
+        asked.counted(server, &original.request(peer, &config.server))?
     };
     let cost = asked.cost;
     let asks: Vec<Ask<'_>> = counted
@@ -48,20 +48,20 @@ pub(super) async fn authorize(
     let joint = server.engine.check_all(&asks).await?;
     let told: Vec<Told<'_>> = counted
         .iter()
-        .zip(joint.each)
-        .map(|(counted, answer)| counted.limit.told(answer))
+        .zip(&joint.each)
+        .filter_map(|(counted, answer)| counted.limit.told(*answer))
         .collect();
     if let Verdict::Wait(span) = joint.all.decision.verdict {
         let clock = server.engine.clock();
         clock.sleep_until(clock.now() + span).await;
     }
-    let fallback = fallback(&counted, &told);
+    let fallback = fallback(&counted, &joint.each);
     Ok(tell((&told, &joint.all), style, fallback, asked.deny))
 }
 
 /// What the first limit that denies and has something instead has.
-fn fallback<'a>(counted: &'a [Counted], told: &[Told<'_>]) -> Option<&'a Fallback> {
-    let mut denying = counted.iter().zip(told).filter(|(_, told)| !told.answer.passes());
+fn fallback<'a>(counted: &'a [Counted], answers: &[Answer]) -> Option<&'a Fallback> {
+    let mut denying = counted.iter().zip(answers).filter(|(_, answer)| !answer.passes());
     denying.find_map(|(counted, _)| counted.limit.config().fallback.as_ref())
 }
 
@@ -100,6 +100,7 @@ fn instead(
 /// What the proxy's configuration asks for.
 #[derive(Debug)]
 struct Asked<'a> {
+    from: Option<Family>,
     limits: Vec<Cow<'a, [u8]>>,
     key: Option<Cow<'a, [u8]>>,
     cost: u64,
@@ -108,14 +109,15 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn read(query: &'a str) -> Result<Self, Problem> {
-        let mut asked =
-            Self { limits: Vec::new(), key: None, cost: 1, deny: StatusCode::TOO_MANY_REQUESTS };
+        let deny = StatusCode::TOO_MANY_REQUESTS;
+        let mut asked = Self { from: None, limits: Vec::new(), key: None, cost: 1, deny };
         for (name, value) in parameters(query) {
             match &*name {
+                b"from" => asked.from = Some(Family::named(&value)?),
                 b"limit" => asked.limits.push(value),
                 b"key" => asked.key = Some(bounded(value)?),
                 b"cost" => asked.cost = cost(&value)?,
-                b"deny" => asked.deny = deny(&value)?,
+                b"deny" => asked.deny = status(&value)?,
                 b"headers" => {}
                 _ => return Err(unknown(&name)),
             }
@@ -152,6 +154,7 @@ impl<'a> Asked<'a> {
     ) -> Result<Option<Counted>, Problem> {
         let name = std::str::from_utf8(name).map_err(|_| Problem::bad("`limit` is no text"))?;
         let limit = server.engine.find(name)?;
+        limit.refuse_in_flight()?;
         if let Some(key) = &self.key {
             return Ok(Some(Counted { limit, key: key.to_vec() }));
         }
@@ -173,7 +176,7 @@ pub(super) fn cost(text: &[u8]) -> Result<u64, Problem> {
     cost.ok_or_else(|| Problem::bad(format!("`cost` is a whole number from 0 to {}", u64::MAX)))
 }
 
-fn deny(text: &[u8]) -> Result<StatusCode, Problem> {
+fn status(text: &[u8]) -> Result<StatusCode, Problem> {
     let status = StatusCode::from_bytes(text).ok();
     status
         .filter(|status| status.is_client_error() || status.is_server_error())

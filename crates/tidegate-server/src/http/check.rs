@@ -40,10 +40,10 @@ async fn check_all(
     let joint = engine.check_all(&asks).await?;
     let told: Vec<Told<'_>> = questions
         .iter()
-        .zip(joint.each)
-        .map(|(question, answer)| question.limit.told(answer))
+        .zip(&joint.each)
+        .filter_map(|(question, answer)| question.limit.told(*answer))
         .collect();
-    Ok(decision::answer(style, &told, &joint.all, |out| decision::each(out, &told)))
+    Ok(decision::answer(style, &told, &joint.all, |out| decision::each(out, &joint.each)))
 }
 
 /// Says what [`check`] would say to one question.
@@ -91,5 +91,5 @@ async fn what_is_left(
 }
 
 fn tell(question: &Question<'_>, answer: Answer, style: HeaderStyle) -> Answered {
-    decision::answer(style, &[question.limit.told(answer)], &answer, |_| ())
+    decision::answer(style, question.limit.told(answer).as_slice(), &answer, |_| ())
 }

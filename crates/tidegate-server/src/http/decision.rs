@@ -2,6 +2,8 @@
 //!
 //! Always   An allowed request has 200 and plain JSON, a denied one 429 and the same members in a problem of the
 //!          registered type.
+//! Always   Fields tell of limits that are obeyed: they reach clients, who are not to see what is in the shadow. The
+//!          body is for who asks, and has it.
 
 use super::page::{Answered, JSON, PROBLEM, Page};
 use crate::engine::Answer;
@@ -41,11 +43,11 @@ pub(super) fn deny(
 }
 
 /// Appends what each of several questions was told.
-pub(super) fn each(out: &mut Vec<u8>, told: &[Told<'_>]) {
+pub(super) fn each(out: &mut Vec<u8>, answers: &[Answer]) {
     out.extend_from_slice(br#","each":["#);
-    for (place, told) in told.iter().enumerate() {
+    for (place, answer) in answers.iter().enumerate() {
         out.extend_from_slice(if place > 0 { b",{" } else { b"{" });
-        put_members(out, &told.answer);
+        put_members(out, answer);
         out.push(b'}');
     }
     out.push(b']');

@@ -1,17 +1,16 @@
 //! `/v1/explain`: which limits `/v1/authorize` would ask about a request, and why: this one, as a proxy would send it,
-//! or one that the body describes.
+//! or one that the body describes, HTTP's or Envoy's.
 
 use super::authorize::cost;
-use super::original::original;
+use super::original::{Family, Original};
 use super::page::{Answered, JSON, Page};
 use super::problem::Problem;
 use super::query::parameters;
-use crate::explain::{Asked, hint};
-use crate::matching::Request;
+use crate::explain::{Asked, Explanation, hint};
 use crate::server::Server;
 use http::StatusCode;
 use http::request::Parts;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Says what would happen, and takes nothing.
 pub(super) async fn explain(
@@ -19,16 +18,20 @@ pub(super) async fn explain(
     request: &Parts,
     peer: SocketAddr,
 ) -> Result<Answered, Problem> {
-    let mut asked = 1;
+    let (mut asked, mut from) = (1, None);
     for (name, value) in parameters(request.uri.query().unwrap_or_default()) {
         match &*name {
             b"cost" => asked = cost(&value)?,
-            _ => return Err(Problem::bad("unknown parameter; there is only `cost`")),
+            b"from" => from = Some(Family::named(&value)?),
+            _ => return Err(Problem::bad("unknown parameter; there are cost, from")),
         }
     }
+    let original = Original::read(request, from)?;
     let config = server.config();
-    let original = original(request, peer, &config.server.trusted_proxies);
-    tell(server, &original, Some(peer.ip()), asked).await
+    let original = original.request(peer, &config.server);
+    let mut explanation = crate::explain::explain(&server.engine, &original, asked).await?;
+    explanation.hint = hint(Some(peer.ip()), &original, &config.server);
+    Ok(tell(&explanation))
 }
 
 /// The same about a request that is described.
@@ -45,19 +48,12 @@ pub(super) async fn explain_asked(server: &Server, body: &[u8]) -> Result<Answer
         return Err(Problem::bad(wrong));
     }
     let config = server.config();
-    let request = asked.request(&config.server.trusted_proxies);
-    tell(server, &request, asked.ip, asked.cost).await
+    let explanation = asked.explain(&server.engine, &config.server).await?;
+    Ok(tell(&explanation))
 }
 
-async fn tell(
-    server: &Server,
-    request: &Request<'_>,
-    peer: Option<IpAddr>,
-    cost: u64,
-) -> Result<Answered, Problem> {
-    let mut explanation = crate::explain::explain(&server.engine, request, cost).await?;
-    explanation.hint = hint(peer, request, &server.config().server.trusted_proxies);
-    Ok(Page::new(StatusCode::OK).body(JSON, |out| {
-        serde_json::to_writer(out, &explanation).expect("it has no maps whose keys are not text");
-    }))
+fn tell(explanation: &Explanation) -> Answered {
+    Page::new(StatusCode::OK).body(JSON, |out| {
+        serde_json::to_writer(out, explanation).expect("it has no maps whose keys are not text");
+    })
 }

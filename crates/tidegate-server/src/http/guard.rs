@@ -3,6 +3,8 @@
 //! Always   A browser that a stranger's page steers gets nothing and changes nothing: it cannot send JSON as JSON, nor the
 //!          fields that a proxy sends, to another origin without asking first, and nobody here says yes to that
 //!          question. What it can send says where it comes from.
+//! Always   A page under a name that leads to us by a trick (DNS rebinding) is at home there and may send what it likes; a GET
+//!          of its own does not even say whence. Where no token keeps it out, the name does.
 
 use super::problem::Problem;
 use crate::server::Server;
@@ -55,6 +57,27 @@ pub(crate) fn no_page(headers: &HeaderMap) -> Result<(), Problem> {
 pub(crate) fn is_loopback(name: &str) -> bool {
     let literal: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
     name.eq_ignore_ascii_case("localhost") || literal.is_some_and(|literal| literal.is_loopback())
+}
+
+/// Without a token or a certificate, loopback is asked by a name that is loopback's, or that it was told. Beyond loopback,
+/// somebody has said that anybody may ask.
+pub(super) fn own_name(server: &Server, host: &str) -> Result<(), Problem> {
+    let config = &server.config().server;
+    let is_local = config.http.is_some_and(|at| at.ip().is_loopback());
+    if !is_local || !config.tokens.is_empty() || config.needs_certificate() {
+        return Ok(());
+    }
+    let name = without_port(host);
+    // A name without a dot is nobody's on the internet: it is a proxy's own word for us.
+    let is_ours = is_loopback(name) || !name.contains(['.', ':']);
+    if is_ours || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "without tokens, the host must be localhost, 127.0.0.1, [::1] or one of `hosts` in [server], or a name \
+         without a dot; a proxy that hands on its client's is told not to (Caddy: `header_up Host {upstream_hostport}`)",
+    ))
 }
 
 /// Whether it is clear where the body ends. hyper lets through what others behind or before us may read

@@ -26,9 +26,10 @@ pub(super) async fn acquire(
     Ok(match engine.acquire(&question.ask()).await? {
         Ok(lease) => {
             let answer = Answer::obeyed(lease.decision);
-            decision::answer(style, &[limit.told(answer)], &answer, |out| held(out, &lease))
+            let told = limit.told(answer);
+            decision::answer(style, told.as_slice(), &answer, |out| held(out, &lease))
         }
-        Err(answer) => decision::answer(style, &[limit.told(answer)], &answer, |_| ()),
+        Err(answer) => decision::answer(style, limit.told(answer).as_slice(), &answer, |_| ()),
     })
 }
 
@@ -49,7 +50,7 @@ pub(super) async fn release(engine: &Engine, body: &[u8]) -> Result<Answered, Pr
     let lease: LeaseId = text
         .parse()
         .map_err(|_| Problem::bad("`lease` is not one: it has 32 hexadecimal digits"))?;
-    let is_released = engine.release(lease).await;
+    let is_released = engine.release(lease).await?;
     Ok(Page::new(StatusCode::OK).body(JSON, |out| {
         write!(out, r#"{{"released":{is_released}}}"#).expect("a buffer takes all");
     }))

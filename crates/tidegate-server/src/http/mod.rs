@@ -36,6 +36,7 @@ pub(crate) use route::ROUTES;
 pub(crate) use route::find;
 pub use tidegate_tower::HeaderStyle;
 
+use crate::listen::Wire;
 use crate::server::Server;
 use http::request::Parts;
 use http::{HeaderValue, Request, StatusCode};
@@ -88,7 +89,7 @@ async fn try_answer(
     body: &[u8],
     peer: SocketAddr,
 ) -> Result<Answered, Problem> {
-    host(request)?;
+    let host = host(request)?;
     guard::framing(&request.headers)?;
     let route = Route::of(request)?;
     if !route.is_public() {
@@ -96,12 +97,17 @@ async fn try_answer(
         if !is_proxied {
             guard::no_page(&request.headers)?;
         }
+        if !route.has_body() {
+            guard::own_name(server, host)?;
+        }
         guard::token(server, &request.headers)?;
     }
     if route.has_body() {
         guard::is_json(&request.headers)?;
     }
-    let (engine, style) = (&server.engine, style::style(request));
+    let (engine, style) = (&server.engine, style::style(request, route)?);
+    let may_wait = route.may_wait(engine.store().is_shared());
+    let _waiting = may_wait.then(|| server.wait(Wire::Http)).transpose()?;
     match route {
         Route::Check => check::check(engine, body, style).await,
         Route::Peek => check::peek(engine, body, style).await,

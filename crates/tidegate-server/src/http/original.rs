@@ -1,48 +1,190 @@
 //! The request that a proxy holds while it asks, as the proxy tells it.
 //!
-//! Always   nginx tells it by `X-Original-URI` and `X-Original-Method`, because its configuration says so; Traefik
-//!          and Caddy by `X-Forwarded-Method`, `-Uri` and `-Host`. Who asks is believed about the request; about the
-//!          client's address only a trusted proxy is.
+//! Always   nginx tells it by `X-Original-URI`, `-Method` and `-Host`, because its configuration says so; Traefik and Caddy
+//!          by `X-Forwarded-Uri`, `-Method` and `-Host`. Of the other family a proxy hands on whatever its client sends.
+//!          So one family is believed: the one that the proxy's own URL names, or else the only one that came. Where
+//!          both came and none is named, nothing is decided: who is limited must not choose by what.
+//! Always   Nothing that is told is passed over because it cannot be read: it is read, or the request is refused.
+//! Always   Who asks is believed about the request; about the client's address only a trusted proxy is.
 
 use super::guard::without_port;
+use super::problem::Problem;
+use crate::config::{ServerConfig, near};
 use crate::matching;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use ipnet::IpNet;
+use std::borrow::Cow;
+use std::fmt::Write;
 use std::net::SocketAddr;
-use tidegate_tower::client_ip_of;
+use tidegate_tower::client_ip_by;
+
+/// The fields that tell of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// What nginx is configured to send.
+    XOriginal,
+    /// What Traefik and Caddy send.
+    XForwarded,
+}
+
+/// What each is called in `from`.
+const FAMILIES: [(&str, Family); 2] =
+    [("x-original", Family::XOriginal), ("x-forwarded", Family::XForwarded)];
+
+impl Family {
+    /// The one that `from` names.
+    pub(super) fn named(name: &[u8]) -> Result<Self, Problem> {
+        let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
+        if let Some((_, family)) = FAMILIES.iter().find(|(known, _)| *known == name) {
+            return Ok(*family);
+        }
+        let meant = near(&name, FAMILIES.iter().map(|(known, _)| *known));
+        Err(match meant {
+            Some(meant) => Problem::bad(format!("unknown `from`; did you mean `{meant}`?")),
+            None => Problem::bad("`from` is `x-original` or `x-forwarded`"),
+        })
+    }
+
+    /// Its fields: URI, method, host.
+    const fn fields(self) -> [&'static str; 3] {
+        match self {
+            Self::XOriginal => ["x-original-uri", "x-original-method", "x-original-host"],
+            Self::XForwarded => ["x-forwarded-uri", "x-forwarded-method", "x-forwarded-host"],
+        }
+    }
+
+    /// Whether it tells of a request. A host alone does not: proxies far from here write `X-Forwarded-Host` too.
+    fn is_in(self, headers: &HeaderMap) -> bool {
+        let [uri, method, _] = self.fields();
+        headers.contains_key(uri) || headers.contains_key(method)
+    }
+
+    /// The only one that came, if any did.
+    fn only_in(headers: &HeaderMap) -> Result<Option<Self>, Problem> {
+        match (Self::XOriginal.is_in(headers), Self::XForwarded.is_in(headers)) {
+            (true, true) => Err(Problem::bad(
+                "the request is told by `X-Original-…` and by `X-Forwarded-…`, and one of them may be the client's own: say \
+                 which of them your proxy writes, by `from=x-original` (nginx) or `from=x-forwarded` (Caddy, Traefik) in the \
+                 URL that it asks",
+            )),
+            (true, false) => Ok(Some(Self::XOriginal)),
+            (false, true) => Ok(Some(Self::XForwarded)),
+            (false, false) => Ok(None),
+        }
+    }
+}
 
 /// Whether a proxy tells which request it asks about. Only a proxy can: a page cannot send these without asking first.
 pub(super) fn is_told(headers: &HeaderMap) -> bool {
-    const TOLD: [&str; 4] =
-        ["x-original-uri", "x-forwarded-uri", "x-original-method", "x-forwarded-method"];
-    TOLD.iter().any(|name| headers.contains_key(*name))
+    FAMILIES.iter().any(|(_, family)| family.is_in(headers))
 }
 
 /// The request that is asked about.
-pub(super) fn original<'a>(
-    request: &'a Parts,
-    peer: SocketAddr,
-    trusted_proxies: &[IpNet],
-) -> matching::Request<'a> {
-    let text = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
-    let uri = text("x-original-uri").or_else(|| text("x-forwarded-uri"));
-    // What follows our own `?` is for us.
-    let (path, query) = uri.map_or((request.uri.path(), None), path_and_query);
-    let method = text("x-original-method").or_else(|| text("x-forwarded-method"));
-    let own_host = || request.headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = text("x-forwarded-host").or_else(own_host).or_else(|| request.uri.host());
-    let named =
-        |(name, value): (&'a http::HeaderName, &'a HeaderValue)| (name.as_str(), value.as_bytes());
-    matching::Request {
-        ip: Some(client_ip_of(peer.ip(), &request.headers, trusted_proxies)),
-        method: Some(method.unwrap_or(request.method.as_str())),
-        host: host.map(without_port),
-        path: Some(path),
-        query,
-        headers: request.headers.iter().map(named).collect(),
+#[derive(Debug)]
+pub(super) struct Original<'a> {
+    uri: Cow<'a, str>,
+    method: &'a str,
+    host: Option<&'a str>,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> Original<'a> {
+    /// What is told of it, by the family that is `named`; where nobody tells anything, it is the one that asks.
+    pub(super) fn read(request: &'a Parts, named: Option<Family>) -> Result<Self, Problem> {
+        let headers = &request.headers;
+        // What follows our own `?` is for us.
+        let mut original = Self {
+            uri: Cow::Borrowed(request.uri.path()),
+            method: request.method.as_str(),
+            host: text(headers, HOST.as_str())?.or_else(|| request.uri.host()),
+            headers,
+        };
+        let family = match named {
+            Some(named) => Some(named),
+            None => Family::only_in(headers)?,
+        };
+        let Some(family) = family else { return Ok(original) };
+        let [uri, method, host] = family.fields();
+        let (told_uri, told_method) = (only(headers, uri)?, text(headers, method)?);
+        let told_host = text(headers, host)?;
+        // A field that a proxy was said to write and does not is one that its client can. There may be no host: nginx has none
+        // of a client that says none.
+        let missing = [(uri, told_uri.is_none()), (method, told_method.is_none())];
+        if let Some((field, _)) = missing.iter().find(|(_, is)| *is && named.is_some()) {
+            return Err(Problem::bad(format!("the proxy does not send `{field}`: let it")));
+        }
+        original.uri = told_uri.map_or(original.uri, |uri| escaped(uri.as_bytes()));
+        original.method = told_method.unwrap_or(original.method);
+        original.host = told_host.or(original.host);
+        refuse_handed_on(headers, request.uri.query())?;
+        Ok(original)
     }
+
+    /// What limits see of it.
+    pub(super) fn request(&self, peer: SocketAddr, server: &ServerConfig) -> matching::Request<'_> {
+        let (path, query) = path_and_query(&self.uri);
+        let ServerConfig { proxy_header, trusted_proxies, .. } = server;
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        matching::Request {
+            ip: Some(client_ip_by(*proxy_header, peer.ip(), self.headers, trusted_proxies)),
+            method: Some(self.method),
+            host: self.host.map(without_port),
+            path: Some(path),
+            query,
+            headers: headers.collect(),
+        }
+    }
+}
+
+/// Caddy puts its client's query behind a `uri` that has none of its own. Then it is the client who says which limit is asked, and
+/// for whom, and by which family: so all that is told is compared, not only what is believed.
+fn refuse_handed_on(headers: &HeaderMap, own: Option<&str>) -> Result<(), Problem> {
+    let Some(own) = own.map(|own| escaped(own.as_bytes())).filter(|own| !own.is_empty()) else {
+        return Ok(());
+    };
+    let told = FAMILIES.iter().flat_map(|(_, family)| headers.get_all(family.fields()[0]));
+    let is_own = |uri: &HeaderValue| path_and_query(&escaped(uri.as_bytes())).1 == Some(&*own);
+    if !told.into_iter().any(is_own) {
+        return Ok(());
+    }
+    Err(Problem::bad(
+        "the proxy hands on its client's query as if it were its own: give the URL that it asks a query, such as \
+         `/v1/authorize?from=x-forwarded`",
+    ))
+}
+
+/// The one value of a field, if it has any. Of several, nobody knows which the proxy wrote.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value.filter(|value| !value.is_empty())),
+        _ => Err(Problem::bad(format!("`{name}` came more than once: let the proxy replace it"))),
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
+    let value = only(headers, name)?;
+    let text = value.map(HeaderValue::to_str).transpose();
+    text.map_err(|_| Problem::bad(format!("`{name}` has more than visible ASCII in it")))
+}
+
+/// A URI as its client should have sent it. nginx hands on what it got, and a letter that needs an escape and has none must be no
+/// way around a limit; nor must what follows a `#`, which is nobody's but the client's.
+fn escaped(uri: &[u8]) -> Cow<'_, str> {
+    let uri = uri.split(|byte| *byte == b'#').next().unwrap_or_default();
+    if let (true, Ok(uri)) = (uri.iter().all(u8::is_ascii_graphic), std::str::from_utf8(uri)) {
+        return Cow::Borrowed(uri);
+    }
+    let mut escaped = String::with_capacity(2 * uri.len());
+    for byte in uri {
+        if byte.is_ascii_graphic() {
+            escaped.push(char::from(*byte));
+        } else {
+            write!(escaped, "%{byte:02X}").expect("a text takes all");
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 fn path_and_query(uri: &str) -> (&str, Option<&str>) {

@@ -1,7 +1,8 @@
 //! What is said to who cannot be answered: a problem (RFC 9457) that tells what is wrong and what to do.
 
 use super::page::{Answered, PROBLEM, Page};
-use crate::engine::NoSuchLimit;
+use crate::engine::{CheckError, InFlight, NoSuchLimit};
+use crate::server::Busy;
 use crate::store::StoreError;
 use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -76,6 +77,27 @@ impl Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<InFlight> for Problem {
+    fn from(error: InFlight) -> Self {
+        Self::bad(format!("{error}: ask /v1/acquire, and /v1/release then"))
+    }
+}
+
+impl From<CheckError> for Problem {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::InFlight(error) => error.into(),
+            CheckError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Busy> for Problem {
+    fn from(busy: Busy) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())
     }
 }
 

@@ -50,6 +50,16 @@ impl Route {
         matches!(self, Self::OpenApi | Self::Home)
     }
 
+    /// Whether its answer may have to be waited for: for a turn, or where limits are in a store that others share. What
+    /// is given back is taken however many wait, as it makes room.
+    pub(super) fn may_wait(self, is_shared: bool) -> bool {
+        match self {
+            Self::Authorize => true,
+            Self::Release => false,
+            _ => is_shared && !self.is_public(),
+        }
+    }
+
     /// Whether it has a body to read.
     pub(super) fn has_body(self) -> bool {
         !matches!(self, Self::OpenApi | Self::Home | Self::Authorize | Self::Explain)

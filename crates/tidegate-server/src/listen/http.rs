@@ -31,6 +31,10 @@ const HEADERS_MAX: usize = 100;
 const STREAMS_MAX: u32 = 1_024;
 /// So many may be taken back before anybody has looked at them (rapid reset).
 const RESETS_MAX: usize = 64;
+/// So many we may have to end because of what the peer does with them, over the whole life of a connection (CVE-2025-8671);
+/// those beyond [`STREAMS_MAX`] are among them. Each costs as much as a call, and a thousand in one piece would keep others
+/// waiting for longer than they should.
+const ERRORS_MAX: usize = 256;
 const H2_HEAD_BYTES_MAX: u32 = 16 * 1024;
 /// A connection on which nothing happens is asked whether it still is one.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -86,6 +90,7 @@ where
         .keep_alive_interval(PING_EVERY)
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(ERRORS_MAX)
         .max_header_list_size(H2_HEAD_BYTES_MAX);
     let activity = Arc::clone(&stream.activity);
     activity.leaves_by_itself();

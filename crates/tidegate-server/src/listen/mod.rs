@@ -42,6 +42,13 @@ impl fmt::Display for Wire {
     }
 }
 
+/// A connection's account, of a worker that does nothing.
+#[cfg(test)]
+pub(crate) fn activity() -> std::sync::Arc<Activity> {
+    let wakeful = std::sync::Arc::new(wakeful::Wakeful::new(tidegate::Span::ZERO));
+    activity::Peers::new(wakeful).enter(&crate::config::Caps::default()).1
+}
+
 impl crate::server::ByListener {
     pub(crate) fn of(&self, wire: Wire) -> &std::sync::atomic::AtomicU64 {
         match wire {

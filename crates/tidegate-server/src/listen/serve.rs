@@ -9,7 +9,6 @@ use anyhow::Context;
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -90,7 +89,7 @@ pub(super) fn runtime(wakeful: &Arc<Wakeful>) -> std::io::Result<Runtime> {
 impl Running {
     /// Stops accepting, waits for those who are being answered, and ends.
     pub fn stop(self) -> anyhow::Result<()> {
-        self.server.status.is_draining.store(true, Ordering::Relaxed);
+        self.server.status.drain.begin();
         self.closing.send_replace(true);
         for worker in self.workers {
             worker.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))?;
@@ -99,17 +98,20 @@ impl Running {
     }
 }
 
-/// Everybody could ask: that must be meant.
+/// Everybody could ask: that must be meant. Who must show a certificate is not everybody.
 fn refuse_unsafe(config: &ServerConfig, wire: Wire, addr: SocketAddr) -> anyhow::Result<()> {
-    let has_token = match wire {
-        Wire::Admin => config.admin_token.is_some(),
-        _ => !config.tokens.is_empty(),
+    let (is_guarded, key, table) = match wire {
+        Wire::Admin => {
+            let is_guarded = config.admin_token.is_some() || config.admin_needs_certificate();
+            (is_guarded, "admin_token", "admin_tls")
+        }
+        _ => (!config.tokens.is_empty() || config.needs_certificate(), "tokens", "tls"),
     };
-    let key = if wire == Wire::Admin { "admin_token" } else { "tokens" };
     anyhow::ensure!(
-        addr.ip().is_loopback() || has_token || config.is_insecure,
+        addr.ip().is_loopback() || is_guarded || config.is_insecure,
         "{wire} would listen on {addr}, where others can come in, and nobody needs a token: set `{key}` \
-         in [server.auth], listen on 127.0.0.1, or say --insecure if that is what you want"
+         in [server.auth] or `client_ca` in [server.{table}], listen on 127.0.0.1, or say --insecure if \
+         that is what you want"
     );
     Ok(())
 }
@@ -136,10 +138,11 @@ fn door(wire: Wire, listener: &TcpListener, config: &ServerConfig) -> anyhow::Re
         Wire::Http | Wire::Admin => &[b"http/1.1"],
         Wire::Resp => &[],
     };
-    let tls = match (&config.tls, wire) {
-        (None, _) | (_, Wire::Admin) => None,
-        (Some(config), _) => Some(tls::acceptor(config, protocols).context("[server.tls]")?),
+    let (tls, table) = match wire {
+        Wire::Admin => (&config.admin_tls, "[server.admin_tls]"),
+        _ => (&config.tls, "[server.tls]"),
     };
+    let tls = tls.as_ref().map(|tls| tls::acceptor(tls, protocols).context(table)).transpose()?;
     Ok(Door { wire, listener: listener.try_clone()?, tls })
 }
 

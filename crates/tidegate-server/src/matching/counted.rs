@@ -37,6 +37,8 @@ pub enum Look<'a> {
     Off,
     /// It counts only what Envoy asks.
     ForEnvoy,
+    /// It counts who is in flight, and nobody tells it when the request is over.
+    InFlight,
     /// This does not hold.
     Unless(&'a Condition),
     /// The request has not what it counts by, which is no reason to refuse it.
@@ -54,7 +56,7 @@ pub fn counted(limits: &Limits, request: &Request<'_>) -> Result<Vec<Counted>, K
             Look::Refuses(part) => {
                 return Err(KeyMissing { limit: limit.name().to_owned(), part: part.clone() });
             }
-            Look::Off | Look::ForEnvoy | Look::Unless(_) | Look::Keyless(_) => {}
+            Look::Off | Look::ForEnvoy | Look::InFlight | Look::Unless(_) | Look::Keyless(_) => {}
         }
     }
     Ok(counted)
@@ -67,6 +69,9 @@ pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
     }
     if !counts_http(limit) {
         return Look::ForEnvoy;
+    }
+    if limit.rule.is_concurrency() {
+        return Look::InFlight;
     }
     if let Some(condition) = limit.when.iter().find(|condition| !condition.holds(request)) {
         return Look::Unless(condition);

@@ -11,6 +11,24 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+/// How a descriptor was followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trail {
+    /// What was chosen for each entry, as far as there was something.
+    pub chosen: Vec<Chosen>,
+    /// The limit that this leads to: its place in the list.
+    pub limit: Option<usize>,
+}
+
+/// What was chosen for an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// As the configuration has it.
+    pub entry: DescriptorPart,
+    /// What would have been, without it.
+    pub hidden: Vec<DescriptorPart>,
+}
+
 /// All descriptors that limits count.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
@@ -66,9 +84,35 @@ impl Descriptors {
     pub fn find(&self, domain: &str, entries: &[(&str, &str)]) -> Option<usize> {
         let mut node = self.domains.get(domain)?;
         for (key, value) in entries {
-            node = node.below.get(*key)?.find(value)?;
+            (_, node) = node.below.get(*key)?.find(value).next()?;
         }
         node.limit.filter(|_| !entries.is_empty())
+    }
+
+    /// The same, with what was chosen on the way.
+    pub fn follow(&self, domain: &str, entries: &[(&str, &str)]) -> Trail {
+        let (mut node, mut chosen) = (self.domains.get(domain), Vec::new());
+        for (key, value) in entries {
+            let Some(branches) = node.and_then(|node| node.below.get(*key)) else { break };
+            let part = |value: Option<&str>| DescriptorPart {
+                key: (*key).to_owned(),
+                value: value.map(|value| Pattern(value.to_owned())),
+            };
+            let mut found = branches.find(value);
+            let Some((entry, next)) = found.next() else { break };
+            let hidden = found.map(|(value, _)| part(value)).collect();
+            chosen.push(Chosen { entry: part(entry), hidden });
+            node = Some(next);
+        }
+        Trail { chosen, limit: self.find(domain, entries) }
+    }
+
+    /// Of limits that count descriptors of one request, the one that stands in for this one.
+    pub fn replacing(&self, found: &[Option<usize>], limit: usize) -> Option<usize> {
+        let replaces = |other: &usize| {
+            self.replaces.get(other).is_some_and(|replaced| replaced.contains(&limit))
+        };
+        found.iter().flatten().copied().find(replaces)
     }
 
     /// The limits that count these descriptors of one request, without those that another of them replaces.
@@ -103,10 +147,18 @@ impl Branches {
         }
     }
 
-    fn find(&self, value: &str) -> Option<&Node> {
-        let matches = |(pattern, _): &&(Pattern, Node)| pattern.matches(value.as_bytes());
-        let by_pattern = || self.patterns.iter().find(matches).map(|(_, node)| node);
-        self.exact.get(value).or_else(by_pattern).or(self.alone.as_deref())
+    /// Where this value leads, by which text of the configuration, and where it would lead without that: the exact
+    /// value, then patterns in their order, then the key alone.
+    fn find<'a>(
+        &'a self,
+        value: &'a str,
+    ) -> impl Iterator<Item = (Option<&'a str>, &'a Node)> + 'a {
+        let exact = self.exact.get_key_value(value);
+        let exact = exact.map(|(value, node)| (Some(value.as_str()), node));
+        let matching = self.patterns.iter().filter(|it| it.0.matches(value.as_bytes()));
+        let by_pattern = matching.map(|(pattern, node)| (Some(pattern.0.as_str()), node));
+        let alone = self.alone.as_deref().map(|node| (None, node));
+        exact.into_iter().chain(by_pattern).chain(alone)
     }
 }
 
@@ -170,6 +222,26 @@ mod tests {
         assert_eq!(Descriptors::new(&limits).find("other", &[("k", "abc")]), None);
         assert_eq!(Descriptors::new(&limits).find("d", &[("other", "abc")]), None);
         assert_eq!(Descriptors::new(&limits).find("d", &[]), None);
+    }
+
+    #[test]
+    fn what_was_chosen_says_what_it_hides() {
+        let limits = limits(&[&["k"], &["k=a*"], &["k=abc"], &["k", "user"]]);
+        let follow = |entries: &[(&str, &str)]| {
+            let Trail { chosen, limit } = Descriptors::new(&limits).follow("d", entries);
+            let shown = |Chosen { entry, hidden }: &Chosen| {
+                let hidden: Vec<String> = hidden.iter().map(ToString::to_string).collect();
+                format!("{entry} not {}", hidden.join(", "))
+            };
+            (chosen.iter().map(shown).collect::<Vec<_>>(), limit)
+        };
+        assert_eq!(follow(&[("k", "abc")]), (vec!["k=abc not k=a*, k".to_owned()], Some(2)));
+        assert_eq!(follow(&[("k", "ab")]), (vec!["k=a* not k".to_owned()], Some(1)));
+        let deep = vec!["k not ".to_owned(), "user not ".to_owned()];
+        assert_eq!(follow(&[("k", "x"), ("user", "ann")]), (deep, Some(3)));
+        let hidden = follow(&[("k", "abc"), ("user", "ann")]);
+        assert_eq!(hidden, (vec!["k=abc not k=a*, k".to_owned()], None), "there is no way back");
+        assert_eq!(follow(&[("other", "x")]), (Vec::new(), None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod pattern;
 mod url;
 
 pub use counted::{Counted, KeyMissing, Look, counted, look};
-pub use descriptors::{Descriptors, descriptor_key};
+pub use descriptors::{Chosen, Descriptors, Trail, descriptor_key};
 pub use part::{PartError, V4_BITS, V6_BITS};
 
 use ipnet::IpNet;

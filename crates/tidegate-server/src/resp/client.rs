@@ -4,6 +4,8 @@ use super::command::{COMMANDS, Command, Known};
 use super::parse::Words;
 use super::reply::Version;
 use super::session::{Session, shown};
+use crate::config::Token;
+use crate::listen::Wire;
 use crate::store::Key;
 use std::sync::atomic::Ordering;
 use tidegate::Clock;
@@ -48,6 +50,7 @@ pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: 
             session.name.clear();
             session.reply.version = Version::Two;
             session.is_known = session.server.admits(None);
+            session.token = None;
             session.reply.simple("RESET");
         }
         _ => session.unknown(bytes, words),
@@ -77,7 +80,18 @@ fn authenticate(session: &mut Session, is_form: bool, token: &[u8]) -> bool {
         return false;
     }
     session.is_known = true;
+    session.token = std::str::from_utf8(token).ok().map(Token::new);
     true
+}
+
+/// Tokens have changed. Who has shown none that opens is a stranger again, and nothing that it has begun goes on.
+pub(super) fn know_again(session: &mut Session) {
+    let token = session.token.as_ref().map(Token::bytes);
+    session.is_known = session.server.admits(token);
+    if !session.is_known {
+        session.token = None;
+        session.transaction = None;
+    }
 }
 
 /// `HELLO [2|3 [AUTH user token] [SETNAME name]]`
@@ -250,6 +264,10 @@ fn info(session: &mut Session) {
 
 /// `DEL key…`: forgets what keys of `CL.THROTTLE` owe.
 pub(super) async fn del(session: &mut Session, bytes: &[u8], words: &Words) {
+    let _waiting = match session.server.wait(Wire::Resp) {
+        Ok(waiting) => waiting,
+        Err(busy) => return session.reply.error(format_args!("BUSY {busy}")),
+    };
     let mut deleted = 0;
     for key in words.from(bytes, 1) {
         match session.server.engine.forget_throttled(Key(key)).await {

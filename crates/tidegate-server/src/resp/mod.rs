@@ -7,12 +7,16 @@
 //! Always   Answers come in the order of the commands. A peer that does not read is not listened to: what it
 //!          has not been sent stays under `OUTPUT_STEP` and one answer, and that under
 //!          [`output_bytes_max`](crate::config::Caps::output_bytes_max).
+//! Always   Of what a peer has said and was not answered, no more is kept than one command may have, and no more memory is
+//!          taken for it. For strangers that is a sixteenth, and answers to them are a kilobyte.
 
 mod client;
 mod command;
 mod parse;
 mod reply;
 mod session;
+#[cfg(test)]
+mod tests;
 mod throttle;
 mod tide;
 mod together;
@@ -23,12 +27,15 @@ pub use session::Session;
 
 use crate::listen::Activity;
 use crate::server::Server;
+use bytes::BufMut as _;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// So much is answered before it is written.
 const OUTPUT_STEP: usize = 64 * 1024;
+/// The same before the peer has said who it is: its answers are short.
+const STRANGERS_OUTPUT_STEP: usize = 1024;
 /// A buffer that has grown for one long answer is not kept.
 const OUTPUT_KEPT: usize = 4 * OUTPUT_STEP;
 /// So much is read at once.
@@ -45,8 +52,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut session = Session::new(server);
     let mut input = Vec::with_capacity(INPUT_STEP);
     loop {
-        input.reserve(INPUT_STEP);
-        if stream.read_buf(&mut input).await? == 0 {
+        let room = make_room(&mut input, session.caps().command_bytes_max);
+        if stream.read_buf(&mut (&mut input).limit(room)).await? == 0 {
             return Ok(());
         }
         activity.has_read();
@@ -74,6 +81,18 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             activity.is_reading(!input.is_empty());
         }
     }
+}
+
+/// Makes room to read into, and tells how much there is: with what has come, not more than a command may have. As that
+/// would have been refused, there is some.
+fn make_room(input: &mut Vec<u8>, most: usize) -> usize {
+    debug_assert!(input.len() < most, "it is no part of a command");
+    let step = INPUT_STEP.min(most.saturating_sub(input.len()));
+    if input.capacity() - input.len() < step {
+        let grown = (2 * input.capacity()).min(most).max(input.len() + step);
+        input.reserve_exact(grown - input.len());
+    }
+    (input.capacity() - input.len()).min(most.saturating_sub(input.len()))
 }
 
 fn keep_rest(input: &mut Vec<u8>, done: usize) {

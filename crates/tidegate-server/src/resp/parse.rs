@@ -129,7 +129,7 @@ pub fn parse(bytes: &[u8], words: &mut Words, caps: &Caps) -> Result<Option<usiz
         Some(_) => line(bytes, words, caps)?,
     };
     match read {
-        None if bytes.len() > caps.command_bytes_max => Err(ProtocolError::TooBig),
+        None if bytes.len() >= caps.command_bytes_max => Err(ProtocolError::TooBig),
         read => Ok(read),
     }
 }

@@ -5,7 +5,8 @@ use super::parse::{Caps, ProtocolError, Words, parse};
 use super::reply::Reply;
 use super::throttle::Throttling;
 use super::transaction::Transaction;
-use super::{OUTPUT_STEP, client, tide};
+use super::{OUTPUT_STEP, STRANGERS_OUTPUT_STEP, client, tide};
+use crate::config::Token;
 use crate::server::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,10 @@ pub struct Session {
     pub(super) reply: Reply,
     /// Whether it has shown a token, or needs none.
     pub(super) is_known: bool,
+    /// The token that it has shown.
+    pub(super) token: Option<Token>,
+    /// How often tokens had changed when it was last looked whether it is known.
+    token_changes: u64,
     pub(super) is_over: bool,
     /// How often it has offered a wrong token.
     pub(super) wrong_tokens: u32,
@@ -38,7 +43,9 @@ impl Session {
         let output_bytes_max = server.config().server.caps.output_bytes_max.max(OUTPUT_STEP);
         Self {
             throttling: Throttling::new(server.engine.throttles()),
+            token_changes: server.token_changes(),
             is_known: server.admits(None),
+            token: None,
             is_shared: server.engine.store().is_shared(),
             server,
             reply: Reply::default(),
@@ -55,12 +62,16 @@ impl Session {
     /// Answers the commands that have come, until the answers are enough to be sent. Tells how many bytes
     /// they had.
     pub async fn answer(&mut self, bytes: &[u8]) -> usize {
+        if self.server.have_tokens_changed(&mut self.token_changes) {
+            client::know_again(self);
+        }
         if self.is_shared {
             return Box::pin(self.answer_together(bytes)).await;
         }
         let mut words = std::mem::take(&mut self.words);
         let mut done = 0;
-        while !self.is_over && self.reply.len() + self.throttling.reply_bytes() < OUTPUT_STEP {
+        while !self.is_over && self.reply.len() + self.throttling.reply_bytes() < self.output_step()
+        {
             let rest = &bytes[done..];
             if self.is_known
                 && self.transaction.is_none()
@@ -106,6 +117,11 @@ impl Session {
     /// Whether the peer is to be left.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// So much is answered before it is sent.
+    pub(super) fn output_step(&self) -> usize {
+        if self.is_known { OUTPUT_STEP } else { STRANGERS_OUTPUT_STEP }
     }
 
     pub(super) fn caps(&self) -> &'static Caps {

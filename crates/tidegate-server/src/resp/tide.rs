@@ -8,7 +8,7 @@ use super::command::Command;
 use super::parse::Words;
 use super::reply::Reply;
 use super::session::shown;
-use crate::engine::{Answer, Ask, LeaseId, Limit, NoSuchLimit};
+use crate::engine::{Answer, Ask, CheckError, InFlight, LeaseId, Limit, NoSuchLimit};
 use crate::server::Server;
 use crate::store::{Key, StoreError};
 use std::sync::Arc;
@@ -37,6 +37,15 @@ enum TideError {
     NoLease,
     #[error("TRYAGAIN {0}")]
     Store(#[from] StoreError),
+}
+
+impl From<CheckError> for TideError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::InFlight(InFlight { limit }) => Self::Concurrency(limit),
+            CheckError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 /// Runs one of them.
@@ -70,7 +79,6 @@ async fn answer(
     let limit = find(server, words.get(bytes, 1))?;
     let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost: cost(bytes, words)? };
     let engine = &server.engine;
-    let is_concurrency = limit.rule().is_concurrency();
     match command {
         Command::TideReset => engine.reset(&limit, ask.key).await?,
         Command::TideRefund => engine.refund(&ask).await?,
@@ -78,9 +86,10 @@ async fn answer(
             reply.five(five(&engine.peek(&ask).await?));
             return Ok(());
         }
-        Command::TideAcquire if is_concurrency => return acquire(server, reply, &ask).await,
+        Command::TideAcquire if limit.rule().is_concurrency() => {
+            return acquire(server, reply, &ask).await;
+        }
         Command::TideAcquire => return Err(TideError::NoConcurrency(limit.name().to_owned())),
-        _ if is_concurrency => return Err(TideError::Concurrency(limit.name().to_owned())),
         _ => {
             reply.five(five(&engine.check(&ask).await?));
             return Ok(());
@@ -136,7 +145,7 @@ async fn acquire(server: &Server, reply: &mut Reply, ask: &Ask<'_>) -> Result<()
 async fn release(server: &Server, reply: &mut Reply, lease: &[u8]) -> Result<(), TideError> {
     let text = std::str::from_utf8(lease).ok();
     let id: Option<LeaseId> = text.and_then(|text| text.parse().ok());
-    let is_released = server.engine.release(id.ok_or(TideError::NoLease)?).await;
+    let is_released = server.engine.release(id.ok_or(TideError::NoLease)?).await?;
     reply.integer(i64::from(is_released));
     Ok(())
 }
@@ -158,9 +167,6 @@ async fn check_all(
     }
     let limits = rest.chunks_exact(3).map(|ask| find(server, ask[0]));
     let limits: Vec<Arc<Limit>> = limits.collect::<Result<_, _>>()?;
-    if let Some(limit) = limits.iter().find(|limit| limit.rule().is_concurrency()) {
-        return Err(TideError::Concurrency(limit.name().to_owned()));
-    }
     let asks = limits.iter().zip(rest.chunks_exact(3)).map(|(limit, ask)| {
         let cost = number(ask[2]).ok_or_else(|| TideError::Syntax(shown(ask[2])))?;
         Ok(Ask { limit, key: Key(ask[1]), cost })

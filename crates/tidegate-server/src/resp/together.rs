@@ -4,14 +4,14 @@
 //!          store sends all about a key over one connection. Commands about several keys, those whose key only
 //!          their lease knows, and those that forget, are not under way together with others: a script that a
 //!          server does not know yet is sent again, and then comes after what another script has done.
-//! Always   At most [`TOGETHER_MAX`] of one peer are under way.
+//! Always   At most [`TOGETHER_MAX`] of one peer are under way, and of all peers as many as may wait; others hear `BUSY`.
 
-use super::OUTPUT_STEP;
 use super::command::Command;
 use super::parse::{Words, parse};
 use super::reply::{Reply, Version};
 use super::session::Session;
 use super::{throttle, tide};
+use crate::listen::Wire;
 use crate::server::Server;
 use std::pin::Pin;
 
@@ -70,7 +70,7 @@ impl Session {
     pub(super) async fn answer_together(&mut self, bytes: &[u8]) -> usize {
         let (mut together, mut words) = (Together::default(), Words::default());
         let mut done = 0;
-        while !self.is_over && self.reply.len() + together.reply_bytes() < OUTPUT_STEP {
+        while !self.is_over && self.reply.len() + together.reply_bytes() < self.output_step() {
             let rest = &bytes[done..];
             match parse(rest, &mut words, self.caps()) {
                 Ok(None) => break,
@@ -150,6 +150,12 @@ fn answer<'a>(
     let mut reply = Reply::in_words_of(version);
     let Asked { command, bytes, words } = asked;
     Box::pin(async move {
+        // What is given back makes room, for others or in the store.
+        let waiting = (*command != Command::TideRelease).then(|| server.wait(Wire::Resp));
+        if let Some(Err(busy)) = waiting {
+            reply.error(format_args!("BUSY {busy}"));
+            return reply;
+        }
         match command {
             Command::ClThrottle => throttle::run(server, &mut reply, bytes, words).await,
             command => tide::run(server, &mut reply, *command, bytes, words).await,

@@ -1,5 +1,6 @@
 //! The counters of one limit, wherever they are.
 
+use super::StoreError;
 use super::memory::MemoryCounters;
 use super::redis::{self, RedisCounters};
 use crate::clock::ServerClock;
@@ -84,12 +85,13 @@ impl Permit {
         }
     }
 
-    /// Gives it back, and waits until the store has heard of it. `false` if nobody held it any more.
-    pub async fn release(self) -> bool {
+    /// Gives it back, and waits until the store has heard of it. `false` if nobody held it any more; an error, if the
+    /// store has yet to hear of it.
+    pub async fn release(self) -> Result<bool, StoreError> {
         match self {
             Self::Memory(permit) => {
                 drop(permit);
-                true
+                Ok(true)
             }
             Self::Redis(permit) => redis::release(*permit).await,
         }

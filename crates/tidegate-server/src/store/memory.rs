@@ -12,7 +12,8 @@ pub struct Memory {
     throttles: Throttles<ServerClock>,
 }
 
-/// What debts of `CL.THROTTLE` are called in a snapshot.
+/// What debts of `CL.THROTTLE` are called in a snapshot, and what it has counted is called for the operator. No limit of
+/// the configuration may have this name: of two that have one name, a snapshot would restore one.
 pub(crate) const THROTTLES_NAME: &str = "CL.THROTTLE";
 
 /// The counters of one limit.

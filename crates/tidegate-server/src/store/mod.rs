@@ -56,6 +56,9 @@ pub enum StoreError {
     /// The store did not answer.
     #[error(transparent)]
     Unavailable(#[from] tidegate_redis::StoreError),
+    /// The store did not answer who gives a place back.
+    #[error("the place is given back as soon as the store answers: {0}")]
+    GivenBackLater(tidegate_redis::StoreError),
     /// Places under concurrency limits are held by too many.
     #[error(
         "{max} places are held, and there is room to remember no more: release some, or give the rule a lease"

@@ -142,8 +142,8 @@ pub(super) fn check_all<'a>(asks: &'a [Ask<'a>]) -> Later<'a, Joint> {
 }
 
 /// Gives a place back; whether it was held.
-pub(super) fn release(permit: RedisPermit) -> Later<'static, bool> {
-    Box::pin(permit.release())
+pub(super) fn release(permit: RedisPermit) -> Later<'static, Result<bool, StoreError>> {
+    Box::pin(async move { permit.release().await.map_err(StoreError::GivenBackLater) })
 }
 
 impl RedisCounters {

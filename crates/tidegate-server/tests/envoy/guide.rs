@@ -1,12 +1,14 @@
 //! What the guide tells people to write into Envoy's configuration, and into ours, works as it stands there.
 
 use crate::proxy::Envoy;
-use crate::{serve_tidegate, serve_upstream};
+use crate::{place, serve_tidegate, serve_upstream};
 use http::{HeaderValue, StatusCode};
+use std::sync::Arc;
 use tidegate::{ManualClock, Snapshot};
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{self, Token};
+use tidegate_server::config;
 use tidegate_server::engine::Ask;
+use tidegate_server::grpc::TEXT_BYTES_MAX;
 use tidegate_server::server::Server;
 use tidegate_server::store::Key;
 use tokio::runtime::Runtime;
@@ -65,25 +67,39 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
     text.replace(old, new)
 }
 
-#[test]
-fn what_the_guide_shows_works() {
+/// Envoy's configuration as the guide shows it.
+fn envoy() -> String {
     let (filters, clusters) = block("yaml", "http_filters:").split_once("\n\n").unwrap();
-    // On a busy machine it may take longer, and then Envoy lets pass.
+    // On a busy machine it may take longer, and then Envoy does not let pass.
     let filters = replaced(filters, "timeout: 0.1s", "timeout: 5s");
     let clusters = replaced(clusters, "8081", "TIDEGATE_PORT");
     let envoy = put(AROUND, "ROUTE", block("yaml", "route:"));
-    let envoy = put(&put(&envoy, "FILTERS", &filters), "CLUSTERS", &clusters);
-    let mut config = config::read(block("toml", "[limits.per-user]"), "guide.toml").unwrap();
-    config.server.tokens = vec![Token::new("secret")];
-    let clock = ServerClock::Manual(ManualClock::new());
-    let server = Server::new(config, None, clock, Snapshot::default());
+    put(&put(&envoy, "FILTERS", &filters), "CLUSTERS", &clusters)
+}
 
+fn server() -> Arc<Server> {
+    let mut config = config::read(block("toml", "[limits.per-user]"), "guide.toml").unwrap();
+    config.server = place();
+    let clock = ServerClock::Manual(ManualClock::new());
+    Server::new(config, None, clock, Snapshot::default())
+}
+
+/// Longer than a descriptor's value may be.
+fn long() -> HeaderValue {
+    HeaderValue::from_bytes(&[b'a'; TEXT_BYTES_MAX + 1]).unwrap()
+}
+
+#[test]
+fn what_the_guide_shows_works() {
+    let server = server();
     let runtime = Runtime::new().unwrap();
     let upstream = serve_upstream(&runtime);
-    let (_tidegate, address) = serve_tidegate(server.clone());
-    let envoy = Envoy::start(&runtime, ("guide", &envoy), upstream, address);
+    let tidegate = serve_tidegate(server.clone());
+    let envoy = Envoy::start(&runtime, ("guide", &envoy()), upstream, tidegate.address());
     let user = || Some(HeaderValue::from_static("alice"));
     let get = || runtime.block_on(envoy.get("guide", "/", user()));
+    let (status, ..) = runtime.block_on(envoy.get("guide", "/", Some(long())));
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "who sends too much does not pass");
     for _ in 0..20 {
         assert_eq!(get().0, StatusCode::OK);
     }
@@ -95,4 +111,24 @@ fn what_the_guide_shows_works() {
     let look = Ask { limit, key: Key(b"alice"), cost: 0 };
     let left = runtime.block_on(server.engine.peek(&look)).unwrap().decision.remaining;
     assert_eq!(left, 80, "who is denied is charged by nobody");
+}
+
+#[test]
+fn where_requests_may_pass_uncounted_no_header_makes_them() {
+    let passing = replaced(&envoy(), "failure_mode_deny: true ", "failure_mode_deny: false ");
+    let bound = block("yaml", "max_request_headers_kb:").trim();
+    let prefix = "stat_prefix: guide\n";
+    let bounded = replaced(&passing, prefix, &format!("{prefix}                {bound}\n"));
+    let runtime = Runtime::new().unwrap();
+    let upstream = serve_upstream(&runtime);
+    let tidegate = serve_tidegate(server());
+    for (name, config, expected) in [
+        ("guide-passing", passing, StatusCode::OK),
+        ("guide-bounded", bounded, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+    ] {
+        let envoy = Envoy::start(&runtime, (name, &config), upstream, tidegate.address());
+        assert_eq!(runtime.block_on(envoy.get("guide", "/", Some(long()))).0, expected, "{name}");
+        let short = Some(HeaderValue::from_static("alice"));
+        assert_eq!(runtime.block_on(envoy.get("guide", "/", short)).0, StatusCode::OK, "{name}");
+    }
 }

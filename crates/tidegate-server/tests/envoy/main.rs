@@ -9,9 +9,9 @@ mod guide;
 mod proxy;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use proxy::Envoy;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,8 @@ use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{
     Config, DescriptorConfig, Fallback, LimitConfig, ServerConfig, Token,
 };
-use tidegate_server::grpc::Grpc;
+use tidegate_server::grpc::TEXT_BYTES_MAX;
+use tidegate_server::listen::{self, Running};
 use tidegate_server::matching::DescriptorPart;
 use tidegate_server::server::Server;
 use tokio::net::TcpListener;
@@ -40,30 +41,39 @@ fn server() -> Arc<Server> {
         content_type: "application/json".to_owned(),
         body: "{\"slow\":\"down\"}".to_owned(),
     });
-    let server = ServerConfig { tokens: vec![Token::new("secret")], ..ServerConfig::default() };
     let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
-    let config = Config { server, limits: vec![calls], ..Config::default() };
+    let config = Config { server: place(), limits: vec![calls], ..Config::default() };
     Server::new(config, None, ServerClock::Manual(clock), Snapshot::default())
 }
 
-/// A server in a runtime of its own: dropping that cuts all its connections, as a crash does.
-fn serve_tidegate(server: Arc<Server>) -> (Runtime, SocketAddr) {
-    let runtime = Runtime::new().unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let grpc = Grpc::new(server);
-    runtime.spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let grpc = grpc.clone();
-            let service = service_fn(move |request| {
-                let grpc = grpc.clone();
-                async move { Ok::<_, Infallible>(grpc.answer(request).await) }
-            });
-            let connection = http2::Builder::new(TokioExecutor::new());
-            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-        }
-    });
-    (runtime, address)
+/// The daemon as it listens, until it is stopped.
+struct Tidegate(Option<Running>);
+
+impl Tidegate {
+    fn address(&self) -> SocketAddr {
+        self.0.as_ref().and_then(|running| running.addresses.grpc).unwrap()
+    }
+
+    fn stop(&mut self) {
+        self.0.take().map(Running::stop).transpose().unwrap();
+    }
+}
+
+impl Drop for Tidegate {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Somewhere, for gRPC only, with the token that Envoy brings.
+fn place() -> ServerConfig {
+    let grpc = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let tokens = vec![Token::new("secret")];
+    ServerConfig { resp: None, http: None, grpc, admin: None, tokens, ..ServerConfig::default() }
+}
+
+fn serve_tidegate(server: Arc<Server>) -> Tidegate {
+    Tidegate(Some(listen::start(server).unwrap()))
 }
 
 fn serve_upstream(runtime: &Runtime) -> SocketAddr {
@@ -88,9 +98,9 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 fn envoy_obeys() {
     let runtime = Runtime::new().unwrap();
     let upstream = serve_upstream(&runtime);
-    let (tidegate, address) = serve_tidegate(server());
+    let mut tidegate = serve_tidegate(server());
     let config = ("envoy", include_str!("envoy.yaml"));
-    let envoy = Envoy::start(&runtime, config, upstream, address);
+    let envoy = Envoy::start(&runtime, config, upstream, tidegate.address());
     let get = |listener: &str, path: &str, user: &[u8]| {
         let user = HeaderValue::from_bytes(user).unwrap();
         runtime.block_on(envoy.get(listener, path, Some(user)))
@@ -129,7 +139,11 @@ fn envoy_obeys() {
     let odd = [(); 4].map(|()| status("strict", "/", b"\xff\xfe"));
     assert_eq!(odd, [ok, ok, ok, denied], "an odd byte gets nobody past the limit");
 
-    drop(tidegate);
+    let long = [b'a'; TEXT_BYTES_MAX + 1];
+    assert_eq!(status("strict", "/", &long), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(status("open", "/", &long), ok, "what is refused passes where that is meant");
+
+    tidegate.stop();
     assert_eq!(status("open", "/", b"alice"), ok);
     assert_eq!(status("strict", "/", b"alice"), StatusCode::INTERNAL_SERVER_ERROR);
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{self as read, Token};
+use tidegate_server::config::{self as read, TlsConfig, Token};
 use tidegate_server::grpc::PATH;
 use tidegate_server::listen::{self, Running};
 use tidegate_server::server::Server;
@@ -136,7 +136,9 @@ fn a_token_that_was_taken_away_opens_nothing_any_more() {
     let mut after = Peer::resp(&running);
     assert!(after.ask("AUTH old").starts_with("-WRONGPASS"));
     assert_eq!(after.ask("AUTH new"), "+OK");
-    assert_eq!(before.ask("PING"), "+PONG", "who was let in stays");
+    assert!(before.ask("PING").starts_with("-NOAUTH"), "who was let in by it is out");
+    assert_eq!(before.ask("AUTH new"), "+OK");
+    assert_eq!(before.ask("PING"), "+PONG");
     assert_eq!(check(&running, "\r\nauthorization: Bearer old"), "401");
     assert_eq!(check(&running, "\r\nauthorization: Bearer new"), "200");
     assert_eq!(
@@ -149,6 +151,43 @@ fn a_token_that_was_taken_away_opens_nothing_any_more() {
         assert_eq!(status(&http(running.addresses.admin, &head, b"")), expected, "{token}");
     }
     running.stop().unwrap();
+}
+
+/// A server with this in `[server.auth]`, and a peer that has said this to it. Then with that, and what it hears when it asks
+/// for all of these.
+fn after_reload(auth: [&str; 2], said: &[&str], asked: &[&str]) -> Vec<String> {
+    let directory = Directory::new();
+    let file = directory.write("t.toml", &with_auth(auth[0]));
+    let running = run(of_file(file, |_| ()));
+    let mut peer = Peer::resp(&running);
+    for line in said {
+        assert!(peer.ask(line).starts_with('+'), "{line}");
+    }
+    directory.write("t.toml", &with_auth(auth[1]));
+    running.server.reload().expect("the file is good");
+    peer.say(asked.join("\r\n") + "\r\n");
+    let heard = asked.iter().map(|_| peer.line()).collect();
+    running.stop().unwrap();
+    heard
+}
+
+#[test]
+fn whose_token_is_still_one_stays_and_whose_is_not_is_out() {
+    const NOAUTH: &str = "-NOAUTH Authentication required.";
+    let old = r#"tokens = ["one", "two"]"#;
+    let rotated = r#"tokens = ["two", "three"]"#;
+    let ping = &["PING"];
+    assert_eq!(after_reload([old, rotated], &["AUTH two"], ping), ["+PONG"]);
+    assert_eq!(after_reload([old, rotated], &["AUTH one"], &["PING", "PING"]), [NOAUTH; 2]);
+    assert_eq!(after_reload([old, ""], &["AUTH one"], ping), ["+PONG"], "nobody needs one now");
+    assert_eq!(after_reload(["", old], &["PING"], ping), [NOAUTH], "now everybody does");
+    let reset = &["AUTH two", "RESET"];
+    assert_eq!(after_reload([old, rotated], reset, ping), [NOAUTH], "it has taken it back");
+    // Nothing that it has begun goes on, and it is not in the way of coming in again.
+    let begun = &["AUTH one", "MULTI", "PING"];
+    let asked = &["EXEC", "AUTH three", "EXEC", "PING"];
+    let heard = after_reload([old, rotated], begun, asked);
+    assert_eq!(heard, [NOAUTH, "+OK", "-ERR EXEC without MULTI", "+PONG"]);
 }
 
 const EVERYWHERE: Option<SocketAddr> =
@@ -170,6 +209,11 @@ fn a_reload_without_tokens_opens_no_door_to_others() {
     running.stop().unwrap();
 }
 
+/// Files that nobody reads here.
+fn tls(client_ca: Option<&str>) -> TlsConfig {
+    TlsConfig { cert: "c.pem".into(), key: "k.pem".into(), client_ca: client_ca.map(Into::into) }
+}
+
 #[test]
 fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
     let refusal = |change: &dyn Fn(&mut read::Config)| {
@@ -183,9 +227,31 @@ fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
         ("tokens", refusal(&|config| config.server.http = EVERYWHERE)),
         ("tokens", refusal(&|config| config.server.grpc = EVERYWHERE)),
         ("admin_token", refusal(&|config| config.server.admin = EVERYWHERE)),
+        (
+            "tokens",
+            refusal(&|config| {
+                // A certificate that nobody need show keeps nobody out.
+                config.server.resp = EVERYWHERE;
+                config.server.tls = Some(tls(None));
+            }),
+        ),
+        (
+            "tokens",
+            refusal(&|config| {
+                config.server.resp = EVERYWHERE;
+                config.server.admin_tls = Some(tls(Some("clients.pem")));
+            }),
+        ),
+        (
+            "admin_token",
+            refusal(&|config| {
+                config.server.admin = EVERYWHERE;
+                config.server.tls = Some(tls(Some("clients.pem")));
+            }),
+        ),
     ] {
         let refused = refused.expect("it does not listen");
-        let says_what_to_do = [key, "[server.auth]", "127.0.0.1", "--insecure"];
+        let says_what_to_do = [key, "[server.auth]", "`client_ca`", "127.0.0.1", "--insecure"];
         assert!(says_what_to_do.iter().all(|word| refused.contains(word)), "{refused}");
     }
     let with_token = refusal(&|config| {

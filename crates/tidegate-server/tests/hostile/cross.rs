@@ -4,7 +4,7 @@ use crate::desk::{Directory, Peer, config, http, run, serves, start, status};
 use std::sync::atomic::Ordering;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{Config, load};
+use tidegate_server::config::{Config, Token, load};
 use tidegate_server::listen::Running;
 use tidegate_server::server::Server;
 
@@ -115,5 +115,54 @@ fn t53_a_page_uses_up_nobodys_limit() {
     assert_eq!(ask(&format!("{authorize}\r\nsec-fetch-site: none"), b""), "429");
     assert_eq!(ask(&format!("{reset}\r\norigin: http://localhost:8080"), body), "200");
     assert_eq!(ask(authorize, b""), "204");
+    running.stop().unwrap();
+}
+
+#[test]
+fn t53_a_page_under_a_name_that_leads_here_reads_and_uses_up_nothing() {
+    let directory = Directory::new();
+    let file = directory.write("tidegate.toml", "[limits.login]\nrule = \"1/min\"\n");
+    let limits = load(&file).expect("it is good").limits;
+    let start = |change: fn(&mut Config)| {
+        let limits = limits.clone();
+        start(|config| {
+            config.limits = limits;
+            config.server.hosts = vec!["tidegate.internal".to_owned()];
+            change(config);
+        })
+    };
+    // What such a page can send: all fields, for it is at home there, and no origin.
+    let page = "\r\nsec-fetch-site: same-origin\r\nx-original-uri: /shop\r\nx-original-method: GET";
+    let ask = |running: &Running, path: &str, host: &str, fields: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}{page}{fields}");
+        status(&http(running.addresses.http, &head, b"")).to_owned()
+    };
+    let running = start(|_| ());
+    for path in ["/v1/authorize", "/v1/authorize?from=x-original", "/v1/explain"] {
+        for host in
+            ["evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1"]
+        {
+            assert_eq!(ask(&running, path, host, ""), "403", "{path} {host}");
+        }
+    }
+    let own = [
+        "localhost",
+        "LOCALHOST:8080",
+        "127.0.0.1:8080",
+        "127.1.2.3",
+        "[::1]:80",
+        "tidegate.internal:80",
+        // As nginx says where it has an `upstream` of that name.
+        "tidegate",
+    ];
+    for host in own {
+        assert_eq!(ask(&running, "/v1/explain", host, ""), "200", "{host}");
+    }
+    assert_eq!(ask(&running, "/v1/authorize", "localhost", ""), "204", "no page has used it up");
+    running.stop().unwrap();
+    let running = start(|config| config.server.tokens = vec![Token::new("one")]);
+    assert_eq!(ask(&running, "/v1/authorize", "evil.example", ""), "401", "a page has no token");
+    let token = "\r\nauthorization: Bearer one";
+    assert_eq!(ask(&running, "/v1/authorize", "app.example.org", token), "204", "who has one may");
     running.stop().unwrap();
 }

@@ -6,9 +6,11 @@
 #![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
 #![expect(clippy::naive_bytecount, reason = "a few bytes are counted")]
 
+mod asker;
 mod auth;
 mod corpus;
 mod cross;
+mod crowd;
 mod desk;
 mod flood;
 mod frames;
@@ -21,3 +23,4 @@ mod reload;
 mod slow;
 mod tls;
 mod unread;
+mod waiting;

@@ -4,7 +4,7 @@ use crate::desk::{Directory, Peer, array, assert_grew_less, config, rss_bytes, r
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::load;
+use tidegate_server::config::{Place, load};
 use tidegate_server::server::Server;
 
 const RELOADS: u64 = 10_000;
@@ -97,4 +97,24 @@ fn a_bad_file_changes_nothing_and_is_told_about() {
     running.server.reload().expect("it is good again");
     assert!(!status.is_config_stale.load(Ordering::Relaxed));
     running.stop().unwrap();
+}
+
+#[test]
+fn what_cannot_change_while_it_runs_is_told() {
+    let directory = Directory::new();
+    let file = directory.write("t.toml", "[server]\nhttp = \"off\"\n");
+    let mut config = load(&file).expect("it is good");
+    config.command_line.http = Some(Place::At(([127, 0, 0, 1], 8080).into()));
+    config.command_line.apply(&mut config.server);
+    let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
+    assert!(server.reload().expect("it is good").is_empty(), "the command line is no change");
+    let changed = "[server]\ngrpc = \"off\"\nwatch = true\ntrusted_proxies = [\"10.0.0.0/8\"]\n\
+                   caps = { waiting = 1 }\n";
+    directory.write("t.toml", changed);
+    assert_eq!(server.reload().expect("it is good"), ["grpc", "watch"]);
+    assert_eq!(server.reload().expect("it is good"), ["grpc", "watch"], "it is still so");
+    let now = &server.config().server;
+    assert_eq!(now.trusted_proxies, ["10.0.0.0/8".parse().unwrap()], "this can change");
+    assert_eq!((now.caps.waiting_max, now.is_watching), (1, false));
+    assert!(now.grpc.is_some() && now.http.is_some());
 }

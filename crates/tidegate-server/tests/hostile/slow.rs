@@ -229,8 +229,9 @@ fn t44_who_is_made_to_wait_by_a_rule_is_not_slow() {
         // By the plain way, and by hyper's: a connection that is to be closed is hyper's.
         for (key, fields) in [("plain", ""), ("other", "connection: close\r\n")] {
             scope.spawn(move || {
-                let head =
-                    format!("GET /v1/authorize?limit=line&key={key} HTTP/1.1\r\nhost: x\r\n");
+                let head = format!(
+                    "GET /v1/authorize?limit=line&key={key} HTTP/1.1\r\nhost: localhost\r\n"
+                );
                 let ask = || {
                     let mut peer = Peer::new(http_at);
                     peer.say(format!("{head}{fields}\r\n"));

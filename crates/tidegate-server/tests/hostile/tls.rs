@@ -1,15 +1,17 @@
 //! TLS and client certificates, with certificates that are made here.
 
-use crate::desk::{Directory, PATIENCE, Peer, Served, secs, start};
+use crate::desk::{Directory, PATIENCE, Peer, Served, config, run, secs, start, status};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::Arc;
-use tidegate_server::config::TlsConfig;
-use tidegate_server::listen::Running;
+use tidegate::Snapshot;
+use tidegate_server::clock::ServerClock;
+use tidegate_server::config::{TlsConfig, Token};
+use tidegate_server::server::Server;
 
 /// An authority, and what it has signed.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -49,11 +51,15 @@ impl Authority {
     }
 }
 
-fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> Served {
+fn files(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> TlsConfig {
     let (cert, key) = authority.certificate();
     let (cert, key) = (directory.write("cert.pem", &cert), directory.write("key.pem", &key));
     let client_ca = clients.map(|clients| directory.write("clients.pem", &clients.0.pem()));
-    start(|config| config.server.tls = Some(TlsConfig { cert, key, client_ca }))
+    TlsConfig { cert, key, client_ca }
+}
+
+fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> Served {
+    start(|config| config.server.tls = Some(files(authority, directory, clients)))
 }
 
 fn connect(
@@ -67,8 +73,8 @@ fn connect(
     Ok(StreamOwned::new(connection, stream))
 }
 
-fn ping(running: &Running, client: Arc<ClientConfig>) -> std::io::Result<String> {
-    let mut stream = connect(running.addresses.resp, client)?;
+fn ping(resp: Option<SocketAddr>, client: Arc<ClientConfig>) -> std::io::Result<String> {
+    let mut stream = connect(resp, client)?;
     stream.write_all(b"PING\r\n")?;
     let mut said = [0; 7];
     stream.read_exact(&mut said)?;
@@ -79,9 +85,12 @@ fn ping(running: &Running, client: Arc<ClientConfig>) -> std::io::Result<String>
 fn resp_is_spoken_over_tls_and_nothing_is_said_to_who_does_not_speak_it() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = serve(&authority, &directory, None);
-    assert_eq!(ping(&running, authority.client(None)).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(running.addresses.resp, authority.client(None)).unwrap(), "+PONG\r\n");
     let others = Authority::new();
-    assert!(ping(&running, others.client(None)).is_err(), "an unknown authority was believed");
+    assert!(
+        ping(running.addresses.resp, others.client(None)).is_err(),
+        "an unknown authority was believed"
+    );
     let mut plain = Peer::resp(&running);
     plain.say("PING\r\n");
     let heard = plain.rest().expect("it is cut off");
@@ -92,10 +101,13 @@ fn resp_is_spoken_over_tls_and_nothing_is_said_to_who_does_not_speak_it() {
 #[test]
 fn t44_a_handshake_that_stops_is_given_up() {
     let (authority, directory) = (Authority::new(), Directory::new());
-    let running = serve(&authority, &directory, None);
+    let running = start(|config| {
+        config.server.tls = Some(files(&authority, &directory, None));
+        config.server.admin_tls = config.server.tls.clone();
+    });
     let at = running.addresses;
     std::thread::scope(|scope| {
-        for address in [at.resp, at.http, at.grpc] {
+        for address in [at.resp, at.http, at.grpc, at.admin] {
             scope.spawn(move || {
                 // A record that says it is a long handshake, and then one byte and another.
                 let mut peer = Peer::new(address);
@@ -105,7 +117,7 @@ fn t44_a_handshake_that_stops_is_given_up() {
             });
         }
     });
-    assert_eq!(ping(&running, authority.client(None)).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(running.addresses.resp, authority.client(None)).unwrap(), "+PONG\r\n");
     running.stop().unwrap();
 }
 
@@ -128,14 +140,95 @@ fn http_is_spoken_over_tls_many_times_and_ends_with_a_goodbye() {
     running.stop().unwrap();
 }
 
+/// The status of what is asked of the operator's listener over TLS.
+fn admin(at: SocketAddr, client: Arc<ClientConfig>, head: &str) -> std::io::Result<String> {
+    let mut stream = connect(Some(at), client)?;
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(status(&answer).to_owned())
+}
+
+/// All interfaces; tests come by loopback's.
+const EVERYWHERE: Option<SocketAddr> =
+    Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
+
+fn here(address: Option<SocketAddr>) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], address.expect("it listens").port()))
+}
+
+#[test]
+fn the_operator_comes_in_from_everywhere_with_a_certificate_and_without_a_token() {
+    let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
+    let running = start(|config| {
+        config.server.admin = EVERYWHERE;
+        config.server.admin_tls = Some(files(&authority, &directory, Some(&clients)));
+    });
+    let at = here(running.addresses.admin);
+    let (good, foreign) = (clients.certificate(), Authority::new().certificate());
+    let metrics = "GET /metrics HTTP/1.1\r\nHost: tidegate.example:9091";
+    let answer = admin(at, authority.client(Some(&good)), metrics);
+    assert_eq!(answer.unwrap(), "200", "by whatever name");
+    for head in [metrics, "GET /livez HTTP/1.1\r\nHost: localhost"] {
+        assert!(admin(at, authority.client(None), head).is_err(), "without a certificate");
+        assert!(admin(at, authority.client(Some(&foreign)), head).is_err(), "with another's");
+    }
+    let other_site = "POST /v1/reload HTTP/1.1\r\nHost: a.example\r\nOrigin: https://evil.example";
+    let answer = admin(at, authority.client(Some(&good)), other_site);
+    assert_eq!(answer.unwrap(), "403", "a page in the operator's browser has the certificate too");
+    let mut plain = Peer::new(Some(at));
+    plain.say("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let heard = plain.rest().expect("it is cut off");
+    assert!(!heard.starts_with(b"HTTP"), "{heard:?}");
+    assert_eq!(Peer::resp(&running).ask("PING"), "+PONG", "the others are as they were");
+    running.stop().unwrap();
+}
+
+#[test]
+fn where_a_certificate_is_needed_others_come_in_without_a_token_also_after_a_reload() {
+    let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
+    let mut config = config();
+    (config.server.resp, config.server.admin) = (EVERYWHERE, EVERYWHERE);
+    config.server.tls = Some(files(&authority, &directory, Some(&clients)));
+    config.server.admin_tls = config.server.tls.clone();
+    let file = Some(directory.write("t.toml", "[limits.new]\nrule = \"1/s\"\n"));
+    let server = Server::new(config, file, ServerClock::system(), Snapshot::default());
+    let running = run(server);
+    let (resp, good) = (Some(here(running.addresses.resp)), clients.certificate());
+    assert!(ping(resp, authority.client(None)).is_err(), "without a certificate");
+    assert_eq!(ping(resp, authority.client(Some(&good))).unwrap(), "+PONG\r\n");
+    running.server.reload().expect("nothing is opened by it");
+    assert!(running.server.engine.limits().get("new").is_some());
+    assert!(ping(resp, authority.client(None)).is_err(), "without a certificate");
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_certificate_does_not_stand_for_the_operators_token() {
+    let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
+    let running = start(|config| {
+        config.server.admin_tls = Some(files(&authority, &directory, Some(&clients)));
+        config.server.admin_token = Some(Token::new("hush"));
+    });
+    let (at, good) = (running.addresses.admin.unwrap(), clients.certificate());
+    let head = "GET /metrics HTTP/1.1\r\nHost: localhost";
+    assert_eq!(admin(at, authority.client(Some(&good)), head).unwrap(), "401");
+    let head = format!("{head}\r\nAuthorization: Bearer hush");
+    assert_eq!(admin(at, authority.client(Some(&good)), &head).unwrap(), "200");
+    running.stop().unwrap();
+}
+
 #[test]
 fn who_must_have_a_certificate_is_refused_without_one() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let running = serve(&authority, &directory, Some(&clients));
     let good = clients.certificate();
     let foreign = Authority::new().certificate();
-    assert!(ping(&running, authority.client(None)).is_err(), "without a certificate");
-    assert!(ping(&running, authority.client(Some(&foreign))).is_err(), "with another's");
-    assert_eq!(ping(&running, authority.client(Some(&good))).unwrap(), "+PONG\r\n");
+    assert!(ping(running.addresses.resp, authority.client(None)).is_err(), "without a certificate");
+    assert!(
+        ping(running.addresses.resp, authority.client(Some(&foreign))).is_err(),
+        "with another's"
+    );
+    assert_eq!(ping(running.addresses.resp, authority.client(Some(&good))).unwrap(), "+PONG\r\n");
     running.stop().unwrap();
 }

@@ -14,7 +14,23 @@ trusted_proxies = ["127.0.0.1"]
 rule = "3/day"
 key = "header:x-user"
 when = { path = "/limited*", method = "GET" }
+[limits.site]
+rule = "2/day"
+when = { host = "127.0.0.1", path = "/site" }
 """
+
+TOKENS = """
+[server.auth]
+tokens = ["secret"]
+"""
+
+# What a client may send to be taken for another request.
+SPOOFS = [
+    {"x_original_uri": "/free"},
+    {"x_forwarded_uri": "/free"},
+    {"x_original_method": "POST", "x_forwarded_method": "POST"},
+    {"x_original_uri": "/free", "x_forwarded_uri": "/free", "x_original_host": "free.example.org"},
+]
 
 CADDY = """
 {
@@ -23,17 +39,27 @@ CADDY = """
 }
 """
 
-with tidegate(CONFIG) as server, application() as app, directory() as path:
-    port = free_port()
+
+def shown(port, server, app):
+    """What the guide shows, with the places where they are."""
     places = {
         "app.example.org": f"http://127.0.0.1:{port}",
         "127.0.0.1:8080": f"127.0.0.1:{server.http}",
         "app:3000": f"127.0.0.1:{app.server_port}",
     }
-    (path / "Caddyfile").write_text(CADDY + replaced(guide("http.md", "text", "forward_auth"), places))
+    return replaced(guide("http.md", "text", "forward_auth"), places)
+
+
+def caddy(path, port, config):
+    (path / "Caddyfile").write_text(CADDY + config)
     homes = {name: str(path) for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     command = ("caddy", "run", "--adapter", "caddyfile", "--config", path / "Caddyfile")
-    with proxy(*command, port=port, env={**os.environ, **homes}):
+    return proxy(*command, port=port, env={**os.environ, **homes})
+
+
+with tidegate(CONFIG) as server, application() as app, directory() as path:
+    port = free_port()
+    with caddy(path, port, shown(port, server, app)):
         for _ in range(3):
             status, _, body = get(port, "/limited/page", x_user="alice")
             expect("passes", (status, body), (200, b"hello"))
@@ -46,6 +72,22 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
         expect("the application did not see it", app.greeted, 3)
         expect("another user", get(port, "/limited/page", x_user="bob")[0], 200)
         expect("another path", [get(port, "/free", x_user="alice")[0] for _ in range(5)], [200] * 5)
+        for spoof in SPOOFS:
+            spoofed = [get(port, "/limited/page", x_user=str(spoof), **spoof)[0] for _ in range(4)]
+            expect("nobody chooses the request that is limited", spoofed, [200] * 3 + [429])
+        query = [get(port, "/limited/page?limit=users&key=somebody&from=x-original", x_user="eve")[0] for _ in range(4)]
+        expect("nobody chooses the limit", query, [200] * 3 + [429])
+        site = [get(port, "/site", x_original_host="a", x_forwarded_host="free.example.org")[0] for _ in range(3)]
+        expect("the host", site, [200, 200, 429])
         server.process.kill()
         expect("nobody to ask", get(port, "/limited/page", x_user="carol")[0], 502)
+
+# Where tokens are needed, only who brings one is answered; what the client brings is none.
+with tidegate(TOKENS + CONFIG) as server, application() as app:
+    line = guide("http.md", "text", "Authorization")
+    for change, statuses in ({}, [401] * 4), ({"header_up Host": line + "header_up Host"}, [200] * 3 + [429]):
+        port = free_port()
+        with directory() as path, caddy(path, port, replaced(shown(port, server, app), change)):
+            got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
+            expect("with a token and without", got, statuses)
 done("Caddy")

@@ -1,5 +1,7 @@
 """nginx: `auth_request` as docs/guide/http.md shows it, in front of an application."""
 
+import socket
+
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
 from processes import tidegate
 
@@ -14,7 +16,26 @@ when = { path = "/limited*" }
 rule = "2/day"
 key = "ip"
 when = { path = "/visit" }
+[limits.site]
+rule = "2/day"
+when = { host = "api.example.org" }
+[limits.posts]
+rule = "1/day"
+when = { method = "POST" }
 """
+
+TOKENS = """
+[server.auth]
+tokens = ["secret"]
+"""
+
+# What a client may send to be taken for another request.
+SPOOFS = [
+    {"x_original_uri": "/free"},
+    {"x_forwarded_uri": "/free"},
+    {"x_original_method": "POST", "x_forwarded_method": "POST"},
+    {"x_original_uri": "/free", "x_forwarded_uri": "/free", "x_forwarded_host": "free.example.org"},
+]
 
 # One process and nothing outside the directory: Debian's paths belong to the nginx that may be running.
 NGINX = """
@@ -37,12 +58,23 @@ http {
 }
 """
 
+
+def status_of(port, request):
+    """For what http.client does not send."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+        peer.sendall(request)
+        return int(peer.makefile("rb").readline().split()[1])
+
+
+def nginx(path, port, shown):
+    (path / "nginx.conf").write_text(replaced(NGINX, {"PORT": str(port), "GUIDE": shown}))
+    return proxy("nginx", "-p", path, "-c", "nginx.conf", "-e", "stderr", port=port)
+
+
 with tidegate(CONFIG) as server, application() as app, directory() as path:
     port = free_port()
     places = {"http://app": f"http://127.0.0.1:{app.server_port}", "127.0.0.1:8080": f"127.0.0.1:{server.http}"}
-    shown = replaced(guide("http.md", "nginx"), places)
-    (path / "nginx.conf").write_text(replaced(NGINX, {"PORT": str(port), "GUIDE": shown}))
-    with proxy("nginx", "-p", path, "-c", "nginx.conf", "-e", "stderr", port=port):
+    with nginx(path, port, replaced(guide("http.md", "nginx"), places)):
         for _ in range(3):
             status, _, body = get(port, "/limited/page?q=1", x_user="alice")
             expect("passes", (status, body), (200, b"hello"))
@@ -52,8 +84,29 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
         expect("the application did not see it", app.greeted, 3)
         expect("another user", get(port, "/limited/page", x_user="bob")[0], 200)
         expect("another path", [get(port, "/free", x_user="alice")[0] for _ in range(5)], [200] * 5)
+        for spoof in SPOOFS:
+            spoofed = [get(port, "/limited/page", x_user=str(spoof), **spoof)[0] for _ in range(4)]
+            expect("nobody chooses the request that is limited", spoofed, [200] * 3 + [429])
+        query = [get(port, "/limited/page?limit=users&key=somebody&from=x-forwarded", x_user="eve")[0] for _ in range(4)]
+        expect("nobody chooses the limit", query, [200] * 3 + [429])
+        odd = [status_of(port, b"GET /limited/\xe9 HTTP/1.0\r\nx-user: zoe\r\n\r\n") for _ in range(4)]
+        expect("an odd letter is no way around", odd, [200] * 3 + [429])
+        site = [get(port, "/free", host="api.example.org", x_forwarded_host="free.example.org")[0] for _ in range(3)]
+        expect("the host", site, [200, 200, 429])
+        expect("another host", get(port, "/free", x_forwarded_host="api.example.org")[0], 200)
         visits = [get(port, "/visit", "127.0.0.2", x_forwarded_for=f"203.0.113.{i}")[0] for i in range(3)]
         expect("nobody makes up an address", visits, [200, 200, 429])
         server.process.kill()
         expect("nobody to ask", get(port, "/limited/page", x_user="carol")[0], 500)
+
+# Where tokens are needed, only who brings one is answered; what the client brings is none.
+with tidegate(TOKENS + CONFIG) as server, application() as app:
+    places = {"http://app": f"http://127.0.0.1:{app.server_port}", "127.0.0.1:8080": f"127.0.0.1:{server.http}"}
+    shown = replaced(guide("http.md", "nginx"), places)
+    token = replaced(shown, {"internal;": "internal;\n" + guide("http.md", "nginx", "Authorization")})
+    for config, statuses in (shown, [401] * 4), (token, [200] * 3 + [429]):
+        port = free_port()
+        with directory() as path, nginx(path, port, config):
+            got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
+            expect("with a token and without", got, statuses)
 done("nginx")

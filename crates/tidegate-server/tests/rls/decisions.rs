@@ -147,3 +147,18 @@ fn where_a_rule_makes_requests_wait_the_answer_waits() {
     assert_eq!(answer.overall_code(), Code::Ok);
     assert!(now(desk.limits.answer(&second)).is_none(), "the next one waits again");
 }
+
+#[test]
+fn places_in_flight_are_not_envoys_to_take() {
+    let desk = Desk::new(vec![
+        limit("pool", "concurrency 1 lease 30s", "a"),
+        limit("calls", "10/min fixed", "b"),
+    ]);
+    for asked in [about("a=1"), request([descriptor("b=1"), descriptor("a=1")])] {
+        for _ in 0..2 {
+            let refused = desk.try_ask(&asked).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        }
+    }
+    assert_eq!(seen(&desk.ask(&about("b=1"))), [(Code::Ok, 9)], "and nobody was charged");
+}

@@ -11,9 +11,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use tidegate::{ManualClock, Snapshot, Timestamp};
+use tidegate::{ManualClock, Snapshot, Span, Timestamp};
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{Config, ServerConfig, Token};
+use tidegate_server::config::{Caps, Config, ServerConfig, Token};
 use tidegate_server::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
 use tidegate_server::grpc::{Grpc, NAME, PATH};
 use tidegate_server::server::Server;
@@ -50,9 +50,9 @@ impl Service<http::Request<Body>> for Connection {
 fn server(tokens: &[&str]) -> Arc<Server> {
     let tokens = tokens.iter().map(|token| Token::new(*token)).collect();
     let config = Config {
-        store: None,
         server: ServerConfig { tokens, ..ServerConfig::default() },
         limits: vec![limit("calls", "2/min fixed", "key")],
+        ..Config::default()
     };
     let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
     Server::new(config, None, ServerClock::Manual(clock), Snapshot::default())
@@ -184,6 +184,35 @@ async fn bytes_that_are_no_message_are_refused() {
 }
 
 #[tokio::test]
+async fn t47_one_too_many_to_wait_is_refused_at_once() {
+    let caps = Caps { waiting_max: 1, ..Caps::default() };
+    let config = Config {
+        server: ServerConfig { caps, ..ServerConfig::default() },
+        limits: vec![limit("line", "1/min queue capacity 9", "key")],
+        ..Config::default()
+    };
+    let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
+    let server_clock = ServerClock::Manual(clock.clone());
+    let server = Server::new(config, None, server_clock, Snapshot::default());
+    let connection = connect(&server).await;
+    assert!(ask(&connection, about("key=value")).await.is_ok(), "the first need not wait");
+    let waits = tokio::spawn({
+        let connection = connection.clone();
+        async move { ask(&connection, about("key=value")).await }
+    });
+    while clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    for number in 1..=3 {
+        let refused = ask(&connection, about("key=value")).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert_eq!(server.status.refused.grpc.load(Ordering::Relaxed), number);
+    }
+    clock.advance(Span::from_secs(60));
+    assert!(waits.await.unwrap().is_ok(), "who waits is not disturbed");
+}
+
+#[tokio::test]
 async fn health_follows_the_drain_and_needs_no_token() {
     let server = server(&["secret"]);
     let connection = connect(&server).await;
@@ -202,7 +231,7 @@ async fn health_follows_the_drain_and_needs_no_token() {
     assert_eq!(next.status(), ServingStatus::Serving);
     let next = strange.message().await.unwrap().unwrap();
     assert_eq!(next.status(), ServingStatus::ServiceUnknown);
-    server.status.is_draining.store(true, Ordering::Relaxed);
+    server.status.drain.begin();
     for mut stream in [watched, strange] {
         let next = stream.message().await.unwrap().unwrap();
         assert_eq!(next.status(), ServingStatus::NotServing);

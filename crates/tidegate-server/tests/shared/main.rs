@@ -1,7 +1,9 @@
 //! A server whose limits are in Redis.
 
+mod deployments;
 mod desk;
 mod findings;
 mod guide;
 mod outage;
 mod pipelines;
+mod waiting;

@@ -2,7 +2,7 @@
 
 use crate::desk::Desk;
 use std::time::Duration;
-use tidegate_testbed::RedisServer;
+use tidegate_testbed::{Fault, FaultProxy, RedisServer};
 
 const LIMITS: &str = "[limits.share]\nrule = \"1/day\"\n\
                       [limits.open]\nrule = \"1/day\"\non_error = \"allow\"\n\
@@ -75,7 +75,9 @@ async fn the_operator_is_told_and_it_comes_back_by_itself() {
         r#"tidegate_degraded{limit="open"} 1"#,
         r#"tidegate_store_failures_total{limit="open",kind="down"} 1"#,
         r#"tidegate_store_failures_total{limit="open",kind="timed_out"} 0"#,
-        r#"tidegate_store_failures_total{limit="*",kind="down"} 2"#,
+        r#"tidegate_store_failures_total{limit="*",kind="down"} 1"#,
+        r#"tidegate_store_failures_total{limit="CL.THROTTLE",kind="down"} 1"#,
+        r#"tidegate_decisions_total{limit="CL.THROTTLE",decision="allow"} 1"#,
     ] {
         assert!(metrics.lines().any(|other| other == line), "{line}\nis not in\n{metrics}");
     }
@@ -95,4 +97,37 @@ async fn who_would_only_deny_is_not_to_be_asked() {
     assert_eq!(desk.admin("/readyz").await.0, 503);
     redis.restart();
     is_noticed(&desk, "ok\n").await;
+}
+
+#[tokio::test]
+async fn who_gives_a_place_back_is_told_that_the_store_will_hear_of_it() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::to(redis.address());
+    let pool = "[limits.pool]\nrule = \"concurrency 1\"\n";
+    let mut desk = Desk::new(&proxy.url(), pool).await;
+    let lease = |said: &str| said.rsplit(' ').next().expect("it is the last word").to_owned();
+    let mut leases = Vec::new();
+    for key in ["a", "b"] {
+        let said = desk.say(&[&format!("TIDE.ACQUIRE pool {key}")]).await;
+        assert!(said.starts_with("*5 :1 "), "{said}");
+        leases.push(lease(&said));
+    }
+    proxy.set(Fault::Refuse);
+    is_noticed(&desk, "degraded\n").await;
+    let said = desk.say(&[&format!("TIDE.RELEASE {}", leases[0])]).await;
+    assert!(said.starts_with("-TRYAGAIN the place is given back as soon as"), "{said}");
+    let body = format!(r#"{{"lease":"{}"}}"#, leases[1]);
+    let (status, body) = desk.post("/v1/release", &body).await;
+    assert!(status == 503 && body.contains("as soon as the store answers"), "{status} {body}");
+    proxy.set(Fault::Pass);
+    is_noticed(&desk, "ok\n").await;
+    for key in ["a", "b"] {
+        let is_free = async {
+            while !desk.say(&[&format!("TIDE.ACQUIRE pool {key}")]).await.starts_with("*5 :1 ") {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(20), is_free).await;
+        in_time.unwrap_or_else(|_| panic!("`{key}` is never free"));
+    }
 }

@@ -102,3 +102,19 @@ async fn debts_of_cl_throttle_are_shared_and_forgotten() {
     assert_eq!(desks[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
     assert!(desks[0].say(&["INFO"]).await.contains("allowed:2"));
 }
+
+#[tokio::test]
+async fn who_is_denied_by_one_is_not_counted_as_allowed_by_the_others() {
+    let redis = RedisServer::start();
+    let limits = "[limits.a]\nrule = \"1/day burst 100\"\n[limits.one]\nrule = \"1/day\"\n";
+    let mut desk = Desk::new(&redis.url(), limits).await;
+    for _ in 0..3 {
+        desk.say(&["TIDE.CHECKALL a k 1 one k 1"]).await;
+    }
+    let limits = desk.server.engine.limits();
+    let counted = |name: &str| {
+        let stats = limits.get(name).expect("it is there").counters().stats();
+        (stats.allowed, stats.denied)
+    };
+    assert_eq!((counted("a"), counted("one")), ((1, 0), (1, 2)));
+}

@@ -1,7 +1,12 @@
 //! What is deployed beside the server names only metrics that there are.
 
 use super::{bench, get};
+use crate::clock::ServerClock;
+use crate::config::Config;
+use crate::http::tests::Bench;
+use crate::server::Server;
 use std::collections::BTreeSet;
+use tidegate_redis::{RedisStore, Settings};
 
 const DASHBOARD: &str = include_str!("../../../../../deploy/grafana/dashboard.json");
 const ALERTS: &str = include_str!("../../../../../deploy/prometheus/alerts.yml");
@@ -12,12 +17,26 @@ fn named(text: &str) -> BTreeSet<&str> {
     words.filter(|word| word.starts_with("tidegate_")).collect()
 }
 
+/// The metrics of a server whose limits are in a store: there are more of them. Nobody answers there.
+async fn metrics() -> String {
+    let Bench { server, clock } = bench();
+    let config = Config::clone(&server.config());
+    let address = "redis://127.0.0.1:1".parse().unwrap();
+    let redis = RedisStore::connect_with(&address, Settings::default()).await;
+    let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), redis);
+    get(&Bench { server, clock }, "/metrics").await.text
+}
+
+/// What they are called.
+fn names(metrics: &str) -> BTreeSet<&str> {
+    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+    samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect()
+}
+
 #[tokio::test]
 async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
-    let metrics = get(&bench(), "/metrics").await.text;
-    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
-    let known: BTreeSet<&str> =
-        samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect();
+    let metrics = metrics().await;
+    let known = names(&metrics);
     for (file, text) in [("dashboard.json", DASHBOARD), ("alerts.yml", ALERTS)] {
         let named = named(text);
         assert!(!named.is_empty(), "{file} names none");
@@ -26,10 +45,21 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     }
 }
 
+#[tokio::test]
+async fn the_dashboard_shows_every_metric() {
+    let metrics = metrics().await;
+    let shown = named(DASHBOARD);
+    let hidden: Vec<&str> =
+        names(&metrics).into_iter().filter(|name| !shown.contains(name)).collect();
+    assert_eq!(hidden, [""; 0]);
+}
+
 #[test]
-fn the_dashboard_is_json_and_all_its_panels_have_a_title() {
+fn the_dashboard_is_json_and_all_its_panels_have_a_title_and_a_place() {
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut places = BTreeSet::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         assert!(panel["title"].as_str().is_some_and(|title| !title.is_empty()), "{panel}");
+        assert!(places.insert(panel["gridPos"].to_string()), "two panels in one place: {panel}");
     }
 }

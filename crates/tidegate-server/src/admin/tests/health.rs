@@ -10,7 +10,7 @@ async fn a_server_lives_and_is_ready_until_it_drains() {
     let ready = get(&bench, "/readyz").await;
     assert_eq!((ready.status, &*ready.text), (200, "ok\n"));
 
-    bench.server.status.is_draining.store(true, Ordering::Relaxed);
+    bench.server.status.drain.begin();
     assert_eq!(get(&bench, "/livez").await.status, 200);
     let ready = get(&bench, "/readyz").await;
     assert_eq!((ready.status, &*ready.text), (503, "draining\n"));

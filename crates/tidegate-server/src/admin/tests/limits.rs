@@ -1,6 +1,6 @@
 //! What each limit is, and what it has done to whom.
 
-use super::{bench, get};
+use super::{bench, get, throttle};
 use serde_json::json;
 
 #[tokio::test]
@@ -24,6 +24,22 @@ async fn every_limit_is_listed_with_what_it_says_and_did() {
     assert_eq!(all["unnamed"].as_array().unwrap().len(), 1, "two spellings are one limit");
     assert_eq!(all["unnamed"][0]["name"], "5/min");
     assert_eq!(all["is_config_stale"], false);
+}
+
+#[tokio::test]
+async fn what_came_with_its_own_rate_is_listed_as_one_limit() {
+    let bench = bench();
+    throttle(&bench, 3).await;
+    let all = get(&bench, "/v1/limits").await.json();
+    let throttle = &all["throttle"];
+    assert_eq!((&throttle["name"], &throttle["mode"]), (&json!("CL.THROTTLE"), &json!("enforce")));
+    let stats = &throttle["stats"];
+    assert_eq!(
+        (&stats["allow"], &stats["deny"], &stats["keys"], &stats["max_keys"]),
+        (&json!(1), &json!(2), &json!(1), &json!(16_777_216))
+    );
+    let top = get(&bench, "/v1/top?limit=CL.THROTTLE").await.json();
+    assert_eq!(top, json!({"limit": "CL.THROTTLE", "hot": [], "denied": []}));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What is counted, and how it is labelled.
 
-use super::{TOKEN, ask, bench, get};
+use super::{TOKEN, ask, bench, get, throttle};
 use crate::config::{Config, LimitConfig, Mode};
 use crate::http::tests::{Bench, limit};
 use http::Request;
@@ -13,6 +13,7 @@ async fn decisions_are_counted_by_limit_and_kind() {
     bench.check(r#"{"limit":"api","key":"alice"}"#).await;
     bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
     bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
+    throttle(&bench, 3).await;
     bench.server.status.connections.http.store(3, Ordering::Relaxed);
     bench.server.status.failed_reloads.store(2, Ordering::Relaxed);
     let request = || Request::get("/metrics").header("host", "localhost");
@@ -27,11 +28,18 @@ async fn decisions_are_counted_by_limit_and_kind() {
         r#"tidegate_decisions_total{limit="api",decision="allow"} 1"#,
         r#"tidegate_decisions_total{limit="api",decision="deny"} 1"#,
         r#"tidegate_decisions_total{limit="*",decision="wait"} 1"#,
+        r#"tidegate_decisions_total{limit="CL.THROTTLE",decision="allow"} 1"#,
+        r#"tidegate_decisions_total{limit="CL.THROTTLE",decision="deny"} 2"#,
+        r#"tidegate_keys{limit="CL.THROTTLE"} 1"#,
+        r#"tidegate_keys_max{limit="CL.THROTTLE"} 16777216"#,
+        r#"tidegate_overflow_decisions_total{limit="CL.THROTTLE"} 0"#,
         r#"tidegate_keys{limit="api"} 1"#,
         r#"tidegate_overflow_decisions_total{limit="api"} 0"#,
         r#"tidegate_keys_forgotten_total{limit="api"} 0"#,
         r#"tidegate_connections{listener="http"} 3"#,
         r#"tidegate_connections_rejected_total{listener="resp"} 0"#,
+        "tidegate_requests_waiting 0",
+        r#"tidegate_requests_refused_total{listener="grpc"} 0"#,
         r#"tidegate_wrong_tokens_total{listener="admin"} 1"#,
         r#"tidegate_config_reload_total{result="error"} 2"#,
         "tidegate_config_stale 0",

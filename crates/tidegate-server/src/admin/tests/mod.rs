@@ -8,7 +8,9 @@ mod metrics;
 
 use crate::config::{Config, Token};
 use crate::http::tests::{Bench, Reply, limit};
+use crate::store::Key;
 use http::Request;
+use tidegate::Throttle;
 
 const TOKEN: &str = "Bearer 0perator";
 
@@ -27,4 +29,12 @@ async fn ask(bench: &Bench, request: http::request::Builder) -> Reply {
 async fn get(bench: &Bench, path: &str) -> Reply {
     ask(bench, Request::get(path).header("host", "localhost:9091").header("authorization", TOKEN))
         .await
+}
+
+/// Asks as often as this for what one of may pass.
+async fn throttle(bench: &Bench, times: usize) {
+    let throttle = Throttle::new(0, 1, 60, 1).unwrap();
+    for _ in 0..times {
+        bench.server.engine.throttle(Key(b"alice"), &throttle).await;
+    }
 }

@@ -41,6 +41,31 @@ async fn each_limit_is_listed_once_and_who_denies_first() {
 }
 
 #[tokio::test]
+async fn a_limit_in_the_shadow_counts_as_if_it_were_obeyed() {
+    let bench = Bench::new();
+    let both = r#"{"checks":[{"rule":"1/min","key":"a"},{"limit":"shy","key":"a"}]}"#;
+    assert_eq!(bench.check(both).await.status, 200);
+    for _ in 0..3 {
+        let reply = bench.check(both).await;
+        assert_eq!(reply.status, 429);
+        let json = reply.json();
+        assert_eq!(json.get("shadowed"), None, "it does not pass");
+        assert_eq!(json["each"][1]["shadowed"], true, "and this would have denied it too");
+    }
+    let shy = bench.server.engine.find("shy").unwrap();
+    assert_eq!(
+        (shy.counters().stats().allowed, shy.shadowed()),
+        (1, 0),
+        "it was denied by another"
+    );
+    let other = r#"{"checks":[{"rule":"1/min","key":"b"},{"limit":"shy","key":"c"}]}"#;
+    bench.check(r#"{"rule":"1/min","key":"b"}"#).await;
+    assert_eq!(bench.check(other).await.status, 429);
+    let left = bench.post("/v1/peek", r#"{"limit":"shy","key":"c","cost":0}"#).await;
+    assert_eq!(left.json()["remaining"], 1, "nothing was charged");
+}
+
+#[tokio::test]
 async fn there_may_be_64_checks_and_not_one_more() {
     let bench = Bench::new();
     let checks = |count: usize| {

@@ -182,6 +182,22 @@ async fn a_client_that_is_not_a_trusted_proxy_is_not_believed() {
 }
 
 #[tokio::test]
+async fn limits_on_who_is_in_flight_are_left_out_unless_they_are_named() {
+    let bench = Bench::new();
+    let authorize = |query: &str| nginx(query, "GET", "/", "192.0.2.1");
+    for _ in 0..4 {
+        let reply = ask(&bench, authorize("")).await;
+        assert_eq!(reply.status, 204);
+        assert!(!reply.field("ratelimit-policy").unwrap().contains("pool"));
+    }
+    for query in ["?limit=pool", "?limit=pool&key=db", "?limit=api&limit=pool&key=db"] {
+        let reply = ask(&bench, authorize(query)).await;
+        assert_eq!(reply.status, 400, "{query}");
+        assert!(reply.detail().contains("ask /v1/acquire"), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_parameter_is_refused() {
     let bench = bench();
     let many = format!("?{}", "limit=a&".repeat(65));

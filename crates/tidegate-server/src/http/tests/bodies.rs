@@ -106,6 +106,9 @@ async fn a_limit_in_the_shadow_lets_everybody_pass_and_says_so() {
     bench.check(r#"{"limit":"shy","key":"alice"}"#).await;
     let reply = bench.check(r#"{"limit":"shy","key":"alice"}"#).await;
     assert_eq!((reply.status, &reply.json()["shadowed"]), (200, &json!(true)));
+    assert_eq!(reply.field("ratelimit"), None, "but not to clients");
+    let both = r#"{"checks":[{"limit":"shy","key":"bob"},{"limit":"api","key":"bob"}]}"#;
+    assert_eq!(bench.check(both).await.field("ratelimit-policy"), Some(r#""api";q=10;w=1"#));
     assert_eq!(bench.server.engine.find("shy").unwrap().shadowed(), 1);
 }
 

@@ -4,6 +4,7 @@ use super::{Bench, limit};
 use crate::config::Config;
 use crate::matching::{KeyPart, V4_BITS, V6_BITS};
 use http::Request;
+use tidegate_tower::ProxyHeader;
 
 /// A limit by address, and a proxy in 10.0.0.0/8 that is trusted.
 fn bench() -> Bench {
@@ -11,6 +12,14 @@ fn bench() -> Bench {
     login.key = vec![KeyPart::Ip { v4_bits: V4_BITS, v6_bits: V6_BITS }];
     let mut config = Config { limits: vec![login], ..Config::default() };
     config.server.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    Bench::with(config)
+}
+
+/// The same with a trusted proxy on this machine, which writes that header.
+fn bench_by(header: ProxyHeader) -> Bench {
+    let mut config = (*bench().server.config()).clone();
+    config.server.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+    config.server.proxy_header = header;
     Bench::with(config)
 }
 
@@ -47,6 +56,138 @@ async fn a_trusted_proxy_is_believed_and_another_is_asked_about() {
 }
 
 #[tokio::test]
+async fn of_two_headers_the_one_that_proxies_write_is_believed() {
+    const BOTH: [(&str, &str); 2] =
+        [("x-forwarded-for", "192.0.2.1"), ("forwarded", "for=192.0.2.2")];
+    for (header, key) in [
+        (ProxyHeader::Either, "192.0.2.1"),
+        (ProxyHeader::XForwardedFor, "192.0.2.1"),
+        (ProxyHeader::Forwarded, "192.0.2.2"),
+    ] {
+        let bench = bench_by(header);
+        let asked = BOTH.map(|(name, value)| format!(r#""{name}": "{value}""#)).join(", ");
+        let asked = format!(r#"{{"ip": "127.0.0.1", "headers": {{{asked}}}}}"#);
+        let told = bench.post("/v1/explain", asked).await.json();
+        assert_eq!(
+            (&told["limits"][0]["key"], told.get("hint")),
+            (&key.into(), None),
+            "{header:?}"
+        );
+        let mut own = Request::get("/v1/explain").header("host", "localhost");
+        for (name, value) in BOTH {
+            own = own.header(name, value);
+        }
+        let told = bench.ask(own, b"").await.json();
+        assert_eq!(told["limits"][0]["key"], key, "{header:?}");
+    }
+    for (header, (name, value)) in
+        [(ProxyHeader::Forwarded, BOTH[0]), (ProxyHeader::XForwardedFor, BOTH[1])]
+    {
+        let own = Request::get("/v1/explain").header("host", "localhost").header(name, value);
+        let told = bench_by(header).ask(own, b"").await.json();
+        assert_eq!(
+            told["limits"][0]["key"], "127.0.0.1",
+            "the other one alone is not believed either"
+        );
+        let hint = format!(
+            "`{name}` is not believed, since `proxy_header` names another: if 127.0.0.1 writes this one, name it there"
+        );
+        assert_eq!(told["hint"], hint);
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_comes_twice_is_no_key_and_conditions_see_each_of_its_values() {
+    let config = r#"
+        [limits.user]
+        rule = "5/min"
+        key = "header:x-user"
+        [limits.robots]
+        rule = "1/min"
+        when = { "header:user-agent" = "*bot" }
+    "#;
+    let bench = Bench::with(crate::config::read(config, "t.toml").unwrap());
+    let said = |headers: &str| format!(r#"{{"headers": {{{headers}}}}}"#);
+    let once = bench.post("/v1/explain", said(r#""x-user": "ann""#)).await.json();
+    assert_eq!(once["limits"][0]["key"], "ann");
+    let alone = bench.post("/v1/explain", said(r#""x-user": ["ann"]"#)).await.json();
+    assert_eq!(alone["limits"][0]["key"], "ann");
+    let twice = said(r#""x-user": ["ann", "bob"], "user-agent": ["browser", "robot"]"#);
+    let twice = bench.post("/v1/explain", twice).await.json();
+    assert_eq!(twice["limits"][0]["key"], "", "as it is decided");
+    assert_eq!(twice["limits"][1]["counts"], true);
+}
+
+#[tokio::test]
+async fn proxies_may_each_have_said_their_part() {
+    let asked = r#"{"ip": "10.1.2.3", "headers": {"x-forwarded-for": ["192.0.2.7", "10.9.9.9"]}}"#;
+    let told = bench().post("/v1/explain", asked).await.json();
+    assert_eq!(told["limits"][0]["key"], "192.0.2.7");
+}
+
+const EDGE: &str = r#"
+    [limits.user]
+    rule = "2/min fixed"
+    domain = "edge"
+    descriptor = ["user"]
+    [limits.paths]
+    rule = "9/min fixed"
+    domain = "edge"
+    descriptor = ["user", "path"]
+    [limits.robot]
+    rule = "1/min fixed"
+    domain = "edge"
+    descriptor = ["user=robot"]
+    replaces = ["user"]
+"#;
+
+#[tokio::test]
+async fn a_request_of_envoys_is_explained_descriptor_by_descriptor_and_takes_nothing() {
+    let bench = Bench::with(crate::config::read(EDGE, "t.toml").unwrap());
+    let asked =
+        r#"{"domain": "edge", "descriptors": [["user=ann", "path=/x"], ["user=ann"]], "cost": 2}"#;
+    for _ in 0..3 {
+        let told = bench.post("/v1/explain", asked).await.json();
+        assert_eq!((&told["verdict"], &told["decided_by"]), (&"allow".into(), &"user".into()));
+        assert_eq!(told["limits"], serde_json::json!([]));
+        let [paths, user] = [&told["descriptors"][0], &told["descriptors"][1]];
+        assert_eq!(paths["descriptor"], "user=ann, path=/x");
+        assert_eq!(paths["why"], "user=ann is user; path=/x is path");
+        assert_eq!(
+            (&paths["limit"]["limit"], &paths["limit"]["key"]),
+            (&"paths".into(), &"ann|/x".into())
+        );
+        assert_eq!(user["limit"]["now"]["remaining"], 0, "two of two");
+    }
+}
+
+#[tokio::test]
+async fn what_hides_a_limit_or_replaces_it_is_told() {
+    let bench = Bench::with(crate::config::read(EDGE, "t.toml").unwrap());
+    let asked = r#"{"domain": "edge", "descriptors":
+        [["user=robot"], ["user=ann"], ["user=robot", "path=/x"], ["tenant=a"]]}"#;
+    let told = bench.post("/v1/explain", asked).await.json();
+    assert_eq!(told["decided_by"], "robot");
+    let descriptors = &told["descriptors"];
+    assert_eq!(descriptors[0]["why"], "user=robot is user=robot, which hides user");
+    assert_eq!(descriptors[1]["limit"]["counts"], false);
+    assert_eq!(descriptors[1]["limit"]["why"], "robot replaces it");
+    let hidden = "user=robot is user=robot, which hides user; no limit has path=/x at depth 2";
+    assert_eq!(
+        (&descriptors[2]["why"], &descriptors[2]["limit"]),
+        (&hidden.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(descriptors[3]["why"], "no limit has tenant=a at depth 1");
+    let elsewhere = r#"{"domain": "else", "descriptors": [["user=ann"]]}"#;
+    let told = bench.post("/v1/explain", elsewhere).await.json();
+    assert_eq!(told["descriptors"][0]["why"], "no limit is of this domain");
+    assert_eq!(
+        (&told["verdict"], &told["decided_by"]),
+        (&"allow".into(), &serde_json::Value::Null)
+    );
+}
+
+#[tokio::test]
 async fn what_is_no_request_is_refused() {
     let bench = bench();
     for body in [
@@ -58,7 +199,15 @@ async fn what_is_no_request_is_refused() {
         r#"{"ip": "localhost"}"#,
         r#"{"headers": {"X-User": "ann"}}"#,
         r#"{"headers": {"": "ann"}}"#,
+        r#"{"headers": {"x-user": 7}}"#,
+        r#"{"headers": {"x-user": ["ann", 7]}}"#,
         r#"{"cost": -1}"#,
+        r#"{"domain": "edge"}"#,
+        r#"{"domain": "", "descriptors": [["user=ann"]]}"#,
+        r#"{"descriptors": [["user=ann"]]}"#,
+        r#"{"domain": "edge", "descriptors": [[]]}"#,
+        r#"{"domain": "edge", "descriptors": [["user"]]}"#,
+        r#"{"domain": "edge", "descriptors": [["user=ann"]], "path": "/login"}"#,
         r#"{"uri": "/"}"#,
     ] {
         assert_eq!(bench.post("/v1/explain", body).await.status, 400, "{body}");

@@ -2,8 +2,7 @@
 
 use super::{Bench, limit, post};
 use crate::config::Config;
-use crate::http::HeaderStyle;
-use crate::http::style::style;
+use http::Request;
 
 const ALICE: &[u8] = br#"{"limit":"api","key":"alice"}"#;
 
@@ -48,12 +47,14 @@ async fn a_policy_has_a_window_where_the_rule_has_whole_seconds() {
         ("1/day calendar", r#""1/day calendar";q=1;w=86400"#),
         ("9/month calendar", r#""9/month calendar";q=9"#),
         ("10r/m burst=4 nodelay", r#""10r/m burst=4 nodelay";q=10;w=60"#),
-        ("concurrency 3", r#""concurrency 3";q=3;qu="concurrent-requests""#),
     ];
     for (rule, policy) in policies {
         let reply = bench.check(&format!(r#"{{"rule":"{rule}","key":"a"}}"#)).await;
         assert_eq!(reply.field("ratelimit-policy"), Some(policy));
     }
+    let reply = bench.post("/v1/acquire", r#"{"rule":"concurrency 3","key":"a"}"#).await;
+    let policy = r#""concurrency 3";q=3;qu="concurrent-requests""#;
+    assert_eq!(reply.field("ratelimit-policy"), Some(policy));
 }
 
 #[tokio::test]
@@ -76,10 +77,33 @@ async fn older_fields_come_when_asked_for() {
     assert_eq!(reply.field("ratelimit"), Some(r#""api";a=6;w=1"#));
 }
 
-#[test]
-fn a_style_nobody_knows_is_the_default() {
-    let (request, ()) = post("/v1/check?headers=fancy").body(()).unwrap().into_parts();
-    assert_eq!(style(&request), HeaderStyle::Draft11);
+#[tokio::test]
+async fn a_style_nobody_knows_is_refused_and_perhaps_guessed() {
+    let bench = Bench::new();
+    let wrong = [
+        (post("/v1/check?headers=legasy"), "did you mean `legacy`?"),
+        (post("/v1/check?headers=draft-6"), "did you mean `draft-06`?"),
+        (post("/v1/check?headers=fancy"), "there are draft-11, legacy, draft-06, next"),
+        (post("/v1/check?headers="), "there are draft-11"),
+        (post("/v1/check").header("x-ratelimit-style", "Legacy"), "did you mean `legacy`?"),
+        (post("/v1/check?headers=next").header("x-ratelimit-style", "fancy"), "there are draft-11"),
+        (
+            Request::get("/v1/authorize?headers=nxt").header("host", "localhost"),
+            "did you mean `next`?",
+        ),
+    ];
+    for (request, says) in wrong {
+        let reply = bench.ask(request, ALICE).await;
+        assert_eq!(reply.status, 400, "{says}");
+        assert!(reply.detail().contains(says), "{:?} does not contain {says:?}", reply.detail());
+    }
+    let of_a_client = Request::get("/v1/authorize?limit=api&key=bob&headers=draft-06")
+        .header("host", "localhost")
+        .header("x-ratelimit-style", "fancy");
+    let reply = bench.ask(of_a_client, b"").await;
+    assert_eq!((reply.status, reply.field("ratelimit-limit")), (204, Some("10")));
+    let reply = bench.ask(post("/v1/check?headers=draft%2D11"), ALICE).await;
+    assert!(reply.field("ratelimit").unwrap().contains(";r=9;"), "nothing was charged before");
 }
 
 #[tokio::test]

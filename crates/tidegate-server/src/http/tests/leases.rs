@@ -48,3 +48,18 @@ async fn what_is_no_lease_and_what_has_none_is_refused() {
     assert_eq!(reply.status, 400);
     assert!(reply.detail().ends_with("ask /v1/check"));
 }
+
+#[tokio::test]
+async fn a_check_takes_no_place_and_is_told_what_does() {
+    let bench = Bench::new();
+    let together = r#"{"checks":[{"limit":"api","key":"db"},{"limit":"pool","key":"db"}]}"#;
+    for body in [TAKE, together, r#"{"rule":"concurrency 1","key":"db","cost":0}"#] {
+        let reply = bench.check(body).await;
+        assert_eq!(reply.status, 400, "{body}");
+        assert!(reply.detail().ends_with("ask /v1/acquire, and /v1/release then"), "{body}");
+    }
+    let peeked = bench.post("/v1/peek", TAKE).await.json();
+    assert_eq!(peeked["remaining"], 1, "both places are free");
+    let api = bench.post("/v1/peek", r#"{"limit":"api","key":"db","cost":0}"#).await.json();
+    assert_eq!(api["remaining"], 10, "and nobody was charged for what was refused");
+}

@@ -8,7 +8,9 @@ mod fields;
 mod guide;
 mod leases;
 mod openapi;
+mod original;
 mod refusals;
+mod waiting;
 mod wire;
 
 use crate::clock::ServerClock;

@@ -1,0 +1,73 @@
+//! What the command line says about `[server]`.
+//!
+//! Always   It comes before the file, at the start and at every reload: what it says is not undone by a file that says
+//!          something else, nor taken for a change of the file.
+
+use super::{ServerConfig, SnapshotConfig};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often a snapshot is written unless told.
+pub(super) const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
+
+/// What is said there, and holds instead of what the file says.
+#[derive(Clone, Debug, Default)]
+pub struct CommandLine {
+    /// Where to listen instead.
+    pub resp: Option<Place>,
+    /// The same.
+    pub http: Option<Place>,
+    /// The same.
+    pub grpc: Option<Place>,
+    /// The same.
+    pub admin: Option<Place>,
+    /// Where debts are kept over a restart.
+    pub snapshot: Option<PathBuf>,
+    /// Whether others than loopback may come without a token.
+    pub is_insecure: bool,
+}
+
+/// Where to listen, if at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere.
+    Off,
+    /// Here.
+    At(SocketAddr),
+}
+
+impl CommandLine {
+    /// Has it hold.
+    pub fn apply(&self, server: &mut ServerConfig) {
+        for (place, told) in [
+            (&mut server.resp, self.resp),
+            (&mut server.http, self.http),
+            (&mut server.grpc, self.grpc),
+            (&mut server.admin, self.admin),
+        ] {
+            match told {
+                Some(Place::At(addr)) => *place = Some(addr),
+                Some(Place::Off) => *place = None,
+                None => {}
+            }
+        }
+        server.is_insecure |= self.is_insecure;
+        if let Some(path) = &self.snapshot {
+            let every = server.snapshot.as_ref().map_or(SNAPSHOT_EVERY, |snapshot| snapshot.every);
+            server.snapshot = Some(SnapshotConfig { path: path.clone(), every });
+        }
+    }
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let error = |_| format!("`{text}` is neither an address such as 127.0.0.1:6380 nor `off`");
+        text.parse().map(Self::At).map_err(error)
+    }
+}

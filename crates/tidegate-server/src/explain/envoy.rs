@@ -1,0 +1,131 @@
+//! Which limits would decide a request of Envoy's: which descriptor led to which, on which way, and what that hides.
+//!
+//! Always   Found as the gRPC service finds it ([`Descriptors`](crate::matching::Descriptors)), and only looked at.
+
+use super::{Explained, Explanation, Weight, mode, standing, verdict};
+use crate::config::Mode;
+use crate::engine::{Ask, Engine, Limit};
+use crate::matching::{Chosen, Trail, descriptor_key};
+use crate::store::{Key, StoreError};
+use serde::Serialize;
+
+/// What becomes of one descriptor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExplainedDescriptor {
+    /// Its entries.
+    pub descriptor: String,
+    /// What was chosen for each of them, and what that hides; or where the way ended.
+    pub why: String,
+    /// The limit that this led to.
+    pub limit: Option<Explained>,
+}
+
+/// An entry of a descriptor: key and value.
+pub type Entry = (String, String);
+
+/// What would happen to a request of this domain with these descriptors, if it came now.
+pub async fn explain_descriptors(
+    engine: &Engine,
+    domain: &str,
+    descriptors: &[Vec<Entry>],
+    cost: u64,
+) -> Result<Explanation, StoreError> {
+    let limits = engine.limits();
+    let borrowed: Vec<Vec<(&str, &str)>> =
+        descriptors.iter().map(|entries| pairs(entries)).collect();
+    let trails: Vec<Trail> =
+        borrowed.iter().map(|entries| limits.descriptors().follow(domain, entries)).collect();
+    let found: Vec<Option<usize>> = trails.iter().map(|trail| trail.limit).collect();
+    let is_known = limits.descriptors().has_domain(domain);
+    let (mut explained, mut weights) = (Vec::new(), Vec::new());
+    for (entries, trail) in borrowed.iter().zip(&trails) {
+        let mut one = ExplainedDescriptor {
+            descriptor: shown(entries),
+            why: if is_known {
+                why(entries, trail)
+            } else {
+                "no limit is of this domain".to_owned()
+            },
+            limit: None,
+        };
+        if let Some(place) = trail.limit {
+            let limit = &limits.named()[place];
+            let by = limits.descriptors().replacing(&found, place);
+            let by = by.map(|by| limits.named()[by].name());
+            let (limit, weight) = counted(engine, limit, by, (entries, cost)).await?;
+            weights.extend(weight.map(|weight| (weight, limit.limit.clone())));
+            one.limit = Some(limit);
+        }
+        explained.push(one);
+    }
+    let (verdict, decided_by) = verdict(weights);
+    Ok(Explanation { verdict, decided_by, limits: Vec::new(), descriptors: explained, hint: None })
+}
+
+/// What the limit makes of a descriptor that leads to it.
+async fn counted(
+    engine: &Engine,
+    limit: &Limit,
+    replaced_by: Option<&str>,
+    (entries, cost): (&[(&str, &str)], u64),
+) -> Result<(Explained, Option<Weight>), StoreError> {
+    let mut explained = Explained {
+        limit: limit.name().to_owned(),
+        rule: limit.rule().to_string(),
+        mode: mode(limit.mode()),
+        counts: replaced_by.is_none() && limit.mode() != Mode::Off,
+        why: match replaced_by {
+            Some(other) => format!("{other} replaces it"),
+            None if limit.mode() == Mode::Off => "its mode is off".to_owned(),
+            None => "the descriptor leads to it".to_owned(),
+        },
+        key: None,
+        now: None,
+    };
+    if !explained.counts {
+        return Ok((explained, None));
+    }
+    let key = descriptor_key(limit.config(), entries);
+    let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
+    let is_obeyed = limit.mode() == Mode::Enforce;
+    explained.key = Some(key.escape_ascii().to_string());
+    explained.now = Some(standing(&decision, is_obeyed));
+    Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
+}
+
+fn pairs(entries: &[Entry]) -> Vec<(&str, &str)> {
+    entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+fn shown(entries: &[(&str, &str)]) -> String {
+    let entries = entries.iter().map(|(key, value)| escaped(&format!("{key}={value}")));
+    entries.collect::<Vec<_>>().join(", ")
+}
+
+/// What somebody sends may not play with a terminal.
+fn escaped(text: &str) -> String {
+    text.as_bytes().escape_ascii().to_string()
+}
+
+/// The way, entry by entry, and its end if that is no limit.
+fn why(entries: &[(&str, &str)], trail: &Trail) -> String {
+    let step = |((key, value), chosen): (&(&str, &str), &Chosen)| {
+        let said = format!("{} is {}", escaped(&format!("{key}={value}")), chosen.entry);
+        let hidden: Vec<String> = chosen.hidden.iter().map(ToString::to_string).collect();
+        if hidden.is_empty() {
+            said
+        } else {
+            format!("{said}, which hides {}", hidden.join(" and "))
+        }
+    };
+    let mut steps: Vec<String> = entries.iter().zip(&trail.chosen).map(step).collect();
+    match (entries.get(trail.chosen.len()), trail.limit) {
+        (Some((key, value)), _) => {
+            let entry = escaped(&format!("{key}={value}"));
+            steps.push(format!("no limit has {entry} at depth {}", trail.chosen.len() + 1));
+        }
+        (None, None) => steps.push("no limit has just these entries".to_owned()),
+        (None, Some(_)) => {}
+    }
+    steps.join("; ")
+}
