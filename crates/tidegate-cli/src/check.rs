@@ -108,7 +108,7 @@ fn shown(limit: &LimitConfig) -> Shown {
     Shown {
         limit: limit.name.clone(),
         rule: limit.rule.to_string(),
-        means: limit.rule.explain(),
+        means: config::means(&limit.rule),
         key: limit.key.iter().map(ToString::to_string).collect(),
         when: limit.when.iter().map(ToString::to_string).collect(),
         mode: match limit.mode {

@@ -11,7 +11,7 @@ use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::engine::Engine;
-use tidegate_server::explain::{Asked, explain, hint};
+use tidegate_server::explain::{Asked, Values};
 
 /// Say which limit of a configuration would decide a request, on which key and why
 ///
@@ -22,14 +22,25 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Method and path, such as 'GET /login?user=7'
-    #[arg(long, value_name = "REQUEST")]
-    request: String,
+    #[arg(
+        long,
+        value_name = "REQUEST",
+        required_unless_present = "domain",
+        conflicts_with = "domain"
+    )]
+    request: Option<String>,
     /// Who asks
     #[arg(long, value_name = "ADDRESS")]
     ip: Option<IpAddr>,
     /// A header, such as 'x-user: ann'; may be repeated
     #[arg(long = "header", value_name = "HEADER")]
     headers: Vec<String>,
+    /// Instead of a request of HTTP, one of Envoy's: its domain
+    #[arg(long, value_name = "DOMAIN", requires = "descriptors", conflicts_with_all = ["ip", "headers"])]
+    domain: Option<String>,
+    /// Its descriptor, such as 'tenant=acme,path=/v1/x'; may be repeated
+    #[arg(long = "descriptor", value_name = "ENTRIES", requires = "domain")]
+    descriptors: Vec<String>,
     /// What the request costs
     #[arg(long, default_value_t = 1)]
     cost: u64,
@@ -50,10 +61,7 @@ impl Explain {
         };
         let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let proxies = &config.server.trusted_proxies;
-        let request = asked.request(proxies);
-        let mut explanation = runtime.block_on(explain(&engine, &request, asked.cost))?;
-        explanation.hint = hint(asked.ip, &request, proxies);
+        let explanation = runtime.block_on(asked.explain(&engine, &config.server))?;
         match self.format {
             Format::Text => writeln!(out, "{explanation}")?,
             Format::Short => {
@@ -69,23 +77,35 @@ impl Explain {
     }
 
     fn asked(&self) -> anyhow::Result<Asked> {
-        let Some((method, path)) = self.request.split_once(' ') else {
-            bail!("`{}` is not a request: write 'GET {}'", self.request, self.request);
+        let asked = match &self.request {
+            Some(request) => self.asked_of_http(request)?,
+            None => self.asked_of_envoy(),
         };
-        let (method, path) = (method.to_owned(), path.trim().to_owned());
-        let mut headers = BTreeMap::<String, String>::new();
-        for header in &self.headers {
-            let (name, value) = header_of(header)?;
-            // One that comes more than once is one.
-            let said = headers.entry(name).or_default();
-            said.push_str(if said.is_empty() { "" } else { ", " });
-            said.push_str(value);
-        }
-        let asked = Asked { method, path, ip: self.ip, headers, cost: self.cost };
         match asked.wrong() {
             Some(wrong) => bail!(wrong),
             None => Ok(asked),
         }
+    }
+
+    fn asked_of_envoy(&self) -> Asked {
+        let entries =
+            |text: &String| text.split(',').map(|entry| entry.trim().to_owned()).collect();
+        let descriptors = self.descriptors.iter().map(entries).collect();
+        Asked { domain: self.domain.clone(), descriptors, cost: self.cost, ..Asked::default() }
+    }
+
+    fn asked_of_http(&self, request: &str) -> anyhow::Result<Asked> {
+        let Some((method, path)) = request.split_once(' ') else {
+            bail!("`{request}` is not a request: write 'GET {request}'");
+        };
+        let (method, path) = (method.to_owned(), path.trim().to_owned());
+        let mut headers = BTreeMap::<String, Values>::new();
+        for header in &self.headers {
+            let (name, value) = header_of(header)?;
+            headers.entry(name).or_default().0.push(value.to_owned());
+        }
+        let (ip, cost) = (self.ip, self.cost);
+        Ok(Asked { method, path, ip, headers, cost, ..Asked::default() })
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::output::Found;
 use std::io::Write;
 use std::path::PathBuf;
-use tidegate_server::daemon::{self, LogFormat, Options, Place};
+use tidegate_server::config::{CommandLine, Place};
+use tidegate_server::daemon::{self, LogFormat, Options};
 
 /// Answer RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory or in Redis
 ///
@@ -58,12 +59,14 @@ impl Serve {
         }
         let options = Options {
             config: self.config.clone(),
-            resp: self.resp,
-            http: self.http,
-            grpc: self.grpc,
-            admin: self.admin,
-            snapshot: self.snapshot.clone(),
-            is_insecure: self.insecure,
+            server: CommandLine {
+                resp: self.resp,
+                http: self.http,
+                grpc: self.grpc,
+                admin: self.admin,
+                snapshot: self.snapshot.clone(),
+                is_insecure: self.insecure,
+            },
             log: match self.log {
                 Log::Text => LogFormat::Text,
                 Log::Json => LogFormat::Json,

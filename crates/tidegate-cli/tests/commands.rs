@@ -48,6 +48,13 @@ fn check_says_what_each_limit_means() {
 }
 
 #[test]
+fn check_says_that_a_server_does_not_wait_for_a_place() {
+    let (out, err, code) = tidegate(&["check", "places.toml", "--format", "short"]);
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert!(out.contains("; waits up to 500ms for a turn; a server does not wait: "), "{out}");
+}
+
+#[test]
 fn check_shows_what_is_wrong_and_exits_with_1() {
     let (out, err, code) = tidegate(&["check", "bad.toml"]);
     assert_eq!((out.as_str(), code), ("", 1));
@@ -108,10 +115,10 @@ fn serve_with_a_bare_file_says_how_it_is_named() {
     assert_eq!((out.as_str(), err.as_str(), code), ("", said, 2));
 }
 
-/// The first block of this language on the page.
-fn block<'a>(page: &'a str, language: &str) -> &'a str {
-    let (_, after) = page.split_once(&format!("```{language}\n")).expect("there is one");
-    after.split_once("```").expect("it ends").0
+/// The blocks of this language on the page.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    page.split(&begin).skip(1).map(|after| after.split_once("```").expect("it ends").0).collect()
 }
 
 /// A command's words: in single quotes, or between blanks.
@@ -128,13 +135,18 @@ fn explain_says_what_the_guide_shows() {
     let page = include_str!("../../../docs/guide/explain.md");
     let directory = std::env::temp_dir().join(format!("tidegate-explain-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("it can be made");
-    std::fs::write(directory.join("tidegate.toml"), block(page, "toml")).expect("it is written");
-    let (command, shown) = block(page, "console").split_once('\n').expect("it says something");
-    let words = words(command.strip_prefix("$ tidegate ").expect("it is ours"));
-    let (out, err, code) = tidegate_in(directory.clone(), &words);
+    std::fs::write(directory.join("tidegate.toml"), blocks(page, "toml")[0])
+        .expect("it is written");
+    let commands = blocks(page, "console");
+    assert_eq!(commands.len(), 2);
+    for block in commands {
+        let (command, shown) = block.split_once('\n').expect("it says something");
+        let words = words(command.strip_prefix("$ tidegate ").expect("it is ours"));
+        let (out, err, code) = tidegate_in(directory.clone(), &words);
+        assert_eq!((err.as_str(), code), ("", 0));
+        assert_eq!(out, shown);
+    }
     std::fs::remove_dir_all(directory).expect("it can be removed");
-    assert_eq!((err.as_str(), code), ("", 0));
-    assert_eq!(out, shown);
 }
 
 #[test]
@@ -151,6 +163,21 @@ fn explain_says_which_limit_decides() {
     assert!(out.lines().any(|line| line.starts_with(hint)), "{out}");
     let (_, err, code) = tidegate(&["explain", "--config", "bad.toml", "--request", "GET /"]);
     assert_eq!((err, code), (expected("bad.txt"), 1));
+}
+
+#[test]
+fn explain_takes_a_header_that_comes_twice_as_the_server_does() {
+    let directory = std::env::temp_dir().join(format!("tidegate-twice-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("it can be made");
+    let limit = "[limits.user]\nrule = \"5/min\"\nkey = \"header:x-user\"\n";
+    std::fs::write(directory.join("t.toml"), limit).expect("it is written");
+    let ask = ["explain", "--config", "t.toml", "--request", "GET /", "--header", "x-user: ann"];
+    let (once, ..) = tidegate_in(directory.clone(), &ask);
+    let twice = [&ask[..], &["--header", "X-User: bob"]].concat();
+    let (twice, ..) = tidegate_in(directory.clone(), &twice);
+    std::fs::remove_dir_all(directory).expect("it can be removed");
+    assert!(once.contains("key \"ann\""), "{once}");
+    assert!(twice.contains("key \"\""), "it is no key: {twice}");
 }
 
 #[test]

@@ -15,34 +15,35 @@ struct Listed {
     scenarios_min: usize,
 }
 
-/// All that must obey the spec.
+/// All that must obey the spec. What some of them have no words for: how long one would wait at most (five scenarios),
+/// more than a double can count (ten, in Redis), permits (over gRPC), several keys (a gate).
 const IMPLEMENTATIONS: [Listed; 10] = [
     Listed { name: "core", make: || Box::new(Core::default()), scenarios_min: SCENARIOS_MIN },
     Listed { name: "limiter", make: || Box::new(Memory::limiters()), scenarios_min: SCENARIOS_MIN },
-    Listed { name: "Redis", make: || Box::new(Redis::default()), scenarios_min: 135 },
-    Listed { name: "RESP", make: || Box::new(Wire::<Resp>::default()), scenarios_min: 140 },
-    Listed { name: "HTTP", make: || Box::new(Wire::<Http>::default()), scenarios_min: 140 },
-    Listed { name: "gRPC", make: || Box::new(Wire::<Grpc>::default()), scenarios_min: 60 },
+    Listed { name: "Redis", make: || Box::new(Redis::default()), scenarios_min: 162 },
+    Listed { name: "RESP", make: || Box::new(Wire::<Resp>::default()), scenarios_min: 171 },
+    Listed { name: "HTTP", make: || Box::new(Wire::<Http>::default()), scenarios_min: 171 },
+    Listed { name: "gRPC", make: || Box::new(Wire::<Grpc>::default()), scenarios_min: 158 },
     Listed {
         name: "RESP on Redis",
         make: || Box::new(Wire::<Resp>::on_redis()),
-        scenarios_min: 130,
+        scenarios_min: 161,
     },
     Listed {
         name: "HTTP on Redis",
         make: || Box::new(Wire::<Http>::on_redis()),
-        scenarios_min: 130,
+        scenarios_min: 161,
     },
     Listed {
         name: "gRPC on Redis",
         make: || Box::new(Wire::<Grpc>::on_redis()),
-        scenarios_min: 65,
+        scenarios_min: 149,
     },
-    Listed { name: "gate", make: || Box::new(Memory::gates()), scenarios_min: 150 },
+    Listed { name: "gate", make: || Box::new(Memory::gates()), scenarios_min: 169 },
 ];
 
 /// As many as there were when this was written: a page that loses its examples is noticed.
-const SCENARIOS_MIN: usize = 170;
+const SCENARIOS_MIN: usize = 177;
 /// Fewer than this is not a specification.
 const SCENARIOS_PER_PAGE_MIN: usize = 3;
 /// Pages about the spec, not of it: they may have examples, and need not.

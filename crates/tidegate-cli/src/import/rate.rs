@@ -93,7 +93,9 @@ fn rule(
         return Err(LeftOut { line: unit_line, why });
     };
     if count == 0 {
-        let why = "0 requests per unit: a rule admits at least 1".to_owned();
+        // envoyproxy/ratelimit denies all of them; here what no limit counts passes.
+        let why = "0 requests per unit: a rule admits at least 1, so these requests, which were all denied, now pass"
+            .to_owned();
         return Err(LeftOut { line: count_line, why });
     }
     if count > u64::from(u32::MAX) {

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use tidegate::{Retry, Span, Verdict};
+use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::http::answer;
 use tidegate_server::server::Server;
 
@@ -66,7 +66,7 @@ fn read(said: &Value) -> Answer {
 }
 
 impl Speaker for Http {
-    fn new(server: Arc<Server>, patience: Patience) -> Self {
+    fn new(server: Arc<Server>, patience: Patience, _: ManualClock) -> Self {
         Self { server, patience }
     }
 

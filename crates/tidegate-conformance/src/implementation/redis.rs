@@ -126,8 +126,8 @@ impl Implementation for Redis {
         let held = self.held.iter().position(is_it).and_then(|place| self.held.remove(place));
         let nothing = || Refusal::Failed(format!("nothing of cost {cost} is in flight"));
         let (.., permit) = held.ok_or_else(nothing)?;
-        self.runtime.block_on(permit.release());
-        Ok(())
+        let released = self.runtime.block_on(permit.release());
+        released.map(drop).map_err(|error| Refusal::Failed(error.to_string()))
     }
 
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
@@ -140,7 +140,8 @@ impl Implementation for Redis {
         self.runtime.block_on(limiter.set_rule(read(rule)?)).map_err(|error| failed(&error))
     }
 
-    fn window(&mut self, _: Timestamp, _: Target<'_>) -> Result<Option<Window>, Refusal> {
-        Err(Refusal::CannotSay("windows"))
+    fn window(&mut self, now: Timestamp, on: Target<'_>) -> Result<Option<Window>, Refusal> {
+        let limiter = self.at(now, on.limit)?;
+        self.runtime.block_on(limiter.window(on.key)).map_err(|error| failed(&error))
     }
 }

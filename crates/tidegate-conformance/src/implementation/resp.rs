@@ -3,7 +3,7 @@
 use super::wire::Speaker;
 use super::{Answer, Patience, Refusal};
 use std::sync::Arc;
-use tidegate::{Retry, Span, Verdict};
+use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::resp::Session;
 use tidegate_server::server::Server;
 
@@ -60,7 +60,7 @@ fn answer(lines: &[String]) -> Result<Answer, Refusal> {
 }
 
 impl Speaker for Resp {
-    fn new(server: Arc<Server>, patience: Patience) -> Self {
+    fn new(server: Arc<Server>, patience: Patience, _: ManualClock) -> Self {
         Self { session: Session::new(server), patience }
     }
 

@@ -9,7 +9,7 @@ use tidegate::{ManualClock, Snapshot, Span, Timestamp, Window};
 use tidegate_redis::{RedisStore, Settings};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, DescriptorConfig, LimitConfig};
-use tidegate_server::matching::{DescriptorPart, Pattern};
+use tidegate_server::matching::{DescriptorPart, KeyPart, Pattern};
 use tidegate_server::server::Server;
 use tidegate_testbed::RedisServer;
 use tokio::runtime::Runtime;
@@ -21,8 +21,8 @@ pub(super) const KEY_ENTRY: &str = "key";
 
 /// How a wire says it. Limits are named `limit0`, `limit1` and so on.
 pub trait Speaker {
-    /// Somebody new who talks to this server, and waits for its answers so.
-    fn new(server: Arc<Server>, patience: Patience) -> Self;
+    /// Somebody new who talks to this server, and waits for its answers so. The server goes by the clock.
+    fn new(server: Arc<Server>, patience: Patience, clock: ManualClock) -> Self;
 
     /// The shortest time that can be said.
     fn precision() -> Span;
@@ -137,7 +137,9 @@ fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
         entries: vec![part(LIMIT_ENTRY, Some(&name)), part(KEY_ENTRY, None)],
         replaces: Vec::new(),
     };
-    Ok(LimitConfig { descriptor: Some(descriptor), ..LimitConfig::new(name, rule) })
+    // The same key as over the other wires.
+    let key = vec![KeyPart::Descriptor(KEY_ENTRY.to_owned())];
+    Ok(LimitConfig { descriptor: Some(descriptor), key, ..LimitConfig::new(name, rule) })
 }
 
 impl<S: Speaker> Implementation for Wire<S> {
@@ -156,7 +158,7 @@ impl<S: Speaker> Implementation for Wire<S> {
                 (server, Patience::Until(Rc::clone(runtime), self.clock.clone()))
             }
         };
-        self.talk = Some((Arc::clone(&server), S::new(server, patience)));
+        self.talk = Some((Arc::clone(&server), S::new(server, patience, self.clock.clone())));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Runs a scenario against an implementation and says which lines it breaks.
 
 use super::{Action, Expect, Expected, Scenario, Step, round};
-use crate::implementation::{Answer, Implementation, Refusal, Target};
+use crate::implementation::{Answer, Ask, Implementation, Refusal, Target};
 use std::fmt;
 use tidegate_core::{Span, Timestamp, Window};
 
@@ -105,7 +105,10 @@ fn act(
         Action::Release(cost) => implementation.release(now, on, *cost),
         Action::Reset => implementation.reset(now, on),
         Action::Change(rule) => implementation.change(now, step.limit, rule),
-        Action::Window(expected) => same_window(*expected, implementation.window(now, on)?),
+        Action::Window(expected) => match implementation.window(now, on) {
+            Err(Refusal::CannotSay(_)) => same_end(*expected, now, implementation, on),
+            window => same_window(*expected, window?),
+        },
     }
 }
 
@@ -143,6 +146,31 @@ fn compare(
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(Refusal::Failed(wrong.join("; "))) }
+}
+
+/// Whom nobody else asks for.
+const STRANGER: &str = "a stranger who asks when the window ends";
+
+/// Who has no words for windows says when one ends: whoever has used anything is as good as new then, or, where the
+/// last window counts too (`sliding`), when the next one has ended.
+fn same_end(
+    expected: Option<Window>,
+    now: Timestamp,
+    implementation: &mut dyn Implementation,
+    on: Target<'_>,
+) -> Result<(), Refusal> {
+    let Some(expected) = expected else { return Ok(()) };
+    let mut end = implementation.peek(now, on, 0)?.reset_after;
+    if end.is_none_or(Span::is_zero) {
+        let on = Target { key: STRANGER, ..on };
+        end = implementation.take(now, on, Ask { cost: 1, patience: None })?.reset_after;
+    }
+    let next = expected.end + expected.end.since(expected.start);
+    let ends = [expected.end, next].map(|at| round(at.since(now), implementation.precision()));
+    if end.is_some_and(|end| ends.contains(&end)) {
+        return Ok(());
+    }
+    Err(Refusal::Failed(format!("the window ends after {}, got {end:?}", ends[0])))
 }
 
 fn same_window(expected: Option<Window>, got: Option<Window>) -> Result<(), Refusal> {
