@@ -83,7 +83,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "soak",
         arguments: "",
-        about: "the store's tests at full size, and 100 000 schedules of its threads",
+        about: "the store's tests at full size, 100 000 schedules of its threads, and killed services",
         run: |workspace, _| soak::run(workspace),
     },
     Task {

@@ -1,5 +1,5 @@
-//! The tests of the store at the sizes of the catalogue (T16, T19, T20, T38, T39, T41 to T43), and many
-//! schedules of its threads.
+//! The tests of the store at the sizes of the catalogue (T16, T19, T20, T38, T39, T41 to T43), many schedules of its
+//! threads, and services that are killed again and again.
 //!
 //! Always   The same tests as in CI, told to be larger: nothing is tested here only. One at a time, because
 //!          some of them measure.
@@ -13,6 +13,7 @@ const STEPS: &[Step] = &[
     Step { name: "shuttle, 100 000 schedules", run: shuttle },
     Step { name: "store and snapshots, full size", run: store },
     Step { name: "200 restarts of a killed server", run: restarts },
+    Step { name: "32 flash sales of a killed service", run: sales },
 ];
 
 const SCHEDULES: &str = "100000";
@@ -20,6 +21,7 @@ const STORE: &str = "test -p tidegate --test snapshot --test store --release --l
                      -- --test-threads 1 --show-output";
 
 const RESTARTS: &str = "test -p tidegate-cli --test serve --release --locked -- restart::";
+const SALES: &str = "test -p flash-sale --test killed --release --locked";
 
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     step::run_all(workspace, STEPS)
@@ -31,6 +33,10 @@ fn shuttle(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn restarts(workspace: &Workspace) -> anyhow::Result<()> {
     Invocation::cargo(workspace, RESTARTS).env("TIDEGATE_FULL", "1").run()
+}
+
+fn sales(workspace: &Workspace) -> anyhow::Result<()> {
+    Invocation::cargo(workspace, SALES).env("TIDEGATE_FULL", "1").run()
 }
 
 fn store(workspace: &Workspace) -> anyhow::Result<()> {

@@ -1,12 +1,13 @@
 //! What a buyer passes before the database: a limit for each buyer, and a token bucket for all of them.
 //!
 //! Always   The buyer's own limit comes first, so that nobody uses up the tokens of others by asking often.
-//! Always   Who is refused by the bucket gets the attempt back: it never reached the database.
+//! Always   Who is refused by the bucket, or goes away while waiting for it, gets the attempt back: it never reached the
+//!          database.
 //! Bound    Of all that enter, at most burst + rate · t reach the database in any time t since the first.
 
 use std::time::Duration;
 
-use tidegate::{Clock, Decision, Gate, Limiter, Rule, Span, SystemClock};
+use tidegate::{Clock, Decision, Gate, Limiter, Rule, Span, SystemClock, Timestamp};
 
 use crate::answer::Answer;
 
@@ -47,17 +48,37 @@ impl<C: Clock + Clone> Entrance<C> {
 
     /// Waits for a token. The error is what to tell the buyer.
     ///
-    /// A buyer who goes away while waiting (the future is dropped) gives the token back to those behind.
+    /// A buyer who goes away while waiting (the future is dropped) gives the token back to those behind, and may come again.
     pub async fn enter(&self, buyer: i64) -> Result<(), Answer> {
-        if let Err(denied) = self.buyers.check(&buyer).ok() {
+        let decision = self.buyers.check(&buyer);
+        if let Err(denied) = decision.ok() {
             return Err(Answer::TooMany { retry_after_ms: retry_after_ms(denied.decision) });
         }
+        let drained_at = self.buyers.clock().now() + decision.reset_after;
+        let mut attempt = Attempt { buyers: &self.buyers, buyer, drained_at, is_used: false };
         match self.tokens.ask().within(PATIENCE).acquire().await {
-            Ok(_) => Ok(()),
-            Err(denied) => {
-                self.buyers.refund(&buyer, 1);
-                Err(Answer::Busy { retry_after_ms: retry_after_ms(denied.decision) })
+            Ok(_) => {
+                attempt.is_used = true;
+                Ok(())
             }
+            Err(denied) => Err(Answer::Busy { retry_after_ms: retry_after_ms(denied.decision) }),
+        }
+    }
+}
+
+/// What a buyer's own limit was charged: given back unless it is used.
+struct Attempt<'a, C: Clock> {
+    buyers: &'a Limiter<C>,
+    buyer: i64,
+    /// From then on it is back by itself; to give it back again would be to give it twice.
+    drained_at: Timestamp,
+    is_used: bool,
+}
+
+impl<C: Clock> Drop for Attempt<'_, C> {
+    fn drop(&mut self) {
+        if !self.is_used && self.buyers.clock().now() < self.drained_at {
+            self.buyers.refund(&self.buyer, 1);
         }
     }
 }
@@ -70,6 +91,7 @@ fn retry_after_ms(decision: Decision) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::{Context, Waker};
     use tidegate::ManualClock;
 
     fn entrance(clock: &ManualClock) -> Entrance<ManualClock> {
@@ -107,19 +129,31 @@ mod tests {
         assert_eq!(entrance.enter(3).await, Ok(()), "the attempt was given back");
     }
 
+    /// Enters and goes away while waiting for a token.
+    fn give_up(entrance: &Entrance<ManualClock>, buyer: i64) {
+        let mut gone = Box::pin(entrance.enter(buyer));
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(gone.as_mut().poll(&mut nobody).is_pending(), "the token comes in a second");
+    }
+
     #[tokio::test]
     async fn who_goes_away_while_waiting_gives_the_token_back() {
         let clock = ManualClock::new();
         let entrance = entrance(&clock);
         assert_eq!(entrance.enter(1).await, Ok(()));
-        let mut gone = Box::pin(entrance.enter(2));
-        tokio::select! {
-            biased;
-            _ = &mut gone => panic!("the token comes in a second"),
-            () = std::future::ready(()) => {}
-        }
-        drop(gone);
+        give_up(&entrance, 2);
         clock.advance(Span::from_secs(1));
         assert_eq!(entrance.enter(3).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_while_waiting_may_come_again() {
+        let clock = ManualClock::new();
+        let entrance = entrance(&clock);
+        assert_eq!(entrance.enter(1).await, Ok(()));
+        give_up(&entrance, 2);
+        clock.advance(Span::from_secs(1));
+        assert_eq!(entrance.enter(2).await, Ok(()), "the attempt was given back");
+        assert_eq!(entrance.enter(2).await, Err(Answer::TooMany { retry_after_ms: 10_000 }));
     }
 }

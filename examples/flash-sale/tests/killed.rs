@@ -1,121 +1,170 @@
-//! S5: orders == sold, also when the service is killed in the middle of a sale.
+//! S5: orders == sold, also when the service is killed in the middle of a sale to 2000 buyers at once.
+//!
+//! Always   All four ways that never oversell, on both databases, without limits and through them.
+//! Always   Everybody is connected before the first one asks, and whoever gets the answer that is one too many kills the
+//!          service, there and then: nothing is waited for in between. `TIDEGATE_FULL=1` kills it until all is sold, in
+//!          two sales of each kind, as `cargo xtask soak` does.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod running;
 mod stores;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use flash_sale::shop::Door;
-use flash_sale::visitor::Visitor;
+use flash_sale::visitor::{Visitor, make_room_for};
 use flash_sale::{Answer, Way};
 use running::Service;
 use rustix::process::Signal;
 use stores::Store;
+use tidegate::{Clock as _, SystemClock};
 use tidegate_testbed::Random;
-use tokio::sync::Notify;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const STOCK: i64 = 200;
-const BUYERS: i64 = 60;
-/// A service that has answered so many is killed at the latest.
-const ANSWERS_MAX: u64 = 80;
+const BUYERS: u32 = 2_000;
+/// A service from whose database so many answers have come is killed at the latest.
+const ANSWERS_MAX: u64 = 120;
+/// Before the database, for those who come through the limits.
+const RATE: u64 = 400;
+const BURST: u64 = 20;
 
-/// What buyers have been told, and whom to tell when it is enough.
-struct Told {
-    answers: AtomicU64,
-    sold: AtomicU64,
-    enough: u64,
-    is_enough: Notify,
+/// How many sales there are of each kind, and how often each of them is cut short.
+fn size() -> (u64, u64) {
+    let is_full = std::env::var_os("TIDEGATE_FULL").is_some_and(|value| value == "1");
+    if is_full { (2, u64::MAX) } else { (1, 2) }
 }
 
-/// Buys, one attempt after the other, until the service is gone or has nothing left.
-async fn shop_until_it_is_gone(address: SocketAddr, way: Way, buyer: i64, told: Arc<Told>) -> bool {
-    let Ok(mut visitor) = Visitor::arrive(address).await else { return false };
-    loop {
-        let answer = visitor.buy(Door::Open, way, buyer).await;
-        match answer {
-            Err(_) => return false,
-            Ok(Answer::SoldOut) => return true,
-            Ok(Answer::Sold { .. }) => told.sold.fetch_add(1, Ordering::SeqCst),
-            Ok(_) => 0,
-        };
-        if told.answers.fetch_add(1, Ordering::SeqCst) + 1 == told.enough {
-            told.is_enough.notify_one();
+/// One service, and what its buyers have been told.
+struct Round {
+    service: Mutex<Option<Service>>,
+    door: Door,
+    way: Way,
+    /// Killed after so many answers of the database.
+    enough: u64,
+    answers: AtomicU64,
+    sold: AtomicU64,
+}
+
+impl Round {
+    /// Counts an answer of the database; one of them is the last.
+    fn answered(&self) {
+        if self.answers.fetch_add(1, Ordering::SeqCst) + 1 == self.enough {
+            self.service.lock().unwrap().as_mut().unwrap().signal(Signal::KILL);
+        }
+    }
+
+    /// Buys, one attempt after the other, until the service is gone, refuses, or has nothing left, which is what it says.
+    async fn shop(&self, mut visitor: Visitor, buyer: i64) -> bool {
+        loop {
+            match visitor.buy(self.door, self.way, buyer).await {
+                Ok(Answer::SoldOut) => {
+                    self.answered();
+                    return true;
+                }
+                Ok(Answer::Sold { .. }) => {
+                    self.sold.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok(Answer::Conflict) => {}
+                Ok(Answer::Busy { .. } | Answer::TooMany { .. }) | Err(_) => return false,
+            }
+            self.answered();
         }
     }
 }
 
-/// One service, killed after `enough` answers. Says how many were told that they have one, and whether all is sold.
-async fn round(store: &Store, way: Way, enough: u64) -> (u64, bool) {
-    let mut service = Service::start(&["--database", &store.url(), "--stock", &STOCK.to_string()]);
-    let told = Arc::new(Told {
+/// What became of a round.
+struct Outcome {
+    /// So many were told that they have one.
+    sold: i64,
+    is_sold_out: bool,
+    was_killed: bool,
+}
+
+/// 2000 buyers at one service, which is killed after `enough` answers of its database.
+async fn round(store: &Store, (way, door): (Way, Door), enough: u64) -> Outcome {
+    let (stock, rate) = (STOCK.to_string(), format!("{RATE}/s burst {BURST}"));
+    let words = ["--database", &store.url(), "--stock", &stock, "--rate", &rate];
+    let (clock, service) = (SystemClock::new(), Service::start(&words));
+    let (opened, address) = (clock.now(), service.address);
+    let round = Arc::new(Round {
+        service: Mutex::new(Some(service)),
+        door,
+        way,
+        enough,
         answers: AtomicU64::new(0),
         sold: AtomicU64::new(0),
-        enough,
-        is_enough: Notify::new(),
     });
+    let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
     let mut tasks = JoinSet::new();
     for buyer in 0..BUYERS {
-        tasks.spawn(shop_until_it_is_gone(service.address, way, buyer, Arc::clone(&told)));
+        let visitor = Visitor::arrive(address).await.unwrap();
+        let (round, everybody) = (Arc::clone(&round), Arc::clone(&everybody));
+        tasks.spawn(async move {
+            everybody.wait().await;
+            round.shop(visitor, i64::from(buyer)).await
+        });
     }
-    let mut is_sold_out = false;
-    loop {
-        tokio::select! {
-            () = told.is_enough.notified() => break,
-            Some(ended) = tasks.join_next() => {
-                is_sold_out |= ended.unwrap();
-                if tasks.is_empty() {
-                    break;
-                }
+    let is_sold_out = tasks.join_all().await.contains(&true);
+    let answers = round.answers.load(Ordering::SeqCst);
+    let may = BURST + clock.now().since(opened).as_micros().div_ceil(1_000_000 / RATE);
+    assert!(door == Door::Open || answers <= may, "{answers} got through limits that let in {may}");
+    let mut service = round.service.lock().unwrap().take().unwrap();
+    let was_killed = answers >= enough;
+    if !was_killed {
+        service.signal(Signal::KILL);
+    }
+    assert!(!service.end().0);
+    let sold = i64::try_from(round.sold.load(Ordering::SeqCst)).unwrap();
+    Outcome { sold, is_sold_out, was_killed }
+}
+
+/// Kills the service again and again, `kills` times or until all is sold; the next one goes on where the last one was.
+async fn killed_until_sold_out(store: &Store, kind: (Way, Door), kills: u64, random: &mut Random) {
+    let database = store.open().await;
+    database.restock(u32::try_from(STOCK).unwrap()).await.unwrap();
+    database.close().await;
+    let (mut told, mut rounds, mut in_the_middle, mut is_sold_out) = (0, 0, 0, false);
+    while !is_sold_out {
+        let enough = if rounds < kills { 1 + random.below(ANSWERS_MAX) } else { u64::MAX };
+        rounds += 1;
+        let outcome = round(store, kind, enough).await;
+        (told, is_sold_out) = (told + outcome.sold, outcome.is_sold_out);
+        let database = store.open().await;
+        let tally = database.tally().await.unwrap();
+        database.close().await;
+        let place = format!("{kind:?}, round {rounds}, killed after {enough}");
+        assert_eq!(tally.orders, tally.sale, "{place}");
+        assert!(tally.sale <= STOCK, "{place}: {} sold", tally.sale);
+        assert!(told <= tally.orders, "{place}: {told} were told so, {} orders", tally.orders);
+        assert!(!is_sold_out || tally.sale == STOCK, "{place}: {} is not all", tally.sale);
+        assert!(rounds < 1_000, "{place}: it never ends");
+        in_the_middle += u64::from(outcome.was_killed && (1..STOCK).contains(&tally.sale));
+    }
+    assert!(in_the_middle > 0, "{kind:?}: it was never killed in the middle");
+}
+
+async fn every_way_through_every_door(store: &Store, seed: u64) {
+    make_room_for(BUYERS).unwrap();
+    let (sales, kills) = size();
+    let mut random = Random(seed);
+    for _ in 0..sales {
+        for way in Way::SAFE {
+            for door in Door::BOTH {
+                killed_until_sold_out(store, (way, door), kills, &mut random).await;
             }
         }
     }
-    service.signal(Signal::KILL);
-    assert!(!service.end().0);
-    while let Some(ended) = tasks.join_next().await {
-        is_sold_out |= ended.unwrap();
-    }
-    (told.sold.load(Ordering::SeqCst), is_sold_out)
-}
-
-/// Kills the service again and again until all is sold; the next one goes on where the last one was.
-async fn killed_until_sold_out(store: &Store, seed: u64) {
-    let mut random = Random(seed);
-    for way in Way::SAFE {
-        let database = store.open().await;
-        database.restock(u32::try_from(STOCK).unwrap()).await.unwrap();
-        database.close().await;
-        let (mut told, mut rounds, mut is_sold_out) = (0, 0, false);
-        while !is_sold_out {
-            rounds += 1;
-            let enough = 1 + random.below(ANSWERS_MAX);
-            let (sold, none_left) = round(store, way, enough).await;
-            (told, is_sold_out) = (told + i64::try_from(sold).unwrap(), none_left);
-            let database = store.open().await;
-            let tally = database.tally().await.unwrap();
-            database.close().await;
-            let place = format!("{way}, seed {seed}, round {rounds}, killed after {enough}");
-            assert_eq!(tally.orders, tally.sale, "{place}");
-            assert!(tally.sale <= STOCK, "{place}: {} sold", tally.sale);
-            assert!(told <= tally.orders, "{place}: {told} were told so, {} orders", tally.orders);
-            assert!(rounds < 1_000, "{place}: it never ends");
-        }
-        let database = store.open().await;
-        assert_eq!(database.tally().await.unwrap().orders, STOCK, "{way}: all of it goes");
-        database.close().await;
-        assert!(rounds > 1, "{way}: it was never killed in the middle");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_killed_in_the_middle_has_an_order_for_all_it_sold_on_sqlite() {
-    killed_until_sold_out(&Store::sqlite(), 20_251).await;
+async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_all_it_sold_on_sqlite() {
+    every_way_through_every_door(&Store::sqlite(), 20_251).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_killed_in_the_middle_has_an_order_for_all_it_sold_on_postgres() {
-    killed_until_sold_out(&Store::postgres(), 20_252).await;
+async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_all_it_sold_on_postgres() {
+    every_way_through_every_door(&Store::postgres(), 20_252).await;
 }

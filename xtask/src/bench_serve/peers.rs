@@ -26,6 +26,8 @@ pub(super) struct Peers {
     redis_cell: Option<(PathBuf, String)>,
     /// From PATH: it is not on crates.io.
     pub(super) limitador: Option<PathBuf>,
+    /// A server that decides nothing.
+    no_decision: PathBuf,
     /// For files that servers and loads are given.
     pub(super) directory: PathBuf,
 }
@@ -68,8 +70,12 @@ impl Peers {
         }
         fs::write(directory.join("tidegate.toml"), TIDEGATE_TOML)?;
         fs::write(directory.join("limitador.yaml"), LIMITADOR_YAML)?;
-        let tidegate = workspace.target().join("release/tidegate");
-        Ok(Self { tidegate, throttlecrab, redis_cell, limitador, directory })
+        let build =
+            "build --release --locked -p tidegate-bench --no-default-features --features floor";
+        Invocation::cargo(workspace, build).words("--bin no_decision").run()?;
+        let release = |name: &str| workspace.target().join("release").join(name);
+        let (tidegate, no_decision) = (release("tidegate"), release("no_decision"));
+        Ok(Self { tidegate, throttlecrab, redis_cell, limitador, no_decision, directory })
     }
 
     pub(super) fn ours(&self, wire: Wire) -> anyhow::Result<Server> {
@@ -101,6 +107,10 @@ impl Peers {
             ))
         };
         Server::start(&self.throttlecrab, arguments, &[])
+    }
+
+    pub(super) fn no_decision(&self) -> anyhow::Result<Server> {
+        Server::start(&self.no_decision, |port| vec![port.to_string()], &[])
     }
 
     pub(super) fn redis() -> anyhow::Result<Server> {

@@ -1,6 +1,8 @@
 //! `CL.THROTTLE` over RESP beside what Redis does with `GET` and `SET`, which is the floor that a user knows, and
 //! beside redis-cell and throttlecrab.
 //!
+//! Always   Beside them stands a server that decides nothing and gives the same answers. It is about what the load can do: a
+//!          target well above it says something about the load, and little about servers.
 //! Always   The `GET` to be measured against is one of keys that are not there: the least that Redis can do. One
 //!          that finds its key has more to fetch from memory, and is shown beside it.
 
@@ -21,6 +23,7 @@ const OURS: &str = "CL.THROTTLE";
 const ABSENT: &str = "GET, absent keys";
 const CELL: &str = "redis-cell";
 const CRAB: &str = "throttlecrab";
+const FLOOR: &str = "no decision";
 
 /// Something to ask one of the servers.
 struct Load<'a> {
@@ -42,6 +45,7 @@ pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
 
 fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Result<()> {
     let (ours, redis) = (peers.ours(Wire::Resp)?, Peers::redis()?);
+    let floor = peers.no_decision()?;
     let (crab, cell) = (peers.throttlecrab(Wire::Resp, keys)?, peers.redis_cell()?);
     let load = |name, server, words| Load { name, server, words, slower: 1 };
     let mut loads = vec![
@@ -49,6 +53,7 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         load(ABSENT, &redis, "GET none:__rand_int__"),
         load("SET", &redis, "SET key:__rand_int__ x"),
         load("GET, present keys", &redis, "GET key:__rand_int__"),
+        load(FLOOR, &floor, "CL.THROTTLE key:__rand_int__ 15 30 60"),
     ];
     if let Some(cell) = &cell {
         let slower = if depth == 1 { 1 } else { 4 };

@@ -16,6 +16,7 @@ const RULE: &str = "example";
 const SOURCES: &[&str] = &[
     "crates/tidegate-core/src/",
     "crates/tidegate-macros/src/",
+    "crates/tidegate-redis/src/",
     "crates/tidegate-tower/src/",
     "crates/tidegate/src/",
 ];
