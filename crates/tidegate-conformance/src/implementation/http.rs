@@ -3,7 +3,6 @@
 use super::resp::waits;
 use super::wire::Speaker;
 use super::{Answer, Patience, Refusal};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -30,13 +29,10 @@ impl Http {
         let body = body.to_string();
         let answered = answer(&self.server, &parts, body.as_bytes(), PEER);
         let answered = self.patience.wait(answered).ok_or_else(waits)?;
-        let status = answered.status().as_u16();
-        let bytes = self.patience.wait(answered.into_body().collect()).ok_or_else(waits)?;
-        let bytes = bytes.map_err(failed)?.to_bytes();
-        if !matches!(status, 200 | 429) {
-            return Err(Refusal::Failed(String::from_utf8_lossy(&bytes).into_owned()));
+        if !matches!(answered.status().as_u16(), 200 | 429) {
+            return Err(Refusal::Failed(String::from_utf8_lossy(answered.body()).into_owned()));
         }
-        serde_json::from_slice(&bytes).map_err(failed)
+        serde_json::from_slice(answered.body()).map_err(failed)
     }
 
     fn ask(&self, path: &str, limit: &str, key: &str, cost: u64) -> Result<Value, Refusal> {

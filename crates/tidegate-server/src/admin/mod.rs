@@ -18,8 +18,10 @@ mod tests;
 
 use crate::http::{Answered, Problem, collect, find};
 use crate::server::Server;
+use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request};
+use http::{Method, Request, Response};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use std::convert::Infallible;
@@ -28,18 +30,19 @@ use std::sync::Arc;
 /// What answers one connection.
 pub fn service(
     server: Arc<Server>,
-) -> impl Service<Request<Incoming>, Response = Answered, Error = Infallible, Future: Send> + Clone
-{
+) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
++ Clone {
     service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
         async move {
             let (request, body) = request.into_parts();
             let patience = server.request_patience();
             // No request has a body that says anything, but a connection is only good when it is read.
-            Ok(match collect(body, patience).await {
+            let answered = match collect(body, patience).await {
                 Ok(_) => answer(&server, &request).await,
                 Err(problem) => problem.answer(),
-            })
+            };
+            Ok(answered.into_response())
         }
     })
 }

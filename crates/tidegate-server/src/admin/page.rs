@@ -8,6 +8,7 @@ use http::header::{
     CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
+use tidegate_tower::Fields as _;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -16,10 +17,8 @@ pub(super) enum Part {
     Js,
 }
 
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn answer(part: Part) -> Answered {
     let (kind, text) = match part {
@@ -27,13 +26,15 @@ pub(super) fn answer(part: Part) -> Answered {
         Part::Css => ("text/css; charset=utf-8", include_str!("dashboard.css")),
         Part::Js => ("text/javascript; charset=utf-8", include_str!("dashboard.js")),
     };
-    let page = Page::new(StatusCode::OK);
+    let mut page = Page::new(StatusCode::OK);
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        page.field(name, |out| out.extend_from_slice(value.as_bytes()));
+    }
     let kind = HeaderValue::from_static(kind);
-    let mut answered = page.body(kind, |out| out.extend_from_slice(text.as_bytes()));
-    let headers = answered.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    answered
+    page.body(kind, |out| out.extend_from_slice(text.as_bytes()))
 }

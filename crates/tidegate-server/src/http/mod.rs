@@ -38,8 +38,10 @@ pub use tidegate_tower::HeaderStyle;
 
 use crate::listen::Wire;
 use crate::server::Server;
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use route::Route;
@@ -57,20 +59,21 @@ pub fn service<H: Send>(
     server: Arc<Server>,
     peer: SocketAddr,
     hold: impl Fn() -> H + Clone + Send,
-) -> impl Service<Request<Incoming>, Response = Answered, Error = Infallible, Future: Send> + Clone
-{
+) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
++ Clone {
     service_fn(move |request: Request<Incoming>| {
         let (server, hold) = (Arc::clone(&server), hold.clone());
         async move {
             let (request, body) = request.into_parts();
             let patience = server.request_patience();
-            Ok(match collect(body, patience).await {
+            let answered = match collect(body, patience).await {
                 Ok(body) => {
                     let _holding = hold();
                     answer(&server, &request, &body, peer).await
                 }
                 Err(problem) => problem.answer(),
-            })
+            };
+            Ok(answered.into_response())
         }
     })
 }

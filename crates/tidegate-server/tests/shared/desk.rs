@@ -1,7 +1,6 @@
 //! A server on a Redis of its own, asked without sockets.
 
 use http::Request;
-use http_body_util::BodyExt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,19 +48,18 @@ impl Desk {
         let (parts, ()) =
             request.header("host", "localhost").body(()).expect("it is a request").into_parts();
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        read(tidegate_server::http::answer(&self.server, &parts, body.as_bytes(), peer).await).await
+        read(&tidegate_server::http::answer(&self.server, &parts, body.as_bytes(), peer).await)
     }
 
     /// The same of the operator.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
         let request = Request::get(path).header("host", "localhost");
         let (parts, ()) = request.body(()).expect("it is a request").into_parts();
-        read(tidegate_server::admin::answer(&self.server, &parts).await).await
+        read(&tidegate_server::admin::answer(&self.server, &parts).await)
     }
 }
 
-async fn read(answered: Answered) -> (u16, String) {
+fn read(answered: &Answered) -> (u16, String) {
     let status = answered.status().as_u16();
-    let body = answered.into_body().collect().await.expect("it is there").to_bytes();
-    (status, String::from_utf8(body.to_vec()).expect("it is text"))
+    (status, String::from_utf8(answered.body().to_vec()).expect("it is text"))
 }

@@ -90,7 +90,7 @@ pub(crate) fn post(path: &str) -> http::request::Builder {
 
 impl Reply {
     pub(crate) async fn of(answered: super::Answered) -> Self {
-        let (head, body) = answered.into_parts();
+        let (head, body) = answered.into_response().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8(body.to_vec()).unwrap();
         Self { status: head.status.as_u16(), headers: head.headers, text }

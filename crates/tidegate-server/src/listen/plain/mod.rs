@@ -10,17 +10,17 @@
 //! Always   Answers that are not yet written stay under `OUTPUT_STEP` and one answer, and none of them waits for one that is
 //!          not there yet. Who leaves while it waits gives up its turn.
 
+mod head;
 #[cfg(test)]
 mod tests;
 
 use super::http::{Watched, closed, serve_http1};
-use crate::http::{Answered, BODY_BYTES_MAX, answer, service as http_service};
+use crate::http::{Answered, answer, service as http_service};
 use crate::server::Server;
-use bytes::{Buf as _, Bytes};
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
+use bytes::Bytes;
+use head::{Found, Heads};
+use http::StatusCode;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::BodyExt as _;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -32,9 +32,7 @@ use tidegate::Clock as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
 
-/// A plain request has no more fields than this.
-const FIELDS_MAX: usize = 32;
-/// Nor does it come in more pieces. Each of them is parsed from the beginning.
+/// A plain request does not come in more pieces. Each of them is parsed from the beginning.
 const PIECES_MAX: u32 = 4;
 /// So much is read at once, and what a buffer has that has grown beyond it is given back.
 const INPUT_STEP: usize = 8 * 1024;
@@ -44,20 +42,6 @@ const AHEAD_MAX: usize = 2 * INPUT_STEP;
 const OUTPUT_STEP: usize = 64 * 1024;
 /// What an output has that has grown beyond it is given back.
 const OUTPUT_KEPT: usize = 8 * 1024;
-
-/// What the first bytes of a connection, or those after a request, are.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for a moment; a box would cost what is saved here"
-)]
-enum Found {
-    /// A request, and how many bytes it has.
-    Plain(Parts, Bytes, usize),
-    /// The beginning of one, or nothing.
-    Part,
-    /// Something for hyper.
-    Other,
-}
 
 /// How plain requests come to an end.
 enum End {
@@ -86,6 +70,7 @@ where
         is_closing,
         input,
         output,
+        heads: Heads::default(),
         date: Date::default(),
         has_more: false,
         pieces: 0,
@@ -109,6 +94,7 @@ struct Plain<'a, S> {
     input: Vec<u8>,
     /// Answers that were not sent.
     output: Vec<u8>,
+    heads: Heads,
     date: Date,
     /// Whether something has come that nobody has looked at: while somebody waits for an answer, more may come.
     has_more: bool,
@@ -142,24 +128,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
         }
     }
 
-    /// Answers all that is whole of what has come, and keeps the rest.
+    /// Answers all that is whole of what has come, and keeps the rest. What comes meanwhile is in `self.input`.
     async fn answer_all(&mut self) -> io::Result<Option<End>> {
-        let come = self.input.len();
-        let mut bytes = Bytes::copy_from_slice(&self.input);
+        let (mut come, mut heads) =
+            (std::mem::take(&mut self.input), std::mem::take(&mut self.heads));
+        let mut done = 0;
         loop {
-            match find(&bytes) {
-                Found::Plain(request, body, length) => {
-                    let Some(answered) = self.answer(&request, &body).await? else {
+            let rest = &come[done..];
+            match heads.find(rest) {
+                Found::Plain(head, body) => {
+                    let request = heads.last().expect("it has just been found");
+                    let body = &rest[head..head + body];
+                    let Some(answered) = self.answer(request, body).await? else {
                         return Ok(Some(End::Over));
                     };
-                    bytes.advance(length);
-                    skip_empty_lines(&mut bytes);
+                    done += head + body.len();
+                    done += empty_lines(&come[done..]);
                     self.pieces = 0;
                     let is_last = *self.is_closing.borrow();
                     self.date.tell(self.server);
-                    write(&mut self.output, answered, &self.date, is_last).await;
+                    write(&mut self.output, &answered, &self.date, is_last);
                     if is_last || self.output.len() >= OUTPUT_STEP {
-                        self.send(!bytes.is_empty()).await?;
+                        self.send(done < come.len()).await?;
                     }
                     if is_last {
                         return Ok(Some(End::Over));
@@ -167,16 +157,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
                 }
                 Found::Part if self.pieces < PIECES_MAX => break,
                 Found::Part | Found::Other => {
-                    self.send(!bytes.is_empty()).await?;
-                    let more = &self.input[come..];
-                    let bytes =
-                        if more.is_empty() { bytes } else { [&bytes, more].concat().into() };
-                    return Ok(Some(End::Other(bytes)));
+                    self.send(done < come.len()).await?;
+                    return Ok(Some(End::Other([&come[done..], &self.input].concat().into())));
                 }
             }
         }
-        self.send(!bytes.is_empty()).await?;
-        self.input.drain(..come - bytes.len());
+        self.send(done < come.len()).await?;
+        come.drain(..done);
+        come.append(&mut self.input);
+        heads.forget_long();
+        (self.input, self.heads) = (come, heads);
         Ok(None)
     }
 
@@ -222,100 +212,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
 }
 
 /// Some clients end a body with a line of its own, which belongs to nothing (RFC 9112, 2.2).
-fn skip_empty_lines(bytes: &mut Bytes) {
-    let empty = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    bytes.advance(empty);
-}
-
-fn find(bytes: &Bytes) -> Found {
-    if bytes.is_empty() {
-        return Found::Part;
-    }
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut head = httparse::Request::new(&mut fields);
-    match head.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => {
-            let Some(request) = request(&head, bytes) else { return Found::Other };
-            let Some(body) = body_length(&request) else { return Found::Other };
-            let end = length + body;
-            if bytes.len() < end {
-                return Found::Part;
-            }
-            Found::Plain(request, bytes.slice(length..end), end)
-        }
-        Ok(httparse::Status::Partial) => Found::Part,
-        Err(_) => Found::Other,
-    }
-}
-
-/// The request that a head describes, if it is one of HTTP/1.1 that gets or posts.
-fn request(head: &httparse::Request<'_, '_>, bytes: &Bytes) -> Option<Parts> {
-    let method = match head.method? {
-        "GET" => Method::GET,
-        "POST" => Method::POST,
-        _ => return None,
-    };
-    if head.version != Some(1) {
-        return None;
-    }
-    let mut headers = HeaderMap::with_capacity(head.headers.len());
-    for field in head.headers.iter() {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?;
-        headers.append(name, value);
-    }
-    let uri = Uri::from_maybe_shared(bytes.slice_ref(head.path?.as_bytes())).ok()?;
-    let (mut parts, ()) = Request::new(()).into_parts();
-    (parts.method, parts.uri, parts.headers) = (method, uri, headers);
-    Some(parts)
-}
-
-/// How long the body is; `None` if it takes more to know than one number, or if more than a body is asked for.
-fn body_length(request: &Parts) -> Option<usize> {
-    let headers = &request.headers;
-    let is_unusual =
-        [TRANSFER_ENCODING, UPGRADE, EXPECT].iter().any(|name| headers.contains_key(name));
-    let stays = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
-    if is_unusual || !headers.get_all(CONNECTION).iter().all(stays) {
-        return None;
-    }
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    match (lengths.next(), lengths.next()) {
-        (None, _) if request.method == Method::GET => Some(0),
-        (Some(length), None) if request.method == Method::POST => {
-            let digits =
-                length.to_str().ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-            digits.parse().ok().filter(|length| *length <= BODY_BYTES_MAX)
-        }
-        _ => None,
-    }
+fn empty_lines(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
 
 /// As hyper writes it: the fields, how long the body is, and what time it is.
-async fn write(output: &mut Vec<u8>, answered: Answered, date: &Date, is_last: bool) {
-    let (head, mut body) = answered.into_parts();
-    let status = head.status;
+fn write(output: &mut Vec<u8>, answered: &Answered, date: &Date, is_last: bool) {
+    let status = answered.status();
     output.extend_from_slice(b"HTTP/1.1 ");
     output.extend_from_slice(status.as_str().as_bytes());
     output.push(b' ');
     output.extend_from_slice(status.canonical_reason().unwrap_or("<none>").as_bytes());
     output.extend_from_slice(b"\r\n");
-    for (name, value) in &head.headers {
-        field(output, name.as_str(), value.as_bytes());
+    for (name, value) in answered.fields() {
+        field(output, name.as_str(), value);
     }
     if is_last {
         field(output, "connection", b"close");
     }
-    // It is in one piece, and nothing can go wrong with it.
-    let body = body.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
     let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let body = body.filter(|_| has_body).unwrap_or_default();
+    let body = if has_body { answered.body() } else { b"" };
     if has_body {
         field(output, "content-length", itoa::Buffer::new().format(body.len()).as_bytes());
     }
     field(output, "date", &date.text);
     output.extend_from_slice(b"\r\n");
-    output.extend_from_slice(&body);
+    output.extend_from_slice(body);
 }
 
 fn field(output: &mut Vec<u8>, name: &str, value: &[u8]) {
