@@ -336,6 +336,32 @@ fn clients_find_what_they_look_for() {
     assert!(peer.session.is_over());
 }
 
+/// Neither can be had for the test command, so this is what they send when they connect, as their sources have it.
+#[test]
+fn jedis_and_lettuce_find_what_they_look_for() {
+    // Lettuce 6 and 7: by RESP3; what it wants besides may be refused.
+    let mut lettuce = with_token();
+    let said = lettuce.say("HELLO 3 AUTH default hush SETNAME app");
+    for member in ["$2 id :", "$4 mode $10 standalone", "$7 version $", "$4 role $6 master"] {
+        assert!(said.contains(member), "{member} in {said}");
+    }
+    assert_eq!(lettuce.say("CLIENT SETINFO lib-name Lettuce"), "+OK");
+    assert_eq!(lettuce.say("CLIENT SETINFO lib-ver 6.8.1.RELEASE/0b2e6d6"), "+OK");
+    let said = lettuce.say("CLIENT MAINT_NOTIFICATIONS on moving-endpoint-type none");
+    assert!(said.starts_with("-ERR "), "{said}");
+    assert_eq!(lettuce.say("CL.THROTTLE k 15 30 60 1"), "*5 :0 :16 :15 :-1 :2");
+    // Jedis 5 and 6: by RESP2 unless told; refusals of what it says of itself must be of something unknown.
+    let mut jedis = with_token();
+    assert_eq!(jedis.say("AUTH hush"), "+OK");
+    assert_eq!(jedis.say("CLIENT SETNAME app"), "+OK");
+    assert_eq!(jedis.say("CLIENT SETINFO LIB-NAME jedis"), "+OK");
+    assert_eq!(jedis.say("CLIENT SETINFO LIB-VER 6.2.0"), "+OK");
+    assert_eq!(jedis.say("PING"), "+PONG");
+    assert_eq!(jedis.say("CL.THROTTLE k 15 30 60 1"), "*5 :0 :16 :15 :-1 :2");
+    assert!(jedis.say("HELLO 3").starts_with("%7 "), "and by RESP3 when told");
+    assert_eq!(jedis.say("CL.THROTTLE k 15 30 60 0"), "*5 :0 :16 :15 :-1 :2");
+}
+
 #[test]
 fn del_forgets_debts() {
     let mut peer = Peer::new();
