@@ -17,12 +17,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tidegate::{Decision, Rule, Window};
-use tidegate_core::{Limit, Timestamp};
+use tidegate_core::{Limit, Span, Timestamp};
 
 /// Rules may change while somebody asks, and again; after so many times it is told so.
 const ROUNDS_MAX: usize = 8;
-/// How long the answer to a request is kept that may be sent twice.
-const ONCE_MS: &str = "10000";
+/// How long the answer to a request with an id is kept: who asks again within it is charged once.
+///
+/// ```
+/// use tidegate::Span;
+/// use tidegate_redis::ONCE_SPAN;
+///
+/// assert!(ONCE_SPAN > Span::from_secs(1), "a client gives up and asks again sooner than that");
+/// ```
+pub const ONCE_SPAN: Span = Span::from_secs(10);
 
 /// A limit in Redis.
 #[derive(Debug)]
@@ -144,9 +151,10 @@ impl Exact {
             let mut keys = vec![key.clone()];
             let (script, args) = match once.filter(|_| shared.is_sendable(cost)) {
                 Some(id) => {
-                    keys.push(key::once(&key, id));
+                    keys.push(key::once(&key, cost, id));
                     let args = shared.args(verb, cost, around);
-                    (shared.script(), vec![args, shared.fresh().to_vec(), ONCE_MS.into()])
+                    let once_ms = (ONCE_SPAN.as_micros() / 1_000).to_string();
+                    (shared.script(), vec![args, shared.fresh().to_vec(), once_ms.into()])
                 }
                 None => shared.question(verb, cost, around),
             };

@@ -24,9 +24,10 @@ pub(crate) fn leases(key: &[u8]) -> Vec<u8> {
     [key, b"#leases"].concat()
 }
 
-/// Where the answer to a request is kept that may be sent twice: in the same slot as its key.
-pub(crate) fn once(key: &[u8], id: &str) -> Vec<u8> {
-    let mut name = [key, b"#once:"].concat();
+/// Where the answer to a request is kept that may be sent twice: in the same slot as its key. What costs something else is
+/// another request, whatever its id: the answer to one says nothing about the other.
+pub(crate) fn once(key: &[u8], cost: u64, id: &str) -> Vec<u8> {
+    let mut name = [key, b"#once:", cost.to_string().as_bytes(), b":"].concat();
     tag(&mut name, id.as_bytes());
     name
 }
@@ -74,14 +75,14 @@ mod tests {
 
     #[test]
     fn an_answer_lies_with_its_key() {
-        let once = once(&of("tg:", "login", b"user:1"), "42");
-        assert_eq!(once, b"tg:{user:1}:login#once:42");
+        let once = once(&of("tg:", "login", b"user:1"), 3, "42");
+        assert_eq!(once, b"tg:{user:1}:login#once:3:42");
     }
 
     #[test]
     fn no_request_and_no_limit_is_called_what_the_list_of_leases_is() {
         let key = of("tg:", "login", b"user:1");
-        let lists = [leases(&key), once(&key, "leases"), once(&key, "#leases")];
+        let lists = [leases(&key), once(&key, 1, "leases"), once(&key, 1, "#leases")];
         let limits = ["login:leases", "login#leases", "login#once:leases", "#leases"]
             .map(|limit| of("tg:", limit, b"user:1"));
         let names: Vec<&Vec<u8>> = lists.iter().chain(&limits).collect();

@@ -51,6 +51,7 @@ mod value;
 
 pub use all::decide_all;
 pub use builder::{Builder, Unsuited};
+pub use exact::ONCE_SPAN;
 pub use joint::{JointAsk, check_all};
 pub use limiter::RedisLimiter;
 pub use link::{Address, AddressError, Concern, Finding, StoreError};

@@ -133,8 +133,8 @@ impl RedisLimiter {
         }
     }
 
-    /// The same for a request that may be sent twice: whoever asks again with the same `id` within 10 s is told
-    /// the same, and charged once.
+    /// The same for a request that may be sent twice: whoever asks again for the same cost with the same `id` within
+    /// [`ONCE_SPAN`](crate::ONCE_SPAN) is told the same, and charged once. Who was denied is decided about anew.
     ///
     /// ```no_run
     /// # async fn example(limiter: tidegate_redis::RedisLimiter) {

@@ -108,8 +108,8 @@ impl Shared {
     /// The first argument of the driver. `around` is about Redis's time: calendars are looked up by it.
     pub(crate) fn args(&self, verb: Verb, cost: u64, around: Timestamp) -> Vec<u8> {
         let which = match verb {
-            // What can never be admitted is only looked at: a denial writes nothing.
-            Verb::Take if !self.is_sendable(cost) => 2.0,
+            // Only Redis cannot count it: then it is looked at, and nothing is written.
+            Verb::Take if !self.is_sendable(cost) && !self.is_impossible(cost) => 2.0,
             Verb::Take => 0.0,
             Verb::Refund => 1.0,
             Verb::Look => 2.0,
@@ -150,8 +150,9 @@ impl Shared {
         }
     }
 
-    /// What can be said of a cost. More than that is never admitted, which needs no twin; and to give back more
-    /// than can be owed is to give back all.
+    /// What can be said of a cost. More than that is never admitted, and is asked as nothing, which charges nothing; but
+    /// as any other denial does, and as it does in memory, it puts right what a step of the clock has left. To give back
+    /// more than can be owed is to give back all.
     fn sendable(&self, verb: Verb, cost: u64) -> u64 {
         if self.is_sendable(cost) {
             return cost;
@@ -171,6 +172,11 @@ impl Shared {
     /// Whether a twin can be told this cost.
     pub(crate) fn is_sendable(&self, cost: u64) -> bool {
         self.limit.twin_price(cost).is_ok()
+    }
+
+    /// Whether the rule never admits this cost, whoever counts it.
+    fn is_impossible(&self, cost: u64) -> bool {
+        self.limit.peek(&self.limit.fresh(self.birth), self.birth, cost).is_deny()
     }
 
     /// What the driver said.

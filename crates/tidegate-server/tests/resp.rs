@@ -207,6 +207,32 @@ fn tide_check_takes_rule_text_and_says_milliseconds() {
 }
 
 #[test]
+fn tide_check_with_an_id_is_charged_once() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.say("TIDE.CHECK 10/s a COST 3 ID order-7"), "*5 :1 :10 :7 :0 :300");
+    assert_eq!(peer.say("TIDE.CHECK 10/s a COST 7"), "*5 :1 :10 :0 :0 :1000");
+    assert_eq!(peer.say("tide.check 10/s a id order-7 cost 3"), "*5 :1 :10 :7 :0 :300");
+    assert_eq!(peer.say("TIDE.CHECK 10/s a ID order-7"), "*5 :0 :10 :0 :100 :1000", "another cost");
+    peer.clock.advance(Span::from_secs(10));
+    assert_eq!(peer.say("TIDE.CHECK 10/s a COST 3 ID order-7"), "*5 :1 :10 :7 :0 :300");
+    assert_eq!(peer.say("TIDE.PEEK 10/s a COST 0"), "*5 :1 :10 :7 :0 :300", "it was charged");
+    let syntax = "expected COST and a whole number or ID and a text, each once, got";
+    for (options, got) in
+        [("ID 1 ID 2", "ID"), ("COST 1 COST 2", "COST"), ("ID", "ID"), ("IT 1", "IT")]
+    {
+        let said = peer.say(&format!("TIDE.CHECK 10/s a {options}"));
+        assert_eq!(said, format!("-ERR syntax error: {syntax} '{got}'"));
+    }
+    let said = peer.say("TIDE.PEEK 10/s a ID 1");
+    assert_eq!(said, "-ERR syntax error: expected COST and a whole number, got 'ID'");
+    let longest = "x".repeat(256);
+    assert_eq!(peer.say(&format!("TIDE.CHECK 10/s a ID {longest}")), "*5 :1 :10 :6 :0 :400");
+    let said = peer.say(&format!("TIDE.CHECK 10/s a ID {longest}x"));
+    assert_eq!(said, "-ERR an id has 1 to 256 bytes, this one has 257");
+    assert_eq!(peer.say("TIDE.PEEK 10/s a COST 0"), "*5 :1 :10 :6 :0 :400", "nothing was charged");
+}
+
+#[test]
 fn a_rule_that_makes_wait_says_how_long() {
     let mut peer = Peer::new();
     assert_eq!(peer.words(&["TIDE.CHECK", "10/s queue", "a"]).split(' ').nth(1), Some(":1"));

@@ -79,6 +79,18 @@ async fn t31_who_asks_again_with_the_same_id_is_charged_once_and_told_the_same()
     }
 }
 
+/// What was said to one request is nothing to another, which may cost more than is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t31_who_asks_for_another_cost_with_the_same_id_asks_something_else() {
+    let (_stage, limiter, witness) = stage().await;
+    assert!(limiter.check_once("key", COST, "42").await.is_allow());
+    assert!(limiter.check_once("key", 101, "42").await.is_deny());
+    assert!(limiter.check_once("key", 2 * COST, "42").await.is_allow());
+    assert_eq!(limiter.check_once("key", COST, "42").await.remaining, 100 - COST);
+    assert_eq!(charges(&witness, "key").await, 3);
+    assert_eq!(limiter.stats().failed, 0, "{}", limiter.stats().last_failure);
+}
+
 /// Also of another kind, and also on a node that has not heard of it yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t31_who_asks_again_under_another_rule_is_told_what_was_said_under_the_first() {

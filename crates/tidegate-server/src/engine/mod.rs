@@ -19,7 +19,7 @@ pub use tidegate_tower::Answer;
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode};
-use crate::store::{self, Key, Store, StoreError};
+use crate::store::{self, Key, RequestId, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -172,6 +172,16 @@ impl Engine {
             return Ok(Answer::UNLIMITED);
         }
         let decision = self.store.decide(&ask.stored()).await?;
+        Ok(ask.limit.answer(decision))
+    }
+
+    /// The same for a request that may be sent twice: charged once, and told the same.
+    pub async fn check_once(&self, ask: &Ask<'_>, id: RequestId<'_>) -> Result<Answer, CheckError> {
+        ask.limit.refuse_in_flight()?;
+        if ask.limit.mode() == Mode::Off {
+            return Ok(Answer::UNLIMITED);
+        }
+        let decision = self.store.decide_once(&ask.stored(), id).await?;
         Ok(ask.limit.answer(decision))
     }
 

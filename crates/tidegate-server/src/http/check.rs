@@ -6,6 +6,7 @@ use super::problem::Problem;
 use super::question::Question;
 use super::said::{self, FREE, ONE, SEVERAL, Said};
 use crate::engine::{Answer, Ask, Engine};
+use crate::store::RequestId;
 use tidegate_tower::{HeaderStyle, Told};
 
 /// Decides, one question or several as one.
@@ -16,13 +17,20 @@ pub(super) async fn check(
 ) -> Result<Answered, Problem> {
     let mut said = said::read(body, SEVERAL)?;
     if let Some(checks) = said.checks.take() {
+        if said.id.is_some() {
+            return Err(Problem::bad("`id` is for one question, and not for several as one"));
+        }
         if said.is_question() {
             return Err(Problem::bad("what stands beside `checks` belongs into each of them"));
         }
         return check_all(engine, checks, style).await;
     }
+    let id = said.id.take();
     let question = said.question(engine)?;
-    let answer = engine.check(&question.ask()).await?;
+    let answer = match &id {
+        None => engine.check(&question.ask()).await?,
+        Some(id) => engine.check_once(&question.ask(), RequestId::new(id)?).await?,
+    };
     Ok(tell(&question, answer, style))
 }
 

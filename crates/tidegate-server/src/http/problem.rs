@@ -3,7 +3,7 @@
 use super::page::{Answered, PROBLEM, Page};
 use crate::engine::{CheckError, InFlight, NoSuchLimit};
 use crate::server::Busy;
-use crate::store::StoreError;
+use crate::store::{NoRequestId, StoreError};
 use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use std::borrow::Cow;
@@ -77,6 +77,12 @@ impl Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<NoRequestId> for Problem {
+    fn from(error: NoRequestId) -> Self {
+        Self::bad(error.to_string())
     }
 }
 

@@ -19,8 +19,8 @@ type Members = &'static [&'static str];
 
 /// The members of a question.
 pub(super) const ONE: Members = &["limit", "rule", "key", "key_base64", "cost"];
-/// The same, or several questions in `checks`.
-pub(super) const SEVERAL: Members = &["limit", "rule", "key", "key_base64", "cost", "checks"];
+/// The same with an id, or several questions in `checks`.
+pub(super) const SEVERAL: Members = &["limit", "rule", "key", "key_base64", "cost", "id", "checks"];
 /// The members of a question without a cost.
 pub(super) const FREE: Members = &["limit", "rule", "key", "key_base64"];
 /// What is given back.
@@ -34,6 +34,7 @@ pub(super) struct Said<'a> {
     pub(super) key: Option<Cow<'a, str>>,
     pub(super) key_base64: Option<Cow<'a, str>>,
     pub(super) cost: Option<u64>,
+    pub(super) id: Option<Cow<'a, str>>,
     pub(super) lease: Option<Cow<'a, str>>,
     pub(super) checks: Option<Vec<Said<'a>>>,
 }
@@ -87,6 +88,7 @@ impl<'de> Visitor<'de> for SaidWith {
                     once(&mut said.key_base64, &member, map.next_value::<Text<'de>>()?.0)?;
                 }
                 "lease" => once(&mut said.lease, &member, map.next_value::<Text<'de>>()?.0)?,
+                "id" => once(&mut said.id, &member, map.next_value::<Text<'de>>()?.0)?,
                 "cost" => once(&mut said.cost, &member, map.next_value::<Cost>()?.0)?,
                 _ => once(&mut said.checks, &member, map.next_value_seed(Checks)?)?,
             }

@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::session::shown;
 use crate::engine::{Answer, Ask, CheckError, InFlight, LeaseId, Limit, NoSuchLimit};
 use crate::server::Server;
-use crate::store::{Key, StoreError};
+use crate::store::{Key, NoRequestId, RequestId, StoreError};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 
@@ -27,6 +27,12 @@ enum TideError {
     NoText,
     #[error("ERR syntax error: expected COST and a whole number, got '{0}'")]
     Syntax(String),
+    #[error(
+        "ERR syntax error: expected COST and a whole number or ID and a text, each once, got '{0}'"
+    )]
+    CheckSyntax(String),
+    #[error("ERR {0}")]
+    NoId(#[from] NoRequestId),
     #[error("ERR `{0}` counts who is in flight: use TIDE.ACQUIRE and TIDE.RELEASE")]
     Concurrency(String),
     #[error("ERR `{0}` is not a concurrency limit: use TIDE.CHECK")]
@@ -74,6 +80,7 @@ async fn answer(
     match command {
         Command::TideCheckAll => return check_all(server, reply, bytes, words).await,
         Command::TideRelease => return release(server, reply, words.get(bytes, 1)).await,
+        Command::TideCheck => return check(server, reply, bytes, words).await,
         _ => {}
     }
     let limit = find(server, words.get(bytes, 1))?;
@@ -82,16 +89,12 @@ async fn answer(
     match command {
         Command::TideReset => engine.reset(&limit, ask.key).await?,
         Command::TideRefund => engine.refund(&ask).await?,
-        Command::TidePeek => {
-            reply.five(five(&engine.peek(&ask).await?));
-            return Ok(());
-        }
         Command::TideAcquire if limit.rule().is_concurrency() => {
             return acquire(server, reply, &ask).await;
         }
         Command::TideAcquire => return Err(TideError::NoConcurrency(limit.name().to_owned())),
         _ => {
-            reply.five(five(&engine.check(&ask).await?));
+            reply.five(five(&engine.peek(&ask).await?));
             return Ok(());
         }
     }
@@ -118,6 +121,46 @@ fn cost(bytes: &[u8], words: &Words) -> Result<u64, TideError> {
         }
         (_, word, _) => Err(TideError::Syntax(shown(word))),
     }
+}
+
+/// `TIDE.CHECK limit key [COST n] [ID token]`.
+async fn check(
+    server: &Server,
+    reply: &mut Reply,
+    bytes: &[u8],
+    words: &Words,
+) -> Result<(), TideError> {
+    let limit = find(server, words.get(bytes, 1))?;
+    let (cost, id) = options(bytes, words)?;
+    let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost };
+    let answer = match id {
+        None => server.engine.check(&ask).await?,
+        Some(id) => server.engine.check_once(&ask, id).await?,
+    };
+    reply.five(five(&answer));
+    Ok(())
+}
+
+/// `[COST n] [ID token]`, in any order.
+fn options<'a>(bytes: &'a [u8], words: &Words) -> Result<(u64, Option<RequestId<'a>>), TideError> {
+    let (mut cost, mut id) = (None, None);
+    let wrong = |word| TideError::CheckSyntax(shown(word));
+    for at in (3..words.len()).step_by(2) {
+        let option = words.get(bytes, at);
+        if at + 1 == words.len() {
+            return Err(wrong(option));
+        }
+        let value = words.get(bytes, at + 1);
+        if cost.is_none() && option.eq_ignore_ascii_case(b"COST") {
+            cost = Some(number(value).ok_or_else(|| wrong(value))?);
+        } else if id.is_none() && option.eq_ignore_ascii_case(b"ID") {
+            let text = std::str::from_utf8(value).map_err(|_| wrong(value))?;
+            id = Some(RequestId::new(text)?);
+        } else {
+            return Err(wrong(option));
+        }
+    }
+    Ok((cost.unwrap_or(1), id))
 }
 
 fn number(word: &[u8]) -> Option<u64> {

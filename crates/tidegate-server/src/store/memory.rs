@@ -1,8 +1,10 @@
 //! Counters in this process: the `tidegate` library's keyed limiters.
 
-use super::{Ask, Counters, Key};
+use super::once::{Onces, Request, RequestId};
+use super::{Ask, Counters, Key, StoreError};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
+use std::sync::Arc;
 use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttles, Top};
 
 /// Counters that live as long as this process, or longer by a snapshot.
@@ -10,6 +12,7 @@ use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttle
 pub struct Memory {
     clock: ServerClock,
     throttles: Throttles<ServerClock>,
+    onces: Arc<Onces>,
 }
 
 /// What debts of `CL.THROTTLE` are called in a snapshot, and what it has counted is called for the operator. No limit of
@@ -20,6 +23,7 @@ pub(crate) const THROTTLES_NAME: &str = "CL.THROTTLE";
 #[derive(Clone, Debug)]
 pub struct MemoryCounters {
     limiter: Limiter<ServerClock>,
+    name: Arc<str>,
 }
 
 impl Memory {
@@ -27,7 +31,7 @@ impl Memory {
         let builder = Limiter::builder(Throttles::rule()).max_keys(max_keys);
         let limiter = restored.restore_with_clock(THROTTLES_NAME, builder, clock.clone());
         let throttles = Throttles::over(limiter).expect("it was built with the rule");
-        Self { clock, throttles }
+        Self { clock, throttles, onces: Arc::default() }
     }
 
     pub(super) fn throttles(&self) -> &Throttles<ServerClock> {
@@ -40,7 +44,18 @@ impl Memory {
             builder = builder.max_keys(max_keys);
         }
         let limiter = restored.restore_with_clock(&limit.name, builder, self.clock.clone());
-        MemoryCounters { limiter }
+        MemoryCounters { limiter, name: limit.name.as_str().into() }
+    }
+
+    pub(super) fn check_once(
+        &self,
+        counters: &MemoryCounters,
+        key: Key<'_>,
+        cost: u64,
+        id: RequestId<'_>,
+    ) -> Result<Decision, StoreError> {
+        let request = Request { limit: &counters.name, key, cost, id };
+        self.onces.decide(&request, &self.clock, || counters.check(key, cost))
     }
 }
 

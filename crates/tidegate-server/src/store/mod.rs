@@ -10,6 +10,7 @@ mod counters;
 mod findings;
 mod health;
 mod memory;
+mod once;
 mod redis;
 
 pub use counters::{Counters, Permit};
@@ -17,6 +18,7 @@ pub(crate) use findings::Examination;
 pub use health::ServerHealth;
 pub(crate) use memory::THROTTLES_NAME;
 pub use memory::{Memory, MemoryCounters};
+pub use once::{ID_BYTES_MAX, NoRequestId, RequestId};
 pub use redis::{Redis, RedisCounters};
 
 use crate::clock::ServerClock;
@@ -64,6 +66,15 @@ pub enum StoreError {
         "{max} places are held, and there is room to remember no more: release some, or give the rule a lease"
     )]
     TooManyLeases {
+        /// How many there can be.
+        max: usize,
+    },
+    /// Too many requests have come that may be sent twice. It is not charged.
+    #[error(
+        "the answers to {max} requests with an id are kept, and there is room for no more: ask again in a moment, \
+         or without an id"
+    )]
+    TooManyIds {
         /// How many there can be.
         max: usize,
     },
@@ -179,6 +190,21 @@ impl Store {
         match ask.counters {
             Counters::Memory(counters) => Ok(counters.check(ask.key, ask.cost)),
             Counters::Redis(counters) => Ok(counters.check(ask.key, ask.cost).await),
+        }
+    }
+
+    /// The same for a request that may be sent twice: charged once, and told the same.
+    pub async fn decide_once(
+        &self,
+        ask: &Ask<'_>,
+        id: RequestId<'_>,
+    ) -> Result<Decision, StoreError> {
+        match (self, ask.counters) {
+            (Self::Memory(memory), Counters::Memory(counters)) => {
+                memory.check_once(counters, ask.key, ask.cost, id)
+            }
+            (_, Counters::Redis(counters)) => Ok(counters.check_once(ask.key, ask.cost, id).await),
+            (Self::Redis(_), Counters::Memory(_)) => unreachable!("a server has one store"),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::findings::Findings;
 use super::health::{Seen, ServerHealth};
-use super::{Ask, Counters, Key, StoreError};
+use super::{Ask, Counters, Key, RequestId, StoreError};
 use crate::clock::ServerClock;
 use crate::config::{LimitConfig, OnError, StoreConfig};
 use std::pin::Pin;
@@ -149,6 +149,15 @@ pub(super) fn release(permit: RedisPermit) -> Later<'static, Result<bool, StoreE
 impl RedisCounters {
     pub(super) fn check<'a>(&'a self, key: Key<'a>, cost: u64) -> Later<'a, Decision> {
         Box::pin(async move { self.limiter.decide(key.0, cost).await.decision })
+    }
+
+    pub(super) fn check_once<'a>(
+        &'a self,
+        key: Key<'a>,
+        cost: u64,
+        id: RequestId<'a>,
+    ) -> Later<'a, Decision> {
+        Box::pin(self.limiter.check_once(key.0, cost, id.as_str()))
     }
 
     pub(super) fn peek<'a>(

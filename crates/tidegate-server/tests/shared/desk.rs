@@ -4,6 +4,7 @@ use http::Request;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate::Snapshot;
 use tidegate_redis::RedisStore;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self, Config};
@@ -27,6 +28,14 @@ impl Desk {
         let settings = store.settings().deadline(Duration::from_secs(10));
         let redis = RedisStore::connect_with(&store.url, settings).await;
         let server = Server::shared(config, None, ServerClock::system(), redis);
+        Self { session: Session::new(Arc::clone(&server)), server }
+    }
+
+    /// The same with limits in memory.
+    pub(crate) fn in_memory(limits: &str) -> Self {
+        let config: Config =
+            config::read(limits, "t.toml").unwrap_or_else(|error| panic!("{error}"));
+        let server = Server::new(config, None, ServerClock::system(), Snapshot::default());
         Self { session: Session::new(Arc::clone(&server)), server }
     }
 

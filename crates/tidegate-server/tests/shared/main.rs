@@ -4,6 +4,7 @@ mod deployments;
 mod desk;
 mod findings;
 mod guide;
+mod once;
 mod outage;
 mod pipelines;
 mod waiting;

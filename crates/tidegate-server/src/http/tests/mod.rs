@@ -7,6 +7,7 @@ mod explain;
 mod fields;
 mod guide;
 mod leases;
+mod once;
 mod openapi;
 mod original;
 mod refusals;

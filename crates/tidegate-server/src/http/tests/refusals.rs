@@ -18,7 +18,7 @@ async fn bad_json_is_refused_with_its_place() {
         ),
         (
             br#"{"colour":1}"#,
-            "unknown member `colour`; there are limit, rule, key, key_base64, cost, checks at line 1 column 9",
+            "unknown member `colour`; there are limit, rule, key, key_base64, cost, id, checks at line 1 column 9",
         ),
         (br#"{"limit":"api","key":"a","key":"b"}"#, "`key` is there twice at line 1 column 35"),
         (
