@@ -12,7 +12,7 @@ use anyhow::Context as _;
 
 use super::peers::{Peers, Wire};
 use super::server::{Measured, Server, load, words};
-use super::verdict::{Target, print, turns};
+use super::verdict::{Target, estimate, print, turns};
 use super::{CONNECTIONS, Scope};
 
 /// How deep the pipeline is.
@@ -22,6 +22,7 @@ const KEYS: &[u32] = &[1, 1_000_000];
 const OURS: &str = "CL.THROTTLE";
 const ABSENT: &str = "GET, absent keys";
 const CELL: &str = "redis-cell";
+const NEWER_CELL: &str = "redis-cell 0.5";
 const CRAB: &str = "throttlecrab";
 const FLOOR: &str = "no decision";
 
@@ -75,19 +76,39 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         crab.resident_mib()?
     );
     print(&rows, &targets(depth, keys));
+    let newer = Target { against: NEWER_CELL, at_least: of_cell(depth, keys) };
+    estimate(&rows, ABSENT, newer_cell(depth, keys), &newer);
     Ok(())
 }
 
 fn targets(depth: u32, keys: u32) -> [Target; 2] {
-    let of_cell = match (depth, keys) {
+    let (against, at_least) = if depth == 1 { (CRAB, 1.2) } else { (ABSENT, 1.0) };
+    let cell = Target { against: CELL, at_least: of_cell(depth, keys) };
+    [Target { against, at_least }, cell]
+}
+
+/// What must be of redis-cell's requests.
+fn of_cell(depth: u32, keys: u32) -> f64 {
+    match (depth, keys) {
         (1, _) => 1.0,
         (16, 1) => 2.0,
         (16, _) => 4.0,
         (_, 1) => 3.0,
         (..) => 8.0,
-    };
-    let (against, at_least) = if depth == 1 { (CRAB, 1.2) } else { (ABSENT, 1.0) };
-    [Target { against, at_least }, Target { against: CELL, at_least: of_cell }]
+    }
+}
+
+/// What redis-cell 0.5 had of the requests of `GET` beside it, on a machine where it could be had. It is in no registry, and it
+/// is slower than 0.2.2.
+fn newer_cell(depth: u32, keys: u32) -> f64 {
+    match (depth, keys) {
+        (1, 1) => 69.0 / 71.0,
+        (1, _) => 68.0 / 74.0,
+        (16, 1) => 425.0 / 1_045.0,
+        (16, _) => 194.0 / 863.0,
+        (_, 1) => 551.0 / 2_261.0,
+        (..) => 218.0 / 1_691.0,
+    }
 }
 
 fn requests(scope: &Scope, depth: u32) -> u32 {

@@ -53,6 +53,19 @@ pub(super) fn print(rows: &[Row], targets: &[Target]) {
     }
 }
 
+/// Prints ours in relation to somebody who is not here, but had this share of what one of the rows does.
+pub(super) fn estimate(rows: &[Row], beside: &str, share: f64, target: &Target) {
+    let beside = rows.iter().find(|row| row.name == beside);
+    let (Some(ours), Some(beside)) = (rows.first(), beside) else { return };
+    let ratio = Ratios::of(ours, beside).requests / share;
+    println!(
+        "  {:<22} not measured: elsewhere it had {share:.3} of {}; by that ours / it: {ratio:.2} requests{}",
+        target.against,
+        beside.name,
+        judge(target.against, ratio, std::slice::from_ref(target))
+    );
+}
+
 fn judge(name: &str, ratio: f64, targets: &[Target]) -> String {
     let Some(target) = targets.iter().find(|target| target.against == name) else {
         return String::new();
