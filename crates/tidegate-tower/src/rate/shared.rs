@@ -22,13 +22,13 @@ pub(super) enum Telling<C: Clock> {
 
 impl<C: Clock> Telling<C> {
     #[inline]
-    pub(super) fn write(self, headers: &mut HeaderMap) {
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
         match self {
             Self::Nothing => {}
             Self::Said(said) => said.add(headers),
             Self::Later(later) => {
-                let (shared, answers) = *later;
-                shared.write_fields(headers, &answers, &Answer::UNLIMITED);
+                let (shared, answers) = &**later;
+                shared.write_fields(headers, answers, &Answer::UNLIMITED);
             }
         }
     }
@@ -88,10 +88,9 @@ impl<C: Clock> Shared<C> {
     /// What the caller of a request is told that one limit admitted.
     #[inline]
     pub(super) fn tell_alone(self: &Arc<Self>, decision: Decision) -> Telling<C> {
-        let answer = Answer::obeyed(decision);
-        match self.say_alone(&answer) {
+        match self.say_alone(&decision) {
             Some(said) => Telling::Said(said),
-            None => self.tell(Answers::One(answer)),
+            None => self.tell(Answers::One(Answer::obeyed(decision))),
         }
     }
 
@@ -106,19 +105,18 @@ impl<C: Clock> Shared<C> {
 
     /// What a limit says that is alone, if there is a quick way to say it.
     #[inline]
-    fn say_alone(&self, answer: &Answer) -> Option<Said> {
+    fn say_alone(&self, decision: &Decision) -> Option<Said> {
         let [limit] = &self.limits[..] else { return None };
         if self.manners.style != Some(HeaderStyle::Draft11) || !limit.store.has_first_rule() {
             return None;
         }
-        let told = Told { name: &limit.name, rule: &limit.rule, answer: *answer };
-        limit.standing.map(|standing| standing.say(&told))
+        limit.standing.map(|standing| standing.say(decision))
     }
 
     #[inline]
     pub(super) fn say(&self, answers: &Answers) -> Option<Said> {
         match answers {
-            Answers::One(answer) => self.say_alone(answer),
+            Answers::One(answer) => self.say_alone(&answer.decision),
             Answers::None | Answers::Several(_) => None,
         }
     }
