@@ -52,13 +52,17 @@ pub(crate) struct Said {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {
     remaining: u64,
-    window_s: Option<u64>,
+    /// Or [`NO_WINDOW`]: what goes with every response is to be short.
+    window_s: u64,
 }
+
+/// More than a field may say.
+const NO_WINDOW: u64 = u64::MAX;
 
 impl Numbers {
     #[inline]
     fn of(decision: &Decision) -> Self {
-        Self { remaining: remaining(decision), window_s: window_s(decision) }
+        Self { remaining: remaining(decision), window_s: window_s(decision).unwrap_or(NO_WINDOW) }
     }
 }
 
@@ -133,9 +137,11 @@ impl Start {
     fn put(&self, line: &mut [u8; LINE_BYTES], numbers: Numbers) -> usize {
         line[..START_BYTES].copy_from_slice(&self.text);
         let end = put_digits(line, self.count, numbers.remaining);
-        let Some(seconds) = numbers.window_s else { return end };
+        if numbers.window_s == NO_WINDOW {
+            return end;
+        }
         line[end..end + 3].copy_from_slice(b";t=");
-        put_digits(line, end + 3, seconds)
+        put_digits(line, end + 3, numbers.window_s)
     }
 }
 
@@ -180,7 +186,7 @@ impl Says for Said {
 
     #[inline]
     fn number(self) -> u64 {
-        self.numbers.remaining.wrapping_add(self.numbers.window_s.unwrap_or(0))
+        self.numbers.remaining.wrapping_add(self.numbers.window_s)
     }
 
     #[inline]

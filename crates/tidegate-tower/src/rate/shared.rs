@@ -12,24 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate::{Clock, Decision, Rule, Span};
 
-/// What is to be told with the response.
-pub(super) enum Telling<C: Clock> {
-    Nothing,
-    Said(Said),
+/// What is to be told with the response: at most one of these.
+pub(super) struct Telling<C: Clock> {
+    /// The quick way. It owns nothing, so that there is nothing to be dropped.
+    said: Option<Said>,
     // In a box, so that who is told the quick way has less to carry.
-    Later(Box<(Arc<Shared<C>>, Answers)>),
+    later: Option<Box<(Arc<Shared<C>>, Answers)>>,
 }
 
 impl<C: Clock> Telling<C> {
+    pub(super) const NOTHING: Self = Self { said: None, later: None };
+
     #[inline]
     pub(super) fn write(&self, headers: &mut HeaderMap) {
-        match self {
-            Self::Nothing => {}
-            Self::Said(said) => said.add(headers),
-            Self::Later(later) => {
-                let (shared, answers) = &**later;
-                shared.write_fields(headers, answers, &Answer::UNLIMITED);
-            }
+        if let Some(said) = &self.said {
+            said.add(headers);
+        } else if let Some(later) = &self.later {
+            let (shared, answers) = &**later;
+            shared.write_fields(headers, answers, &Answer::UNLIMITED);
         }
     }
 }
@@ -89,7 +89,7 @@ impl<C: Clock> Shared<C> {
     #[inline]
     pub(super) fn tell_alone(self: &Arc<Self>, decision: Decision) -> Telling<C> {
         match self.say_alone(&decision) {
-            Some(said) => Telling::Said(said),
+            Some(said) => Telling { said: Some(said), later: None },
             None => self.tell(Answers::One(Answer::obeyed(decision))),
         }
     }
@@ -98,9 +98,9 @@ impl<C: Clock> Shared<C> {
     #[cold]
     pub(super) fn tell(self: &Arc<Self>, answers: Answers) -> Telling<C> {
         if matches!(answers, Answers::None) || self.manners.style.is_none() {
-            return Telling::Nothing;
+            return Telling::NOTHING;
         }
-        Telling::Later(Box::new((Arc::clone(self), answers)))
+        Telling { said: None, later: Some(Box::new((Arc::clone(self), answers))) }
     }
 
     /// What a limit says that is alone, if there is a quick way to say it.
