@@ -146,7 +146,7 @@ impl<B> fmt::Debug for LimitedBody<B> {
 mod tests {
     use super::*;
 
-    /// A response with a longer body is moved by calls, which took 20 of 140 ns.
+    /// A response with a longer body is moved by a call: measured, some 10 of 136 ns.
     #[test]
     fn a_body_is_no_longer_for_being_limited() {
         assert_eq!(size_of::<LimitedBody<axum::body::Body>>(), size_of::<axum::body::Body>());

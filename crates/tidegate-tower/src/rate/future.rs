@@ -152,7 +152,6 @@ where
         if let StageProjection::Calling { future, telling, settlement: None } =
             stage.as_mut().project()
         {
-            // Moved first and written to after: what has just been written in parts is slow to move.
             let mut response = ready!(future.poll(context))?.map(LimitedBody::theirs);
             telling.write(response.headers_mut());
             return Poll::Ready(Ok(response));
