@@ -267,14 +267,20 @@ impl AddressBits {
 /// What `Display` writes, in a tenth of the time: it is written for every request.
 #[inline]
 fn put_v4(ip: Ipv4Addr, out: &mut Short) {
+    let [a, b, c, d] = ip.octets();
+    let ((start, start_count), (end, end_count)) = (two_octets(a, b), two_octets(c, d));
     // In one number: a processor has to wait before it can read at once what was written in parts.
-    let (mut text, mut end) = (0_u128, 0);
-    for byte in ip.octets() {
-        let (digits, count) = OCTETS[usize::from(byte)];
-        text |= u128::from(u32::from_le_bytes(digits)) << (end * 8);
-        end += usize::from(count);
-    }
-    out.put_word_pair(text, end - 1);
+    let text = u128::from(start) | u128::from(end) << (start_count * 8);
+    out.put_word_pair(text, start_count + end_count - 1);
+}
+
+/// The digits of both, each with a dot after it; and how many characters these are.
+#[inline]
+fn two_octets(one: u8, other: u8) -> (u64, usize) {
+    let [(one, one_count), (other, other_count)] =
+        [one, other].map(|byte| OCTETS[usize::from(byte)]);
+    let [one, other] = [one, other].map(|digits| u64::from(u32::from_le_bytes(digits)));
+    (one | other << (one_count * 8), usize::from(one_count + other_count))
 }
 
 /// The digits of each byte and a dot, then zeros; and how many characters these are.

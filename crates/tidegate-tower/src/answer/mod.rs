@@ -1,5 +1,6 @@
 //! What a caller is told: in fields, and in the body of a refusal. The layers say it, and the daemon does.
 
+mod digits;
 mod fields;
 mod form;
 mod policy;

@@ -1,7 +1,7 @@
 //! What a limit is called and allots, as the fields of an answer tell it.
 
 use super::Answer;
-use tidegate::{Retry, Rule, Span, Verdict};
+use tidegate::{Decision, Retry, Rule, Span, Verdict};
 
 /// The largest integer that a structured field can have (RFC 9651).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -45,31 +45,44 @@ impl Told<'_> {
     }
 
     /// How much is left.
+    #[inline]
     pub(super) fn remaining(&self) -> u64 {
-        self.answer.decision.remaining.min(INTEGER_MAX)
+        remaining(&self.answer.decision)
     }
 
-    /// For how many seconds no more than that can be counted on. After a denial it is the time to wait, so
-    /// that it never ends after `Retry-After`.
+    /// For how many seconds no more than that can be counted on.
+    #[inline]
     pub(super) fn window_s(&self) -> Option<u64> {
-        let decision = &self.answer.decision;
-        let span = match decision.verdict {
-            Verdict::Deny(Retry::After(span)) => span,
-            Verdict::Deny(Retry::OnRelease) => return None,
-            Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => decision.reset_after,
-        };
-        // Who is in flight stays there for as long as it takes: nobody knows.
-        if span == Span::MAX {
-            return None;
-        }
-        let seconds = span.as_secs_ceil();
-        (seconds <= INTEGER_MAX).then_some(seconds)
+        window_s(&self.answer.decision)
     }
 
     /// Whether there is anything to tell: a limit that is off has no numbers.
     pub(super) fn is_limited(&self) -> bool {
         self.answer != Answer::UNLIMITED
     }
+}
+
+/// How much is left, as a field tells it.
+#[inline]
+pub(super) fn remaining(decision: &Decision) -> u64 {
+    decision.remaining.min(INTEGER_MAX)
+}
+
+/// For how many seconds no more than that can be counted on. After a denial it is the time to wait, so
+/// that it never ends after `Retry-After`.
+#[inline]
+pub(super) fn window_s(decision: &Decision) -> Option<u64> {
+    let span = match decision.verdict {
+        Verdict::Deny(Retry::After(span)) => span,
+        Verdict::Deny(Retry::OnRelease) => return None,
+        Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => decision.reset_after,
+    };
+    // Who is in flight stays there for as long as it takes: nobody knows.
+    if span == Span::MAX {
+        return None;
+    }
+    let seconds = span.as_secs_ceil();
+    (seconds <= INTEGER_MAX).then_some(seconds)
 }
 
 /// When to ask again where nobody knows: soon, and not at once.

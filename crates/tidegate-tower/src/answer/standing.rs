@@ -6,8 +6,10 @@
 //!          does, which all cores would have to agree on. There are at most [`STANDING_MAX`]; who comes later has no
 //!          quick way.
 
+use super::digits::put_digits;
 use super::fields::{POLICY, RATE_LIMIT, policy, string};
 use super::form::{BLANK, Form};
+use super::policy::{remaining, window_s};
 use super::recent::{Recent, Says};
 use super::{Answer, Told};
 use crate::short::Out;
@@ -17,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread::LocalKey;
-use tidegate::{Rule, Timestamp};
+use tidegate::{Decision, Rule, Timestamp};
 
 /// So many are kept: more than a program has limits, unless it makes new ones for ever.
 const STANDING_MAX: usize = 1_024;
@@ -33,9 +35,10 @@ pub(crate) struct Standing {
     /// Both fields of an answer that has no others yet, the one for what is left first and blank. To copy a map is cheaper
     /// than to make one, which hashes every name.
     alone: HeaderMap,
-    /// `"api";r=`
-    start: [u8; START_BYTES],
-    start_count: usize,
+    /// What clients at rest are told: the numbers of a first request, and both fields with these. Rules that have one policy
+    /// may differ in them; then it is what the first of these rules says.
+    first: (Numbers, HeaderMap),
+    start: Start,
     form: Form,
 }
 
@@ -43,54 +46,123 @@ pub(crate) struct Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     standing: &'static Standing,
+    numbers: Numbers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
     remaining: u64,
-    window_s: Option<u64>,
+    /// Or [`NO_WINDOW`]: what goes with every response is to be short.
+    window_s: u64,
+}
+
+/// More than a field may say.
+const NO_WINDOW: u64 = u64::MAX;
+
+impl Numbers {
+    #[inline]
+    fn of(decision: &Decision) -> Self {
+        Self { remaining: remaining(decision), window_s: window_s(decision).unwrap_or(NO_WINDOW) }
+    }
 }
 
 impl Standing {
     /// `None` if there is no quick way: the name is too long for it, or there are too many.
     pub(crate) fn of(name: &str, rule: &Rule) -> Option<&'static Self> {
-        let mut start = Vec::new();
-        string(&mut start, name);
-        start.put(b";r=");
-        let start_count = start.len();
-        if start_count > START_BYTES {
-            return None;
-        }
-        start.resize(START_BYTES, b' ');
-        let limit = rule.limit();
-        let decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
+        let start = Start::of(name)?;
+        let (limit, now) = (rule.limit(), Timestamp::EPOCH);
+        let untouched = limit.peek(&limit.fresh(now), now, 0);
+        let first = Numbers::of(&limit.peek(&limit.fresh(now), now, 1));
         let mut text = Vec::new();
-        policy(&mut text, &Told { name, rule, answer: Answer::obeyed(decision) });
-        let (text, start) = (String::from_utf8(text).ok()?, start.try_into().ok()?);
+        policy(&mut text, &Told { name, rule, answer: Answer::obeyed(untouched) });
+        let text = String::from_utf8(text).ok()?;
         kept(name, &text, |text| {
             let policy = HeaderValue::from_static(text);
             let form = Form::new(name, policy.clone())?;
             let fields = [(RATE_LIMIT, BLANK), (POLICY, policy.clone())];
             let alone: HeaderMap = fields.into_iter().collect();
             // A map does not promise to go through its fields in the order they were put in.
-            let is_in_order = alone.values().next() == Some(&BLANK);
-            is_in_order.then_some(Self { policy, alone, start, start_count, form })
+            if alone.values().next() != Some(&BLANK) {
+                return None;
+            }
+            let mut fields = alone.clone();
+            fields.insert(RATE_LIMIT, start.static_value(first));
+            Some(Self { policy, alone, first: (first, fields), start, form })
         })
     }
 
     #[inline]
-    pub(crate) fn say(&'static self, told: &Told<'_>) -> Said {
-        Said { standing: self, remaining: told.remaining(), window_s: told.window_s() }
+    pub(crate) fn say(&'static self, decision: &Decision) -> Said {
+        Said { standing: self, numbers: Numbers::of(decision) }
+    }
+}
+
+/// What a value starts with: `"api";r=`
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    text: [u8; START_BYTES],
+    count: usize,
+}
+
+impl Start {
+    /// `None` if the name is too long.
+    fn of(name: &str) -> Option<Self> {
+        let mut text = Vec::new();
+        string(&mut text, name);
+        text.put(b";r=");
+        let count = text.len();
+        if count > START_BYTES {
+            return None;
+        }
+        text.resize(START_BYTES, b' ');
+        Some(Self { text: text.try_into().ok()?, count })
+    }
+
+    #[inline]
+    fn value(&self, numbers: Numbers) -> HeaderValue {
+        let mut line = [0; LINE_BYTES];
+        let count = self.put(&mut line, numbers);
+        HeaderValue::from_bytes(&line[..count]).expect("fields are written in visible ASCII")
+    }
+
+    /// Kept for ever.
+    fn static_value(&self, numbers: Numbers) -> HeaderValue {
+        let mut line = [0; LINE_BYTES];
+        let count = self.put(&mut line, numbers);
+        let text = String::from_utf8_lossy(&line[..count]).into_owned();
+        HeaderValue::from_static(String::leak(text))
+    }
+
+    #[inline]
+    fn put(&self, line: &mut [u8; LINE_BYTES], numbers: Numbers) -> usize {
+        line[..START_BYTES].copy_from_slice(&self.text);
+        let end = put_digits(line, self.count, numbers.remaining);
+        if numbers.window_s == NO_WINDOW {
+            return end;
+        }
+        line[end..end + 3].copy_from_slice(b";t=");
+        put_digits(line, end + 3, numbers.window_s)
     }
 }
 
 impl Said {
     /// Adds the fields.
-    #[inline]
-    pub(crate) fn add(self, headers: &mut HeaderMap) {
-        if headers.capacity() == 0 {
-            headers.clone_from(&self.standing.alone);
-            if let Some(left) = headers.values_mut().next() {
-                *left = self.value();
-            }
-            return;
+    pub(crate) fn add(&self, headers: &mut HeaderMap) {
+        if headers.capacity() > 0 {
+            return self.append(headers);
         }
+        let (first, first_fields) = &self.standing.first;
+        let is_first = self.numbers == *first;
+        let mut fields = if is_first { first_fields } else { &self.standing.alone }.clone();
+        if !is_first && let Some(blank) = fields.values_mut().next() {
+            *blank = self.value();
+        }
+        // After the value was made and not before: measured, some 2 of 118 ns.
+        *headers = fields;
+    }
+
+    #[inline(never)]
+    fn append(&self, headers: &mut HeaderMap) {
         headers.append(POLICY, self.standing.policy.clone());
         headers.append(RATE_LIMIT, self.value());
     }
@@ -114,19 +186,12 @@ impl Says for Said {
 
     #[inline]
     fn number(self) -> u64 {
-        self.remaining.wrapping_add(self.window_s.unwrap_or(0))
+        self.numbers.remaining.wrapping_add(self.numbers.window_s)
     }
 
     #[inline]
     fn written(self) -> HeaderValue {
-        let mut line = [0; LINE_BYTES];
-        line[..START_BYTES].copy_from_slice(&self.standing.start);
-        let mut end = put_digits(&mut line, self.standing.start_count, self.remaining);
-        if let Some(seconds) = self.window_s {
-            line[end..end + 3].copy_from_slice(b";t=");
-            end = put_digits(&mut line, end + 3, seconds);
-        }
-        HeaderValue::from_bytes(&line[..end]).expect("fields are written in visible ASCII")
+        self.standing.start.value(self.numbers)
     }
 }
 
@@ -138,15 +203,6 @@ impl PartialEq for Standing {
 }
 
 impl Eq for Standing {}
-
-#[inline]
-fn put_digits(line: &mut [u8; LINE_BYTES], start: usize, number: u64) -> usize {
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(number).as_bytes();
-    let end = start + digits.len();
-    line[start..end].copy_from_slice(digits);
-    end
-}
 
 /// By name and policy. Two names may be one in a policy, which has no letters but ASCII; in a problem they are two.
 type Kept = HashMap<(String, String), Option<&'static Standing>>;
@@ -186,7 +242,7 @@ mod tests {
     use crate::head::Head;
     use crate::refusal;
     use proptest::prelude::*;
-    use tidegate::{Decision, Retry, Span};
+    use tidegate::{Retry, Span};
 
     fn decision(remaining: u64, reset_us: u64) -> Decision {
         let mut decision = Decision::UNLIMITED;
@@ -206,7 +262,7 @@ mod tests {
             let (mut quick, mut styled) = (HeaderMap::new(), HeaderMap::new());
             HeaderStyle::Draft11.write(&mut styled, &[told], &told.answer);
             if let Some(standing) = Standing::of(&name, &rule) {
-                standing.say(&told).add(&mut quick);
+                standing.say(&told.answer.decision).add(&mut quick);
                 prop_assert_eq!(quick, styled);
             } else {
                 prop_assert!(name.len() * 3 + 5 > START_BYTES, "a byte is three characters at the most");
@@ -226,13 +282,30 @@ mod tests {
             let answer = Answer::obeyed(decision(0, reset_us).deny(retry).decision);
             let (told, status) =
                 (Told { name: &name, rule: &rule, answer }, StatusCode::from_u16(status).unwrap());
-            let quick = Standing::of(&name, &rule).unwrap().say(&told).refusal(status, &answer);
+            let quick = Standing::of(&name, &rule).unwrap().say(&answer.decision).refusal(status, &answer);
             let request = http::Request::new(());
             let mut long = refusal::denied(&Head::of(&request), status, &[told], answer.decision);
             HeaderStyle::Draft11.write(long.headers_mut(), &[told], &answer);
             prop_assert_eq!(quick.status(), long.status());
             prop_assert_eq!(quick.headers(), long.headers());
             prop_assert_eq!(quick.body(), long.body());
+        }
+    }
+
+    #[test]
+    fn a_first_request_is_told_what_the_style_says() {
+        for rule in ["100/s burst 20", "1/h", "5/min fixed"] {
+            let rule: Rule = rule.parse().unwrap();
+            let (limit, now) = (rule.limit(), Timestamp::EPOCH);
+            let answer = Answer::obeyed(limit.peek(&limit.fresh(now), now, 1));
+            let told = Told { name: "first", rule: &rule, answer };
+            let standing = Standing::of("first", &rule).unwrap();
+            let said = standing.say(&answer.decision);
+            assert_eq!(said.numbers, standing.first.0, "{rule}");
+            let (mut quick, mut styled) = (HeaderMap::new(), HeaderMap::new());
+            said.add(&mut quick);
+            HeaderStyle::Draft11.write(&mut styled, &[told], &answer);
+            assert_eq!(quick, styled, "{rule}");
         }
     }
 

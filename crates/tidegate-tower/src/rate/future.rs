@@ -52,7 +52,7 @@ pin_project! {
         Calling {
             #[pin]
             future: S::Future,
-            telling: Option<Telling<C>>,
+            telling: Telling<C>,
             settlement: Option<Box<Settlement<C>>>,
         },
         /// It goes no further.
@@ -146,13 +146,36 @@ where
 {
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let mut stage = self.project().stage;
+        if let StageProjection::Calling { future, telling, settlement: None } =
+            stage.as_mut().project()
+        {
+            let mut response = ready!(future.poll(context))?.map(LimitedBody::theirs);
+            telling.write(response.headers_mut());
+            return Poll::Ready(Ok(response));
+        }
+        stage.poll_other(context)
+    }
+}
+
+impl<S, B, R, C, F> Stage<S, B, C, F>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    C: Clock,
+    F: Instead<Request<B>, S::Response, S::Error>,
+{
+    /// All other ways, in a function of their own: then the usual one is short enough to be inlined.
+    #[inline(never)]
+    fn poll_other(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<LimitedBody<R>>, S::Error>> {
         loop {
-            let next = match this.stage.as_mut().project() {
+            let next = match self.as_mut().project() {
                 StageProjection::Calling { future, telling, settlement } => {
                     let result = ready!(future.poll(context));
-                    let telling = telling.take().expect("polled after it was ready");
                     return Poll::Ready(answered(telling, settlement.take(), result));
                 }
                 StageProjection::Refused { response } => {
@@ -171,7 +194,7 @@ where
                     pending.take().expect("polled after it was ready").decided(outcome)
                 }
             };
-            this.stage.set(next);
+            self.set(next);
         }
     }
 }
@@ -193,7 +216,6 @@ where
     fn decided(self: Box<Self>, outcome: Outcome<C>) -> Stage<S, B, C, F> {
         match outcome {
             Outcome::Pass(Passed { telling, settlement }) => {
-                let telling = Some(telling);
                 let Pending { mut service, request, .. } = *self;
                 Stage::Calling { future: service.call(request), telling, settlement }
             }
@@ -206,9 +228,8 @@ where
     }
 }
 
-#[inline]
 fn answered<R, E, C: Clock>(
-    telling: Telling<C>,
+    telling: &Telling<C>,
     settlement: Option<Box<Settlement<C>>>,
     result: Result<Response<R>, E>,
 ) -> Result<Response<LimitedBody<R>>, E> {
@@ -222,10 +243,8 @@ fn answered<R, E, C: Clock>(
         }
     };
     telling.write(response.headers_mut());
-    let Some(settlement) = settlement else {
-        return Ok(response.map(LimitedBody::theirs));
-    };
-    let meter = settlement.answered(response.status(), response.headers());
+    let meter = settlement
+        .and_then(|settlement| settlement.answered(response.status(), response.headers()));
     Ok(response.map(|body| match meter {
         Some(meter) => LimitedBody::metered(body, meter),
         None => LimitedBody::theirs(body),

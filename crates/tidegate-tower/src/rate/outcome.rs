@@ -45,7 +45,7 @@ pub(super) enum Answers {
 impl<C: Clock> Outcome<C> {
     /// Nobody counts it.
     pub(super) fn uncounted() -> Self {
-        Self::Pass(Passed { telling: Telling::Nothing, settlement: None })
+        Self::Pass(Passed { telling: Telling::NOTHING, settlement: None })
     }
 
     pub(super) fn refuse(why: Why) -> Self {

@@ -59,7 +59,7 @@ where
             self.shared.decide(&Head::within(&request, &self.shared.manners.surroundings));
         match outcome {
             Outcome::Pass(Passed { telling, settlement }) => {
-                let (future, telling) = (self.inner.call(request), Some(telling));
+                let future = self.inner.call(request);
                 RateLimitFuture { stage: Stage::Calling { future, telling, settlement } }
             }
             Outcome::Refuse(refused) => {

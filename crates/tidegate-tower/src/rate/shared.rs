@@ -12,24 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate::{Clock, Decision, Rule, Span};
 
-/// What is to be told with the response.
-pub(super) enum Telling<C: Clock> {
-    Nothing,
-    Said(Said),
+/// What is to be told with the response: at most one of these.
+pub(super) struct Telling<C: Clock> {
+    /// The quick way. It owns nothing, so that there is nothing to be dropped.
+    said: Option<Said>,
     // In a box, so that who is told the quick way has less to carry.
-    Later(Box<(Arc<Shared<C>>, Answers)>),
+    later: Option<Box<(Arc<Shared<C>>, Answers)>>,
 }
 
 impl<C: Clock> Telling<C> {
+    pub(super) const NOTHING: Self = Self { said: None, later: None };
+
     #[inline]
-    pub(super) fn write(self, headers: &mut HeaderMap) {
-        match self {
-            Self::Nothing => {}
-            Self::Said(said) => said.add(headers),
-            Self::Later(later) => {
-                let (shared, answers) = *later;
-                shared.write_fields(headers, &answers, &Answer::UNLIMITED);
-            }
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        if let Some(said) = &self.said {
+            said.add(headers);
+        } else if let Some(later) = &self.later {
+            let (shared, answers) = &**later;
+            shared.write_fields(headers, answers, &Answer::UNLIMITED);
         }
     }
 }
@@ -88,10 +88,9 @@ impl<C: Clock> Shared<C> {
     /// What the caller of a request is told that one limit admitted.
     #[inline]
     pub(super) fn tell_alone(self: &Arc<Self>, decision: Decision) -> Telling<C> {
-        let answer = Answer::obeyed(decision);
-        match self.say_alone(&answer) {
-            Some(said) => Telling::Said(said),
-            None => self.tell(Answers::One(answer)),
+        match self.say_alone(&decision) {
+            Some(said) => Telling { said: Some(said), later: None },
+            None => self.tell(Answers::One(Answer::obeyed(decision))),
         }
     }
 
@@ -99,26 +98,25 @@ impl<C: Clock> Shared<C> {
     #[cold]
     pub(super) fn tell(self: &Arc<Self>, answers: Answers) -> Telling<C> {
         if matches!(answers, Answers::None) || self.manners.style.is_none() {
-            return Telling::Nothing;
+            return Telling::NOTHING;
         }
-        Telling::Later(Box::new((Arc::clone(self), answers)))
+        Telling { said: None, later: Some(Box::new((Arc::clone(self), answers))) }
     }
 
     /// What a limit says that is alone, if there is a quick way to say it.
     #[inline]
-    fn say_alone(&self, answer: &Answer) -> Option<Said> {
+    fn say_alone(&self, decision: &Decision) -> Option<Said> {
         let [limit] = &self.limits[..] else { return None };
         if self.manners.style != Some(HeaderStyle::Draft11) || !limit.store.has_first_rule() {
             return None;
         }
-        let told = Told { name: &limit.name, rule: &limit.rule, answer: *answer };
-        limit.standing.map(|standing| standing.say(&told))
+        limit.standing.map(|standing| standing.say(decision))
     }
 
     #[inline]
     pub(super) fn say(&self, answers: &Answers) -> Option<Said> {
         match answers {
-            Answers::One(answer) => self.say_alone(answer),
+            Answers::One(answer) => self.say_alone(&answer.decision),
             Answers::None | Answers::Several(_) => None,
         }
     }
