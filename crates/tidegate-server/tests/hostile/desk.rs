@@ -31,7 +31,7 @@ pub(crate) fn secs(seconds: u64) -> Duration {
 pub(crate) struct Served {
     running: Running,
     _beside: Option<RwLockReadGuard<'static, ()>>,
-    _alone: Option<RwLockWriteGuard<'static, ()>>,
+    _alone: Option<Alone>,
 }
 
 static OTHERS: RwLock<()> = RwLock::new(());
@@ -73,10 +73,11 @@ pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Served {
 
 /// The same while no other test has a server.
 pub(crate) fn start_alone(change: impl FnOnce(&mut Config)) -> Served {
-    run_alone(server(change))
+    let alone = alone();
+    run_alone(alone, server(change))
 }
 
-fn server(change: impl FnOnce(&mut Config)) -> Arc<Server> {
+pub(crate) fn server(change: impl FnOnce(&mut Config)) -> Arc<Server> {
     let mut config = config();
     change(&mut config);
     count_panics();
@@ -89,8 +90,15 @@ pub(crate) fn run(server: Arc<Server>) -> Served {
     Served { running, _beside: Some(beside), _alone: None }
 }
 
-pub(crate) fn run_alone(server: Arc<Server>) -> Served {
-    let alone = OTHERS.write().unwrap_or_else(PoisonError::into_inner);
+/// While this is held, no other test has a server.
+pub(crate) type Alone = RwLockWriteGuard<'static, ()>;
+
+/// Waits until no other test has a server. To be asked for first: what is made before is seen by who measures.
+pub(crate) fn alone() -> Alone {
+    OTHERS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn run_alone(alone: Alone, server: Arc<Server>) -> Served {
     let running = listen::start(server).expect("it listens");
     Served { running, _beside: None, _alone: Some(alone) }
 }

@@ -1,6 +1,8 @@
 //! T40: reloads under load.
 
-use crate::desk::{Directory, Peer, array, assert_grew_less, config, rss_bytes, run, run_alone};
+use crate::desk::{
+    Directory, Peer, alone, array, assert_grew_less, config, rss_bytes, run, run_alone,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
@@ -18,12 +20,13 @@ fn text(version: u64) -> String {
 
 #[test]
 fn t40_ten_thousand_reloads_lose_no_connection_and_no_count() {
+    let alone = alone();
     let directory = Directory::new();
     let file = directory.write("t.toml", &text(0));
     let limits = load(&file).expect("it is good").limits;
     let config = tidegate_server::config::Config { limits, ..config() };
     let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
-    let running = run_alone(server);
+    let running = run_alone(alone, server);
     let (is_over, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut before = 0;
     std::thread::scope(|scope| {

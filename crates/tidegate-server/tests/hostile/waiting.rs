@@ -4,7 +4,7 @@
 //! busy with other things makes it less, but not the share of it that is kept under three times the load.
 
 use crate::asker::Asker;
-use crate::desk::{Served, config, run_alone, secs};
+use crate::desk::{Served, alone, config, run_alone, secs};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +34,7 @@ struct Far {
 
 impl Far {
     fn new() -> Self {
+        let alone = alone();
         let (redis, runtime) = (RedisServer::start(), tokio::runtime::Runtime::new().unwrap());
         let proxy = FaultProxy::to(redis.address());
         let text = format!(
@@ -52,7 +53,7 @@ impl Far {
             let redis = RedisStore::connect_with(&url, settings).await;
             Server::shared(config, None, ServerClock::system(), redis)
         });
-        let running = run_alone(server);
+        let running = run_alone(alone, server);
         proxy.set(Fault::Delay(DELAY));
         Self { running, _redis: redis, _proxy: proxy, _runtime: runtime }
     }

@@ -6,6 +6,7 @@ import re
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
 from processes import tidegate
+from spoofs import SPOOFS
 
 CONFIG = """
 [server]
@@ -23,14 +24,6 @@ TOKENS = """
 [server.auth]
 tokens = ["secret"]
 """
-
-# What a client may send to be taken for another request.
-SPOOFS = [
-    {"x_original_uri": "/free"},
-    {"x_forwarded_uri": "/free"},
-    {"x_original_method": "POST", "x_forwarded_method": "POST"},
-    {"x_original_uri": "/free", "x_forwarded_uri": "/free", "x_original_host": "free.example.org"},
-]
 
 CADDY = """
 {

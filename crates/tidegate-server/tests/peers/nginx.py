@@ -4,6 +4,7 @@ import socket
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
 from processes import tidegate
+from spoofs import SPOOFS
 
 CONFIG = """
 [server]
@@ -28,14 +29,6 @@ TOKENS = """
 [server.auth]
 tokens = ["secret"]
 """
-
-# What a client may send to be taken for another request.
-SPOOFS = [
-    {"x_original_uri": "/free"},
-    {"x_forwarded_uri": "/free"},
-    {"x_original_method": "POST", "x_forwarded_method": "POST"},
-    {"x_original_uri": "/free", "x_forwarded_uri": "/free", "x_forwarded_host": "free.example.org"},
-]
 
 # One process and nothing outside the directory: Debian's paths belong to the nginx that may be running.
 NGINX = """
@@ -91,7 +84,8 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
         expect("nobody chooses the limit", query, [200] * 3 + [429])
         odd = [status_of(port, b"GET /limited/\xe9 HTTP/1.0\r\nx-user: zoe\r\n\r\n") for _ in range(4)]
         expect("an odd letter is no way around", odd, [200] * 3 + [429])
-        site = [get(port, "/free", host="api.example.org", x_forwarded_host="free.example.org")[0] for _ in range(3)]
+        elsewhere = {"x_original_host": "free.example.org", "x_forwarded_host": "free.example.org"}
+        site = [get(port, "/free", host="api.example.org", **elsewhere)[0] for _ in range(3)]
         expect("the host", site, [200, 200, 429])
         expect("another host", get(port, "/free", x_forwarded_host="api.example.org")[0], 200)
         visits = [get(port, "/visit", "127.0.0.2", x_forwarded_for=f"203.0.113.{i}")[0] for i in range(3)]
