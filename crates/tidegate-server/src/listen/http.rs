@@ -39,6 +39,10 @@ const H2_HEAD_BYTES_MAX: u32 = 16 * 1024;
 /// A connection on which nothing happens is asked whether it still is one.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
+/// So much of one HTTP/2 connection is read before others have their turn: some two thousand of the shortest frames. tokio itself
+/// would let it go on for 128 reads, and whoever shares a worker with who floods it with settings would wait that long.
+const TURN_BYTES: usize = 16 * 1024;
+
 /// When it is time to go, so long is waited for who is not being answered and does not leave.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -133,6 +137,8 @@ pub(super) struct Watched<S> {
 #[derive(Debug, Default)]
 struct Framed {
     frames: Frames,
+    /// How much has been read since others had their turn.
+    turn_bytes: usize,
     has_begun: bool,
     has_part: bool,
     is_stalled: bool,
@@ -189,6 +195,7 @@ impl<S> Watched<S> {
 
 impl Framed {
     fn has_read(&mut self, bytes: &[u8], activity: &Activity) {
+        self.turn_bytes += bytes.len();
         let come = self.frames.follow(bytes);
         // What goes on coming has no more time than it had, and a ping gives none to who asks nothing.
         let is_news = if come.has_part {
@@ -224,10 +231,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             buffer.put_slice(&self.read.split_to(some));
             return Poll::Ready(Ok(()));
         }
+        if let Some(framed) = &mut self.framed
+            && framed.turn_bytes >= TURN_BYTES
+        {
+            framed.turn_bytes = 0;
+            // It wakes us when others have been looked at.
+            return pin!(tokio::task::yield_now()).poll(context).map(Ok);
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() && buffer.filled().len() > before {
             self.has_read(&buffer.filled()[before..]);
+        }
+        if read.is_pending()
+            && let Some(framed) = &mut self.framed
+        {
+            framed.turn_bytes = 0;
         }
         read
     }
@@ -270,5 +289,49 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::activity::Peers;
+    use super::super::wakeful::Wakeful;
+    use super::*;
+    use crate::config::Caps;
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use tidegate::Span;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    const TURNS: usize = 4;
+
+    /// How often others have their turn while all of this is read, which has come already.
+    async fn turns(
+        watched: impl FnOnce(DuplexStream, Arc<Activity>) -> Watched<DuplexStream>,
+    ) -> u32 {
+        let (mut client, server) = duplex(TURNS * TURN_BYTES);
+        client.write_all(&vec![0; TURNS * TURN_BYTES]).await.unwrap();
+        let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
+        let mut stream = watched(server, peers.enter(&Caps::default()).1);
+        let (is_over, turns) = (Cell::new(false), Cell::new(0));
+        let reads = async {
+            let mut piece = [0; TURN_BYTES / 4];
+            for _ in 0..4 * TURNS {
+                stream.read_exact(&mut piece).await.unwrap();
+            }
+            is_over.set(true);
+        };
+        let others = poll_fn(|_| {
+            turns.set(turns.get() + 1);
+            if is_over.get() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::join!(biased; reads, others);
+        turns.get() - 1
+    }
+
+    #[tokio::test]
+    async fn t46_who_says_much_over_http2_lets_others_have_their_turn() {
+        assert_eq!(turns(Watched::http2).await, 3);
+        assert_eq!(turns(Watched::http1).await, 0, "what is read there is answered first");
     }
 }
