@@ -57,6 +57,8 @@ pub(crate) struct Taken {
     pub(crate) decision: Decision,
     pub(crate) answer: Answer,
     pub(crate) version: u64,
+    /// Whether it was said before, to who asked with the same id.
+    pub(crate) is_repeated: bool,
 }
 
 impl Exact {
@@ -149,20 +151,21 @@ impl Exact {
             let current = self.known(deadline).await?;
             let shared = &current.shared;
             let mut keys = vec![key.clone()];
-            let (script, args) = match once.filter(|_| shared.is_sendable(cost)) {
+            let (script, args) = match once.filter(|_| cost > 0 && shared.is_sendable(cost)) {
                 Some(id) => {
                     keys.push(key::once(&key, cost, id));
                     let args = shared.args(verb, cost, around);
-                    let once_ms = (ONCE_SPAN.as_micros() / 1_000).to_string();
+                    let span = if verb == Verb::Take { ONCE_SPAN } else { Span::ZERO };
+                    let once_ms = (span.as_micros() / 1_000).to_string();
                     (shared.script(), vec![args, shared.fresh().to_vec(), once_ms.into()])
                 }
                 None => shared.question(verb, cost, around),
             };
             let is_once = keys.len() > 1;
             let mut value = self.store.run(script, keys, args, deadline).await?;
-            let (mut version, mut before) = (current.version, None);
+            let (mut version, mut before, mut is_repeated) = (current.version, None, false);
             if is_once {
-                (version, value) = said_by(value)
+                (version, value, is_repeated) = said_by(value)
                     .ok_or_else(|| self.malformed("nothing for a request with an id".to_owned()))?;
             }
             if version > current.version {
@@ -176,9 +179,11 @@ impl Exact {
             let shared = before.as_ref().unwrap_or(shared);
             match shared.read(&value).map_err(|strange| self.strange(&strange))? {
                 Said::Answer(answer) => {
+                    // What is kept was said to who took.
+                    let verb = if is_repeated { Verb::Take } else { verb };
                     let decision = shared.decision(&answer, verb, cost);
                     let decision = decision.map_err(|strange| self.strange(&strange))?;
-                    return Ok(Taken { decision, answer, version });
+                    return Ok(Taken { decision, answer, version, is_repeated });
                 }
                 Said::OtherTime(now) => {
                     self.store.clock.heard(now);
@@ -418,8 +423,9 @@ impl Exact {
 }
 
 /// What was said to a request with an id, and by which version of the rule.
-fn said_by(value: Value) -> Option<(u64, Value)> {
-    let Value::Array(parts) = value else { return None };
+fn said_by(value: Value) -> Option<(u64, Value, bool)> {
+    let Value::Array(mut parts) = value else { return None };
+    let is_repeated = parts.len() == 3 && parts.pop() == Some(Value::Int(1));
     let [Value::Int(version), said] = <[Value; 2]>::try_from(parts).ok()? else { return None };
-    Some((u64::try_from(version).ok()?, said))
+    Some((u64::try_from(version).ok()?, said, is_repeated))
 }

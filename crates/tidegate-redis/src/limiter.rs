@@ -144,18 +144,21 @@ impl RedisLimiter {
     /// # }
     /// ```
     pub async fn check_once(&self, key: impl AsRef<[u8]>, cost: u64, id: &str) -> Decision {
-        let key = key.as_ref();
-        if let Some(told) = self.inner.still_denied(key, cost) {
-            return told.decision;
-        }
-        match self.inner.exact.take(key, cost, Some(id)).await {
-            Ok(taken) => {
-                let decision = self.inner.fallback.warm(key, cost, taken.decision);
-                self.inner.tally.decided(&decision);
-                decision
-            }
-            Err(error) => self.inner.without(key, cost, &error).decision,
-        }
+        let (key, inner) = (key.as_ref(), &self.inner);
+        // Who was admitted before is told so though the share would deny it now: that is charged. Others are not asked about.
+        let denied = inner.still_denies(key, cost);
+        let verb = if denied.is_some() { Verb::Look } else { Verb::Take };
+        let taken = match inner.exact.ask(key, verb, cost, Some(id)).await {
+            Ok(taken) if taken.is_repeated => return taken.decision,
+            Ok(taken) => taken,
+            Err(error) => return inner.without(key, cost, &error).decision,
+        };
+        let decision = match denied {
+            Some(denied) => denied,
+            None => inner.fallback.warm(key, cost, taken.decision),
+        };
+        inner.tally.decided(&decision);
+        decision
     }
 
     /// Decides, or says why there is no decision: for those who have a policy of their own.
@@ -467,13 +470,14 @@ impl Inner {
 
     /// Redis may not know yet what was admitted without it.
     fn still_denied(&self, key: &[u8], cost: u64) -> Option<Told> {
-        let decision = self.fallback.still_denies(key, cost)?;
-        // While the outage lasts, this is a failure like others, and counted as one.
-        if !self.exact.is_up(key) {
-            return None;
-        }
+        let decision = self.still_denies(key, cost)?;
         self.tally.decided(&decision);
         Some(Told { decision, source: Source::Local })
+    }
+
+    /// The denial itself. While the outage lasts, that is a failure like others, and counted as one.
+    fn still_denies(&self, key: &[u8], cost: u64) -> Option<Decision> {
+        self.fallback.still_denies(key, cost).filter(|_| self.exact.is_up(key))
     }
 
     /// An answer without Redis.

@@ -1,8 +1,8 @@
 //! T31: the script has run, and its answer is lost. Nothing is sent again that might be charged twice.
 
-use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter, ready};
+use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter, limiter_with, ready};
 use std::time::Duration;
-use tidegate_redis::{JointAsk, RedisLimiter, Settings, Source, StoreError, check_all};
+use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, StoreError, check_all};
 use tidegate_testbed::Fault;
 use tokio::time::sleep;
 
@@ -77,6 +77,41 @@ async fn t31_who_asks_again_with_the_same_id_is_charged_once_and_told_the_same()
         limiter.check_once(&key, COST, "43").await;
         assert_eq!(charges(&witness, &key).await, 2, "another id is another request");
     }
+}
+
+/// What is said again is charged to nobody, nor is this node's share asked about it, which has been charged already when the
+/// answer was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t31_who_asks_again_is_told_the_same_though_the_share_would_deny_it() {
+    const RULE: &str = "9/h burst 9";
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
+    let limiter = limiter_with(&store, "lost", RULE, OnError::Local { nodes: 3 });
+    ready(&limiter).await;
+    let witness = stage.witness("lost", RULE).await;
+    let left = async |key: &str| witness.peek(key, 0).await.expect("it answers").remaining;
+    let mut lost = 0;
+    for key in (0..ROUNDS).map(|round| format!("key-{round}")) {
+        stage.proxy.set(Fault::LoseReply);
+        assert!(limiter.check_once(&key, 2, "42").await.is_allow(), "the share has three");
+        stage.proxy.set(Fault::Pass);
+        recovers(&limiter).await;
+        if left(&key).await == 9 {
+            // The connection was lost before: it has not come to Redis.
+            continue;
+        }
+        lost += 1;
+        assert!(limiter.check_n(&key, 2).await.is_deny(), "the share has one left");
+        for _ in 0..5 {
+            let decision = limiter.check_once(&key, 2, "42").await;
+            assert_eq!((decision.is_allow(), decision.remaining), (true, 7));
+        }
+        assert!(limiter.check_once(&key, 2, "43").await.is_deny(), "that is another one");
+        assert_eq!(left(&key).await, 7, "and not charged");
+        assert!(limiter.check_once(&key, 1, "44").await.is_allow(), "the share still has one");
+        assert_eq!(left(&key).await, 6);
+    }
+    assert!(lost > 0, "no reply was lost");
 }
 
 /// What was said to one request is nothing to another, which may cost more than is left.

@@ -3,6 +3,7 @@
 //! Always   One lock from the look whether it was asked before until the answer is kept: of two that come together, one is
 //!          charged, and both are told the same. What Redis does for a shared limit, in one script (`driver/one.lua`).
 //!          Only what was charged is kept. Who was denied is decided about anew.
+//!          What costs nothing is not kept either: it would take room for nothing.
 //! Always   At most [`ONCES_MAX`] are kept, each for [`ONCE_SPAN`]. One more is refused and not charged: to forget another
 //!          instead would charge that one twice.
 //! Memory   A fingerprint and a decision, some 160 bytes each, whatever keys and ids are: 42 MB at the most, and given back
@@ -12,12 +13,15 @@ use super::{Key, StoreError};
 use crate::clock::ServerClock;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use tidegate::{Clock, Decision, Timestamp};
 use tidegate_redis::ONCE_SPAN;
 
 /// So many answers are kept: 26 000 requests with an id a second.
 pub(super) const ONCES_MAX: usize = 1 << 18;
+
+/// So many are forgotten at a time: each request brings one at the most, and nobody is to wait for a quarter of a million.
+const FORGOTTEN_MAX: usize = 64;
 
 /// For so many, no room is given back.
 const ROOM_KEPT: usize = 1 << 10;
@@ -54,7 +58,8 @@ pub(super) struct Onces {
 
 #[derive(Debug, Default)]
 struct Kept {
-    answers: HashMap<u128, Decision>,
+    /// And until when.
+    answers: HashMap<u128, (Timestamp, Decision)>,
     /// In the order that they were kept in, which is that of their ends: time does not go back under a lock.
     ends: VecDeque<(Timestamp, u128)>,
 }
@@ -83,37 +88,48 @@ impl Onces {
         decide: impl FnOnce() -> Decision,
     ) -> Result<Decision, StoreError> {
         let fingerprint = self.fingerprint(request);
-        let mut kept = self.kept.lock().expect("nobody panics with it");
+        // What is there is whole, also if somebody has panicked over it.
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock.now();
         kept.forget(now);
-        if let Some(said) = kept.answers.get(&fingerprint) {
+        if let Some((ends, said)) = kept.answers.get(&fingerprint)
+            && now < *ends
+        {
             return Ok(*said);
         }
-        if kept.answers.len() >= ONCES_MAX {
+        if kept.ends.len() >= ONCES_MAX {
             return Err(StoreError::TooManyIds { max: ONCES_MAX });
         }
         let decision = decide();
-        if !decision.is_deny() {
-            kept.answers.insert(fingerprint, decision);
-            kept.ends.push_back((now + ONCE_SPAN, fingerprint));
+        if !decision.is_deny() && request.cost > 0 {
+            let ends = now + ONCE_SPAN;
+            kept.answers.insert(fingerprint, (ends, decision));
+            kept.ends.push_back((ends, fingerprint));
         }
         Ok(decision)
     }
 
     /// Nobody can find another request with the same one: the secret is drawn when the process starts.
     fn fingerprint(&self, request: &Request<'_>) -> u128 {
-        let half = |which: u8| u128::from(self.secret.hash_one((which, request)));
+        // With its length: a key's bytes are hashed as they are, and the next field must not pass for a part of them.
+        let length = request.key.0.len();
+        let half = |which: u8| u128::from(self.secret.hash_one((which, length, request)));
         half(0) << 64 | half(1)
     }
 }
 
 impl Kept {
     fn forget(&mut self, now: Timestamp) {
-        while let Some(&(ends, fingerprint)) = self.ends.front()
-            && ends <= now
-        {
+        for _ in 0..FORGOTTEN_MAX {
+            let Some(&(ends, fingerprint)) = self.ends.front().filter(|(ends, _)| *ends <= now)
+            else {
+                break;
+            };
             self.ends.pop_front();
-            self.answers.remove(&fingerprint);
+            // It may have been asked again since, and be kept for longer.
+            if self.answers.get(&fingerprint).is_some_and(|(kept, _)| *kept == ends) {
+                self.answers.remove(&fingerprint);
+            }
         }
         // Seldom: not before most of what there was room for has gone.
         let room = 2 * self.answers.len().max(ROOM_KEPT);
@@ -169,6 +185,9 @@ mod tests {
             Request { key: Key(b"alice7"), ..REQUEST },
             Request { cost: 2, ..REQUEST },
             Request { id: RequestId("77"), ..REQUEST },
+            // Of these two, what is hashed would be the same bytes, but for the key's length.
+            Request { key: Key(b"alice\0"), cost: 1, id: RequestId("x"), ..REQUEST },
+            Request { key: Key(b"alice"), cost: 256, id: RequestId("\0x"), ..REQUEST },
         ];
         for (remaining, request) in (0..).zip(&others) {
             let said = onces.decide(request, &clock, || answer(remaining)).unwrap();
@@ -192,18 +211,40 @@ mod tests {
         let onces = Onces::default();
         let of = |cost| Request { cost, ..REQUEST };
         let max = u64::try_from(ONCES_MAX).unwrap();
-        for cost in 0..max {
+        for cost in 1..=max {
             onces.decide(&of(cost), &clock, || answer(cost)).expect("there is room");
         }
-        let refused = onces.decide(&of(max), &clock, || panic!("it is not decided"));
+        let refused = onces.decide(&of(max + 1), &clock, || panic!("it is not decided"));
         assert!(matches!(refused, Err(StoreError::TooManyIds { max: ONCES_MAX })));
-        assert_eq!(onces.decide(&of(0), &clock, || answer(1)).unwrap().remaining, 0, "it is kept");
+        assert_eq!(onces.decide(&of(1), &clock, || answer(7)).unwrap().remaining, 1, "it is kept");
         manual.advance(ONCE_SPAN);
-        onces.decide(&of(max), &clock, || answer(0)).expect("there is room again");
+        assert_eq!(onces.decide(&of(max), &clock, || answer(7)).unwrap().remaining, 7, "anew");
+        // Little by little, and not what was asked anew.
+        for cost in 1..max / 32 {
+            onces.decide(&of(max + cost), &clock, || answer(0)).expect("there is room again");
+        }
+        assert_eq!(
+            onces.decide(&of(max), &clock, || answer(8)).unwrap().remaining,
+            7,
+            "it is kept"
+        );
+        manual.advance(ONCE_SPAN);
+        for _ in 0..max / 32 {
+            onces.decide(&of(1), &clock, || answer(0)).expect("there is room");
+        }
         let kept = onces.kept.lock().unwrap();
-        assert_eq!(kept.answers.len(), 1);
+        assert_eq!((kept.answers.len(), kept.ends.len()), (1, 1));
         let room = kept.answers.capacity().max(kept.ends.capacity());
         assert!(room <= 8 * ROOM_KEPT, "there is still room for {room}");
+    }
+
+    #[test]
+    fn what_costs_nothing_is_not_kept() {
+        let (_, clock) = clock();
+        let onces = Onces::default();
+        let look = Request { cost: 0, ..REQUEST };
+        assert_eq!(onces.decide(&look, &clock, || answer(1)).unwrap().remaining, 1);
+        assert_eq!(onces.decide(&look, &clock, || answer(2)).unwrap().remaining, 2);
     }
 
     #[test]
@@ -217,9 +258,9 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     start.wait();
-                    for cost in 0..1_000 {
+                    for cost in 1..=1_000 {
                         let said = onces.decide(&Request { cost, ..REQUEST }, &clock, charge);
-                        assert_eq!(said.unwrap().remaining, cost, "all are told the same");
+                        assert_eq!(said.unwrap().remaining, cost - 1, "all are told the same");
                     }
                 });
             }

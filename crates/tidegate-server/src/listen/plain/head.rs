@@ -15,8 +15,10 @@ use std::ops::Range;
 
 /// A plain request has no more fields than this.
 pub(super) const FIELDS_MAX: usize = 32;
-/// So long may be what is kept of a connection that may be idle for long.
+/// So long may be what is kept of a connection that may be idle for long, and so many fields may it have: a kilobyte, and a map of
+/// two.
 const KEPT_BYTES_MAX: usize = 1_024;
+const KEPT_FIELDS_MAX: usize = 16;
 /// A plain body's length has no more digits than this.
 const DIGITS_MAX: usize = 8;
 
@@ -56,7 +58,9 @@ impl Heads {
 
     /// Nothing is kept that is long.
     pub(super) fn forget_long(&mut self) {
-        self.last.take_if(|head| head.bytes.len() > KEPT_BYTES_MAX);
+        self.last.take_if(|head| {
+            head.bytes.len() > KEPT_BYTES_MAX || head.request.headers.len() > KEPT_FIELDS_MAX
+        });
     }
 
     /// What begins here.
@@ -157,7 +161,11 @@ fn body_length(request: &Parts) -> Option<usize> {
     }
 }
 
+/// As a number is written, and in no other way: so a number is told as it came.
 fn plain_length(digits: &[u8]) -> Option<usize> {
+    if digits.len() > 1 && digits.starts_with(b"0") {
+        return None;
+    }
     if !(1..=DIGITS_MAX).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -209,12 +217,14 @@ mod tests {
 
     #[test]
     fn a_known_head_with_a_length_that_is_none_is_hypers() {
-        for length in ["", "-1", "+2", "2, 2", "2 ", "65537", "999999999", "18446744073709551618"] {
+        for length in
+            ["", "-1", "+2", "2, 2", "02", "00", "65537", "999999999", "18446744073709551618"]
+        {
             let mut heads = Heads::default();
             assert!(matches!(heads.find(post("{}").as_bytes()), Found::Plain(..)));
             let said = post("{}").replace("Length: 2", &format!("Length: {length}"));
-            let fresh = Heads::default().find(said.as_bytes());
-            assert_eq!(heads.find(said.as_bytes()), fresh, "{length}");
+            assert_eq!(Heads::default().find(said.as_bytes()), Found::Other, "{length}");
+            assert_eq!(heads.find(said.as_bytes()), Found::Other, "{length}, known");
         }
     }
 
@@ -226,6 +236,16 @@ mod tests {
             assert_eq!(heads.find(said.as_bytes()), Found::Plain(KEPT_BYTES_MAX + more, 0));
             heads.forget_long();
             assert_eq!(heads.last().is_some(), is_kept);
+        }
+        for (more, is_kept) in [(0, true), (1, false)] {
+            let mut heads = Heads::default();
+            let fields = "X: y\r\n".repeat(KEPT_FIELDS_MAX - 2 + more);
+            assert!(matches!(
+                heads.find(GET.replace("X: 12\r\n", &(fields + "X: 12\r\n")).as_bytes()),
+                Found::Plain(..)
+            ));
+            heads.forget_long();
+            assert_eq!(heads.last().is_some(), is_kept, "{more}");
         }
     }
 

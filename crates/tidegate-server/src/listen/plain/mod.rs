@@ -194,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
         }
     }
 
-    /// Sends what is to be sent. If there is a part of the next request then, its time begins.
+    /// Sends what is to be sent. If there is a part of the next request then, also of what came meanwhile, its time begins.
     async fn send(&mut self, has_part: bool) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -202,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
         self.stream.write_all(&self.output).await?;
         // Under TLS, what is written is not yet on its way.
         self.stream.flush().await?;
-        if has_part {
+        if has_part || !self.input.is_empty() {
             self.stream.next_has_begun();
         }
         self.output.clear();

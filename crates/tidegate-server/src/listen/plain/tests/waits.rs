@@ -37,6 +37,35 @@ async fn who_has_been_answered_does_not_wait_for_who_waits() {
     assert_eq!(rest.matches("HTTP/1.1 200 ").count(), 2, "also what came in the meantime: {rest}");
 }
 
+/// T44: its time begins when nothing stands before it, also if it came while something did.
+#[tokio::test]
+async fn a_part_that_came_while_another_waited_is_no_idle_connection() {
+    let bench = bench();
+    let (mut client, server) = duplex(1 << 20);
+    let peers = Arc::new(Peers::new(Arc::new(Wakeful::new(Span::ZERO))));
+    let (number, activity) = peers.enter(&Caps::default());
+    let (_open, closing) = watch::channel(false);
+    let shared = Arc::clone(&bench.server);
+    let stream = Watched::http1(server, activity);
+    let serving = tokio::spawn(async move { serve(stream, &shared, PEER, closing).await });
+    peers.handle(number, serving.abort_handle());
+    client.write_all(authorize("/slow").repeat(2).as_bytes()).await.unwrap();
+    answer_of(&mut client).await;
+    client.write_all(&check("bob").as_bytes()[..20]).await.unwrap();
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    bench.clock.advance(Span::from_millis(100));
+    answer_of(&mut client).await;
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    peers.end_idle();
+    client.write_all(&check("bob").as_bytes()[20..]).await.unwrap();
+    let third = answer_of(&mut client).await;
+    assert!(third.starts_with("HTTP/1.1 200 "), "{third}");
+}
+
 #[tokio::test]
 async fn who_leaves_while_it_waits_gives_up_its_turn() {
     let bench = bench();
