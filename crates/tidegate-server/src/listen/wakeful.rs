@@ -1,10 +1,11 @@
 //! A busy worker looks once more before it goes to sleep.
 //!
 //! To go to sleep and to be woken takes a worker, and whoever wakes it, longer than a decision: on a virtual machine the
-//! sender has to ask the host to wake the other core. Where requests come one by one, that is a tenth of them.
+//! sender has to ask the host to wake the other core. A client that asks one thing after the other waits for that each time.
 //!
-//! Always   Only who has been asked often a moment ago stays awake, and only for as long as it is told: a worker that
-//!          is asked now and then sleeps at once.
+//! Always   Only who is asked again soon stays awake, and only for as long as it is told. A request that came soon after the one
+//!          before earns a credit, and a look in vain costs [`IN_VAIN`]: so what is looked for in vain takes at most an
+//!          eighth of `stay` for each request, and a worker that is asked now and then sleeps at once.
 //! Always   Who was away while it looked shares its core with somebody, and lets it go.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,7 +25,7 @@ pub(super) struct Wakeful {
     lookout: Mutex<Lookout>,
 }
 
-/// How busy it has been.
+/// Whether it has been asked again soon, of late.
 #[derive(Debug)]
 struct Lookout {
     /// What had come when it was last asked, and since when nothing has come.
@@ -32,17 +33,18 @@ struct Lookout {
     quiet_since: Timestamp,
     /// When it was last asked.
     asked_at: Timestamp,
-    /// The stretch of time that is counted now.
-    began_at: Timestamp,
-    began_with: u32,
-    /// Whether enough came in the stretch before.
-    is_busy: bool,
+    /// How many came soon, less what looks in vain have cost.
+    credit: u32,
+    /// Whether it looks, and has not paid for it.
+    is_looking: bool,
 }
 
-/// How long a stretch is.
-const STRETCH: Span = Span::from_millis(1);
-/// So much must come in it: one every 50 µs, which is about as long as a sleep is worth.
-const BUSY: u32 = 20;
+/// What a look in vain costs.
+const IN_VAIN: u32 = 8;
+/// The most that can be saved: eight looks in vain, and it sleeps.
+const CREDIT_MAX: u32 = 8 * IN_VAIN;
+/// Soon is within so many times as long as it would look: who was asleep is woken late, and has answered before it is asked.
+const SOON: u64 = 2;
 /// One look takes a microsecond: who comes back after so long has been away.
 const AWAY: Span = Span::from_micros(200);
 
@@ -88,26 +90,36 @@ impl Wakeful {
 
 impl Lookout {
     fn new(now: Timestamp) -> Self {
-        let (quiet_since, asked_at, began_at) = (now, now, now);
-        Self { reads: 0, quiet_since, asked_at, began_at, began_with: 0, is_busy: false }
+        Self { reads: 0, quiet_since: now, asked_at: now, credit: 0, is_looking: false }
     }
 
     /// Whether to look once more, if so much has come until now.
     fn stays(&mut self, now: Timestamp, reads: u32, stay: Span) -> bool {
-        if reads != self.reads {
-            (self.reads, self.quiet_since) = (reads, now);
-        } else if now.since(self.asked_at) > AWAY {
-            self.is_busy = false;
-        }
-        if now.since(self.began_at) >= STRETCH {
-            let came = reads.wrapping_sub(self.began_with);
-            // A sleep makes a stretch longer, and what has come in it less dense.
-            let stretches = now.since(self.began_at).as_micros() / STRETCH.as_micros();
-            self.is_busy = u64::from(came) >= u64::from(BUSY) * stretches;
-            (self.began_at, self.began_with) = (now, reads);
-        }
+        let since_asked = now.since(self.asked_at);
         self.asked_at = now;
-        self.is_busy && now.since(self.quiet_since) < stay
+        if reads != self.reads {
+            self.has_come(now, reads.wrapping_sub(self.reads), stay);
+        } else if self.is_looking && since_asked > AWAY {
+            (self.credit, self.is_looking) = (0, false);
+        }
+        if now.since(self.quiet_since) >= stay {
+            if std::mem::take(&mut self.is_looking) {
+                self.credit -= IN_VAIN;
+            }
+            return false;
+        }
+        self.is_looking = self.credit >= IN_VAIN;
+        self.is_looking
+    }
+
+    /// Where much comes at once, answering it takes time too: what counts is the time for each.
+    fn has_come(&mut self, now: Timestamp, count: u32, stay: Span) {
+        let soon_us = stay.as_micros() * SOON * u64::from(count);
+        if now.since(self.quiet_since).as_micros() <= soon_us {
+            self.credit = self.credit.saturating_add(count).min(CREDIT_MAX);
+        }
+        self.reads = self.reads.wrapping_add(count);
+        (self.quiet_since, self.is_looking) = (now, false);
     }
 }
 
@@ -125,54 +137,93 @@ mod tests {
         Timestamp::from_micros(1_000_000 + us)
     }
 
-    /// One that has been asked every `gap_us` for `us`.
-    fn asked(gap_us: u64, us: u64) -> (Lookout, u32) {
-        let (mut lookout, mut reads) = (Lookout::new(at(0)), 0);
-        for us in (0..=us).step_by(usize::try_from(gap_us).unwrap()) {
-            reads += 1;
-            lookout.stays(at(us), reads, STAY);
+    /// One that has been asked every `gap_us` for `us`, and how often it looked at nothing, once a microsecond.
+    fn asked(gap_us: u64, us: u64) -> (Lookout, u32, u64) {
+        let (mut lookout, mut reads, mut looks) = (Lookout::new(at(0)), 0, 0);
+        for us in 0..=us {
+            reads += u32::from(us % gap_us == 0);
+            looks += u64::from(lookout.stays(at(us), reads, STAY));
         }
-        (lookout, reads)
+        (lookout, reads, looks)
     }
 
     #[test]
-    fn who_is_busy_stays_for_as_long_as_it_is_told() {
-        let (mut lookout, reads) = asked(20, 5_000);
-        for us in 0..50 {
+    fn who_is_asked_again_soon_stays_for_as_long_as_it_is_told() {
+        let (mut lookout, reads, _) = asked(20, 5_000);
+        for us in 1..50 {
             assert!(lookout.stays(at(5_000 + us), reads, STAY), "{us}");
         }
         assert!(!lookout.stays(at(5_050), reads, STAY));
         assert!(!lookout.stays(at(5_051), reads, STAY));
-        assert!(lookout.stays(at(5_080), reads + 1, STAY), "it is busy still");
+        assert!(lookout.stays(at(5_080), reads + 1, STAY), "one look in vain is not the end");
+    }
+
+    #[test]
+    fn it_takes_some_that_came_soon_to_begin() {
+        let mut lookout = Lookout::new(at(0));
+        for reads in 1..IN_VAIN {
+            assert!(!lookout.stays(at(u64::from(reads) * 60), reads, STAY), "{reads}");
+        }
+        assert!(lookout.stays(at(u64::from(IN_VAIN) * 60), IN_VAIN, STAY));
+    }
+
+    #[test]
+    fn looks_in_vain_end_it() {
+        let (mut lookout, mut reads, _) = asked(20, 5_000);
+        assert!(!lookout.stays(at(5_050), reads, STAY));
+        let mut looked = 0;
+        for round in 1..100 {
+            reads += 1;
+            let came = 5_000 + round * 1_000;
+            looked += u32::from(lookout.stays(at(came), reads, STAY));
+            assert!(!lookout.stays(at(came + 50), reads, STAY));
+        }
+        assert_eq!(looked, CREDIT_MAX / IN_VAIN - 1, "one was paid for already");
     }
 
     #[test]
     fn who_is_asked_now_and_then_sleeps_at_once() {
-        for gap_us in [60, 100, 1_000, 100_000] {
-            let (mut lookout, reads) = asked(gap_us, 1_000_000);
-            let last = 1_000_000 / gap_us * gap_us;
-            assert!(!lookout.stays(at(last + 1), reads, STAY), "{gap_us}");
+        for gap_us in [101, 200, 1_000, 100_000] {
+            assert_eq!(asked(gap_us, 1_000_000).2, 0, "{gap_us}");
         }
     }
 
     #[test]
-    fn a_pause_ends_it() {
-        let (mut lookout, reads) = asked(20, 5_000);
-        assert!(!lookout.stays(at(60_000), reads + 1, STAY), "one in 55 ms is not often");
+    fn looks_in_vain_take_at_most_an_eighth_of_the_time_for_each_request() {
+        for gap_us in 51..=100 {
+            let (_, reads, looks) = asked(gap_us, 1_000_000);
+            let most = u64::from(reads) * STAY.as_micros() / u64::from(IN_VAIN);
+            assert!(looks <= most, "{gap_us}: {looks} of {most}");
+        }
+    }
+
+    #[test]
+    fn many_at_once_are_soon_however_long_it_takes_to_answer_them() {
+        let mut lookout = Lookout::new(at(0));
+        assert!(lookout.stays(at(1_000), 50, STAY), "20 us for each");
+        let mut lookout = Lookout::new(at(0));
+        assert!(!lookout.stays(at(10_000), 50, STAY), "200 us for each");
+    }
+
+    #[test]
+    fn a_timer_that_wakes_it_is_no_request() {
+        let (mut lookout, reads, _) = asked(20, 5_000);
+        assert!(!lookout.stays(at(60_000), reads, STAY));
+        assert!(!lookout.stays(at(60_001), reads, STAY));
     }
 
     #[test]
     fn who_was_away_lets_its_core_go() {
-        let (mut lookout, reads) = asked(20, 5_100);
+        let (mut lookout, reads, _) = asked(20, 5_100);
         let long = Span::from_secs(1);
         assert!(lookout.stays(at(5_300), reads, long), "200 µs are none");
         assert!(!lookout.stays(at(5_501), reads, long));
-        assert!(!lookout.stays(at(5_502), reads, long), "until the stretch is over");
+        assert!(!lookout.stays(at(5_502), reads, long), "until it has earned it again");
     }
 
     #[test]
     fn a_count_that_goes_round_is_no_matter() {
-        let mut lookout = Lookout::new(at(0));
+        let mut lookout = Lookout { reads: u32::MAX - 100, ..Lookout::new(at(0)) };
         let mut reads = u32::MAX - 100;
         for us in (0..=5_000).step_by(20) {
             reads = reads.wrapping_add(1);
@@ -200,7 +251,7 @@ mod tests {
         wakeful.before_sleep();
         assert_eq!(woken.0.load(Ordering::Relaxed), 0, "nothing has come");
         let soon = wakeful.clock.now() + Span::from_secs(30);
-        *wakeful.lookout.lock().unwrap() = Lookout { is_busy: true, ..Lookout::new(soon) };
+        *wakeful.lookout.lock().unwrap() = Lookout { credit: CREDIT_MAX, ..Lookout::new(soon) };
         wakeful.before_sleep();
         wakeful.before_sleep();
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
