@@ -55,6 +55,24 @@ fn a_file_that_is_watched_is_reloaded_when_it_changes() {
     assert!(daemon.end().success());
 }
 
+/// As `--config <(make-config)` of a shell.
+#[test]
+fn a_configuration_from_a_pipe_is_read_once_and_signals_are_heard() {
+    let directory = Directory::new();
+    let pipe = directory.write("t.toml", "");
+    std::fs::remove_file(&pipe).expect("it was just written");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    let text = "[server]\nwatch = true\n[limits.a]\nrule = \"1/day\"\n";
+    let other_end = pipe.clone();
+    // To open it waits for who reads.
+    let writer = std::thread::spawn(move || std::fs::write(other_end, text));
+    let daemon = Daemon::start("", &pipe, &[]);
+    writer.join().expect("it does not panic").expect("it is read");
+    assert_eq!(daemon.connect().five("TIDE.CHECK a key"), (true, 0));
+    daemon.signal("TERM");
+    assert!(daemon.end().success());
+}
+
 #[test]
 fn a_log_in_json_is_one_object_a_line() {
     let directory = Directory::new();

@@ -40,6 +40,8 @@ pub struct Options {
 /// Serves until it is asked to end. `out` is told where, and what to try.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     log::start(options.log);
+    // Before it is loaded: what is changed after that is seen as a change.
+    let seen = signals::text(options.config.as_deref());
     let config = configured(options)?;
     #[cfg(unix)]
     descriptors::take_all(config.server.caps.connections_max);
@@ -51,7 +53,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let running = listen::start(server)?;
     banner::print(&running, out).context("cannot say where it listens")?;
     tell_system(&[NotifyState::Ready]);
-    runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
+    runtime.block_on(signals::tend(&running, signals, snapshot.as_ref(), seen));
     tell_system(&[NotifyState::Stopping]);
     let ended = end(running, snapshot.as_ref());
     // Not before everybody has been answered.

@@ -7,6 +7,7 @@ use crate::server::Server;
 use sd_notify::NotifyState;
 use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,29 +34,30 @@ impl Signals {
     }
 }
 
-/// Reloads, watches and saves until it is asked to end.
+/// Reloads, watches and saves until it is asked to end. `seen` is the [`text`] of the configuration in force, or an older one:
+/// what it was when this begins may have been changed since it was loaded.
 pub(super) async fn tend(
     running: &Running,
     mut signals: Signals,
     snapshot: Option<&SnapshotConfig>,
+    mut seen: Option<Vec<u8>>,
 ) {
     let server = &running.server;
     let config = server.config();
     let mut save = every(snapshot.map(|snapshot| snapshot.every));
     let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
     let mut alive = every(sd_notify::watchdog_enabled().map(|timeout| timeout / 2));
-    let mut seen = text(server);
     let mut saving = None;
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => {
-                seen = text(server);
+                seen = text(server.file());
                 reload(server);
             }
             () = tick(&mut look) => {
-                let now = text(server);
+                let now = text(server.file());
                 if now != seen {
                     seen = now;
                     reload(server);
@@ -94,10 +96,12 @@ async fn tick(interval: &mut Option<Interval>) {
 }
 
 /// The configuration as it stands in the file. By its text: a time stamp may stay the same, and behind a
-/// symbolic link it is another file's. What is longer than a configuration may be is none, whatever follows.
-fn text(server: &Server) -> Option<Vec<u8>> {
+/// symbolic link it is another file's. What is longer than a configuration may be is none, whatever follows. A pipe is none
+/// either: it can be read once, and that is for who loads it.
+pub(super) fn text(file: Option<&Path>) -> Option<Vec<u8>> {
+    let file = file.filter(|file| file.is_file())?;
     let mut text = Vec::new();
-    let file = File::open(server.file()?).ok()?;
+    let file = File::open(file).ok()?;
     file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).ok()?;
     Some(text)
 }
