@@ -33,7 +33,7 @@ use crate::debian::{self, Program};
 use crate::workspace::Workspace;
 use peers::Peers;
 
-pub(crate) const ARGUMENTS: &str = "[--only resp|http|grpc|latency|memory] [--pipeline 1|16|64] [--keys 1|1M|10M] [--rounds N] [--quick]";
+pub(crate) const ARGUMENTS: &str = "[--only resp|http|grpc|latency|memory] [--pipeline 1|16|64] [--keys 1|1M|10M] [--connections N] [--rounds N] [--quick]";
 
 const PROGRAMS: &[Program] = &[
     Program { name: "redis-server", package: "redis-server" },
@@ -48,21 +48,31 @@ const PROGRAMS: &[Program] = &[
 const ROUNDS: usize = 5;
 const ROUNDS_QUICK: usize = 3;
 /// As redis-benchmark has unless told.
-const CONNECTIONS: &str = "50";
+const CONNECTIONS: u32 = 50;
+
+const CONNECTIONS_MAX: u32 = 1_000;
 
 /// What of it to do, and how thoroughly.
 struct Scope {
     only: Option<String>,
     pipeline: Option<u32>,
     keys: Option<u32>,
+    /// Of `redis-benchmark`.
+    connections: u32,
     rounds: usize,
     is_quick: bool,
 }
 
 impl Scope {
     fn read(arguments: &[String]) -> anyhow::Result<Self> {
-        let mut scope =
-            Self { only: None, pipeline: None, keys: None, rounds: ROUNDS, is_quick: false };
+        let mut scope = Self {
+            only: None,
+            pipeline: None,
+            keys: None,
+            connections: CONNECTIONS,
+            rounds: ROUNDS,
+            is_quick: false,
+        };
         let (mut words, mut rounds) = (arguments.iter(), None);
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -70,6 +80,7 @@ impl Scope {
                 "--quick" => scope.is_quick = true,
                 "--only" => scope.only = Some(value()?.clone()),
                 "--pipeline" => scope.pipeline = Some(value()?.parse()?),
+                "--connections" => scope.connections = value()?.parse()?,
                 "--rounds" => rounds = Some(value()?.parse()?),
                 "--keys" => {
                     scope.keys = Some(match value()?.as_str() {
@@ -89,6 +100,12 @@ impl Scope {
         if let Some(depth) = scope.pipeline {
             ensure!(resp::DEPTHS.contains(&depth), "--pipeline is one of {:?}", resp::DEPTHS);
         }
+        ensure!(
+            (1..=CONNECTIONS_MAX).contains(&scope.connections),
+            "--connections is 1 to {CONNECTIONS_MAX}"
+        );
+        let is_resp = scope.only.as_deref() == Some("resp");
+        ensure!(is_resp || scope.connections == CONNECTIONS, "--connections goes with --only resp");
         let usual = if scope.is_quick { ROUNDS_QUICK } else { ROUNDS };
         scope.rounds = rounds.unwrap_or(usual);
         ensure!(scope.rounds > 0, "--rounds is at least 1");
@@ -112,9 +129,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     Invocation::cargo(workspace, "build --release --locked --bin tidegate").run()?;
     let peers = Peers::find(workspace)?;
     println!(
-        "server on core 0, load on core 1, {CONNECTIONS} connections; medians of {} rounds, after one that does \
+        "server on core 0, load on core 1, {} connections; medians of {} rounds, after one that does \
          not count; in brackets the processor time of the server for one request in µs",
-        scope.rounds
+        scope.connections, scope.rounds
     );
     if scope.has("resp") {
         resp::run(&peers, &scope)?;
@@ -156,6 +173,7 @@ mod tests {
         assert_eq!((scope.pipeline, scope.keys), (Some(16), Some(1_000_000)));
         assert_eq!(scope.rounds, ROUNDS_QUICK);
         assert_eq!(read("--rounds 5 --quick").unwrap().rounds, 5);
+        assert_eq!(read("--connections 2 --only resp").unwrap().connections, 2);
     }
 
     #[test]
@@ -163,5 +181,10 @@ mod tests {
         for line in ["--only tls", "--only", "--pipeline 2", "--rounds 0", "--fast", "--keys 5"] {
             assert!(read(line).is_err(), "{line}");
         }
+        for connections in ["0", "1001", "two"] {
+            let line = format!("--only resp --connections {connections}");
+            assert!(read(&line).is_err(), "{line}");
+        }
+        assert!(read("--only http --connections 2").is_err(), "it would not be heeded");
     }
 }

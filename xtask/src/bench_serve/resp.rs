@@ -62,12 +62,14 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         loads.push(Load { name: CELL, server: cell, words, slower });
     }
     // It answers each request of a pipeline with a packet of its own, and waits for the other side in between.
-    let slower = if depth == 1 { 1 } else { 32 };
+    let slower = if depth == 1 { 1 } else { 32 * CONNECTIONS.div_ceil(scope.connections) };
     let words = "THROTTLE key:__rand_int__ 15 30 60";
     loads.push(Load { name: CRAB, server: &crab, words, slower });
     let requests = requests(scope, depth);
     let rows = turns(loads.iter().map(|load| load.name), scope.rounds, |place| {
-        measure(&loads[place], depth, requests / loads[place].slower, keys)
+        let requests = requests / loads[place].slower;
+        let shape = format!("-c {} -P {depth} -r {keys}", scope.connections);
+        measure(&loads[place], requests, &shape)
     })?;
     println!(
         "\nRESP, pipeline {depth}, {keys} keys; resident: ours {:.0} MiB, Redis {:.0} MiB, throttlecrab {:.0} MiB",
@@ -76,8 +78,11 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         crab.resident_mib()?
     );
     print(&rows, &targets(depth, keys));
-    let newer = Target { against: NEWER_CELL, at_least: of_cell(depth, keys) };
-    estimate(&rows, ABSENT, newer_cell(depth, keys), &newer);
+    // What it had elsewhere, it had with this many.
+    if scope.connections == CONNECTIONS {
+        let newer = Target { against: NEWER_CELL, at_least: of_cell(depth, keys) };
+        estimate(&rows, ABSENT, newer_cell(depth, keys), &newer);
+    }
     Ok(())
 }
 
@@ -120,10 +125,10 @@ fn requests(scope: &Scope, depth: u32) -> u32 {
     if scope.is_quick { requests / 2 } else { requests }
 }
 
-fn measure(asked: &Load<'_>, depth: u32, requests: u32, keys: u32) -> anyhow::Result<Measured> {
+fn measure(asked: &Load<'_>, requests: u32, shape: &str) -> anyhow::Result<Measured> {
     asked.server.measure(|server| {
         let port = server.port;
-        let line = format!("--csv -c {CONNECTIONS} -p {port} -n {requests} -P {depth} -r {keys}");
+        let line = format!("--csv -p {port} -n {requests} {shape}");
         let line = [words(&line), words(asked.words)].concat();
         let text = load(Path::new("redis-benchmark"), &line)?;
         let last = text.lines().last().unwrap_or_default();
