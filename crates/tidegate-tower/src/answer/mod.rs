@@ -7,6 +7,7 @@ mod policy;
 mod problem;
 mod recent;
 mod standing;
+mod start;
 
 pub use fields::{Fields, HeaderStyle, Value};
 pub(crate) use policy::SOON;

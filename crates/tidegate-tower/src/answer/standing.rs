@@ -6,13 +6,11 @@
 //!          does, which all cores would have to agree on. There are at most [`STANDING_MAX`]; who comes later has no
 //!          quick way.
 
-use super::digits::put_digits;
-use super::fields::{POLICY, RATE_LIMIT, policy, string};
+use super::fields::{POLICY, RATE_LIMIT, policy};
 use super::form::{BLANK, Form};
-use super::policy::{remaining, window_s};
 use super::recent::{Recent, Says};
+use super::start::{Numbers, Start};
 use super::{Answer, Told};
-use crate::short::Out;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use std::cell::RefCell;
@@ -23,11 +21,6 @@ use tidegate::{Decision, Rule, Timestamp};
 
 /// So many are kept: more than a program has limits, unless it makes new ones for ever.
 const STANDING_MAX: usize = 1_024;
-/// A name that fits into so much is written the quick way.
-const START_BYTES: usize = 40;
-/// The start, two numbers of structured fields and what stands between them.
-const LINE_BYTES: usize = START_BYTES + 48;
-
 /// There is one of each kind, so it is the same as another if it lies where the other does.
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -47,23 +40,6 @@ pub(crate) struct Standing {
 pub(crate) struct Said {
     standing: &'static Standing,
     numbers: Numbers,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers {
-    remaining: u64,
-    /// Or [`NO_WINDOW`]: what goes with every response is to be short.
-    window_s: u64,
-}
-
-/// More than a field may say.
-const NO_WINDOW: u64 = u64::MAX;
-
-impl Numbers {
-    #[inline]
-    fn of(decision: &Decision) -> Self {
-        Self { remaining: remaining(decision), window_s: window_s(decision).unwrap_or(NO_WINDOW) }
-    }
 }
 
 impl Standing {
@@ -94,54 +70,6 @@ impl Standing {
     #[inline]
     pub(crate) fn say(&'static self, decision: &Decision) -> Said {
         Said { standing: self, numbers: Numbers::of(decision) }
-    }
-}
-
-/// What a value starts with: `"api";r=`
-#[derive(Clone, Copy, Debug)]
-struct Start {
-    text: [u8; START_BYTES],
-    count: usize,
-}
-
-impl Start {
-    /// `None` if the name is too long.
-    fn of(name: &str) -> Option<Self> {
-        let mut text = Vec::new();
-        string(&mut text, name);
-        text.put(b";r=");
-        let count = text.len();
-        if count > START_BYTES {
-            return None;
-        }
-        text.resize(START_BYTES, b' ');
-        Some(Self { text: text.try_into().ok()?, count })
-    }
-
-    #[inline]
-    fn value(&self, numbers: Numbers) -> HeaderValue {
-        let mut line = [0; LINE_BYTES];
-        let count = self.put(&mut line, numbers);
-        HeaderValue::from_bytes(&line[..count]).expect("fields are written in visible ASCII")
-    }
-
-    /// Kept for ever.
-    fn static_value(&self, numbers: Numbers) -> HeaderValue {
-        let mut line = [0; LINE_BYTES];
-        let count = self.put(&mut line, numbers);
-        let text = String::from_utf8_lossy(&line[..count]).into_owned();
-        HeaderValue::from_static(String::leak(text))
-    }
-
-    #[inline]
-    fn put(&self, line: &mut [u8; LINE_BYTES], numbers: Numbers) -> usize {
-        line[..START_BYTES].copy_from_slice(&self.text);
-        let end = put_digits(line, self.count, numbers.remaining);
-        if numbers.window_s == NO_WINDOW {
-            return end;
-        }
-        line[end..end + 3].copy_from_slice(b";t=");
-        put_digits(line, end + 3, numbers.window_s)
     }
 }
 
@@ -239,6 +167,7 @@ fn keep(
 mod tests {
     use super::*;
     use crate::answer::HeaderStyle;
+    use crate::answer::start::START_BYTES;
     use crate::head::Head;
     use crate::refusal;
     use proptest::prelude::*;
