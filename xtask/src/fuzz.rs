@@ -17,7 +17,7 @@ const SECONDS_DEFAULT: u32 = 60;
 const TARGETS: &str = "fuzz/fuzz_targets";
 const FOUND: &str = "fuzz/corpus";
 const SEEDS: &str = "fuzz/seeds";
-/// No sanitizer: the crates have no unsafe code but a prefetch, and without one a run tries more inputs.
+/// No sanitizer: what is fuzzed has hardly any unsafe code, and without one a run tries more inputs.
 const RUN: &str = "run --fuzz-dir fuzz --sanitizer none";
 /// The fewest files that reach all that was reached, however often: hundreds, not thousands.
 const MERGE: &str = "-set_cover_merge=1 -use_counters=0 -max_len=1024";

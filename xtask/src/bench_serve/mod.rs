@@ -50,6 +50,7 @@ const ROUNDS_QUICK: usize = 3;
 /// As redis-benchmark has unless told.
 const CONNECTIONS: u32 = 50;
 
+/// More would be about the load's own descriptors.
 const CONNECTIONS_MAX: u32 = 1_000;
 
 /// What of it to do, and how thoroughly.
@@ -181,6 +182,7 @@ mod tests {
         for line in ["--only tls", "--only", "--pipeline 2", "--rounds 0", "--fast", "--keys 5"] {
             assert!(read(line).is_err(), "{line}");
         }
+        assert!(read("--only resp --connections 1000").is_ok());
         for connections in ["0", "1001", "two"] {
             let line = format!("--only resp --connections {connections}");
             assert!(read(&line).is_err(), "{line}");

@@ -68,7 +68,11 @@ fn a_configuration_from_a_pipe_is_read_once_and_signals_are_heard() {
     let writer = std::thread::spawn(move || std::fs::write(other_end, text));
     let daemon = Daemon::start("", &pipe, &[]);
     writer.join().expect("it does not panic").expect("it is read");
-    assert_eq!(daemon.connect().five("TIDE.CHECK a key"), (true, 0));
+    let mut peer = daemon.connect();
+    assert_eq!(peer.five("TIDE.CHECK a key"), (true, 0));
+    daemon.signal("HUP");
+    eventually("it says so", PATIENCE, || daemon.says("it came from a pipe"));
+    assert_eq!(peer.five("TIDE.CHECK a key"), (false, 0), "the limit is still there");
     daemon.signal("TERM");
     assert!(daemon.end().success());
 }

@@ -40,13 +40,15 @@ pub struct Options {
 /// Serves until it is asked to end. `out` is told where, and what to try.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     log::start(options.log);
+    // A pipe can be read once: who was configured by one cannot be told to read it again.
+    let file = options.config.clone().filter(|file| file.is_file());
     // Before it is loaded: what is changed after that is seen as a change.
-    let seen = signals::text(options.config.as_deref());
+    let seen = signals::text(file.as_deref());
     let config = configured(options)?;
     #[cfg(unix)]
     descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());
-    let (server, store) = opened(config, options.config.clone(), snapshot.as_ref())?;
+    let (server, store) = opened(config, file, snapshot.as_ref())?;
     // Whoever is told that it listens may send a signal at once, or take all descriptors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;

@@ -96,12 +96,10 @@ async fn tick(interval: &mut Option<Interval>) {
 }
 
 /// The configuration as it stands in the file. By its text: a time stamp may stay the same, and behind a
-/// symbolic link it is another file's. What is longer than a configuration may be is none, whatever follows. A pipe is none
-/// either: it can be read once, and that is for who loads it.
+/// symbolic link it is another file's. What is longer than a configuration may be is none, whatever follows.
 pub(super) fn text(file: Option<&Path>) -> Option<Vec<u8>> {
-    let file = file.filter(|file| file.is_file())?;
     let mut text = Vec::new();
-    let file = File::open(file).ok()?;
+    let file = File::open(file?).ok()?;
     file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).ok()?;
     Some(text)
 }
@@ -111,7 +109,9 @@ fn reload(server: &Server) {
         tell_system(&[NotifyState::Reloading, monotonic]);
     }
     match server.reload() {
-        Ok(_) if server.file().is_none() => tracing::warn!("there is no configuration to reload"),
+        Ok(_) if server.file().is_none() => {
+            tracing::warn!("there is no configuration to reload, or it came from a pipe")
+        }
         Ok(_) => tracing::info!("reloaded: {} limits", server.config().limits.len()),
         Err(errors) => tracing::error!("not reloaded, the old configuration stays:\n{errors}"),
     }

@@ -3,10 +3,10 @@
 //! To go to sleep and to be woken takes a worker, and whoever wakes it, longer than a decision: on a virtual machine the
 //! sender has to ask the host to wake the other core. A client that asks one thing after the other waits for that each time.
 //!
-//! Always   Only who is asked again soon stays awake, and only for as long as it is told. A request that came soon after the one
-//!          before earns a credit, and a look in vain costs [`IN_VAIN`]: so what is looked for in vain takes at most an
-//!          eighth of `stay` for each request, and a worker that is asked now and then sleeps at once.
-//! Always   Who was away while it looked shares its core with somebody, and lets it go.
+//! Always   Only who is asked again soon stays awake, and only for as long as it is told. A read that came soon after the one
+//!          before earns a credit, and a look in vain costs [`IN_VAIN`]: so there is at most one in vain for so many reads, and a
+//!          worker that is asked now and then sleeps at once, but for the [`CREDIT_MAX`] that it may have saved before.
+//! Always   Who was away while it looked shares its core with somebody, and lets it go, or pays for a look in vain.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -41,7 +41,7 @@ struct Lookout {
 
 /// What a look in vain costs.
 const IN_VAIN: u32 = 8;
-/// The most that can be saved: eight looks in vain, and it sleeps.
+/// The most that can be saved, for as long as it takes: eight looks in vain, and it sleeps.
 const CREDIT_MAX: u32 = 8 * IN_VAIN;
 /// Soon is within so many times as long as it would look: who was asleep is woken late, and has answered before it is asked.
 const SOON: u64 = 2;
@@ -103,9 +103,7 @@ impl Lookout {
             (self.credit, self.is_looking) = (0, false);
         }
         if now.since(self.quiet_since) >= stay {
-            if std::mem::take(&mut self.is_looking) {
-                self.credit -= IN_VAIN;
-            }
+            self.pay_for_look();
             return false;
         }
         self.is_looking = self.credit >= IN_VAIN;
@@ -117,15 +115,28 @@ impl Lookout {
         let soon_us = stay.as_micros() * SOON * u64::from(count);
         if now.since(self.quiet_since).as_micros() <= soon_us {
             self.credit = self.credit.saturating_add(count).min(CREDIT_MAX);
+            self.is_looking = false;
+        } else {
+            // It was away, or so slow that it might as well have slept.
+            self.pay_for_look();
         }
         self.reads = self.reads.wrapping_add(count);
-        (self.quiet_since, self.is_looking) = (now, false);
+        self.quiet_since = now;
+    }
+
+    /// Ends a look in vain, if it looks.
+    fn pay_for_look(&mut self) {
+        if std::mem::take(&mut self.is_looking) {
+            debug_assert!(self.credit >= IN_VAIN, "nobody looks for nothing");
+            self.credit = self.credit.saturating_sub(IN_VAIN);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::pin::pin;
     use std::sync::Arc;
     use std::task::{Context, Wake};
@@ -198,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_are_soon_however_long_it_takes_to_answer_them() {
+    fn of_many_at_once_each_has_its_share_of_the_time() {
         let mut lookout = Lookout::new(at(0));
         assert!(lookout.stays(at(1_000), 50, STAY), "20 us for each");
         let mut lookout = Lookout::new(at(0));
@@ -208,8 +219,50 @@ mod tests {
     #[test]
     fn a_timer_that_wakes_it_is_no_request() {
         let (mut lookout, reads, _) = asked(20, 5_000);
+        assert!(
+            !lookout.stays(at(5_050), reads, STAY),
+            "it sleeps, and could look seven times more"
+        );
         assert!(!lookout.stays(at(60_000), reads, STAY));
         assert!(!lookout.stays(at(60_001), reads, STAY));
+        assert!(lookout.stays(at(60_060), reads + 1, STAY), "a request is one");
+    }
+
+    /// What comes, so long after the last, and whether it looked for it or was away.
+    #[derive(Clone, Debug)]
+    struct Coming {
+        gap_us: u64,
+        reads: u32,
+        is_away: bool,
+    }
+
+    proptest! {
+        #[test]
+        fn there_is_at_most_one_look_in_vain_for_eight_reads(
+            comings in proptest::collection::vec(
+                (0_u64..400, 1_u32..6, any::<bool>())
+                    .prop_map(|(gap_us, reads, is_away)| Coming { gap_us, reads, is_away }),
+                1..300,
+            ),
+        ) {
+            let (mut lookout, mut reads, mut in_vain) = (Lookout::new(at(0)), 0, 0);
+            let mut now_us = 0;
+            let mut is_looking = false;
+            for coming in comings {
+                let came_us = now_us + coming.gap_us;
+                while is_looking && !coming.is_away && now_us + 1 < came_us {
+                    now_us += 1;
+                    is_looking = lookout.stays(at(now_us), reads, STAY);
+                    in_vain += u32::from(!is_looking);
+                }
+                now_us = came_us;
+                reads += coming.reads;
+                let is_soon = coming.gap_us <= STAY.as_micros() * SOON * u64::from(coming.reads);
+                in_vain += u32::from(is_looking && !is_soon);
+                is_looking = lookout.stays(at(now_us), reads, STAY);
+                prop_assert!(in_vain * IN_VAIN <= reads, "{in_vain} in vain for {reads}");
+            }
+        }
     }
 
     #[test]
@@ -219,6 +272,17 @@ mod tests {
         assert!(lookout.stays(at(5_300), reads, long), "200 µs are none");
         assert!(!lookout.stays(at(5_501), reads, long));
         assert!(!lookout.stays(at(5_502), reads, long), "until it has earned it again");
+    }
+
+    #[test]
+    fn who_was_away_while_somebody_came_pays_for_it() {
+        let (mut lookout, mut reads, _) = asked(20, 5_100);
+        let mut looked = 0;
+        for came in 1..20 {
+            reads += 1;
+            looked += u32::from(lookout.stays(at(5_100 + came * 5_000), reads, STAY));
+        }
+        assert_eq!(looked, CREDIT_MAX / IN_VAIN - 1, "and the first was looked for already");
     }
 
     #[test]

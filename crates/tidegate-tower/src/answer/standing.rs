@@ -21,6 +21,7 @@ use tidegate::{Decision, Rule, Timestamp};
 
 /// So many are kept: more than a program has limits, unless it makes new ones for ever.
 const STANDING_MAX: usize = 1_024;
+
 /// There is one of each kind, so it is the same as another if it lies where the other does.
 #[derive(Debug)]
 pub(crate) struct Standing {
