@@ -106,7 +106,7 @@ impl Throttle {
     /// ```
     #[inline]
     pub fn as_price(&self) -> Option<(u64, u64)> {
-        let capacity = u64::try_from(self.capacity).ok()?;
+        let capacity = u64::try_from(self.bearable()).ok()?;
         let increment = u64::try_from(self.increment).ok()?;
         (increment > 0).then_some((capacity, increment))
     }
@@ -121,7 +121,7 @@ impl Throttle {
     /// ```
     #[inline]
     pub fn as_debts(&self) -> [i64; 2] {
-        [self.increment, self.capacity]
+        [self.increment, self.bearable()]
     }
 
     /// The share of one of `nodes` nodes that do not talk to each other: as many times slower, and no more at once
@@ -160,7 +160,7 @@ impl Throttle {
     #[inline]
     pub fn decide(&self, debt: u64) -> (Option<u64>, Throttled) {
         let after = i128::from(debt) + i128::from(self.increment);
-        if after > i128::from(self.capacity) {
+        if after > i128::from(self.bearable()) {
             return (None, self.denied(debt));
         }
         // More than was charged cannot be given back.
@@ -180,7 +180,7 @@ impl Throttle {
         Throttled {
             is_limited: false,
             limit: self.limit,
-            remaining: self.remaining(debt),
+            remaining: self.remaining(self.capacity, debt),
             retry_after: -1,
             reset_after: seconds(clamped(debt)),
         }
@@ -195,8 +195,9 @@ impl Throttle {
     /// ```
     #[inline]
     pub fn denied(&self, debt: u64) -> Throttled {
-        let missing = i128::from(debt) + i128::from(self.increment) - i128::from(self.capacity);
-        let retry_after = if self.increment <= self.capacity {
+        let bearable = self.bearable();
+        let missing = i128::from(debt) + i128::from(self.increment) - i128::from(bearable);
+        let retry_after = if self.increment <= bearable {
             // Less than a millisecond would be no seconds at all: come back at once, and be denied again.
             seconds(i64::try_from(missing).unwrap_or(i64::MAX)).max(1)
         } else {
@@ -205,15 +206,21 @@ impl Throttle {
         Throttled {
             is_limited: true,
             limit: self.limit,
-            remaining: self.remaining(debt),
+            remaining: self.remaining(bearable, debt),
             retry_after,
             reset_after: seconds(clamped(debt)),
         }
     }
 
+    /// How much may be owed, as far as it can be kept.
     #[inline]
-    fn remaining(&self, debt: u64) -> i64 {
-        let free = self.capacity.saturating_sub(clamped(debt));
+    fn bearable(&self) -> i64 {
+        self.capacity.min(DEBT_NS_MAX)
+    }
+
+    #[inline]
+    fn remaining(&self, capacity: i64, debt: u64) -> i64 {
+        let free = capacity.saturating_sub(clamped(debt));
         if free <= self.interval.saturating_neg() {
             return 0;
         }
@@ -223,6 +230,10 @@ impl Throttle {
         }
     }
 }
+
+/// The most that a key can owe, 146 years: what the tables' bucket of nanoseconds holds, in memory and in Redis. A rate under which more
+/// could be owed is denied what goes beyond.
+const DEBT_NS_MAX: i64 = 4_570_551_051_959_749 * 1_009;
 
 /// As redis-cell divides: in floating point.
 #[inline]

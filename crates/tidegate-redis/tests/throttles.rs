@@ -37,6 +37,23 @@ async fn connect(server: &RedisServer, clock: &ManualClock) -> RedisStore {
 }
 
 #[tokio::test]
+async fn what_would_owe_more_than_146_years_is_denied_as_in_memory() {
+    let server = RedisServer::start();
+    let clock = ManualClock::at(BIRTH);
+    let store = connect(&server, &clock).await;
+    let memory = Throttles::with_clock(clock.clone());
+    let shared = store.throttles(Throttles::with_clock(clock.clone()), 1);
+    let yearly = |quantity| Throttle::new(199, 1, 31_536_000, quantity).expect("it is a rate");
+    for place in 0..160 {
+        let throttle = yearly(if place % 50 == 49 { 0 } else { 1 });
+        let expected = memory.check(b"key", &throttle);
+        let got = shared.try_check(b"key", &throttle).await.expect("Redis answers");
+        assert_eq!(got, expected, "{place}");
+    }
+    assert!(memory.check(b"key", &yearly(1)).is_limited, "it came so far");
+}
+
+#[tokio::test]
 async fn redis_says_what_memory_says() {
     let server = RedisServer::start();
     let clock = ManualClock::at(BIRTH);

@@ -27,8 +27,6 @@ if after_us > capacity_us or (after_us == capacity_us and after_rest > capacity_
   return {0, debt_us, debt_rest}
 end
 if after_us < 0 then after_us, after_rest = 0, 0 end
--- 146 years, as in memory: more is held at that.
-if after_us >= 4611686018427387 then after_us, after_rest = 4611686018427387, 0 end
 if after_us == 0 and after_rest == 0 then
   if value then call('DEL', KEYS[1]) end
 elseif after_us ~= debt_us or after_rest ~= debt_rest then

@@ -11,7 +11,7 @@ use crate::slot::Slot;
 use tidegate_core::{Decision, Limit, Retry, Throttle, Throttled, Timestamp, Verdict};
 
 /// A bucket whose ticks are nanoseconds, because a thousand units come in a time that no part of a thousand
-/// divides, and into which 146 years of them fit.
+/// divides, and into which 146 years of them fit: [`Throttle`] asks for no more.
 pub(crate) const THROTTLES: &str = "1000/1009us burst 4570551051959749";
 
 impl<C: Clock> Table<C> {
