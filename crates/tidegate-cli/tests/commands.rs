@@ -200,6 +200,14 @@ fn import_of_a_bomb_is_an_error() {
     let (_, err, code) = tidegate(&["import", "envoy", &file.display().to_string()]);
     std::fs::remove_file(&file).expect("it can be removed");
     assert_eq!(code, 2, "{err}");
+    assert!(err.contains("line 11 column 22"), "where it grew too large: {err}");
+}
+
+#[test]
+fn import_of_what_has_no_end_is_an_error() {
+    let (_, err, code) = tidegate(&["import", "envoy", "/dev/zero"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("it is larger than"), "{err}");
 }
 
 #[test]

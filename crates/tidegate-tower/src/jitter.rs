@@ -39,10 +39,12 @@ impl Jitter {
     }
 }
 
-/// A denial that tells a time tells one that is so much later.
+/// A denial that tells a time tells one that is so much later; and so does it of when the key is as good as new, since some clients
+/// go by that, and at the end of a window both are the same.
 pub(crate) fn put_off(mut decision: Decision, later: Span) -> Decision {
     if let Verdict::Deny(Retry::After(span)) = decision.verdict {
         decision.verdict = Verdict::Deny(Retry::After(span + later));
+        decision.reset_after = decision.reset_after + later;
     }
     decision
 }

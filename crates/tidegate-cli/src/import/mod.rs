@@ -11,7 +11,8 @@ mod yaml;
 use crate::output::{Found, complain};
 use anyhow::Context;
 use clap::Subcommand;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
 /// A file is no larger than this.
@@ -65,7 +66,12 @@ impl Import {
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
-    let bytes = std::fs::metadata(file)?.len();
-    anyhow::ensure!(bytes <= FILE_BYTES_MAX, "it is larger than {FILE_BYTES_MAX} bytes");
-    Ok(std::fs::read_to_string(file)?)
+    let mut text = String::new();
+    // One byte more tells what is too large from what is just not, also of a pipe, which has no size.
+    File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    anyhow::ensure!(
+        text.len() as u64 <= FILE_BYTES_MAX,
+        "it is larger than {FILE_BYTES_MAX} bytes"
+    );
+    Ok(text)
 }

@@ -74,9 +74,12 @@ impl Service<Request<Body>> for Slow {
     }
 }
 
+/// What a handler says that panics because it is told to.
+pub(crate) const QUIET_PANIC: &str = "a handler that fails";
+
 /// A million of them are not to fill the test's output.
 pub(crate) fn quiet_panic() -> ! {
-    std::panic::resume_unwind(Box::new("a handler that fails"))
+    std::panic::resume_unwind(Box::new(QUIET_PANIC))
 }
 
 pub(crate) struct Pieces {

@@ -3,7 +3,7 @@
 use crate::desk::{Inner, Reply, ask, get, limit};
 use std::time::Duration;
 use tidegate::{Limiter, ManualClock, Span};
-use tidegate_tower::{ConcurrencyLayer, Limit, RateLimitLayer};
+use tidegate_tower::{ConcurrencyLayer, HeaderStyle, Limit, RateLimitLayer};
 use tower_layer::Layer;
 
 const DENIED: usize = 10_000;
@@ -52,6 +52,27 @@ async fn t48_who_is_denied_by_one_limit_is_told_a_time_of_its_own() {
     let clock = ManualClock::new();
     let layer = alone(&clock).retry_jitter(Duration::from_secs(10));
     assert_spread(&deny_many(layer, &clock).await, 10);
+}
+
+/// Clients that go by the reset are spread as well: at the end of a window it is the same time.
+#[tokio::test]
+async fn t48_the_reset_is_not_everybodys_either() {
+    let clock = ManualClock::new();
+    let layer = alone(&clock).retry_jitter(Duration::from_secs(10)).headers(HeaderStyle::Legacy);
+    let service = layer.layer(Inner);
+    assert_eq!(ask(&service, get("/")).await.status, 200);
+    clock.advance(Span::from_millis(50_500));
+    let mut told = Vec::with_capacity(DENIED);
+    for _ in 0..DENIED {
+        let denied = ask(&service, get("/")).await;
+        let reset = denied.header("x-ratelimit-reset").unwrap().to_owned();
+        assert_eq!(denied.header("retry-after"), Some(&reset[..]));
+        let (_, rest) = denied.body.split_once(r#""reset_after_ms":"#).unwrap();
+        let in_body_ms: u64 = rest.split([',', '}']).next().unwrap().parse().unwrap();
+        assert_eq!(in_body_ms.div_ceil(1_000).to_string(), reset);
+        told.push(reset.parse().unwrap());
+    }
+    assert_spread(&told, 10);
 }
 
 #[tokio::test]
