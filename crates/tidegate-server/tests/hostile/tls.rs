@@ -1,6 +1,7 @@
 //! TLS and client certificates, with certificates that are made here.
 
 use crate::desk::{Directory, PATIENCE, Peer, Served, config, run, secs, start, status};
+use crate::frames::{DATA, END_STREAM, HEADERS, PREFACE, SETTINGS, call, stream, whole};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -137,6 +138,75 @@ fn http_is_spoken_over_tls_many_times_and_ends_with_a_goodbye() {
     let mut heard = String::new();
     stream.read_to_string(&mut heard).expect("it says goodbye as TLS has it");
     assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), 101, "{heard}");
+    running.stop().unwrap();
+}
+
+/// Asks Envoy's question over TLS, and tells whether it was answered with a message.
+fn ask_grpc(grpc: Option<SocketAddr>, client: &ClientConfig) -> std::io::Result<bool> {
+    let mut client = client.clone();
+    client.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+    let mut tls = connect(grpc, Arc::new(client))?;
+    tls.write_all(&[PREFACE, &SETTINGS, &call(stream(0))].concat())?;
+    let (mut heard, mut piece) = (Vec::new(), [0; 4_096]);
+    loop {
+        match tls.read(&mut piece)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => heard.extend_from_slice(&piece[..count]),
+        }
+        assert_eq!(tls.conn.alpn_protocol(), Some(&b"h2"[..]));
+        let ours = whole(&heard).0.into_iter().filter(|head| head.stream == stream(0));
+        let ours: Vec<_> = ours.collect();
+        let is_over =
+            |kind: u8, flags: u8| [DATA, HEADERS].contains(&kind) && flags & END_STREAM > 0;
+        if ours.iter().any(|head| is_over(head.kind, head.flags)) {
+            return Ok(ours.iter().any(|head| head.kind == DATA));
+        }
+    }
+}
+
+/// Asks for a check over TLS, and tells the status.
+fn ask_http(http: Option<SocketAddr>, client: Arc<ClientConfig>) -> std::io::Result<String> {
+    let body = r#"{"rule":"1000/s","key":"a"}"#;
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut tls = connect(http, client)?;
+    tls.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    tls.read_to_string(&mut answer)?;
+    Ok(status(&answer).to_owned())
+}
+
+#[test]
+fn grpc_is_spoken_over_tls_and_nothing_else_there() {
+    let (authority, directory) = (Authority::new(), Directory::new());
+    let running = serve(&authority, &directory, None);
+    let (at, client) = (running.addresses.grpc, authority.client(None));
+    assert!(ask_grpc(at, &client).unwrap(), "it answers with a message");
+    assert!(ask_grpc(at, &Authority::new().client(None)).is_err(), "an unknown authority");
+    let mut other = ClientConfig::clone(&client);
+    other.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let mut tls = connect(at, Arc::new(other)).unwrap();
+    assert!(tls.write_all(PREFACE).is_err(), "there is no HTTP/1 here");
+    running.stop().unwrap();
+}
+
+#[test]
+fn on_every_wire_who_must_have_a_certificate_is_refused_without_one() {
+    let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
+    let running = serve(&authority, &directory, Some(&clients));
+    let (good, foreign) = (clients.certificate(), Authority::new().certificate());
+    let at = running.addresses;
+    for certificate in [None, Some(&foreign)] {
+        let client = authority.client(certificate);
+        assert!(ask_grpc(at.grpc, &client).is_err(), "gRPC");
+        assert!(ask_http(at.http, client).is_err(), "HTTP");
+    }
+    let client = authority.client(Some(&good));
+    assert!(ask_grpc(at.grpc, &client).unwrap());
+    assert_eq!(ask_http(at.http, client).unwrap(), "200");
     running.stop().unwrap();
 }
 
