@@ -45,7 +45,7 @@ async fn what_would_owe_more_than_146_years_is_denied_as_in_memory() {
     let shared = store.throttles(Throttles::with_clock(clock.clone()), 1);
     let yearly = |quantity| Throttle::new(199, 1, 31_536_000, quantity).expect("it is a rate");
     for place in 0..160 {
-        let throttle = yearly(if place % 50 == 49 { 0 } else { 1 });
+        let throttle = yearly(i64::from(place % 50 != 49));
         let expected = memory.check(b"key", &throttle);
         let got = shared.try_check(b"key", &throttle).await.expect("Redis answers");
         assert_eq!(got, expected, "{place}");

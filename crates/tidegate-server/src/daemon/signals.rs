@@ -110,7 +110,7 @@ fn reload(server: &Server) {
     }
     match server.reload() {
         Ok(_) if server.file().is_none() => {
-            tracing::warn!("there is no configuration to reload, or it came from a pipe")
+            tracing::warn!("there is no configuration to reload, or it came from a pipe");
         }
         Ok(_) => tracing::info!("reloaded: {} limits", server.config().limits.len()),
         Err(errors) => tracing::error!("not reloaded, the old configuration stays:\n{errors}"),

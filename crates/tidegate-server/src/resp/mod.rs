@@ -1,6 +1,6 @@
 //! RESP: what every Redis client speaks.
 //!
-//! Life of a pipeline: all that has come is parsed; runs of `CL.THROTTLE` are decided as one batch with one
+//! Life of a pipeline: all that has come is parsed; runs of `CL.THROTTLE` are decided in batches of up to 128, each with one
 //! look at the clock; all answers are written at once. Where limits are in a store that takes a while, all that
 //! can be is asked of it at the same time (`together.rs`).
 //!

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{ManualClock, Snapshot, Span, Throttle, Throttles};
+use tidegate::{Clock as _, ManualClock, Snapshot, Span, Throttle, Throttles};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, LimitConfig, Mode, Token};
 use tidegate_server::resp::Session;
@@ -91,6 +91,38 @@ fn cl_throttle_answers_as_redis_cell_does() {
     assert_eq!(peer.say("CL.THROTTLE k 0 1 2 1"), "*5 :1 :1 :0 :2 :2");
     peer.clock.advance(Span::from_secs(2));
     assert_eq!(peer.say("CL.THROTTLE k +0 +1 2 1"), "*5 :0 :1 :0 :-1 :2");
+}
+
+/// The table of redis-cell's own tests, over the wire; `tidegate/tests/throttles.rs` has it in process.
+#[test]
+fn cl_throttle_obeys_redis_cells_own_table() {
+    let mut peer = Peer::new();
+    let start = peer.clock.now();
+    for (ms, quantity, answer) in [
+        (0, 6, "*5 :1 :5 :5 :-1 :0"),
+        (0, 1, "*5 :0 :5 :4 :-1 :1"),
+        (0, 1, "*5 :0 :5 :3 :-1 :2"),
+        (0, 1, "*5 :0 :5 :2 :-1 :3"),
+        (0, 1, "*5 :0 :5 :1 :-1 :4"),
+        (0, 1, "*5 :0 :5 :0 :-1 :5"),
+        (0, 1, "*5 :1 :5 :0 :1 :5"),
+        (3_000, 1, "*5 :0 :5 :2 :-1 :3"),
+        (3_100, 1, "*5 :0 :5 :1 :-1 :4"),
+        (4_000, 1, "*5 :0 :5 :1 :-1 :4"),
+        (8_000, 1, "*5 :0 :5 :4 :-1 :1"),
+        (9_500, 1, "*5 :0 :5 :4 :-1 :1"),
+        (9_500, 0, "*5 :0 :5 :4 :-1 :1"),
+        (9_500, 2, "*5 :0 :5 :2 :-1 :3"),
+        (9_500, 5, "*5 :1 :5 :2 :3 :3"),
+        (15_000, 6, "*5 :1 :5 :5 :-1 :0"),
+    ] {
+        peer.clock.set(start + Span::from_millis(ms));
+        assert_eq!(
+            peer.say(&format!("CL.THROTTLE k 4 1 1 {quantity}")),
+            answer,
+            "{quantity} at {ms} ms"
+        );
+    }
 }
 
 #[test]

@@ -67,8 +67,8 @@ async fn t48_the_reset_is_not_everybodys_either() {
         let denied = ask(&service, get("/")).await;
         let reset = denied.header("x-ratelimit-reset").unwrap().to_owned();
         assert_eq!(denied.header("retry-after"), Some(&reset[..]));
-        let (_, rest) = denied.body.split_once(r#""reset_after_ms":"#).unwrap();
-        let in_body_ms: u64 = rest.split([',', '}']).next().unwrap().parse().unwrap();
+        let (_, after) = denied.body.split_once(r#""reset_after_ms":"#).unwrap();
+        let in_body_ms: u64 = after.split([',', '}']).next().unwrap().parse().unwrap();
         assert_eq!(in_body_ms.div_ceil(1_000).to_string(), reset);
         told.push(reset.parse().unwrap());
     }
