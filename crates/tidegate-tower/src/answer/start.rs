@@ -4,7 +4,8 @@
 //!          value is one that a field may have, and is handed to `http` as one.
 //!
 //! That is the only `unsafe` in the crate. `HeaderValue::from_bytes` would look at every byte once more: of what the layer adds to
-//! a call by a client that is told other numbers each time, 128 of 1 925 instructions and 9 of 115 ns. What `http` asks of who hands it
+//! a call by a client that is told other numbers each time, 145 of 1 925 instructions and 12 of 118 ns, side by side; others are told
+//! as quickly as before. What `http` asks of who hands it
 //! a value unseen is that it is UTF-8; that it has no line end either is what a server relies on. In debug builds `http`
 //! looks at it all the same, so every test that is told what is left tests this, too.
 
