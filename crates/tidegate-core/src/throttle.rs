@@ -246,12 +246,16 @@ fn interval(count: i64, period: i64) -> i64 {
     (period.saturating_mul(NS_PER_SECOND) as f64 / count as f64) as i64
 }
 
-/// How many intervals fit, as redis-cell counts: both in whole microseconds. It divides in floating point, so of an
-/// interval without any there is no end of them in a microsecond, and none in less.
+/// How many intervals fit, as redis-cell counts: both in whole microseconds and in floating point. So of an interval without
+/// any there is no end of them in a microsecond, and none in less; and beyond 285 years the last digit is not exact.
 #[inline]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "so does redis-cell, and its answers are what is wanted"
+)]
 fn by_microseconds(ns: i64, interval: i64) -> i64 {
-    let free = ns / NS_PER_US;
-    free.checked_div(interval / NS_PER_US).unwrap_or(if free == 0 { 0 } else { i64::MAX })
+    ((ns / NS_PER_US) as f64 / (interval / NS_PER_US) as f64) as i64
 }
 
 /// Seconds, rounded up from the millisecond: what is less than that does not count.

@@ -1,7 +1,7 @@
 //! Real Redis and PostgreSQL servers and a faulty network for tests: started, spoken to, disturbed and ended.
 //!
 //! Not published. A store is tested against the server that it is written for, because a server that we wrote
-//! ourselves would share our mistakes.
+//! ourselves would share our mistakes. redis-cell, which no package manager has, is described once more instead.
 //!
 //! Always   What cannot be had fails the test and says why, down to the package to install. Nothing is skipped.
 //! Always   Every process that is started is ended with its value, and also if the test is killed.
@@ -24,6 +24,7 @@ mod program;
 pub mod proxy;
 mod random;
 pub mod redis;
+mod redis_cell;
 mod sentinels;
 
 pub use cluster::{Cluster, Migration, SLOTS};
@@ -32,4 +33,5 @@ pub use postgres::PostgresServer;
 pub use proxy::{Fault, FaultProxy};
 pub use random::Random;
 pub use redis::{Client, RedisServer, Reply};
+pub use redis_cell::RedisCell;
 pub use sentinels::Sentinels;

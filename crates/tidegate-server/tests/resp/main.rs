@@ -1,5 +1,6 @@
 //! Conversations in RESP, byte for byte, without a socket and with a clock that stands still.
 
+mod cell;
 mod clients;
 
 use proptest::prelude::*;
@@ -35,10 +36,17 @@ impl Peer {
         Self { clock: self.clock.clone(), session: Session::new(Arc::clone(server)) }
     }
 
-    fn raw(&mut self, bytes: &[u8]) -> (usize, String) {
+    /// How much of this is taken, and what is answered.
+    fn bytes(&mut self, bytes: &[u8]) -> (usize, Vec<u8>) {
         let done = ready(self.session.answer(bytes));
-        let said = String::from_utf8_lossy(self.session.said()).replace("\r\n", " ");
+        let said = self.session.said().to_vec();
         self.session.forget_said();
+        (done, said)
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> (usize, String) {
+        let (done, said) = self.bytes(bytes);
+        let said = String::from_utf8_lossy(&said).replace("\r\n", " ");
         (done, said.trim_end().to_owned())
     }
 
@@ -490,81 +498,5 @@ proptest! {
         }
         prop_assert!(input.is_empty());
         prop_assert_eq!(heard, expected);
-    }
-}
-
-/// A word as it may stand for a number, and the number that redis-cell takes it for: a sign or none, digits, no more than
-/// 64 bits. Read here by hand, apart from the parser that is tested.
-fn number_words() -> impl Strategy<Value = String> {
-    prop_oneof![
-        8 => (-3..40_i64).prop_map(|number| number.to_string()),
-        2 => (0..40_u8).prop_map(|number| format!("+{number}")),
-        2 => (0..40_u8).prop_map(|number| format!("00{number}")),
-        1 => prop_oneof![Just(i64::MAX), Just(i64::MIN)].prop_map(|number| number.to_string()),
-        1 => prop::sample::select(vec![
-            "9223372036854775808", "-9223372036854775809", "", "+", "-", "--1", "+-1", "1.0", "1e3", "0x1", " 1", "1 ", "１",
-            "1_000", "k", "-0",
-        ])
-        .prop_map(str::to_owned),
-    ]
-}
-
-fn by_hand(word: &str) -> Option<i64> {
-    let (is_negative, digits) = match word.as_bytes() {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] | digits => (false, digits),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) || digits.len() > 25 {
-        return None;
-    }
-    let amount = digits.iter().fold(0_i128, |amount, digit| amount * 10 + i128::from(digit - b'0'));
-    i64::try_from(if is_negative { -amount } else { amount }).ok()
-}
-
-/// What is said to these words after the command and the key.
-fn expected_of(words: &[String], throttles: &Throttles<ManualClock>) -> String {
-    const USAGE: &str = "-Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]";
-    if !(3..=4).contains(&words.len()) {
-        return USAGE.to_owned();
-    }
-    let mut numbers = [0, 0, 0, 1];
-    for (number, word) in numbers.iter_mut().zip(words) {
-        let Some(read) = by_hand(word) else {
-            let said = format!("-Cell error: Store error: Couldn't parse as integer: {word}");
-            return said.trim_end().to_owned();
-        };
-        *number = read;
-    }
-    let [max_burst, count, period, quantity] = numbers;
-    match Throttle::new(max_burst, count, period, quantity) {
-        Err(_) => "-Cell error: Store error: Zero rates are not supported".to_owned(),
-        Ok(throttle) => {
-            let five = throttles.check("k", &throttle).reply().map(|number| format!(":{number}"));
-            format!("*5 {}", five.join(" "))
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
-
-    /// Arity and words over the wire, against a reading by hand. What the numbers come to is the library's, which a model of
-    /// redis-cell is held against (`tidegate/tests/throttles.rs`).
-    #[test]
-    fn cl_throttle_takes_and_refuses_every_form_of_words_as_redis_cell_does(
-        asked in prop::collection::vec(
-            (prop::collection::vec(number_words(), 2..6), 0..3_000_u64), 1..50,
-        ),
-    ) {
-        let mut peer = Peer::new();
-        let clock = ManualClock::new();
-        let throttles = Throttles::with_clock(clock.clone());
-        for (words, pause_ms) in asked {
-            peer.clock.advance(Span::from_millis(pause_ms));
-            clock.advance(Span::from_millis(pause_ms));
-            let all: Vec<&str> =
-                ["CL.THROTTLE", "k"].into_iter().chain(words.iter().map(String::as_str)).collect();
-            prop_assert_eq!(peer.words(&all), expected_of(&words, &throttles), "{:?}", words);
-        }
     }
 }
