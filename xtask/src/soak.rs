@@ -1,5 +1,5 @@
 //! The tests of the store at the sizes of the catalogue (T16, T19, T20, T38, T39, T41 to T43), many schedules of its
-//! threads, and services that are killed again and again.
+//! threads, and a service that is killed again and again.
 //!
 //! Always   The same tests as in CI, told to be larger: nothing is tested here only. One at a time, because
 //!          some of them measure.
@@ -12,7 +12,6 @@ use crate::workspace::Workspace;
 const STEPS: &[Step] = &[
     Step { name: "shuttle, 100 000 schedules", run: shuttle },
     Step { name: "store and snapshots, full size", run: store },
-    Step { name: "200 restarts of a killed server", run: restarts },
     Step { name: "32 flash sales of a killed service", run: sales },
 ];
 
@@ -20,7 +19,6 @@ const SCHEDULES: &str = "100000";
 const STORE: &str = "test -p tidegate --test snapshot --test store --release --locked \
                      -- --test-threads 1 --show-output";
 
-const RESTARTS: &str = "test -p tidegate-cli --test serve --release --locked -- restart::";
 const SALES: &str = "test -p flash-sale --test killed --release --locked";
 
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
@@ -29,10 +27,6 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn shuttle(workspace: &Workspace) -> anyhow::Result<()> {
     SHUTTLE.tests(workspace).env("TIDEGATE_SCHEDULES", SCHEDULES).run()
-}
-
-fn restarts(workspace: &Workspace) -> anyhow::Result<()> {
-    Invocation::cargo(workspace, RESTARTS).env("TIDEGATE_FULL", "1").run()
 }
 
 fn sales(workspace: &Workspace) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
 //! Debts over restarts, wanted and unwanted.
 //!
-//! A key that gets nothing back for a day counts what was taken; another gets some back all the time. After a kill, all that
-//! was taken until the snapshot is still taken, and no more has come back than time has brought; after an orderly end,
-//! all of it.
+//! Keys that get nothing back for a day count what was taken, each in a state of another kind; another gets some back all
+//! the time. After a kill, all that was taken until the snapshot is still taken, and no more has come back than time has
+//! brought; after an orderly end, all of it.
 
 use crate::daemon::{Daemon, Directory};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,8 +12,16 @@ const BURST: u64 = 1_000_000;
 const RATE: u64 = 1_000;
 const CHECK: &str = "TIDE.CHECK slow key";
 const PEEK: &str = "TIDE.PEEK slow key COST 0";
+/// Those that get nothing back: how to take one, and how to see what is left.
+const SLOW: [(&str, &str); 3] = [
+    (CHECK, PEEK),
+    ("TIDE.CHECK window key", "TIDE.PEEK window key COST 0"),
+    ("CL.THROTTLE key 999999 1 3600", "CL.THROTTLE key 999999 1 3600 0"),
+];
 const CHECK_QUICK: &str = "TIDE.CHECK quick key COST 50";
 const PEEK_QUICK: &str = "TIDE.PEEK quick key COST 0";
+/// How often the server is killed.
+const LIVES: usize = 200;
 /// Between what a snapshot has and when its file was written.
 const SAVING: Duration = Duration::from_millis(400);
 
@@ -23,6 +31,7 @@ fn configured(directory: &Directory) -> std::path::PathBuf {
         &format!(
             "[server.snapshot]\npath = \"state\"\nevery = \"100ms\"\n\
              [limits.slow]\nrule = \"1/day burst {BURST}\"\n\
+             [limits.window]\nrule = \"{BURST}/365day sliding\"\n\
              [limits.quick]\nrule = \"{RATE}/s burst {BURST}\"\n"
         ),
     )
@@ -32,15 +41,10 @@ fn configured(directory: &Directory) -> std::path::PathBuf {
 struct Told {
     asked: SystemTime,
     at: SystemTime,
-    slow: u64,
+    slow: [u64; SLOW.len()],
     quick: u64,
     /// Whether a snapshot has it, however old it is.
     is_saved: bool,
-}
-
-/// Restarts: few for every change, many when all is tested.
-fn restarts() -> usize {
-    if std::env::var_os("TIDEGATE_FULL").is_some() { 200 } else { 20 }
 }
 
 /// Numbers that are different each time; the seed is said when something is wrong.
@@ -51,6 +55,12 @@ fn random(seed: &mut u64) -> u64 {
     *seed
 }
 
+/// Most lives end before or amid the first snapshot; some are long enough that what was asked in them is surely in one.
+fn lifetime(seed: &mut u64) -> Duration {
+    let most_ms = if random(seed).is_multiple_of(5) { 650 } else { 120 };
+    Duration::from_millis(random(seed) % most_ms)
+}
+
 #[test]
 fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew() {
     let directory = Directory::new();
@@ -59,41 +69,52 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
     let mut seed = u64::from(now.subsec_nanos()) << 1 | 1;
     let first_seed = seed;
     let start = SystemTime::now();
+    let whole = [BURST; SLOW.len()];
     let mut told =
-        vec![Told { asked: start, at: start, slow: BURST, quick: BURST, is_saved: true }];
-    let mut least_left = (BURST, BURST);
-    for life in 0..restarts() {
+        vec![Told { asked: start, at: start, slow: whole, quick: BURST, is_saved: true }];
+    let mut least_left = (whole, BURST);
+    for life in 0..LIVES {
         let said = format!("life {life}, seed {first_seed}");
         let saved = std::fs::metadata(directory.0.join("state")).and_then(|file| file.modified());
         let daemon = Daemon::start("", &config, &[]);
         let mut peer = daemon.connect();
         let asked = SystemTime::now();
-        let (slow, quick) = (peer.five(PEEK).1, peer.five(PEEK_QUICK).1);
+        let slow = SLOW.map(|(_, peek)| peer.five(peek).1);
+        let quick = peer.five(PEEK_QUICK).1;
         let known = saved.ok().and_then(|saved| saved.checked_sub(SAVING));
         let is_known = |told: &&Told| told.is_saved || known.is_some_and(|known| told.at <= known);
         let kept = told.iter().rev().find(is_known).expect("the first is always known");
-        assert!(slow <= kept.slow, "{said}: {slow} remain, when it was saved {} did", kept.slow);
+        for (slow, kept) in slow.iter().zip(kept.slow) {
+            assert!(*slow <= kept, "{said}: {slow} remain, when it was saved {kept} did");
+        }
         let brought =
             kept.asked.elapsed().expect("the clock goes on").as_micros() * u128::from(RATE);
         let most = u128::from(kept.quick) + brought.div_ceil(1_000_000);
         assert!(u128::from(quick) <= most, "{said}: {quick} remain, time has brought {most}");
-        let least = told.last().map_or(0, |told| told.slow.saturating_sub(1));
-        assert!(slow >= least, "{said}: {slow} remain of {least}");
-        least_left = (least_left.0.min(slow), least_left.1.min(quick));
+        for (place, slow) in slow.into_iter().enumerate() {
+            let least = told.last().map_or(0, |told| told.slow[place].saturating_sub(1));
+            assert!(slow >= least, "{said}: {slow} remain of {least}");
+            least_left.0[place] = least_left.0[place].min(slow);
+        }
+        least_left.1 = least_left.1.min(quick);
         told.clear();
         told.push(Told { asked, at: SystemTime::now(), slow, quick, is_saved: true });
-        let until = Instant::now() + Duration::from_millis(20 + random(&mut seed) % 500);
+        let until = Instant::now() + lifetime(&mut seed);
         while Instant::now() < until {
             let asked = SystemTime::now();
-            let (slow, quick) = (peer.five(CHECK), peer.five(CHECK_QUICK));
-            assert!(slow.0, "{said}");
+            let slow = SLOW.map(|(check, _)| {
+                let (passes, remaining) = peer.five(check);
+                assert!(passes, "{said}: {check}");
+                remaining
+            });
+            let quick = peer.five(CHECK_QUICK).1;
             let at = SystemTime::now();
-            told.push(Told { asked, at, slow: slow.1, quick: quick.1, is_saved: false });
+            told.push(Told { asked, at, slow, quick, is_saved: false });
         }
         daemon.kill();
     }
     assert!(directory.0.join("state").exists(), "no snapshot was ever written");
-    let is_kept = least_left.0 < BURST && least_left.1 < BURST;
+    let is_kept = least_left.0.iter().all(|left| *left < BURST) && least_left.1 < BURST;
     assert!(is_kept, "nothing of all that was taken was ever kept");
 }
 
