@@ -18,6 +18,7 @@ use tidegate_testbed::{PATIENCE, eventually};
 use tokio::task::JoinSet;
 
 const BUYERS: i64 = 2_000;
+const STOCK: u32 = 100;
 const RATE: u64 = 400;
 const BURST: u64 = 20;
 const REFUSED: u64 = 2_000 - BURST - RATE;
@@ -30,7 +31,7 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
     };
     let entrance = Entrance::with_clock(rules, clock.clone());
     let shop = Arc::new(Shop { database: store.open().await, entrance });
-    shop.database.restock(100).await.unwrap();
+    shop.database.restock(STOCK).await.unwrap();
     let (opened, before) = (clock.now(), shop.database.visits());
     let refused = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
@@ -40,6 +41,7 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
             let answer = shop.buy(Door::Guarded, way, buyer).await.unwrap();
             let is_refused = matches!(answer, Answer::Busy { .. });
             refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
+            matches!(answer, Answer::Sold { .. })
         });
     }
     // A token that comes within a second is waited for, and there are as many as the rate; all others have come too, and
@@ -61,8 +63,15 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
         clock.advance(Duration::from_millis(25));
     }
     assert_eq!(clock.now().since(opened), Span::from_secs(1));
-    tasks.join_all().await;
+    let told = tasks.join_all().await.into_iter().filter(|is_sold| *is_sold).count();
     assert_eq!(refused.load(Ordering::Relaxed), REFUSED);
+    // Those who came one after the other bought as those who came at once do.
+    let (tally, told) = (shop.database.tally().await.unwrap(), i64::try_from(told).unwrap());
+    assert_eq!(tally.orders, told, "{way}: ordered and told");
+    if way != Way::Naive {
+        assert_eq!(tally.sale, told, "{way}: counted and told");
+        assert!((1..=STOCK.into()).contains(&told), "{way}: {told} sold");
+    }
     shop.database.close().await;
 }
 
