@@ -7,6 +7,7 @@
 
 pub mod arguments;
 pub mod clock;
+pub mod counted;
 pub mod entrant;
 pub mod ours;
 #[cfg(feature = "peers")]

@@ -1,6 +1,6 @@
 //! Counts the instructions of one decision with valgrind's callgrind.
 //!
-//! Always   Only what `repeat` and `repeat_batch` of `one_decision` do is counted, and of that the
+//! Always   Only what `repeat` of `counted` and `repeat_batch` of `one_decision` do is counted, and of that the
 //!          difference between two runs: neither start-up nor the filling of a table is in it. Tables
 //!          hash with random keys, so filling one costs now more, now less.
 
@@ -16,30 +16,38 @@ use crate::workspace::Workspace;
 
 /// Decisions of the short run; the long one makes twice as many.
 const DECISIONS: u64 = 10_000;
-const COUNTED: &str = "--toggle-collect=one_decision::repeat*";
+const COUNTED: &str = "--toggle-collect=tidegate_bench::counted::repeat* \
+                       --toggle-collect=one_decision::repeat_batch*";
 
-const BUILD: &str =
-    "build --release -p tidegate-bench --bin one_decision --no-default-features --locked";
+const BUILD: &str = "build --release -p tidegate-bench --no-default-features --locked";
+const PROGRAMS: [&str; 2] = ["one_decision", "one_call"];
 
-/// The program that decides, built, and where its profiles go.
+/// The programs that decide, built, and where their profiles go.
 pub(super) struct Callgrind<'a> {
     workspace: &'a Workspace,
-    program: PathBuf,
     profiles: PathBuf,
+    /// Every case, and who decides it.
+    cases: Vec<(String, PathBuf)>,
 }
 
 impl<'a> Callgrind<'a> {
     pub(super) fn prepare(workspace: &'a Workspace) -> anyhow::Result<Self> {
         debian::ensure(workspace, "valgrind", "valgrind")?;
-        Invocation::cargo(workspace, BUILD).run()?;
+        let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
+        Invocation::cargo(workspace, BUILD).arguments(programs).run()?;
         let profiles = workspace.target().join("instructions");
         fs::create_dir_all(&profiles).context("cannot make the folder for profiles")?;
-        Ok(Self { workspace, program: workspace.target().join("release/one_decision"), profiles })
+        let mut cases = Vec::new();
+        for name in PROGRAMS {
+            let program = workspace.target().join("release").join(name);
+            let listed = Invocation::program(workspace, &program).stdout()?;
+            cases.extend(listed.lines().map(|case| (case.to_owned(), program.clone())));
+        }
+        Ok(Self { workspace, profiles, cases })
     }
 
-    pub(super) fn cases(&self) -> anyhow::Result<Vec<String>> {
-        let listed = Invocation::program(self.workspace, &self.program).stdout()?;
-        Ok(listed.lines().map(str::to_owned).collect())
+    pub(super) fn cases(&self) -> Vec<String> {
+        self.cases.iter().map(|(case, _)| case.clone()).collect()
     }
 
     /// Instructions of one decision, rounded up. The two runs go at the same time.
@@ -51,7 +59,7 @@ impl<'a> Callgrind<'a> {
         });
         let short = short.map_err(|_| anyhow!("the thread that counted `{case}` panicked"))??;
         per_decision(short, long?).with_context(|| {
-            format!("callgrind saw no decision of `{case}`; did `repeat` in one_decision.rs move?")
+            format!("callgrind saw no decision of `{case}`; did `repeat` in counted.rs move?")
         })
     }
 
@@ -66,11 +74,14 @@ impl<'a> Callgrind<'a> {
 
     fn total(&self, case: &str, decisions: u64) -> anyhow::Result<u64> {
         let profile = self.profile_of(case, decisions);
+        let program =
+            self.cases.iter().find(|(known, _)| known == case).map(|(_, program)| program);
+        let program = program.with_context(|| format!("there is no case `{case}`"))?;
         Invocation::program(self.workspace, Path::new("valgrind"))
             .words("--quiet --tool=callgrind")
             .words(COUNTED)
             .arguments([format!("--callgrind-out-file={}", profile.display())])
-            .arguments([&self.program])
+            .arguments([program])
             .arguments([case, &decisions.to_string()])
             .stdout()?;
         let text = fs::read_to_string(&profile)

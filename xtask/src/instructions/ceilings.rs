@@ -15,7 +15,7 @@ const BELOW_PERCENT_MAX: u64 = 15;
 
 const HEADER: &str = "\
 # Instructions of one decision. `cargo xtask instructions` fails if a case takes 10 % more, and
-# `cargo xtask instructions --write` counts anew. The cases are in src/bin/one_decision.rs.
+# `cargo xtask instructions --write` counts anew. The cases are in src/bin.
 ";
 const COUNTED_BY: &str = "# Counted by ";
 
