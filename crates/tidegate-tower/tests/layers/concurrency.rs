@@ -295,6 +295,44 @@ async fn places_are_counted_by_key_and_in_the_shadow_nobody_is_stopped() {
     );
 }
 
+/// Several limits on places are several layers: whom one of them refuses holds no place under another.
+#[tokio::test]
+async fn places_under_several_limits_are_held_under_all_or_none() {
+    let over = |limiter: &Limiter, key| Limit::over("places", limiter.clone()).key(key);
+    let [all, each] =
+        ["concurrency 3", "concurrency 2"].map(|rule| Limiter::new(rule.parse().unwrap()));
+    let outer = ConcurrencyLayer::new(over(&all, Key::everyone())).unwrap();
+    let inner = ConcurrencyLayer::new(over(&each, Key::ip())).unwrap();
+    let free = |limiter: &Limiter, key: &str| limiter.ask(key.as_bytes()).cost(0).peek().remaining;
+    for is_turned in [false, true] {
+        let slow = Slow(Census::default());
+        let of = |ip: &str| from(ip).body(Body::default()).unwrap();
+        let reply = async |ip: &str| match is_turned {
+            false => outer
+                .layer(inner.layer(slow.clone()))
+                .oneshot(of(ip))
+                .await
+                .unwrap()
+                .map(BodyExt::boxed_unsync),
+            true => inner
+                .layer(outer.layer(slow.clone()))
+                .oneshot(of(ip))
+                .await
+                .unwrap()
+                .map(BodyExt::boxed_unsync),
+        };
+        let held = [reply("192.0.2.1").await, reply("192.0.2.1").await];
+        assert_eq!(reply("192.0.2.1").await.status(), 429, "a third of one client");
+        assert_eq!(free(&all, ""), 1, "that held nothing of what is for all");
+        let other = reply("192.0.2.2").await;
+        assert_eq!(other.status(), 200);
+        assert_eq!(reply("192.0.2.3").await.status(), 429, "a fourth of all");
+        assert_eq!(free(&each, "192.0.2.3"), 2, "that held nothing of its own");
+        drop((held, other));
+        assert_eq!((free(&all, ""), free(&each, "192.0.2.1"), free(&each, "192.0.2.2")), (3, 2, 2));
+    }
+}
+
 #[tokio::test]
 async fn places_are_told_in_the_fields_that_were_chosen() {
     let layer = ConcurrencyLayer::for_all("concurrency 5").unwrap().headers(HeaderStyle::Legacy);
