@@ -16,7 +16,6 @@ mod command;
 mod debian;
 mod deny;
 mod fuzz;
-mod in_flight;
 mod instructions;
 mod mutants;
 mod peers;
@@ -85,12 +84,6 @@ const TASKS: &[Task] = &[
         arguments: "",
         about: "the store's tests at full size, 100 000 schedules of its threads, and killed services",
         run: |workspace, _| soak::run(workspace),
-    },
-    Task {
-        name: "in-flight",
-        arguments: "",
-        about: "permits at full size: a million requests that are given up, panic, fail, or are served",
-        run: |workspace, _| in_flight::run(workspace),
     },
     Task {
         name: "differential",

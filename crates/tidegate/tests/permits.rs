@@ -1,14 +1,12 @@
 //! Permits of a concurrency limit (T13, A11, A12, A15, S6): never more in flight than the rule says,
 //! every permit back exactly once, first come first served, whatever happens to those who hold them
-//! or wait for them. `TIDEGATE_FULL=1` runs T13 at full size, as `cargo xtask in-flight` does.
+//! or wait for them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod crew;
-mod size;
 
 use crew::Crew;
 use proptest::prelude::*;
-use size::size;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,7 +106,7 @@ fn t13_every_permit_comes_back_when_holders_panic() {
         for number in 0..8 {
             let gate = &gate;
             scope.spawn(move || {
-                for round in 0..size(200, 125_000) {
+                for round in 0..125_000 {
                     let fails = || {
                         if (round + number) % 3 == 0 {
                             resume_unwind(Box::new(()))
@@ -512,7 +510,7 @@ impl Ledger {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(size(2_000, 40_000)) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40_000) })]
 
     /// Whatever is mixed: never more in flight than the rule, in the order they came, all back.
     #[test]

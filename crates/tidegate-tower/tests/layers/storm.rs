@@ -1,8 +1,7 @@
 //! Requests that end in every way there is (T13): served, refused, failed, panicked, given up at some await, with a
 //! body that nobody reads to its end.
 //!
-//! Always   The same turns in every run. `TIDEGATE_FULL=1` makes it a million of them, as `cargo xtask in-flight`
-//!          does.
+//! Always   The same turns in every run, a million of them.
 
 use crate::concurrency::{QUIET_PANIC, request};
 use crate::desk::Body;
@@ -15,7 +14,7 @@ use tower_service::Service;
 /// So many at a time: all of them lie in memory until they have ended.
 const ROUND_TURNS: u64 = 20_000;
 /// What T13 asks for.
-const FULL_TURNS: u64 = 1_000_000;
+const TURNS: u64 = 1_000_000;
 
 /// The error of a service whose upstream was too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +55,8 @@ where
         + 'static,
     R: http_body::Body<Data: Send, Error: std::fmt::Debug> + Send + 'static,
 {
-    let turns = if is_full() { FULL_TURNS } else { ROUND_TURNS };
     let mut ends = Ends::default();
-    for first in (0..turns).step_by(usize::try_from(ROUND_TURNS).unwrap()) {
+    for first in (0..TURNS).step_by(usize::try_from(ROUND_TURNS).unwrap()) {
         let mut tasks = tokio::task::JoinSet::new();
         for turn in first..first + ROUND_TURNS {
             let service = service.clone();
@@ -116,8 +114,4 @@ where
         body.collect().await.unwrap();
     }
     end
-}
-
-fn is_full() -> bool {
-    std::env::var_os("TIDEGATE_FULL").is_some_and(|value| value == "1")
 }
