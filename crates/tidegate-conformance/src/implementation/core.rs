@@ -146,7 +146,7 @@ mod tests {
         core.begin(&["10/s", "2/min", "concurrency 5"], now).unwrap();
         assert_eq!(core.take_all(now, "k", 2).unwrap().remaining, Some(0));
         let denied = core.take_all(now, "k", 1).unwrap();
-        assert_eq!(denied.verdict, Verdict::Deny(Retry::After(Span::from_secs(30))));
+        assert_eq!(denied.verdict, Verdict::Deny(Retry::After(Span::from_secs(30))).into());
         assert_eq!(denied.reset_after, Some(Span::MAX), "only a release can tell");
         let left = |core: &mut Core, limit| {
             core.peek(now, Target { limit, key: "k" }, 0).unwrap().remaining

@@ -1,47 +1,81 @@
 //! HTTP: `/v1/check` and its siblings, as requests and JSON.
 
-use super::resp::waits;
 use super::wire::Speaker;
-use super::{Answer, Patience, Refusal};
+use super::{Answer, Refusal, failed};
 use serde_json::{Value, json};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use tidegate::{ManualClock, Retry, Span, Verdict};
-use tidegate_server::http::answer;
-use tidegate_server::server::Server;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
+use tidegate_server::config::LimitConfig;
+use tidegate_server::listen::Addresses;
+use tidegate_testbed::PATIENCE;
 
-/// Somebody with `curl`.
+/// Somebody with `curl`, on one connection.
 pub struct Http {
-    server: Arc<Server>,
-    patience: Patience,
+    stream: BufReader<TcpStream>,
+    clock: ManualClock,
+    is_chunked: bool,
 }
 
-const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 50_000);
+/// 9999-01-01T00:00:00Z. The server dates its answers to plain requests by its clock, and panics from here on
+/// (`httpdate`, in `listen/plain`). It does not with requests that hyper reads, such as those with chunks.
+const UNDATED: Timestamp = Timestamp::from_micros(253_370_764_800_000_000);
 
 impl Http {
-    fn post(&self, path: &str, body: &Value) -> Result<Value, Refusal> {
-        let request = ::http::Request::post(path)
-            .header("host", "localhost")
-            .header("content-type", "application/json")
-            .body(())
-            .map_err(failed)?;
-        let (parts, ()) = request.into_parts();
+    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
         let body = body.to_string();
-        let answered = answer(&self.server, &parts, body.as_bytes(), PEER);
-        let answered = self.patience.wait(answered).ok_or_else(waits)?;
-        if !matches!(answered.status().as_u16(), 200 | 429) {
-            return Err(Refusal::Failed(String::from_utf8_lossy(answered.body()).into_owned()));
+        let length = body.len();
+        self.is_chunked |= self.clock.now() >= UNDATED;
+        let framed = if self.is_chunked {
+            format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n")
+        } else {
+            format!("content-length: {length}\r\n\r\n{body}")
+        };
+        let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+        let request = format!("POST {path} {head}\r\n{framed}");
+        self.stream.get_mut().write_all(request.as_bytes()).map_err(failed)?;
+        let (status, body) = self.response().map_err(failed)?;
+        if !matches!(status.as_str(), "200" | "429") {
+            return Err(Refusal::Failed(String::from_utf8_lossy(&body).into_owned()));
         }
-        serde_json::from_slice(answered.body()).map_err(failed)
+        serde_json::from_slice(&body).map_err(failed)
     }
 
-    fn ask(&self, path: &str, limit: &str, key: &str, cost: u64) -> Result<Value, Refusal> {
-        self.post(path, &json!({ "limit": limit, "key": key, "cost": cost }))
+    /// The status and the body of what is answered.
+    fn response(&mut self) -> io::Result<(String, Vec<u8>)> {
+        let status = self.line()?.split(' ').nth(1).unwrap_or_default().to_owned();
+        let mut length = 0;
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok((status, body))
     }
-}
 
-fn failed(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Failed(error.to_string())
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn ask(
+        &mut self,
+        path: &str,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<Value, Refusal> {
+        self.post(path, &json!({ "limit": limit.name, "key": key, "cost": cost }))
+    }
 }
 
 fn read(said: &Value) -> Answer {
@@ -54,7 +88,7 @@ fn read(said: &Value) -> Answer {
         _ => Verdict::Deny(Retry::Never),
     };
     Answer {
-        verdict,
+        verdict: verdict.into(),
         limit: said["limit"].as_u64(),
         remaining: said["remaining"].as_u64(),
         reset_after: ms("reset_after_ms"),
@@ -62,39 +96,52 @@ fn read(said: &Value) -> Answer {
 }
 
 impl Speaker for Http {
-    fn new(server: Arc<Server>, patience: Patience, _: ManualClock) -> Self {
-        Self { server, patience }
+    fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal> {
+        let address = addresses.http.ok_or_else(|| failed("nobody listens for HTTP"))?;
+        let stream = TcpStream::connect(address).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        Ok(Self { stream: BufReader::new(stream), clock: clock.clone(), is_chunked: false })
     }
 
     fn precision() -> Span {
         Span::from_millis(1)
     }
 
-    fn check(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn detour(&self) -> Option<&'static str> {
+        self.is_chunked.then_some("requests in chunks, as answers to others have no date")
+    }
+
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
         Ok(read(&self.ask("/v1/check", limit, key, cost)?))
     }
 
-    fn check_all(&mut self, limits: &[String], key: &str, cost: u64) -> Result<Answer, Refusal> {
-        let check = |limit: &String| json!({ "limit": limit, "key": key, "cost": cost });
+    fn check_all(
+        &mut self,
+        limits: &[LimitConfig],
+        key: &str,
+        cost: u64,
+    ) -> Result<Answer, Refusal> {
+        let check = |limit: &LimitConfig| json!({ "limit": limit.name, "key": key, "cost": cost });
         let checks: Vec<Value> = limits.iter().map(check).collect();
         Ok(read(&self.post("/v1/check", &json!({ "checks": checks }))?))
     }
 
-    fn peek(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
         Ok(read(&self.ask("/v1/peek", limit, key, cost)?))
     }
 
-    fn refund(&mut self, limit: &str, key: &str, cost: u64) -> Result<(), Refusal> {
+    fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal> {
         self.ask("/v1/refund", limit, key, cost).map(drop)
     }
 
-    fn reset(&mut self, limit: &str, key: &str) -> Result<(), Refusal> {
-        self.post("/v1/reset", &json!({ "limit": limit, "key": key })).map(drop)
+    fn reset(&mut self, limit: &LimitConfig, key: &str) -> Result<(), Refusal> {
+        self.post("/v1/reset", &json!({ "limit": limit.name, "key": key })).map(drop)
     }
 
     fn acquire(
         &mut self,
-        limit: &str,
+        limit: &LimitConfig,
         key: &str,
         cost: u64,
     ) -> Result<(Answer, Option<String>), Refusal> {

@@ -1,6 +1,6 @@
 //! The `tidegate` crate: a keyed limiter, or a gate, on a clock that is set for every question.
 
-use super::{Answer, Ask, Implementation, Refusal, Target};
+use super::{Answer, Ask, Implementation, RESET_BY_RELEASE, Refusal, Target};
 use std::collections::VecDeque;
 use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp, Window};
 
@@ -12,6 +12,7 @@ pub struct Memory {
     limits: Vec<Kept>,
     /// The key that a gate stands for: the first that is asked about.
     only_key: Option<String>,
+    detour: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -30,7 +31,13 @@ enum Owner {
 impl Memory {
     /// Keyed limiters.
     pub fn limiters() -> Self {
-        Self { clock: ManualClock::new(), has_keys: true, limits: Vec::new(), only_key: None }
+        Self {
+            clock: ManualClock::new(),
+            has_keys: true,
+            limits: Vec::new(),
+            only_key: None,
+            detour: None,
+        }
     }
 
     /// Gates, which have no keys: a scenario with several is not for them.
@@ -104,6 +111,7 @@ impl Implementation for Memory {
         self.clock = ManualClock::at(birth);
         self.limits.clear();
         self.only_key = None;
+        self.detour = None;
         for rule in rules {
             let (rule, clock) = (read(rule)?, self.clock.clone());
             let owner = if self.has_keys {
@@ -114,6 +122,10 @@ impl Implementation for Memory {
             self.limits.push(Kept { owner, permits: VecDeque::new() });
         }
         Ok(())
+    }
+
+    fn detour(&self) -> Option<&'static str> {
+        self.detour
     }
 
     fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
@@ -178,6 +190,8 @@ impl Implementation for Memory {
             Owner::Limiter(limiter) => limiter.reset(on.key),
             Owner::Gate(gate) => gate.reset(),
         }
+        let is_concurrency = kept.owner.is_concurrency();
+        self.detour = is_concurrency.then_some(RESET_BY_RELEASE).or(self.detour);
         Ok(())
     }
 

@@ -8,9 +8,9 @@ mod core;
 mod grpc;
 mod http;
 mod memory;
-mod patience;
 mod redis;
 mod resp;
+mod served;
 mod wire;
 mod zone;
 
@@ -18,7 +18,6 @@ pub use self::core::Core;
 pub use self::grpc::Grpc;
 pub use self::http::Http;
 pub use self::memory::Memory;
-pub use self::patience::Patience;
 pub use self::redis::Redis;
 pub use self::resp::Resp;
 pub use self::wire::{Speaker, Wire};
@@ -34,6 +33,11 @@ pub trait Implementation {
     /// The shortest time that it can say; what is shorter, it rounds up.
     fn precision(&self) -> Span {
         Span::from_micros(1)
+    }
+
+    /// What it has said since it began in other words than those that there are for it, if it has.
+    fn detour(&self) -> Option<&'static str> {
+        None
     }
 
     /// Decides, and charges unless it denies.
@@ -83,7 +87,7 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// May it pass?
-    pub verdict: Verdict,
+    pub verdict: Told,
     /// The most that is ever admitted at once.
     pub limit: Option<u64>,
     /// How much more would be admitted now.
@@ -92,10 +96,29 @@ pub struct Answer {
     pub reset_after: Option<Span>,
 }
 
+/// A verdict, as far as the implementation tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// All of it.
+    Whole(Verdict),
+    /// It passes, at once or after a wait.
+    Passes,
+    /// It does not pass, and what would help is not said.
+    Denies,
+    /// Nothing: only the numbers are told.
+    Nothing,
+}
+
+impl From<Verdict> for Told {
+    fn from(verdict: Verdict) -> Self {
+        Self::Whole(verdict)
+    }
+}
+
 impl From<Decision> for Answer {
     fn from(decision: Decision) -> Self {
         Self {
-            verdict: decision.verdict,
+            verdict: decision.verdict.into(),
             limit: Some(decision.limit),
             remaining: Some(decision.remaining),
             reset_after: Some(decision.reset_after),
@@ -115,7 +138,9 @@ impl Answer {
     }
 }
 
-fn sterner(a: Verdict, b: Verdict) -> Verdict {
+/// What one of them does not tell, nobody tells of both.
+fn sterner(a: Told, b: Told) -> Told {
+    let (Told::Whole(a), Told::Whole(b)) = (a, b) else { return Told::Nothing };
     let rank = |verdict| match verdict {
         Verdict::Allow => (0, Span::ZERO),
         Verdict::Wait(span) => (1, span),
@@ -123,7 +148,7 @@ fn sterner(a: Verdict, b: Verdict) -> Verdict {
         Verdict::Deny(Retry::OnRelease) => (3, Span::ZERO),
         Verdict::Deny(Retry::Never) => (4, Span::ZERO),
     };
-    if rank(b) > rank(a) { b } else { a }
+    Told::Whole(if rank(b) > rank(a) { b } else { a })
 }
 
 /// Why an implementation gave no answer.
@@ -146,6 +171,19 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// What it takes to forget who is in flight where limits are in memory.
+const RESET_BY_RELEASE: &str = "places are given back, as a reset leaves them alone";
+
+/// From here on, doubles do not count each one, and neither does Redis.
+const DOUBLES_MAX: u64 = 1 << 53;
+
+/// Why a limit cannot be in Redis.
+const MORE_THAN_DOUBLES_COUNT: &str = "more than doubles can count";
+
+fn failed(error: impl fmt::Display) -> Refusal {
+    Refusal::Failed(error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +199,7 @@ mod tests {
             Verdict::Deny(Retry::OnRelease),
             Verdict::Deny(Retry::Never),
         ];
+        let order = order.map(Told::Whole);
         for pair in order.windows(2) {
             assert_eq!(sterner(pair[0], pair[1]), pair[1]);
             assert_eq!(sterner(pair[1], pair[0]), pair[1]);

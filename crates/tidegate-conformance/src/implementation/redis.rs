@@ -1,6 +1,6 @@
 //! The `tidegate-redis` crate on a real server, with a clock that is set for every question.
 
-use super::{Answer, Ask, Implementation, Refusal, Target};
+use super::{Answer, Ask, DOUBLES_MAX, Implementation, Refusal, Target};
 use std::collections::VecDeque;
 use tidegate::{ManualClock, Rule, Timestamp, Window};
 use tidegate_redis::{
@@ -42,7 +42,7 @@ fn read(rule: &str) -> Result<Rule, Refusal> {
 
 impl Redis {
     fn at(&self, now: Timestamp, limit: usize) -> Result<RedisLimiter, Refusal> {
-        if now.as_micros() >= 1 << 53 {
+        if now.as_micros() >= DOUBLES_MAX {
             return Err(Refusal::CannotSay("times that doubles cannot count"));
         }
         self.clock.set(now);
@@ -65,7 +65,7 @@ impl Implementation for Redis {
         let limiter = |(place, rule)| store.limiter(&format!("limit{place}"), rule);
         let limits: Result<Vec<RedisLimiter>, Unsuited> =
             rules?.into_iter().enumerate().map(limiter).collect();
-        self.limits = limits.map_err(|_| Refusal::CannotSay("more than doubles can count"))?;
+        self.limits = limits.map_err(|_| Refusal::CannotSay(super::MORE_THAN_DOUBLES_COUNT))?;
         for limiter in &self.limits {
             self.runtime.block_on(limiter.ready()).map_err(|error| failed(&error))?;
         }
@@ -76,11 +76,11 @@ impl Implementation for Redis {
         if ask.patience.is_some() {
             return Err(Refusal::CannotSay("how long one would wait"));
         }
-        if ask.cost >= 1 << 53 {
-            return Err(Refusal::CannotSay("costs that doubles cannot count"));
-        }
         let limiter = self.at(now, on.limit)?;
         if !limiter.rule().is_concurrency() {
+            if ask.cost >= DOUBLES_MAX {
+                return Err(Refusal::CannotSay("costs that doubles cannot count"));
+            }
             let decided = self.runtime.block_on(limiter.try_check(on.key, ask.cost));
             return Ok(decided.map_err(|error| failed(&error))?.into());
         }

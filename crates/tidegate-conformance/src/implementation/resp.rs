@@ -1,31 +1,21 @@
-//! RESP: `TIDE.*`, in the bytes that a Redis client sends and hears.
+//! RESP: `TIDE.*`, said by a Redis client.
 
 use super::wire::Speaker;
-use super::{Answer, Patience, Refusal};
-use std::sync::Arc;
+use super::{Answer, Refusal, failed};
 use tidegate::{ManualClock, Retry, Span, Verdict};
-use tidegate_server::resp::Session;
-use tidegate_server::server::Server;
+use tidegate_server::config::LimitConfig;
+use tidegate_server::listen::Addresses;
+use tidegate_testbed::{Client, Reply};
 
 /// Somebody with a Redis client.
-pub struct Resp {
-    session: Session,
-    patience: Patience,
-}
+pub struct Resp(Client);
 
 impl Resp {
-    fn say(&mut self, words: &[&str]) -> Result<Vec<String>, Refusal> {
-        let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
-        let bulks: String = words.iter().map(bulk).collect();
-        let bytes = format!("*{}\r\n{bulks}", words.len());
-        let answered = self.patience.wait(self.session.answer(bytes.as_bytes()));
-        answered.ok_or_else(waits)?;
-        let said = String::from_utf8_lossy(self.session.said()).into_owned();
-        self.session.forget_said();
-        if said.starts_with('-') {
-            return Err(Refusal::Failed(said));
+    fn say(&mut self, words: &[&str]) -> Result<Reply, Refusal> {
+        match self.0.command(words).map_err(failed)? {
+            Reply::Error(why) => Err(Refusal::Failed(why)),
+            reply => Ok(reply),
         }
-        Ok(said.lines().map(str::to_owned).collect())
     }
 
     fn ask(&mut self, words: &[&str]) -> Result<Answer, Refusal> {
@@ -33,20 +23,14 @@ impl Resp {
     }
 }
 
-pub(super) fn waits() -> Refusal {
-    Refusal::Failed("the server waits for something".to_owned())
-}
-
-fn integer(line: Option<&String>) -> Result<i64, Refusal> {
-    let integer = line.and_then(|line| line.strip_prefix(':')).and_then(|text| text.parse().ok());
-    integer.ok_or_else(|| Refusal::Failed(format!("{line:?} is no integer")))
-}
-
-/// `*5 :allowed :limit :remaining :retry_after_ms :reset_after_ms`
-fn answer(lines: &[String]) -> Result<Answer, Refusal> {
-    let number = |place| integer(lines.get(place));
+/// `[allowed, limit, remaining, retry_after_ms, reset_after_ms]`
+fn answer(reply: &Reply) -> Result<Answer, Refusal> {
+    let number = |place: usize| match reply.items().get(place) {
+        Some(Reply::Integer(number)) => Ok(*number),
+        other => Err(Refusal::Failed(format!("{other:?} is no integer"))),
+    };
     let span = |ms: i64| Span::from_millis(u64::try_from(ms).unwrap_or(0));
-    let verdict = match (number(1)?, number(4)?) {
+    let verdict = match (number(0)?, number(3)?) {
         (1, 0) => Verdict::Allow,
         (1, wait) => Verdict::Wait(span(wait)),
         (_, -1) => Verdict::Deny(Retry::Never),
@@ -54,59 +38,69 @@ fn answer(lines: &[String]) -> Result<Answer, Refusal> {
         (_, retry) => Verdict::Deny(Retry::After(span(retry))),
     };
     // A lease stands where others have the reset.
-    let reset_after = number(5).ok().map(span);
+    let reset_after = number(4).ok().map(span);
     let whole = |number: i64| u64::try_from(number).ok();
-    Ok(Answer { verdict, limit: whole(number(2)?), remaining: whole(number(3)?), reset_after })
+    let (limit, remaining) = (whole(number(1)?), whole(number(2)?));
+    Ok(Answer { verdict: verdict.into(), limit, remaining, reset_after })
 }
 
 impl Speaker for Resp {
-    fn new(server: Arc<Server>, patience: Patience, _: ManualClock) -> Self {
-        Self { session: Session::new(server), patience }
+    fn connect(addresses: Addresses, _: &ManualClock) -> Result<Self, Refusal> {
+        let address = addresses.resp.ok_or_else(|| failed("nobody listens for RESP"))?;
+        Client::connect(address).map(Self).map_err(failed)
     }
 
     fn precision() -> Span {
         Span::from_millis(1)
     }
 
-    fn check(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal> {
-        self.ask(&["TIDE.CHECK", limit, key, "COST", &cost.to_string()])
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        self.ask(&["TIDE.CHECK", &limit.name, key, "COST", &cost.to_string()])
     }
 
-    fn check_all(&mut self, limits: &[String], key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn check_all(
+        &mut self,
+        limits: &[LimitConfig],
+        key: &str,
+        cost: u64,
+    ) -> Result<Answer, Refusal> {
         let cost = cost.to_string();
         let mut words = vec!["TIDE.CHECKALL"];
         for limit in limits {
-            words.extend([limit.as_str(), key, &cost]);
+            words.extend([limit.name.as_str(), key, &cost]);
         }
-        answer(&self.say(&words)?[1..])
+        let reply = self.say(&words)?;
+        // All of them together, and then each.
+        answer(reply.items().first().unwrap_or(&Reply::Nil))
     }
 
-    fn peek(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal> {
-        self.ask(&["TIDE.PEEK", limit, key, "COST", &cost.to_string()])
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        self.ask(&["TIDE.PEEK", &limit.name, key, "COST", &cost.to_string()])
     }
 
-    fn refund(&mut self, limit: &str, key: &str, cost: u64) -> Result<(), Refusal> {
-        self.say(&["TIDE.REFUND", limit, key, "COST", &cost.to_string()]).map(drop)
+    fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal> {
+        self.say(&["TIDE.REFUND", &limit.name, key, "COST", &cost.to_string()]).map(drop)
     }
 
-    fn reset(&mut self, limit: &str, key: &str) -> Result<(), Refusal> {
-        self.say(&["TIDE.RESET", limit, key]).map(drop)
+    fn reset(&mut self, limit: &LimitConfig, key: &str) -> Result<(), Refusal> {
+        self.say(&["TIDE.RESET", &limit.name, key]).map(drop)
     }
 
     fn acquire(
         &mut self,
-        limit: &str,
+        limit: &LimitConfig,
         key: &str,
         cost: u64,
     ) -> Result<(Answer, Option<String>), Refusal> {
-        let lines = self.say(&["TIDE.ACQUIRE", limit, key, "COST", &cost.to_string()])?;
-        let mut answer = answer(&lines)?;
-        let lease = lines.get(6).cloned();
-        if lease.is_some() {
-            // What stands where others have the wait is how long the place is held.
-            answer.verdict = Verdict::Allow;
-        }
-        Ok((answer, lease))
+        let reply = self.say(&["TIDE.ACQUIRE", &limit.name, key, "COST", &cost.to_string()])?;
+        let mut answer = answer(&reply)?;
+        let lease = match reply.items().get(4) {
+            Some(lease @ Reply::Bulk(_)) => lease.text(),
+            _ => return Ok((answer, None)),
+        };
+        // What stands where others have the wait is how long the place is held.
+        answer.verdict = Verdict::Allow.into();
+        Ok((answer, Some(lease)))
     }
 
     fn release(&mut self, lease: &str) -> Result<(), Refusal> {

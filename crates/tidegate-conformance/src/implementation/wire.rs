@@ -1,51 +1,62 @@
 //! The server, asked over a wire: what differs between wires is how a question is said.
 
-use super::{Answer, Ask, Implementation, Patience, Refusal, Target};
+use super::served::{Served, Store};
+use super::{
+    Answer, Ask, DOUBLES_MAX, Http, Implementation, RESET_BY_RELEASE, Refusal, Target, Told,
+};
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
-use tidegate::{ManualClock, Snapshot, Span, Timestamp, Window};
-use tidegate_redis::{RedisStore, Settings};
-use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{Config, DescriptorConfig, LimitConfig};
+use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict, Window};
+use tidegate_server::config::{DescriptorConfig, LimitConfig};
+use tidegate_server::listen::Addresses;
 use tidegate_server::matching::{DescriptorPart, KeyPart, Pattern};
-use tidegate_server::server::Server;
-use tidegate_testbed::RedisServer;
-use tokio::runtime::Runtime;
 
 /// What Envoy would say: the domain, and the entries of a descriptor.
 pub(super) const DOMAIN: &str = "spec";
 pub(super) const LIMIT_ENTRY: &str = "limit";
 pub(super) const KEY_ENTRY: &str = "key";
 
-/// How a wire says it. Limits are named `limit0`, `limit1` and so on.
-pub trait Speaker {
-    /// Somebody new who talks to this server, and waits for its answers so. The server goes by the clock.
-    fn new(server: Arc<Server>, patience: Patience, clock: ManualClock) -> Self;
+/// How a wire says it.
+pub trait Speaker: Sized {
+    /// Connects to the server, which goes by this clock.
+    fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal>;
 
     /// The shortest time that can be said.
     fn precision() -> Span;
 
+    /// Hears what comes because the clock was set.
+    fn settle(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// What it has said in other words than it would like to, if it has.
+    fn detour(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Decides.
-    fn check(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal>;
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal>;
 
     /// Decides under several limits at once.
-    fn check_all(&mut self, limits: &[String], key: &str, cost: u64) -> Result<Answer, Refusal>;
+    fn check_all(
+        &mut self,
+        limits: &[LimitConfig],
+        key: &str,
+        cost: u64,
+    ) -> Result<Answer, Refusal>;
 
     /// Looks.
-    fn peek(&mut self, limit: &str, key: &str, cost: u64) -> Result<Answer, Refusal>;
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal>;
 
     /// Gives back.
-    fn refund(&mut self, limit: &str, key: &str, cost: u64) -> Result<(), Refusal>;
+    fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal>;
 
     /// Forgets.
-    fn reset(&mut self, limit: &str, key: &str) -> Result<(), Refusal>;
+    fn reset(&mut self, limit: &LimitConfig, key: &str) -> Result<(), Refusal>;
 
     /// Takes a place; the lease if there was one.
     fn acquire(
         &mut self,
-        limit: &str,
+        limit: &LimitConfig,
         key: &str,
         cost: u64,
     ) -> Result<(Answer, Option<String>), Refusal>;
@@ -57,18 +68,31 @@ pub trait Speaker {
 /// The server, and somebody who talks to it.
 pub struct Wire<S> {
     /// Where its limits are, if not in memory.
-    redis: Option<(RedisServer, Rc<Runtime>)>,
+    store: Option<Store>,
     clock: ManualClock,
     limits: Vec<LimitConfig>,
-    talk: Option<(Arc<Server>, S)>,
+    talk: Option<Talk<S>>,
     /// Places that are held: of which limit, by whom, of what cost, and the lease.
     held: VecDeque<(usize, String, u64, String)>,
+    detour: Option<&'static str>,
+}
+
+/// Connections go before the server does.
+struct Talk<S> {
+    speaker: S,
+    served: Served,
 }
 
 impl<S> Default for Wire<S> {
     fn default() -> Self {
-        let clock = ManualClock::new();
-        Self { redis: None, clock, limits: Vec::new(), talk: None, held: VecDeque::new() }
+        Self {
+            store: None,
+            clock: ManualClock::new(),
+            limits: Vec::new(),
+            talk: None,
+            held: VecDeque::new(),
+            detour: None,
+        }
     }
 }
 
@@ -79,49 +103,64 @@ impl<S: Speaker> Wire<S> {
     ///
     /// If there is no Redis to start.
     pub fn on_redis() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = Rc::new(runtime.expect("there is a runtime"));
-        Self { redis: Some((RedisServer::start(), runtime)), ..Self::default() }
+        Self { store: Some(Store::start()), ..Self::default() }
     }
 
-    fn at(&mut self, now: Timestamp, limit: usize) -> Result<(&mut S, String, bool), Refusal> {
-        if self.redis.is_some() && now.as_micros() >= 1 << 53 {
+    fn at(&mut self, now: Timestamp, limit: usize) -> Result<(&mut S, &LimitConfig), Refusal> {
+        // The server would decide without Redis then.
+        if self.store.is_some() && now.as_micros() >= DOUBLES_MAX {
             return Err(Refusal::CannotSay("times that doubles cannot count"));
         }
         self.clock.set(now);
         let failed = || Refusal::Failed(format!("there is no limit number {limit}"));
         let config = self.limits.get(limit).ok_or_else(failed)?;
-        let (_, speaker) = self.talk.as_mut().ok_or_else(failed)?;
-        Ok((speaker, config.name.clone(), config.rule.is_concurrency()))
+        let talk = self.talk.as_mut().ok_or_else(failed)?;
+        talk.speaker.settle()?;
+        Ok((&mut talk.speaker, config))
     }
-}
 
-/// A server whose limits are in Redis, which has forgotten everything.
-fn shared(
-    (redis, runtime): (&RedisServer, &Runtime),
-    config: Config,
-    clock: &ManualClock,
-) -> Result<Arc<Server>, Refusal> {
-    redis.command(&["FLUSHALL"]);
-    let address = redis.url().parse().expect("a server has an address");
-    // The machine may be busy, and a test is not to be decided without Redis.
-    let settings = Settings::default().deadline(Duration::from_secs(10));
-    runtime.block_on(async {
-        let store = RedisStore::connect_with_clock(&address, settings, clock.clone()).await;
-        for limit in &config.limits {
-            let kept = store.limiter(&limit.name, limit.rule.clone());
-            kept.map_err(|_| Refusal::CannotSay("more than doubles can count"))?;
-        }
-        let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), store);
-        publish(&server).await?;
-        Ok(server)
-    })
-}
+    /// No wire has a word for it: who would not wait so long looks before asking.
+    fn take_within(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        cost: u64,
+        patience: Span,
+    ) -> Result<Answer, Refusal> {
+        let (speaker, limit) = self.at(now, on.limit)?;
+        let seen = speaker.peek(limit, on.key, cost)?;
+        let answer = match seen.verdict {
+            Told::Whole(Verdict::Wait(wait)) if wait > patience => {
+                let early = Span::from_micros(wait.as_micros() - patience.as_micros());
+                let retry = crate::scenario::round(early, S::precision());
+                // What there was left before was not asked for.
+                let verdict = Told::Whole(Verdict::Deny(Retry::After(retry)));
+                Answer { verdict, remaining: None, reset_after: None, ..seen }
+            }
+            Told::Whole(_) => speaker.check(limit, on.key, cost)?,
+            _ => return Err(Refusal::CannotSay("how long one would wait")),
+        };
+        self.detour = Some("who is impatient looks before asking");
+        Ok(answer)
+    }
 
-/// Others who share the limits have heard of their rules.
-async fn publish(server: &Server) -> Result<(), Refusal> {
-    let published = server.engine.publish().await;
-    published.map_err(|error| Refusal::Failed(error.to_string()))
+    /// Envoy cannot reset: an operator does it.
+    fn reset_over_http(&mut self, on: Target<'_>) -> Result<(), Refusal> {
+        let Some(talk) = &self.talk else { return Ok(()) };
+        let mut operator = Http::connect(talk.served.addresses(), &self.clock)?;
+        operator.reset(&self.limits[on.limit], on.key)?;
+        self.detour = Some("an operator resets, over HTTP");
+        Ok(())
+    }
+
+    /// Where limits are in memory, a reset leaves places alone: they are forgotten by who has them.
+    fn release_all(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
+        let costs = self.held.iter().filter(|(limit, key, ..)| *limit == on.limit && key == on.key);
+        let costs: Vec<u64> = costs.map(|(_, _, cost, _)| *cost).collect();
+        costs.into_iter().try_for_each(|cost| self.release(now, on, cost))?;
+        self.detour = Some(RESET_BY_RELEASE);
+        Ok(())
+    }
 }
 
 fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
@@ -148,17 +187,11 @@ impl<S: Speaker> Implementation for Wire<S> {
         let limits = rules.iter().enumerate().map(|(number, rule)| config(number, rule));
         self.limits = limits.collect::<Result<_, _>>()?;
         self.held.clear();
-        let config = Config { limits: self.limits.clone(), ..Config::default() };
-        let clock = ServerClock::Manual(self.clock.clone());
+        self.detour = None;
         self.talk = None;
-        let (server, patience) = match &self.redis {
-            None => (Server::new(config, None, clock, Snapshot::default()), Patience::None),
-            Some((redis, runtime)) => {
-                let server = shared((redis, runtime), config, &self.clock)?;
-                (server, Patience::Until(Rc::clone(runtime), self.clock.clone()))
-            }
-        };
-        self.talk = Some((Arc::clone(&server), S::new(server, patience, self.clock.clone())));
+        let served = Served::start(self.limits.clone(), &self.clock, self.store.as_ref())?;
+        let speaker = S::connect(served.addresses(), &self.clock)?;
+        self.talk = Some(Talk { speaker, served });
         Ok(())
     }
 
@@ -166,18 +199,23 @@ impl<S: Speaker> Implementation for Wire<S> {
         S::precision()
     }
 
+    fn detour(&self) -> Option<&'static str> {
+        self.detour.or(self.talk.as_ref().and_then(|talk| talk.speaker.detour()))
+    }
+
     fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
-        if ask.patience.is_some() {
-            return Err(Refusal::CannotSay("how long one would wait"));
+        if let Some(patience) = ask.patience {
+            return self.take_within(now, on, ask.cost, patience);
         }
-        if self.redis.is_some() && ask.cost >= 1 << 53 {
-            return Err(Refusal::CannotSay("costs that doubles cannot count"));
+        let is_in_redis = self.store.is_some();
+        let (speaker, limit) = self.at(now, on.limit)?;
+        if !limit.rule.is_concurrency() {
+            if is_in_redis && ask.cost >= DOUBLES_MAX {
+                return Err(Refusal::CannotSay("costs that doubles cannot count"));
+            }
+            return speaker.check(limit, on.key, ask.cost);
         }
-        let (speaker, limit, is_concurrency) = self.at(now, on.limit)?;
-        if !is_concurrency {
-            return speaker.check(&limit, on.key, ask.cost);
-        }
-        let (answer, lease) = speaker.acquire(&limit, on.key, ask.cost)?;
+        let (answer, lease) = speaker.acquire(limit, on.key, ask.cost)?;
         if let Some(lease) = lease.filter(|_| ask.cost > 0) {
             self.held.push_back((on.limit, on.key.to_owned(), ask.cost, lease));
         }
@@ -188,18 +226,19 @@ impl<S: Speaker> Implementation for Wire<S> {
         if self.limits.iter().any(|limit| limit.rule.is_concurrency()) {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
         }
-        let names: Vec<String> = self.limits.iter().map(|limit| limit.name.clone()).collect();
-        self.at(now, 0)?.0.check_all(&names, key, cost)
+        self.at(now, 0)?;
+        let talk = self.talk.as_mut().ok_or_else(|| Refusal::Failed("nobody talks".to_owned()))?;
+        talk.speaker.check_all(&self.limits, key, cost)
     }
 
     fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
-        let (speaker, limit, _) = self.at(now, on.limit)?;
-        speaker.peek(&limit, on.key, cost)
+        let (speaker, limit) = self.at(now, on.limit)?;
+        speaker.peek(limit, on.key, cost)
     }
 
     fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
-        let (speaker, limit, _) = self.at(now, on.limit)?;
-        speaker.refund(&limit, on.key, cost)
+        let (speaker, limit) = self.at(now, on.limit)?;
+        speaker.refund(limit, on.key, cost)
     }
 
     fn release(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
@@ -213,23 +252,20 @@ impl<S: Speaker> Implementation for Wire<S> {
     }
 
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
-        let (speaker, limit, is_concurrency) = self.at(now, on.limit)?;
-        if is_concurrency {
-            return Err(Refusal::CannotSay("forgetting who is in flight"));
+        let (speaker, limit) = self.at(now, on.limit)?;
+        let is_in_flight = limit.rule.is_concurrency();
+        match speaker.reset(limit, on.key) {
+            Ok(()) if is_in_flight && self.store.is_none() => self.release_all(now, on),
+            Err(Refusal::CannotSay(_)) => self.reset_over_http(on),
+            done => done,
         }
-        speaker.reset(&limit, on.key)
     }
 
     fn change(&mut self, now: Timestamp, limit: usize, rule: &str) -> Result<(), Refusal> {
         self.at(now, limit)?;
         self.limits[limit] = config(limit, rule)?;
-        if let Some((server, _)) = &self.talk {
-            server.engine.reload(&self.limits);
-            if let Some((_, runtime)) = &self.redis {
-                runtime.block_on(publish(server))?;
-            }
-        }
-        Ok(())
+        let Some(talk) = &self.talk else { return Ok(()) };
+        talk.served.reload(&self.limits, self.store.as_ref())
     }
 
     fn window(&mut self, _: Timestamp, _: Target<'_>) -> Result<Option<Window>, Refusal> {

@@ -16,7 +16,7 @@ pub use error::ScenarioError;
 pub use page::read_page;
 pub use run::{Breach, Outcome, run};
 
-use crate::implementation::Ask;
+use crate::implementation::{Ask, Told};
 use std::fmt;
 use tidegate_core::{Retry, Span, Timestamp, Verdict, Window};
 
@@ -114,8 +114,13 @@ impl Expected {
         }
     }
 
-    /// Whether the verdict is the expected one.
-    pub fn is_met_by(self, verdict: Verdict) -> bool {
+    /// Whether the verdict is the expected one, as far as it is told.
+    pub fn is_met_by(self, told: Told) -> bool {
+        let verdict = match (self, told) {
+            (_, Told::Whole(verdict)) => verdict,
+            (Self::Allow | Self::Wait(_), told) => return told != Told::Denies,
+            (Self::Deny(_), told) => return told != Told::Passes,
+        };
         match (self, verdict) {
             (Self::Allow, Verdict::Allow)
             | (Self::Wait(None), Verdict::Wait(_))
@@ -143,6 +148,17 @@ impl fmt::Display for Expected {
             Self::Deny(Some(Retry::After(span))) => write!(f, "deny retry {span}"),
             Self::Deny(Some(Retry::OnRelease)) => f.write_str("deny release"),
             Self::Deny(Some(Retry::Never)) => f.write_str("deny never"),
+        }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(verdict) => Expected::from(*verdict).fmt(f),
+            Self::Passes => f.write_str("one that passes"),
+            Self::Denies => f.write_str("deny"),
+            Self::Nothing => f.write_str("none"),
         }
     }
 }

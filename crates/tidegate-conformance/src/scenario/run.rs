@@ -1,6 +1,6 @@
 //! Runs a scenario against an implementation and says which lines it breaks.
 
-use super::{Action, Expect, Expected, Scenario, Step, round};
+use super::{Action, Expect, Scenario, Step, round};
 use crate::implementation::{Answer, Ask, Implementation, Refusal, Target};
 use std::fmt;
 use tidegate_core::{Span, Timestamp, Window};
@@ -125,7 +125,7 @@ fn compare(
     let verdict = expect.verdicts.get(index).or(expect.verdicts.last());
     let verdict = verdict.map(|expected| expected.rounded(precision));
     if let Some(expected) = verdict.filter(|expected| !expected.is_met_by(answer.verdict)) {
-        differs("verdict", expected.to_string(), Expected::from(answer.verdict).to_string());
+        differs("verdict", expected.to_string(), answer.verdict.to_string());
     }
     if is_last {
         for (what, expected, got) in [

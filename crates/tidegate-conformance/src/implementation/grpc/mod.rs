@@ -1,0 +1,272 @@
+//! gRPC: Envoy's rate limit service.
+//!
+//! Always   What Envoy has no words for is not said for it: places in flight, a reset, how long one would wait.
+//! Cost 0   Is a look whether one more would pass. Its numbers are those of now; about nothing, which always passes, it
+//!          says nothing.
+//! Looks    At one are that look, too. At more they are requests that a second descriptor keeps from passing: then
+//!          nobody is charged, and the first one's status says whether it would have passed. What would be left
+//!          is not told.
+//! Waits    Are told by waiting: the answer comes when the turn does.
+
+mod calls;
+
+use self::calls::{CallError, Calls, INVALID_ARGUMENT, Pending};
+use super::wire::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, Speaker};
+use super::{Answer, Refusal, Told, failed};
+use std::time::Duration;
+use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
+use tidegate_server::config::LimitConfig;
+use tidegate_server::grpc::proto::{
+    Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
+    RateLimitResponse, Unit,
+};
+use tidegate_server::listen::Addresses;
+use tidegate_testbed::{PATIENCE, eventually};
+
+/// Envoy.
+pub struct Grpc {
+    calls: Calls,
+    clock: ManualClock,
+    /// Who waits for their turn, and when it comes.
+    waiting: Vec<(Timestamp, Pending)>,
+}
+
+/// Between two looks at whether the server waits for the clock.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Grpc {
+    /// The answer, or how long the server waits before it gives one.
+    fn ask(
+        &mut self,
+        descriptors: Vec<RateLimitDescriptor>,
+    ) -> Result<Result<RateLimitResponse, Span>, CallError> {
+        let domain = DOMAIN.to_owned();
+        let request = RateLimitRequest { domain, descriptors, ..RateLimitRequest::default() };
+        let before = self.clock.alarms();
+        let mut answer = self.calls.call(&request);
+        let is_waited_for = || self.clock.sleepers() > before.len();
+        let heard = self.calls.wait(&mut answer, LOOK, is_waited_for);
+        if let Some(answer) = heard.map_err(|error| CallError::Broken(error.to_string()))? {
+            return answer.map(Ok);
+        }
+        let count = |alarms: &[Timestamp], at| alarms.iter().filter(|alarm| **alarm == at).count();
+        let alarms = self.clock.alarms();
+        let alarm = alarms.iter().find(|at| count(&alarms, **at) > count(&before, **at));
+        let none = || CallError::Broken("the server waits for no time".to_owned());
+        let alarm = *alarm.ok_or_else(none)?;
+        self.waiting.push((alarm, answer));
+        let is_for_ever = alarm == Timestamp::MAX;
+        Ok(Err(if is_for_ever { Span::MAX } else { ceil(alarm.since(self.clock.now())) }))
+    }
+
+    /// The answer, which comes at once.
+    fn ask_now(
+        &mut self,
+        descriptors: Vec<RateLimitDescriptor>,
+    ) -> Result<RateLimitResponse, Refusal> {
+        let answer = self.ask(descriptors)?;
+        answer.map_err(|wait| Refusal::Failed(format!("the server waits for {wait}")))
+    }
+
+    fn decide(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> Result<Answer, Refusal> {
+        let descriptors = limits.iter().map(|limit| descriptor(limit, key, cost)).collect();
+        match self.ask(descriptors)? {
+            Ok(response) => read(&response, limits),
+            Err(wait) => Ok(told(Verdict::Wait(wait))),
+        }
+    }
+
+    /// What there is now. Whether it passes is said of one more, and nobody asked for that.
+    fn look(&mut self, limits: &[LimitConfig], key: &str) -> Result<Answer, Refusal> {
+        let descriptors = limits.iter().map(|limit| descriptor(limit, key, 0)).collect();
+        let answer = read(&self.ask_now(descriptors)?, limits)?;
+        if answer.verdict != Told::Whole(Verdict::Allow) && answer.remaining != Some(0) {
+            return Err(failed(format!("{answer:?}: some are left, and one would not pass")));
+        }
+        Ok(Answer { verdict: Told::Nothing, ..answer })
+    }
+}
+
+/// A verdict, and nothing else.
+fn told(verdict: Verdict) -> Answer {
+    Answer { verdict: verdict.into(), limit: None, remaining: None, reset_after: None }
+}
+
+/// In whole seconds, as all times on this wire.
+fn ceil(span: Span) -> Span {
+    Span::from_secs(span.as_secs_ceil())
+}
+
+fn descriptor(limit: &LimitConfig, key: &str, cost: u64) -> RateLimitDescriptor {
+    let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
+    let entries = vec![entry(LIMIT_ENTRY, &limit.name), entry(KEY_ENTRY, key)];
+    RateLimitDescriptor { entries, hits_addend: Some(cost), ..RateLimitDescriptor::default() }
+}
+
+/// One that never passes: nobody is admitted by the limit that it brings.
+fn shut() -> RateLimitDescriptor {
+    let entry = Entry { key: KEY_ENTRY.to_owned(), value: String::new() };
+    let unit = Unit::Second.into();
+    let limit = RateLimitOverride { requests_per_unit: 0, unit, unit_multiplier: None };
+    RateLimitDescriptor {
+        entries: vec![entry],
+        limit: Some(limit),
+        ..RateLimitDescriptor::default()
+    }
+}
+
+fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<Answer, Refusal> {
+    let field = |name: &str| {
+        let mut fields = response.response_headers_to_add.iter();
+        let field = fields.find(|field| field.key.eq_ignore_ascii_case(name))?;
+        field.value.parse::<u64>().ok()
+    };
+    let verdict = match (response.overall_code(), field("Retry-After")) {
+        (Code::OverLimit, None) => Verdict::Deny(Retry::Never),
+        (Code::OverLimit, Some(retry)) => Verdict::Deny(Retry::After(Span::from_secs(retry))),
+        (Code::Ok, _) => Verdict::Allow,
+        (Code::Unknown, _) => return Err(failed("nothing is decided")),
+    };
+    if response.statuses.len() != limits.len() {
+        return Err(failed(format!("{} statuses", response.statuses.len())));
+    }
+    for (status, limit) in response.statuses.iter().zip(limits) {
+        names_its_limit(status, limit)?;
+    }
+    let remaining = response.statuses.iter().map(|status| u64::from(status.limit_remaining)).min();
+    let reset = response.statuses.iter().map(until_reset).max().flatten();
+    if limits.len() > 1 {
+        // The fields are of one of them, and it is not said of which. In a status, the largest number stands for all
+        // that are larger.
+        let remaining = remaining.filter(|left| *left < u32::MAX.into());
+        let reset_after = reset.map(Span::from_secs);
+        return Ok(Answer { verdict: verdict.into(), limit: None, remaining, reset_after });
+    }
+    let fields = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(field);
+    let is_same =
+        fields[1].map(|left| left.min(u32::MAX.into())) == remaining && fields[2] == reset;
+    if !is_same {
+        return Err(failed(format!(
+            "fields {fields:?}, but {remaining:?} and {reset:?} in status"
+        )));
+    }
+    let [limit, remaining, reset] = fields;
+    let reset_after = reset.map(Span::from_secs);
+    Ok(Answer { verdict: verdict.into(), limit, remaining, reset_after })
+}
+
+fn until_reset(status: &DescriptorStatus) -> Option<u64> {
+    u64::try_from(status.duration_until_reset.as_ref()?.seconds).ok()
+}
+
+/// What Envoy is told of a limit is its name and the count in its rule, and not how much it admits at once.
+fn names_its_limit(status: &DescriptorStatus, limit: &LimitConfig) -> Result<(), Refusal> {
+    let rule = limit.rule.to_string();
+    let digits: String = rule.chars().take_while(char::is_ascii_digit).collect();
+    // A count that is too large to be said is the largest that can be.
+    let count = digits.parse::<u64>().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    let said = status.current_limit.as_ref();
+    let said = said.map(|said| (said.name.as_str(), said.requests_per_unit));
+    if count.is_ok_and(|count| said == Some((limit.name.as_str(), count))) {
+        return Ok(());
+    }
+    Err(failed(format!("`{rule}` is called {said:?}")))
+}
+
+impl Speaker for Grpc {
+    fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal> {
+        let address = addresses.grpc.ok_or_else(|| failed("nobody listens for gRPC"))?;
+        Ok(Self { calls: Calls::connect(address)?, clock: clock.clone(), waiting: Vec::new() })
+    }
+
+    fn precision() -> Span {
+        Span::from_secs(1)
+    }
+
+    /// Whose turn has come passes now. The others go on waiting, and have looked at the clock.
+    fn settle(&mut self) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (due, later): (Vec<_>, Vec<_>) = waiting.partition(|(at, _)| *at <= now);
+        self.waiting = later;
+        for (_, mut answer) in due {
+            let answer = self.calls.wait(&mut answer, LOOK, || false)?;
+            let response = answer.ok_or_else(|| failed("the server does not answer"))??;
+            if response.overall_code() != Code::Ok {
+                return Err(failed("who has waited does not pass"));
+            }
+        }
+        let all = self.waiting.len();
+        eventually("all who wait have seen the time", PATIENCE, || self.clock.sleepers() == all);
+        Ok(())
+    }
+
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        self.check_all(std::slice::from_ref(limit), key, cost)
+    }
+
+    fn check_all(
+        &mut self,
+        limits: &[LimitConfig],
+        key: &str,
+        cost: u64,
+    ) -> Result<Answer, Refusal> {
+        if cost == 0 { self.look(limits, key) } else { self.decide(limits, key, cost) }
+    }
+
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+        let limits = std::slice::from_ref(limit);
+        match cost {
+            0 => self.look(limits, key),
+            1 => {
+                let answer = read(&self.ask_now(vec![descriptor(limit, key, 0)])?, limits)?;
+                if answer.verdict != Told::Whole(Verdict::Allow) {
+                    return Ok(answer);
+                }
+                // With a wait or without; and its numbers are those from before.
+                let limit = answer.limit;
+                Ok(Answer { verdict: Told::Passes, limit, remaining: None, reset_after: None })
+            }
+            _ => {
+                let both = self.ask_now(vec![descriptor(limit, key, cost), shut()])?;
+                let [status, _] = &both.statuses[..] else { return Err(failed("no two statuses")) };
+                if both.overall_code() != Code::OverLimit {
+                    return Err(failed("a look has passed, and was charged"));
+                }
+                names_its_limit(status, limit)?;
+                let passes = status.code() == Code::Ok;
+                let verdict = if passes { Told::Passes } else { Told::Denies };
+                Ok(Answer { verdict, limit: None, remaining: None, reset_after: None })
+            }
+        }
+    }
+
+    fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal> {
+        let descriptor =
+            RateLimitDescriptor { is_negative_hits: true, ..descriptor(limit, key, cost) };
+        self.ask_now(vec![descriptor]).map(drop)
+    }
+
+    fn reset(&mut self, _: &LimitConfig, _: &str) -> Result<(), Refusal> {
+        Err(Refusal::CannotSay("a reset"))
+    }
+
+    fn acquire(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<(Answer, Option<String>), Refusal> {
+        // It has to be refused, and not to be taken for a request that is over at once.
+        match self.ask(vec![descriptor(limit, key, cost.max(1))]) {
+            Err(CallError::Refused { code, .. }) if code == INVALID_ARGUMENT => {
+                Err(Refusal::CannotSay("places in flight"))
+            }
+            other => Err(failed(format!("places in flight: {other:?}"))),
+        }
+    }
+
+    fn release(&mut self, _: &str) -> Result<(), Refusal> {
+        Err(Refusal::CannotSay("places in flight"))
+    }
+}
