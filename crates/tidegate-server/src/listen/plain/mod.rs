@@ -247,6 +247,9 @@ fn field(output: &mut Vec<u8>, name: &str, value: &[u8]) {
     output.extend_from_slice(b"\r\n");
 }
 
+/// The last second of the year 9999, after which there are no such dates.
+const DATE_SECONDS_MAX: u64 = 253_402_300_799;
+
 /// The time as a field has it, written once a second.
 #[derive(Default)]
 struct Date {
@@ -257,6 +260,7 @@ struct Date {
 impl Date {
     fn tell(&mut self, server: &Server) {
         let seconds = server.engine.clock().calendar_now().as_micros() / 1_000_000;
+        let seconds = seconds.min(DATE_SECONDS_MAX);
         if self.seconds != Some(seconds) {
             let now = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             self.seconds = Some(seconds);
