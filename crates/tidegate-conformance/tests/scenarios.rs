@@ -4,8 +4,8 @@
 mod exceptions;
 
 use exceptions::{
-    CHUNKED, Exception, IN_FLIGHT, KEYS, LARGE_COSTS, LARGE_RULES, LARGE_TIMES, LOOKED_FIRST,
-    PATIENCE, RESET_BY_RELEASE, RESET_OVER_HTTP,
+    Exception, IN_FLIGHT, KEYS, LARGE_COSTS, LARGE_RULES, LARGE_TIMES, LOOKED_FIRST, PATIENCE,
+    RESET_OVER_HTTP,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,12 +28,7 @@ struct Listed {
 /// All that must obey the spec. Wires are asked over real sockets.
 const IMPLEMENTATIONS: [Listed; 10] = [
     Listed { name: "core", make: || Box::new(Core::default()), unsaid: &[], detours: &[] },
-    Listed {
-        name: "limiter",
-        make: || Box::new(Memory::limiters()),
-        unsaid: &[],
-        detours: &[RESET_BY_RELEASE],
-    },
+    Listed { name: "limiter", make: || Box::new(Memory::limiters()), unsaid: &[], detours: &[] },
     Listed {
         name: "Redis",
         make: || Box::new(Redis::default()),
@@ -44,13 +39,13 @@ const IMPLEMENTATIONS: [Listed; 10] = [
         name: "RESP",
         make: || Box::new(Wire::<Resp>::default()),
         unsaid: &[],
-        detours: &[LOOKED_FIRST, RESET_BY_RELEASE],
+        detours: &[LOOKED_FIRST],
     },
     Listed {
         name: "HTTP",
         make: || Box::new(Wire::<Http>::default()),
         unsaid: &[],
-        detours: &[LOOKED_FIRST, RESET_BY_RELEASE, CHUNKED],
+        detours: &[LOOKED_FIRST],
     },
     Listed {
         name: "gRPC",
@@ -76,12 +71,7 @@ const IMPLEMENTATIONS: [Listed; 10] = [
         unsaid: &[IN_FLIGHT, PATIENCE, LARGE_RULES, LARGE_TIMES, LARGE_COSTS],
         detours: &[RESET_OVER_HTTP],
     },
-    Listed {
-        name: "gate",
-        make: || Box::new(Memory::gates()),
-        unsaid: &[KEYS],
-        detours: &[RESET_BY_RELEASE],
-    },
+    Listed { name: "gate", make: || Box::new(Memory::gates()), unsaid: &[KEYS], detours: &[] },
 ];
 
 /// As many as there were when this was written: a page that loses its examples is noticed.

@@ -322,6 +322,25 @@ impl Limit {
         }
     }
 
+    /// Forgets who is in flight: their tickets give nothing back any more. For other rules, [`fresh`](Self::fresh) is as good.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "concurrency 5".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// let (_, forgotten) = limit.enter(&mut state, Timestamp::EPOCH, 5);
+    /// limit.forget_in_flight(&mut state);
+    /// limit.enter(&mut state, Timestamp::EPOCH, 2);
+    /// limit.release(&mut state, forgotten.unwrap());
+    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 3);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn forget_in_flight(&self, state: &mut State) {
+        if let States::Concurrency(in_flight) = &mut state.0 {
+            Concurrency::forget(in_flight);
+        }
+    }
+
     /// The state to go on with when this limit takes over from `old` (B8): what was used stays used
     /// as far as the new rule knows it, and nobody is locked out for longer than under the old rule.
     ///

@@ -419,7 +419,7 @@ impl Slot {
         self.line.replay(limit, &mut self.state, now, wakes, refund);
     }
 
-    /// Forgets what was used, and what is owed. Permits that are out stay out: they come back by themselves.
+    /// Forgets what was used, what is owed, and who is in flight: their permits give nothing back any more.
     pub(crate) fn reset(
         &mut self,
         limit: &Limit,
@@ -428,6 +428,8 @@ impl Slot {
         wakes: &mut Wakes,
     ) {
         if limit.is_concurrency() {
+            limit.forget_in_flight(&mut self.state);
+            self.crowd.grant(limit, &mut self.state, now, wakes);
             return;
         }
         self.line.settle(limit, &mut self.state, now, wakes);

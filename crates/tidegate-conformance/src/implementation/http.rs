@@ -5,7 +5,7 @@ use super::{Answer, Refusal, failed};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
+use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::config::LimitConfig;
 use tidegate_server::listen::Addresses;
 use tidegate_testbed::PATIENCE;
@@ -13,26 +13,14 @@ use tidegate_testbed::PATIENCE;
 /// Somebody with `curl`, on one connection.
 pub struct Http {
     stream: BufReader<TcpStream>,
-    clock: ManualClock,
-    is_chunked: bool,
 }
-
-/// 9999-01-01T00:00:00Z. The server dates its answers to plain requests by its clock, and panics from here on
-/// (`httpdate`, in `listen/plain`). It does not with requests that hyper reads, such as those with chunks.
-const UNDATED: Timestamp = Timestamp::from_micros(253_370_764_800_000_000);
 
 impl Http {
     fn post(&mut self, path: &str, body: &Value) -> Result<Value, Refusal> {
         let body = body.to_string();
-        let length = body.len();
-        self.is_chunked |= self.clock.now() >= UNDATED;
-        let framed = if self.is_chunked {
-            format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n")
-        } else {
-            format!("content-length: {length}\r\n\r\n{body}")
-        };
-        let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
-        let request = format!("POST {path} {head}\r\n{framed}");
+        let (length, head) =
+            (body.len(), "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json");
+        let request = format!("POST {path} {head}\r\ncontent-length: {length}\r\n\r\n{body}");
         self.stream.get_mut().write_all(request.as_bytes()).map_err(failed)?;
         let (status, body) = self.response().map_err(failed)?;
         if !matches!(status.as_str(), "200" | "429") {
@@ -96,20 +84,16 @@ fn read(said: &Value) -> Answer {
 }
 
 impl Speaker for Http {
-    fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal> {
+    fn connect(addresses: Addresses, _: &ManualClock) -> Result<Self, Refusal> {
         let address = addresses.http.ok_or_else(|| failed("nobody listens for HTTP"))?;
         let stream = TcpStream::connect(address).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Self { stream: BufReader::new(stream), clock: clock.clone(), is_chunked: false })
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     fn precision() -> Span {
         Span::from_millis(1)
-    }
-
-    fn detour(&self) -> Option<&'static str> {
-        self.is_chunked.then_some("requests in chunks, as answers to others have no date")
     }
 
     fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {

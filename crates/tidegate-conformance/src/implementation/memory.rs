@@ -1,6 +1,6 @@
 //! The `tidegate` crate: a keyed limiter, or a gate, on a clock that is set for every question.
 
-use super::{Answer, Ask, Implementation, RESET_BY_RELEASE, Refusal, Target};
+use super::{Answer, Ask, Implementation, Refusal, Target};
 use std::collections::VecDeque;
 use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp, Window};
 
@@ -12,7 +12,6 @@ pub struct Memory {
     limits: Vec<Kept>,
     /// The key that a gate stands for: the first that is asked about.
     only_key: Option<String>,
-    detour: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -31,13 +30,7 @@ enum Owner {
 impl Memory {
     /// Keyed limiters.
     pub fn limiters() -> Self {
-        Self {
-            clock: ManualClock::new(),
-            has_keys: true,
-            limits: Vec::new(),
-            only_key: None,
-            detour: None,
-        }
+        Self { clock: ManualClock::new(), has_keys: true, limits: Vec::new(), only_key: None }
     }
 
     /// Gates, which have no keys: a scenario with several is not for them.
@@ -111,7 +104,6 @@ impl Implementation for Memory {
         self.clock = ManualClock::at(birth);
         self.limits.clear();
         self.only_key = None;
-        self.detour = None;
         for rule in rules {
             let (rule, clock) = (read(rule)?, self.clock.clone());
             let owner = if self.has_keys {
@@ -122,10 +114,6 @@ impl Implementation for Memory {
             self.limits.push(Kept { owner, permits: VecDeque::new() });
         }
         Ok(())
-    }
-
-    fn detour(&self) -> Option<&'static str> {
-        self.detour
     }
 
     fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
@@ -182,16 +170,10 @@ impl Implementation for Memory {
 
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
         let kept = self.at(now, on)?;
-        if kept.owner.is_concurrency() {
-            // Permits come back when they are dropped; that is how a process forgets them.
-            kept.permits.retain(|(key, ..)| key != on.key);
-        }
         match &kept.owner {
             Owner::Limiter(limiter) => limiter.reset(on.key),
             Owner::Gate(gate) => gate.reset(),
         }
-        let is_concurrency = kept.owner.is_concurrency();
-        self.detour = is_concurrency.then_some(RESET_BY_RELEASE).or(self.detour);
         Ok(())
     }
 

@@ -171,9 +171,6 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What it takes to forget who is in flight where limits are in memory.
-const RESET_BY_RELEASE: &str = "places are given back, as a reset leaves them alone";
-
 /// From here on, doubles do not count each one, and neither does Redis.
 const DOUBLES_MAX: u64 = 1 << 53;
 

@@ -1,9 +1,7 @@
 //! The server, asked over a wire: what differs between wires is how a question is said.
 
 use super::served::{Served, Store};
-use super::{
-    Answer, Ask, DOUBLES_MAX, Http, Implementation, RESET_BY_RELEASE, Refusal, Target, Told,
-};
+use super::{Answer, Ask, DOUBLES_MAX, Http, Implementation, Refusal, Target, Told};
 use std::collections::VecDeque;
 use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict, Window};
 use tidegate_server::config::{DescriptorConfig, LimitConfig};
@@ -26,11 +24,6 @@ pub trait Speaker: Sized {
     /// Hears what comes because the clock was set.
     fn settle(&mut self) -> Result<(), Refusal> {
         Ok(())
-    }
-
-    /// What it has said in other words than it would like to, if it has.
-    fn detour(&self) -> Option<&'static str> {
-        None
     }
 
     /// Decides.
@@ -152,15 +145,6 @@ impl<S: Speaker> Wire<S> {
         self.detour = Some("an operator resets, over HTTP");
         Ok(())
     }
-
-    /// Where limits are in memory, a reset leaves places alone: they are forgotten by who has them.
-    fn release_all(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
-        let costs = self.held.iter().filter(|(limit, key, ..)| *limit == on.limit && key == on.key);
-        let costs: Vec<u64> = costs.map(|(_, _, cost, _)| *cost).collect();
-        costs.into_iter().try_for_each(|cost| self.release(now, on, cost))?;
-        self.detour = Some(RESET_BY_RELEASE);
-        Ok(())
-    }
 }
 
 fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
@@ -200,7 +184,7 @@ impl<S: Speaker> Implementation for Wire<S> {
     }
 
     fn detour(&self) -> Option<&'static str> {
-        self.detour.or(self.talk.as_ref().and_then(|talk| talk.speaker.detour()))
+        self.detour
     }
 
     fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
@@ -253,9 +237,7 @@ impl<S: Speaker> Implementation for Wire<S> {
 
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
         let (speaker, limit) = self.at(now, on.limit)?;
-        let is_in_flight = limit.rule.is_concurrency();
         match speaker.reset(limit, on.key) {
-            Ok(()) if is_in_flight && self.store.is_none() => self.release_all(now, on),
             Err(Refusal::CannotSay(_)) => self.reset_over_http(on),
             done => done,
         }

@@ -65,23 +65,6 @@ pub(crate) const RESET_OVER_HTTP: Exception = Exception {
     ],
 };
 
-/// In memory, permits are forgotten by who holds them: the library's are dropped, and a wire's are released.
-pub(crate) const RESET_BY_RELEASE: Exception = Exception {
-    why: "places are given back, as a reset leaves them alone",
-    scenarios: &["concurrency: concurrency 3"],
-};
-
-/// The end of time is later than an HTTP date can say.
-pub(crate) const CHUNKED: Exception = Exception {
-    why: "requests in chunks, as answers to others have no date",
-    scenarios: &[
-        "fixed: 9007199254740992/36525day fixed",
-        "nginx: 1r/s",
-        "sliding_log: 2/s sliding-log",
-        "token_bucket: 2/s burst 3 (3)",
-    ],
-};
-
 /// Lua's numbers are doubles, and a rule that needs larger ones is refused.
 pub(crate) const LARGE_RULES: Exception = Exception {
     why: "more than doubles can count",

@@ -87,6 +87,12 @@ impl Concurrency {
         }
     }
 
+    /// Forgets everybody. Tickets go on, so that none of theirs is taken for one of who comes next.
+    pub(crate) fn forget(in_flight: &mut InFlight) {
+        in_flight.holds.clear();
+        in_flight.count = 0;
+    }
+
     fn answer(&self, verdict: Verdict, in_flight: &InFlight, now: Timestamp) -> Decision {
         let last = in_flight.holds.values().next_back();
         Decision {
