@@ -80,3 +80,27 @@ fn it_is_told_in_words_and_as_a_picture() {
     let (out, _, _) = bench(&[&server.resp, "--rate", "max", "--duration", "1", "-c", "1"]);
     assert!(out.contains("Closed loop: while the server stalls nothing is sent"), "{out}");
 }
+
+/// The line is written anew each second, over the last one.
+#[test]
+fn who_watches_on_a_terminal_is_told_how_it_goes() {
+    let server = Server::start();
+    let (program, target) = (env!("CARGO_BIN_EXE_tidegate"), &server.resp);
+    let line = format!("{program} bench {target} --rate 100 --duration 3 --format short");
+    // A terminal of its own, which Debian always has at hand.
+    let mut script = std::process::Command::new("script");
+    let output = script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).output();
+    let output = output.expect("`script` is to be had: apt-get install bsdutils");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    let lines: Vec<&str> = told.split("\r\u{1b}[K").skip(1).collect();
+    assert!(lines.len() >= 2, "twice in three seconds: {told:?}");
+    let second = |line: &&str| line.split(" s: ").next().and_then(|text| text.trim().parse().ok());
+    let seconds: Vec<u32> = lines.iter().filter_map(second).collect();
+    assert!(seconds.len() == lines.len() && seconds.is_sorted_by(|a, b| a < b), "{told:?}");
+    for line in &lines {
+        assert!(line.contains(" answers, ") && line.contains(" a second, 0 errors"), "{told:?}");
+    }
+    // What was measured stands below it, whole.
+    assert!(lines[lines.len() - 1].contains('\n'), "{told:?}");
+}
