@@ -29,11 +29,21 @@ const PROGRAMS: &[Program] = &[
     Program { name: "caddy", package: "caddy" },
     Program { name: "promtool", package: "prometheus" },
     Program { name: "systemd-analyze", package: "systemd" },
+    Program { name: "chromium", package: "chromium" },
 ];
 
 /// Each is a script of this name.
-const CONVERSATIONS: &[&str] =
-    &["redis_cli", "redis_py", "node", "nginx", "caddy", "prometheus", "systemd", "openapi"];
+const CONVERSATIONS: &[&str] = &[
+    "redis_cli",
+    "redis_py",
+    "node",
+    "nginx",
+    "caddy",
+    "prometheus",
+    "systemd",
+    "openapi",
+    "dashboard",
+];
 
 /// Envoy's is a test in Rust, with an upstream and a clock of its own.
 const ENVOY: &str = "envoy";

@@ -1,0 +1,122 @@
+"""A browser of its own, spoken to over a pipe (Chrome's DevTools protocol)."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+from processes import directory
+
+# So long is waited for something that a page is to show.
+PATIENCE_S = 30
+
+
+class Page:
+    """A tab."""
+
+    def __init__(self, browser, session):
+        self.browser, self.session = browser, session
+        self.complaints = []
+
+    def open(self, url):
+        self.command("Page.navigate", url=url)
+
+    def command(self, method, **parameters):
+        return self.browser.command(method, self, **parameters)
+
+    def value(self, expression):
+        """What the page makes of an expression; promises are waited for."""
+        result = self.evaluate(expression)
+        if "exceptionDetails" in result:
+            raise SystemExit(f"{expression}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def evaluate(self, expression):
+        return self.command("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+
+    def wait_for(self, what, expression):
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            # A page that is not there yet has nothing to be asked about.
+            if self.evaluate(expression)["result"].get("value") is True:
+                return
+            time.sleep(0.05)
+        raise SystemExit(f"{what}: in vain, the page is {self.value('document.documentElement.outerHTML')}")
+
+
+class Browser:
+    def __init__(self, commands, answers):
+        self.commands, self.answers = commands, answers
+        self.rest, self.number, self.pages = b"", 0, {}
+
+    def page(self):
+        target = self.command("Target.createTarget", url="about:blank")["targetId"]
+        session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = self.pages[session] = Page(self, session)
+        for domain in "Page", "Runtime", "Log":
+            page.command(f"{domain}.enable")
+        return page
+
+    def command(self, method, page=None, **parameters):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if page:
+            message["sessionId"] = page.session
+        os.write(self.commands, json.dumps(message).encode() + b"\0")
+        while True:
+            said = self.read()
+            if said.get("id") == self.number:
+                if "error" in said:
+                    raise SystemExit(f"{method}: {said['error']}")
+                return said["result"]
+            self.note(said)
+
+    def read(self):
+        while b"\0" not in self.rest:
+            piece = os.read(self.answers, 65_536)
+            if not piece:
+                raise SystemExit("the browser has ended")
+            self.rest += piece
+        message, self.rest = self.rest.split(b"\0", 1)
+        return json.loads(message)
+
+    def note(self, event):
+        """What a page complains of: exceptions, what the policy forbids, what is not answered well."""
+        page = self.pages.get(event.get("sessionId"))
+        if page and event["method"] in ("Runtime.exceptionThrown", "Log.entryAdded"):
+            page.complaints.append(event["params"])
+
+
+@contextlib.contextmanager
+def browser():
+    """Chromium, without a window. It ends with the pipe, also if this program is killed."""
+    with directory() as profile:
+        (its_commands, commands), (answers, its_answers) = os.pipe(), os.pipe()
+        # It reads from 3 and writes to 4.
+        shell = f'exec chromium "$@" 3<&{its_commands} 4>&{its_answers}'
+        flags = [
+            "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={profile}", "--disable-gpu", "--no-first-run",
+            "--disable-breakpad", "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+        ]
+        # Its own sandbox wants another user than root; it sees pages of this program only.
+        flags += ["--no-sandbox"] if os.geteuid() == 0 else []
+        process = subprocess.Popen(
+            ["sh", "-c", shell, "sh", *flags],
+            pass_fds=(its_commands, its_answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(its_commands)
+        os.close(its_answers)
+        try:
+            yield Browser(commands, answers)
+        finally:
+            os.close(commands)
+            os.close(answers)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=20)
+            # It is many processes, and some are slower to leave.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,171 @@
+"""Chromium: the operator's page, keys that would like to be markup (T56), and a stranger's page that would like to ask
+and to command (T53)."""
+
+import contextlib
+import http.server
+import json
+import socket
+import threading
+
+from chromium import browser
+from processes import directory, done, expect, get, tidegate
+
+# Each would leave a mark on a page that takes it for more than text.
+MARKUP = [
+    "<img src=x onerror=\"document.title='owned'\">",
+    "<script>document.title='owned'</script>",
+    "\"'><svg onload=document.title='owned'>",
+    "</td></tr></table><iframe srcdoc=\"<script>top.document.title='owned'</script>\">",
+    "javascript:document.title='owned'",
+    "\x1b[31mred\n{{7*7}}",
+]
+NO_TEXT = b"\xff\xfe"
+
+
+def command(*words):
+    words = [word if isinstance(word, bytes) else word.encode() for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+def say(port, *words, times=1):
+    """A command of RESP, again and again, and the numbers of the last answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as stream, stream.makefile("rb") as lines:
+        stream.sendall(command(*words) * times)
+        for _ in range(times):
+            expect("five numbers", lines.readline(), b"*5\r\n")
+            numbers = [int(lines.readline()[1:]) for _ in range(5)]
+        return numbers
+
+
+def remaining(server, key):
+    return say(server.resp, "TIDE.PEEK", "pages", key, "COST", "0")[2]
+
+
+def texts(page, id_):
+    return page.value(f"[...document.querySelectorAll('#{id_} tr')].map(row => row.cells[0].textContent)")
+
+
+def shows_limits_and_keys(chromium):
+    with tidegate('[limits.pages]\nrule = "1/day"\n[limits.other]\nrule = "5/s"\nmode = "shadow"\n') as server:
+        # Names are taken now and then, so that these are surely known.
+        for key in [*MARKUP, NO_TEXT, ""]:
+            say(server.resp, "TIDE.CHECK", "pages", key, times=1_000)
+        page = chromium.page()
+        page.open(f"http://127.0.0.1:{server.admin}/")
+        page.wait_for("it asks the server", "document.getElementById('status').textContent === 'in force'")
+        expect("limits", set(texts(page, "limits")) >= {"pages", "other"}, True)
+        choose = "[...document.querySelectorAll('#limits button')].find(it => it.textContent === '{}').click()"
+        page.value(choose.format("pages"))
+        page.wait_for("keys that were denied", "document.querySelectorAll('#denied tr').length >= 8")
+        expect("the limit is explained", page.value("document.getElementById('explain').textContent") != "", True)
+        for list_ in "hot", "denied":
+            shown = texts(page, list_)
+            expect(f"keys are text, in {list_}", [key for key in MARKUP if key not in shown], [])
+            expect("one that is none", "base64://4=" in shown, True)
+            expect("an empty one", "(empty)" in shown, True)
+        expect("nothing has become more than text", page.value("document.querySelectorAll('main :is(img, script, svg, iframe)').length"), 0)
+        expect("the title is ours", page.value("document.title"), "Tidegate")
+        say(server.resp, "TIDE.CHECK", "pages", "again", times=1_000)
+        page.wait_for("it goes on asking", "[...document.querySelectorAll('#limits tr')].some(row => parseFloat(row.cells[5].textContent) > 0)")
+        page.value(choose.format("other"))
+        page.wait_for("the other is chosen", "document.getElementById('chosen').textContent === 'other'")
+        expect("nothing to complain of", page.complaints, [])
+
+
+def asks_for_the_token(chromium):
+    with tidegate('[server.auth]\nadmin_token = "secret"\n[limits.pages]\nrule = "1/day"\n') as server:
+        page = chromium.page()
+        page.open(f"http://127.0.0.1:{server.admin}/")
+        page.wait_for("it asks for a token", "document.getElementById('login')?.hidden === false")
+        expect("nothing is shown", texts(page, "limits"), [])
+        enter = "document.getElementById('token').value = '{}'; document.getElementById('login').requestSubmit()"
+        page.value(enter.format("wrong"))
+        page.wait_for("that was wrong", "document.getElementById('status').textContent === 'a token is needed'")
+        page.wait_for("and it asks again", "document.getElementById('login').hidden === false")
+        page.value(enter.format("secret"))
+        page.wait_for("it is let in", "document.getElementById('status').textContent === 'in force'")
+        expect("the form is gone", page.value("document.getElementById('login').hidden"), True)
+        expect("limits", "pages" in texts(page, "limits"), True)
+        expect("the token is not in the page", page.value("document.documentElement.outerHTML.includes('secret')"), False)
+
+
+@contextlib.contextmanager
+def stranger(html):
+    """A site of its own."""
+
+    class Site(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = html.encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/html; charset=utf-8")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+# All that a page may send to another site without asking it first, and then all that it may not.
+ATTACK = """<!doctype html><title>a stranger</title><script>
+const { resp, http, admin } = %s;
+const to = (port, path) => `http://127.0.0.1:${port}${path}`;
+const check = '{"limit": "pages", "key": "victim"}';
+const tries = [];
+const attempt = (url, init) => tries.push(
+  fetch(url, init).then(response => [url, response.type, response.status], error => [url, "refused", 0]));
+for (const kind of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+  for (const path of ["/v1/check", "/v1/reset"])
+    attempt(to(http, path), { method: "POST", mode: "no-cors", headers: { "content-type": kind }, body: check });
+attempt(to(http, "/v1/check"), { method: "POST", headers: { "content-type": "application/json" }, body: check });
+attempt(to(http, "/v1/authorize?limit=pages&key=victim"), { mode: "no-cors" });
+attempt(to(http, "/v1/authorize?limit=pages&key=victim"), {});
+attempt(to(admin, "/v1/reload"), { method: "POST", mode: "no-cors" });
+attempt(to(admin, "/v1/limits"), {});
+attempt(to(admin, "/v1/limits"), { mode: "no-cors" });
+for (const body of ["TIDE.CHECK pages victim\\r\\n", "*3\\r\\n$10\\r\\nTIDE.CHECK\\r\\n$5\\r\\npages\\r\\n$6\\r\\nvictim\\r\\n"])
+  attempt(to(resp, "/"), { method: "POST", mode: "no-cors", body });
+window.done = Promise.all(tries);
+</script>
+<img src="http://127.0.0.1:%d/v1/authorize?limit=pages&key=victim">
+<iframe name="hidden"></iframe>
+<form target="hidden" method="post" enctype="text/plain" action="http://127.0.0.1:%d/v1/reload"><input name="x"></form>
+<script>document.forms[0].submit()</script>"""
+
+
+def is_closed_to_strangers(chromium):
+    with tidegate('[limits.pages]\nrule = "100/day"\n') as server:
+        ports = json.dumps({"resp": server.resp, "http": server.http, "admin": server.admin})
+        with stranger(ATTACK % (ports, server.http, server.admin)) as port:
+            page = chromium.page()
+            # By a name that is ours, and by one that is not: the first is the same site, though not the same origin.
+            for site in "127.0.0.1", "localhost":
+                page.open(f"http://{site}:{port}/")
+                page.wait_for("its own page", "document.title === 'a stranger' && document.readyState === 'complete'")
+                tried = page.value("done")
+                expect("all was tried", len(tried), 14)
+                seen = [(url, kind, status) for url, kind, status in tried if kind not in ("opaque", "refused")]
+                expect("no answer can be read", seen, [])
+        expect("nobody was charged", remaining(server, "victim"), 100)
+        metrics = get(server.admin, "/metrics")[2].decode()
+        reloads = [line for line in metrics.splitlines() if line.startswith("tidegate_config_reload_total")]
+        expect("reloads are counted", bool(reloads), True)
+        expect("nothing was reloaded", [line for line in reloads if not line.endswith(" 0")], [])
+        say(server.resp, "TIDE.CHECK", "pages", "victim")
+        expect("somebody else is", remaining(server, "victim"), 99)
+
+
+with browser() as chromium:
+    shows_limits_and_keys(chromium)
+    asks_for_the_token(chromium)
+    is_closed_to_strangers(chromium)
+done("chromium")
