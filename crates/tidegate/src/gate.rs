@@ -154,7 +154,8 @@ impl<C: Clock> Gate<C> {
         self.spot().refund(cost);
     }
 
-    /// Forgets all that was charged.
+    /// Forgets all that was charged. Under a `concurrency` rule that is who is in flight: they go on without being counted, and
+    /// their permits give nothing back.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock};

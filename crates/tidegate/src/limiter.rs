@@ -130,7 +130,8 @@ impl<C: Clock> Limiter<C> {
         self.spot(key).refund(cost);
     }
 
-    /// Forgets all that was charged to this key.
+    /// Forgets all that was charged to this key. Under a `concurrency` rule that is who is in flight: they go on without being
+    /// counted, and their permits give nothing back.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock};

@@ -16,6 +16,9 @@ pub(crate) struct Slot {
     /// Who was in flight when the rule stopped counting that; they may come back under a rule that
     /// counts again.
     parked: Option<Box<(Limit, State)>>,
+    /// When those in flight were forgotten whose permits may still be out. Until the clock has moved on, only the numbers of their
+    /// tickets tell them from who comes next, so they go on and the key is not forgotten.
+    forgotten_at: Option<Timestamp>,
     /// Nobody is admitted: it stands for keys that are to be refused.
     is_closed: bool,
 }
@@ -45,7 +48,7 @@ impl Booking {
 impl Slot {
     pub(crate) fn new(state: State) -> Self {
         let (line, crowd) = (Line::default(), Crowd::default());
-        Self { state, line, crowd, parked: None, is_closed: false }
+        Self { state, line, crowd, parked: None, forgotten_at: None, is_closed: false }
     }
 
     /// A slot that refuses whoever asks, also those who would wait: whatever they were promised would
@@ -89,8 +92,13 @@ impl Slot {
             !limit.peek(state, now, 0).reset_after.is_zero()
         };
         !self.is_awaited()
+            && !self.has_just_forgotten(now)
             && !self.parked.as_deref().is_some_and(is_parked)
             && limit.peek(&self.state, now, 0).reset_after.is_zero()
+    }
+
+    fn has_just_forgotten(&self, now: Timestamp) -> bool {
+        self.forgotten_at.is_some_and(|at| now <= at)
     }
 
     pub(crate) fn check(
@@ -427,8 +435,13 @@ impl Slot {
         birth: Timestamp,
         wakes: &mut Wakes,
     ) {
+        if let Some((limit, parked)) = self.parked.as_deref_mut() {
+            limit.forget_in_flight(parked);
+            self.forgotten_at = Some(now);
+        }
         if limit.is_concurrency() {
             limit.forget_in_flight(&mut self.state);
+            self.forgotten_at = Some(now);
             self.crowd.grant(limit, &mut self.state, now, wakes);
             return;
         }
@@ -455,7 +468,11 @@ impl Slot {
             // Turns in time mean nothing to it. Those who have one keep it.
             self.line.freeze();
         }
-        let is_out = |state: &State| !old.peek(state, old_now, 0).reset_after.is_zero();
+        let has_just_forgotten = self.has_just_forgotten(old_now);
+        self.forgotten_at = has_just_forgotten.then_some(now);
+        let is_out = |state: &State| {
+            has_just_forgotten || !old.peek(state, old_now, 0).reset_after.is_zero()
+        };
         if old.is_concurrency() && !new.is_concurrency() && is_out(&self.state) {
             self.parked = Some(Box::new((old.clone(), self.state.clone())));
         }

@@ -161,26 +161,6 @@ fn t13_a_permit_granted_to_one_who_has_gone_is_passed_on() {
 }
 
 #[test]
-fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
-    for rule in ["concurrency 2", "concurrency 2 lease 1h"] {
-        let (gate, _) = gate(rule);
-        let forgotten = [gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
-        let mut crew = Crew::new();
-        let next: Vec<usize> = (0..3).map(|_| crew.hire(gate.acquire())).collect();
-        assert!(crew.work().is_empty());
-        gate.reset();
-        let held = granted(&mut crew);
-        assert_eq!(numbers(&held), next[..2], "{rule}: two who waited, and not the third");
-        drop(forgotten);
-        assert!(crew.work().is_empty(), "{rule}: what was forgotten is not given back");
-        assert_eq!(free(&gate), 0);
-        drop(held);
-        assert_eq!(numbers(&granted(&mut crew)), next[2..]);
-        assert_eq!(free(&gate), 2);
-    }
-}
-
-#[test]
 fn a12_permits_go_to_those_who_have_waited_longest() {
     let (gate, _) = gate("concurrency 2");
     let mut crew = Crew::new();

@@ -115,7 +115,15 @@ impl Implementation for Core {
     }
 
     fn reset(&mut self, _now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
-        self.kept(on)?.keys.remove(on.key);
+        let kept = self.kept(on)?;
+        if kept.limit.is_concurrency() {
+            // The tickets that are out are known to be forgotten.
+            let mut state = kept.state(on.key);
+            kept.limit.forget_in_flight(&mut state);
+            kept.keep(on.key, state);
+        } else {
+            kept.keys.remove(on.key);
+        }
         Ok(())
     }
 

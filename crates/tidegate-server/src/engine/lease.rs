@@ -8,9 +8,10 @@
 
 use super::Limit;
 use crate::clock::ServerClock;
-use crate::store::Permit;
+use crate::store::{Key, Permit};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::hash::{BuildHasher as _, Hash};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Clock, Decision, Span, Timestamp};
@@ -47,16 +48,52 @@ pub(super) struct Leases {
 
 #[derive(Debug, Default)]
 struct Kept {
-    permits: HashMap<LeaseId, (Option<Timestamp>, Permit)>,
+    permits: HashMap<LeaseId, Held>,
     ends: BTreeSet<(Timestamp, LeaseId)>,
+}
+
+/// A place, until when it is held, and a hash of the limit and the key under which it is.
+#[derive(Debug)]
+struct Held {
+    permit: Permit,
+    ends: Option<Timestamp>,
+    under: u128,
+}
+
+/// Places whose holders are being forgotten. They are known again if that is given up or fails.
+#[derive(Debug)]
+pub(super) struct Forgetting<'a> {
+    leases: &'a Leases,
+    held: Vec<(LeaseId, Held)>,
+}
+
+impl Forgetting<'_> {
+    /// The store has forgotten them.
+    pub(super) fn done(mut self) {
+        self.held.clear();
+    }
+}
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
+        let mut kept = self.leases.kept.lock().expect("nobody panics with it");
+        for (id, held) in self.held.drain(..) {
+            kept.insert(id, held);
+        }
+    }
 }
 
 impl Leases {
     /// Keeps a place for whoever took it. `None` if there are too many: then it is given back.
-    pub(super) fn keep(&self, limit: &Limit, permit: Permit, clock: &ServerClock) -> Option<Lease> {
+    pub(super) fn keep(
+        &self,
+        (limit, key): (&Limit, Key<'_>),
+        permit: Permit,
+        clock: &ServerClock,
+    ) -> Option<Lease> {
         let (now, lease) = (clock.now(), limit.lease());
         let decision = permit.decision();
-        let id = self.draw();
+        let (id, under) = (self.draw(), self.under(limit, key));
         let ends = lease.map(|lease| now + lease);
         let mut kept = self.kept.lock().expect("nobody panics with it");
         let over = kept.take_over(now);
@@ -64,10 +101,7 @@ impl Leases {
             drop(kept);
             return None;
         }
-        kept.permits.insert(id, (ends, permit));
-        if let Some(ends) = ends {
-            kept.ends.insert((ends, id));
-        }
+        kept.insert(id, Held { permit, ends, under });
         drop(kept);
         // Given back without the lock: others may be woken by it.
         drop(over);
@@ -89,24 +123,56 @@ impl Leases {
         let now = clock.now();
         let mut kept = self.kept.lock().expect("nobody panics with it");
         let over = kept.take_over(now);
-        let permit = kept.permits.remove(&id);
-        if let Some((Some(ends), _)) = &permit {
-            kept.ends.remove(&(*ends, id));
-        }
+        let held = kept.remove(id);
         drop(kept);
         drop(over);
-        permit.map(|(_, permit)| permit)
+        held.map(|held| held.permit)
+    }
+
+    /// Takes out those who hold places under this limit and key, before the store forgets them: who comes afterwards is another.
+    pub(super) fn forget(&self, limit: &Limit, key: Key<'_>) -> Forgetting<'_> {
+        if !limit.rule().is_concurrency() {
+            return Forgetting { leases: self, held: Vec::new() };
+        }
+        let under = self.under(limit, key);
+        let mut kept = self.kept.lock().expect("nobody panics with it");
+        let ids = kept.permits.iter().filter(|(_, held)| held.under == under).map(|(id, _)| *id);
+        let ids: Vec<LeaseId> = ids.collect();
+        let held = ids.into_iter().filter_map(|id| Some((id, kept.remove(id)?)));
+        let held = held.collect();
+        drop(kept);
+        Forgetting { leases: self, held }
+    }
+
+    fn under(&self, limit: &Limit, key: Key<'_>) -> u128 {
+        self.hash(&(limit.name(), key.0))
+    }
+
+    /// Two that differ have the same with a chance of 2^-128.
+    fn hash(&self, what: &impl Hash) -> u128 {
+        let half = |which: u64| u128::from(self.secret.hash_one((which, what)));
+        half(0) << 64 | half(1)
     }
 
     fn draw(&self) -> LeaseId {
-        use std::hash::BuildHasher;
-        let number = self.drawn.fetch_add(1, Ordering::Relaxed);
-        let half = |which: u64| u128::from(self.secret.hash_one((number, which)));
-        LeaseId(half(0) << 64 | half(1))
+        LeaseId(self.hash(&self.drawn.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
 impl Kept {
+    fn insert(&mut self, id: LeaseId, held: Held) {
+        self.ends.extend(held.ends.map(|ends| (ends, id)));
+        self.permits.insert(id, held);
+    }
+
+    fn remove(&mut self, id: LeaseId) -> Option<Held> {
+        let held = self.permits.remove(&id)?;
+        if let Some(ends) = held.ends {
+            self.ends.remove(&(ends, id));
+        }
+        Some(held)
+    }
+
     /// Takes out those whose lease has run out.
     fn take_over(&mut self, now: Timestamp) -> Vec<Permit> {
         let mut over = Vec::new();
@@ -114,7 +180,7 @@ impl Kept {
             && ends <= now
         {
             self.ends.pop_first();
-            over.extend(self.permits.remove(&id).map(|(_, permit)| permit));
+            over.extend(self.permits.remove(&id).map(|held| held.permit));
         }
         over
     }
@@ -170,6 +236,30 @@ mod tests {
         take(&engine, 1).await.expect("there is room again");
         let refused = take(&engine, 1).await.expect_err("there is no room");
         assert!(refused.to_string().contains("release some"));
+    }
+
+    #[tokio::test]
+    async fn a_reset_forgets_who_holds_places_there_and_nobody_else() {
+        let engine = engine();
+        let of = |text: &str| engine.find(text).expect("it is a rule");
+        let (limit, other) = (of("concurrency 2"), of("concurrency 3"));
+        let mut ids = Vec::new();
+        for (limit, key) in [(&limit, "a"), (&limit, "a"), (&limit, "b"), (&other, "a")] {
+            let ask = Ask { limit, key: Key(key.as_bytes()), cost: 1 };
+            ids.push(engine.acquire(&ask).await.expect("memory answers").expect("a place").id);
+        }
+        engine.reset(&limit, Key(b"a")).await.expect("memory answers");
+        assert_eq!(engine.leases.kept.lock().expect("nobody panics").permits.len(), 2);
+        let ask = Ask { limit: &limit, key: Key(b"a"), cost: 2 };
+        let both = engine.acquire(&ask).await.expect("memory answers").expect("both places").id;
+        let mut released = Vec::new();
+        for id in ids {
+            released.push(engine.release(id).await.expect("memory answers"));
+        }
+        assert_eq!(released, [false, false, true, true]);
+        let ask = Ask { cost: 1, ..ask };
+        assert!(engine.acquire(&ask).await.expect("memory answers").is_err(), "both are taken");
+        assert!(engine.release(both).await.expect("memory answers"));
     }
 
     #[tokio::test]

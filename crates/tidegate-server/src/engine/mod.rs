@@ -228,9 +228,12 @@ impl Engine {
         self.store.peek(&ask.stored()).await
     }
 
-    /// Forgets what a key has used.
+    /// Forgets what a key has used, and who holds its places.
     pub async fn reset(&self, limit: &Limit, key: Key<'_>) -> Result<(), StoreError> {
-        self.store.reset(limit.counters(), key).await
+        let forgetting = self.leases.forget(limit, key);
+        self.store.reset(limit.counters(), key).await?;
+        forgetting.done();
+        Ok(())
     }
 
     /// Gives back what was charged, and never more.
@@ -247,7 +250,7 @@ impl Engine {
         Ok(match acquired {
             Ok(permit) if ask.cost == 0 => Ok(self.leases.free(permit.decision())),
             Ok(permit) => {
-                let lease = self.leases.keep(ask.limit, permit, &self.clock);
+                let lease = self.leases.keep((ask.limit, ask.key), permit, &self.clock);
                 Ok(lease.ok_or(StoreError::TooManyLeases { max: lease::LEASES_MAX })?)
             }
             Err(decision) => match ask.limit.answer(decision) {
@@ -257,7 +260,7 @@ impl Engine {
         })
     }
 
-    /// Gives a place back. `false` if nobody has it: it was given back before, or the lease ran out. An error, if the
+    /// Gives a place back. `false` if nobody has it: it was given back before, the lease ran out, or it was reset. An error, if the
     /// store has yet to hear of it.
     pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
         match self.leases.take(lease, &self.clock) {

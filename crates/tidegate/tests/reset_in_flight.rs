@@ -1,0 +1,91 @@
+//! A reset under a concurrency rule (spec/concurrency.md): who is in flight is forgotten, and their permits give nothing back.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod crew;
+
+use crew::Crew;
+use tidegate::{Denied, Gate, Limiter, ManualClock, Permit, Span};
+
+type Held = Permit<ManualClock>;
+
+fn granted(crew: &mut Crew<Result<Held, Denied>>) -> Vec<(usize, Held)> {
+    crew.work().into_iter().map(|(task, answer)| (task, answer.unwrap())).collect()
+}
+
+fn numbers(granted: &[(usize, Held)]) -> Vec<usize> {
+    granted.iter().map(|(task, _)| *task).collect()
+}
+
+#[test]
+fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
+    for rule in ["concurrency 2", "concurrency 2 lease 1h"] {
+        let gate = Gate::with_clock(rule.parse().unwrap(), ManualClock::new());
+        let forgotten = [gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
+        let mut crew = Crew::new();
+        let next: Vec<usize> = (0..4).map(|_| crew.hire(gate.acquire())).collect();
+        assert!(crew.work().is_empty());
+        crew.dismiss(next[1]);
+        gate.reset();
+        let held = granted(&mut crew);
+        assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two who wait, and not the last");
+        drop(forgotten);
+        assert!(crew.work().is_empty(), "{rule}: what was forgotten is not given back");
+        assert_eq!(gate.check_n(0).remaining, 0);
+        drop(held);
+        assert_eq!(numbers(&granted(&mut crew)), next[3..]);
+        assert_eq!(gate.check_n(0).remaining, 2);
+    }
+}
+
+/// What is left of a key that nobody uses is swept away, and its tickets start over. The clock stands still.
+#[test]
+fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
+    let sweep: fn(&Limiter<ManualClock>) = |limiter| {
+        limiter.sweep();
+    };
+    let change = |limiter: &Limiter<ManualClock>| {
+        limiter.set_rule("1/s".parse().unwrap());
+        limiter.set_rule("concurrency 1".parse().unwrap());
+    };
+    let nothing: fn(&Limiter<ManualClock>) = |_| ();
+    for between in [sweep, change, nothing] {
+        let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
+        let forgotten = limiter.ask("k").try_acquire().unwrap();
+        limiter.reset("k");
+        between(&limiter);
+        let held = limiter.ask("k").try_acquire().unwrap();
+        drop(forgotten);
+        assert!(limiter.ask("k").try_acquire().is_err(), "one is in flight");
+        drop(held);
+        assert!(limiter.ask("k").try_acquire().is_ok());
+    }
+}
+
+#[test]
+fn a_reset_under_a_rate_forgets_who_was_in_flight_under_the_rule_before() {
+    let gate = Gate::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
+    let forgotten = gate.try_acquire().unwrap();
+    gate.set_rule("1/s".parse().unwrap());
+    gate.reset();
+    gate.set_rule("concurrency 1".parse().unwrap());
+    let held = gate.try_acquire().unwrap();
+    drop(forgotten);
+    assert!(gate.try_acquire().is_err());
+    drop(held);
+    assert!(gate.try_acquire().is_ok());
+}
+
+#[test]
+fn a_key_whose_permits_were_forgotten_is_swept_when_time_has_moved_on() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), clock.clone());
+    let forgotten = limiter.ask("k").try_acquire().unwrap();
+    limiter.reset("k");
+    limiter.sweep();
+    assert_eq!(limiter.stats().keys, 1);
+    clock.advance(Span::from_secs(2));
+    limiter.sweep();
+    assert_eq!(limiter.stats().keys, 0);
+    drop(forgotten);
+    assert_eq!(limiter.stats().keys, 0);
+}
