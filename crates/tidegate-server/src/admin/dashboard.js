@@ -13,7 +13,8 @@ async function ask(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const response = await fetch(path, { headers, cache: "no-store", credentials: "omit" });
   if (response.status === 401) {
-    at("login").hidden = false;
+    // Somebody may have entered another one meanwhile.
+    if (token === sessionStorage.getItem("token")) at("login").hidden = false;
     throw new Error("a token is needed");
   }
   if (!response.ok) throw new Error((await response.json()).detail);

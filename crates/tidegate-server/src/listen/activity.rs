@@ -72,6 +72,11 @@ impl Activity {
         self.wakeful.has_read();
     }
 
+    /// Which second of its worker's own count it is.
+    pub(super) fn second(&self) -> u32 {
+        self.seconds.load(Ordering::Relaxed)
+    }
+
     /// Something was to be sent. If it was taken the request is answered, as far as can be seen from here.
     #[inline]
     pub(super) fn has_written(&self, is_taken: bool) {

@@ -32,6 +32,8 @@ pub(super) struct Come {
     pub(super) is_request: bool,
     /// Whether something has begun that is not finished.
     pub(super) has_part: bool,
+    /// Frames that are of no request, since the last that is.
+    pub(super) others: usize,
 }
 
 impl Default for Frames {
@@ -68,7 +70,11 @@ impl Frames {
         if matches!(kind, HEADERS | CONTINUATION) {
             self.is_in_headers = flags & END_HEADERS == 0;
         }
-        come.is_request |= matches!(kind, DATA | HEADERS);
+        match kind {
+            DATA | HEADERS => (come.is_request, come.others) = (true, 0),
+            CONTINUATION => {}
+            _ => come.others += 1,
+        }
         self.rest == 0
     }
 }
@@ -105,14 +111,16 @@ mod tests {
     #[test]
     fn headers_end_where_they_say() {
         let open = after(&[frame(HEADERS, 0, 3), frame(CONTINUATION, 0, 3)]);
-        assert_eq!(open, Come { is_whole: false, is_request: true, has_part: true });
+        assert_eq!(open, Come { is_whole: false, is_request: true, has_part: true, others: 0 });
         let closed = after(&[frame(HEADERS, 0, 3), frame(CONTINUATION, END_HEADERS, 3)]);
-        assert_eq!(closed, Come { is_whole: true, is_request: true, has_part: false });
+        assert_eq!(closed, Come { is_whole: true, is_request: true, has_part: false, others: 0 });
     }
 
     #[test]
     fn what_is_about_the_connection_is_no_request() {
         let come = after(&[frame(6, 1, 8), frame(4, 1, 0)]);
-        assert_eq!(come, Come { is_whole: true, is_request: false, has_part: false });
+        assert_eq!(come, Come { is_whole: true, is_request: false, has_part: false, others: 2 });
+        let come = after(&[frame(6, 0, 8), frame(HEADERS, END_HEADERS, 3), frame(6, 0, 8)]);
+        assert_eq!(come.others, 1, "a request comes between");
     }
 }

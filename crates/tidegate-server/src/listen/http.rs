@@ -4,7 +4,8 @@
 //!          slowly it drips in; and an answer is taken as soon (T44). hyper's own timer would begin anew with
 //!          every header.
 //! Always   On HTTP/2 the same holds from frame to frame: what has begun must be finished in time, and what is about
-//!          the connection only (settings, pings) neither is a request nor stands for one.
+//!          the connection only (settings, pings) neither is a request nor stands for one. Who says nothing else, and a
+//!          lot of it, is sent away (T46).
 
 use super::Activity;
 use super::activity::Holding;
@@ -42,6 +43,11 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// So much of one HTTP/2 connection is read before others have their turn: some two thousand of the shortest frames. tokio itself
 /// would let it go on for 128 reads, and whoever shares a worker with who floods it with settings would wait that long.
 const TURN_BYTES: usize = 16 * 1024;
+
+/// So many frames of no request (settings, pings) may come in a second with no request among them. Each has to be answered, h2
+/// lets a peer that listens go on for ever, and one such peer had a core to itself. Who waits for the answer to one before it
+/// says the next may: of those that come together, all but the first are counted.
+const OTHERS_MAX: usize = 1_000;
 
 /// When it is time to go, so long is waited for who is not being answered and does not leave.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -142,6 +148,9 @@ struct Framed {
     has_begun: bool,
     has_part: bool,
     is_stalled: bool,
+    /// Frames of no request since the last of one that came with others, in this second of its worker.
+    others: usize,
+    second: u32,
 }
 
 impl<S> Watched<S> {
@@ -197,6 +206,11 @@ impl Framed {
     fn has_read(&mut self, bytes: &[u8], activity: &Activity) {
         self.turn_bytes += bytes.len();
         let come = self.frames.follow(bytes);
+        let second = activity.second();
+        if come.is_request || second != self.second {
+            (self.others, self.second) = (0, second);
+        }
+        self.others += come.others.saturating_sub(1);
         // What goes on coming has no more time than it had, and a ping gives none to who asks nothing.
         let is_news = if come.has_part {
             come.is_whole || !self.has_part
@@ -242,6 +256,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() && buffer.filled().len() > before {
             self.has_read(&buffer.filled()[before..]);
+            if self.framed.as_ref().is_some_and(|framed| framed.others > OTHERS_MAX) {
+                return Poll::Ready(Err(io::Error::other("too many frames that ask nothing")));
+            }
         }
         if read.is_pending()
             && let Some(framed) = &mut self.framed
@@ -333,5 +350,33 @@ mod tests {
     async fn t46_who_says_much_over_http2_lets_others_have_their_turn() {
         assert_eq!(turns(Watched::http2).await, 3);
         assert_eq!(turns(Watched::http1).await, 0, "what is read there is answered first");
+    }
+
+    /// Whether all of this may be said, of which each piece is read at once.
+    async fn may_say(pieces: &[Vec<u8>]) -> bool {
+        let (mut client, server) = duplex(TURN_BYTES);
+        let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
+        let mut stream = Watched::http2(server, peers.enter(&Caps::default()).1);
+        for piece in pieces {
+            client.write_all(piece).await.unwrap();
+            if stream.read_exact(&mut vec![0; piece.len()]).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[tokio::test]
+    async fn t46_so_many_frames_that_ask_nothing_may_come_together_and_no_more() {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let settings = |number: usize| [0, 0, 0, 4, 0, 0, 0, 0, 0].repeat(number);
+        let request = [0, 0, 0, 1, 5, 0, 0, 0, 1].to_vec();
+        let most = settings(OTHERS_MAX + 1);
+        assert!(may_say(&[preface.clone(), most.clone()]).await, "the first is not counted");
+        assert!(!may_say(&[preface.clone(), settings(OTHERS_MAX + 2)]).await);
+        assert!(!may_say(&[preface.clone(), most.clone(), settings(2)]).await);
+        assert!(may_say(&[preface.clone(), most.clone(), request, most]).await, "one asks");
+        let one_by_one = vec![settings(1); 3 * OTHERS_MAX];
+        assert!(may_say(&[vec![preface], one_by_one].concat()).await, "one waits for answers");
     }
 }

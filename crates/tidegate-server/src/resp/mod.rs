@@ -42,6 +42,9 @@ const OUTPUT_KEPT: usize = 4 * OUTPUT_STEP;
 const INPUT_STEP: usize = 16 * 1024;
 /// A buffer that has grown for one large command is not kept.
 const INPUT_KEPT: usize = 64 * 1024;
+/// So much of what one peer asks and is told comes before others have their turn: some hundred decisions. tokio itself would
+/// let it go on for 128 reads and writes, and whoever shares a worker with who asks without end would wait that long.
+const TURN_BYTES: usize = 64 * 1024;
 
 /// Talks to one peer until it leaves, misbehaves, or is asked to go.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
@@ -51,6 +54,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let mut session = Session::new(server);
     let mut input = Vec::with_capacity(INPUT_STEP);
+    let mut turn_bytes = 0;
     loop {
         let room = make_room(&mut input, session.caps().command_bytes_max);
         if stream.read_buf(&mut (&mut input).limit(room)).await? == 0 {
@@ -60,6 +64,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         let mut done = 0;
         loop {
             let answered = session.answer(&input[done..]).await;
+            turn_bytes += answered + session.said().len();
             if !session.said().is_empty() {
                 activity.is_writing();
                 stream.write_all(session.said()).await?;
@@ -69,6 +74,10 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             }
             if session.is_over() {
                 return stream.shutdown().await;
+            }
+            if turn_bytes >= TURN_BYTES {
+                turn_bytes = 0;
+                tokio::task::yield_now().await;
             }
             done += answered;
             if answered == 0 || done == input.len() {

@@ -2,7 +2,8 @@
 
 use crate::desk::{Peer, array};
 use crate::frames::{
-    DATA, END_STREAM, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE, call, frame, stream, whole,
+    DATA, END_STREAM, Frame, HEADERS, NO_TABLE, OK, PREFACE, RESOURCE_EXHAUSTED, WINDOW_UPDATE,
+    call, frame, grpc_status, stream, whole,
 };
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ impl Asker {
         if wire == Wire::Grpc {
             // As much as is ever answered may come without our asking for more.
             let window = frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0, 0]);
-            assert!(peer.say([PREFACE, &SETTINGS, &window].concat()));
+            assert!(peer.say([PREFACE, &NO_TABLE, &window].concat()));
         }
         Self { wire, peer, asked: 0 }
     }
@@ -68,7 +69,6 @@ impl Asker {
         !is_refused
     }
 
-    /// An answer is headers, a message and headers; a refusal is headers only.
     fn ask_grpc(&mut self) -> bool {
         let stream = stream(self.asked - 1);
         self.peer.say(call(stream));
@@ -77,14 +77,27 @@ impl Asker {
             let read = self.peer.0.read(&mut piece).expect("it is answered");
             assert!(read > 0, "it was cut off");
             heard.extend_from_slice(&piece[..read]);
-            let frames = whole(&heard).0;
-            let mut of_it = frames.iter().filter(|frame| frame.stream == stream);
-            if of_it.clone().any(|frame| frame.flags & END_STREAM != 0) {
-                assert!(of_it.all(|frame| matches!(frame.kind, DATA | HEADERS)), "{frames:?}");
-                return frames.iter().any(|frame| frame.kind == DATA);
+            let frames: Vec<Frame<'_>> =
+                whole(&heard).0.into_iter().filter(|frame| frame.stream == stream).collect();
+            if frames.iter().any(|frame| frame.flags & END_STREAM != 0) {
+                return is_decided(&frames);
             }
         }
     }
+}
+
+/// A decision is headers, a message, and headers that say that all is well; a refusal is headers only, and they say
+/// that there is no room for more.
+fn is_decided(answer: &[Frame<'_>]) -> bool {
+    let last = answer.last().expect("it has an end");
+    let (kinds, status): (Vec<u8>, _) =
+        (answer.iter().map(|frame| frame.kind).collect(), grpc_status(last.payload));
+    match kinds[..] {
+        [HEADERS, DATA, HEADERS] => assert_eq!(status, Some(OK), "{answer:?}"),
+        [HEADERS] => assert_eq!(status, Some(RESOURCE_EXHAUSTED), "{answer:?}"),
+        _ => panic!("neither a decision nor a refusal: {answer:?}"),
+    }
+    kinds.len() > 1
 }
 
 /// Asks one thing after the other for as long as it is to, each a millisecond after the last. All is decided; tells how long
@@ -103,11 +116,4 @@ pub(crate) fn asked_while(
     }
     took.sort_unstable();
     took
-}
-
-/// All but one in a hundred are not above it. Whoever else has this core may have it for a while before we get it, so
-/// less than that while is nothing to go by.
-pub(crate) fn p99(took: &[Duration]) -> Duration {
-    const SLICE: Duration = Duration::from_millis(10);
-    took[took.len() * 99 / 100].max(SLICE)
 }

@@ -1,8 +1,10 @@
 //! T44: many that take their time, of every kind and together. One of each, and when it is sent away: `slow.rs`.
 
-use crate::asker::{Asker, asked_while, p99};
-use crate::desk::{Peer, eventually, secs, start_alone};
-use crate::frames::{PREFACE, SETTINGS, headers};
+use crate::asker::{Asker, asked_while};
+use crate::desk::{PATIENCE, Peer, eventually, secs, start_alone};
+use crate::frames::{DATA, PREFACE, SETTINGS, headers};
+use crate::pace::{assert_hardly_slower, p99};
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,44 +12,110 @@ use tidegate_server::listen::{Addresses, Running, Wire};
 
 const CONNECTIONS_MAX: usize = 300;
 /// Of each kind: together more than there is room for.
-const EACH: usize = 40;
+const EACH: usize = 30;
+const EACH_UNREAD: usize = 2;
+/// Of each kind that drips: together fewer.
+const EACH_DRIPS: usize = 30;
 const WIRES: [Wire; 3] = [Wire::Resp, Wire::Http, Wire::Grpc];
 
-/// What slow peers say before they say no more, and read nothing.
-fn kinds_of_slow(at: Addresses) -> [(Option<SocketAddr>, Vec<u8>); 10] {
+/// Somebody who is slow, and reads nothing.
+struct Slow {
+    peer: Peer,
+    /// What it goes on with, a byte at a time, again and again. Who says no more has nothing here.
+    drips: &'static [u8],
+    dripped: usize,
+}
+
+impl Slow {
+    /// Says one byte more. Who is cut off cannot.
+    fn drip(&mut self) -> bool {
+        let byte = self.drips.get(self.dripped % self.drips.len().max(1));
+        self.dripped += 1;
+        byte.is_none_or(|byte| self.peer.say([*byte]))
+    }
+
+    /// Whether the server has ended it.
+    fn is_cut_off(&mut self) -> bool {
+        self.peer.0.set_nonblocking(true).unwrap();
+        let is_cut_off = match self.peer.0.read(&mut [0; 1_024]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        self.peer.0.set_nonblocking(false).unwrap();
+        is_cut_off
+    }
+}
+
+/// Where a slow peer is, what it says first, and what it goes on with.
+type Kind = (Option<SocketAddr>, Vec<u8>, &'static [u8]);
+
+/// Those who say no more after the first.
+fn kinds_of_silent(at: Addresses) -> Vec<Kind> {
     let started = [PREFACE, &SETTINGS].concat();
     let body = b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{".to_vec();
-    let unread = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(50);
-    [
+    vec![
         // Nothing.
-        (at.resp, Vec::new()),
-        (at.http, Vec::new()),
-        (at.grpc, Vec::new()),
+        (at.resp, Vec::new(), b""),
+        (at.http, Vec::new(), b""),
+        (at.grpc, Vec::new(), b""),
         // A part of a request, or of its headers.
-        (at.resp, b"*2\r\n$4\r\nECHO\r\n$9".to_vec()),
-        (at.http, b"GET / HTTP/1.1\r\nhost: loc".to_vec()),
-        (at.grpc, started[..30].to_vec()),
+        (at.resp, b"*2\r\n$4\r\nECHO\r\n$9".to_vec(), b""),
+        (at.http, b"GET / HTTP/1.1\r\nhost: loc".to_vec(), b""),
+        (at.grpc, started[..30].to_vec(), b""),
         // A part of a body.
-        (at.http, body),
-        (at.grpc, [&started[..], &headers(1, false)].concat()),
-        // More questions than there is room for answers.
-        (at.resp, b"COMMAND\r\n".repeat(4_000)),
-        (at.http, unread),
+        (at.http, body, b""),
+        (at.grpc, [&started[..], &headers(1, false)].concat(), b""),
     ]
 }
 
-fn crowd(running: &Running) -> Vec<Peer> {
-    let mut peers = Vec::new();
-    for _ in 0..EACH {
-        for (address, first) in kinds_of_slow(running.addresses) {
-            let mut peer = Peer::new(address);
+/// Those who ask more than there is room for answers, and do not read them.
+fn kinds_of_unread(at: Addresses) -> Vec<Kind> {
+    let unread = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(50);
+    vec![(at.resp, b"COMMAND\r\n".repeat(4_000), b""), (at.http, unread, b"")]
+}
+
+/// Those who go on, a byte now and then.
+fn kinds_of_dripping(at: Addresses) -> Vec<Kind> {
+    let started = [PREFACE, &SETTINGS].concat();
+    let body = b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                 content-length: 9999\r\n\r\n{";
+    // A frame of 4 096 bytes, with a message of 4 095.
+    let message = [0, 0x10, 0, DATA, 0, 0, 0, 0, 1, 0, 0, 0, 0x0f, 0xff];
+    vec![
+        // A request, or its headers.
+        (at.resp, b"*2\r\n$4\r\nECHO\r\n$9999\r\n".to_vec(), b"x"),
+        (at.resp, b"PI".to_vec(), b"x"),
+        (at.http, b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ".to_vec(), b"x"),
+        (at.grpc, PREFACE[..1].to_vec(), &PREFACE[1..]),
+        (at.grpc, [&started[..], &[0, 0x10, 0, 1, 4, 0, 0, 0, 1]].concat(), b"\0"),
+        // A body.
+        (at.http, body.to_vec(), b" "),
+        (at.grpc, [&started[..], &headers(1, false), &message].concat(), b"x"),
+    ]
+}
+
+fn crowd(kinds: &[Kind], each: usize) -> Vec<Slow> {
+    let mut crowd = Vec::new();
+    for _ in 0..each {
+        for (address, first, drips) in kinds {
+            let mut peer = Peer::new(*address);
             peer.is_narrow();
             // Who is one too many cannot say everything.
             peer.say(first);
-            peers.push(peer);
+            crowd.push(Slow { peer, drips, dripped: 0 });
         }
+        // They are slow: they do not come all at once.
+        std::thread::park_timeout(Duration::from_millis(2));
     }
-    peers
+    crowd
+}
+
+fn of_all_kinds(running: &Running) -> Vec<Slow> {
+    let at = running.addresses;
+    // To fill what is between us takes megabytes, and some time of a core: a few are enough.
+    let mut all = crowd(&kinds_of_unread(at), EACH_UNREAD);
+    all.extend(crowd(&[kinds_of_dripping(at), kinds_of_silent(at)].concat(), EACH));
+    all
 }
 
 /// Descriptors of this process: both ends of each connection are among them.
@@ -62,31 +130,40 @@ fn t44_a_crowd_of_slow_peers_keeps_nobody_from_being_answered() {
         caps.connections_max = CONNECTIONS_MAX;
         (caps.first_byte, caps.request) = (secs(60), secs(60));
     });
+    let open = || running.server.status.connections.sum();
     for wire in WIRES {
-        let mut seen = Vec::new();
-        // Others share the machine: the best of some rounds counts, each held against what was usual just before.
-        let holds = (0..6).any(|_| {
-            let alone = p99(&asked_while(wire, &running, |number| number < 200));
-            let open = || running.server.status.connections.sum();
-            eventually("it has gone", secs(5), || open() == 0);
-            let is_over = AtomicBool::new(false);
-            let meanwhile = std::thread::scope(|scope| {
-                let other = scope.spawn(|| {
-                    let goes_on = |number| !is_over.load(Ordering::Relaxed) || number < 200;
-                    asked_while(wire, &running, goes_on)
-                });
-                eventually("it has come before the crowd", secs(5), || open() > 0);
-                let peers = crowd(&running);
-                std::thread::park_timeout(Duration::from_millis(200));
-                drop(peers);
-                is_over.store(true, Ordering::Relaxed);
-                p99(&other.join().expect("it is served"))
-            });
-            seen.push(format!("{meanwhile:?}, alone {alone:?}"));
-            eventually("they have gone", secs(5), || open() == 0);
-            meanwhile <= 2 * alone
+        assert_hardly_slower((wire, &running), 2, "a crowd", || {
+            let mut crowd = of_all_kinds(&running);
+            for _ in 0..20 {
+                for slow in &mut crowd {
+                    // Who was one too many cannot.
+                    let _ = slow.drip();
+                }
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            drop(crowd);
+            eventually("they have gone", secs(5), || open() <= 1);
         });
-        assert!(holds, "{wire}: {seen:?}");
+    }
+    running.stop().unwrap();
+}
+
+#[test]
+fn t44_who_asks_much_and_reads_nothing_is_waited_for_one_turn_at_a_time() {
+    let running = start_alone(|config| config.server.caps.request = secs(60));
+    for (wire, kind) in [Wire::Resp, Wire::Http].into_iter().zip(kinds_of_unread(running.addresses))
+    {
+        // More than twice, as a turn is a millisecond here and others may have both cores: without turns it was ten times.
+        assert_hardly_slower((wire, &running), 4, "unread answers", || {
+            // One after the other, each of whom keeps its worker busy until there is no room for more.
+            let fill = |_| {
+                let unread = crowd(std::slice::from_ref(&kind), 1);
+                std::thread::park_timeout(Duration::from_millis(40));
+                unread
+            };
+            let all: Vec<_> = (0..10).flat_map(fill).collect();
+            drop(all);
+        });
     }
     running.stop().unwrap();
 }
@@ -103,7 +180,7 @@ fn t44_a_crowd_of_slow_peers_takes_no_more_descriptors_than_connections_and_ends
         assert!(asker.ask());
     }
     let before = descriptors();
-    let peers = crowd(&running);
+    let peers = of_all_kinds(&running);
     let (status, most) = (&running.server.status, CONNECTIONS_MAX as u64);
     let is_full = || status.connections.sum() == most && status.rejected.sum() > 0;
     eventually("there is room for no more", secs(10), is_full);
@@ -123,4 +200,53 @@ fn t44_a_crowd_of_slow_peers_takes_no_more_descriptors_than_connections_and_ends
     let took = since.elapsed();
     assert!(took < secs(4), "two seconds were given, {took:?} it took");
     drop(peers);
+}
+
+/// A byte in this time: as many as fit into the patience that is had with them are not enough for a preface.
+const DRIP: Duration = Duration::from_millis(150);
+
+/// Drips until all are cut off, and tells after how long each was.
+fn cut_off_after(mut crowd: Vec<Slow>) -> Vec<Duration> {
+    let (since, mut after) = (Instant::now(), Vec::new());
+    while !crowd.is_empty() {
+        assert!(since.elapsed() < PATIENCE, "{} may drip for ever", crowd.len());
+        crowd.retain_mut(|slow| {
+            let is_cut_off = !slow.drip() || slow.is_cut_off();
+            after.extend(is_cut_off.then(|| since.elapsed()));
+            !is_cut_off
+        });
+        std::thread::park_timeout(DRIP);
+    }
+    after
+}
+
+#[test]
+fn t44_a_crowd_that_drips_is_sent_away_in_time_and_others_are_served_meanwhile() {
+    let running = start_alone(|config| config.server.caps.connections_max = CONNECTIONS_MAX);
+    let is_over = AtomicBool::new(false);
+    let goes_on = |number| number < 300 || !is_over.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let (running, goes_on) = (&running, &goes_on);
+        let asks = |wire| scope.spawn(move || asked_while(wire, running, goes_on));
+        let others = WIRES.map(|wire| (wire, asks(wire)));
+        let began = Instant::now();
+        let crowd = crowd(&kinds_of_dripping(running.addresses), EACH_DRIPS);
+        let came = began.elapsed();
+        let number = crowd.len();
+        let dripped = scope.spawn(|| cut_off_after(crowd)).join();
+        is_over.store(true, Ordering::Relaxed);
+        let after = dripped.expect("all are cut off");
+        assert_eq!(after.len(), number);
+        for (wire, other) in others {
+            let slowest = p99(&other.join().expect("it is served"));
+            assert!(slowest < Duration::from_millis(50), "{wire}: somebody waited {slowest:?}");
+        }
+        // Those who came first have waited for the last to come.
+        let (first, last) = (after[0] + came, *after.last().expect("there are many"));
+        assert!(first > Duration::from_millis(900), "too strict: {first:?}");
+        // A second of patience, one because the server counts whole ones, and two for a busy machine.
+        assert!(last < secs(4), "one may drip for {last:?}");
+    });
+    assert_eq!(running.server.status.rejected.sum(), 0, "there was room for all");
+    running.stop().unwrap();
 }

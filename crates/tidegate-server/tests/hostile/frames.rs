@@ -3,6 +3,9 @@
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Settings that set nothing.
 pub(crate) const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// Settings that have the server say each header in full, so that it can be read without what was said before:
+/// `HEADER_TABLE_SIZE` (1) is 0.
+pub(crate) const NO_TABLE: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -12,6 +15,14 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
+
+/// Why the server says goodbye: the peer does what nobody may, or too much of what one may.
+pub(crate) const PROTOCOL_ERROR: u32 = 1;
+pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// What a gRPC answer ends with.
+pub(crate) const OK: u32 = 0;
+pub(crate) const RESOURCE_EXHAUSTED: u32 = 8;
 
 /// The last of a stream: a flag of [`DATA`] and [`HEADERS`].
 pub(crate) const END_STREAM: u8 = 1;
@@ -60,24 +71,56 @@ pub(crate) fn kinds(bytes: &[u8]) -> Vec<u8> {
     kinds
 }
 
-/// The head of a frame, without its length.
+/// A frame, without its length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct Frame<'a> {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
+    pub(crate) payload: &'a [u8],
 }
 
 /// The frames that are here whole, and how many bytes they have.
-pub(crate) fn whole(bytes: &[u8]) -> (Vec<Head>, usize) {
+pub(crate) fn whole(bytes: &[u8]) -> (Vec<Frame<'_>>, usize) {
     let (mut frames, mut at) = (Vec::new(), 0);
     while let [x, y, z, kind, flags, a, b, c, d, ..] = bytes[at..] {
         let end = at + 9 + (usize::from(x) << 16 | usize::from(y) << 8 | usize::from(z));
         if end > bytes.len() {
             break;
         }
-        frames.push(Head { kind, flags, stream: u32::from_be_bytes([a, b, c, d]) });
+        let (stream, payload) = (u32::from_be_bytes([a, b, c, d]), &bytes[at + 9..end]);
+        frames.push(Frame { kind, flags, stream, payload });
         at = end;
     }
     (frames, at)
+}
+
+/// The server says goodbye.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Goodbye {
+    /// How many streams it has looked at.
+    pub(crate) streams: u32,
+    pub(crate) why: u32,
+}
+
+/// Its last goodbye, if there is one.
+pub(crate) fn goodbye(bytes: &[u8]) -> Option<Goodbye> {
+    let last = whole(bytes).0.into_iter().rfind(|frame| frame.kind == GOAWAY)?;
+    let number = |at: usize| u32::from_be_bytes(last.payload[at..at + 4].try_into().unwrap());
+    Some(Goodbye { streams: number(0).div_ceil(2), why: number(4) })
+}
+
+/// What gRPC says at the end of each answer, where no table of headers is kept (see [`NO_TABLE`]): the name, packed as
+/// HTTP/2 packs texts, and a digit, packed as well.
+const GRPC_STATUS: [u8; 9] = [0x88, 0x9a, 0xca, 0xc8, 0xb2, 0x12, 0x34, 0xda, 0x8f];
+const DIGITS: [(u8, u32); 2] = [(0x07, 0), (0x7b, 8)];
+
+/// The status in these headers, if it is OK (0) or `RESOURCE_EXHAUSTED` (8); nothing if there is none.
+pub(crate) fn grpc_status(headers: &[u8]) -> Option<u32> {
+    let at = headers.windows(GRPC_STATUS.len()).position(|some| some == GRPC_STATUS)?;
+    let [0x81, digit, ..] = headers[at + GRPC_STATUS.len()..] else {
+        panic!("no status of one digit: {headers:?}");
+    };
+    let known = DIGITS.iter().find(|(packed, _)| *packed == digit);
+    Some(known.unwrap_or_else(|| panic!("another status: {headers:?}")).1)
 }

@@ -7,8 +7,10 @@
 #![expect(clippy::naive_bytecount, reason = "a few bytes are counted")]
 
 mod asker;
+mod attack;
 mod auth;
 mod corpus;
+mod cost;
 mod cross;
 mod crowd;
 mod desk;
@@ -18,7 +20,9 @@ mod http2;
 mod keys;
 mod messages;
 mod overload;
+mod pace;
 mod peer;
+mod processor;
 mod reload;
 mod slow;
 mod tls;

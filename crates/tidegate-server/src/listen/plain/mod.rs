@@ -40,6 +40,9 @@ const INPUT_STEP: usize = 8 * 1024;
 const AHEAD_MAX: usize = 2 * INPUT_STEP;
 /// So much is answered before it is written.
 const OUTPUT_STEP: usize = 64 * 1024;
+/// So much of what one peer asks and is told comes before others have their turn: some seventy checks. tokio itself would let
+/// it go on for 128 reads and writes, and whoever shares a worker with who asks without end would wait that long.
+const TURN_BYTES: usize = 32 * 1024;
 /// What an output has that has grown beyond it is given back.
 const OUTPUT_KEPT: usize = 8 * 1024;
 
@@ -74,6 +77,7 @@ where
         date: Date::default(),
         has_more: false,
         pieces: 0,
+        turn_bytes: 0,
     };
     match plain.serve(closing.clone()).await? {
         End::Over => plain.stream.shutdown().await,
@@ -100,6 +104,8 @@ struct Plain<'a, S> {
     has_more: bool,
     /// In how many pieces the request has come that is not whole yet.
     pieces: u32,
+    /// How much was read and said since others had their turn.
+    turn_bytes: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
@@ -115,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
             if read == 0 {
                 return Ok(End::Over);
             }
+            self.turn_bytes += read;
             self.pieces += 1;
             self.has_more = true;
             while std::mem::take(&mut self.has_more) {
@@ -205,8 +212,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
         if has_part || !self.input.is_empty() {
             self.stream.next_has_begun();
         }
+        self.turn_bytes += self.output.len();
         self.output.clear();
         self.output.shrink_to(OUTPUT_KEPT);
+        if self.turn_bytes >= TURN_BYTES {
+            self.turn_bytes = 0;
+            tokio::task::yield_now().await;
+        }
         Ok(())
     }
 }
