@@ -1,7 +1,7 @@
 //! Real Redis and PostgreSQL servers and a faulty network for tests: started, spoken to, disturbed and ended.
 //!
 //! Not published. A store is tested against the server that it is written for, because a server that we wrote
-//! ourselves would share our mistakes. redis-cell, which no package manager has, is described once more instead.
+//! ourselves would share our mistakes. redis-cell 0.5, which is in no registry, is described once more instead.
 //!
 //! Always   What cannot be had fails the test and says why, down to the package to install. Nothing is skipped.
 //! Always   Every process that is started is ended with its value, and also if the test is killed.

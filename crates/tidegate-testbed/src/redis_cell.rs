@@ -1,11 +1,11 @@
 //! redis-cell 0.5 written down once more, from its description: what `CL.THROTTLE` is held against, word for word.
 //!
-//! The module itself cannot be had by a package manager. This shares no code and no way of reckoning with ours: it keeps
-//! times of arrival as redis-cell does, where we keep debts.
+//! The module of this version is in no registry. This shares no code with ours: it keeps times of arrival as redis-cell does,
+//! where we keep debts, and reads words by hand. Roundings are those of the description, here and there.
 //!
 //! State    For each key, when its next request would come if requests came evenly, in nanoseconds.
-//! Always   Where redis-cell is plainly broken, what `docs/guide/resp.md` lists as the right answer. There is no other
-//!          difference, and each is marked with "Broken:".
+//! Always   Where redis-cell is plainly broken, what `docs/guide/resp.md` lists as the right answer, marked with "Broken:". How
+//!          much can be owed at most (146 years) is ours, and so is what is said of it.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl RedisCell {
             )
             .into_bytes(),
             Err(message) => {
-                // An error is a line: Redis puts blanks for what would end it.
+                // Broken: a word may have the end of a line in it, and an error is a line. What Redis itself says has blanks there.
                 let line = message.replace(['\r', '\n'], " ");
                 format!("-Cell error: Store error: {line}\r\n").into_bytes()
             }
@@ -39,6 +39,7 @@ impl RedisCell {
         let (key, numbers) = match words {
             [key, burst, count, period] => (key, [burst, count, period, &&b"1"[..]]),
             [key, burst, count, period, quantity] => (key, [burst, count, period, quantity]),
+            // Broken, for a key: Redis crashes if it is not UTF-8.
             _ => {
                 let form = "<key> <max_burst> <count per period> <period> [<quantity>]";
                 return Err(format!("Usage: cl.throttle {form}"));
@@ -69,7 +70,7 @@ impl RedisCell {
         let (every, limit) = (i128::from(every), held(i128::from(max_burst) + 1));
         let tolerance = held(every * limit);
         let increment = held(every * i128::from(quantity));
-        // Broken: what is owed for longer wraps around.
+        // Broken: what is owed for longer wraps around; what is owed for less than a millisecond is forgotten with the key.
         let bearable = tolerance.min(OWED_NS_MAX);
         let known = self.arrivals.get(key).copied().unwrap_or(now_ns).max(now_ns);
         let arrival = known + increment;
@@ -152,6 +153,33 @@ mod tests {
             [(0, "*5 :0 :1 :0 :-1 :2"), (0, "*5 :1 :1 :0 :2 :2"), (2, "*5 :0 :1 :0 :-1 :2")]
         {
             assert_eq!(say(&mut cell, at_s * SECOND_NS, "k 0 1 2 1"), said, "{at_s}");
+        }
+    }
+
+    /// redis-cell's own table: four at once and one a second.
+    #[test]
+    fn it_says_what_redis_cells_own_table_says() {
+        let mut cell = RedisCell::default();
+        // (milliseconds, quantity, limited, remaining, retry, reset)
+        for (ms, quantity, limited, remaining, retry, reset) in [
+            (0, 6, 1, 5, -1, 0),
+            (0, 1, 0, 4, -1, 1),
+            (0, 1, 0, 3, -1, 2),
+            (0, 1, 0, 2, -1, 3),
+            (0, 1, 0, 1, -1, 4),
+            (0, 1, 0, 0, -1, 5),
+            (0, 1, 1, 0, 1, 5),
+            (3_000, 1, 0, 2, -1, 3),
+            (3_100, 1, 0, 1, -1, 4),
+            (4_000, 1, 0, 1, -1, 4),
+            (8_000, 1, 0, 4, -1, 1),
+            (9_500, 1, 0, 4, -1, 1),
+            (9_500, 0, 0, 4, -1, 1),
+            (9_500, 2, 0, 2, -1, 3),
+            (9_500, 5, 1, 2, 3, 3),
+        ] {
+            let five = cell.throttle(ms * 1_000_000, b"k", [4, 1, 1, quantity]);
+            assert_eq!(five, Some([limited, 5, remaining, retry, reset]), "{quantity} at {ms} ms");
         }
     }
 

@@ -97,7 +97,7 @@ fn who_watches_on_a_terminal_is_told_how_it_goes() {
     assert!(lines.len() >= 2, "twice in three seconds: {told:?}");
     let second = |line: &&str| line.split(" s: ").next().and_then(|text| text.trim().parse().ok());
     let seconds: Vec<u32> = lines.iter().filter_map(second).collect();
-    assert!(seconds.len() == lines.len() && seconds.is_sorted_by(|a, b| a < b), "{told:?}");
+    assert!(seconds.len() == lines.len() && seconds.is_sorted(), "{told:?}");
     for line in &lines {
         assert!(line.contains(" answers, ") && line.contains(" a second, 0 errors"), "{told:?}");
     }

@@ -5,12 +5,16 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
-
-from processes import directory
 
 # So long is waited for something that a page is to show.
 PATIENCE_S = 30
+
+
+class Refused(Exception):
+    """The browser does not do as it is told."""
 
 
 class Page:
@@ -39,9 +43,10 @@ class Page:
     def wait_for(self, what, expression):
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
-            # A page that is not there yet has nothing to be asked about.
-            if self.evaluate(expression)["result"].get("value") is True:
-                return
+            # A page that is not there yet, or about to go, has nothing to be asked about.
+            with contextlib.suppress(Refused):
+                if self.evaluate(expression)["result"].get("value") is True:
+                    return
             time.sleep(0.05)
         raise SystemExit(f"{what}: in vain, the page is {self.value('document.documentElement.outerHTML')}")
 
@@ -69,7 +74,7 @@ class Browser:
             said = self.read()
             if said.get("id") == self.number:
                 if "error" in said:
-                    raise SystemExit(f"{method}: {said['error']}")
+                    raise Refused(f"{method}: {said['error']}")
                 return said["result"]
             self.note(said)
 
@@ -83,19 +88,23 @@ class Browser:
         return json.loads(message)
 
     def note(self, event):
-        """What a page complains of: exceptions, what the policy forbids, what is not answered well."""
+        """What a page complains of: exceptions, what the policy forbids, what is not answered well. Not what is advice."""
         page = self.pages.get(event.get("sessionId"))
-        if page and event["method"] in ("Runtime.exceptionThrown", "Log.entryAdded"):
+        if not page:
+            return
+        entry = event["params"].get("entry", {})
+        if event["method"] == "Runtime.exceptionThrown" or entry.get("level") in ("warning", "error"):
             page.complaints.append(event["params"])
 
 
 @contextlib.contextmanager
 def browser():
     """Chromium, without a window. It ends with the pipe, also if this program is killed."""
-    with directory() as profile:
+    with tempfile.TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as profile, tempfile.TemporaryFile("w+") as said:
         (its_commands, commands), (answers, its_answers) = os.pipe(), os.pipe()
-        # It reads from 3 and writes to 4.
-        shell = f'exec chromium "$@" 3<&{its_commands} 4>&{its_answers}'
+        # It reads from 3 and writes to 4. Whatever it keeps, it keeps in the directory.
+        wrapper = f"import os, sys; os.dup2({its_commands}, 100); os.dup2({its_answers}, 4); os.dup2(100, 3); os.execvp(sys.argv[1], sys.argv[1:])"
+        homes = {name: profile for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
         flags = [
             "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={profile}", "--disable-gpu", "--no-first-run",
             "--disable-breakpad", "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
@@ -103,14 +112,18 @@ def browser():
         # Its own sandbox wants another user than root; it sees pages of this program only.
         flags += ["--no-sandbox"] if os.geteuid() == 0 else []
         process = subprocess.Popen(
-            ["sh", "-c", shell, "sh", *flags],
-            pass_fds=(its_commands, its_answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            [sys.executable, "-c", wrapper, "chromium", *flags],
+            pass_fds=(its_commands, its_answers), stdout=said, stderr=said, start_new_session=True,
+            env={**os.environ, **homes},
         )
         os.close(its_commands)
         os.close(its_answers)
         try:
             yield Browser(commands, answers)
+        except BaseException:
+            said.seek(0)
+            print(said.read())
+            raise
         finally:
             os.close(commands)
             os.close(answers)

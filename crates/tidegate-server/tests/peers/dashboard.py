@@ -8,7 +8,7 @@ import socket
 import threading
 
 from chromium import browser
-from processes import directory, done, expect, get, tidegate
+from processes import done, expect, get, tidegate
 
 # Each would leave a mark on a page that takes it for more than text.
 MARKUP = [
@@ -79,6 +79,7 @@ def asks_for_the_token(chromium):
         page.wait_for("it asks for a token", "document.getElementById('login')?.hidden === false")
         expect("nothing is shown", texts(page, "limits"), [])
         enter = "document.getElementById('token').value = '{}'; document.getElementById('login').requestSubmit()"
+        page.value("document.getElementById('status').textContent = ''")
         page.value(enter.format("wrong"))
         page.wait_for("that was wrong", "document.getElementById('status').textContent === 'a token is needed'")
         page.wait_for("and it asks again", "document.getElementById('login').hidden === false")

@@ -137,10 +137,8 @@ impl Both {
 
 /// The words of `CL.THROTTLE` about a key; without words there is no key either.
 fn all_words<'a>(key: &'a [u8], words: &'a Words) -> Vec<&'a [u8]> {
-    match words.is_empty() {
-        true => Vec::new(),
-        false => std::iter::once(key).chain(words.iter().map(Vec::as_slice)).collect(),
-    }
+    let key = (!words.is_empty()).then_some(key);
+    key.into_iter().chain(words.iter().map(Vec::as_slice)).collect()
 }
 
 /// P6. What comes between two pauses comes at once, as a pipeline does, and is decided as one batch.

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{Clock as _, ManualClock, Snapshot, Span, Throttle, Throttles};
+use tidegate::{Clock as _, ManualClock, Snapshot, Span};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, LimitConfig, Mode, Token};
 use tidegate_server::resp::Session;
