@@ -307,19 +307,14 @@ async fn places_under_several_limits_are_held_under_all_or_none() {
     for is_turned in [false, true] {
         let slow = Slow(Census::default());
         let of = |ip: &str| from(ip).body(Body::default()).unwrap();
-        let reply = async |ip: &str| match is_turned {
-            false => outer
-                .layer(inner.layer(slow.clone()))
-                .oneshot(of(ip))
-                .await
-                .unwrap()
-                .map(BodyExt::boxed_unsync),
-            true => inner
-                .layer(outer.layer(slow.clone()))
-                .oneshot(of(ip))
-                .await
-                .unwrap()
-                .map(BodyExt::boxed_unsync),
+        let reply = async |ip: &str| {
+            let (outer, inner, slow, of) = (&outer, &inner, slow.clone(), of(ip));
+            if is_turned {
+                let response = inner.layer(outer.layer(slow)).oneshot(of).await;
+                return response.unwrap().map(BodyExt::boxed_unsync);
+            }
+            let response = outer.layer(inner.layer(slow)).oneshot(of).await;
+            response.unwrap().map(BodyExt::boxed_unsync)
         };
         let held = [reply("192.0.2.1").await, reply("192.0.2.1").await];
         assert_eq!(reply("192.0.2.1").await.status(), 429, "a third of one client");
