@@ -46,8 +46,9 @@ const TURN_BYTES: usize = 16 * 1024;
 
 /// So many frames of no request (settings, pings) may come in a second with no request among them. Each has to be answered, h2
 /// lets a peer that listens go on for ever, and one such peer had a core to itself. Who waits for the answer to one before it
-/// says the next may: of those that come together, all but the first are counted.
-const OTHERS_MAX: usize = 1_000;
+/// says the next may: of those that come together, all but the first are counted. And who gives up all that it has asked, because
+/// its time is up, may: these are [`STREAMS_MAX`] frames.
+const OTHERS_MAX: usize = 2 * STREAMS_MAX as usize;
 
 /// When it is time to go, so long is waited for who is not being answered and does not leave.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -354,7 +355,7 @@ mod tests {
 
     /// Whether all of this may be said, of which each piece is read at once.
     async fn may_say(pieces: &[Vec<u8>]) -> bool {
-        let (mut client, server) = duplex(TURN_BYTES);
+        let (mut client, server) = duplex(4 * TURN_BYTES);
         let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
         let mut stream = Watched::http2(server, peers.enter(&Caps::default()).1);
         for piece in pieces {
@@ -371,6 +372,8 @@ mod tests {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         let settings = |number: usize| [0, 0, 0, 4, 0, 0, 0, 0, 0].repeat(number);
         let request = [0, 0, 0, 1, 5, 0, 0, 0, 1].to_vec();
+        let resets = [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8].repeat(STREAMS_MAX as usize);
+        assert!(may_say(&[preface.clone(), resets]).await, "all calls are given up");
         let most = settings(OTHERS_MAX + 1);
         assert!(may_say(&[preface.clone(), most.clone()]).await, "the first is not counted");
         assert!(!may_say(&[preface.clone(), settings(OTHERS_MAX + 2)]).await);
