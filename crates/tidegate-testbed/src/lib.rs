@@ -33,5 +33,5 @@ pub use postgres::PostgresServer;
 pub use proxy::{Fault, FaultProxy};
 pub use random::Random;
 pub use redis::{Client, RedisServer, Reply};
-pub use redis_cell::RedisCell;
+pub use redis_cell::{OWN_TABLE, RedisCell};
 pub use sentinels::Sentinels;

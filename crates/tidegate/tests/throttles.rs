@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidegate::{Limiter, ManualClock, Snapshot, Span, Throttle, Throttles, Timestamp, ZeroRate};
-use tidegate_testbed::RedisCell;
+use tidegate_testbed::{OWN_TABLE, RedisCell};
 
 type Numbers = (i64, i64, i64, i64);
 
@@ -82,28 +82,9 @@ fn a_look_at_a_new_key_leaves_nothing() {
 fn it_rate_limits_as_redis_cells_own_table_says() {
     let start = Timestamp::from_micros(1_700_000_000_000_000);
     let cell = Cell::new();
-    // (milliseconds, quantity, limited, remaining, retry, reset)
-    for (ms, quantity, limited, remaining, retry, reset) in [
-        (0, 6, 1, 5, -1, 0),
-        (0, 1, 0, 4, -1, 1),
-        (0, 1, 0, 3, -1, 2),
-        (0, 1, 0, 2, -1, 3),
-        (0, 1, 0, 1, -1, 4),
-        (0, 1, 0, 0, -1, 5),
-        (0, 1, 1, 0, 1, 5),
-        (3000, 1, 0, 2, -1, 3),
-        (3100, 1, 0, 1, -1, 4),
-        (4000, 1, 0, 1, -1, 4),
-        (8000, 1, 0, 4, -1, 1),
-        (9500, 1, 0, 4, -1, 1),
-        (9500, 0, 0, 4, -1, 1),
-        (9500, 2, 0, 2, -1, 3),
-        (9500, 5, 1, 2, 3, 3),
-        (15_000, 6, 1, 5, -1, 0),
-    ] {
+    for (ms, quantity, five) in OWN_TABLE {
         cell.clock.set(start + MS(ms));
-        let said = cell.say((4, 1, 1, quantity));
-        assert_eq!(said, [limited, 5, remaining, retry, reset], "{quantity} at {ms} ms");
+        assert_eq!(cell.say((4, 1, 1, quantity)), five, "{quantity} at {ms} ms");
     }
 }
 

@@ -13,6 +13,7 @@ use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, LimitConfig, Mode, Token};
 use tidegate_server::resp::Session;
 use tidegate_server::server::Server;
+use tidegate_testbed::OWN_TABLE;
 
 struct Peer {
     clock: ManualClock,
@@ -106,30 +107,11 @@ fn cl_throttle_answers_as_redis_cell_does() {
 fn cl_throttle_obeys_redis_cells_own_table() {
     let mut peer = Peer::new();
     let start = peer.clock.now();
-    for (ms, quantity, answer) in [
-        (0, 6, "*5 :1 :5 :5 :-1 :0"),
-        (0, 1, "*5 :0 :5 :4 :-1 :1"),
-        (0, 1, "*5 :0 :5 :3 :-1 :2"),
-        (0, 1, "*5 :0 :5 :2 :-1 :3"),
-        (0, 1, "*5 :0 :5 :1 :-1 :4"),
-        (0, 1, "*5 :0 :5 :0 :-1 :5"),
-        (0, 1, "*5 :1 :5 :0 :1 :5"),
-        (3_000, 1, "*5 :0 :5 :2 :-1 :3"),
-        (3_100, 1, "*5 :0 :5 :1 :-1 :4"),
-        (4_000, 1, "*5 :0 :5 :1 :-1 :4"),
-        (8_000, 1, "*5 :0 :5 :4 :-1 :1"),
-        (9_500, 1, "*5 :0 :5 :4 :-1 :1"),
-        (9_500, 0, "*5 :0 :5 :4 :-1 :1"),
-        (9_500, 2, "*5 :0 :5 :2 :-1 :3"),
-        (9_500, 5, "*5 :1 :5 :2 :3 :3"),
-        (15_000, 6, "*5 :1 :5 :5 :-1 :0"),
-    ] {
+    for (ms, quantity, five) in OWN_TABLE {
         peer.clock.set(start + Span::from_millis(ms));
-        assert_eq!(
-            peer.say(&format!("CL.THROTTLE k 4 1 1 {quantity}")),
-            answer,
-            "{quantity} at {ms} ms"
-        );
+        let five = five.map(|number| format!(":{number}")).join(" ");
+        let said = peer.say(&format!("CL.THROTTLE k 4 1 1 {quantity}"));
+        assert_eq!(said, format!("*5 {five}"), "{quantity} at {ms} ms");
     }
 }
 

@@ -3,7 +3,9 @@
 //! or wait for them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "../crew/mod.rs"]
 mod crew;
+mod reset;
 
 use crew::Crew;
 use proptest::prelude::*;

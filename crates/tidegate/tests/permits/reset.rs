@@ -1,25 +1,13 @@
 //! A reset under a concurrency rule (spec/concurrency.md): who is in flight is forgotten, and their permits give nothing back.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod crew;
-
-use crew::Crew;
-use tidegate::{Denied, Gate, Limiter, ManualClock, Permit, Span};
-
-type Held = Permit<ManualClock>;
-
-fn granted(crew: &mut Crew<Result<Held, Denied>>) -> Vec<(usize, Held)> {
-    crew.work().into_iter().map(|(task, answer)| (task, answer.unwrap())).collect()
-}
-
-fn numbers(granted: &[(usize, Held)]) -> Vec<usize> {
-    granted.iter().map(|(task, _)| *task).collect()
-}
+use crate::crew::Crew;
+use crate::{free, gate, granted, numbers};
+use tidegate::{Limiter, ManualClock, Span};
 
 #[test]
 fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
     for rule in ["concurrency 2", "concurrency 2 lease 1h"] {
-        let gate = Gate::with_clock(rule.parse().unwrap(), ManualClock::new());
+        let (gate, _) = gate(rule);
         let forgotten = [gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
         let mut crew = Crew::new();
         let next: Vec<usize> = (0..4).map(|_| crew.hire(gate.acquire())).collect();
@@ -30,10 +18,10 @@ fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
         assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two who wait, and not the last");
         drop(forgotten);
         assert!(crew.work().is_empty(), "{rule}: what was forgotten is not given back");
-        assert_eq!(gate.check_n(0).remaining, 0);
+        assert_eq!(free(&gate), 0);
         drop(held);
         assert_eq!(numbers(&granted(&mut crew)), next[3..]);
-        assert_eq!(gate.check_n(0).remaining, 2);
+        assert_eq!(free(&gate), 2);
     }
 }
 
@@ -63,7 +51,7 @@ fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
 
 #[test]
 fn a_reset_under_a_rate_forgets_who_was_in_flight_under_the_rule_before() {
-    let gate = Gate::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
+    let (gate, _) = gate("concurrency 1");
     let forgotten = gate.try_acquire().unwrap();
     gate.set_rule("1/s".parse().unwrap());
     gate.reset();
