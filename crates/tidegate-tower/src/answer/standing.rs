@@ -82,12 +82,13 @@ impl Said {
         }
         let (first, first_fields) = &self.standing.first;
         let is_first = self.numbers == *first;
-        let mut fields = if is_first { first_fields } else { &self.standing.alone }.clone();
-        if !is_first && let Some(blank) = fields.values_mut().next() {
+        let fields = if is_first { first_fields } else { &self.standing.alone }.clone();
+        // A map without capacity has nothing to be freed, and to find that out once more takes 60 instructions.
+        debug_assert!(headers.is_empty(), "it has no capacity");
+        std::mem::forget(std::mem::replace(headers, fields));
+        if !is_first && let Some(blank) = headers.values_mut().next() {
             *blank = self.value();
         }
-        // After the value was made and not before: measured, some 2 of 118 ns.
-        *headers = fields;
     }
 
     #[inline(never)]

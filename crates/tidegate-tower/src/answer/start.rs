@@ -66,7 +66,7 @@ impl Start {
     pub(super) fn value(&self, numbers: Numbers) -> HeaderValue {
         let mut line = [0; LINE_BYTES];
         let count = self.put(&mut line, numbers);
-        let text = Bytes::copy_from_slice(&line[..count]);
+        let text = Bytes::from(Box::from(&line[..count]));
         #[expect(unsafe_code, reason = "a start and digits are printable ASCII, see above")]
         unsafe {
             HeaderValue::from_maybe_shared_unchecked(text)
