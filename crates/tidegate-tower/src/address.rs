@@ -235,6 +235,12 @@ impl AddressBits {
         String::from_utf8_lossy(short.as_bytes()).into_owned()
     }
 
+    /// Whether an address of IPv4 is a key as it is.
+    #[inline]
+    pub(crate) const fn has_all_of_v4(self) -> bool {
+        self.v4 == Self::V4
+    }
+
     /// Appends that text.
     pub(crate) fn put(self, ip: IpAddr, out: &mut Short) {
         match ip.to_canonical() {

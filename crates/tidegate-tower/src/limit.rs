@@ -2,7 +2,7 @@
 
 use crate::answer::Standing;
 use crate::head::Head;
-use crate::key::{Key, Missing};
+use crate::key::{Found, Key, Missing};
 use crate::store::Store;
 use http::{HeaderMap, StatusCode};
 use std::fmt;
@@ -31,6 +31,8 @@ pub struct Limit<C: Clock = SystemClock> {
     pub(crate) rule: Rule,
     pub(crate) standing: Option<&'static Standing>,
     pub(crate) key: Key,
+    /// Nobody else can ask its limiter, so nobody else has to make the same keys.
+    is_own: bool,
     cost: Cost,
     on_missing: Option<OnMissing>,
     pub(crate) is_shadow: bool,
@@ -188,7 +190,7 @@ impl Limit {
     /// ```
     pub fn new(name: &str, rule: &str) -> Result<Self, LimitError> {
         let rule = rule.parse().map_err(|source| LimitError::bad(name, source))?;
-        Ok(Self::over(name, Limiter::new(rule)))
+        Ok(Self { is_own: true, ..Self::over(name, Limiter::new(rule)) })
     }
 
     /// A limit that many processes share.
@@ -213,13 +215,14 @@ impl Limit {
 
 impl<C: Clock> Limit<C> {
     /// A limit over a limiter that you have made: with other bounds, another clock, or shared with other parts of
-    /// the program. Clones of a limiter are the same limiter.
+    /// the program. Clones of a limiter are the same limiter. It knows a key by its text, in bytes.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock};
     /// # use tidegate_tower::{Key, Limit};
     /// let limiter = Limiter::builder("100/s".parse()?).max_keys(10_000).with_clock(ManualClock::new());
     /// let limit = Limit::over("api", limiter.clone()).key(Key::ip());
+    /// limiter.reset(&b"192.0.2.7"[..]); // this client may begin anew
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn over(name: &str, limiter: Limiter<C>) -> Self {
@@ -236,6 +239,7 @@ impl<C: Clock> Limit<C> {
             rule,
             key: Key::everyone(),
             cost: Cost::Fixed(1),
+            is_own: false,
             on_missing: None,
             is_shadow: false,
             conditions: Vec::new(),
@@ -401,6 +405,12 @@ impl<C: Clock> Limit<C> {
             }
             Condition::By(condition) => condition(head),
         })
+    }
+
+    /// Whom it counts this request for.
+    #[inline]
+    pub(crate) fn key_of(&self, head: &Head<'_>) -> Found {
+        if self.is_own { self.key.found(head) } else { self.key.written(head) }
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 
 use crate::answer::{Answer, HeaderStyle, Told};
 use crate::head::{Head, Surroundings};
-use crate::key::Missing;
+use crate::key::{KeyValue, Missing};
 use crate::limit::Limit;
 use crate::observe::{Event, Observer};
 use crate::refusal::{self, Denial, Maker};
@@ -43,16 +43,29 @@ impl Manners {
         &self,
         limit: &Limit<C>,
         decision: Decision,
-        key: Option<&[u8]>,
+        key: Option<&KeyValue>,
+        cost: u64,
+    ) {
+        if !self.observers.is_empty() {
+            self.tell(limit, decision, key, cost);
+        }
+    }
+
+    fn tell<C: Clock>(
+        &self,
+        limit: &Limit<C>,
+        decision: Decision,
+        key: Option<&KeyValue>,
         cost: u64,
     ) {
         for observer in &self.observers {
+            let text = key.filter(|_| observer.wants_keys()).map(KeyValue::text);
             observer.decided(&Event {
                 limit: &limit.name,
                 decision,
                 is_shadow: limit.is_shadow,
                 cost,
-                key: key.filter(|_| observer.wants_keys()),
+                key: text.as_deref(),
                 has_key: key.is_some(),
                 priority: None,
             });

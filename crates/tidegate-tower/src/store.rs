@@ -1,5 +1,6 @@
 //! Where a limit counts: in this process or, with the feature `redis`, where many do.
 
+use crate::key::KeyValue;
 use tidegate::{Clock, Decision, Limiter, Rule};
 #[cfg(feature = "redis")]
 use tidegate_redis::RedisLimiter;
@@ -46,21 +47,21 @@ impl<C: Clock> Store<C> {
         not(feature = "redis"),
         expect(clippy::unused_async, reason = "with the feature it waits")
     )]
-    pub(crate) async fn check(&self, key: &[u8], cost: u64) -> Decision {
+    pub(crate) async fn check(&self, key: &KeyValue, cost: u64) -> Decision {
         match self {
             Self::Memory(limiter) => limiter.check_n(key, cost),
             #[cfg(feature = "redis")]
-            Self::Redis(limiter) => limiter.check_n(key, cost).await,
+            Self::Redis(limiter) => limiter.check_n(&key.text(), cost).await,
         }
     }
 
     /// Gives back what was charged. Redis hears of it in the background.
-    pub(crate) fn refund(&self, key: &[u8], cost: u64) {
+    pub(crate) fn refund(&self, key: &KeyValue, cost: u64) {
         match self {
             Self::Memory(limiter) => limiter.refund(key, cost),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => {
-                let (limiter, key) = (limiter.clone(), key.to_vec());
+                let (limiter, key) = (limiter.clone(), key.text().into_owned());
                 // What cannot be given back stays charged until it has drained.
                 background(async move { drop(limiter.refund(key, cost).await) });
             }
@@ -68,7 +69,7 @@ impl<C: Clock> Store<C> {
     }
 
     /// Charges as much of `owed` as there is room for, and tells what is left.
-    pub(crate) fn charge(&self, key: &[u8], owed: u64) -> u64 {
+    pub(crate) fn charge(&self, key: &KeyValue, owed: u64) -> u64 {
         match self {
             Self::Memory(limiter) => {
                 let decision = limiter.check_n(key, owed);
@@ -88,7 +89,7 @@ impl<C: Clock> Store<C> {
     }
 
     /// Charges all of it, whether there is room or not: what is too much is taken from the time to come.
-    pub(crate) fn charge_whole(&self, key: &[u8], owed: u64) {
+    pub(crate) fn charge_whole(&self, key: &KeyValue, owed: u64) {
         if owed == 0 {
             return;
         }
@@ -96,7 +97,7 @@ impl<C: Clock> Store<C> {
             Self::Memory(limiter) => limiter.ask(key).cost(owed).charge(),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => {
-                let (limiter, key) = (limiter.clone(), key.to_vec());
+                let (limiter, key) = (limiter.clone(), key.text().into_owned());
                 background(async move {
                     // Redis knows no debts: more than it has room for becomes all that it has.
                     let decision = limiter.check_n(&key, owed).await;

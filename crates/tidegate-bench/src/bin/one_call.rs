@@ -19,9 +19,12 @@ use tower_service::Service;
 const CASES: &[Case] = &[
     // The request and the answer, which the others have too.
     Case { name: "layer-none", is_allowed: true, prepare: || called(Answers) },
-    Case { name: "layer-allowed", is_allowed: true, prepare: || layer("1/s burst 1000000") },
+    Case { name: "layer-allowed", is_allowed: true, prepare: || per_ip("1/s burst 1000000") },
     // One was admitted while the case was prepared.
-    Case { name: "layer-denied", is_allowed: false, prepare: || layer("1/h") },
+    Case { name: "layer-denied", is_allowed: false, prepare: || per_ip("1/h") },
+    // The same, over a limiter that others may ask, too: addresses are written out.
+    Case { name: "layer-over-allowed", is_allowed: true, prepare: || over("1/s burst 1000000") },
+    Case { name: "layer-over-denied", is_allowed: false, prepare: || over("1/h") },
 ];
 
 fn main() -> ExitCode {
@@ -29,7 +32,11 @@ fn main() -> ExitCode {
 }
 
 /// A request on its way through a layer by address, with all that is told about it; made and answered, too.
-fn layer(text: &str) -> Decide {
+fn per_ip(text: &str) -> Decide {
+    called(RateLimitLayer::per_ip(text).expect("a good rule").layer(Answers))
+}
+
+fn over(text: &str) -> Decide {
     let limit = Limit::over("ip", Limiter::with_clock(text.parse().expect("a good rule"), Counter))
         .key(Key::ip());
     called(RateLimitLayer::new(limit).expect("a good limit").layer(Answers))

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::guarded::GuardedBody;
 use crate::head::Head;
 use crate::instead::Instead;
-use crate::key::{LaterKey, Missing};
+use crate::key::{KeyValue, LaterKey, Missing};
 use crate::limit::OnMissing;
 use crate::short::Short;
 use bytes::Bytes;
@@ -76,7 +76,7 @@ pin_project! {
         },
         Waiting {
             acquire: Acquire<C>,
-            key: Short,
+            key: KeyValue,
             cost: u64,
             pending: Option<Pending<S, B, F>>,
         },
@@ -131,8 +131,8 @@ impl<C: Clock> InFlight<C> {
         F: Instead<Request<B>, S::Response, S::Error>,
     {
         let key = match (key, self.limit.without_key(Missing::Part)) {
-            (Some(key), _) => key,
-            (None, Some(OnMissing::Shared)) => Short::new(),
+            (Some(key), _) => KeyValue::Text(key),
+            (None, Some(OnMissing::Shared)) => KeyValue::SHARED,
             (None, Some(OnMissing::Allow)) => {
                 let future = pending.service.call(pending.request);
                 return Stage::Calling { future, admitted: Some(Admitted::UNCOUNTED) };
@@ -149,7 +149,7 @@ impl<C: Clock> InFlight<C> {
     fn stand<S, B, F>(
         &self,
         entry: Entry<C>,
-        key: Short,
+        key: KeyValue,
         cost: u64,
         mut pending: Pending<S, B, F>,
     ) -> Stage<S, B, C, F>

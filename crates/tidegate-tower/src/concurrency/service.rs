@@ -6,10 +6,9 @@ use crate::guarded::GuardedBody;
 use crate::head::Head;
 use crate::instead::{Instead, Refuse};
 use crate::jitter::Jitter;
-use crate::key::Found;
+use crate::key::{Found, KeyValue};
 use crate::limit::{Limit, LimitError, OnMissing};
 use crate::manners::Manners;
-use crate::short::Short;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
@@ -54,9 +53,9 @@ impl<C: Clock> InFlight<C> {
         Ok(Self { limit, limiter, manners, patience, jitter })
     }
 
-    pub(super) fn enter(&self, key: &Short, cost: u64) -> Entry<C> {
+    pub(super) fn enter(&self, key: &KeyValue, cost: u64) -> Entry<C> {
         let patience = if self.limit.is_shadow { Span::ZERO } else { self.patience };
-        let mut acquire = self.limiter.ask(key.as_bytes()).cost(cost).within(patience).acquire();
+        let mut acquire = self.limiter.ask(key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         match Pin::new(&mut acquire).poll(&mut nobody) {
@@ -68,14 +67,14 @@ impl<C: Clock> InFlight<C> {
     pub(super) fn entered(
         &self,
         answer: Result<Permit<C>, Denied>,
-        key: &Short,
+        key: &KeyValue,
         cost: u64,
     ) -> Entry<C> {
         let decision = match &answer {
             Ok(permit) => permit.decision(),
             Err(denied) => denied.decision,
         };
-        self.manners.observe(&self.limit, decision, Some(key.as_bytes()), cost);
+        self.manners.observe(&self.limit, decision, Some(key), cost);
         match answer {
             Ok(permit) => {
                 let answer = Answer::obeyed(decision);
@@ -155,16 +154,16 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
         F: Instead<Request<B>, S::Response, S::Error>,
     {
         let shared = Arc::clone(&self.shared);
-        let (limit, mut key) = (&shared.limit, Short::new());
+        let limit = &shared.limit;
         let head = Head::within(&request, &shared.manners.surroundings);
         if !limit.counts(&head) {
             return self.pass(request, Admitted::UNCOUNTED);
         }
         let cost = limit.cost_of(&head);
-        match limit.key.put(&head, &mut key) {
-            Found::Key => {}
+        let key = match limit.key_of(&head) {
+            Found::Key(key) => key,
             Found::Missing(missing) => match limit.without_key(missing) {
-                Some(OnMissing::Shared) => key.clear(),
+                Some(OnMissing::Shared) => KeyValue::SHARED,
                 Some(OnMissing::Allow) => return self.pass(request, Admitted::UNCOUNTED),
                 _ => {
                     let response = shared.manners.without_key(&head, limit, missing);
@@ -175,7 +174,7 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
                 let key = limit.key.later(&head);
                 return Stage::Finding { key, cost, pending: Some(self.pending(request)) };
             }
-        }
+        };
         match shared.enter(&key, cost) {
             Entry::In(admitted) => self.pass(request, admitted),
             Entry::Full(denied) => shared.refuse(self.fallback.clone(), request, denied),

@@ -4,7 +4,7 @@
 //!          back, and no more than one piece is kept. Nothing is lost, nothing is dropped.
 //! Always   Dropped at any point it gives back the turn that it waits for.
 
-use crate::key::LaterKey;
+use crate::key::{KeyValue, LaterKey};
 use crate::short::Short;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
@@ -48,7 +48,7 @@ struct Pace<C: Clock> {
 }
 
 enum Meter<C: Clock> {
-    Keyed(Limiter<C>, Short),
+    Keyed(Limiter<C>, KeyValue),
     Gate(Gate<C>),
 }
 
@@ -75,7 +75,7 @@ impl<B, C: Clock> PacedBody<B, C> {
     pub fn by_key(body: B, limiter: Limiter<C>, key: &[u8]) -> Self {
         let mut short = Short::new();
         crate::short::Out::put(&mut short, key);
-        Self::keyed(body, limiter, short)
+        Self::keyed(body, limiter, KeyValue::Text(short))
     }
 
     /// A body whose bytes are counted together with all others at this gate.
@@ -91,14 +91,14 @@ impl<B, C: Clock> PacedBody<B, C> {
         Self::new(body, Some(Pace { meter: Meter::Gate(gate), most }), Waits::Nothing)
     }
 
-    pub(crate) fn keyed(body: B, limiter: Limiter<C>, key: Short) -> Self {
-        let most = limiter.ask(key.as_bytes()).cost(0).peek().limit;
+    pub(crate) fn keyed(body: B, limiter: Limiter<C>, key: KeyValue) -> Self {
+        let most = limiter.ask(&key).cost(0).peek().limit;
         Self::new(body, Some(Pace { meter: Meter::Keyed(limiter, key), most }), Waits::Nothing)
     }
 
     /// By a key that has to be found out; those without share one.
     pub(crate) fn keyed_later(body: B, limiter: Limiter<C>, key: LaterKey) -> Self {
-        let mut paced = Self::keyed(body, limiter, Short::new());
+        let mut paced = Self::keyed(body, limiter, KeyValue::SHARED);
         paced.waits = Waits::Key(key);
         paced
     }
@@ -116,7 +116,7 @@ impl<B, C: Clock> PacedBody<B, C> {
 impl<C: Clock> Pace<C> {
     fn acquire(&self, bytes: u64) -> Acquire<C> {
         match &self.meter {
-            Meter::Keyed(limiter, key) => limiter.ask(key.as_bytes()).cost(bytes).acquire(),
+            Meter::Keyed(limiter, key) => limiter.ask(key).cost(bytes).acquire(),
             Meter::Gate(gate) => gate.ask().cost(bytes).acquire(),
         }
     }
@@ -185,9 +185,9 @@ fn admitted<C: Clock>(
     loop {
         match waits {
             Waits::Key(later) => {
-                let found = ready!(later.as_mut().poll(context)).unwrap_or(Short::new());
+                let found = ready!(later.as_mut().poll(context));
                 if let Meter::Keyed(_, key) = &mut pace.meter {
-                    *key = found;
+                    *key = found.map_or(KeyValue::SHARED, KeyValue::Text);
                 }
                 *waits = Waits::Nothing;
             }

@@ -3,10 +3,9 @@
 use super::body::PacedBody;
 use crate::body::LimitedBody;
 use crate::head::Head;
-use crate::key::{Found, Key, LaterKey};
+use crate::key::{Found, Key, KeyValue, LaterKey};
 use crate::limit::{Limit, LimitError, OnMissing};
 use crate::manners::{Manners, observe_method, surroundings_methods};
-use crate::short::Short;
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
@@ -29,7 +28,7 @@ struct Shared<C: Clock> {
 /// Whose bytes these are.
 enum Whose {
     Nobody,
-    Key(Short),
+    Key(KeyValue),
     Later(LaterKey),
 }
 
@@ -57,12 +56,11 @@ impl<C: Clock> Shared<C> {
         if !self.limit.counts(&head) {
             return Ok(Whose::Nobody);
         }
-        let mut key = Short::new();
-        match self.limit.key.put(&head, &mut key) {
-            Found::Key => Ok(Whose::Key(key)),
+        match self.limit.key_of(&head) {
+            Found::Key(key) => Ok(Whose::Key(key)),
             Found::Later => Ok(Whose::Later(self.limit.key.later(&head))),
             Found::Missing(missing) => match self.limit.without_key(missing) {
-                Some(OnMissing::Shared) => Ok(Whose::Key(Short::new())),
+                Some(OnMissing::Shared) => Ok(Whose::Key(KeyValue::SHARED)),
                 Some(OnMissing::Allow) => Ok(Whose::Nobody),
                 _ => Err(Box::new(self.manners.without_key(&head, &self.limit, missing))),
             },

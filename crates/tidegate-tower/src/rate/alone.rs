@@ -1,14 +1,13 @@
 //! One limit in memory: decided where the request stands, without a box and without an allocation.
 
 use super::asked::Question;
-use super::outcome::{Answers, Outcome, Passed, Refused, Why};
+use super::outcome::{Answers, Outcome, Refused, Why};
 use super::settle::Settlement;
 use super::shared::Shared;
 use crate::answer::Answer;
 use crate::head::Head;
-use crate::key::Found;
+use crate::key::{Found, KeyValue};
 use crate::limit::{Limit, OnMissing};
-use crate::short::Short;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -25,36 +24,36 @@ impl<C: Clock> Shared<C> {
         if !limit.counts(head) {
             return Outcome::uncounted();
         }
-        let mut key = Short::new();
-        match limit.key.put(head, &mut key) {
-            Found::Key => {}
+        // Referred to where it is, because it may be long: most need not keep it.
+        let found = limit.key_of(head);
+        let key = match &found {
+            Found::Key(key) => key,
             Found::Later => return self.decide_several(head),
-            Found::Missing(missing) => match limit.without_key(missing) {
-                Some(OnMissing::Shared) => key.clear(),
+            Found::Missing(missing) => match limit.without_key(*missing) {
+                Some(OnMissing::Shared) => &KeyValue::SHARED,
                 Some(OnMissing::Allow) => return Outcome::uncounted(),
                 Some(OnMissing::Deny) | None => {
-                    return Outcome::refuse(Why::NoKey { limit: 0, missing });
+                    return Outcome::refuse(Why::NoKey { limit: 0, missing: *missing });
                 }
             },
-        }
+        };
         let cost = limit.cost_of(head);
         if !self.patience.is_zero() || limit.rule.is_waiting() {
-            return self.wait_alone(limiter, key, cost);
+            return self.wait_alone(limiter, key.clone(), cost);
         }
-        let decision = limiter.check_n(key.as_bytes(), cost);
-        self.conclude_alone(&mut key, cost, decision)
+        let decision = limiter.check_n(key, cost);
+        self.conclude_alone(key, cost, decision)
     }
 
-    /// The key is taken from where it is by who needs it later: most do not, and it is long.
     #[inline]
     fn conclude_alone(
         self: &Arc<Self>,
-        key: &mut Short,
+        key: &KeyValue,
         cost: u64,
         decision: Decision,
     ) -> Outcome<C> {
         let limit = &self.limits[0];
-        self.manners.observe(limit, decision, Some(key.as_bytes()), cost);
+        self.manners.observe(limit, decision, Some(key), cost);
         match decision.verdict {
             Verdict::Deny(_) => {
                 let decision = self.jitter.spread(decision);
@@ -62,39 +61,37 @@ impl<C: Clock> Shared<C> {
                 Outcome::Refuse(Refused { answers, why: Why::Denied(decision) })
             }
             Verdict::Allow if limit.afterwards.is_nothing() => {
-                Outcome::Pass(Passed { telling: self.tell_alone(decision), settlement: None })
+                Outcome::Pass(self.pass_alone(decision))
             }
             Verdict::Allow => {
-                let key = std::mem::replace(key, Short::new());
+                let key = key.clone();
                 let drained_at = Some(limit.clock.now() + decision.reset_after);
                 let question = Question { place: 0, key, cost, drained_at };
                 let settlement = Settlement::of(self, vec![question]);
-                Outcome::Pass(Passed { telling: self.tell_alone(decision), settlement })
+                Outcome::Pass(self.pass(Answers::One(Answer::obeyed(decision)), settlement))
             }
             // The rule was changed to one that makes requests wait.
-            Verdict::Wait(span) => {
-                self.wait_out(std::mem::replace(key, Short::new()), cost, decision, span)
-            }
+            Verdict::Wait(span) => self.wait_out(key.clone(), cost, decision, span),
         }
     }
 
     /// Takes a turn, if it comes in time. Most often it is now.
-    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, mut key: Short, cost: u64) -> Outcome<C> {
+    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: KeyValue, cost: u64) -> Outcome<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
         let asked_at = limiter.clock().now();
-        let mut acquire = limiter.ask(key.as_bytes()).cost(cost).within(patience).acquire();
+        let mut acquire = limiter.ask(&key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
-            return self.conclude_alone(&mut key, cost, turned(answer));
+            return self.conclude_alone(&key, cost, turned(answer));
         }
         Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key, cost, asked_at)))
     }
 
     fn wait_out(
         self: &Arc<Self>,
-        key: Short,
+        key: KeyValue,
         cost: u64,
         mut decision: Decision,
         span: Span,
@@ -111,8 +108,7 @@ impl<C: Clock> Shared<C> {
         Outcome::Later(Box::pin(async move {
             sleep.await;
             let decision = seen_after(decision, clock.now().since(now));
-            let telling = shared.tell_alone(decision);
-            Outcome::Pass(Passed { telling, settlement: charged.kept() })
+            Outcome::Pass(shared.pass(Answers::One(Answer::obeyed(decision)), charged.kept()))
         }))
     }
 }
@@ -120,14 +116,14 @@ impl<C: Clock> Shared<C> {
 async fn wait<C: Clock>(
     shared: Arc<Shared<C>>,
     acquire: Acquire<C>,
-    mut key: Short,
+    key: KeyValue,
     cost: u64,
     asked_at: Timestamp,
 ) -> Outcome<C> {
     let clock = &shared.limits[0].clock;
     let answer = acquire.await;
     let decision = seen_after(turned(answer), clock.now().since(asked_at));
-    shared.conclude_alone(&mut key, cost, decision)
+    shared.conclude_alone(&key, cost, decision)
 }
 
 /// What a wait has come to: a turn that has come is an admission.

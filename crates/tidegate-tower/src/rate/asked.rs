@@ -3,22 +3,21 @@
 use super::outcome::Why;
 use super::shared::Shared;
 use crate::head::Head;
-use crate::key::{Found, LaterKey, Missing};
+use crate::key::{Found, KeyValue, LaterKey, Missing};
 use crate::limit::OnMissing;
-use crate::short::Short;
 use tidegate::{Clock, Timestamp};
 
 /// How much, for whom, under which limit.
 pub(super) struct Question {
     pub(super) place: usize,
-    pub(super) key: Short,
+    pub(super) key: KeyValue,
     pub(super) cost: u64,
     /// When nothing of the charge is left, and there is nothing to give back any more; unknown before it is charged.
     pub(super) drained_at: Option<Timestamp>,
 }
 
 impl Question {
-    pub(super) fn new(place: usize, key: Short, cost: u64) -> Self {
+    pub(super) fn new(place: usize, key: KeyValue, cost: u64) -> Self {
         Self { place, key, cost, drained_at: None }
     }
 
@@ -45,7 +44,7 @@ impl Asked {
         let mut questions = self.questions;
         for (place, cost, key) in self.later {
             let key = match key.await {
-                Some(key) => Some(key),
+                Some(key) => Some(KeyValue::Text(key)),
                 None => shared.without_key(place, Missing::Part)?,
             };
             questions.extend(key.map(|key| Question::new(place, key, cost)));
@@ -62,9 +61,9 @@ impl<C: Clock> Shared<C> {
             Asked { questions: Vec::with_capacity(self.limits.len()), later: Vec::new() };
         for (place, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.counts(head))
         {
-            let (cost, mut key) = (limit.cost_of(head), Short::new());
-            let key = match limit.key.put(head, &mut key) {
-                Found::Key => Some(key),
+            let cost = limit.cost_of(head);
+            let key = match limit.key_of(head) {
+                Found::Key(key) => Some(key),
                 Found::Missing(missing) => self.without_key(place, missing)?,
                 Found::Later => {
                     asked.later.push((place, cost, limit.key.later(head)));
@@ -77,9 +76,9 @@ impl<C: Clock> Shared<C> {
     }
 
     /// The key of those who have none, or none if they are not counted.
-    fn without_key(&self, place: usize, missing: Missing) -> Result<Option<Short>, Why> {
+    fn without_key(&self, place: usize, missing: Missing) -> Result<Option<KeyValue>, Why> {
         match self.limits[place].without_key(missing) {
-            Some(OnMissing::Shared) => Ok(Some(Short::new())),
+            Some(OnMissing::Shared) => Ok(Some(KeyValue::SHARED)),
             Some(OnMissing::Allow) => Ok(None),
             Some(OnMissing::Deny) | None => Err(Why::NoKey { limit: place, missing }),
         }

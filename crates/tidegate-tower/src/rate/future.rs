@@ -1,8 +1,7 @@
 //! A request on its way through the limits: decided, called, answered.
 
-use super::outcome::{Answers, Outcome, Passed, Refused, Why};
-use super::settle::Settlement;
-use super::shared::{Shared, Telling};
+use super::outcome::{Answers, Outcome, Passed, Refused, Rest, Why};
+use super::shared::Shared;
 use crate::answer::Answer;
 use crate::body::LimitedBody;
 use crate::head::Head;
@@ -52,8 +51,7 @@ pin_project! {
         Calling {
             #[pin]
             future: S::Future,
-            telling: Telling<C>,
-            settlement: Option<Box<Settlement<C>>>,
+            passed: Passed<C>,
         },
         /// It goes no further.
         Refused { response: Option<Response<Bytes>> },
@@ -149,11 +147,11 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
-        if let StageProjection::Calling { future, telling, settlement: None } =
+        if let StageProjection::Calling { future, passed: Passed::Told(said) } =
             stage.as_mut().project()
         {
             let mut response = ready!(future.poll(context))?.map(LimitedBody::theirs);
-            telling.write(response.headers_mut());
+            said.add(response.headers_mut());
             return Poll::Ready(Ok(response));
         }
         stage.poll_other(context)
@@ -174,9 +172,9 @@ where
     ) -> Poll<Result<Response<LimitedBody<R>>, S::Error>> {
         loop {
             let next = match self.as_mut().project() {
-                StageProjection::Calling { future, telling, settlement } => {
+                StageProjection::Calling { future, passed } => {
                     let result = ready!(future.poll(context));
-                    return Poll::Ready(answered(telling, settlement.take(), result));
+                    return Poll::Ready(passed.answered(result));
                 }
                 StageProjection::Refused { response } => {
                     let response = response.take().expect("polled after it was ready");
@@ -215,9 +213,9 @@ where
 {
     fn decided(self: Box<Self>, outcome: Outcome<C>) -> Stage<S, B, C, F> {
         match outcome {
-            Outcome::Pass(Passed { telling, settlement }) => {
+            Outcome::Pass(passed) => {
                 let Pending { mut service, request, .. } = *self;
-                Stage::Calling { future: service.call(request), telling, settlement }
+                Stage::Calling { future: service.call(request), passed }
             }
             Outcome::Refuse(refused) => {
                 let Pending { request, fallback, shared, .. } = *self;
@@ -228,25 +226,36 @@ where
     }
 }
 
-fn answered<R, E, C: Clock>(
-    telling: &Telling<C>,
-    settlement: Option<Box<Settlement<C>>>,
-    result: Result<Response<R>, E>,
-) -> Result<Response<LimitedBody<R>>, E> {
-    let mut response = match result {
-        Ok(response) => response,
-        Err(error) => {
-            if let Some(settlement) = settlement {
-                settlement.failed();
+impl<C: Clock> Passed<C> {
+    fn answered<R, E>(
+        &mut self,
+        result: Result<Response<R>, E>,
+    ) -> Result<Response<LimitedBody<R>>, E> {
+        let rest = match self {
+            Self::Told(said) => {
+                let mut response = result?.map(LimitedBody::theirs);
+                said.add(response.headers_mut());
+                return Ok(response);
             }
-            return Err(error);
-        }
-    };
-    telling.write(response.headers_mut());
-    let meter = settlement
-        .and_then(|settlement| settlement.answered(response.status(), response.headers()));
-    Ok(response.map(|body| match meter {
-        Some(meter) => LimitedBody::metered(body, meter),
-        None => LimitedBody::theirs(body),
-    }))
+            Self::Later(rest) => rest.take(),
+        };
+        let Some(rest) = rest else { return Ok(result?.map(LimitedBody::theirs)) };
+        let Rest { shared, answers, settlement } = *rest;
+        let mut response = match result {
+            Ok(response) => response,
+            Err(error) => {
+                if let Some(settlement) = settlement {
+                    settlement.failed();
+                }
+                return Err(error);
+            }
+        };
+        shared.write_fields(response.headers_mut(), &answers, &Answer::UNLIMITED);
+        let meter = settlement
+            .and_then(|settlement| settlement.answered(response.status(), response.headers()));
+        Ok(response.map(|body| match meter {
+            Some(meter) => LimitedBody::metered(body, meter),
+            None => LimitedBody::theirs(body),
+        }))
+    }
 }

@@ -1,10 +1,11 @@
 //! What became of a request before the service was asked.
 
 use super::settle::Settlement;
-use super::shared::Telling;
-use crate::answer::Answer;
+use super::shared::Shared;
+use crate::answer::{Answer, Said};
 use crate::key::Missing;
 use std::pin::Pin;
+use std::sync::Arc;
 use tidegate::{Clock, Decision};
 
 /// What the limits of a layer have made of a request.
@@ -14,9 +15,23 @@ pub(super) enum Outcome<C: Clock> {
     Later(Pin<Box<dyn Future<Output = Outcome<C>> + Send>>),
 }
 
-pub(super) struct Passed<C: Clock> {
-    pub(super) telling: Telling<C>,
-    pub(super) settlement: Option<Box<Settlement<C>>>,
+/// What is left to do when there is a response.
+pub(super) enum Passed<C: Clock> {
+    /// The caller is told the quick way. That owns nothing, so there is nothing to be dropped.
+    Told(Said),
+    // In a box, so that who is told the quick way has less to carry.
+    Later(Option<Box<Rest<C>>>),
+}
+
+impl<C: Clock> Passed<C> {
+    pub(super) const NOTHING: Self = Self::Later(None);
+}
+
+/// What is told the long way, and what is charged or given back.
+pub(super) struct Rest<C: Clock> {
+    pub(super) shared: Arc<Shared<C>>,
+    pub(super) answers: Answers,
+    pub(super) settlement: Option<Settlement<C>>,
 }
 
 pub(super) struct Refused {
@@ -45,7 +60,7 @@ pub(super) enum Answers {
 impl<C: Clock> Outcome<C> {
     /// Nobody counts it.
     pub(super) fn uncounted() -> Self {
-        Self::Pass(Passed { telling: Telling::NOTHING, settlement: None })
+        Self::Pass(Passed::NOTHING)
     }
 
     pub(super) fn refuse(why: Why) -> Self {

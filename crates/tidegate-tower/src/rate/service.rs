@@ -4,7 +4,7 @@
 //!          along, and a clone stays here: readiness is never used twice, and a clone is never called unready.
 
 use super::future::{Pending, RateLimitFuture, Stage};
-use super::outcome::{Outcome, Passed};
+use super::outcome::Outcome;
 use super::shared::Shared;
 use crate::body::LimitedBody;
 use crate::head::Head;
@@ -58,9 +58,9 @@ where
         let outcome =
             self.shared.decide(&Head::within(&request, &self.shared.manners.surroundings));
         match outcome {
-            Outcome::Pass(Passed { telling, settlement }) => {
+            Outcome::Pass(passed) => {
                 let future = self.inner.call(request);
-                RateLimitFuture { stage: Stage::Calling { future, telling, settlement } }
+                RateLimitFuture { stage: Stage::Calling { future, passed } }
             }
             Outcome::Refuse(refused) => {
                 let fallback = self.fallback.clone();

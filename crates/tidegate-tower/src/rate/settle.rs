@@ -3,6 +3,8 @@
 use super::asked::Question;
 use super::shared::Shared;
 use crate::body::Meter;
+use crate::key::KeyValue;
+use crate::store::Store;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use tidegate::Clock;
@@ -17,13 +19,13 @@ pub(super) struct Settlement<C: Clock> {
 
 impl<C: Clock> Settlement<C> {
     /// Nothing, if no limit wants to hear of the response.
-    pub(super) fn of(shared: &Arc<Shared<C>>, mut questions: Vec<Question>) -> Option<Box<Self>> {
+    pub(super) fn of(shared: &Arc<Shared<C>>, mut questions: Vec<Question>) -> Option<Self> {
         questions.retain(|question| !shared.limits[question.place].afterwards.is_nothing());
         if questions.is_empty() {
             return None;
         }
         let shared = Arc::clone(shared);
-        Some(Box::new(Self { shared, questions, is_given_back: false }))
+        Some(Self { shared, questions, is_given_back: false })
     }
 
     /// Gives back what was charged if it is dropped before it is kept.
@@ -42,7 +44,7 @@ impl<C: Clock> Settlement<C> {
         self.into_questions()
     }
 
-    pub(super) fn kept(self) -> Option<Box<Self>> {
+    pub(super) fn kept(self) -> Option<Self> {
         let shared = Arc::clone(&self.shared);
         Self::of(&shared, self.into_questions())
     }
@@ -52,7 +54,7 @@ impl<C: Clock> Settlement<C> {
             let limit = &self.shared.limits[question.place];
             // Those in the shadow are asked when all others have passed.
             if !limit.is_shadow && !question.is_drained(limit.clock.now()) {
-                limit.store.refund(question.key.as_bytes(), question.cost);
+                limit.store.refund(&question.key, question.cost);
             }
         }
     }
@@ -64,7 +66,7 @@ impl<C: Clock> Settlement<C> {
 
     /// The response is known. What flows from now on is metered, if a limit charges it.
     pub(super) fn answered(
-        self: Box<Self>,
+        self,
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Option<Box<dyn Meter>> {
@@ -73,8 +75,7 @@ impl<C: Clock> Settlement<C> {
         for question in &self.questions {
             let limit = &limits[question.place];
             if let Some(charge) = &limit.afterwards.charge {
-                let (key, charge) = (question.key.as_bytes(), charge(status, headers));
-                limit.store.charge_whole(key, charge);
+                limit.store.charge_whole(&question.key, charge(status, headers));
             }
         }
         let is_metered = |question: &Question| limits[question.place].afterwards.is_charged_by_byte;
@@ -93,7 +94,7 @@ impl<C: Clock> Settlement<C> {
             let limit = &self.shared.limits[question.place];
             let is_left = !question.is_drained(limit.clock.now());
             if is_left && is_refunded(limit.afterwards.refund.as_deref()) {
-                limit.store.refund(question.key.as_bytes(), question.cost);
+                limit.store.refund(&question.key, question.cost);
             }
         }
     }
@@ -109,18 +110,18 @@ impl<C: Clock> Drop for Settlement<C> {
 
 /// Charges bytes as they flow, and what there was no room for at the end.
 struct Metered<C: Clock> {
-    settlement: Box<Settlement<C>>,
+    settlement: Settlement<C>,
     /// For each question, what flowed and was not charged.
     owed: Vec<u64>,
 }
 
 impl<C: Clock> Metered<C> {
-    fn each(&mut self, work: impl Fn(&crate::store::Store<C>, &[u8], &mut u64)) {
+    fn each(&mut self, work: impl Fn(&Store<C>, &KeyValue, &mut u64)) {
         let limits = &self.settlement.shared.limits;
         for (question, owed) in self.settlement.questions.iter().zip(&mut self.owed) {
             let limit = &limits[question.place];
             if limit.afterwards.is_charged_by_byte {
-                work(&limit.store, question.key.as_bytes(), owed);
+                work(&limit.store, &question.key, owed);
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use super::alone::seen_after;
 use super::asked::Question;
-use super::outcome::{Answers, Outcome, Passed, Refused, Why};
+use super::outcome::{Answers, Outcome, Refused, Why};
 use super::settle::Settlement;
 use super::shared::Shared;
 use crate::answer::Answer;
@@ -145,7 +145,7 @@ impl<C: Clock> Shared<C> {
             if let Some(question) = questions.iter_mut().find(|question| question.place == place) {
                 // Where another denies, this one has admitted nothing; what is in the shadow counts by itself.
                 if decision.is_deny() || limit.is_shadow || !all.is_deny() {
-                    let key = Some(question.key.as_bytes());
+                    let key = Some(&question.key);
                     self.manners.observe(limit, decision, key, question.cost);
                 }
                 // Of others it is known since they were charged.
@@ -167,8 +167,7 @@ impl<C: Clock> Shared<C> {
             let why = Why::Denied(put_off(all, later));
             return Outcome::Refuse(Refused { answers, why });
         }
-        let settlement = Settlement::of(self, questions);
-        Outcome::Pass(Passed { telling: self.tell(answers), settlement })
+        Outcome::Pass(self.pass(answers, Settlement::of(self, questions)))
     }
 
     /// Asks those that are obeyed and in memory. They wait for no longer than what is left, if the layer has a deadline.
@@ -177,7 +176,7 @@ impl<C: Clock> Shared<C> {
         for question in self.obeyed(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
                 places.push(question.place);
-                let ask = limiter.ask(question.key.as_bytes()).cost(question.cost);
+                let ask = limiter.ask(&question.key).cost(question.cost);
                 asks.push(match left {
                     Some(left) => ask.within(left),
                     None => ask,
@@ -220,14 +219,15 @@ impl<C: Clock> Shared<C> {
     async fn ask_redis(&self, questions: &[Question]) -> Vec<(usize, Decision)> {
         use crate::store::Store;
         use tidegate_redis::{JointAsk, decide_all};
-        let (mut places, mut asks) = (Vec::new(), Vec::new());
+        let (mut places, mut asked) = (Vec::new(), Vec::new());
         for question in self.obeyed(questions) {
             if let Store::Redis(limiter) = &self.limits[question.place].store {
-                let (key, cost) = (question.key.as_bytes(), question.cost);
                 places.push(question.place);
-                asks.push(JointAsk { limiter, key, cost });
+                asked.push((limiter, question.key.text(), question.cost));
             }
         }
+        let ask = asked.iter().map(|(limiter, key, cost)| JointAsk { limiter, key, cost: *cost });
+        let asks: Vec<JointAsk<'_>> = ask.collect();
         match &asks[..] {
             [] => Vec::new(),
             // One on its own may have a lease, and is then decided here.
@@ -253,7 +253,7 @@ impl<C: Clock> Shared<C> {
     fn ask_shadows_in_memory(&self, questions: &[Question], each: &mut Vec<(usize, Decision)>) {
         for question in self.shadows(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
-                let decision = limiter.check_n(question.key.as_bytes(), question.cost);
+                let decision = limiter.check_n(&question.key, question.cost);
                 each.push((question.place, decision));
             }
         }
@@ -264,7 +264,7 @@ impl<C: Clock> Shared<C> {
         let shadows: Vec<&Question> = self.shadows(questions).collect();
         for question in shadows {
             let store = &self.limits[question.place].store;
-            let decision = store.check(question.key.as_bytes(), question.cost).await;
+            let decision = store.check(&question.key, question.cost).await;
             each.push((question.place, decision));
         }
     }
@@ -287,7 +287,7 @@ impl<C: Clock> Drop for InMemory<'_, C> {
             if let Some(limiter) = limit.store.memory()
                 && !question.is_drained(limit.clock.now())
             {
-                limiter.refund(question.key.as_bytes(), question.cost);
+                limiter.refund(&question.key, question.cost);
             }
         }
     }
@@ -296,8 +296,8 @@ impl<C: Clock> Drop for InMemory<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KeyValue;
     use crate::limit::Limit;
-    use crate::short::Short;
     use tidegate::{Limiter, ManualClock};
 
     /// Redis takes its time to deny, or whoever asked is gone before it does.
@@ -308,7 +308,7 @@ mod tests {
         let shared = Shared::new(Limit::over("here", limiter.clone()));
         for asked_for in [99, 100].map(Span::from_millis) {
             clock.advance(Span::from_secs(1));
-            let mut questions = [Question::new(0, Short::new(), 1)];
+            let mut questions = [Question::new(0, KeyValue::SHARED, 1)];
             assert!(shared.ask_memory(&mut questions, None).all.is_allow());
             let charged = InMemory { shared: &shared, questions: &questions, is_given_back: true };
             clock.advance(asked_for);

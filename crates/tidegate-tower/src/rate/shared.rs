@@ -1,6 +1,7 @@
 //! What all clones of a layer's services share.
 
-use super::outcome::{Answers, Outcome};
+use super::outcome::{Answers, Outcome, Passed, Rest};
+use super::settle::Settlement;
 use crate::answer::{Answer, HeaderStyle, Said, Told, retry_after_s};
 use crate::head::Head;
 use crate::jitter::Jitter;
@@ -11,28 +12,6 @@ use http::{HeaderMap, HeaderValue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate::{Clock, Decision, Rule, Span};
-
-/// What is to be told with the response: at most one of these.
-pub(super) struct Telling<C: Clock> {
-    /// The quick way. It owns nothing, so that there is nothing to be dropped.
-    said: Option<Said>,
-    // In a box, so that who is told the quick way has less to carry.
-    later: Option<Box<(Arc<Shared<C>>, Answers)>>,
-}
-
-impl<C: Clock> Telling<C> {
-    pub(super) const NOTHING: Self = Self { said: None, later: None };
-
-    #[inline]
-    pub(super) fn write(&self, headers: &mut HeaderMap) {
-        if let Some(said) = &self.said {
-            said.add(headers);
-        } else if let Some(later) = &self.later {
-            let (shared, answers) = &**later;
-            shared.write_fields(headers, answers, &Answer::UNLIMITED);
-        }
-    }
-}
 
 #[derive(Clone)]
 pub(crate) struct Shared<C: Clock> {
@@ -85,22 +64,27 @@ impl<C: Clock> Shared<C> {
         self.decide_several(head)
     }
 
-    /// What the caller of a request is told that one limit admitted.
+    /// What is left to do for a request that one limit admitted.
     #[inline]
-    pub(super) fn tell_alone(self: &Arc<Self>, decision: Decision) -> Telling<C> {
+    pub(super) fn pass_alone(self: &Arc<Self>, decision: Decision) -> Passed<C> {
         match self.say_alone(&decision) {
-            Some(said) => Telling { said: Some(said), later: None },
-            None => self.tell(Answers::One(Answer::obeyed(decision))),
+            Some(said) => Passed::Told(said),
+            None => self.pass(Answers::One(Answer::obeyed(decision)), None),
         }
     }
 
-    /// What the caller of an admitted request is told when there is a response.
+    /// What is left to do for a request that was admitted.
     #[cold]
-    pub(super) fn tell(self: &Arc<Self>, answers: Answers) -> Telling<C> {
-        if matches!(answers, Answers::None) || self.manners.style.is_none() {
-            return Telling::NOTHING;
+    pub(super) fn pass(
+        self: &Arc<Self>,
+        answers: Answers,
+        settlement: Option<Settlement<C>>,
+    ) -> Passed<C> {
+        let answers = if self.manners.style.is_none() { Answers::None } else { answers };
+        if matches!(answers, Answers::None) && settlement.is_none() {
+            return Passed::NOTHING;
         }
-        Telling { said: None, later: Some(Box::new((Arc::clone(self), answers))) }
+        Passed::Later(Some(Box::new(Rest { shared: Arc::clone(self), answers, settlement })))
     }
 
     /// What a limit says that is alone, if there is a quick way to say it.

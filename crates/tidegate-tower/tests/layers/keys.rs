@@ -3,21 +3,27 @@
 use crate::desk::{Inner, ask, call, from, get, limit};
 use axum::Router;
 use http::HeaderName;
-use tidegate::ManualClock;
+use std::time::Duration;
+use tidegate::{Clock, Limiter, ManualClock};
 use tidegate_tower::{AddressBits, Key, Limit, OnMissing, ProxyHeader, RateLimit, RateLimitLayer};
 use tower_layer::Layer;
 
-fn by_address() -> RateLimitLayer<ManualClock> {
-    RateLimitLayer::new(limit("ip", "1/h", &ManualClock::new()).key(Key::ip())).unwrap()
-}
+/// A limit that nobody else can ask counts addresses as numbers, one over a limiter of yours as texts.
+const BY_ADDRESS: [fn() -> RateLimitLayer; 2] = [
+    || RateLimitLayer::per_ip("1/h").unwrap(),
+    || {
+        let limiter = Limiter::new("1/h".parse().unwrap());
+        RateLimitLayer::new(Limit::over("ip", limiter).key(Key::ip())).unwrap()
+    },
+];
 
-fn behind_proxies() -> RateLimitLayer<ManualClock> {
+fn behind_proxies(by_address: fn() -> RateLimitLayer) -> RateLimitLayer {
     by_address().trusted_proxies(["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().unwrap()))
 }
 
 /// The statuses of these requests, one after the other.
-async fn statuses<const N: usize>(
-    service: &RateLimit<Inner, ManualClock>,
+async fn statuses<C: Clock, const N: usize>(
+    service: &RateLimit<Inner, C>,
     requests: [http::request::Builder; N],
 ) -> [u16; N] {
     let mut statuses = [0; N];
@@ -29,156 +35,230 @@ async fn statuses<const N: usize>(
 
 #[tokio::test]
 async fn whatever_a_stranger_writes_the_peer_is_counted() {
-    let service = behind_proxies().layer(Inner);
-    for (place, (name, value)) in [
-        ("x-forwarded-for", "1.1.1.1"),
-        ("x-forwarded-for", "2.2.2.2"),
-        ("forwarded", "for=3.3.3.3"),
-        ("x-real-ip", "4.4.4.4"),
-        ("cf-connecting-ip", "5.5.5.5"),
-        ("true-client-ip", "6.6.6.6"),
-        ("x-client-ip", "7.7.7.7"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let reply = ask(&service, from("198.51.100.9").header(name, value)).await;
-        assert_eq!(reply.status, if place == 0 { 200 } else { 429 }, "{name}: {value}");
+    for by_address in BY_ADDRESS {
+        let service = behind_proxies(by_address).layer(Inner);
+        for (place, (name, value)) in [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-forwarded-for", "2.2.2.2"),
+            ("forwarded", "for=3.3.3.3"),
+            ("x-real-ip", "4.4.4.4"),
+            ("cf-connecting-ip", "5.5.5.5"),
+            ("true-client-ip", "6.6.6.6"),
+            ("x-client-ip", "7.7.7.7"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let reply = ask(&service, from("198.51.100.9").header(name, value)).await;
+            assert_eq!(reply.status, if place == 0 { 200 } else { 429 }, "{name}: {value}");
+        }
     }
 }
 
 /// What the proxy writes is always the same client; what the client writes in the other header is new each time.
 #[tokio::test]
 async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
-    let lie = |turn: usize| format!("198.51.100.{turn}");
-    let forwarded = |ip: &str| ("forwarded", format!("for={ip}"));
-    let x_forwarded_for = |ip: &str| ("x-forwarded-for", ip.to_owned());
-    let (honest, mut believed) = ("192.0.2.7", Vec::new());
-    for header in [ProxyHeader::Forwarded, ProxyHeader::XForwardedFor, ProxyHeader::Either] {
-        let layer = || behind_proxies();
-        let writes_forwarded = layer().proxy_header(header).layer(Inner);
-        let writes_the_other = layer().proxy_header(header).layer(Inner);
-        let mut passed = [0, 0];
-        for turn in 1..=5 {
-            let pairs = [
-                (&writes_forwarded, forwarded(honest), x_forwarded_for(&lie(turn))),
-                (&writes_the_other, x_forwarded_for(honest), forwarded(&lie(turn))),
-            ];
-            for (passed, (service, written, lie)) in passed.iter_mut().zip(pairs) {
-                let request = from("10.0.0.1").header(written.0, written.1).header(lie.0, lie.1);
-                *passed += usize::from(ask(service, request).await.status == 200);
+    for by_address in BY_ADDRESS {
+        let lie = |turn: usize| format!("198.51.100.{turn}");
+        let forwarded = |ip: &str| ("forwarded", format!("for={ip}"));
+        let x_forwarded_for = |ip: &str| ("x-forwarded-for", ip.to_owned());
+        let (honest, mut believed) = ("192.0.2.7", Vec::new());
+        for header in [ProxyHeader::Forwarded, ProxyHeader::XForwardedFor, ProxyHeader::Either] {
+            let layer = || behind_proxies(by_address);
+            let writes_forwarded = layer().proxy_header(header).layer(Inner);
+            let writes_the_other = layer().proxy_header(header).layer(Inner);
+            let mut passed = [0, 0];
+            for turn in 1..=5 {
+                let pairs = [
+                    (&writes_forwarded, forwarded(honest), x_forwarded_for(&lie(turn))),
+                    (&writes_the_other, x_forwarded_for(honest), forwarded(&lie(turn))),
+                ];
+                for (passed, (service, written, lie)) in passed.iter_mut().zip(pairs) {
+                    let request =
+                        from("10.0.0.1").header(written.0, written.1).header(lie.0, lie.1);
+                    *passed += usize::from(ask(service, request).await.status == 200);
+                }
             }
+            believed.push((header, passed));
         }
-        believed.push((header, passed));
+        let all = [
+            (ProxyHeader::Forwarded, [1, 5]),
+            (ProxyHeader::XForwardedFor, [5, 1]),
+            // Unless told, a proxy that writes `Forwarded` alone must take the other one away.
+            (ProxyHeader::Either, [5, 1]),
+        ];
+        assert_eq!(believed, all);
     }
-    let all = [
-        (ProxyHeader::Forwarded, [1, 5]),
-        (ProxyHeader::XForwardedFor, [5, 1]),
-        // Unless told, a proxy that writes `Forwarded` alone must take the other one away.
-        (ProxyHeader::Either, [5, 1]),
-    ];
-    assert_eq!(believed, all);
 }
 
 /// Without the header that its proxies write there is only the proxy, whatever else is there.
 #[tokio::test]
 async fn a_header_that_is_not_believed_names_nobody_and_a_stranger_is_believed_in_none() {
-    for (header, other, value) in [
-        (ProxyHeader::Forwarded, "x-forwarded-for", ["1.1.1.1", "2.2.2.2"]),
-        (ProxyHeader::XForwardedFor, "forwarded", ["for=1.1.1.1", "for=2.2.2.2"]),
-    ] {
-        let layer = behind_proxies();
-        let service = layer.proxy_header(header).layer(Inner);
-        let from_proxy = value.map(|value| from("10.0.0.1").header(other, value));
-        assert_eq!(statuses(&service, from_proxy).await, [200, 429], "{header:?}");
-        let stranger = |name, value| from("192.0.2.9").header(name, value);
-        let lies = [stranger("forwarded", "for=3.3.3.3"), stranger("x-forwarded-for", "4.4.4.4")];
-        assert_eq!(statuses(&service, lies).await, [200, 429], "{header:?}");
+    for by_address in BY_ADDRESS {
+        for (header, other, value) in [
+            (ProxyHeader::Forwarded, "x-forwarded-for", ["1.1.1.1", "2.2.2.2"]),
+            (ProxyHeader::XForwardedFor, "forwarded", ["for=1.1.1.1", "for=2.2.2.2"]),
+        ] {
+            let layer = behind_proxies(by_address);
+            let service = layer.proxy_header(header).layer(Inner);
+            let from_proxy = value.map(|value| from("10.0.0.1").header(other, value));
+            assert_eq!(statuses(&service, from_proxy).await, [200, 429], "{header:?}");
+            let stranger = |name, value| from("192.0.2.9").header(name, value);
+            let lies =
+                [stranger("forwarded", "for=3.3.3.3"), stranger("x-forwarded-for", "4.4.4.4")];
+            assert_eq!(statuses(&service, lies).await, [200, 429], "{header:?}");
+        }
     }
 }
 
 /// As `X-Forwarded-For` is: from the right, to the first that is no trusted proxy.
 #[tokio::test]
 async fn forwarded_is_walked_from_the_right_and_every_spelling_is_one_key() {
-    let service = behind_proxies().proxy_header(ProxyHeader::Forwarded).layer(Inner);
-    let through = |chain: &str| from("10.0.0.1").header("forwarded", chain);
-    let requests = [
-        through("for=198.51.100.1"),
-        through("for=1.1.1.1, for=198.51.100.1;proto=https"),
-        through("for=2.2.2.2, For=\"198.51.100.1:4711\", for=10.9.9.9"),
-        through("for=\"[::ffff:198.51.100.1]\""),
-        through("for=\"[::ffff:c633:6401]:80\""),
-        through("for=198.51.100.2"),
-    ];
-    assert_eq!(statuses(&service, requests).await, [200, 429, 429, 429, 429, 200]);
-    let nobody = ["for=unknown", "for=_hidden", "by=1.1.1.1", "for=\"1.1.1.1"].map(through);
-    assert_eq!(statuses(&service, nobody).await, [200, 429, 429, 429], "all are the proxy");
-    let chain = "for=7.7.7.7, ".repeat(1_000) + "for=198.51.100.2";
-    assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
-    let twice = from("10.0.0.1").header("forwarded", "for=8.8.8.8");
-    let twice = twice.header("forwarded", "for=198.51.100.2");
-    assert_eq!(ask(&service, twice).await.status, 429, "the last line is the nearest proxy's");
+    for by_address in BY_ADDRESS {
+        let service = behind_proxies(by_address).proxy_header(ProxyHeader::Forwarded).layer(Inner);
+        let through = |chain: &str| from("10.0.0.1").header("forwarded", chain);
+        let requests = [
+            through("for=198.51.100.1"),
+            through("for=1.1.1.1, for=198.51.100.1;proto=https"),
+            through("for=2.2.2.2, For=\"198.51.100.1:4711\", for=10.9.9.9"),
+            through("for=\"[::ffff:198.51.100.1]\""),
+            through("for=\"[::ffff:c633:6401]:80\""),
+            through("for=198.51.100.2"),
+        ];
+        assert_eq!(statuses(&service, requests).await, [200, 429, 429, 429, 429, 200]);
+        let nobody = ["for=unknown", "for=_hidden", "by=1.1.1.1", "for=\"1.1.1.1"].map(through);
+        assert_eq!(statuses(&service, nobody).await, [200, 429, 429, 429], "all are the proxy");
+        let chain = "for=7.7.7.7, ".repeat(1_000) + "for=198.51.100.2";
+        assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
+        let twice = from("10.0.0.1").header("forwarded", "for=8.8.8.8");
+        let twice = twice.header("forwarded", "for=198.51.100.2");
+        assert_eq!(ask(&service, twice).await.status, 429, "the last line is the nearest proxy's");
+    }
 }
 
 #[tokio::test]
 async fn nobody_is_trusted_unless_told() {
-    let service = by_address().layer(Inner);
-    let forged = |ip: &str| from("10.0.0.1").header("x-forwarded-for", ip);
-    assert_eq!(statuses(&service, [forged("1.1.1.1"), forged("2.2.2.2")]).await, [200, 429]);
+    for by_address in BY_ADDRESS {
+        let service = by_address().layer(Inner);
+        let forged = |ip: &str| from("10.0.0.1").header("x-forwarded-for", ip);
+        assert_eq!(statuses(&service, [forged("1.1.1.1"), forged("2.2.2.2")]).await, [200, 429]);
+    }
 }
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_the_first_from_the_right_that_is_none_is_counted() {
-    let service = behind_proxies().layer(Inner);
-    let through = |chain: &str| from("10.0.0.1").header("x-forwarded-for", chain);
-    let requests = [
-        through("198.51.100.1"),
-        through("1.1.1.1, 198.51.100.1"),
-        through("2.2.2.2, 198.51.100.1, 10.9.9.9"),
-        through("198.51.100.2"),
-    ];
-    assert_eq!(statuses(&service, requests).await, [200, 429, 429, 200]);
-    let chain = "7.7.7.7, ".repeat(1_000) + "198.51.100.2";
-    assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
+    for by_address in BY_ADDRESS {
+        let service = behind_proxies(by_address).layer(Inner);
+        let through = |chain: &str| from("10.0.0.1").header("x-forwarded-for", chain);
+        let requests = [
+            through("198.51.100.1"),
+            through("1.1.1.1, 198.51.100.1"),
+            through("2.2.2.2, 198.51.100.1, 10.9.9.9"),
+            through("198.51.100.2"),
+        ];
+        assert_eq!(statuses(&service, requests).await, [200, 429, 429, 200]);
+        let chain = "7.7.7.7, ".repeat(1_000) + "198.51.100.2";
+        assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
+    }
 }
 
 #[tokio::test]
 async fn every_form_of_an_ipv4_address_is_one_key() {
-    let service = by_address().layer(Inner);
-    let forms = [from("1.2.3.4"), from("::ffff:1.2.3.4"), from("::ffff:102:304")];
-    assert_eq!(statuses(&service, forms).await, [200, 429, 429]);
-    let others = [from("1.2.3.5"), from("::ffff:1.2.3.6"), from("::1.2.3.4")];
-    assert_eq!(statuses(&service, others).await, [200, 200, 200], "CVE-2026-30827: not all in one");
+    for by_address in BY_ADDRESS {
+        let service = by_address().layer(Inner);
+        let forms = [from("1.2.3.4"), from("::ffff:1.2.3.4"), from("::ffff:102:304")];
+        assert_eq!(statuses(&service, forms).await, [200, 429, 429]);
+        let others = [from("1.2.3.5"), from("::ffff:1.2.3.6"), from("::1.2.3.4")];
+        assert_eq!(
+            statuses(&service, others).await,
+            [200, 200, 200],
+            "CVE-2026-30827: not all in one"
+        );
+    }
 }
 
 #[tokio::test]
 async fn who_changes_the_address_within_an_ipv6_network_stays_the_same() {
-    let service = by_address().layer(Inner);
-    for turn in 0..1_000_u32 {
-        let (high, low) = (turn >> 8, turn.wrapping_mul(40_503) & 0xffff);
-        let reply = ask(&service, from(&format!("2001:db8:0:7:{high:x}:{low:x}::{turn:x}"))).await;
-        assert_eq!(reply.status, if turn == 0 { 200 } else { 429 });
+    for by_address in BY_ADDRESS {
+        let service = by_address().layer(Inner);
+        for turn in 0..1_000_u32 {
+            let (high, low) = (turn >> 8, turn.wrapping_mul(40_503) & 0xffff);
+            let reply =
+                ask(&service, from(&format!("2001:db8:0:7:{high:x}:{low:x}::{turn:x}"))).await;
+            assert_eq!(reply.status, if turn == 0 { 200 } else { 429 });
+        }
+        let others = [from("2001:db8:0:8::1"), from("2001:db8::1.2.3.4"), from("2001:db8::2")];
+        assert_eq!(statuses(&service, others).await, [200, 200, 429]);
     }
-    let others = [from("2001:db8:0:8::1"), from("2001:db8::1.2.3.4"), from("2001:db8::2")];
-    assert_eq!(statuses(&service, others).await, [200, 200, 429]);
-    let wide = limit("ip", "1/h", &ManualClock::new()).key(Key::ip_by(AddressBits::new(24, 48)));
-    let wide = RateLimitLayer::new(wide).unwrap().layer(Inner);
-    let requests =
-        [from("2001:db8:7:1::1"), from("2001:db8:7:2::1"), from("192.0.2.1"), from("192.0.2.200")];
-    assert_eq!(statuses(&wide, requests).await, [200, 429, 200, 429]);
+}
+
+#[tokio::test]
+async fn all_of_a_network_is_one_key_where_fewer_bits_count() {
+    let by_network = Key::ip_by(AddressBits::new(24, 48));
+    let over = limit("ip", "1/h", &ManualClock::new()).key(by_network.clone());
+    let own = Limit::new("ip", "1/h").unwrap().key(by_network);
+    let requests = || {
+        let [one, other] = ["2001:db8:7:1::1", "2001:db8:7:2::1"];
+        [from(one), from(other), from("192.0.2.1"), from("192.0.2.200")]
+    };
+    let service = RateLimitLayer::new(over).unwrap().layer(Inner);
+    assert_eq!(statuses(&service, requests()).await, [200, 429, 200, 429]);
+    let service = RateLimitLayer::new(own).unwrap().layer(Inner);
+    assert_eq!(statuses(&service, requests()).await, [200, 429, 200, 429]);
+}
+
+/// Whoever asks, in whatever company, and however the client came: it is charged once.
+#[tokio::test]
+async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
+    let limit = Limit::new("ip", "5/h").unwrap().key(Key::ip());
+    let of = |limit: &Limit| RateLimitLayer::new(limit.clone()).unwrap();
+    let proxies = || ["10.0.0.0/8".parse().unwrap()];
+    let alone = of(&limit).layer(Inner);
+    let in_company = of(&limit).and(Limit::new("all", "99/h").unwrap()).unwrap().layer(Inner);
+    let patient = of(&limit).wait(Duration::from_millis(1)).layer(Inner);
+    let settled = of(&limit.clone().charge_by(|_, _| 0)).layer(Inner);
+    let behind = of(&limit).trusted_proxies(proxies()).layer(Inner);
+    let client = || from("192.0.2.7");
+    for (left, service) in (0..5).rev().zip([alone, in_company, patient, settled, behind]) {
+        let through = from("10.0.0.1").header("x-forwarded-for", "::ffff:192.0.2.7");
+        let request = if left == 0 { through } else { client() };
+        let reply = ask(&service, request).await;
+        let told = reply.header("ratelimit").unwrap();
+        assert!(told.starts_with(&format!(r#""ip";r={left};"#)), "{told}");
+        if left == 0 {
+            assert_eq!(ask(&service, client()).await.status, 429);
+        }
+    }
+}
+
+/// The limiter is yours: ask it by the text of the key.
+#[tokio::test]
+async fn a_limiter_of_yours_knows_an_address_by_its_text() {
+    let limiter = Limiter::new("1/h".parse().unwrap());
+    let limit = Limit::over("ip", limiter.clone()).key(Key::ip());
+    let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
+    assert_eq!(ask(&service, from("192.0.2.7")).await.status, 200);
+    assert!(limiter.check(&b"192.0.2.7"[..]).is_deny());
+    limiter.reset(&b"192.0.2.7"[..]);
+    assert_eq!(ask(&service, from("192.0.2.7")).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_forgotten_peer_is_told_and_not_shared() {
-    let service = by_address().layer(Inner);
-    for _ in 0..3 {
-        let reply = ask(&service, get("/")).await;
-        assert_eq!(reply.status, 500);
-        let detail = &reply.body;
-        assert!(detail.contains("into_make_service_with_connect_info::<SocketAddr>()"), "{detail}");
-        assert!(detail.contains("tidegate_tower::Peer"), "{detail}");
+    for by_address in BY_ADDRESS {
+        let service = by_address().layer(Inner);
+        for _ in 0..3 {
+            let reply = ask(&service, get("/")).await;
+            assert_eq!(reply.status, 500);
+            let detail = &reply.body;
+            assert!(
+                detail.contains("into_make_service_with_connect_info::<SocketAddr>()"),
+                "{detail}"
+            );
+            assert!(detail.contains("tidegate_tower::Peer"), "{detail}");
+        }
+        assert_eq!(ask(&service, call()).await.header("grpc-status"), Some("13"));
     }
-    assert_eq!(ask(&service, call()).await.header("grpc-status"), Some("13"));
 }
 
 /// What a client leaves out is not the server's mistake.

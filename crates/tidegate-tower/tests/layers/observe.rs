@@ -1,6 +1,6 @@
 //! What observers are told, and what nobody decided and they are not.
 
-use crate::desk::{Body, Inner, ask, get, limit};
+use crate::desk::{Body, Inner, ask, from, get, limit};
 use http::{HeaderName, Request, Response};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -39,6 +39,23 @@ impl Observer for Notebook {
 
 fn by_user() -> Key {
     Key::header(HeaderName::from_static("x-user"))
+}
+
+#[tokio::test]
+async fn who_wants_keys_reads_an_address_as_everybody_writes_it() {
+    let notebook = Notebook::default();
+    let layer = RateLimitLayer::per_ip("1/h").unwrap().observe(notebook.clone());
+    let service = layer.layer(Inner);
+    for address in ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1"] {
+        ask(&service, from(address)).await;
+    }
+    let [v4, v6] = ["192.0.2.7", "2001:db8::/64"];
+    let heard = [
+        format!("per-ip allow 1 Some({v4:?})"),
+        format!("per-ip deny 1 Some({v4:?})"),
+        format!("per-ip allow 1 Some({v6:?})"),
+    ];
+    assert_eq!(notebook.lines(), heard);
 }
 
 #[tokio::test]

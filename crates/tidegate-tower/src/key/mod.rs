@@ -6,11 +6,16 @@
 //!          A part that a request has not, or has empty, is missing, and what happens then is said: nobody takes
 //!          the place of "nobody" by sending nothing.
 
+mod value;
+
+pub(crate) use value::KeyValue;
+
 use crate::address::AddressBits;
 use crate::head::Head;
 use crate::short::{Out, Short};
 use http::{HeaderName, HeaderValue};
 use std::fmt::{self, Display, Write};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -47,7 +52,7 @@ enum Part {
 
 /// What a request has for a key.
 pub(crate) enum Found {
-    Key,
+    Key(KeyValue),
     /// A part of it is not there.
     Missing(Missing),
     /// It has to be waited for.
@@ -233,24 +238,56 @@ impl Key {
         Self { parts: vec![part] }
     }
 
-    /// Appends the key of a request.
+    /// The key of a request, written out.
+    #[inline(never)]
+    pub(crate) fn written(&self, head: &Head<'_>) -> Found {
+        let mut text = Short::new();
+        match self.put(head, &mut text) {
+            Appended::Whole => Found::Key(KeyValue::Text(text)),
+            Appended::Missing(missing) => Found::Missing(missing),
+            Appended::Later => Found::Later,
+        }
+    }
+
+    /// The key of a request, where nobody else has to make the same one: an address is not written out.
     #[inline]
-    pub(crate) fn put(&self, head: &Head<'_>, out: &mut Short) -> Found {
+    pub(crate) fn found(&self, head: &Head<'_>) -> Found {
+        match &self.parts[..] {
+            // First the most common address, because one that may be of either kind is moved byte by byte.
+            [Part::Ip(bits)] if bits.has_all_of_v4() => match head.client_v4() {
+                Some(ip) => Found::Key(KeyValue::V4(ip)),
+                None => self.found_slowly(head),
+            },
+            _ => self.written(head),
+        }
+    }
+
+    /// The key of a request that is an address, which it may take some looking to find.
+    #[inline(never)]
+    fn found_slowly(&self, head: &Head<'_>) -> Found {
+        match head.client_ip() {
+            Some(IpAddr::V4(ip)) => Found::Key(KeyValue::V4(ip)),
+            _ => self.written(head),
+        }
+    }
+
+    /// Appends the key of a request.
+    fn put(&self, head: &Head<'_>, out: &mut Short) -> Appended {
         if let [part] = &self.parts[..] {
             return part.put(head, out);
         }
-        let (mut value, mut found) = (Short::new(), Found::Key);
+        let (mut value, mut appended) = (Short::new(), Appended::Whole);
         for (place, part) in self.parts.iter().enumerate() {
             value.clear();
             match part.put(head, &mut value) {
-                Found::Key => {}
+                Appended::Whole => {}
                 // What is missing further on need not be waited for.
-                Found::Later => found = Found::Later,
-                missing @ Found::Missing(_) => return missing,
+                Appended::Later => appended = Appended::Later,
+                missing @ Appended::Missing(_) => return missing,
             }
             put_joined(out, place, value.as_bytes());
         }
-        found
+        appended
     }
 
     /// The key of a request, when it has been found out.
@@ -271,16 +308,15 @@ impl Key {
     }
 }
 
-impl Part {
-    #[inline]
-    fn put(&self, head: &Head<'_>, out: &mut Short) -> Found {
-        match self {
-            Self::Ip(bits) => put_ip(*bits, head, out),
-            _ => self.put_other(head, out),
-        }
-    }
+/// What was appended of a key.
+enum Appended {
+    Whole,
+    Missing(Missing),
+    Later,
+}
 
-    fn put_other(&self, head: &Head<'_>, out: &mut Short) -> Found {
+impl Part {
+    fn put(&self, head: &Head<'_>, out: &mut Short) -> Appended {
         match self {
             Self::Ip(bits) => return put_ip(*bits, head, out),
             Self::Header(name) => put_header(head, name, out),
@@ -288,9 +324,9 @@ impl Part {
             Self::Method => out.put(head.method().as_str().as_bytes()),
             Self::Host => out.put(head.host().unwrap_or_default().as_bytes()),
             Self::Own(_, put) => put(head, out),
-            Self::Later(_) => return Found::Later,
+            Self::Later(_) => return Appended::Later,
         }
-        if out.is_empty() { Found::Missing(Missing::Part) } else { Found::Key }
+        if out.is_empty() { Appended::Missing(Missing::Part) } else { Appended::Whole }
     }
 
     fn later(&self, head: &Head<'_>) -> Value {
@@ -298,22 +334,21 @@ impl Part {
             return ask(head);
         }
         let mut value = Short::new();
-        let found = self.put(head, &mut value);
-        let value = matches!(found, Found::Key).then(|| value.as_bytes().to_vec());
+        let appended = self.put(head, &mut value);
+        let value = matches!(appended, Appended::Whole).then(|| value.as_bytes().to_vec());
         Box::pin(std::future::ready(value))
     }
 }
 
-// A function of its own, so that the most common key does not pay for all others; and first the most common address,
-// because one that may be of either kind is moved byte by byte.
-fn put_ip(bits: AddressBits, head: &Head<'_>, out: &mut Short) -> Found {
+// First the most common address, because one that may be of either kind is moved byte by byte.
+fn put_ip(bits: AddressBits, head: &Head<'_>, out: &mut Short) -> Appended {
     if let Some(ip) = head.client_v4() {
         bits.put_v4(ip, out);
-        return Found::Key;
+        return Appended::Whole;
     }
-    let Some(ip) = head.client_ip() else { return Found::Missing(Missing::Peer) };
+    let Some(ip) = head.client_ip() else { return Appended::Missing(Missing::Peer) };
     bits.put(ip, out);
-    Found::Key
+    Appended::Whole
 }
 
 fn put_header(head: &Head<'_>, name: &HeaderName, out: &mut Short) {
@@ -397,9 +432,8 @@ mod tests {
     use http::Request;
 
     fn key(key: &Key, request: &Request<()>) -> Option<String> {
-        let mut out = Short::new();
-        match key.put(&Head::of(request), &mut out) {
-            Found::Key => Some(String::from_utf8(out.as_bytes().to_vec()).unwrap()),
+        match key.written(&Head::of(request)) {
+            Found::Key(key) => Some(String::from_utf8(key.text().into_owned()).unwrap()),
             _ => None,
         }
     }
@@ -435,7 +469,7 @@ mod tests {
             (waited().and(header()), Missing::Part),
             (header(), Missing::Part),
         ] {
-            let found = key.put(&Head::of(&Request::new(())), &mut Short::new());
+            let found = key.written(&Head::of(&Request::new(())));
             assert!(matches!(found, Found::Missing(found) if found == missing), "{key:?}");
         }
     }
@@ -453,7 +487,7 @@ mod tests {
             let value = head.header("a").map(str::to_owned);
             async move { value }
         }));
-        assert!(matches!(waited.put(&Head::of(&request), &mut Short::new()), Found::Later));
+        assert!(matches!(waited.written(&Head::of(&request)), Found::Later));
         let later = waited.later(&Head::of(&request)).await.unwrap();
         assert_eq!(key(&at_once, &request).unwrap().as_bytes(), later.as_bytes());
     }
