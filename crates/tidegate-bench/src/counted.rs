@@ -2,7 +2,8 @@
 //!
 //! Always   What is prepared does not depend on n: the difference between two runs is decisions.
 //! Always   The decisions are made inside [`repeat`], by whose name the counting is turned on; it is never inlined.
-//! Always   Time is a counter, one microsecond a reading, so every run decides at the same times.
+//! Always   Time is a counter, one microsecond a reading, so every run decides at the same times. Where it cannot be
+//!          (`per_ip` has the machine's clock), what is decided takes the same steps at any time.
 //! Exits    0 all were decided as the case says, 1 not, 2 there is no such case. Without arguments it
 //!          lists the cases.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the list and the errors")]

@@ -270,7 +270,7 @@ impl AddressBits {
     }
 }
 
-/// What `Display` writes, in a tenth of the time: it is written for every request.
+/// What `Display` writes, in a tenth of the time: under a limit that others may ask, too, it is written for every request.
 #[inline]
 fn put_v4(ip: Ipv4Addr, out: &mut Short) {
     let [a, b, c, d] = ip.octets();

@@ -2,7 +2,7 @@
 
 use crate::answer::Standing;
 use crate::head::Head;
-use crate::key::{Found, Key, Missing};
+use crate::key::{Found, Key, LaterKey, Missing};
 use crate::store::Store;
 use http::{HeaderMap, StatusCode};
 use std::fmt;
@@ -410,7 +410,12 @@ impl<C: Clock> Limit<C> {
     /// Whom it counts this request for.
     #[inline]
     pub(crate) fn key_of(&self, head: &Head<'_>) -> Found {
-        if self.is_own { self.key.found(head) } else { self.key.written(head) }
+        self.key.find(head, self.is_own)
+    }
+
+    /// The same, where it has to be waited for.
+    pub(crate) fn later_key_of(&self, head: &Head<'_>) -> LaterKey {
+        self.key.later(head, self.is_own)
     }
 
     #[inline]

@@ -58,14 +58,15 @@ impl Manners {
         key: Option<&KeyValue>,
         cost: u64,
     ) {
+        let is_wanted = self.observers.iter().any(|observer| observer.wants_keys());
+        let text = key.filter(|_| is_wanted).map(KeyValue::text);
         for observer in &self.observers {
-            let text = key.filter(|_| observer.wants_keys()).map(KeyValue::text);
             observer.decided(&Event {
                 limit: &limit.name,
                 decision,
                 is_shadow: limit.is_shadow,
                 cost,
-                key: text.as_deref(),
+                key: text.as_deref().filter(|_| observer.wants_keys()),
                 has_key: key.is_some(),
                 priority: None,
             });

@@ -1,6 +1,6 @@
 //! Instructions of one decision, against committed ceilings: a slow-down is seen without a clock.
 //!
-//! Always   Nothing here depends on how busy the machine is. It depends on the compiler and on the
+//! Always   Nothing here depends on how busy the machine is, but for the second in which a denial is told. It depends on the compiler and on the
 //!          processor, so the file says which ones counted.
 
 mod callgrind;

@@ -7,7 +7,6 @@ use crate::head::Head;
 use crate::instead::Instead;
 use crate::key::{KeyValue, LaterKey, Missing};
 use crate::limit::OnMissing;
-use crate::short::Short;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -122,7 +121,7 @@ impl<C: Clock> InFlight<C> {
     /// Where a request stands whose key was waited for.
     fn found<S, B, F>(
         &self,
-        key: Option<Short>,
+        key: Option<KeyValue>,
         cost: u64,
         mut pending: Pending<S, B, F>,
     ) -> Stage<S, B, C, F>
@@ -131,7 +130,7 @@ impl<C: Clock> InFlight<C> {
         F: Instead<Request<B>, S::Response, S::Error>,
     {
         let key = match (key, self.limit.without_key(Missing::Part)) {
-            (Some(key), _) => KeyValue::Text(key),
+            (Some(key), _) => key,
             (None, Some(OnMissing::Shared)) => KeyValue::SHARED,
             (None, Some(OnMissing::Allow)) => {
                 let future = pending.service.call(pending.request);

@@ -171,7 +171,7 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
                 }
             },
             Found::Later => {
-                let key = limit.key.later(&head);
+                let key = limit.later_key_of(&head);
                 return Stage::Finding { key, cost, pending: Some(self.pending(request)) };
             }
         };

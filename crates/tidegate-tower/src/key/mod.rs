@@ -69,7 +69,7 @@ pub(crate) enum Missing {
 }
 
 /// A key that has to be waited for.
-pub(crate) type LaterKey = Pin<Box<dyn Future<Output = Option<Short>> + Send>>;
+pub(crate) type LaterKey = Pin<Box<dyn Future<Output = Option<KeyValue>> + Send>>;
 
 impl Key {
     /// All requests together.
@@ -238,36 +238,26 @@ impl Key {
         Self { parts: vec![part] }
     }
 
-    /// The key of a request, written out.
-    #[inline(never)]
-    pub(crate) fn written(&self, head: &Head<'_>) -> Found {
-        let mut text = Short::new();
-        match self.put(head, &mut text) {
-            Appended::Whole => Found::Key(KeyValue::Text(text)),
-            Appended::Missing(missing) => Found::Missing(missing),
-            Appended::Later => Found::Later,
-        }
-    }
-
-    /// The key of a request, where nobody else has to make the same one: an address is not written out.
+    /// The key of a request, for a limit that `is_own` or that others may ask.
     #[inline]
-    pub(crate) fn found(&self, head: &Head<'_>) -> Found {
+    pub(crate) fn find(&self, head: &Head<'_>, is_own: bool) -> Found {
         match &self.parts[..] {
             // First the most common address, because one that may be of either kind is moved byte by byte.
-            [Part::Ip(bits)] if bits.has_all_of_v4() => match head.client_v4() {
+            [Part::Ip(bits)] if is_own && bits.has_all_of_v4() => match head.client_v4() {
                 Some(ip) => Found::Key(KeyValue::V4(ip)),
-                None => self.found_slowly(head),
+                None => find_address(*bits, head),
             },
-            _ => self.written(head),
+            _ => self.find_text(head, is_own),
         }
     }
 
-    /// The key of a request that is an address, which it may take some looking to find.
     #[inline(never)]
-    fn found_slowly(&self, head: &Head<'_>) -> Found {
-        match head.client_ip() {
-            Some(IpAddr::V4(ip)) => Found::Key(KeyValue::V4(ip)),
-            _ => self.written(head),
+    fn find_text(&self, head: &Head<'_>, is_own: bool) -> Found {
+        let mut text = Short::new();
+        match self.put(head, &mut text) {
+            Appended::Whole => Found::Key(KeyValue::of_text(text, is_own)),
+            Appended::Missing(missing) => Found::Missing(missing),
+            Appended::Later => Found::Later,
         }
     }
 
@@ -291,7 +281,7 @@ impl Key {
     }
 
     /// The key of a request, when it has been found out.
-    pub(crate) fn later(&self, head: &Head<'_>) -> LaterKey {
+    pub(crate) fn later(&self, head: &Head<'_>, is_own: bool) -> LaterKey {
         let values: Vec<Value> = self.parts.iter().map(|part| part.later(head)).collect();
         Box::pin(async move {
             let (is_alone, mut key) = (values.len() == 1, Short::new());
@@ -303,9 +293,23 @@ impl Key {
                     put_joined(&mut key, place, &value);
                 }
             }
-            Some(key)
+            Some(KeyValue::of_text(key, is_own))
         })
     }
+}
+
+/// An address that is not written out, wherever it comes from.
+#[inline(never)]
+fn find_address(bits: AddressBits, head: &Head<'_>) -> Found {
+    let Some(ip) = head.client_ip() else { return Found::Missing(Missing::Peer) };
+    Found::Key(match ip {
+        IpAddr::V4(ip) => KeyValue::V4(ip),
+        IpAddr::V6(_) => {
+            let mut text = Short::new();
+            bits.put(ip, &mut text);
+            KeyValue::Text(text)
+        }
+    })
 }
 
 /// What was appended of a key.
@@ -432,7 +436,7 @@ mod tests {
     use http::Request;
 
     fn key(key: &Key, request: &Request<()>) -> Option<String> {
-        match key.written(&Head::of(request)) {
+        match key.find(&Head::of(request), false) {
             Found::Key(key) => Some(String::from_utf8(key.text().into_owned()).unwrap()),
             _ => None,
         }
@@ -469,7 +473,7 @@ mod tests {
             (waited().and(header()), Missing::Part),
             (header(), Missing::Part),
         ] {
-            let found = key.written(&Head::of(&Request::new(())));
+            let found = key.find(&Head::of(&Request::new(())), true);
             assert!(matches!(found, Found::Missing(found) if found == missing), "{key:?}");
         }
     }
@@ -487,8 +491,8 @@ mod tests {
             let value = head.header("a").map(str::to_owned);
             async move { value }
         }));
-        assert!(matches!(waited.written(&Head::of(&request)), Found::Later));
-        let later = waited.later(&Head::of(&request)).await.unwrap();
-        assert_eq!(key(&at_once, &request).unwrap().as_bytes(), later.as_bytes());
+        assert!(matches!(waited.find(&Head::of(&request), false), Found::Later));
+        let later = waited.later(&Head::of(&request), false).await.unwrap();
+        assert_eq!(key(&at_once, &request).unwrap().as_bytes(), &*later.text());
     }
 }

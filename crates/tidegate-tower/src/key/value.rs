@@ -1,8 +1,8 @@
 //! The key of one request: what a limiter is asked by.
 //!
-//! Always   The same client has the same key, whichever layer asks and whatever it asks. So a limit writes its addresses out or
-//!          it does not, once and for all: one that nobody else can ask need not, and a number is hashed in half the time that
-//!          it takes to write and hash its digits.
+//! Always   The same text is the same key, whichever layer asks and wherever it has the text from. So a limit has its addresses
+//!          as numbers or as texts, once and for all: one that nobody else can ask has numbers, because to write an address out
+//!          and to hash its digits takes longer.
 
 use crate::short::Short;
 use std::borrow::Cow;
@@ -24,12 +24,30 @@ impl KeyValue {
     /// Of those who have no key and share one.
     pub(crate) const SHARED: Self = Self::Text(Short::new());
 
+    /// What is written so. Where nobody else asks, an address is a number, whoever has written it out.
+    #[inline]
+    pub(crate) fn of_text(text: Short, is_own: bool) -> Self {
+        if is_own && let Some(ip) = address(text.as_bytes()) {
+            return Self::V4(ip);
+        }
+        Self::Text(text)
+    }
+
     pub(crate) fn text(&self) -> Cow<'_, [u8]> {
         match self {
             Self::V4(ip) => Cow::Owned(ip.to_string().into_bytes()),
             Self::Text(text) => Cow::Borrowed(text.as_bytes()),
         }
     }
+}
+
+/// An address, if it is written as everybody writes it: there is no other text for it.
+fn address(text: &[u8]) -> Option<Ipv4Addr> {
+    // Most texts are none, and end here.
+    if !text.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 impl Hash for KeyValue {
@@ -45,14 +63,19 @@ impl Hash for KeyValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::AddressBits;
     use crate::short::Out;
     use proptest::prelude::*;
     use tidegate::{Limiter, ManualClock};
 
-    fn text(bytes: &[u8]) -> KeyValue {
+    fn short(bytes: &[u8]) -> Short {
         let mut short = Short::new();
         short.put(bytes);
-        KeyValue::Text(short)
+        short
+    }
+
+    fn text(bytes: &[u8]) -> KeyValue {
+        KeyValue::Text(short(bytes))
     }
 
     /// All that a key gives to be hashed.
@@ -80,15 +103,33 @@ mod tests {
         fn no_text_is_an_address(bits in any::<u32>(), bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
             let address = KeyValue::V4(Ipv4Addr::from_bits(bits));
             prop_assert_ne!(heard(&address), heard(&text(&bytes)));
-            prop_assert_ne!(heard(&address), heard(&text(&bits.to_le_bytes())));
         }
 
         #[test]
-        fn addresses_are_told_apart_and_read_as_everybody_writes_them(one in any::<u32>(), other in any::<u32>()) {
-            let [a, b] = [one, other].map(|bits| KeyValue::V4(Ipv4Addr::from_bits(bits)));
-            prop_assert_eq!(one == other, heard(&a) == heard(&b));
-            prop_assert_eq!(a.text().into_owned(), Ipv4Addr::from_bits(one).to_string().into_bytes());
+        fn addresses_are_told_apart_by_every_bit(bits in any::<u32>(), bit in 0..32) {
+            let [one, other] = [bits, bits ^ 1_u32 << bit].map(|bits| KeyValue::V4(Ipv4Addr::from_bits(bits)));
+            prop_assert_ne!(heard(&one), heard(&other));
         }
+
+        #[test]
+        fn a_text_that_is_an_address_reads_the_same_when_it_is_a_number(
+            one in "[0-9.]{7,15}", bits in any::<u32>(), other in "[0-9a-z:./ ]{0,20}",
+        ) {
+            let whole = AddressBits::default().text(Ipv4Addr::from_bits(bits).into());
+            for written in [one, whole.clone(), other, format!("0{whole}"), format!("{whole} ")] {
+                let key = KeyValue::of_text(short(written.as_bytes()), true);
+                prop_assert_eq!(&*key.text(), written.as_bytes());
+                prop_assert_eq!(matches!(key, KeyValue::V4(_)), written.parse::<Ipv4Addr>().is_ok());
+            }
+            prop_assert!(matches!(KeyValue::of_text(short(whole.as_bytes()), false), KeyValue::Text(_)));
+        }
+    }
+
+    /// All bits of this one are as a length of nothing has them.
+    #[test]
+    fn nobody_s_address_is_the_key_of_those_who_have_none() {
+        let nowhere = KeyValue::V4(Ipv4Addr::UNSPECIFIED);
+        assert_ne!(heard(&nowhere), heard(&KeyValue::SHARED));
     }
 
     #[test]

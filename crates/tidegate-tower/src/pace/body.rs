@@ -187,7 +187,7 @@ fn admitted<C: Clock>(
             Waits::Key(later) => {
                 let found = ready!(later.as_mut().poll(context));
                 if let Meter::Keyed(_, key) = &mut pace.meter {
-                    *key = found.map_or(KeyValue::SHARED, KeyValue::Text);
+                    *key = found.unwrap_or(KeyValue::SHARED);
                 }
                 *waits = Waits::Nothing;
             }

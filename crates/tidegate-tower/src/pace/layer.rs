@@ -58,7 +58,7 @@ impl<C: Clock> Shared<C> {
         }
         match self.limit.key_of(&head) {
             Found::Key(key) => Ok(Whose::Key(key)),
-            Found::Later => Ok(Whose::Later(self.limit.key.later(&head))),
+            Found::Later => Ok(Whose::Later(self.limit.later_key_of(&head))),
             Found::Missing(missing) => match self.limit.without_key(missing) {
                 Some(OnMissing::Shared) => Ok(Whose::Key(KeyValue::SHARED)),
                 Some(OnMissing::Allow) => Ok(Whose::Nobody),

@@ -24,7 +24,6 @@ impl<C: Clock> Shared<C> {
         if !limit.counts(head) {
             return Outcome::uncounted();
         }
-        // Referred to where it is, because it may be long: most need not keep it.
         let found = limit.key_of(head);
         let key = match &found {
             Found::Key(key) => key,
@@ -39,12 +38,13 @@ impl<C: Clock> Shared<C> {
         };
         let cost = limit.cost_of(head);
         if !self.patience.is_zero() || limit.rule.is_waiting() {
-            return self.wait_alone(limiter, key.clone(), cost);
+            return self.wait_alone(limiter, key, cost);
         }
         let decision = limiter.check_n(key, cost);
         self.conclude_alone(key, cost, decision)
     }
 
+    /// The key is copied by who needs it later: most do not. To let them take it instead cost all others 8 of 107 ns.
     #[inline]
     fn conclude_alone(
         self: &Arc<Self>,
@@ -76,17 +76,17 @@ impl<C: Clock> Shared<C> {
     }
 
     /// Takes a turn, if it comes in time. Most often it is now.
-    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: KeyValue, cost: u64) -> Outcome<C> {
+    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: &KeyValue, cost: u64) -> Outcome<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
         let asked_at = limiter.clock().now();
-        let mut acquire = limiter.ask(&key).cost(cost).within(patience).acquire();
+        let mut acquire = limiter.ask(key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
-            return self.conclude_alone(&key, cost, turned(answer));
+            return self.conclude_alone(key, cost, turned(answer));
         }
-        Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key, cost, asked_at)))
+        Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key.clone(), cost, asked_at)))
     }
 
     fn wait_out(

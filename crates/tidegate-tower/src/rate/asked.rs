@@ -44,7 +44,7 @@ impl Asked {
         let mut questions = self.questions;
         for (place, cost, key) in self.later {
             let key = match key.await {
-                Some(key) => Some(KeyValue::Text(key)),
+                Some(key) => Some(key),
                 None => shared.without_key(place, Missing::Part)?,
             };
             questions.extend(key.map(|key| Question::new(place, key, cost)));
@@ -66,7 +66,7 @@ impl<C: Clock> Shared<C> {
                 Found::Key(key) => Some(key),
                 Found::Missing(missing) => self.without_key(place, missing)?,
                 Found::Later => {
-                    asked.later.push((place, cost, limit.key.later(head)));
+                    asked.later.push((place, cost, limit.later_key_of(head)));
                     None
                 }
             };

@@ -240,7 +240,7 @@ impl<C: Clock> Passed<C> {
             Self::Later(rest) => rest.take(),
         };
         let Some(rest) = rest else { return Ok(result?.map(LimitedBody::theirs)) };
-        let Rest { shared, answers, settlement } = *rest;
+        let Rest { shared, answers, said, settlement } = *rest;
         let mut response = match result {
             Ok(response) => response,
             Err(error) => {
@@ -250,7 +250,10 @@ impl<C: Clock> Passed<C> {
                 return Err(error);
             }
         };
-        shared.write_fields(response.headers_mut(), &answers, &Answer::UNLIMITED);
+        match said {
+            Some(said) => said.add(response.headers_mut()),
+            None => shared.write_fields(response.headers_mut(), &answers, &Answer::UNLIMITED),
+        }
         let meter = settlement
             .and_then(|settlement| settlement.answered(response.status(), response.headers()));
         Ok(response.map(|body| match meter {

@@ -19,7 +19,8 @@ pub(super) enum Outcome<C: Clock> {
 pub(super) enum Passed<C: Clock> {
     /// The caller is told the quick way. That owns nothing, so there is nothing to be dropped.
     Told(Said),
-    // In a box, so that who is told the quick way has less to carry.
+    // In a box, so that who is told the quick way has less to carry. Without one there is nothing left to do; a variant for that
+    // would need another word.
     Later(Option<Box<Rest<C>>>),
 }
 
@@ -27,10 +28,12 @@ impl<C: Clock> Passed<C> {
     pub(super) const NOTHING: Self = Self::Later(None);
 }
 
-/// What is told the long way, and what is charged or given back.
+/// What is told, and what is charged or given back.
 pub(super) struct Rest<C: Clock> {
     pub(super) shared: Arc<Shared<C>>,
     pub(super) answers: Answers,
+    /// The quick way to say it, as the rule was when it was decided.
+    pub(super) said: Option<Said>,
     pub(super) settlement: Option<Settlement<C>>,
 }
 

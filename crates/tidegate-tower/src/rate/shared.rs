@@ -84,7 +84,8 @@ impl<C: Clock> Shared<C> {
         if matches!(answers, Answers::None) && settlement.is_none() {
             return Passed::NOTHING;
         }
-        Passed::Later(Some(Box::new(Rest { shared: Arc::clone(self), answers, settlement })))
+        let (shared, said) = (Arc::clone(self), self.say(&answers));
+        Passed::Later(Some(Box::new(Rest { shared, answers, said, settlement })))
     }
 
     /// What a limit says that is alone, if there is a quick way to say it.

@@ -2,10 +2,16 @@
 
 use crate::desk::{Inner, ask, call, from, get, limit};
 use axum::Router;
+use axum::extract::ConnectInfo;
 use http::HeaderName;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tidegate::{Clock, Limiter, ManualClock};
-use tidegate_tower::{AddressBits, Key, Limit, OnMissing, ProxyHeader, RateLimit, RateLimitLayer};
+use tidegate_tower::{
+    AddressBits, Head, Key, Limit, OnMissing, ProxyHeader, RateLimit, RateLimitLayer,
+};
 use tower_layer::Layer;
 
 /// A limit that nobody else can ask counts addresses as numbers, one over a limiter of yours as texts.
@@ -207,26 +213,62 @@ async fn all_of_a_network_is_one_key_where_fewer_bits_count() {
     assert_eq!(statuses(&service, requests()).await, [200, 429, 200, 429]);
 }
 
-/// Whoever asks, in whatever company, and however the client came: it is charged once.
+/// Whoever asks, in whatever company, however the client came and wherever its address was found: it is charged once.
 #[tokio::test]
 async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
-    let limit = Limit::new("ip", "5/h").unwrap().key(Key::ip());
-    let of = |limit: &Limit| RateLimitLayer::new(limit.clone()).unwrap();
-    let proxies = || ["10.0.0.0/8".parse().unwrap()];
-    let alone = of(&limit).layer(Inner);
-    let in_company = of(&limit).and(Limit::new("all", "99/h").unwrap()).unwrap().layer(Inner);
-    let patient = of(&limit).wait(Duration::from_millis(1)).layer(Inner);
-    let settled = of(&limit.clone().charge_by(|_, _| 0)).layer(Inner);
-    let behind = of(&limit).trusted_proxies(proxies()).layer(Inner);
-    let client = || from("192.0.2.7");
-    for (left, service) in (0..5).rev().zip([alone, in_company, patient, settled, behind]) {
+    let limit = Limit::new("ip", "30/h").unwrap().key(Key::ip());
+    let of = |limit: Limit| RateLimitLayer::new(limit).unwrap();
+    let named = HeaderName::from_static("x-client");
+    let told = |head: &Head<'_>| std::future::ready(head.header("x-client").map(str::to_owned));
+    let all = || Limit::new("all", "99/h").unwrap();
+    let services = [
+        of(limit.clone()),
+        of(limit.clone()).and(all()).unwrap(),
+        of(limit.clone()).wait(Duration::from_millis(1)),
+        of(limit.clone()).trusted_proxies(["10.0.0.0/8".parse().unwrap()]),
+        of(limit.clone()).peer(|_| Some("::ffff:192.0.2.7".parse().unwrap())),
+        of(limit.clone().key(Key::header(named))),
+        of(limit.clone().key(Key::by(|_| Some("192.0.2.7")))),
+        of(limit.clone().key(Key::by_async(told))),
+        of(limit.clone().key(Key::by_async(told))).and(all()).unwrap(),
+        // What was charged is given back, and three are charged when the response is known.
+        of(limit.clone().refund_if(|_, _| true).charge_by(|_, _| 3)),
+        // Ten bytes, and one.
+        of(limit.clone().charge_bytes()),
+    ];
+    let address = SocketAddr::from(([192, 0, 2, 7], 4711));
+    let request = |is_axum: bool| {
+        let request = from("192.0.2.7").header("x-client", "192.0.2.7");
+        if is_axum { request.extension(ConnectInfo(address)) } else { request }
+    };
+    let mut charged = Vec::new();
+    for (place, layer) in services.into_iter().enumerate() {
+        let service = layer.layer(Inner);
+        // By the quickest way to an address, and by the longer one.
+        let reply = ask(&service, request(place % 2 == 0)).await;
+        assert_eq!(reply.status, 200, "{place}");
         let through = from("10.0.0.1").header("x-forwarded-for", "::ffff:192.0.2.7");
-        let request = if left == 0 { through } else { client() };
-        let reply = ask(&service, request).await;
-        let told = reply.header("ratelimit").unwrap();
-        assert!(told.starts_with(&format!(r#""ip";r={left};"#)), "{told}");
-        if left == 0 {
-            assert_eq!(ask(&service, client()).await.status, 429);
+        let proxied = of(limit.clone().cost(0)).trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
+        let reply = ask(&proxied.layer(Inner), through).await;
+        let left = reply.header("ratelimit").unwrap().strip_prefix(r#""ip";r="#).unwrap();
+        charged.push(30 - left.split(';').next().unwrap().parse::<u32>().unwrap());
+    }
+    assert_eq!(charged, [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 23], "after each of them");
+}
+
+/// It may be a function that takes something along, and need not say the same twice.
+#[tokio::test]
+async fn who_the_peer_is_is_asked_once() {
+    for (place, by_address) in BY_ADDRESS.into_iter().enumerate() {
+        for address in ["192.0.2.7", "2001:db8::1"] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let layer = by_address().peer(move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                address.parse().ok()
+            });
+            assert_eq!(ask(&layer.layer(Inner), get("/")).await.status, 200);
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "{address}, {place}");
         }
     }
 }
