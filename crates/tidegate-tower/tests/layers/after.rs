@@ -4,6 +4,7 @@ use crate::desk::{Body, Inner, ask, get, limit};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use std::convert::Infallible;
 use tidegate::{Limiter, ManualClock, Span};
 use tidegate_tower::{Limit, RateLimitLayer};
 use tower::util::ServiceExt;
@@ -31,6 +32,25 @@ async fn an_error_of_the_service_is_given_back_too() {
     for _ in 0..3 {
         let result = service.clone().oneshot(Request::new(Body::default())).await;
         assert_eq!(result.unwrap_err(), "broken", "and it stays the service's error");
+    }
+}
+
+/// The numbers are of the rule that decided, and so is what they are told with.
+#[tokio::test]
+async fn a_rule_that_changes_while_the_service_works_is_not_told_with_the_numbers_of_the_one_before()
+ {
+    for is_settled in [false, true] {
+        let limiter = Limiter::with_clock("10/h".parse().unwrap(), ManualClock::new());
+        let limit = Limit::over("orders", limiter.clone());
+        let limit = if is_settled { limit.charge_by(|_, _| 0) } else { limit };
+        let changing = tower::service_fn(move |_: Request<Body>| {
+            limiter.set_rule("99/min".parse().unwrap());
+            async { Ok::<_, Infallible>(Response::new(Body::default())) }
+        });
+        let service = RateLimitLayer::new(limit).unwrap().layer(changing);
+        let reply = ask(&service, get("/")).await;
+        let told = ["ratelimit-policy", "ratelimit"].map(|name| reply.header(name).unwrap());
+        assert_eq!(told, [r#""orders";q=10;w=3600"#, r#""orders";r=9;t=360"#], "{is_settled}");
     }
 }
 
@@ -86,7 +106,7 @@ async fn what_is_far_more_than_the_burst_is_charged_whole() {
 async fn a_body_far_larger_than_the_burst_is_owed_to_the_last_byte() {
     let clock = ManualClock::new();
     let big = tower::service_fn(|_: Request<Body>| async {
-        Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(vec![7; 1_000_000]))))
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![7; 1_000_000]))))
     });
     let egress = limit("egress", "10/s", &clock).charge_bytes();
     let service = RateLimitLayer::new(egress).unwrap().layer(big);
