@@ -8,7 +8,8 @@
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::future::ready;
 use std::hint::black_box;
@@ -50,13 +51,14 @@ enum Fate {
     Denied,
 }
 
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 /// The burst of those who are always in debt.
 const DEBT_BURST: u32 = 100_000_000;
 
 const KNOWN: Known = Known {
     flags: &[],
     options: &["--against", "--count"],
-    words: &["allowed", "at-rest", "denied", "one-client", "10k-clients"],
+    words: &["allowed", "at-rest", "denied", "one-client", "10k-clients", "bare", "typed"],
 };
 
 fn main() -> ExitCode {
@@ -94,15 +96,20 @@ fn with_count(arguments: Arguments) -> Result<(Arguments, Option<u32>), String> 
 struct Case {
     fate: Fate,
     clients: u32,
+    /// Whether the service tells the type of what it answers, so that its response has a field already.
+    is_typed: bool,
 }
 
-/// One client alone comes back too soon to be at rest.
-const CASES: [Case; 5] = [
-    Case { fate: Fate::Allowed, clients: 1 },
-    Case { fate: Fate::Allowed, clients: CLIENTS },
-    Case { fate: Fate::AtRest, clients: CLIENTS },
-    Case { fate: Fate::Denied, clients: 1 },
-    Case { fate: Fate::Denied, clients: CLIENTS },
+/// One client alone comes back too soon to be at rest. Who is denied has no response of the service.
+const CASES: [Case; 8] = [
+    Case { fate: Fate::Allowed, clients: 1, is_typed: false },
+    Case { fate: Fate::Allowed, clients: CLIENTS, is_typed: false },
+    Case { fate: Fate::AtRest, clients: CLIENTS, is_typed: false },
+    Case { fate: Fate::Allowed, clients: 1, is_typed: true },
+    Case { fate: Fate::Allowed, clients: CLIENTS, is_typed: true },
+    Case { fate: Fate::AtRest, clients: CLIENTS, is_typed: true },
+    Case { fate: Fate::Denied, clients: 1, is_typed: false },
+    Case { fate: Fate::Denied, clients: CLIENTS, is_typed: false },
 ];
 
 /// Makes so many batches of calls; tells how long they took and how many were admitted.
@@ -116,7 +123,7 @@ struct Subject {
 }
 
 impl Case {
-    fn words(self) -> [&'static str; 2] {
+    fn words(self) -> [&'static str; 3] {
         [
             match self.fate {
                 Fate::Allowed => "allowed",
@@ -124,10 +131,12 @@ impl Case {
                 Fate::Denied => "denied",
             },
             if self.clients == 1 { "one-client" } else { "10k-clients" },
+            if self.is_typed { "typed" } else { "bare" },
         ]
     }
 
     fn subjects(self) -> Vec<Subject> {
+        let service = || service(self.is_typed);
         let subject = |name, turn| Subject { name, turn, is_limited: true, is_judged: false };
         let bare = Subject { is_limited: false, ..subject("no layer", self.calls(service())) };
         let ours = subject("tidegate", self.calls(self.ours().layer(service())));
@@ -170,7 +179,7 @@ impl Case {
             Fate::Denied => builder.per_second(3_600).burst_size(1),
         };
         let config = builder.use_headers().finish().expect("neither is zero");
-        self.calls(GovernorLayer::new(config).layer(service()))
+        self.calls(GovernorLayer::new(config).layer(service(self.is_typed)))
     }
 
     fn calls<S, R>(self, mut service: S) -> Turn
@@ -243,10 +252,17 @@ impl Case {
     }
 }
 
-/// Answers at once, with nothing.
-fn service()
--> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + 'static {
-    service_fn(|_: Request<Body>| ready(Ok(Response::new(Body::empty()))))
+/// Answers at once, with nothing, or with nothing of some type.
+fn service(
+    is_typed: bool,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + 'static {
+    service_fn(move |_: Request<Body>| {
+        let mut response = Response::new(Body::empty());
+        if is_typed {
+            response.headers_mut().insert(CONTENT_TYPE, TEXT);
+        }
+        ready(Ok(response))
+    })
 }
 
 fn request(client: u32) -> Request<Body> {

@@ -9,7 +9,7 @@
 use super::fields::{POLICY, RATE_LIMIT, policy};
 use super::form::{BLANK, Form};
 use super::recent::{Recent, Says};
-use super::start::{Numbers, Start};
+use super::start::{Line, Numbers, Start};
 use super::{Answer, Told};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -91,10 +91,30 @@ impl Said {
         }
     }
 
+    /// The value, from the line that this thread has written last if it says the same. It is copied: to share a value takes
+    /// two instructions that no later one can overtake. Measured, that is quicker where names are hashed (105 for 112 to 127
+    /// ns), and slower where a map is copied (107 to 110 for 104 to 107).
+    #[inline]
+    fn copied(&self) -> HeaderValue {
+        thread_local! {
+            static LAST: RefCell<(Option<Said>, Line)> = const { RefCell::new((None, Line::EMPTY)) };
+        }
+        let copied = LAST.try_with(|last| {
+            let (says, line) = &mut *last.borrow_mut();
+            if *says != Some(*self) {
+                self.standing.start.put(line, self.numbers);
+                *says = Some(*self);
+            }
+            line.value()
+        });
+        // A thread that ends has no line any more.
+        copied.unwrap_or_else(|_| self.written())
+    }
+
     #[inline(never)]
     fn append(&self, headers: &mut HeaderMap) {
+        headers.append(RATE_LIMIT, self.copied());
         headers.append(POLICY, self.standing.policy.clone());
-        headers.append(RATE_LIMIT, self.value());
     }
 
     /// The whole response to who is denied so.
@@ -190,13 +210,17 @@ mod tests {
             let rule: Rule = "100/s burst 20".parse().unwrap();
             let answer = Answer::obeyed(decision(remaining, reset_us));
             let told = Told { name: &name, rule: &rule, answer };
-            let (mut quick, mut styled) = (HeaderMap::new(), HeaderMap::new());
-            HeaderStyle::Draft11.write(&mut styled, &[told], &told.answer);
-            if let Some(standing) = Standing::of(&name, &rule) {
+            let Some(standing) = Standing::of(&name, &rule) else {
+                prop_assert!(name.len() * 3 + 5 > START_BYTES, "a byte is three characters at the most");
+                return Ok(());
+            };
+            let typed: HeaderMap = [(http::header::CONTENT_TYPE, BLANK)].into_iter().collect();
+            // The second time it has been said already, and after others it has not.
+            for before in [HeaderMap::new(), typed.clone(), typed] {
+                let (mut quick, mut styled) = (before.clone(), before);
+                HeaderStyle::Draft11.write(&mut styled, &[told], &told.answer);
                 standing.say(&told.answer.decision).add(&mut quick);
                 prop_assert_eq!(quick, styled);
-            } else {
-                prop_assert!(name.len() * 3 + 5 > START_BYTES, "a byte is three characters at the most");
             }
         }
 

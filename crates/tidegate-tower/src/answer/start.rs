@@ -64,32 +64,49 @@ impl Start {
 
     #[inline]
     pub(super) fn value(&self, numbers: Numbers) -> HeaderValue {
-        let mut line = [0; LINE_BYTES];
-        let count = self.put(&mut line, numbers);
-        let text = Bytes::from(Box::from(&line[..count]));
-        #[expect(unsafe_code, reason = "a start and digits are printable ASCII, see above")]
-        unsafe {
-            HeaderValue::from_maybe_shared_unchecked(text)
-        }
+        let mut line = Line::EMPTY;
+        self.put(&mut line, numbers);
+        line.value()
     }
 
     /// Kept for ever.
     pub(super) fn static_value(&self, numbers: Numbers) -> HeaderValue {
-        let mut line = [0; LINE_BYTES];
-        let count = self.put(&mut line, numbers);
-        let text = String::from_utf8_lossy(&line[..count]).into_owned();
+        let mut line = Line::EMPTY;
+        self.put(&mut line, numbers);
+        let text = String::from_utf8_lossy(&line.text[..line.count]).into_owned();
         HeaderValue::from_static(String::leak(text))
     }
 
+    /// Writes the line anew.
     #[inline]
-    fn put(&self, line: &mut [u8; LINE_BYTES], numbers: Numbers) -> usize {
-        line[..START_BYTES].copy_from_slice(&self.text);
-        let end = put_digits(line, self.count, numbers.remaining);
-        if numbers.window_s == NO_WINDOW {
-            return end;
+    pub(super) fn put(&self, line: &mut Line, numbers: Numbers) {
+        let text = &mut line.text;
+        text[..START_BYTES].copy_from_slice(&self.text);
+        line.count = put_digits(text, self.count, numbers.remaining);
+        if numbers.window_s != NO_WINDOW {
+            text[line.count..line.count + 3].copy_from_slice(b";t=");
+            line.count = put_digits(text, line.count + 3, numbers.window_s);
         }
-        line[end..end + 3].copy_from_slice(b";t=");
-        put_digits(line, end + 3, numbers.window_s)
+    }
+}
+
+/// A whole value, which only a [`Start`] writes.
+#[derive(Debug)]
+pub(super) struct Line {
+    text: [u8; LINE_BYTES],
+    count: usize,
+}
+
+impl Line {
+    pub(super) const EMPTY: Self = Self { text: [0; LINE_BYTES], count: 0 };
+
+    #[inline]
+    pub(super) fn value(&self) -> HeaderValue {
+        let text = Bytes::from(Box::from(&self.text[..self.count]));
+        #[expect(unsafe_code, reason = "a start and digits are printable ASCII, see above")]
+        unsafe {
+            HeaderValue::from_maybe_shared_unchecked(text)
+        }
     }
 }
 
