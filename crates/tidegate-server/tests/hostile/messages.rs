@@ -126,7 +126,8 @@ fn t46_messages_that_are_half_sent_take_little_memory() {
         INVALID,
         "also in pieces"
     );
-    assert_eq!(status(&long), EXHAUSTED, "there is no more room");
+    // Who is refused gives up its room, and those that are still on their way take it.
+    eventually("there is no more room", PATIENCE, || status(&long) == EXHAUSTED);
     assert_grew_less(before, MEMORY_BYTES_MAX);
     // All of its connections end with it.
     other.shutdown_background();
