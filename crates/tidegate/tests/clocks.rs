@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tidegate::{
     CachedClock, Clock, Decision, Gate, Limiter, ManualClock, Span, SystemClock, Timestamp,
 };
@@ -456,6 +456,30 @@ fn the_machines_clock_hardly_goes_back_between_threads() {
     });
     let worst_us = worst_us.into_inner();
     assert!(worst_us <= 1_000, "it went back by {worst_us} us");
+}
+
+/// Each reading of our clock lies between two of the system's. Over a second, the rounding to whole microseconds and the
+/// time that the readings take are two parts in a million.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "our clock is held against the system's")]
+fn the_machines_clock_is_never_faster_than_the_systems_and_hardly_slower() {
+    let clock = SystemClock::new();
+    let start = Instant::now();
+    let sight = || {
+        let sight = || (start.elapsed(), clock.now(), start.elapsed());
+        (0..64)
+            .map(|_| sight())
+            .min_by_key(|(before, _, after)| after.saturating_sub(*before))
+            .unwrap()
+    };
+    let first = sight();
+    assert!(until(|| start.elapsed() >= Duration::from_secs(1)));
+    let last = sight();
+    let ours = last.1.since(first.1).as_duration();
+    let (longest, shortest) = (last.2.saturating_sub(first.0), last.0.saturating_sub(first.2));
+    let rounding = Duration::from_micros(1);
+    assert!(ours <= longest + rounding, "fast: {ours:?} in {longest:?}");
+    assert!(ours + rounding + shortest / 100_000 >= shortest, "slow: {ours:?} in {shortest:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod alarm;
 mod cached;
+mod calibration;
 mod manual;
 mod sleep;
 mod system;

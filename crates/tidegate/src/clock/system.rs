@@ -7,6 +7,7 @@
 //!          to the calendar ask `calendar_now`.
 
 use super::Clock;
+use super::calibration::us_per_count;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 use tidegate_core::{Span, Timestamp};
@@ -14,8 +15,9 @@ use tidegate_core::{Span, Timestamp};
 /// The machine's monotonic clock.
 ///
 /// It reads the processor's time-stamp counter where that is reliable (a third of the cost of
-/// `Instant::now`), and the system's monotonic clock elsewhere. The first one made in a process takes
-/// up to 200 ms to calibrate the counter.
+/// `Instant::now`), and the system's monotonic clock elsewhere. It never runs faster than the system's clock
+/// did while the counter was calibrated, and at most a few parts in a million slower. The first one made in a
+/// process takes some 20 ms to calibrate the counter, and at most a quarter of a second.
 ///
 /// ```
 /// use tidegate::{Clock, SystemClock};
@@ -46,7 +48,7 @@ impl SystemClock {
         static CLOCK: OnceLock<SystemClock> = OnceLock::new();
         let first = || {
             let counter = quanta::Clock::new();
-            let us_per_count = us_per_count(&counter);
+            let us_per_count = us_per_count(|| counter.raw());
             Self { start_count: counter.raw(), start: calendar(), us_per_count, counter }
         };
         CLOCK.get_or_init(first).clone()
@@ -70,16 +72,6 @@ impl Clock for SystemClock {
     fn calendar_now(&self) -> Timestamp {
         calendar()
     }
-}
-
-/// How long a count lasts, by the calibration: from so many counts that the rounding to nanoseconds
-/// is one part in 10^11.
-fn us_per_count(counter: &quanta::Clock) -> u64 {
-    const COUNTS_LOG2: u32 = 40;
-    let ns = u128::from(counter.delta_as_nanos(0, 1 << COUNTS_LOG2));
-    let scaled = (ns << (64 - COUNTS_LOG2)) / 1_000;
-    // A count lasts far less than a microsecond, so this fits.
-    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// The machine's calendar clock. A machine that believes to be before 1970 is at the epoch.
