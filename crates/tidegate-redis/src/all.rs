@@ -114,8 +114,9 @@ async fn warm(asks: &[JointAsk<'_>], joint: Joint, charged: Charged, deadline: D
     let is_asked: Vec<bool> = shares.iter().map(Option::is_some).collect();
     let here = tidegate::check_all(shares.into_iter().flatten());
     if !here.decision.is_deny() {
-        for (ask, _) in asks.iter().zip(is_asked).filter(|(_, is_asked)| !is_asked) {
-            let _ = ask.limiter.inner.fallback.warm(ask.key, ask.cost, joint.decision);
+        let told = asks.iter().zip(&joint.each).zip(is_asked);
+        for ((ask, decision), _) in told.filter(|(_, is_asked)| !is_asked) {
+            let _ = ask.limiter.inner.fallback.warm(ask.key, ask.cost, *decision);
         }
         charged.keep();
         return joint;

@@ -1,26 +1,29 @@
 //! This node's share of a limit, for when Redis does not answer.
 //!
-//! Always   Warm: what Redis admits is charged here too, so that an outage begins where Redis left off, and not with
-//!          a fresh burst. After an outage, for as long as a key takes to recover from what it was admitted without
+//! Always   Warm: what Redis admits is charged here too, and the share has no more left than its part of what Redis said it
+//!          had left, so that an outage begins where Redis left off, and not with a fresh burst. After an outage, for as long as a key takes to recover from what it was admitted without
 //!          Redis, Redis and the share must both say yes to it: that is not admitted again. Places under a concurrency
 //!          limit likewise: who has Redis's place has one of the share, if one is left; and as long as anybody holds
 //!          one of a key that Redis does not know of, only who gets one of the share gets one of Redis.
 //! Bound    During an outage each node admits what its share admits: with the true number of nodes all together
-//!          admit no more than the limit.
+//!          admit no more than the limit. With what Redis admits before and after it: `docs/decisions/0040`.
 
 use crate::policy::{OnError, Source, Told};
 use crate::recovery::Recovery;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidegate::{Decision, Denied, Limiter, Permit, Retry, Rule, Span};
+use tidegate::{Clock, Decision, Denied, Limiter, Permit, Retry, Rule, Span, SystemClock};
 
 /// Places may never be over by themselves: an outage is not remembered for longer because of them.
 const PLACES_RECOVERY_MAX: Duration = Duration::from_secs(600);
 
+/// Redis's clock and this node's may differ by so much.
+const CLOCKS_DIFFER: Span = Span::from_secs(1);
+
 #[derive(Debug)]
-pub(crate) struct Fallback {
+pub(crate) struct Fallback<C: Clock = SystemClock> {
     on_error: OnError,
-    share: Option<Limiter>,
+    share: Option<Limiter<C>>,
     /// Places are not charged here: they are held in Redis until they are given back.
     has_places: AtomicBool,
     /// What was admitted without Redis.
@@ -29,8 +32,14 @@ pub(crate) struct Fallback {
 
 impl Fallback {
     pub(crate) fn new(rule: &Rule, on_error: OnError) -> Self {
+        Self::with_clock(rule, on_error, SystemClock::new())
+    }
+}
+
+impl<C: Clock> Fallback<C> {
+    fn with_clock(rule: &Rule, on_error: OnError, clock: C) -> Self {
         let share = match on_error {
-            OnError::Local { nodes } => Some(Limiter::new(rule.share(nodes))),
+            OnError::Local { nodes } => Some(Limiter::with_clock(rule.share(nodes), clock)),
             OnError::Allow | OnError::Deny => None,
         };
         let has_places = AtomicBool::new(rule.is_concurrency());
@@ -41,15 +50,35 @@ impl Fallback {
     /// too. What Redis has then charged in vain drains: who asked at the same time was faster.
     pub(crate) fn warm(&self, key: &[u8], cost: u64, decision: Decision) -> Decision {
         let Some(share) = &self.share else { return decision };
-        if decision.is_deny() || self.has_places.load(Ordering::Relaxed) {
+        if self.has_places.load(Ordering::Relaxed) {
             return decision;
         }
-        let here = share.check_n(key, cost);
-        if here.is_deny() && self.is_recovering(key) { here } else { decision }
+        let here = if decision.is_deny() { decision } else { share.check_n(key, cost) };
+        if self.is_recovering(key) {
+            // Redis does not know what is left: both must say yes.
+            return if here.is_deny() { here } else { decision };
+        }
+        self.leave_its_part(share, key, &decision);
+        decision
+    }
+
+    /// What Redis has left is everybody's: charges the share for what other nodes were admitted, as far as it lasts no
+    /// longer than Redis says. A window that is over there, and not here, says nothing about the next one.
+    fn leave_its_part(&self, share: &Limiter<C>, key: &[u8], decision: &Decision) {
+        let OnError::Local { nodes } = self.on_error else { return };
+        let part = decision.remaining.div_ceil(nodes.max(1));
+        let above = share.ask(key).cost(0).peek().remaining.saturating_sub(part);
+        if above == 0 {
+            return;
+        }
+        let after = share.ask(key).cost(above).peek();
+        if after.reset_after <= decision.reset_after + CLOCKS_DIFFER {
+            let _ = share.check_n(key, above);
+        }
     }
 
     /// The share, if what Redis admits to this key must be admitted by it too: after an outage, and not for places.
-    pub(crate) fn must_agree(&self, key: &[u8]) -> Option<&Limiter> {
+    pub(crate) fn must_agree(&self, key: &[u8]) -> Option<&Limiter<C>> {
         let has_places = self.has_places.load(Ordering::Relaxed);
         self.share.as_ref().filter(|_| !has_places && self.is_recovering(key))
     }
@@ -98,7 +127,7 @@ impl Fallback {
     }
 
     /// A place of the share, for who is about to ask Redis for one.
-    pub(crate) fn accompany(&self, key: &[u8], cost: u64) -> Result<Option<Permit>, Denied> {
+    pub(crate) fn accompany(&self, key: &[u8], cost: u64) -> Result<Option<Permit<C>>, Denied> {
         let Some(share) = self.share.as_ref().filter(|share| share.rule().is_concurrency()) else {
             return Ok(None);
         };
@@ -110,7 +139,7 @@ impl Fallback {
     }
 
     /// A place without Redis, until it is [given back](Self::give_back).
-    pub(crate) fn acquire(&self, key: &[u8], cost: u64) -> Result<Option<Permit>, Denied> {
+    pub(crate) fn acquire(&self, key: &[u8], cost: u64) -> Result<Option<Permit<C>>, Denied> {
         match (&self.share, self.on_error) {
             (Some(share), _) => {
                 let place = share.ask(key).cost(cost).try_acquire()?;
@@ -129,7 +158,7 @@ impl Fallback {
     }
 
     /// This node's share, if it has one.
-    pub(crate) fn share(&self) -> Option<&Limiter> {
+    pub(crate) fn share(&self) -> Option<&Limiter<C>> {
         self.share.as_ref()
     }
 
@@ -167,6 +196,9 @@ impl Fallback {
 
 /// When somebody who was denied for want of an answer may ask again.
 const RETRY: Span = Span::from_secs(1);
+
+#[cfg(test)]
+mod simulation;
 
 #[cfg(test)]
 mod tests {
@@ -209,6 +241,43 @@ mod tests {
         let recovering = recovering.map(|key| fallback.is_recovering(key));
         assert_eq!(recovering, [true, false, false, false]);
         assert!(fallback.must_agree(b"key").is_some() && fallback.must_agree(b"other").is_none());
+    }
+
+    /// What Redis says of a key.
+    fn left(remaining: u64, resets: Span) -> Decision {
+        let mut decision = Decision::UNLIMITED;
+        (decision.remaining, decision.reset_after) = (remaining, resets);
+        decision
+    }
+
+    fn third(rule: &str) -> Fallback {
+        let rule = rule.parse().unwrap_or_else(|error| panic!("{error}"));
+        Fallback::new(&rule, OnError::Local { nodes: 3 })
+    }
+
+    fn admits(fallback: &Fallback, key: &[u8]) -> usize {
+        (0..100).filter(|_| fallback.decide(key, 1).decision.is_allow()).count()
+    }
+
+    #[tokio::test]
+    async fn a_share_begins_an_outage_with_its_part_of_what_redis_had_left() {
+        let fallback = third("12/h burst 12");
+        for (remaining, part) in [(12, 3), (8, 3), (4, 2), (3, 1), (1, 1), (0, 0)] {
+            let (key, hour) = ([u8::try_from(remaining).unwrap()], Span::from_secs(3_600));
+            fallback.warm(&key, 1, left(remaining, hour));
+            assert_eq!(admits(&fallback, &key), part, "{remaining} left");
+        }
+        let denied = left(2, Span::from_secs(3_000)).deny(Retry::After(Span::from_secs(1)));
+        fallback.warm(b"denied", 3, denied.decision);
+        assert_eq!(admits(&fallback, b"denied"), 1, "it wanted more than was left");
+    }
+
+    /// By Redis's clock it is still yesterday.
+    #[tokio::test]
+    async fn a_share_is_not_charged_for_a_window_that_is_about_to_end() {
+        let fallback = third("12/100day fixed");
+        fallback.warm(b"key", 1, left(0, Span::from_millis(500)));
+        assert_eq!(admits(&fallback, b"key"), 3);
     }
 
     /// A place without a lease is never over by itself.

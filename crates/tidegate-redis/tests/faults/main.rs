@@ -15,6 +15,7 @@ mod lifetime;
 mod lost_reply;
 mod moving_slots;
 mod outage;
+mod outage_bound;
 mod places;
 mod refusals;
 mod share;

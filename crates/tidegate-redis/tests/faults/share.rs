@@ -76,6 +76,35 @@ async fn t33_a_share_knows_what_its_own_node_was_admitted_and_not_the_others() {
     assert_eq!(admitted(&nodes[1..], "key").await, 8, "the shares of the two others");
 }
 
+/// What others were admitted is known from what Redis had left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_left() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "part", NODES).await;
+    assert!(nodes[0].check_n("key", 7).await.is_allow());
+    for limiter in &nodes {
+        assert!(limiter.check("key").await.is_allow());
+    }
+    assert!(nodes[1].check("key").await.is_allow());
+    assert_eq!(stage.witness("part", RULE).await.peek("key", 0).await.unwrap().remaining, 1);
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes[..1], "key").await, 1, "of its part of 5 it was admitted 1");
+    assert_eq!(admitted(&nodes[1..2], "key").await, 0, "of its part of 3 as well");
+    assert_eq!(admitted(&nodes[2..], "key").await, 1, "this is its part of 2");
+}
+
+/// A denial says that nothing is left for anybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "denied", NODES).await;
+    assert!(nodes[0].check_n("key", 12).await.is_allow());
+    assert!(nodes[1].check("key").await.is_deny());
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes[..2], "key").await, 0);
+    assert_eq!(admitted(&nodes[2..], "key").await, 4, "this one has never asked");
+}
+
 /// Redis knows nothing of what was admitted without it, and would admit as much again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
