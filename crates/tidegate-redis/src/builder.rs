@@ -130,7 +130,8 @@ impl Builder {
         let inner = Arc::new_cyclic(|inner| {
             let exact = Exact::new(store, inner.clone(), name, rule, deadline, is_lent);
             let (returns, followed) = (Returns::default(), Mutex::default());
-            Inner { exact, fallback, denied, left, leases, tally, returns, followed }
+            let health = Arc::default();
+            Inner { exact, fallback, denied, left, leases, tally, health, returns, followed }
         });
         let limiter = RedisLimiter { inner };
         limiter.keep();

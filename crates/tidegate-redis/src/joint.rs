@@ -128,6 +128,17 @@ pub(crate) async fn charge_all(
     all: &Sums<'_>,
     deadline: Deadline,
 ) -> Result<(Joint, Charged), StoreError> {
+    let decided = charge_slots(all, deadline).await;
+    for Sum { inner, subject, .. } in &all.each {
+        match &decided {
+            Ok(_) => inner.health.answered(),
+            Err(error) => inner.missed(subject, error),
+        }
+    }
+    decided
+}
+
+async fn charge_slots(all: &Sums<'_>, deadline: Deadline) -> Result<(Joint, Charged), StoreError> {
     let mut charged = Charged::default();
     let sums = &all.each;
     let Some(first) = sums.first() else { return Ok((Joint::of(Vec::new()), charged)) };

@@ -3,6 +3,7 @@
 use crate::denied::DeniedKeys;
 use crate::exact::Exact;
 use crate::fallback::Fallback;
+use crate::health::{HealthTracker, LimitHealth};
 use crate::lease::{self, Leases, Outcome, Spent};
 use crate::left::LeftKeys;
 use crate::link::{Deadline, StoreError};
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) left: LeftKeys,
     pub(crate) leases: Option<Leases>,
     pub(crate) tally: Tally,
+    pub(crate) health: Arc<HealthTracker>,
     pub(crate) returns: Returns,
     /// The version of the rule that all of these go by; 0 if nobody has asked for it.
     pub(crate) followed: Mutex<u64>,
@@ -125,8 +127,7 @@ impl RedisLimiter {
                     let known = (taken.answer, &taken.decision);
                     inner.denied.put(key, known, taken.version, cost, sent);
                 }
-                let decision = inner.fallback.warm(key, cost, taken.decision);
-                inner.tally.decided(&decision);
+                let decision = inner.shared(key, cost, taken.decision);
                 Told { decision, source: Source::Shared }
             }
             Err(error) => inner.without(key, cost, &error),
@@ -149,19 +150,24 @@ impl RedisLimiter {
         let denied = inner.still_denies(key, cost);
         let verb = if denied.is_some() { Verb::Look } else { Verb::Take };
         let taken = match inner.exact.ask(key, verb, cost, Some(id)).await {
-            Ok(taken) if taken.is_repeated => return taken.decision,
             Ok(taken) => taken,
             Err(error) => return inner.without(key, cost, &error).decision,
         };
-        let decision = match denied {
-            Some(denied) => denied,
-            None => inner.fallback.warm(key, cost, taken.decision),
-        };
-        inner.tally.decided(&decision);
-        decision
+        match denied {
+            _ if taken.is_repeated => {
+                inner.health.answered();
+                taken.decision
+            }
+            Some(denied) => {
+                inner.health.answered();
+                inner.tally.decided(&denied);
+                denied
+            }
+            None => inner.shared(key, cost, taken.decision),
+        }
     }
 
-    /// Decides, or says why there is no decision: for those who have a policy of their own.
+    /// Decides, or says why there is no decision: for callers that have a policy of their own.
     ///
     /// ```no_run
     /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
@@ -176,9 +182,18 @@ impl RedisLimiter {
         key: impl AsRef<[u8]>,
         cost: u64,
     ) -> Result<Decision, StoreError> {
-        let taken = self.inner.exact.take(key.as_ref(), cost, None).await?;
-        self.inner.tally.decided(&taken.decision);
-        Ok(taken.decision)
+        let (key, inner) = (key.as_ref(), &*self.inner);
+        match inner.exact.take(key, cost, None).await {
+            Ok(taken) => {
+                inner.health.answered();
+                inner.tally.decided(&taken.decision);
+                Ok(taken.decision)
+            }
+            Err(error) => {
+                inner.missed(key, &error);
+                Err(error)
+            }
+        }
     }
 
     /// What [`check_n`](Self::check_n) would say, without charging.
@@ -275,8 +290,7 @@ impl RedisLimiter {
                 return inner.place_without(self, key, cost, &error);
             }
         };
-        let decision = inner.fallback.warm(key, cost, taken.decision);
-        inner.tally.decided(&decision);
+        let decision = inner.shared(key, cost, taken.decision);
         decision.ok()?;
         let place = taken.answer.ticket.filter(|_| cost > 0);
         let place = place.map(|ticket| (ticket, taken.answer.now()));
@@ -340,6 +354,22 @@ impl RedisLimiter {
             (stats.lent, stats.returned) = leases.lent();
         }
         stats
+    }
+
+    /// Whether Redis decides this limit's requests, as they met it in the last second. While Redis does not, and there
+    /// are no requests, a probe takes their place four times a second.
+    ///
+    /// ```no_run
+    /// # fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// let health = limiter.health();
+    /// if health.state.is_degraded() {
+    ///     eprintln!("decided without Redis: {}", health.last_failure);
+    /// }
+    /// # }
+    /// ```
+    pub fn health(&self) -> LimitHealth {
+        let inner = &*self.inner;
+        inner.health.read(&inner.exact.store().link)
     }
 }
 
@@ -424,10 +454,12 @@ impl Inner {
                     let denied = (known.answer, &decision);
                     self.denied.put(key, denied, known.version, cost, sent);
                 }
+                let decision = self.fallback.warm(key, cost, decision);
                 Told { decision, source: Source::Shared }
             }
             Err(error) => return Some(Err(error)),
         };
+        self.health.answered();
         self.tally.decided(&told.decision);
         Some(Ok(told))
     }
@@ -480,8 +512,22 @@ impl Inner {
         self.fallback.still_denies(key, cost).filter(|_| self.exact.is_up(key))
     }
 
+    /// What Redis has decided: the share is told, and after an outage has its say.
+    fn shared(&self, key: &[u8], cost: u64, decision: Decision) -> Decision {
+        self.health.answered();
+        let decision = self.fallback.warm(key, cost, decision);
+        self.tally.decided(&decision);
+        decision
+    }
+
+    /// Redis did not decide about this key.
+    pub(crate) fn missed(&self, key: &[u8], error: &StoreError) {
+        self.health.failed(self.exact.store(), self.exact.key(key), error);
+    }
+
     /// An answer without Redis.
     pub(crate) fn without(&self, key: &[u8], cost: u64, error: &StoreError) -> Told {
+        self.missed(key, error);
         self.tally.failed(self.exact.name(), error);
         let told = self.fallback.decide(key, cost);
         self.tally.decided(&told.decision);
@@ -495,6 +541,7 @@ impl Inner {
         cost: u64,
         error: &StoreError,
     ) -> Result<RedisPermit, Denied> {
+        self.missed(key, error);
         self.tally.failed(self.exact.name(), error);
         let held = self.fallback.acquire(key, cost);
         let permit = held.map(|held| RedisPermit::held(limiter.clone(), key, held));

@@ -90,6 +90,7 @@ static TIME: LazyLock<Script> =
 static FORGET: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/forget")]));
 static EXAMINE: LazyLock<Script> = LazyLock::new(|| Script::new(&[lua!("command/examine")]));
+static PROBE: LazyLock<Script> = LazyLock::new(|| Script::new(&[lua!("command/probe")]));
 static THROTTLE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/throttle")]));
 static SWAP: LazyLock<Script> =
@@ -167,6 +168,11 @@ pub(crate) fn time() -> &'static Script {
 /// Tries every command that the others use.
 pub(crate) fn examine() -> &'static Script {
     &EXAMINE
+}
+
+/// Writes, for nothing but to know whether it can.
+pub(crate) fn probe() -> &'static Script {
+    &PROBE
 }
 
 /// Decides about a rate that comes with the request.

@@ -5,6 +5,7 @@
 //! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too. After an outage,
 //!          for as long as a key owes what it was admitted without Redis, both must say yes to it.
 
+use crate::health::{HealthTracker, LimitHealth};
 use crate::key;
 use crate::link::StoreError;
 use crate::recovery::Recovery;
@@ -13,6 +14,7 @@ use crate::shared::bytes;
 use crate::store::RedisStore;
 use crate::tally::{Stats, Tally};
 use redis::Value;
+use std::sync::Arc;
 use tidegate::{Clock, Decision, Retry, Throttle, Throttled, Throttles};
 use tidegate_core::Span;
 
@@ -37,6 +39,7 @@ pub struct RedisThrottles<C: Clock> {
     share: Throttles<C>,
     nodes: u64,
     tally: Tally,
+    health: Arc<HealthTracker>,
     /// What was admitted without Redis.
     recovery: Recovery,
 }
@@ -50,8 +53,8 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn throttles<C: Clock>(&self, share: Throttles<C>, nodes: u64) -> RedisThrottles<C> {
-        let (store, tally, recovery) = (self.clone(), Tally::default(), Recovery::default());
-        RedisThrottles { store, share, nodes, tally, recovery }
+        let (tally, health, recovery) = (Tally::default(), Arc::default(), Recovery::default());
+        RedisThrottles { store: self.clone(), share, nodes, tally, health, recovery }
     }
 }
 
@@ -127,6 +130,15 @@ impl<C: Clock> RedisThrottles<C> {
         key: &[u8],
         throttle: &Throttle,
     ) -> Result<Throttled, StoreError> {
+        let asked = self.ask(key, throttle).await;
+        match &asked {
+            Ok(_) => self.health.answered(),
+            Err(error) => self.health.failed(&self.store.inner, self.key(key), error),
+        }
+        asked
+    }
+
+    async fn ask(&self, key: &[u8], throttle: &Throttle) -> Result<Throttled, StoreError> {
         let [price, capacity] = throttle.as_debts();
         let args = vec![bytes(&[pair(price), pair(capacity)].concat()), Vec::new()];
         let value = self.run(script::throttle(), key, args).await?;
@@ -177,6 +189,18 @@ impl<C: Clock> RedisThrottles<C> {
     /// ```
     pub fn stats(&self) -> Stats {
         self.tally.read()
+    }
+
+    /// Whether Redis decides, as requests met it in the last second: see
+    /// [`RedisLimiter::health`](crate::RedisLimiter::health).
+    ///
+    /// ```no_run
+    /// # fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) {
+    /// println!("{:?}", throttles.health().state);
+    /// # }
+    /// ```
+    pub fn health(&self) -> LimitHealth {
+        self.health.read(&self.store.inner.link)
     }
 
     async fn run(

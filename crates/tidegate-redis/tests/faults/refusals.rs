@@ -3,7 +3,8 @@
 use crate::stage::{PATIENCE, becomes, limiter_with, ready, store_at};
 use std::sync::Arc;
 use tidegate_redis::{
-    JointAsk, OnError, RedisLimiter, RedisStore, Settings, Source, StoreError, check_all,
+    JointAsk, LimitState, OnError, RedisLimiter, RedisStore, Settings, Source, StoreError,
+    check_all,
 };
 use tidegate_testbed::redis::Builder;
 use tidegate_testbed::{RedisServer, Reply};
@@ -97,6 +98,43 @@ async fn t32_oom_a_full_server_leaves_it_to_the_policy() {
     refuses(&limiter, "OOM").await;
     tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
     decides(&limiter).await;
+}
+
+/// How often this error has been answered.
+fn answered(server: &RedisServer, code: &str) -> u64 {
+    let errors = server.command(&["INFO", "errorstats"]).text();
+    let line =
+        errors.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{code}:count=")));
+    line.map_or(0, |count| count.trim().parse().expect("it is a number"))
+}
+
+/// Redis decides all requests of a second: none that waits too long because the machine is busy.
+async fn is_well(limiter: &RedisLimiter) {
+    becomes("Redis decides all", PATIENCE, async || {
+        limiter.check("key").await;
+        limiter.health().state == LimitState::Up
+    })
+    .await;
+}
+
+/// Nobody asks, and a `PING` is answered: what Redis says to a write is asked for instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t32_a_limit_that_is_refused_is_probed_until_it_is_not_though_nobody_asks() {
+    let (server, limiter) = served(RedisServer::builder()).await;
+    is_well(&limiter).await;
+    tell(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
+    refuses(&limiter, "OOM").await;
+    let before = answered(&server, "OOM");
+    becomes("it is probed ten times", PATIENCE, async || {
+        let health = limiter.health();
+        assert!(health.state.is_degraded() && !health.last_failure.is_empty(), "{health:?}");
+        answered(&server, "OOM") >= before + 10
+    })
+    .await;
+    assert_eq!(limiter.health().state, LimitState::Away, "it has been a second");
+    tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    becomes("it is well", PATIENCE, async || limiter.health().state == LimitState::Idle).await;
+    is_well(&limiter).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -48,7 +48,7 @@ function showLimits(limits, seconds) {
     row.ariaSelected = String(limit.name === shown.chosen);
     cell(row, chooser(limit));
     cell(row, limit.rule);
-    cell(row, limit.mode);
+    cell(row, limit.degraded ? `${limit.mode}, without the store` : limit.mode);
     for (const decision of ["allow", "wait", "deny", "shadow_deny"]) {
       cell(row, perSecond(limit, decision, seconds), "number");
     }
@@ -92,7 +92,11 @@ async function refresh() {
   }
   if (all.is_draining) showStatus("draining", true);
   else if (all.is_config_stale) showStatus("the last reload failed: an older configuration is in force", true);
-  else showStatus("in force", false);
+  else {
+    const degraded = limits.find((limit) => limit.degraded);
+    if (degraded) showStatus(`in force, without the store: ${degraded.degraded}`, true);
+    else showStatus("in force", false);
+  }
 }
 
 async function tick() {

@@ -1,18 +1,19 @@
 //! Whether it lives, and whether it wants to be asked.
 //!
-//! Always   A store that does not answer is no reason not to be asked, as long as a limit answers without it: who
-//!          asks another server fares no better. Only if every limit would deny, because its `on_error` says so,
+//! Always   Health follows what decisions met, limit by limit: a store that answers a `PING` may refuse every decision.
+//! Always   A store that does not decide is no reason not to be asked, as long as a limit answers without it: a client
+//!          that asks another server fares no better. Only if every limit denies, because its `on_error` says so,
 //!          is another server worth a try. What may hurt later is told, and is no reason either.
 
 use crate::config::{Mode, OnError};
 use crate::engine::{Engine, Limit};
 use crate::http::{Answered, Page, parameter};
 use crate::server::Server;
-use crate::store::ServerHealth;
+use crate::store::{ServerHealth, THROTTLES_NAME};
 use http::{HeaderValue, StatusCode};
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tidegate_redis::{LimitHealth, LimitState};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
@@ -28,7 +29,7 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
     let store = Store::of(&server.engine);
     let (status, word) = if is_draining {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else if store.is_down() && denies_without_store(server.engine.limits().named()) {
+    } else if store.is_denying() {
         (StatusCode::SERVICE_UNAVAILABLE, "denying\n")
     } else if store.is_degraded() {
         (StatusCode::OK, "degraded\n")
@@ -54,46 +55,99 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
     })
 }
 
-/// Whether nobody passes any limit that is obeyed.
-fn denies_without_store(limits: &[Arc<Limit>]) -> bool {
-    let mut obeyed = limits.iter().filter(|limit| limit.mode() == Mode::Enforce).peekable();
-    obeyed.peek().is_some() && obeyed.all(|limit| limit.config().on_error == OnError::Deny)
-}
-
 /// How the store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Store {
     /// In this process.
     Memory,
-    /// Somewhere else, on these servers.
-    Shared(Vec<ServerHealth>),
+    /// Somewhere else, on these servers, as these limits have met it.
+    Shared(Vec<ServerHealth>, Vec<Met>),
+}
+
+/// What the requests of a limit met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Met {
+    limit: String,
+    /// What happens without the store, if that is enforced on anybody.
+    enforced: Option<OnError>,
+    health: LimitHealth,
+}
+
+impl Met {
+    fn of(limit: &Limit) -> Option<Self> {
+        let health = limit.counters().shared()?.health();
+        let is_enforced = limit.mode() == Mode::Enforce;
+        let enforced = is_enforced.then_some(limit.config().on_error);
+        Some(Self { limit: limit.name().to_owned(), enforced, health })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let Self { limit, health, .. } = self;
+        if !health.state.is_degraded() || health.last_failure.is_empty() {
+            return;
+        }
+        let partly = if health.state == LimitState::Away { "" } else { "partly " };
+        let why = &health.last_failure;
+        writeln!(out, "[!] the limit `{limit}` is {partly}decided without the store: {why}")
+            .expect("a buffer takes all");
+    }
+}
+
+/// Why a limit is decided without the store, if it is.
+pub(super) fn why_degraded(health: LimitHealth) -> Option<String> {
+    let why = Some(health.last_failure).filter(|why| !why.is_empty());
+    let unasked = || "a server of the store does not answer".to_owned();
+    health.state.is_degraded().then(|| why.unwrap_or_else(unasked))
 }
 
 impl Store {
     pub(super) fn of(engine: &Engine) -> Self {
-        engine.store().health().map_or(Self::Memory, Self::Shared)
+        let Some(servers) = engine.store().health() else { return Self::Memory };
+        let limits = engine.limits();
+        let unnamed = limits.unnamed();
+        let named = limits.named().iter().filter_map(|limit| Met::of(limit));
+        let unnamed = unnamed
+            .iter()
+            .filter_map(|limit| Met::of(limit))
+            .map(|met| Met { enforced: None, ..met });
+        let throttles = engine.store().throttles_health().map(|health| Met {
+            limit: THROTTLES_NAME.to_owned(),
+            enforced: None,
+            health,
+        });
+        Self::Shared(servers, named.chain(unnamed).chain(throttles).collect())
     }
 
     /// Whether some decisions are made without it.
     pub(super) fn is_degraded(&self) -> bool {
-        match self {
-            Self::Memory => false,
-            Self::Shared(servers) => {
-                servers.is_empty() || servers.iter().any(|server| server.why_down.is_some())
-            }
-        }
+        let Self::Shared(_, limits) = self else { return false };
+        self.misses_servers() || limits.iter().any(|met| met.health.state.is_degraded())
     }
 
-    /// Whether all decisions are.
-    fn is_down(&self) -> bool {
-        match self {
-            Self::Memory => false,
-            Self::Shared(servers) => servers.iter().all(|server| server.why_down.is_some()),
-        }
+    /// Whether all of its servers answer, and no limit is decided without it alone.
+    pub(super) fn is_up(&self) -> bool {
+        let Self::Shared(_, limits) = self else { return true };
+        !self.misses_servers() && limits.iter().all(|met| met.health.state != LimitState::Away)
+    }
+
+    /// Whether a server of it does not answer: then any limit may have keys there.
+    pub(super) fn misses_servers(&self) -> bool {
+        let Self::Shared(servers, _) = self else { return false };
+        servers.is_empty() || servers.iter().any(|server| server.why_down.is_some())
+    }
+
+    /// Whether no request passes any limit that is enforced. A limit that nobody asks would fare as those that are asked.
+    fn is_denying(&self) -> bool {
+        let Self::Shared(_, limits) = self else { return false };
+        let mut enforced = limits.iter().filter_map(|met| Some((met.enforced?, met.health.state)));
+        let denies = |(on_error, state)| {
+            on_error == OnError::Deny && matches!(state, LimitState::Away | LimitState::Idle)
+        };
+        enforced.clone().any(|(_, state)| state == LimitState::Away) && enforced.all(denies)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let Self::Shared(servers) = self else { return };
+        let Self::Shared(servers, limits) = self else { return };
         if servers.is_empty() {
             out.extend_from_slice(b"[!] no server of the store is known\n");
         }
@@ -105,6 +159,9 @@ impl Store {
             };
             writeln!(out, "[{sign}] the store at {address} {answers}, for {seconds} s{why}")
                 .expect("a buffer takes all");
+        }
+        for met in limits {
+            met.write(out);
         }
     }
 }

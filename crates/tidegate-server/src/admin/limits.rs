@@ -1,5 +1,6 @@
 //! `/v1/limits` and `/v1/top`: what each limit is, and what it has done to whom.
 
+use super::health::why_degraded;
 use crate::base64;
 use crate::config::{Mode, means, near};
 use crate::engine::{Limit, Limits};
@@ -35,6 +36,9 @@ struct Shown<'a> {
     rule: String,
     explain: String,
     mode: &'static str,
+    /// Why it is decided without the store, while it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<String>,
     stats: Counted,
 }
 
@@ -122,6 +126,7 @@ fn shown(limit: &Limit) -> Shown<'_> {
             Mode::Shadow => "shadow",
             Mode::Off => "off",
         },
+        degraded: limit.counters().shared().and_then(|shared| why_degraded(shared.health())),
         stats: Counted { deny, shadow_deny, ..Counted::of(&limit.counters().stats()) },
     }
 }
@@ -133,6 +138,7 @@ fn throttled(server: &Server) -> Shown<'_> {
         rule: "comes with each request".to_owned(),
         explain: "admits what each command says: CL.THROTTLE key max_burst count period".to_owned(),
         mode: "enforce",
+        degraded: server.engine.store().throttles_health().and_then(why_degraded),
         stats: Counted::of(&server.engine.store().throttled()),
     }
 }

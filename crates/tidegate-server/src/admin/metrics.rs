@@ -93,17 +93,17 @@ impl Metrics {
 
     fn store(&self, encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<(), Error> {
         let store = Store::of(&self.server.engine);
-        let help = "Whether all servers of the store answer; memory always does";
+        let help = "Whether all servers of the store answer, and it decides for every limit; memory always does";
         encoder
             .encode_descriptor("store_up", help, None, MetricType::Gauge)?
-            .encode_gauge(&u64::from(!store.is_degraded()))?;
+            .encode_gauge(&u64::from(store.is_up()))?;
         if store == Store::Memory {
             return Ok(());
         }
         let help = "Whether some of its decisions are made without the store, as its on_error says";
         let mut degraded = encoder.encode_descriptor("degraded", help, None, MetricType::Gauge)?;
         for one in counted {
-            let is_degraded = u64::from(store.is_degraded());
+            let is_degraded = u64::from(one.is_degraded || store.misses_servers());
             degraded.encode_family(&[("limit", &*one.limit)])?.encode_gauge(&is_degraded)?;
         }
         let help = "Requests that the store did not decide, by what happened to them";
@@ -149,6 +149,7 @@ struct Counted {
     keys_max: u64,
     /// Where limits are in a store that others share.
     failed_by_kind: Vec<(&'static str, u64)>,
+    is_degraded: bool,
 }
 
 impl Counted {
@@ -158,6 +159,7 @@ impl Counted {
         self.shadow_deny += limit.shadow_denied();
         if let Some(shared) = limit.counters().shared() {
             self.add_failed(shared.counted().failed_by_kind);
+            self.is_degraded |= shared.health().state.is_degraded();
         }
     }
 
@@ -209,6 +211,7 @@ fn throttled(server: &Server) -> Counted {
     let mut counted = Counted { limit, deny, ..Counted::default() };
     counted.add_stats(&stats);
     counted.add_failed(store.throttles_failed());
+    counted.is_degraded = store.throttles_health().is_some_and(|met| met.state.is_degraded());
     counted
 }
 

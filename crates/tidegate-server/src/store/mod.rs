@@ -24,7 +24,7 @@ pub use redis::{Redis, RedisCounters};
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
 use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
-use tidegate_redis::{Finding, RedisStore, Unsuited};
+use tidegate_redis::{Finding, LimitHealth, RedisStore, Unsuited};
 use tokio::runtime::Handle;
 
 /// A store, of the kinds there are.
@@ -128,6 +128,14 @@ impl Store {
         match self {
             Self::Memory(_) => Vec::new(),
             Self::Redis(redis) => redis.throttles_failed(),
+        }
+    }
+
+    /// Whether the store decides about such keys; none if it is in this process.
+    pub fn throttles_health(&self) -> Option<LimitHealth> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.throttles_health()),
         }
     }
 

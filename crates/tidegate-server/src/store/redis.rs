@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use tidegate::{Decision, Joint, Limiter, Rule, Stats, Throttle, Throttled, Throttles};
 use tidegate_redis::{
-    Finding, JointAsk, RedisLimiter, RedisPermit, RedisStore, RedisThrottles, Unsuited,
+    Finding, JointAsk, LimitHealth, RedisLimiter, RedisPermit, RedisStore, RedisThrottles, Unsuited,
 };
 use tokio::runtime::Handle;
 
@@ -121,6 +121,10 @@ impl Redis {
         self.throttles.stats().failed_by_kind
     }
 
+    pub(super) fn throttles_health(&self) -> LimitHealth {
+        self.throttles.health()
+    }
+
     pub(super) fn runtime(&self) -> &Handle {
         &self.runtime
     }
@@ -222,6 +226,11 @@ impl RedisCounters {
     /// What happens when the store does not answer.
     pub fn on_error(&self) -> OnError {
         self.on_error
+    }
+
+    /// Whether the store decides this limit's requests.
+    pub fn health(&self) -> LimitHealth {
+        self.limiter.health()
     }
 
     /// What was decided, with and without the store.

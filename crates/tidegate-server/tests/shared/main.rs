@@ -7,4 +7,5 @@ mod guide;
 mod once;
 mod outage;
 mod pipelines;
+mod refused;
 mod waiting;

@@ -9,7 +9,7 @@ const LIMITS: &str = "[limits.share]\nrule = \"1/day\"\n\
                       [limits.shut]\nrule = \"1/day\"\non_error = \"deny\"\n";
 
 /// Until the server has noticed, whichever way.
-async fn is_noticed(desk: &Desk, word: &str) {
+pub(crate) async fn is_noticed(desk: &Desk, word: &str) {
     let noticed = async {
         while desk.admin("/readyz").await.1 != word {
             tokio::time::sleep(Duration::from_millis(10)).await;
