@@ -3,7 +3,8 @@
 //! Always   Keys that lie together are decided in one script, so nobody sees a part of it. On a single server all
 //!          lie together; in a cluster, those of one subject do.
 //!          Keys of several slots cannot: each slot's are charged in turn (reserved), and if one slot denies, or
-//!          does not answer, those before it are given back. Then others may be denied for that moment what is given
+//!          does not answer, those before it are given back. So are keys of one slot while it moves from node to node, if
+//!          neither has all of them. Then others may be denied for that moment what is given
 //!          back after it, and who dies in that moment has charged what nobody used: never the other way round.
 //! Always   A denial stays one, whoever does not answer after it.
 //! Always   Whoever is denied is remembered, as by who asks alone; and what the others have left, for who is denied again.
@@ -17,6 +18,7 @@ use crate::registry::Current;
 use crate::script;
 use crate::shared::{Answer, Said, Verb};
 use redis::Value;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tidegate::{Decision, Joint};
 use tidegate_core::{Span, Timestamp};
@@ -147,11 +149,18 @@ async fn charge_slots(all: &Sums<'_>, deadline: Deadline) -> Result<(Joint, Char
     let mut order: Vec<usize> = (0..sums.len()).collect();
     order.sort_by_key(|place| slot(&sums[*place]));
     let mut decisions: Vec<Option<Decision>> = vec![None; sums.len()];
-    for group in order.chunk_by(|a, b| slot(&sums[*a]) == slot(&sums[*b])) {
+    let groups = order.chunk_by(|a, b| slot(&sums[*a]) == slot(&sums[*b]));
+    let mut groups: VecDeque<Vec<usize>> = groups.map(<[usize]>::to_vec).collect();
+    while let Some(group) = groups.pop_front() {
         let together: Vec<&Sum<'_>> = group.iter().map(|place| &sums[*place]).collect();
         let asked: Vec<Asked> = together.iter().map(|sum| sum.inner.denied.now()).collect();
         let sent = Instant::now();
         let decided = decide(&together, deadline).await;
+        if group.len() > 1 && decided.as_ref().is_err_and(StoreError::is_slot_moving) {
+            // Neither node has all of these keys, until the slot has moved: each is decided as if it had its own slot.
+            group.iter().rev().for_each(|place| groups.push_front(vec![*place]));
+            continue;
+        }
         let is_charged = decided.as_ref().is_ok_and(|decided| decided.is_charged);
         if !is_charged {
             std::mem::take(&mut charged).give_back(deadline).await;

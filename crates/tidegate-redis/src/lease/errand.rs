@@ -44,6 +44,12 @@ impl Errand {
         let terms = Terms { number, at_least: cost.max(1) };
         let told = match self.inner.exact.lend(&self.key, &terms, &self.request).await {
             Ok(told) => told,
+            // A lease is two keys. Until the slot has moved, requests are decided without one.
+            Err(error) if error.is_slot_moving() => {
+                let now = self.leases().now();
+                self.tell(None, Heard::LookAgain).rest(now);
+                return Ok(Lent::Quiet);
+            }
             Err(error) => {
                 drop(self.tell(None, Heard::Failure(error.clone())));
                 return Err(error);

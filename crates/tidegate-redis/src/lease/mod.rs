@@ -9,7 +9,8 @@
 //! Always   Those who ask about a key while a lease is asked for wait for that one answer: whether it is a lease, a denial
 //!          or a failure, it is theirs too. Nobody waits for longer than the limit's deadline, however many leases it
 //!          takes; what was asked for is not given up with who asked, so that it is lent to the others.
-//! Always   Where too much is lent and there is room, requests are decided in Redis for a while, in one round trip each.
+//! Always   Where too much is lent and there is room, and where a slot of a cluster moves from node to node, requests are
+//!          decided in Redis for a while, in one round trip each.
 //! Bound    Unused: at most half of the limit at a time, for [`LASTS`] at the longest.
 
 mod errand;
@@ -428,7 +429,7 @@ enum Lent {
     Spent(u64),
     Denied(Decision, Option<Known>),
     /// Perhaps by a primary that knows nothing of leases that are still about, or of what a share has admitted: it is not
-    /// spent, and runs out.
+    /// spent, and runs out. Or nothing was lent, because the slot moves.
     Quiet,
 }
 

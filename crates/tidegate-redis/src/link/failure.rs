@@ -153,6 +153,12 @@ impl StoreError {
         matches!(self, Self::TimedOut { .. } | Self::Lost { .. } | Self::Malformed { .. })
     }
 
+    /// Whether several keys of one slot were asked for while the slot moves, and neither node has all of them: each by
+    /// itself can be asked for.
+    pub(crate) fn is_slot_moving(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "TRYAGAIN")
+    }
+
     /// One word for it, for metrics.
     ///
     /// ```
