@@ -167,7 +167,9 @@ impl RedisLimiter {
         }
     }
 
-    /// Decides, or says why there is no decision: for callers that have a policy of their own.
+    /// Decides, or says why there is no decision: for callers that have a policy of their own. This node's share of the
+    /// limit is charged too, as by [`check`](Self::check), so that a later outage does not begin with a fresh burst; and
+    /// what other callers were admitted without Redis counts until it has drained.
     ///
     /// ```no_run
     /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
@@ -183,12 +185,11 @@ impl RedisLimiter {
         cost: u64,
     ) -> Result<Decision, StoreError> {
         let (key, inner) = (key.as_ref(), &*self.inner);
+        if let Some(told) = inner.still_denied(key, cost) {
+            return Ok(told.decision);
+        }
         match inner.exact.take(key, cost, None).await {
-            Ok(taken) => {
-                inner.health.answered();
-                inner.tally.decided(&taken.decision);
-                Ok(taken.decision)
-            }
+            Ok(taken) => Ok(inner.shared(key, cost, taken.decision)),
             Err(error) => {
                 inner.missed(key, &error);
                 Err(error)

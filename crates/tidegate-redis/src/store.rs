@@ -65,11 +65,24 @@ pub struct Health {
 }
 
 impl RedisStore {
-    /// Goes to the store at this address ([its forms](Address)), and waits for it a second at the longest.
+    /// Connects to the store at this address ([its forms](Address)), and waits for it a second at the longest.
+    ///
+    /// A store that does not answer within that second is no error: the connection is made when it is there, and until then
+    /// limits answer as their [`OnError`](crate::OnError) says. A program that is not to start without Redis asks
+    /// [`RedisLimiter::ready`], or looks at [`health`](Self::health).
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be read. Nothing else is an error.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tidegate_redis::AddressError> {
     /// let store = tidegate_redis::RedisStore::connect("redis+sentinel://10.0.0.1,10.0.0.2/main").await?;
+    /// if let Some(down) = store.health().iter().find(|server| !server.is_up) {
+    ///     eprintln!("{} does not answer yet: {}", down.address, down.why_down);
+    /// }
     /// # Ok(())
     /// # }
     /// ```

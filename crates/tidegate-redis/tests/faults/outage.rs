@@ -4,7 +4,7 @@ use crate::stage::{Outage, PATIENCE, Stage, becomes, limiter, limiter_with, medi
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tidegate_redis::{OnError, RedisLimiter, Source};
+use tidegate_redis::{LimitState, OnError, RedisLimiter, RedisStore, Source};
 use tokio::time::{Instant, sleep};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -50,6 +50,27 @@ async fn t28_the_first_failing_decision_comes_within_the_deadline() {
         let median = median(times);
         assert!(median <= DEADLINE + SLACK, "{outage:?}: {median:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t28_a_store_that_is_not_there_yet_is_no_error_and_is_said_by_its_health() {
+    let stage = Stage::new();
+    stage.begin(Outage::Refused);
+    let store = RedisStore::connect(&stage.proxy.url()).await.expect("it is an address");
+    let limiter = limiter_with(&store, "not yet", RULE, OnError::Deny);
+    let down = store.health();
+    assert!(down.iter().all(|server| !server.is_up && !server.why_down.is_empty()), "{down:?}");
+    assert!(limiter.ready().await.is_err());
+    assert_eq!(limiter.health().state, LimitState::Away);
+    assert!(limiter.check("key").await.is_deny());
+    stage.end(Outage::Refused);
+    ready(&limiter).await;
+    becomes("Redis decides", PATIENCE, async || limiter.check("key").await.is_allow()).await;
+    becomes("and health says so", PATIENCE, async || {
+        limiter.check("other").await;
+        limiter.health().state == LimitState::Up
+    })
+    .await;
 }
 
 /// Nothing is waited for, so who asks in a loop would keep its thread for itself.

@@ -105,6 +105,34 @@ async fn t33_a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() 
     assert_eq!(admitted(&nodes[2..], "key").await, 4, "this one has never asked");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "tried", NODES).await;
+    for limiter in &nodes {
+        for _ in 0..4 {
+            assert!(limiter.try_check("key", 1).await.expect("Redis is there").is_allow());
+        }
+    }
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes, "key").await, 0);
+}
+
+/// Its caller has a policy of its own for failures; that Redis does not know yet what was admitted is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_with_try_check() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "tried again", NODES).await;
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes, "key").await, 12);
+    stage.end(Outage::Refused);
+    for limiter in &nodes {
+        is_back(limiter).await;
+        assert!(limiter.try_check("key", 1).await.expect("Redis is back").is_deny());
+        assert!(limiter.try_check("other", 1).await.expect("Redis is back").is_allow());
+    }
+}
+
 /// Redis knows nothing of what was admitted without it, and would admit as much again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
