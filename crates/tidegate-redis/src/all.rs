@@ -11,7 +11,28 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tidegate::{Ask, Decision, Joint, SystemClock};
 
-/// Decides several requests as one, as [`check_all`](crate::check_all) does; without Redis, by the limits' policies.
+/// Decides several requests as one: all are charged, or none is. All limits are of one store. The shares of
+/// this node are charged too, as by [`decide_all`].
+///
+/// ```no_run
+/// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter)
+/// # -> Result<(), tidegate_redis::StoreError> {
+/// use tidegate_redis::{JointAsk, check_all};
+///
+/// let joint = check_all(&[
+///     JointAsk { limiter: &user, key: b"alice", cost: 1 },
+///     JointAsk { limiter: &site, key: b"alice", cost: 1 },
+/// ])
+/// .await?;
+/// println!("{:?}", joint.decision);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
+    with_redis(asks, &Sums::of(asks), joint::within(asks)).await
+}
+
+/// Decides several requests as one, as [`check_all`] does; without Redis, by the limits' policies.
 ///
 /// ```no_run
 /// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter) {
@@ -30,14 +51,8 @@ pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
     if let Some(joint) = told_already(asks, &sums, deadline).await {
         return joint;
     }
-    let joint = match still_denied(asks) {
-        Some(denied) => has_left(asks, denied, deadline).await,
-        None => match charge_all(&sums, deadline).await {
-            Ok((joint, _)) if joint.decision.is_deny() => joint,
-            Ok((joint, charged)) => warm(asks, joint, charged, deadline).await,
-            Err(error) => without(asks, &error),
-        },
-    };
+    let joint = with_redis(asks, &sums, deadline).await;
+    let joint = joint.unwrap_or_else(|error| without(asks, &error));
     let is_denied = joint.decision.is_deny();
     for (ask, decision) in asks.iter().zip(&joint.each) {
         // Where another limit denied it, this one has admitted nobody.
@@ -46,6 +61,22 @@ pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
         }
     }
     joint
+}
+
+/// Redis decides, and after an outage the shares too.
+async fn with_redis(
+    asks: &[JointAsk<'_>],
+    sums: &Sums<'_>,
+    deadline: Deadline,
+) -> Result<Joint, StoreError> {
+    if let Some(denied) = still_denied(asks) {
+        return Ok(has_left(asks, denied, deadline).await);
+    }
+    let (joint, charged) = charge_all(sums, deadline).await?;
+    if joint.decision.is_deny() {
+        return Ok(joint);
+    }
+    Ok(warm(asks, joint, charged, deadline).await)
 }
 
 /// Some were denied a moment ago, and time has not changed that. The others have what they had then, as time has changed

@@ -97,35 +97,13 @@ struct Answered {
     answer: Answer,
 }
 
-/// Decides several requests as one: all are charged, or none is. All limits are of one store.
-///
-/// ```no_run
-/// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter)
-/// # -> Result<(), tidegate_redis::StoreError> {
-/// use tidegate_redis::{JointAsk, check_all};
-///
-/// let joint = check_all(&[
-///     JointAsk { limiter: &user, key: b"alice", cost: 1 },
-///     JointAsk { limiter: &site, key: b"alice", cost: 1 },
-/// ])
-/// .await?;
-/// println!("{:?}", joint.decision);
-/// # Ok(())
-/// # }
-/// ```
-pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
-    let (joint, charged) = charge_all(&Sums::of(asks), within(asks)).await?;
-    charged.keep();
-    Ok(joint)
-}
-
 /// The deadline of requests that come now, for all that is done for them.
 pub(crate) fn within(asks: &[JointAsk<'_>]) -> Deadline {
     let longest = asks.iter().map(|ask| ask.limiter.inner.exact.deadline()).max();
     Deadline::from(longest.unwrap_or_default())
 }
 
-/// The same as [`check_all`], for who may give it back.
+/// Decides several requests as one: all are charged, or none is. The caller may give it back.
 pub(crate) async fn charge_all(
     all: &Sums<'_>,
     deadline: Deadline,

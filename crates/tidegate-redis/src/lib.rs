@@ -50,11 +50,11 @@ mod tally;
 mod throttle;
 mod value;
 
-pub use all::decide_all;
+pub use all::{check_all, decide_all};
 pub use builder::{Builder, Unsuited};
 pub use exact::ONCE_SPAN;
 pub use health::{LimitHealth, LimitState};
-pub use joint::{JointAsk, check_all};
+pub use joint::JointAsk;
 pub use limiter::RedisLimiter;
 pub use link::{Address, AddressError, Concern, Finding, StoreError};
 pub use permit::RedisPermit;

@@ -69,17 +69,10 @@ impl<C: Clock> RedisThrottles<C> {
     /// # }
     /// ```
     pub async fn check(&self, key: &[u8], throttle: &Throttle) -> Throttled {
-        let share = throttle.share(self.nodes);
-        let throttled = match self.still_limited(key, &share) {
-            Some(limited) => limited,
-            None => match self.try_check(key, throttle).await {
-                Ok(throttled) => self.warm(key, &share, throttled),
-                Err(error) => {
-                    self.tally.failed(NAME, &error);
-                    self.without(key, &share)
-                }
-            },
-        };
+        let throttled = self.try_check(key, throttle).await.unwrap_or_else(|error| {
+            self.tally.failed(NAME, &error);
+            self.without(key, &throttle.share(self.nodes))
+        });
         self.tally.decided(&decision(throttled));
         throttled
     }
@@ -116,7 +109,7 @@ impl<C: Clock> RedisThrottles<C> {
         here
     }
 
-    /// Decides, or says why there is no decision.
+    /// Decides, or says why there is no decision. This node's share is charged too, as by [`check`](Self::check).
     ///
     /// ```no_run
     /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
@@ -130,12 +123,20 @@ impl<C: Clock> RedisThrottles<C> {
         key: &[u8],
         throttle: &Throttle,
     ) -> Result<Throttled, StoreError> {
-        let asked = self.ask(key, throttle).await;
-        match &asked {
-            Ok(_) => self.health.answered(),
-            Err(error) => self.health.failed(&self.store.inner, self.key(key), error),
+        let share = throttle.share(self.nodes);
+        if let Some(limited) = self.still_limited(key, &share) {
+            return Ok(limited);
         }
-        asked
+        match self.ask(key, throttle).await {
+            Ok(throttled) => {
+                self.health.answered();
+                Ok(self.warm(key, &share, throttled))
+            }
+            Err(error) => {
+                self.health.failed(&self.store.inner, self.key(key), &error);
+                Err(error)
+            }
+        }
     }
 
     async fn ask(&self, key: &[u8], throttle: &Throttle) -> Result<Throttled, StoreError> {

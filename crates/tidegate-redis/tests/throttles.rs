@@ -124,6 +124,21 @@ async fn without_redis_this_nodes_share_decides_and_knows_what_redis_admitted() 
     assert!(throttles.stats().failed > 0);
 }
 
+#[tokio::test]
+async fn what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.expect("it is an address");
+    let throttles = store.throttles(Throttles::new(), 2);
+    let four_an_hour = Throttle::new(3, 4, 3_600, 1).expect("it is a rate");
+    for _ in 0..2 {
+        let asked = throttles.try_check(b"k", &four_an_hour).await;
+        assert!(!asked.expect("Redis answers").is_limited);
+    }
+    server.kill();
+    assert!(throttles.check(b"k", &four_an_hour).await.is_limited, "both were this node's");
+    assert!(throttles.stats().failed > 0);
+}
+
 /// Redis knows nothing of what was admitted without it, and would admit as much again.
 #[tokio::test]
 async fn what_was_admitted_without_redis_is_not_admitted_again() {

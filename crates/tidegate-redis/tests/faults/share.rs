@@ -2,7 +2,7 @@
 
 use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
 use tidegate::Rule;
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, decide_all};
+use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, check_all, decide_all};
 use tokio::task::JoinSet;
 
 const NODES: u64 = 3;
@@ -116,6 +116,28 @@ async fn t33_what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
     }
     stage.begin(Outage::Refused);
     assert_eq!(admitted(&nodes, "key").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t33_what_was_asked_for_with_check_all_is_charged_to_the_share_and_not_admitted_again() {
+    let stage = Stage::new();
+    let nodes = nodes(&stage, "all", NODES).await;
+    let ask = |limiter, key| JointAsk { limiter, key, cost: 1 };
+    for limiter in &nodes {
+        for _ in 0..4 {
+            let joint = check_all(&[ask(limiter, b"before")]).await.expect("Redis is there");
+            assert!(joint.decision.is_allow());
+        }
+    }
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&nodes, "before").await, 0);
+    assert_eq!(admitted(&nodes, "meanwhile").await, 12);
+    stage.end(Outage::Refused);
+    for limiter in &nodes {
+        is_back(limiter).await;
+        let joint = check_all(&[ask(limiter, b"meanwhile")]).await.expect("Redis is back");
+        assert!(joint.decision.is_deny());
+    }
 }
 
 /// Its caller has a policy of its own for failures; that Redis does not know yet what was admitted is none.
