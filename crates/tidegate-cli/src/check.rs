@@ -2,17 +2,20 @@
 
 mod store;
 
-use crate::args::Format;
-use crate::output::{Found, complain};
-use anyhow::Context;
+use crate::args::{Format, ServerFlags};
+use crate::output::{Found, complain, refuse_unreadable};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use tidegate::Clock;
+use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self, Config, ConfigErrors, LimitConfig, Mode};
 
 /// Say whether a configuration is good, and what each of its limits means
 ///
-/// Exits with 0 if it is good, 1 if it is not or the store is not as it should be, and 2 if it cannot be read.
+/// It is good if `tidegate serve --config FILE`, with the same flags, would go on to bind its sockets: certificates and
+/// keys are read, too. Exits with 0 if it is good, 1 if it is not or the store is not as it should be, and 2 if it cannot be
+/// read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The configuration
@@ -23,6 +26,8 @@ pub(crate) struct Check {
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    #[command(flatten, next_help_heading = "As it will be served")]
+    server: ServerFlags,
 }
 
 /// A limit as it is shown.
@@ -49,18 +54,19 @@ struct ShownError<'a> {
 
 impl Check {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
-        // What is wrong with a file is one thing, and that there is none another.
-        std::fs::File::open(&self.file)
-            .with_context(|| format!("cannot read {}", self.file.display()))?;
-        match config::load(&self.file) {
+        match config::for_start(Some(&self.file), &self.server.command_line()) {
             Ok(config) => self.show(&config, out),
-            Err(errors) => self.show_errors(&errors, out),
+            Err(errors) => {
+                refuse_unreadable(&errors)?;
+                self.show_errors(&errors, out)
+            }
         }
     }
 
     fn show(&self, config: &Config, out: &mut impl Write) -> anyhow::Result<Found> {
         let limits: Vec<Shown> = config.limits.iter().map(shown).collect();
         let store = if self.connect { Some(store::look(config)?) } else { None };
+        let warnings = config.warnings_at(ServerClock::system().calendar_now());
         match self.format {
             Format::Text => write_text(&limits, out)?,
             Format::Short => {
@@ -68,12 +74,19 @@ impl Check {
                     writeln!(out, "{limit}: {rule}: {means}")?;
                 }
             }
-            Format::Json => match &store {
-                None => write_json(&serde_json::json!({ "limits": limits }), out)?,
-                Some(store) => {
-                    write_json(&serde_json::json!({ "limits": limits, "store": store }), out)?;
+            Format::Json => {
+                let warnings: Vec<ShownError<'_>> = warnings.iter().map(shown_error).collect();
+                let mut all = serde_json::json!({ "limits": limits, "warnings": warnings });
+                if let Some(store) = &store {
+                    all["store"] = serde_json::json!(store);
                 }
-            },
+                write_json(&all, out)?;
+            }
+        }
+        if self.format != Format::Json {
+            for warning in &warnings {
+                complain(&format!("warning: {warning}"));
+            }
         }
         let Some(store) = store else { return Ok(Found::Fine) };
         if self.format != Format::Json {

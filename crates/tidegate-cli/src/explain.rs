@@ -1,7 +1,7 @@
 //! `tidegate explain`: which limit would decide a request, and why.
 
 use crate::args::Format;
-use crate::output::{Found, complain};
+use crate::output::{Found, complain, refuse_unreadable};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -55,6 +55,7 @@ impl Explain {
         let config = match config::load(&self.config) {
             Ok(config) => config,
             Err(errors) => {
+                refuse_unreadable(&errors)?;
                 complain(&errors.to_string());
                 return Ok(Found::Wrong);
             }

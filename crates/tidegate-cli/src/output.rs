@@ -3,8 +3,10 @@
 //! Always   0: all is well. 1: it ran, and found something wrong. 2: it could not run. A reader that has seen
 //!          enough (`tidegate check F | head`) is no error.
 
+use anyhow::anyhow;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use tidegate_server::config::ConfigErrors;
 
 /// What a command found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,11 @@ pub(crate) fn end(result: anyhow::Result<Found>) -> ExitCode {
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io: Option<&std::io::Error> = error.downcast_ref();
     io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Why a configuration cannot be read at all, which keeps every command from running; if it can be and is wrong, nothing.
+pub(crate) fn refuse_unreadable(errors: &ConfigErrors) -> anyhow::Result<()> {
+    if errors.is_unreadable { Err(anyhow!("{errors}")) } else { Ok(()) }
 }
 
 /// Writes a line to standard error. There is nowhere to tell that it cannot be written.

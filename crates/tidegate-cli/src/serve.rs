@@ -1,9 +1,9 @@
 //! `tidegate serve`: the daemon.
 
+use crate::args::ServerFlags;
 use crate::output::Found;
 use std::io::Write;
 use std::path::PathBuf;
-use tidegate_server::config::{CommandLine, Place};
 use tidegate_server::daemon::{self, LogFormat, Options};
 
 /// Answer RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory or in Redis
@@ -15,24 +15,8 @@ pub(crate) struct Serve {
     /// The configuration
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where Redis clients come [default: 127.0.0.1:6380]
-    #[arg(long, value_name = "ADDR|off")]
-    resp: Option<Place>,
-    /// Where HTTP clients come [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR|off")]
-    http: Option<Place>,
-    /// Where Envoy comes [default: 127.0.0.1:8081]
-    #[arg(long, value_name = "ADDR|off")]
-    grpc: Option<Place>,
-    /// Where the operator comes: metrics, health, dashboard [default: 127.0.0.1:9091]
-    #[arg(long, value_name = "ADDR|off")]
-    admin: Option<Place>,
-    /// Keep debts over a restart in this file
-    #[arg(long, value_name = "FILE")]
-    snapshot: Option<PathBuf>,
-    /// Listen where others can come in although nobody needs a token
-    #[arg(long)]
-    insecure: bool,
+    #[command(flatten)]
+    server: ServerFlags,
     /// How to log
     #[arg(long, value_enum, default_value = "text")]
     log: Log,
@@ -59,14 +43,7 @@ impl Serve {
         }
         let options = Options {
             config: self.config.clone(),
-            server: CommandLine {
-                resp: self.resp,
-                http: self.http,
-                grpc: self.grpc,
-                admin: self.admin,
-                snapshot: self.snapshot.clone(),
-                is_insecure: self.insecure,
-            },
+            server: self.server.command_line(),
             log: match self.log {
                 Log::Text => LogFormat::Text,
                 Log::Json => LogFormat::Json,

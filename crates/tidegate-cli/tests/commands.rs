@@ -67,6 +67,165 @@ fn check_shows_what_is_wrong_and_exits_with_1() {
     assert_eq!((code, &json["errors"][0]["line"]), (1, &serde_json::json!(3)));
 }
 
+/// A directory with these files, until it is dropped.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str) -> Self {
+        let directory =
+            std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("it can be made");
+        Self(directory)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).expect("it can be written");
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        tidegate_in(self.0.clone(), args)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A certificate that signs itself, and its key.
+fn certificate() -> (String, String) {
+    let names = vec!["localhost".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// Files that `serve` refuses, and a word of why.
+const REFUSED: [(&str, &str); 6] = [
+    (
+        "[server.tls]\ncert = \"cert.pem\"\nkey = \"other.pem\"\n",
+        "is not the key of the certificate",
+    ),
+    ("[server.tls]\ncert = \"garbage.pem\"\nkey = \"key.pem\"\n", "garbage.pem has no certificate"),
+    (
+        "[server.admin_tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\nclient_ca = \"garbage.pem\"\n",
+        "garbage.pem has no authority",
+    ),
+    ("[server]\nhttp = \"0.0.0.0:0\"\n", "requests need no token"),
+    (
+        "[server]\nhttp = \"0.0.0.0:7000\"\ngrpc = \"127.0.0.1:7000\"\ninsecure = true\n",
+        "same address",
+    ),
+    (
+        "[server]\nresp = \"off\"\nhttp = \"off\"\ngrpc = \"off\"\nadmin = \"off\"\n",
+        "every listener is off",
+    ),
+];
+
+#[test]
+fn check_refuses_what_serve_refuses_before_it_binds_and_in_the_same_words() {
+    let files = Files::new("refused");
+    let ((cert, key), (_, other)) = (certificate(), certificate());
+    for (name, text) in
+        [("cert.pem", &*cert), ("key.pem", &key), ("other.pem", &other), ("garbage.pem", "x")]
+    {
+        files.write(name, text);
+    }
+    for (text, why) in REFUSED {
+        files.write("t.toml", text);
+        let (out, checked, code) = files.run(&["check", "t.toml"]);
+        assert_eq!((out.as_str(), code), ("", 1), "{text}: {checked}");
+        assert!(checked.contains(why), "{text}: {checked}");
+        let (_, served, code) = files.run(&["serve", "--config", "t.toml"]);
+        assert_eq!((served, code), (format!("tidegate: {checked}"), 2), "{text}");
+    }
+    files.write("t.toml", "[server]\nhttp = \"0.0.0.0:0\"\n");
+    let (_, err, code) = files.run(&["check", "t.toml", "--insecure"]);
+    assert_eq!((err.as_str(), code), ("", 0), "as with serve");
+    let (_, err, code) =
+        files.run(&["check", "t.toml", "--http", "127.0.0.1:0", "--grpc", "0.0.0.0:0"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("gRPC would listen on 0.0.0.0:0"), "{err}");
+}
+
+#[test]
+fn check_warns_of_secrets_that_everybody_can_read_and_of_certificates_that_expire() {
+    let files = Files::new("warned");
+    let names = vec!["localhost".to_owned()];
+    let mut params = rcgen::CertificateParams::new(names).expect("a good name");
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let key = rcgen::KeyPair::generate().expect("there is randomness");
+    files.write("cert.pem", &params.self_signed(&key).expect("it can sign").pem());
+    files.write("key.pem", &key.serialize_pem());
+    files.write("tokens", "# of the proxy\nsecret\n");
+    let text = "[server]\nauth.tokens_file = \"tokens\"\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n";
+    files.write("t.toml", text);
+    let mode = |mode: &str| {
+        let chmod =
+            Command::new("chmod").args([mode, "tokens", "key.pem"]).current_dir(&files.0).status();
+        assert!(chmod.expect("coreutils").success());
+    };
+    mode("644");
+    let (out, err, code) = files.run(&["check", "t.toml"]);
+    assert_eq!((out.as_str(), code), ("good; no limit has a name\n", 0));
+    for why in
+        ["every user of this machine can read tokens", "can read key.pem", "[server.tls] expired "]
+    {
+        assert!(err.contains(why), "{err}");
+    }
+    assert!(
+        err.lines().filter(|line| line.starts_with("warning: ")).count() == 3
+            && !err.contains("secret"),
+        "{err}"
+    );
+    let (out, _, _) = files.run(&["check", "t.toml", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    assert_eq!(json["warnings"].as_array().map(Vec::len), Some(3), "{json}");
+    mode("640");
+    let (_, err, _) = files.run(&["check", "t.toml"]);
+    assert!(!err.contains("can read") && err.contains("expired"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_read_is_said_in_the_same_words_by_every_command() {
+    let files = Files::new("unreadable");
+    std::fs::create_dir_all(files.0.join("directory")).expect("it can be made");
+    for (name, why) in [("none.toml", "No such file or directory"), ("directory", "Is a directory")]
+    {
+        let said = |args: &[&str]| {
+            let (out, err, code) = files.run(args);
+            assert_eq!((out.as_str(), code), ("", 2), "{args:?}: {err}");
+            err
+        };
+        let checked = said(&["check", name]);
+        assert!(
+            checked.starts_with(&format!("tidegate: {name}: cannot be read: {why}")),
+            "{checked}"
+        );
+        assert_eq!(said(&["serve", "--config", name]), checked);
+        assert_eq!(said(&["explain", "--config", name, "--request", "GET /"]), checked);
+        assert_eq!(said(&["import", "envoy", name]), checked);
+    }
+}
+
+#[test]
+fn an_address_that_is_none_is_answered_with_one_that_is() {
+    for (flag, text, meant) in [
+        ("--http", "8080", "127.0.0.1:8080"),
+        ("--http", "x", "127.0.0.1:8080"),
+        ("--grpc", "x", "127.0.0.1:8081"),
+        ("--admin", "localhost:9091", "127.0.0.1:9091"),
+        ("--resp", "*:6380", "0.0.0.0:6380"),
+    ] {
+        let (_, err, code) = tidegate(&["serve", flag, text]);
+        assert_eq!(code, 2, "{err}");
+        assert!(
+            err.contains(&format!("write \"{meant}\"")) || err.contains(&format!("\"{meant}\"")),
+            "{err}"
+        );
+    }
+}
+
 #[test]
 fn check_goes_to_the_store_if_it_is_told_to() {
     let redis = tidegate_testbed::RedisServer::start();
@@ -100,7 +259,7 @@ fn check_goes_to_the_store_if_it_is_told_to() {
 fn what_cannot_run_exits_with_2() {
     let (_, err, code) = tidegate(&["check", "nowhere.toml"]);
     assert_eq!(code, 2);
-    assert!(err.starts_with("tidegate: cannot read nowhere.toml: "), "{err}");
+    assert!(err.starts_with("tidegate: nowhere.toml: cannot be read: "), "{err}");
     assert_eq!(tidegate(&["chekc"]).2, 2);
     assert_eq!(tidegate(&["import", "envoy", "nowhere.yaml"]).2, 2);
     let (_, err, code) = tidegate(&["explain", "--config", "good.toml", "--request", "login"]);

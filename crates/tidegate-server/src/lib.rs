@@ -27,3 +27,4 @@ pub mod matching;
 pub mod resp;
 pub mod server;
 pub mod store;
+mod tls;

@@ -1,16 +1,15 @@
 //! What all listeners share: the engine, what was configured, and how the server is.
 
 use crate::clock::ServerClock;
-use crate::config::{Config, ConfigErrors};
+use crate::config::{self, Config, ConfigErrors};
 use crate::engine::Engine;
 use crate::listen::Wire;
 use arc_swap::ArcSwap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tidegate::Snapshot;
+use tidegate::{Clock, Snapshot};
 use tidegate_redis::RedisStore;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -168,13 +167,13 @@ impl Server {
         self.file.as_deref()
     }
 
-    /// Reads the configuration again and puts its limits in place, and of `[server]` what can be. A bad file changes
-    /// nothing. Tells which keys of `[server]` are not as they were and need a restart; they are logged, too.
-    pub fn reload(&self) -> Result<Vec<&'static str>, ConfigErrors> {
+    /// Reads the configuration again and puts its limits in place, and of `[server]` what can be. A configuration that a
+    /// start would refuse changes nothing. Returns which settings have changed and need a restart; they are logged, too.
+    pub fn reload(&self) -> Result<Vec<String>, ConfigErrors> {
         let Some(file) = &self.file else { return Ok(Vec::new()) };
         let _alone = self.alone();
-        let read = crate::config::load(file).and_then(|config| self.refuse_open(file, config));
-        match read.and_then(|config| self.refuse_moved(file, config)) {
+        let read = config::for_start(Some(file), &self.config().command_line);
+        match read.and_then(|config| self.refuse_opened_or_moved(file, config)) {
             Ok(config) => {
                 let needs_restart = self.put_in_place(config);
                 self.status.reloads.fetch_add(1, Ordering::Relaxed);
@@ -193,53 +192,29 @@ impl Server {
         self.reloading.lock().expect("nobody panics while reloading")
     }
 
-    /// Where others can come in, they must go on needing a token, or a certificate as at the start: a line that was left
-    /// out opens no door.
-    fn refuse_open(&self, file: &Path, new: Config) -> Result<Config, ConfigErrors> {
+    /// What a start would accept, and a running server cannot do or must not do without being started again.
+    fn refuse_opened_or_moved(&self, file: &Path, new: Config) -> Result<Config, ConfigErrors> {
         let old = self.config();
-        let is_open = |place: Option<SocketAddr>| place.is_some_and(|at| !at.ip().is_loopback());
-        let places = [old.server.resp, old.server.http, old.server.grpc];
-        let is_opened = new.server.tokens.is_empty()
-            && !old.server.needs_certificate()
-            && places.into_iter().any(is_open);
-        let is_admin_opened = new.server.admin_token.is_none()
-            && !old.server.admin_needs_certificate()
-            && is_open(old.server.admin);
-        if old.server.is_insecure || !(is_opened || is_admin_opened) {
-            return Ok(new);
+        let refusal = old.opened_by(&new).or_else(|| old.moved_by(&new));
+        match refusal {
+            None => Ok(new),
+            Some(message) => {
+                Err(ConfigErrors { sources: new.sources, ..ConfigErrors::whole(file, message) })
+            }
         }
-        let missing = if is_opened { "tokens" } else { "admin_token" };
-        let message = format!(
-            "there is no `{missing}` in [server.auth] any more, and others than loopback can come in: \
-             leave it, or start again with --insecure"
-        );
-        Err(ConfigErrors::whole(file, message))
     }
 
-    /// What is counted in one store is not in another: that takes a restart.
-    fn refuse_moved(&self, file: &Path, new: Config) -> Result<Config, ConfigErrors> {
-        if self.config().store == new.store {
-            return Ok(new);
-        }
-        let message = "[store] is not as it was at the start, and changes only by a restart: leave it, or start again";
-        Err(ConfigErrors::whole(file, message.to_owned()))
-    }
-
-    fn put_in_place(&self, mut new: Config) -> Vec<&'static str> {
+    fn put_in_place(&self, new: Config) -> Vec<String> {
         let old = self.config();
-        let command_line = old.command_line.clone();
-        command_line.apply(&mut new.server);
-        let needs_restart = new.server.needs_restart(&old.server);
-        if !needs_restart.is_empty() {
-            let keys = needs_restart.join(", ");
-            tracing::warn!("in [server], {keys} changed and will hold from the next start on");
-        }
-        let server = new.server.in_place_of(&old.server);
-        let has_other_tokens = server.tokens != old.server.tokens;
-        self.waiting_max.store(server.caps.waiting_max, Ordering::Relaxed);
+        let needs_restart = new.needs_restart(&old);
+        tell_restart(&needs_restart);
+        new.log_warnings(self.engine.clock().calendar_now());
+        let new = new.in_place_of(&old);
+        let has_other_tokens = new.server.tokens != old.server.tokens;
+        self.waiting_max.store(new.server.caps.waiting_max, Ordering::Relaxed);
         self.engine.reload(&new.limits);
         self.engine.publish_soon();
-        self.config.store(Arc::new(Config { server, command_line, ..new }));
+        self.config.store(Arc::new(new));
         if has_other_tokens {
             self.token_changes.fetch_add(1, Ordering::Release);
         }
@@ -298,4 +273,19 @@ impl Server {
         });
         tokens.is_empty() || is_known
     }
+}
+
+/// So many settings are named in one line of the log.
+const NAMED_MAX: usize = 20;
+
+fn tell_restart(settings: &[String]) {
+    if settings.is_empty() {
+        return;
+    }
+    let named = settings[..settings.len().min(NAMED_MAX)].join(", ");
+    let more = match settings.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    tracing::warn!("{named}{more} changed, and will be in force from the next start");
 }

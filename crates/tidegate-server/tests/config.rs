@@ -274,12 +274,110 @@ fn secrets_are_never_shown() {
     assert!(!format!("{config:?}").contains("hunter2"));
 }
 
+/// A certificate that signs itself, and its key.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+    let made = made.expect("there is randomness");
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+#[test]
+fn another_language_is_named() {
+    for yaml in [
+        "limits:\n  login:\n    rule: 5/min\n",
+        "---\nserver: {}\n",
+        "# ours\n\n- name: login\n  rule: 5/min\n",
+        "domain: edge\ndescriptors: []\n",
+    ] {
+        let said = wrong(yaml);
+        assert!(said.contains("this looks like YAML, and a configuration is TOML"), "{said}");
+        assert_eq!(said.matches("t.toml").count(), 1, "and nothing else: {said}");
+    }
+    assert!(wrong("{\n  \"limits\": {}\n}\n").contains("this looks like JSON"));
+    for toml in ["[limits.a\nrule = \"1/s\"\n", "a = b:c\n", "http://x:1\n", "rule = \"a: b\n"] {
+        let said = wrong(toml);
+        assert!(!said.contains("looks like"), "{said}");
+    }
+}
+
+#[test]
+fn a_list_without_a_key_part_is_no_key() {
+    let said = wrong_limit("rule = \"1/s\"\nkey = []");
+    assert!(
+        said.starts_with("t.toml:3:7: `key` has no part") && said.contains("leave `key` out"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_field_of_the_servers_own_tokens_is_no_key_and_no_condition() {
+    let limit = |more: &str| format!("[limits.a]\nrule = \"1/s\"\n{more}\n");
+    let auth = "[server.auth]\ntokens = [\"s3cret\"]\n";
+    for more in [
+        "key = \"header:Authorization\"",
+        "key = [\"path\", \"header:authorization\"]",
+        "when = { not = { \"header:authorization\" = \"*\" } }",
+    ] {
+        let said = wrong(&(limit(more) + auth));
+        assert!(said.starts_with("t.toml:3:"), "{said}");
+        assert!(
+            said.contains("`header:x-client-authorization`") && !said.contains("s3cret"),
+            "{said}"
+        );
+        read(&limit(more));
+    }
+    read(&(limit("key = \"header:x-api-key\"") + auth));
+}
+
+#[test]
+fn a_token_that_no_client_can_send_is_refused() {
+    for token in ["two words", "# comment", " padded", "a\\nb"] {
+        let said = wrong(&format!("[server.auth]\ntokens = [\"{token}\"]\n"));
+        assert!(said.contains("this is not a token") && !said.contains("words"), "{said}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_none_is_pointed_at() {
+    let directory = std::env::temp_dir().join(format!("tidegate-pem-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let ((certificate, key), (_, other)) = (certificate(), certificate());
+    for (file, text) in [("cert.pem", &*certificate), ("key.pem", &key), ("other.pem", &other)] {
+        std::fs::write(directory.join(file), text).unwrap();
+    }
+    std::fs::write(directory.join("garbage.pem"), "garbage").unwrap();
+    let file = directory.join("t.toml").display().to_string();
+    let read = |cert: &str, key: &str, ca: &str| {
+        let text =
+            format!("[server.tls]\ncert = \"{cert}\"\nkey = \"{key}\"\nclient_ca = \"{ca}\"\n");
+        config::read(&text, &file).map(|_| ()).map_err(|errors| errors.to_string())
+    };
+    assert_eq!(read("cert.pem", "key.pem", "cert.pem"), Ok(()));
+    for (cert, key, ca, place, why) in [
+        ("garbage.pem", "key.pem", "cert.pem", ":2:8: ", "garbage.pem has no certificate"),
+        ("cert.pem", "garbage.pem", "cert.pem", ":3:7: ", "garbage.pem has no private key"),
+        (
+            "cert.pem",
+            "other.pem",
+            "cert.pem",
+            ":3:7: ",
+            "other.pem is not the key of the certificate",
+        ),
+        ("cert.pem", "key.pem", "garbage.pem", ":4:13: ", "garbage.pem has no authority"),
+    ] {
+        let refused = read(cert, key, ca).unwrap_err();
+        assert!(refused.contains(place) && refused.contains(why), "{refused}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 #[test]
 fn files_are_looked_for_beside_the_configuration() {
     let directory = std::env::temp_dir().join(format!("tidegate-config-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("t.toml");
-    std::fs::write(directory.join("cert.pem"), "a certificate").unwrap();
+    let (certificate, key) = certificate();
+    std::fs::write(directory.join("cert.pem"), format!("{certificate}{key}")).unwrap();
     std::fs::write(directory.join("tokens"), "one\n\n two \n").unwrap();
     std::fs::write(&file, "[server.tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n").unwrap();
     let shown = config::load(&file).unwrap_err().to_string();
@@ -305,8 +403,15 @@ fn what_the_guide_shows_is_good() {
     let page = include_str!("../../../docs/guide/configuration.md");
     let directory = std::env::temp_dir().join(format!("tidegate-guide-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
-    for file in ["cert.pem", "key.pem", "ca.pem", "tokens", "admin-token"] {
-        std::fs::write(directory.join(file), "something").unwrap();
+    let (certificate, key) = certificate();
+    for (file, text) in [
+        ("cert.pem", &*certificate),
+        ("key.pem", &*key),
+        ("ca.pem", &*certificate),
+        ("tokens", "something"),
+        ("admin-token", "something"),
+    ] {
+        std::fs::write(directory.join(file), text).unwrap();
     }
     let file = directory.join("tidegate.toml").display().to_string();
     let blocks: Vec<&str> = page

@@ -55,7 +55,7 @@ impl Import {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
         let From::Envoy { file } = &self.from;
         let name = file.display();
-        let text = read(file).with_context(|| format!("cannot read {name}"))?;
+        let text = read(file).with_context(|| format!("{name}: cannot be read"))?;
         let imported = envoy::import(&text).with_context(|| format!("{name}"))?;
         out.write_all(imported.toml.as_bytes())?;
         for LeftOut { line, why } in &imported.left_out {

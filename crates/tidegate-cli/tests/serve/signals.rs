@@ -55,6 +55,34 @@ fn a_file_that_is_watched_is_reloaded_when_it_changes() {
     assert!(daemon.end().success());
 }
 
+#[test]
+fn files_that_the_configuration_names_are_watched_too() {
+    let directory = Directory::new();
+    let names = vec!["localhost".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
+    directory.write("cert.pem", &made.cert.pem());
+    directory.write("key.pem", &made.signing_key.serialize_pem());
+    directory.write("tokens", "old\n");
+    let text = "[server]\nwatch = true\nauth.tokens_file = \"tokens\"\n\
+                admin_tls = { cert = \"cert.pem\", key = \"key.pem\" }\n[limits.a]\nrule = \"1/day\"\n";
+    let config = directory.write("t.toml", text);
+    let daemon = Daemon::start("", &config, &[]);
+    let mut peer = daemon.connect();
+    assert_eq!(peer.ask("AUTH old"), "+OK");
+    directory.write("tokens", "new\n");
+    eventually("its token is none", PATIENCE, || peer.ask("PING").starts_with("-NOAUTH"));
+    assert_eq!(peer.ask("AUTH new"), "+OK");
+    directory.write("cert.pem", "garbage");
+    eventually("it says so", PATIENCE, || daemon.says("cert.pem has no certificate"));
+    assert!(daemon.says("not reloaded, the old configuration stays"));
+    let reloads = || daemon.log().matches("reloaded: 1 limits").count();
+    let before = reloads();
+    directory.write("cert.pem", &made.cert.pem());
+    eventually("it reloads", PATIENCE, || reloads() > before);
+    daemon.signal("TERM");
+    assert!(daemon.end().success());
+}
+
 /// As `--config <(make-config)` of a shell.
 #[test]
 fn a_configuration_from_a_pipe_is_read_once_and_signals_are_heard() {

@@ -2,7 +2,7 @@
 //!
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
 //!          rule text are one, named `*`, and what `CL.THROTTLE` counts is one of that name. So there are never more
-//!          series than 9 for each limit, 7 more where they are in Redis, and 25 besides.
+//!          series than 9 for each limit, 7 more where they are in Redis, and 29 besides.
 
 use super::exposition;
 use super::health::Store;
@@ -44,6 +44,7 @@ impl Collector for Metrics {
         let counted = counted(&self.server);
         limits(&mut encoder, &counted)?;
         self.listeners(&mut encoder)?;
+        self.certificates(&mut encoder)?;
         self.configuration(&mut encoder)?;
         self.store(&mut encoder, &counted)?;
         let draining = u64::from(self.server.status.drain.has_begun());
@@ -87,6 +88,22 @@ impl Metrics {
             encoder.encode_descriptor("wrong_tokens", help, None, MetricType::Counter)?;
         for (listener, number) in by_listener(&status.wrong_tokens) {
             counter(&mut wrong.encode_family(&[("listener", listener)])?, number)?;
+        }
+        Ok(())
+    }
+
+    fn certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help =
+            "When the first certificate of the listener's chain expires, in seconds since 1970";
+        let name = "tls_certificate_expiry_timestamp_seconds";
+        let mut expiry = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let config = self.server.config();
+        for (wire, _) in config.server.listeners() {
+            let tls = config.server.tls_of(wire);
+            if let Some(expires) = tls.and_then(|tls| tls.credentials.expires()) {
+                let seconds = expires.as_micros() / 1_000_000;
+                expiry.encode_family(&[("listener", wire.label())])?.encode_gauge(&seconds)?;
+            }
         }
         Ok(())
     }

@@ -60,14 +60,27 @@ impl CommandLine {
     }
 }
 
-impl std::str::FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Place {
+    /// Reads an address and a port, or `off`. Of what is neither, the error says what to write, with an example that is right
+    /// for a listener whose address is this by default.
+    pub fn read(text: &str, default: SocketAddr) -> Result<Self, String> {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let error = |_| format!("`{text}` is neither an address such as 127.0.0.1:6380 nor `off`");
-        text.parse().map(Self::At).map_err(error)
+        let meant = |_| format!("this is not an address and a port: {}", meant(text, default));
+        text.parse().map(Self::At).map_err(meant)
+    }
+}
+
+/// What to write instead of a text that is no address.
+pub(super) fn meant(text: &str, default: SocketAddr) -> String {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    match port.parse::<u16>() {
+        Ok(port) if host == "*" => {
+            format!("write \"0.0.0.0:{port}\" or \"[::]:{port}\" for all interfaces")
+        }
+        Ok(port) if host.is_empty() || host == "localhost" => format!("write \"127.0.0.1:{port}\""),
+        Ok(_) => format!("names are not looked up, write an IP address such as \"{default}\""),
+        Err(_) => format!("write one such as \"{default}\", or \"off\""),
     }
 }

@@ -1,12 +1,19 @@
 //! What is wrong with a configuration: where, what, and what to do.
 
+use super::source::Sources;
 use std::fmt;
+use std::path::Path;
 
 /// Everything that is wrong with one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfigErrors {
     /// At least one.
     pub errors: Vec<ConfigError>,
+    /// Whether the file itself could not be read, so that nothing is known about what is in it.
+    pub is_unreadable: bool,
+    /// What was read until then: when it changes, it is worth another try.
+    pub sources: Sources,
 }
 
 /// One thing that is wrong.
@@ -30,8 +37,32 @@ pub struct ConfigError {
 
 impl ConfigErrors {
     /// One thing that is wrong with the whole file.
-    pub(crate) fn whole(file: &std::path::Path, message: String) -> Self {
-        Self { errors: vec![super::report::whole_file(&file.display().to_string(), message)] }
+    pub(crate) fn whole(file: &Path, message: String) -> Self {
+        Self {
+            errors: vec![ConfigError::whole(&file.display().to_string(), message)],
+            is_unreadable: false,
+            sources: Sources::default(),
+        }
+    }
+
+    /// The file is not there, or may not be read.
+    pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
+        Self { is_unreadable: true, ..Self::whole(file, format!("cannot be read: {error}")) }
+    }
+}
+
+impl ConfigError {
+    /// An error that has no place.
+    pub(super) fn whole(file: &str, message: String) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            message,
+            hint: None,
+            excerpt: None,
+            indent: 0,
+        }
     }
 }
 

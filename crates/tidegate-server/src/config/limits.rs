@@ -30,8 +30,9 @@ const ON_ERRORS: [(&str, OnError); 3] =
     [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
 const OVERFLOWS: [(&str, Overflow); 2] = [("share", Overflow::Share), ("deny", Overflow::Deny)];
 
-/// The limits. `is_shared`: they are kept in a store, which cannot count as far as memory can.
-pub(super) fn read(table: &Table<'_>, is_shared: bool) -> Vec<LimitConfig> {
+/// The limits. `is_shared`: they are kept in a store, which cannot count as far as memory can. `has_tokens`: who asks brings
+/// a token of the server's.
+pub(super) fn read(table: &Table<'_>, is_shared: bool, has_tokens: bool) -> Vec<LimitConfig> {
     let entries = table.entries();
     if let Some((place, _)) = entries.get(LIMITS_MAX) {
         let wrong = Wrong::new(format!("there must be at most {LIMITS_MAX} limits"));
@@ -44,6 +45,9 @@ pub(super) fn read(table: &Table<'_>, is_shared: bool) -> Vec<LimitConfig> {
         let Some(limit) = limit(table, place.clone(), &value, &mut replaced) else { continue };
         if is_shared {
             check_shared(&limit, &value);
+        }
+        if has_tokens {
+            check_own_token(&limit, &value);
         }
         if let Some(descriptor) = &limit.descriptor
             && let Some(twin) = descriptor::twin(&mut twins, &limit.name, descriptor)
@@ -106,6 +110,23 @@ fn check_shared(limit: &LimitConfig, value: &Value<'_>) {
     }
 }
 
+/// With tokens, `Authorization` is the proxy's: every request behind it would have the same, or none.
+fn check_own_token(limit: &LimitConfig, value: &Value<'_>) {
+    let is_own = |part: &KeyPart| *part == KeyPart::Header("authorization".to_owned());
+    let is_counted = limit.key.iter().any(is_own);
+    let is_asked = limit.when.iter().any(|condition| is_own(&condition.part));
+    for (name, is) in [("key", is_counted), ("when", is_asked)] {
+        if is && let Some(value) = value.table().and_then(|table| table.get(name)) {
+            let wrong = Wrong::new(
+                "`header:authorization` is where a proxy brings one of this server's `tokens`: all its clients would be one",
+            );
+            value.tell(wrong.hint(
+                "let the proxy hand on its client's under another name, such as `header:x-client-authorization`",
+            ));
+        }
+    }
+}
+
 fn stand_in() -> Rule {
     "1/s".parse().expect("this is a rule")
 }
@@ -115,12 +136,17 @@ fn check_name(name: &str) -> Result<(), Wrong> {
         let wrong = Wrong::new("this is the name of what the command CL.THROTTLE counts");
         return Err(wrong.hint("choose another name"));
     }
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
+    if is_limit_name(name) {
         return Ok(());
     }
     let wrong = Wrong::new("this cannot be the name of a limit");
     Err(wrong.hint(format!("up to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.` can")))
+}
+
+/// Whether a limit can have this name.
+pub(crate) fn is_limit_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 fn choice<T: Copy + Default>(table: &Table<'_>, name: &'static str, choices: &[(&str, T)]) -> T {
@@ -140,6 +166,10 @@ fn rule(table: &Table<'_>) -> Option<Rule> {
 
 fn key(value: &Value<'_>) -> Vec<KeyPart> {
     let texts = value.text_or_texts(KEY_PARTS_MAX);
+    if value.is_empty_list() {
+        let wrong = Wrong::new("`key` has no part: everybody would be counted together");
+        value.tell(wrong.hint("name a part such as \"ip\", or leave `key` out if that is meant"));
+    }
     let part = |text: &Text<'_>| match text.read.parse::<KeyPart>() {
         Ok(part) => Some(part),
         Err(PartError { span, message, hint }) => {

@@ -15,6 +15,8 @@ mod read;
 mod report;
 mod restart;
 mod server;
+mod source;
+mod startup;
 mod store;
 mod table;
 mod value;
@@ -25,13 +27,16 @@ pub use error::{ConfigError, ConfigErrors};
 pub use means::means;
 pub use near::near;
 pub use read::{FILE_BYTES_MAX, load, read};
+pub use source::Sources;
+pub use startup::for_start;
 
 use crate::matching::{Condition, DescriptorPart, KeyPart};
+use crate::tls::Credentials;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tidegate::{Overflow, Rule};
+use tidegate::{Overflow, Rule, Timestamp};
 use tidegate_redis::{Address, Settings};
 use tidegate_tower::ProxyHeader;
 
@@ -46,6 +51,10 @@ pub struct Config {
     pub limits: Vec<LimitConfig>,
     /// What the command line says instead of the file.
     pub command_line: CommandLine,
+    /// What is no error, and may be a mistake: a file of secrets that everybody can read, for example.
+    pub warnings: Vec<ConfigError>,
+    /// The files that it was read from.
+    pub sources: Sources,
 }
 
 /// `[server]`.
@@ -96,7 +105,7 @@ pub struct ServerConfig {
 pub struct Token(pub(crate) String);
 
 /// `[server.tls]` or `[server.admin_tls]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TlsConfig {
     /// PEM file of the certificate chain.
     pub cert: PathBuf,
@@ -104,6 +113,8 @@ pub struct TlsConfig {
     pub key: PathBuf,
     /// PEM file of the authorities whose clients may come in (mTLS).
     pub client_ca: Option<PathBuf>,
+    /// What was in these files.
+    pub(crate) credentials: Credentials,
 }
 
 /// `[server.snapshot]`.
@@ -271,6 +282,26 @@ impl Default for ServerConfig {
             stay_awake: Duration::from_micros(50),
             throttle_max_keys: 16_777_216,
             rule_max_keys: 1_000_000,
+        }
+    }
+}
+
+impl Config {
+    /// [`warnings`](Self::warnings), and certificates that have expired or expire soon.
+    pub fn warnings_at(&self, now: Timestamp) -> Vec<ConfigError> {
+        let tables = [("tls", &self.server.tls), ("admin_tls", &self.server.admin_tls)];
+        let tables = tables.into_iter().filter_map(|(table, tls)| Some((table, tls.as_ref()?)));
+        let expiring = tables.filter_map(|(table, tls)| {
+            let when = tls.credentials.expires_soon(now)?;
+            let message = format!("the certificate of [server.{table}] {when}");
+            Some(ConfigError::whole(&tls.cert.display().to_string(), message))
+        });
+        self.warnings.iter().cloned().chain(expiring).collect()
+    }
+
+    pub(crate) fn log_warnings(&self, now: Timestamp) {
+        for warning in self.warnings_at(now) {
+            tracing::warn!("{warning}");
         }
     }
 }

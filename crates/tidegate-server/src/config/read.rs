@@ -3,36 +3,51 @@
 //! Always   Whoever can write the file cannot keep the server busy with it: its size is capped before it is
 //!          parsed, and so is the number of everything in it.
 
-use super::report::{Report, Wrong, whole_file};
+use super::report::{Report, Wrong};
+use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of};
 use super::table::Table;
-use super::{CommandLine, Config, ConfigErrors, limits, server, store};
-use std::io::Read;
+use super::{Config, ConfigErrors, limits, server, store};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::DeTable;
 
 /// A file is no larger than this.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
+pub const FILE_BYTES_MAX: usize = SOURCE_BYTES_MAX;
 /// Of a file larger than this, only the first place that is not TOML is told: a file made of nothing else
 /// has half a million of them.
 const MENDED_BYTES_MAX: usize = 64 << 10;
 
 /// Reads a file. Paths in it are relative to its directory.
 pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
-    let file = path.display().to_string();
-    match text_of(path, FILE_BYTES_MAX) {
-        Ok(text) => read(&text, &file),
-        Err(message) => Err(ConfigErrors { errors: vec![whole_file(&file, message)] }),
+    let mut sources = Sources::default();
+    let read = bytes_of(path);
+    sources.note(path, read.as_deref().ok());
+    let bytes = read.map_err(|error| ConfigErrors::unreadable(path, &error));
+    match bytes.and_then(|bytes| text_of(bytes).map_err(|why| ConfigErrors::whole(path, why))) {
+        Ok(text) => parse_and_read(&text, &path.display().to_string(), sources),
+        Err(errors) => Err(ConfigErrors { sources, ..errors }),
     }
 }
 
 /// Reads a text that came from `file`.
 pub fn read(text: &str, file: &str) -> Result<Config, ConfigErrors> {
     if text.len() > FILE_BYTES_MAX {
-        return Err(ConfigErrors { errors: vec![whole_file(file, too_large(FILE_BYTES_MAX))] });
+        return Err(ConfigErrors::whole(Path::new(file), too_large()));
     }
+    parse_and_read(text, file, Sources::default())
+}
+
+fn parse_and_read(text: &str, file: &str, sources: Sources) -> Result<Config, ConfigErrors> {
     let (table, errors) = parse(text);
-    let report = Report::new(text, file);
+    let report = Report::new(text, file, sources);
+    if !errors.is_empty()
+        && let Some(language) = other_language(text)
+    {
+        report.tell(0..0, Wrong::new(format!("this looks like {language}, and a configuration is TOML")).hint(
+            "such as `[limits.login]` and below it `rule = \"5/min\"`; `tidegate import` translates Envoy's YAML",
+        ));
+        return report.close(Config::default());
+    }
     for error in &errors {
         report.tell(error.span().unwrap_or(0..0), Wrong::new(error.message()));
     }
@@ -42,6 +57,30 @@ pub fn read(text: &str, file: &str) -> Result<Config, ConfigErrors> {
     }
     let config = config(&Table::new(&report, "the file", table.get_ref(), 0..0, false));
     report.close(config)
+}
+
+/// What somebody has written who did not know that it is TOML: by the first line that says something.
+fn other_language(text: &str) -> Option<&'static str> {
+    let mut lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let line = lines.next()?;
+    let is_key = |key: &str| {
+        let key = key.trim_start_matches("- ").trim_matches(['"', '\'']);
+        !key.is_empty()
+            && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    };
+    let has_yaml_key =
+        |(key, rest): (&str, &str)| is_key(key) && (rest.is_empty() || rest.starts_with(' '));
+    if line.starts_with('{') {
+        Some("JSON")
+    } else if line == "---"
+        || line.starts_with("%YAML")
+        || line.split_once(':').is_some_and(has_yaml_key)
+    {
+        Some("YAML")
+    } else {
+        None
+    }
 }
 
 /// What could be made of the text, and what is wrong with it as TOML: all of it, or the first thing.
@@ -60,11 +99,14 @@ fn config(table: &Table<'_>) -> Config {
     let server = table.get("server").and_then(|value| value.table());
     let store = table.get("store").and_then(|value| value.table());
     let limits = table.get("limits").and_then(|value| value.table());
+    let server = server.map(|server| server::read(&server, &directory)).unwrap_or_default();
+    let (is_shared, has_tokens) = (store.is_some(), !server.tokens.is_empty());
+    let limits = limits.map(|limits| limits::read(&limits, is_shared, has_tokens));
     let config = Config {
-        server: server.map(|server| server::read(&server, &directory)).unwrap_or_default(),
-        limits: limits.map(|limits| limits::read(&limits, store.is_some())).unwrap_or_default(),
+        server,
+        limits: limits.unwrap_or_default(),
         store: store.and_then(|store| store::read(&store)),
-        command_line: CommandLine::default(),
+        ..Config::default()
     };
     table.refuse_unknown();
     config
@@ -76,14 +118,9 @@ fn directory(file: &str) -> PathBuf {
 }
 
 /// The text of a file that is not too large, or why there is none.
-pub(super) fn text_of(path: &Path, bytes_max: usize) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    // One byte more tells a file that is too large from one that is just not.
-    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > bytes_max {
-        return Err(too_large(bytes_max));
+pub(super) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.len() > SOURCE_BYTES_MAX {
+        return Err(too_large());
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -92,6 +129,6 @@ pub(super) fn text_of(path: &Path, bytes_max: usize) -> Result<String, String> {
     })
 }
 
-fn too_large(bytes_max: usize) -> String {
-    format!("is larger than {bytes_max} bytes")
+pub(super) fn too_large() -> String {
+    format!("is larger than {SOURCE_BYTES_MAX} bytes")
 }

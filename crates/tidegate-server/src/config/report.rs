@@ -4,9 +4,12 @@
 //!          answered with a book ([`ERRORS_MAX`]), and a line without an end is not repeated whole.
 //!          Lines that hold secrets are never shown.
 
-use super::{ConfigError, ConfigErrors};
+use super::read::too_large;
+use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of};
+use super::{Config, ConfigError, ConfigErrors};
 use std::cell::RefCell;
 use std::ops::Range;
+use std::path::Path;
 
 /// So many errors are told; how many more there are is told as a number.
 const ERRORS_MAX: usize = 50;
@@ -19,6 +22,7 @@ pub(super) struct Report<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
     found: RefCell<Found>,
+    sources: RefCell<Sources>,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ struct Found {
     /// By the byte where each begins.
     errors: Vec<(usize, ConfigError)>,
     untold: usize,
+    /// What is no error, and may be a mistake all the same.
+    warnings: Vec<ConfigError>,
 }
 
 /// What is wrong at a place.
@@ -51,8 +57,26 @@ impl Wrong {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(text: &'a str, file: &'a str) -> Self {
-        Self { file, text, found: RefCell::default() }
+    pub(super) fn new(text: &'a str, file: &'a str, sources: Sources) -> Self {
+        Self { file, text, found: RefCell::default(), sources: RefCell::new(sources) }
+    }
+
+    /// The contents of another file that belongs to the configuration, or why there are none.
+    pub(super) fn contents_of(&self, path: &Path) -> Result<Vec<u8>, String> {
+        // A directory opens, too.
+        let read =
+            if path.is_dir() { return Err("is not a file".to_owned()) } else { bytes_of(path) };
+        self.sources.borrow_mut().note(path, read.as_deref().ok());
+        let bytes = read.map_err(|error| format!("cannot be read: {error}"))?;
+        if bytes.len() > SOURCE_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
+    }
+
+    /// Tells that something about these bytes is no error, and may be a mistake. The line is not shown.
+    pub(super) fn warn(&self, span: Range<usize>, wrong: Wrong) {
+        let mut found = self.found.borrow_mut();
+        if found.warnings.len() < ERRORS_MAX {
+            found.warnings.push(self.error(span, wrong, false));
+        }
     }
 
     /// Whether nothing more will be told: then nothing has to be made up for a hint.
@@ -75,9 +99,14 @@ impl<'a> Report<'a> {
             self.found.borrow_mut().untold += 1;
             return;
         }
-        let place = Place::new(self.text, span.clone());
+        let error = self.error(span.clone(), wrong, may_show);
+        self.found.borrow_mut().errors.push((span.start, error));
+    }
+
+    fn error(&self, span: Range<usize>, wrong: Wrong, may_show: bool) -> ConfigError {
+        let place = Place::new(self.text, span);
         let excerpt = (may_show && !place.is_secret()).then(|| place.excerpt());
-        let error = ConfigError {
+        ConfigError {
             file: self.file.to_owned(),
             line: place.line,
             column: place.column,
@@ -85,35 +114,22 @@ impl<'a> Report<'a> {
             hint: wrong.hint,
             excerpt,
             indent: place.indent(),
-        };
-        self.found.borrow_mut().errors.push((span.start, error));
+        }
     }
 
-    /// `value`, if nothing was wrong.
-    pub(super) fn close<T>(self, value: T) -> Result<T, ConfigErrors> {
-        let Found { mut errors, untold } = self.found.into_inner();
+    /// The configuration that was read, if nothing was wrong.
+    pub(super) fn close(self, config: Config) -> Result<Config, ConfigErrors> {
+        let Found { mut errors, untold, warnings } = self.found.into_inner();
+        let sources = self.sources.into_inner();
         if errors.is_empty() {
-            return Ok(value);
+            return Ok(Config { warnings, sources, ..config });
         }
         errors.sort_by_key(|(start, _)| *start);
         let mut errors: Vec<ConfigError> = errors.into_iter().map(|(_, error)| error).collect();
         if untold > 0 {
-            errors.push(whole_file(self.file, format!("and {untold} more errors")));
+            errors.push(ConfigError::whole(self.file, format!("and {untold} more errors")));
         }
-        Err(ConfigErrors { errors })
-    }
-}
-
-/// An error that has no place.
-pub(super) fn whole_file(file: &str, message: String) -> ConfigError {
-    ConfigError {
-        file: file.to_owned(),
-        line: 0,
-        column: 0,
-        message,
-        hint: None,
-        excerpt: None,
-        indent: 0,
+        Err(ConfigErrors { errors, is_unreadable: false, sources })
     }
 }
 

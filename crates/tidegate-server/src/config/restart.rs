@@ -1,10 +1,91 @@
-//! What of `[server]` holds from the next start on, though the file says it now.
+//! What of a configuration holds from the next start on, though the file says it now.
 
-use super::ServerConfig;
+use super::{Config, LimitConfig, ServerConfig, TlsConfig};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+impl Config {
+    /// This one as far as it can be put in place of `old` while the server runs.
+    pub(crate) fn in_place_of(self, old: &Self) -> Self {
+        let before = by_name(old);
+        let is_shared = old.store.is_some();
+        let limits = self.limits.into_iter().map(|limit| match before.get(&*limit.name) {
+            Some(before) => limit.in_place_of(before, is_shared),
+            None => limit,
+        });
+        Self { limits: limits.collect(), server: self.server.in_place_of(&old.server), ..self }
+    }
+
+    /// The settings of what cannot, and is not as in `old`: keys of `[server]`, and `limits.NAME.KEY`.
+    pub(crate) fn needs_restart(&self, old: &Self) -> Vec<String> {
+        let before = by_name(old);
+        let server = self.server.needs_restart(&old.server).into_iter().map(str::to_owned);
+        let limits =
+            self.limits.iter().filter_map(|limit| Some((limit, before.get(&*limit.name)?)));
+        let limits = limits.flat_map(|(limit, before)| {
+            let keys = limit.needs_restart(before, old.store.is_some());
+            keys.map(|key| format!("limits.{}.{key}", limit.name))
+        });
+        server.chain(limits).collect()
+    }
+
+    /// Why `new` must not take its place: where other machines can connect, requests must go on needing a token, or a
+    /// certificate. A line that was left out opens no door.
+    pub(crate) fn opened_by(&self, new: &Self) -> Option<String> {
+        let (old, new) = (&self.server, new.server.in_place_of(&self.server));
+        let is_open = |place: Option<SocketAddr>| place.is_some_and(|at| !at.ip().is_loopback());
+        let is_opened = new.tokens.is_empty()
+            && !new.needs_certificate()
+            && [old.resp, old.http, old.grpc].into_iter().any(is_open);
+        let is_admin_opened =
+            new.admin_token.is_none() && !new.admin_needs_certificate() && is_open(old.admin);
+        if old.is_insecure || !(is_opened || is_admin_opened) {
+            return None;
+        }
+        let (token, table) =
+            if is_opened { ("tokens", "tls") } else { ("admin_token", "admin_tls") };
+        Some(format!(
+            "there is neither `{token}` in [server.auth] nor `client_ca` in [server.{table}] any more, and other \
+             machines can connect: leave it, or start again with --insecure"
+        ))
+    }
+
+    /// Why `new` cannot take its place: what is counted in one store is not in another.
+    pub(crate) fn moved_by(&self, new: &Self) -> Option<String> {
+        let message = "[store] is not as it was at the start, and changes only by a restart: leave it, or start again";
+        (self.store != new.store).then(|| message.to_owned())
+    }
+}
+
+fn by_name(config: &Config) -> HashMap<&str, &LimitConfig> {
+    config.limits.iter().map(|limit| (&*limit.name, limit)).collect()
+}
+
+impl LimitConfig {
+    /// This one as far as it can be put in place of `old`: counters stay as they were made.
+    fn in_place_of(self, old: &Self, is_shared: bool) -> Self {
+        let Self { max_keys, overflow, .. } = *old;
+        let (on_error, deadline) =
+            if is_shared { (old.on_error, old.deadline) } else { (self.on_error, self.deadline) };
+        Self { max_keys, overflow, on_error, deadline, ..self }
+    }
+
+    /// The keys of what is not as in `old` and cannot be put in its place. Without a store, `on_error` and `deadline` mean
+    /// nothing.
+    fn needs_restart(&self, old: &Self, is_shared: bool) -> impl Iterator<Item = &'static str> {
+        let changed = [
+            ("max_keys", self.max_keys != old.max_keys),
+            ("overflow", self.overflow != old.overflow),
+            ("on_error", is_shared && self.on_error != old.on_error),
+            ("deadline", is_shared && self.deadline != old.deadline),
+        ];
+        changed.into_iter().filter_map(|(key, is_changed)| is_changed.then_some(key))
+    }
+}
 
 impl ServerConfig {
     /// This one as far as it can be put in place of `old` while the server runs: who may ask, who is believed, what
-    /// peers may take, how long an end waits. The rest is `old`'s.
+    /// peers may take, which certificates are shown and asked for, how long an end waits. The rest is `old`'s.
     pub(crate) fn in_place_of(&self, old: &Self) -> Self {
         Self {
             tokens: self.tokens.clone(),
@@ -14,6 +95,8 @@ impl ServerConfig {
             drain: self.drain,
             hosts: self.hosts.clone(),
             proxy_header: self.proxy_header,
+            tls: tls_in_place(self.tls.as_ref(), old.tls.as_ref()),
+            admin_tls: tls_in_place(self.admin_tls.as_ref(), old.admin_tls.as_ref()),
             ..old.clone()
         }
     }
@@ -25,8 +108,8 @@ impl ServerConfig {
             ("http", self.http != old.http),
             ("grpc", self.grpc != old.grpc),
             ("admin", self.admin != old.admin),
-            ("tls", self.tls != old.tls),
-            ("admin_tls", self.admin_tls != old.admin_tls),
+            ("tls", !is_of_one_kind(self.tls.as_ref(), old.tls.as_ref())),
+            ("admin_tls", !is_of_one_kind(self.admin_tls.as_ref(), old.admin_tls.as_ref())),
             ("insecure", self.is_insecure != old.is_insecure),
             ("snapshot", self.snapshot != old.snapshot),
             ("watch", self.is_watching != old.is_watching),
@@ -38,10 +121,23 @@ impl ServerConfig {
     }
 }
 
+/// A listener goes on with TLS or without, and with client certificates or without. Its clients have been told which; and
+/// what an open connection has shown is not known any more, so that nothing may depend on it anew.
+fn tls_in_place(new: Option<&TlsConfig>, old: Option<&TlsConfig>) -> Option<TlsConfig> {
+    if is_of_one_kind(new, old) { new.cloned() } else { old.cloned() }
+}
+
+fn is_of_one_kind(new: Option<&TlsConfig>, old: Option<&TlsConfig>) -> bool {
+    let kind = |tls: Option<&TlsConfig>| tls.map(|tls| tls.client_ca.is_some());
+    kind(new) == kind(old)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{SnapshotConfig, TlsConfig, read};
+    use crate::config::{Mode, OnError, SnapshotConfig, read};
+    use crate::tls::tests::Files;
+    use std::time::Duration;
 
     #[test]
     fn every_key_of_the_server_changes_at_once_or_needs_a_restart() {
@@ -74,17 +170,48 @@ mod tests {
     }
 
     #[test]
-    fn what_names_files_needs_a_restart() {
-        let old = ServerConfig::default();
-        let tls = TlsConfig { cert: "cert".into(), key: "key".into(), client_ca: None };
-        let snapshot = SnapshotConfig { path: "debts".into(), every: old.drain };
-        let new = ServerConfig {
-            tls: Some(tls.clone()),
-            admin_tls: Some(tls),
-            snapshot: Some(snapshot),
-            ..old.clone()
+    fn what_a_limit_keeps_until_a_restart_is_said_until_it_is_taken_back() {
+        let limit =
+            |more: &str| read(&format!("[limits.a]\nrule = \"1/s\"\n{more}\n"), "t.toml").unwrap();
+        let old = limit("max_keys = 7");
+        let changed =
+            limit("max_keys = 8\noverflow = \"deny\"\nmode = \"shadow\"\non_error = \"deny\"");
+        assert_eq!(changed.needs_restart(&old), ["limits.a.max_keys", "limits.a.overflow"]);
+        let running = changed.clone().in_place_of(&old);
+        assert_eq!((running.limits[0].max_keys, running.limits[0].mode), (Some(7), Mode::Shadow));
+        assert_eq!(changed.needs_restart(&running), ["limits.a.max_keys", "limits.a.overflow"]);
+        assert!(old.needs_restart(&running).is_empty(), "it is as it was at the start again");
+
+        let shared = |more: &str| {
+            let store = "[store]\nurl = \"redis://h\"\n";
+            let limit = format!("[limits.a]\nrule = \"1/s\"\n{more}\n");
+            read(&format!("{store}{limit}"), "t.toml").unwrap()
         };
-        assert_eq!(new.needs_restart(&old), ["tls", "admin_tls", "snapshot"]);
-        assert!(new.in_place_of(&old).tls.is_none());
+        let (old, changed) = (shared(""), shared("on_error = \"deny\"\ndeadline = \"2ms\""));
+        assert_eq!(changed.needs_restart(&old), ["limits.a.on_error", "limits.a.deadline"]);
+        assert_eq!(changed.in_place_of(&old).limits[0].on_error, OnError::Local);
+    }
+
+    #[test]
+    fn tls_goes_on_or_off_by_a_restart_and_other_certificates_do_not_need_one() {
+        let (files, others) = (Files::new(), Files::new());
+        let snapshot = SnapshotConfig { path: "debts".into(), every: Duration::from_secs(1) };
+        let without = ServerConfig { snapshot: Some(snapshot), ..ServerConfig::default() };
+        let with = ServerConfig {
+            tls: Some(files.config()),
+            admin_tls: Some(files.config()),
+            ..ServerConfig::default()
+        };
+        assert_eq!(with.needs_restart(&without), ["tls", "admin_tls", "snapshot"]);
+        assert!(with.in_place_of(&without).tls.is_none());
+        assert!(without.in_place_of(&with).admin_tls.is_some());
+        let changed = ServerConfig { tls: Some(others.config()), ..with.clone() };
+        assert!(changed.needs_restart(&with).is_empty());
+        assert_eq!(changed.in_place_of(&with).tls.unwrap().cert, others.config().cert);
+        let mutual = ServerConfig { tls: Some(others.mutual()), ..with.clone() };
+        for (new, old) in [(&mutual, &with), (&with, &mutual)] {
+            assert_eq!(new.needs_restart(old), ["tls"], "who is in has shown no certificate");
+            assert_eq!(new.in_place_of(old).needs_certificate(), old.needs_certificate());
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! `[server]` and the tables in it.
 
-use super::command_line::SNAPSHOT_EVERY;
-use super::files::{self, TOKENS_MAX};
+use super::command_line::{SNAPSHOT_EVERY, meant};
+use super::files::{self, NO_TOKEN, NamedFile, TOKENS_MAX, is_token};
 use super::report::Wrong;
+use super::startup::meet;
 use super::table::Table;
 use super::value::Value;
 use super::{Caps, ServerConfig, SnapshotConfig, TlsConfig, Token};
+use crate::tls::{Credentials, Pem, TlsError};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -90,21 +92,9 @@ fn listener(
     let address = text.read.parse().ok();
     if address.is_none() {
         let wrong = Wrong::new(format!("`{name}` must be an address and a port, or \"off\""));
-        text.tell(wrong.hint(meant(text.read, default)));
+        text.tell(wrong.maybe(default.map(|default| meant(text.read, default))));
     }
     address
-}
-
-/// The address that somebody may have meant who wrote something else.
-fn meant(text: &str, default: Option<SocketAddr>) -> String {
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    if host == "*" {
-        return format!("write \"0.0.0.0:{port}\" or \"[::]:{port}\" for all interfaces");
-    }
-    match port.parse::<u16>() {
-        Ok(port) => format!("write \"127.0.0.1:{port}\""),
-        Err(_) => format!("such as {:?}", default.map(|a| a.to_string()).unwrap_or_default()),
-    }
 }
 
 fn refuse_shared_addresses(table: &Table<'_>, config: &ServerConfig) {
@@ -116,9 +106,9 @@ fn refuse_shared_addresses(table: &Table<'_>, config: &ServerConfig) {
     ];
     for (place, (name, address)) in listeners.iter().enumerate() {
         let before = &listeners[..place];
-        let same = before.iter().find(|(_, other)| address.is_some() && other == address);
-        let has_port = address.is_some_and(|address| address.port() != 0);
-        if let (Some((other, _)), true) = (same, has_port) {
+        let meets = |other: &SocketAddr| address.is_some_and(|address| meet(address, *other));
+        let same = before.iter().find(|(_, other)| other.as_ref().is_some_and(meets));
+        if let Some((other, _)) = same {
             let wrong = Wrong::new(format!("`{name}` and `{other}` listen at the same address"));
             let culprit = table.get(name).or_else(|| table.get(other));
             if let Some(value) = culprit {
@@ -203,18 +193,39 @@ fn token(value: &Value<'_>) -> Option<Token> {
         text.tell(Wrong::new("a token must not be empty: everybody knows it"));
         return None;
     }
+    if !is_token(text.read) {
+        text.tell(Wrong::new(format!("this is not a token: {NO_TOKEN}")));
+        return None;
+    }
     Some(Token::new(text.read))
 }
 
-fn tls(table: &Table<'_>, name: &'static str, directory: &Path) -> Option<TlsConfig> {
+fn tls<'a>(table: &Table<'a>, name: &'static str, directory: &Path) -> Option<TlsConfig> {
     let tls = table.get(name)?.table()?;
     let cert = tls.need("cert", "name the PEM file of the certificate chain");
     let key = tls.need("key", "name the PEM file of the certificate's key");
     let client_ca = tls.get("client_ca");
     tls.refuse_unknown();
-    let read = |value: Option<Value<'_>>| files::readable(&value?, directory);
-    let (cert, key, client_ca) = (read(cert), read(key), read(client_ca));
-    Some(TlsConfig { cert: cert?, key: key?, client_ca })
+    let read = |value: Value<'a>| NamedFile::read(&value, directory);
+    // All of them are read before one of them is missed, so that all that is wrong is told.
+    let (cert, key, client_ca) = (cert.map(read), key.map(read), client_ca.map(read));
+    let (cert, key, client_ca) = (cert??, key??, client_ca.map_or(Some(None), |it| it.map(Some))?);
+    let pem = Pem {
+        certificates: &cert.contents,
+        key: &key.contents,
+        client_authorities: client_ca.as_ref().map(|file| &*file.contents),
+    };
+    key.warn_if_open();
+    let credentials = Credentials::new(pem).map_err(|error| {
+        let wrong = match error {
+            TlsError::Certificate(_) => &cert,
+            TlsError::Key(_) | TlsError::Mismatch(_) => &key,
+            TlsError::ClientAuthority(_) => client_ca.as_ref().unwrap_or(&cert),
+        };
+        wrong.tell(&error.to_string());
+    });
+    let client_ca = client_ca.map(|file| file.path);
+    Some(TlsConfig { cert: cert.path, key: key.path, client_ca, credentials: credentials.ok()? })
 }
 
 fn snapshot(table: &Table<'_>, directory: &Path) -> Option<SnapshotConfig> {

@@ -160,6 +160,10 @@ impl<'a> Value<'a> {
         self.list(most).unwrap_or_default().iter().filter_map(Value::text).collect()
     }
 
+    pub(super) fn is_empty_list(&self) -> bool {
+        matches!(self.read, DeValue::Array(array) if array.is_empty())
+    }
+
     /// A text, or a list of texts.
     pub(super) fn text_or_texts(&self, most: usize) -> Vec<Text<'a>> {
         match self.read {
@@ -173,7 +177,16 @@ fn parse(integer: &DeInteger<'_>) -> Option<u64> {
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
+    pub(super) fn report(&self) -> &'a Report<'a> {
+        self.report
+    }
+
+    /// Tells that it may be a mistake.
+    pub(super) fn warn(&self, wrong: Wrong) {
+        self.report.warn(self.span.clone(), wrong);
+    }
+
     /// Tells that it is wrong.
     pub(super) fn tell(&self, wrong: Wrong) {
         self.tell_at(self.span.clone(), wrong);

@@ -24,6 +24,7 @@ use signals::Signals;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tidegate::Clock;
 use tokio::runtime::Runtime;
 
 /// What the command line says. It comes before the configuration.
@@ -42,20 +43,20 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     log::start(options.log);
     // A pipe can be read once: who was configured by one cannot be told to read it again.
     let file = options.config.clone().filter(|file| file.is_file());
-    // Before it is loaded: what is changed after that is seen as a change.
-    let seen = signals::text(file.as_deref());
-    let config = configured(options)?;
+    let config = config::for_start(options.config.as_deref(), &options.server)?;
+    let clock = ServerClock::system();
+    config.log_warnings(clock.calendar_now());
     #[cfg(unix)]
     descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());
-    let (server, store) = opened(config, file, snapshot.as_ref())?;
+    let (server, store) = opened(config, file, clock, snapshot.as_ref())?;
     // Whoever is told that it listens may send a signal at once, or take all descriptors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;
     let running = listen::start(server)?;
     banner::print(&running, out).context("cannot say where it listens")?;
     tell_system(&[NotifyState::Ready]);
-    runtime.block_on(signals::tend(&running, signals, snapshot.as_ref(), seen));
+    runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
     tell_system(&[NotifyState::Stopping]);
     let ended = end(running, snapshot.as_ref());
     // Not before everybody has been answered.
@@ -67,30 +68,18 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
 fn opened(
     config: Config,
     file: Option<PathBuf>,
+    clock: ServerClock,
     snapshot: Option<&config::SnapshotConfig>,
 ) -> anyhow::Result<(Arc<Server>, Option<Runtime>)> {
     if config.store.is_none() {
         let restored = state::restore(snapshot);
-        return Ok((Server::new(config, file, ServerClock::system(), restored), None));
+        return Ok((Server::new(config, file, clock, restored), None));
     }
     if config.server.snapshot.is_some() {
         tracing::info!("no snapshot is written or read: the store keeps what is counted");
     }
-    let (server, runtime) = store::serve(config, file)?;
+    let (server, runtime) = store::serve(config, file, clock)?;
     Ok((server, Some(runtime)))
-}
-
-fn configured(options: &Options) -> anyhow::Result<Config> {
-    let mut config = match &options.config {
-        Some(path) => config::load(path)?,
-        None => Config::default(),
-    };
-    config.command_line = options.server.clone();
-    config.command_line.apply(&mut config.server);
-    let server = &config.server;
-    let places = [server.resp, server.http, server.grpc, server.admin];
-    anyhow::ensure!(places.iter().any(Option::is_some), "every listener is off: nothing to do");
-    Ok(config)
 }
 
 /// Everybody who is being answered is answered; then what they owe is kept.

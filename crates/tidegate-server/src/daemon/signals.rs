@@ -1,13 +1,10 @@
 //! What the process is told while it runs.
 
 use super::{state, tell_system};
-use crate::config::{FILE_BYTES_MAX, SnapshotConfig};
+use crate::config::{SnapshotConfig, Sources};
 use crate::listen::Running;
 use crate::server::Server;
 use sd_notify::NotifyState;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -34,13 +31,11 @@ impl Signals {
     }
 }
 
-/// Reloads, watches and saves until it is asked to end. `seen` is the [`text`] of the configuration in force, or an older one:
-/// what it was when this begins may have been changed since it was loaded.
+/// Reloads, watches and saves until it is asked to end.
 pub(super) async fn tend(
     running: &Running,
     mut signals: Signals,
     snapshot: Option<&SnapshotConfig>,
-    mut seen: Option<Vec<u8>>,
 ) {
     let server = &running.server;
     let config = server.config();
@@ -48,19 +43,20 @@ pub(super) async fn tend(
     let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
     let mut alive = every(sd_notify::watchdog_enabled().map(|timeout| timeout / 2));
     let mut saving = None;
+    // What the last reload read, if it failed: it is tried again when that has changed.
+    let mut failed: Option<Sources> = None;
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => {
-                seen = text(server.file());
-                reload(server);
+                failed = reload(server);
             }
             () = tick(&mut look) => {
-                let now = text(server.file());
-                if now != seen {
-                    seen = now;
-                    reload(server);
+                let in_force = server.config();
+                let read = failed.as_ref().unwrap_or(&in_force.sources);
+                if server.file().is_some() && read.have_changed() {
+                    failed = reload(server);
                 }
             }
             () = tick(&mut save) => {
@@ -95,20 +91,13 @@ async fn tick(interval: &mut Option<Interval>) {
     }
 }
 
-/// The configuration as it stands in the file. By its text: a time stamp may stay the same, and behind a
-/// symbolic link it is another file's. What is longer than a configuration may be is none, whatever follows.
-pub(super) fn text(file: Option<&Path>) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    let file = File::open(file?).ok()?;
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).ok()?;
-    Some(text)
-}
-
-fn reload(server: &Server) {
+/// What was read, if that is not in force now.
+fn reload(server: &Server) -> Option<Sources> {
     if let Ok(monotonic) = NotifyState::monotonic_usec_now() {
         tell_system(&[NotifyState::Reloading, monotonic]);
     }
-    match server.reload() {
+    let reloaded = server.reload();
+    match &reloaded {
         Ok(_) if server.file().is_none() => {
             tracing::warn!("there is no configuration to reload, or it came from a pipe");
         }
@@ -116,6 +105,7 @@ fn reload(server: &Server) {
         Err(errors) => tracing::error!("not reloaded, the old configuration stays:\n{errors}"),
     }
     tell_system(&[NotifyState::Ready]);
+    reloaded.err().map(|errors| errors.sources)
 }
 
 type Saving = JoinHandle<std::io::Result<()>>;

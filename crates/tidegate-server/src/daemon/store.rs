@@ -19,6 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) fn serve(
     config: Config,
     file: Option<PathBuf>,
+    clock: ServerClock,
 ) -> anyhow::Result<(Arc<Server>, Runtime)> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let builder = builder.worker_threads(1).thread_name("store").enable_all();
@@ -34,7 +35,7 @@ pub(super) fn serve(
                 tracing::warn!("the store {} does not answer: {why}", store.url);
             }
         }
-        let server = Server::shared(config, file, ServerClock::system(), redis);
+        let server = Server::shared(config, file, clock, redis);
         if server.engine.publish().await.is_err() {
             server.engine.publish_soon();
         }
@@ -79,7 +80,7 @@ mod tests {
         let redis = RedisServer::builder().option("maxmemory-policy", "allkeys-lru").start();
         let text = format!("[store]\nurl = \"{}\"\n", redis.url());
         let config = crate::config::read(&text, "t.toml").unwrap();
-        let (server, runtime) = serve(config, None).unwrap();
+        let (server, runtime) = serve(config, None, ServerClock::system()).unwrap();
         let found = async {
             while server.engine.store().findings().is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

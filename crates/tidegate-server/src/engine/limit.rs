@@ -49,22 +49,6 @@ impl Limit {
 
     /// The same counters, told otherwise.
     pub(super) fn changed(&self, config: LimitConfig) -> Self {
-        let has_other_room =
-            (self.config.max_keys, self.config.overflow) != (config.max_keys, config.overflow);
-        if has_other_room {
-            let name = &config.name;
-            tracing::warn!(
-                "limit `{name}` has the max_keys and overflow it had, until the next start"
-            );
-        }
-        let has_other_store =
-            (self.config.on_error, self.config.deadline) != (config.on_error, config.deadline);
-        if has_other_store && self.counters.shared().is_some() {
-            let name = &config.name;
-            tracing::warn!(
-                "limit `{name}` has the on_error and deadline it had, until the next start"
-            );
-        }
         // What another server has made of it since stays, unless this one is told otherwise.
         if self.config.rule != config.rule {
             self.counters.change(config.rule.clone());

@@ -9,7 +9,6 @@ mod frames;
 mod http;
 mod plain;
 mod serve;
-mod tls;
 mod wakeful;
 mod worker;
 
@@ -29,6 +28,18 @@ pub enum Wire {
     Grpc,
     /// The operator's HTTP/1.
     Admin,
+}
+
+impl Wire {
+    /// What it is called in the configuration and in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Resp => "resp",
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 impl fmt::Display for Wire {

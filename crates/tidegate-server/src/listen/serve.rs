@@ -1,9 +1,8 @@
 //! Binds the sockets, starts the workers, and stops them again.
 
+use super::Wire;
 use super::wakeful::Wakeful;
 use super::worker::{self, Door};
-use super::{Wire, tls};
-use crate::config::ServerConfig;
 use crate::server::Server;
 use anyhow::Context;
 use socket2::{Domain, Socket, Type};
@@ -45,22 +44,19 @@ pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
     let config = server.config();
     let config = &config.server;
     let mut bound = Vec::new();
-    for (wire, addr) in [
-        (Wire::Resp, config.resp),
-        (Wire::Http, config.http),
-        (Wire::Grpc, config.grpc),
-        (Wire::Admin, config.admin),
-    ] {
-        if let Some(addr) = addr {
-            refuse_unsafe(config, wire, addr)?;
-            bound.push((wire, bind(wire, addr)?));
-        }
+    if let Some(refusal) = config.refusal() {
+        anyhow::bail!(refusal);
+    }
+    for (wire, addr) in config.listeners() {
+        bound.push((wire, bind(wire, addr)?));
     }
     let (closing, is_closing) = watch::channel(false);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut workers = Vec::with_capacity(threads);
     for number in 0..threads {
-        let doors = bound.iter().map(|(wire, listener)| door(*wire, listener, config));
+        let doors = bound
+            .iter()
+            .map(|(wire, listener)| Ok(Door { wire: *wire, listener: listener.try_clone()? }));
         let doors: Vec<Door> = doors.collect::<anyhow::Result<_>>()?;
         let (server, is_closing) = (Arc::clone(&server), is_closing.clone());
         let worker = std::thread::Builder::new().name(format!("worker-{number}"));
@@ -98,24 +94,6 @@ impl Running {
     }
 }
 
-/// Everybody could ask: that must be meant. Who must show a certificate is not everybody.
-fn refuse_unsafe(config: &ServerConfig, wire: Wire, addr: SocketAddr) -> anyhow::Result<()> {
-    let (is_guarded, key, table) = match wire {
-        Wire::Admin => {
-            let is_guarded = config.admin_token.is_some() || config.admin_needs_certificate();
-            (is_guarded, "admin_token", "admin_tls")
-        }
-        _ => (!config.tokens.is_empty() || config.needs_certificate(), "tokens", "tls"),
-    };
-    anyhow::ensure!(
-        addr.ip().is_loopback() || is_guarded || config.is_insecure,
-        "{wire} would listen on {addr}, where others can come in, and nobody needs a token: set `{key}` \
-         in [server.auth] or `client_ca` in [server.{table}], listen on 127.0.0.1, or say --insecure if \
-         that is what you want"
-    );
-    Ok(())
-}
-
 fn bind(wire: Wire, addr: SocketAddr) -> anyhow::Result<TcpListener> {
     let flag = wire.to_string().to_lowercase();
     let context = || {
@@ -130,20 +108,6 @@ fn bind(wire: Wire, addr: SocketAddr) -> anyhow::Result<TcpListener> {
     socket.bind(&addr.into()).with_context(context)?;
     socket.listen(BACKLOG).with_context(context)?;
     Ok(socket.into())
-}
-
-fn door(wire: Wire, listener: &TcpListener, config: &ServerConfig) -> anyhow::Result<Door> {
-    let protocols: &[&[u8]] = match wire {
-        Wire::Grpc => &[b"h2"],
-        Wire::Http | Wire::Admin => &[b"http/1.1"],
-        Wire::Resp => &[],
-    };
-    let (tls, table) = match wire {
-        Wire::Admin => (&config.admin_tls, "[server.admin_tls]"),
-        _ => (&config.tls, "[server.tls]"),
-    };
-    let tls = tls.as_ref().map(|tls| tls::acceptor(tls, protocols).context(table)).transpose()?;
-    Ok(Door { wire, listener: listener.try_clone()?, tls })
 }
 
 fn addresses(bound: &[(Wire, TcpListener)]) -> anyhow::Result<Addresses> {

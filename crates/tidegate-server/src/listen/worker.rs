@@ -5,8 +5,10 @@ use super::activity::{Activity, Peers};
 use super::http::{Watched, closed, serve_http1, serve_http2};
 use super::plain;
 use super::wakeful::Wakeful;
+use crate::config::ServerConfig;
 use crate::grpc::Grpc;
 use crate::server::Server;
+use crate::tls::Alpn;
 use crate::{admin, resp};
 use ::http::Request;
 use hyper::body::Incoming;
@@ -26,7 +28,6 @@ use tokio_rustls::TlsAcceptor;
 pub(super) struct Door {
     pub(super) wire: Wire,
     pub(super) listener: std::net::TcpListener,
-    pub(super) tls: Option<TlsAcceptor>,
 }
 
 #[derive(Clone)]
@@ -99,7 +100,7 @@ impl Worker {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     pause = Duration::from_millis(5);
-                    self.welcome(stream, peer, door_wire, door.tls.clone());
+                    self.welcome(stream, peer, door_wire);
                 }
                 Err(error) if is_of_one_peer(&error) => {}
                 Err(error) => {
@@ -111,9 +112,11 @@ impl Worker {
         }
     }
 
-    fn welcome(&self, stream: TcpStream, peer: SocketAddr, wire: Wire, tls: Option<TlsAcceptor>) {
+    fn welcome(&self, stream: TcpStream, peer: SocketAddr, wire: Wire) {
         let status = &self.server.status;
         let config = self.server.config();
+        // As of now: a reload may have put other certificates in place.
+        let tls = acceptor(&config.server, wire);
         let caps = config.server.caps;
         let here = |wire| status.connections.of(wire).load(Ordering::Relaxed);
         let has_room = match wire {
@@ -186,6 +189,16 @@ impl Worker {
             _ => plain::serve(stream, &server, peer, closing).await,
         }
     }
+}
+
+/// What a peer of this listener is accepted with, if it is to speak TLS.
+fn acceptor(config: &ServerConfig, wire: Wire) -> Option<TlsAcceptor> {
+    let alpn = match wire {
+        Wire::Resp => Alpn::None,
+        Wire::Http | Wire::Admin => Alpn::Http1,
+        Wire::Grpc => Alpn::Http2,
+    };
+    config.tls_of(wire).map(|tls| tls.credentials.acceptor(alpn))
 }
 
 /// Counts a peer out, however its task ends.

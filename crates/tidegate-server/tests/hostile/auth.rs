@@ -1,6 +1,7 @@
 //! Tokens, on every listener; and who may listen without.
 
 use crate::desk::{Directory, Peer, config, http, run, start, status};
+use crate::tls::tls;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{self as read, TlsConfig, Token};
+use tidegate_server::config::{self as read, Token};
 use tidegate_server::grpc::PATH;
 use tidegate_server::listen::{self, Running};
 use tidegate_server::server::Server;
@@ -194,6 +195,41 @@ const EVERYWHERE: Option<SocketAddr> =
     Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
 #[test]
+fn files_of_tokens_are_read_again_by_a_reload() {
+    let directory = Directory::new();
+    directory.write("tokens", "# laptop\none\n\ntwo\n");
+    directory.write("admin", "was\n");
+    let text = with_auth("tokens_file = \"tokens\"\nadmin_token_file = \"admin\"");
+    let running = run(of_file(directory.write("t.toml", &text), |_| ()));
+    let operator = |token: &str| {
+        let head =
+            format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}");
+        status(&http(running.addresses.admin, &head, b"")).to_owned()
+    };
+    let client = |token: &str| check(&running, &format!("\r\nauthorization: Bearer {token}"));
+    assert_eq!(
+        [client("one"), client("two"), client("# laptop"), operator("was")],
+        ["200", "200", "401", "200"]
+    );
+    directory.write("tokens", "three\n# one\n");
+    directory.write("admin", "is\n");
+    running.server.reload().expect("the files are good");
+    assert_eq!(
+        [client("one"), client("three"), operator("was"), operator("is")],
+        ["401", "200", "401", "200"]
+    );
+    directory.write("tokens", "four # of Ann\n");
+    directory.write("admin", "other\n");
+    let refused = running.server.reload().expect_err("it has no token").to_string();
+    assert!(
+        refused.contains("tokens has no token in line 1") && !refused.contains("Ann"),
+        "{refused}"
+    );
+    assert_eq!([client("three"), operator("is")], ["200", "200"], "nothing is half in place");
+    running.stop().unwrap();
+}
+
+#[test]
 fn a_reload_without_tokens_opens_no_door_to_others() {
     let directory = Directory::new();
     let file = directory.write("t.toml", &with_auth("tokens = [\"one\"]"));
@@ -207,11 +243,6 @@ fn a_reload_without_tokens_opens_no_door_to_others() {
     assert_eq!(peer.ask("AUTH one"), "+OK", "the old configuration is in force");
     assert!(running.server.engine.limits().named().is_empty(), "nothing of the file is");
     running.stop().unwrap();
-}
-
-/// Files that nobody reads here.
-fn tls(client_ca: Option<&str>) -> TlsConfig {
-    TlsConfig { cert: "c.pem".into(), key: "k.pem".into(), client_ca: client_ca.map(Into::into) }
 }
 
 #[test]
@@ -232,21 +263,21 @@ fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
             refusal(&|config| {
                 // A certificate that nobody need show keeps nobody out.
                 config.server.resp = EVERYWHERE;
-                config.server.tls = Some(tls(None));
+                config.server.tls = Some(tls(false));
             }),
         ),
         (
             "tokens",
             refusal(&|config| {
                 config.server.resp = EVERYWHERE;
-                config.server.admin_tls = Some(tls(Some("clients.pem")));
+                config.server.admin_tls = Some(tls(true));
             }),
         ),
         (
             "admin_token",
             refusal(&|config| {
                 config.server.admin = EVERYWHERE;
-                config.server.tls = Some(tls(Some("clients.pem")));
+                config.server.tls = Some(tls(true));
             }),
         ),
     ] {

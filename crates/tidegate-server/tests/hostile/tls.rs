@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::Arc;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{TlsConfig, Token};
+use tidegate_server::config::{Config, TlsConfig, Token, load, read};
 use tidegate_server::server::Server;
 
 /// An authority, and what it has signed.
@@ -52,11 +52,28 @@ impl Authority {
     }
 }
 
-fn files(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> TlsConfig {
+/// Writes a new certificate and its key, and returns what names them.
+fn renew(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> String {
     let (cert, key) = authority.certificate();
-    let (cert, key) = (directory.write("cert.pem", &cert), directory.write("key.pem", &key));
-    let client_ca = clients.map(|clients| directory.write("clients.pem", &clients.0.pem()));
-    TlsConfig { cert, key, client_ca }
+    directory.write("cert.pem", &cert);
+    directory.write("key.pem", &key);
+    let client_ca = clients.map(|clients| {
+        directory.write("clients.pem", &clients.0.pem());
+        "client_ca = \"clients.pem\"\n"
+    });
+    format!("cert = \"cert.pem\"\nkey = \"key.pem\"\n{}", client_ca.unwrap_or_default())
+}
+
+fn files(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> TlsConfig {
+    let text = format!("[server.tls]\n{}", renew(authority, directory, clients));
+    let file = directory.0.join("tls.toml").display().to_string();
+    read(&text, &file).expect("it is good").server.tls.expect("it has TLS")
+}
+
+/// A certificate of an authority of its own, in a directory of its own.
+pub(crate) fn tls(client_ca: bool) -> TlsConfig {
+    let (authority, directory) = (Authority::new(), Directory::new());
+    files(&authority, &directory, client_ca.then_some(&authority))
 }
 
 fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> Served {
@@ -301,4 +318,122 @@ fn who_must_have_a_certificate_is_refused_without_one() {
     );
     assert_eq!(ping(running.addresses.resp, authority.client(Some(&good))).unwrap(), "+PONG\r\n");
     running.stop().unwrap();
+}
+
+/// A server whose listeners all speak TLS, as its file says.
+fn serve_file(directory: &Directory, text: &str) -> Served {
+    let file = directory.write("t.toml", text);
+    let Config { server, limits, sources, .. } = load(&file).expect("it is good");
+    let mut config = config();
+    (config.server.tls, config.server.admin_tls) = (server.tls, server.admin_tls);
+    (config.server.admin_token, config.limits, config.sources) =
+        (server.admin_token, limits, sources);
+    run(Server::new(config, Some(file), ServerClock::system(), Snapshot::default()))
+}
+
+fn with_tls(tables: &str, rest: &str) -> String {
+    let free = ["resp", "http", "grpc", "admin"].map(|wire| format!("{wire} = \"127.0.0.1:0\"\n"));
+    let free = free.concat();
+    format!("[server]\n{free}[server.tls]\n{tables}\n[server.admin_tls]\n{tables}\n{rest}")
+}
+
+/// Whether each listener shows a certificate of this authority: RESP, HTTP, gRPC and the admin's.
+fn shown(at: tidegate_server::listen::Addresses, client: &Arc<ClientConfig>) -> [bool; 4] {
+    let live = "GET /livez HTTP/1.1\r\nHost: localhost";
+    [
+        ping(at.resp, Arc::clone(client)).is_ok(),
+        ask_http(at.http, Arc::clone(client)).is_ok(),
+        ask_grpc(at.grpc, client).is_ok(),
+        admin(at.admin.expect("it listens"), Arc::clone(client), live).is_ok(),
+    ]
+}
+
+#[test]
+fn a_reload_puts_new_certificates_in_place_and_breaks_no_connection() {
+    let (before, after, directory) = (Authority::new(), Authority::new(), Directory::new());
+    let text = with_tls(&renew(&before, &directory, None), "");
+    let running = serve_file(&directory, &text);
+    let (old, new) = (before.client(None), after.client(None));
+    assert_eq!(
+        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        ([true; 4], [false; 4])
+    );
+    let mut open = connect(running.addresses.resp, Arc::clone(&old)).unwrap();
+    let mut still =
+        || open.write_all(b"PING\r\n").and_then(|()| open.read_exact(&mut [0; 7])).is_ok();
+    assert!(still());
+    renew(&after, &directory, None);
+    let needs_restart = running.server.reload().expect("they go together");
+    assert!(needs_restart.is_empty(), "{needs_restart:?}");
+    assert_eq!(
+        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        ([false; 4], [true; 4])
+    );
+    assert!(still(), "who is in stays");
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_reload_with_certificates_that_are_none_changes_nothing_and_says_why() {
+    let (authority, directory) = (Authority::new(), Directory::new());
+    let tables = renew(&authority, &directory, None);
+    let running = serve_file(&directory, &with_tls(&tables, "[limits.old]\nrule = \"1/s\"\n"));
+    directory.write("t.toml", &with_tls(&tables, "[limits.new]\nrule = \"1/s\"\n"));
+    let good = std::fs::read_to_string(directory.0.join("cert.pem")).unwrap();
+    let (other, _) = authority.certificate();
+    for (certificate, why) in
+        [("garbage", "cert.pem has no certificate"), (&*other, "key.pem is not the key")]
+    {
+        directory.write("cert.pem", certificate);
+        let refused = running.server.reload().expect_err("it is refused").to_string();
+        assert!(refused.contains(why) && refused.contains("t.toml:"), "{refused}");
+        assert_eq!(shown(running.addresses, &authority.client(None)), [true; 4]);
+        assert!(
+            running.server.engine.limits().get("new").is_none(),
+            "nothing of the file is in force"
+        );
+    }
+    directory.write("cert.pem", &good);
+    running.server.reload().expect("it is good again");
+    assert!(running.server.engine.limits().get("new").is_some());
+    running.stop().unwrap();
+}
+
+#[test]
+fn other_authorities_for_clients_hold_from_a_reload_on() {
+    let (authority, directory) = (Authority::new(), Directory::new());
+    let (before, after) = (Authority::new(), Authority::new());
+    let tables = renew(&authority, &directory, Some(&before));
+    let running = serve_file(&directory, &with_tls(&tables, ""));
+    let old = authority.client(Some(&before.certificate()));
+    let new = authority.client(Some(&after.certificate()));
+    assert_eq!(
+        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        ([true; 4], [false; 4])
+    );
+    directory.write("clients.pem", &after.0.pem());
+    running.server.reload().expect("it is an authority");
+    assert_eq!(
+        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        ([false; 4], [true; 4])
+    );
+    running.stop().unwrap();
+}
+
+#[test]
+fn client_certificates_go_on_or_off_by_a_restart_only() {
+    let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
+    let tables = renew(&authority, &directory, Some(&clients));
+    let (with, good) = (with_tls(&tables, ""), clients.certificate());
+    let without = with.replace("client_ca", "# client_ca");
+    for (before, after, is_asked) in [(&with, &without, true), (&without, &with, false)] {
+        let running = serve_file(&directory, before);
+        directory.write("t.toml", after);
+        let needs_restart = running.server.reload().expect("the file is good");
+        assert_eq!(needs_restart, ["tls", "admin_tls"]);
+        let stranger = shown(running.addresses, &authority.client(None));
+        assert_eq!(stranger, [!is_asked; 4], "as at the start");
+        assert_eq!(shown(running.addresses, &authority.client(Some(&good))), [true; 4]);
+        running.stop().unwrap();
+    }
 }

@@ -5,6 +5,7 @@ use crate::clock::ServerClock;
 use crate::config::Config;
 use crate::http::tests::Bench;
 use crate::server::Server;
+use crate::tls::tests::Files;
 use std::collections::BTreeSet;
 use tidegate_redis::{RedisStore, Settings};
 
@@ -17,10 +18,11 @@ fn named(text: &str) -> BTreeSet<&str> {
     words.filter(|word| word.starts_with("tidegate_")).collect()
 }
 
-/// The metrics of a server whose limits are in a store: there are more of them. Nobody answers there.
+/// The metrics of a server that speaks TLS and whose limits are in a store: there are more of them. Nobody answers there.
 async fn metrics() -> String {
     let Bench { server, clock } = bench();
-    let config = Config::clone(&server.config());
+    let mut config = Config::clone(&server.config());
+    config.server.tls = Some(Files::new().config());
     let address = "redis://127.0.0.1:1".parse().unwrap();
     let redis = RedisStore::connect_with(&address, Settings::default()).await;
     let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), redis);

@@ -3,6 +3,7 @@
 use super::{TOKEN, ask, bench, get, throttle};
 use crate::config::{Config, LimitConfig, Mode};
 use crate::http::tests::{Bench, limit};
+use crate::tls::tests::Files;
 use http::Request;
 use std::sync::atomic::Ordering;
 
@@ -85,4 +86,20 @@ async fn no_key_is_in_a_label_and_a_name_breaks_no_line() {
     let text = get(&bench, "/metrics").await.text;
     assert!(!text.contains("tell-nobody") && !text.contains("9/s"));
     assert!(text.contains(r#"tidegate_keys{limit="odd \"name\\\n"} 0"#), "{text}");
+}
+
+#[tokio::test]
+async fn every_listener_that_speaks_tls_says_when_its_certificate_expires() {
+    let files = Files::new();
+    let mut config = Config::default();
+    config.server.tls = Some(files.config());
+    config.server.grpc = None;
+    let text = get(&Bench::with(config), "/metrics").await.text;
+    let name = "tidegate_tls_certificate_expiry_timestamp_seconds";
+    let mut said: Vec<&str> = text.lines().filter(|line| line.starts_with(name)).collect();
+    said.sort_unstable();
+    // The first second of 2040.
+    let expected = ["http", "resp"].map(|on| format!("{name}{{listener=\"{on}\"}} 2208988800"));
+    assert_eq!(said, expected);
+    assert!(!get(&bench(), "/metrics").await.text.lines().any(|line| line.starts_with(name)));
 }

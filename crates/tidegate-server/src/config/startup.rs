@@ -1,0 +1,148 @@
+//! What a server needs of its configuration before it binds a socket: `serve`, `check` and every reload ask here, so
+//! that none of them calls good what another refuses.
+
+use super::{CommandLine, Config, ConfigErrors, ServerConfig, TlsConfig};
+use crate::listen::Wire;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Reads the configuration that a server with this command line would start with, and refuses what it would refuse.
+pub fn for_start(file: Option<&Path>, command_line: &CommandLine) -> Result<Config, ConfigErrors> {
+    let mut config = match file {
+        Some(file) => super::load(file)?,
+        None => Config::default(),
+    };
+    config.command_line = command_line.clone();
+    command_line.apply(&mut config.server);
+    match config.server.refusal() {
+        None => Ok(config),
+        Some(message) => {
+            let file = file.unwrap_or(Path::new("the command line"));
+            Err(ConfigErrors { sources: config.sources, ..ConfigErrors::whole(file, message) })
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Why a server does not start with it, if it does not.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let listeners: Vec<(Wire, SocketAddr)> = self.listeners().collect();
+        if listeners.is_empty() {
+            return Some("every listener is off: nothing to do".to_owned());
+        }
+        let unguarded = listeners.iter().find_map(|(wire, addr)| self.unguarded(*wire, *addr));
+        unguarded.or_else(|| {
+            listeners.iter().enumerate().find_map(|(place, (wire, addr))| {
+                let (other, _) = listeners[..place].iter().find(|(_, it)| meet(*it, *addr))?;
+                Some(format!(
+                    "{other} and {wire} would listen on the same address and port: {addr}"
+                ))
+            })
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (Wire, SocketAddr)> {
+        let all = [
+            (Wire::Resp, self.resp),
+            (Wire::Http, self.http),
+            (Wire::Grpc, self.grpc),
+            (Wire::Admin, self.admin),
+        ];
+        all.into_iter().filter_map(|(wire, addr)| Some((wire, addr?)))
+    }
+
+    /// What a listener speaks TLS with, if it does.
+    pub(crate) fn tls_of(&self, wire: Wire) -> Option<&TlsConfig> {
+        if wire == Wire::Admin { self.admin_tls.as_ref() } else { self.tls.as_ref() }
+    }
+
+    /// Everybody could ask: that must be meant. Who must show a certificate is not everybody.
+    fn unguarded(&self, wire: Wire, addr: SocketAddr) -> Option<String> {
+        let (is_guarded, key, table) = match wire {
+            Wire::Admin => {
+                let is_guarded = self.admin_token.is_some() || self.admin_needs_certificate();
+                (is_guarded, "admin_token", "admin_tls")
+            }
+            _ => (!self.tokens.is_empty() || self.needs_certificate(), "tokens", "tls"),
+        };
+        if addr.ip().is_loopback() || is_guarded || self.is_insecure {
+            return None;
+        }
+        Some(format!(
+            "{wire} would listen on {addr}, which other machines can reach, and requests need no token: set `{key}` \
+             in [server.auth] or `client_ca` in [server.{table}], listen on 127.0.0.1, or say --insecure if \
+             that is what you want"
+        ))
+    }
+}
+
+/// Whether two sockets cannot be bound to these addresses at the same time. Port 0 is a free one each.
+pub(super) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |all: SocketAddr, one: SocketAddr| {
+        all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+    };
+    let is_same = one.ip() == other.ip() || covers(one, other) || covers(other, one);
+    one.port() != 0 && one.port() == other.port() && is_same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Place;
+
+    fn refusal(text: &str) -> Option<String> {
+        crate::config::read(text, "t.toml").unwrap().server.refusal()
+    }
+
+    #[test]
+    fn a_public_listener_needs_a_token_or_a_certificate() {
+        let refused = refusal("[server]\nhttp = \"0.0.0.0:8080\"\n").expect("it is open");
+        assert!(refused.contains("`tokens`") && refused.contains("0.0.0.0:8080"), "{refused}");
+        let refused = refusal("[server]\nadmin = \"[::]:9091\"\nauth.tokens = [\"a\"]\n");
+        assert!(refused.is_some_and(|it| it.contains("`admin_token`")));
+        assert_eq!(refusal("[server]\nhttp = \"0.0.0.0:8080\"\nauth.tokens = [\"a\"]\n"), None);
+        assert_eq!(refusal("[server]\nhttp = \"0.0.0.0:8080\"\ninsecure = true\n"), None);
+        assert_eq!(refusal(""), None);
+    }
+
+    #[test]
+    fn nothing_to_listen_on_is_refused() {
+        let off = "[server]\nresp = \"off\"\nhttp = \"off\"\ngrpc = \"off\"\nadmin = \"off\"\n";
+        assert!(refusal(off).is_some_and(|it| it.contains("every listener is off")));
+    }
+
+    #[test]
+    fn addresses_meet_where_the_system_would_not_bind_both() {
+        for (one, other, expected) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "127.0.0.1:2", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            ("0.0.0.0:1", "127.0.0.1:1", true),
+            ("[::]:1", "127.0.0.1:1", true),
+            ("[::]:1", "0.0.0.0:1", true),
+            ("0.0.0.0:1", "[::1]:1", false),
+            ("127.0.0.1:1", "127.0.0.2:1", false),
+        ] {
+            let parsed = |text: &str| text.parse().unwrap();
+            assert_eq!(meet(parsed(one), parsed(other)), expected, "{one} {other}");
+            assert_eq!(meet(parsed(other), parsed(one)), expected, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_checked_together_with_the_file() {
+        let place = |text: &str| Some(Place::At(text.parse().unwrap()));
+        let open = CommandLine { http: place("0.0.0.0:1"), ..CommandLine::default() };
+        let refused = for_start(None, &open).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the command line: HTTP would listen on 0.0.0.0:1"),
+            "{refused}"
+        );
+        let meant = CommandLine { is_insecure: true, ..open.clone() };
+        assert!(for_start(None, &meant).is_ok());
+        let same = CommandLine { grpc: place("127.0.0.1:6380"), ..CommandLine::default() };
+        let refused = for_start(None, &same).unwrap_err().to_string();
+        assert!(refused.contains("RESP and gRPC would listen on the same address"), "{refused}");
+    }
+}
