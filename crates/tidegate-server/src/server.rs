@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tidegate::{Clock, Snapshot};
 use tidegate_redis::RedisStore;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 /// A server, whatever it listens to.
 #[derive(Debug)]
@@ -28,11 +28,16 @@ pub struct Server {
     pub status: Status,
     /// Bytes that may be kept of messages that have not come whole, on all connections together.
     parts: Semaphore,
+    /// Bytes of commands that may be queued by `MULTI`, on all connections together.
+    queues: Arc<Semaphore>,
     waiting_max: AtomicUsize,
 }
 
 /// Eight of the longest messages, or tens of thousands of ordinary ones.
 const PARTS_BYTES_MAX: usize = 32 << 20;
+
+/// Dozens of the longest transactions, or hundreds of thousands of ordinary ones.
+pub(crate) const QUEUES_BYTES_MAX: usize = 32 << 20;
 
 /// What operators want to know besides the limits.
 #[derive(Debug, Default)]
@@ -153,6 +158,7 @@ impl Server {
             token_changes: AtomicU64::new(0),
             status: Status::default(),
             parts: Semaphore::new(PARTS_BYTES_MAX),
+            queues: Arc::new(Semaphore::new(QUEUES_BYTES_MAX)),
             waiting_max: AtomicUsize::new(waiting_max),
         })
     }
@@ -242,6 +248,11 @@ impl Server {
     /// many streams must not fill the memory with what it never finishes.
     pub(crate) fn room_for(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         self.parts.try_acquire_many(u32::try_from(bytes).ok()?).ok()
+    }
+
+    /// Room for so many bytes of queued commands, until it is dropped. `None` if other connections have taken it all.
+    pub(crate) fn room_in_queues(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.queues).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
     /// Taken before a question is asked whose answer may have to be waited for. Who is one too many is refused here,

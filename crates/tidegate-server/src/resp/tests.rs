@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::ServerClock;
 use crate::config::{Caps as ServerCaps, Config, Token};
 use crate::listen::activity;
+use crate::server::QUEUES_BYTES_MAX;
 use proptest::prelude::*;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -167,4 +168,54 @@ proptest! {
             }
         }
     }
+}
+
+/// What a session says to these bytes.
+async fn said(session: &mut Session, bytes: &[u8]) -> String {
+    let mut done = 0;
+    let mut said = Vec::new();
+    while done < bytes.len() {
+        let answered = session.answer(&bytes[done..]).await;
+        assert!(answered > 0, "it is whole");
+        done += answered;
+        said.extend_from_slice(session.said());
+        session.forget_said();
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// The issue of 200 connections that queued 0.9 MB each.
+#[tokio::test]
+async fn what_all_connections_have_queued_is_bounded_together() {
+    let server = server(false);
+    let long = "x".repeat(400_000);
+    let command = format!("*2\r\n$4\r\nECHO\r\n$400000\r\n{long}\r\n");
+    let mut sessions: Vec<Session> = (0..100).map(|_| Session::new(Arc::clone(&server))).collect();
+    let mut queued = 0;
+    for session in &mut sessions {
+        assert_eq!(said(session, b"MULTI\r\n").await, "+OK\r\n");
+        queued += usize::from(said(session, command.as_bytes()).await == "+QUEUED\r\n");
+    }
+    assert_eq!(queued, QUEUES_BYTES_MAX / command.len(), "as many as there is room for");
+    let last = sessions.last_mut().unwrap();
+    assert!(
+        said(last, b"EXEC\r\n").await.starts_with("-EXECABORT"),
+        "what is not whole is not run"
+    );
+    said(last, b"MULTI\r\n").await;
+    assert!(said(last, command.as_bytes()).await.starts_with("-BUSY "), "there is still no room");
+
+    let answered = said(&mut sessions[0], b"EXEC\r\n").await;
+    assert!(
+        answered.starts_with("*1\r\n$400000\r\n"),
+        "who was in time is answered: {answered:.40}"
+    );
+    drop(sessions.split_off(1));
+    assert_eq!(said(&mut sessions[0], b"MULTI\r\n").await, "+OK\r\n");
+    assert_eq!(
+        said(&mut sessions[0], command.as_bytes()).await,
+        "+QUEUED\r\n",
+        "all is given back"
+    );
+    assert!(server.room_in_queues(QUEUES_BYTES_MAX - 500_000).is_some());
 }

@@ -2,17 +2,24 @@
 //!
 //! Always   Commands that were put off run in order, one after the other. Others may be decided in between:
 //!          requests that must stand or fall together are for `TIDE.CHECKALL`.
+//! Bound    What one connection has queued is no longer than one command may be, and what all of them have, than
+//!          [`QUEUES_BYTES_MAX`](crate::server::QUEUES_BYTES_MAX).
 
 use super::command::Command;
 use super::parse::{Caps, Words, parse};
 use super::session::Session;
 use super::together::Together;
+use crate::server::Server;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// What was put off.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    commands: Vec<Vec<u8>>,
-    bytes: usize,
+    /// One after the other, as they are parsed.
+    commands: Vec<u8>,
+    count: usize,
+    /// The room that they take.
+    room: Option<OwnedSemaphorePermit>,
     /// Whether one of them was none.
     is_broken: bool,
 }
@@ -27,18 +34,15 @@ impl Session {
             self.unknown(bytes, words);
         }
         let Some(transaction) = &mut self.transaction else { return };
-        transaction.is_broken |= command.is_none();
-        let raw = encoded(bytes, words);
-        transaction.bytes += raw.len();
-        let is_too_much = transaction.bytes > Caps::KNOWN.command_bytes_max
-            || transaction.commands.len() >= COMMANDS_MAX;
-        if is_too_much {
-            transaction.is_broken = true;
-            transaction.commands.clear();
-            self.reply.error("ERR too much is put off: EXEC sooner");
-        } else if command.is_some() {
-            transaction.commands.push(raw);
-            self.reply.simple("QUEUED");
+        if command.is_none() {
+            return transaction.discard();
+        }
+        match transaction.queue(&self.server, &encoded(bytes, words)) {
+            Ok(()) => self.reply.simple("QUEUED"),
+            Err(why) => {
+                transaction.discard();
+                self.reply.error(why);
+            }
         }
     }
 
@@ -64,11 +68,12 @@ impl Session {
     }
 
     async fn execute(&mut self, transaction: Transaction) {
-        self.reply.array(transaction.commands.len());
+        self.reply.array(transaction.count);
         let (mut together, mut words) = (Together::default(), Words::default());
-        for raw in &transaction.commands {
-            let parsed = parse(raw, &mut words, &Caps::KNOWN);
-            debug_assert!(matches!(parsed, Ok(Some(_))), "it was encoded here");
+        let mut rest = &*transaction.commands;
+        while let Ok(Some(length)) = parse(rest, &mut words, &Caps::KNOWN) {
+            let raw = &rest[..length];
+            rest = &rest[length..];
             match Command::of(words.get(raw, 0)) {
                 Some(command) if self.is_shared && Self::is_asked_together(command) => {
                     let words = std::mem::take(&mut words);
@@ -86,6 +91,34 @@ impl Session {
             }
         }
         self.settle_together(&mut together).await;
+    }
+}
+
+impl Transaction {
+    /// Puts a command behind the others, or says why there is no room for it.
+    fn queue(&mut self, server: &Server, command: &[u8]) -> Result<(), &'static str> {
+        if self.is_broken {
+            return Ok(());
+        }
+        let bytes = self.commands.len() + command.len();
+        if bytes > Caps::KNOWN.command_bytes_max || self.count >= COMMANDS_MAX {
+            return Err("ERR too much is put off: EXEC sooner");
+        }
+        let room = server.room_in_queues(command.len());
+        let room =
+            room.ok_or("BUSY other clients have queued too much by MULTI: ask again later")?;
+        match &mut self.room {
+            Some(taken) => taken.merge(room),
+            none => *none = Some(room),
+        }
+        self.commands.extend_from_slice(command);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Keeps nothing of it but that it cannot be executed.
+    fn discard(&mut self) {
+        *self = Self { is_broken: true, ..Self::default() };
     }
 }
 
