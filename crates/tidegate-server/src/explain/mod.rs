@@ -1,7 +1,8 @@
 //! Which limits would decide a request, on which keys, and why.
 //!
 //! Always   Consumes nothing: it goes the way that deciding goes ([`matching`](crate::matching)), and peeks
-//!          where deciding takes. Keys are shown with escapes, so that no key can play with a terminal.
+//!          where deciding takes. Keys are shown with escapes, so that no key can play with a terminal, and
+//!          without credentials.
 
 mod asked;
 mod envoy;
@@ -12,7 +13,7 @@ pub use envoy::{Entry, ExplainedDescriptor, explain_descriptors};
 
 use crate::config::Mode;
 use crate::engine::{Ask, Engine, Limit};
-use crate::matching::{Look, Request, look};
+use crate::matching::{Look, Request, look, shown_key};
 use crate::store::{Key, StoreError};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -49,7 +50,7 @@ pub struct Explained {
     pub counts: bool,
     /// Why, or why not.
     pub why: String,
-    /// Whom it would count, with escapes.
+    /// Whom it would count, with escapes; a digest stands for a credential.
     pub key: Option<String>,
     /// How it stands now with this key.
     pub now: Option<Standing>,
@@ -163,7 +164,7 @@ async fn explain_one(
     let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
     // A limit in the shadow is not obeyed, so it does not decide.
     let is_obeyed = limit.mode() == Mode::Enforce;
-    explained.key = Some(key.escape_ascii().to_string());
+    explained.key = Some(shown_key(&config.key, request, &key));
     explained.now = Some(standing(&decision, is_obeyed));
     Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
 }

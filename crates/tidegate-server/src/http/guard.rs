@@ -7,6 +7,7 @@
 //!          of its own does not even say whence. Where no token keeps it out, the name does.
 
 use super::problem::Problem;
+use crate::config::ServerConfig;
 use crate::server::Server;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -116,8 +117,23 @@ pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem>
 
 /// The token that is offered.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    bearer_in(headers.get(AUTHORIZATION)?)
+}
+
+/// The token in a value of `Authorization`.
+fn bearer_in(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// Whether this field has one of the server's own tokens: then it says who the proxy is, and not who its client is.
+pub(super) fn is_own_token(server: &ServerConfig, name: &HeaderName, value: &HeaderValue) -> bool {
+    let offered = if *name == AUTHORIZATION {
+        bearer_in(value)
+    } else {
+        (*name == API_KEY).then(|| value.as_bytes())
+    };
+    offered.is_some_and(|offered| server.tokens.iter().any(|token| token.is(offered)))
 }
 
 /// Whether the body is what it has to be.

@@ -5,9 +5,10 @@
 //!          So one family is believed: the one that the proxy's own URL names, or else the only one that came. Where
 //!          both came and none is named, nothing is decided: who is limited must not choose by what.
 //! Always   Nothing that is told is passed over because it cannot be read: it is read, or the request is refused.
+//! Always   The token that the proxy brings is no part of its client's request: no limit counts by it, and nothing prints it.
 //! Always   Who asks is believed about the request; about the client's address only a trusted proxy is.
 
-use super::guard::without_port;
+use super::guard::{is_own_token, without_port};
 use super::problem::Problem;
 use crate::config::{ServerConfig, near};
 use crate::matching;
@@ -125,7 +126,8 @@ impl<'a> Original<'a> {
     pub(super) fn request(&self, peer: SocketAddr, server: &ServerConfig) -> matching::Request<'_> {
         let (path, query) = path_and_query(&self.uri);
         let ServerConfig { proxy_header, trusted_proxies, .. } = server;
-        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let told = self.headers.iter().filter(|(name, value)| !is_own_token(server, name, value));
+        let headers = told.map(|(name, value)| (name.as_str(), value.as_bytes()));
         matching::Request {
             ip: Some(client_ip_by(*proxy_header, peer.ip(), self.headers, trusted_proxies)),
             method: Some(self.method),

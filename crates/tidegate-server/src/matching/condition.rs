@@ -5,7 +5,7 @@
 //!          A header that comes twice is each of its values, because nobody knows which of them the service behind
 //!          looks at: in doubt a request is counted.
 
-use super::{Condition, KeyPart, Request, key};
+use super::{Condition, KeyPart, Pattern, Request, key};
 use std::fmt;
 
 impl Condition {
@@ -49,7 +49,10 @@ impl fmt::Display for Condition {
         };
         let is = if self.is_negated { "is not" } else { "is" };
         let networks = self.networks.iter().map(ToString::to_string);
-        let patterns = self.patterns.iter().map(ToString::to_string);
+        let is_secret = |pattern: &Pattern| self.part.is_credential() && pattern.0 != "*";
+        let patterns = self.patterns.iter().map(|pattern| {
+            if is_secret(pattern) { "[redacted]".to_owned() } else { pattern.to_string() }
+        });
         let meant: Vec<String> = networks.chain(patterns).collect();
         write!(f, "{part} {is} {}", meant.join(" or "))
     }
@@ -57,13 +60,23 @@ impl fmt::Display for Condition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Pattern;
     use super::*;
 
     fn condition(part: &str, pattern: &str, is_negated: bool) -> Condition {
         let part = part.parse().unwrap();
         let patterns = vec![Pattern(pattern.to_owned())];
         Condition { part, patterns, networks: Vec::new(), is_negated }
+    }
+
+    #[test]
+    fn a_condition_prints_no_credential() {
+        let printed = |part: &str, pattern: &str| condition(part, pattern, false).to_string();
+        assert_eq!(
+            printed("header:authorization", "Bearer hush"),
+            "header:authorization is [redacted]"
+        );
+        assert_eq!(printed("cookie:staff", "*"), "cookie:staff is *");
+        assert_eq!(printed("header:x-plan", "free"), "header:x-plan is free");
     }
 
     #[test]

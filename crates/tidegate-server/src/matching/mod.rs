@@ -12,6 +12,7 @@ mod url;
 
 pub use counted::{Counted, KeyMissing, Look, counted, look};
 pub use descriptors::{Chosen, Descriptors, Trail, descriptor_key};
+pub(crate) use key::shown as shown_key;
 pub use part::{PartError, V4_BITS, V6_BITS};
 
 use ipnet::IpNet;

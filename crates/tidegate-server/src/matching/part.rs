@@ -18,6 +18,20 @@ pub const V6_BITS: u8 = AddressBits::V6;
 const ALONE: [&str; 4] = ["ip", "path", "method", "host"];
 const NAMED: [&str; 5] = ["header", "cookie", "query", "descriptor", "constant"];
 
+/// Headers that say who somebody is in a way that must stay between the two.
+const CREDENTIALS: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
+
+impl KeyPart {
+    /// Whether its values are credentials, which nothing prints.
+    pub(crate) fn is_credential(&self) -> bool {
+        match self {
+            Self::Header(name) => CREDENTIALS.contains(&&**name),
+            Self::Cookie(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// What is wrong with the text of a key part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -123,6 +137,9 @@ fn unknown(text: &str, kind: &str) -> PartError {
     let kinds = ALONE.iter().chain(&NAMED).copied();
     let near = (kind.len() <= 64).then(|| near(kind, kinds)).flatten();
     let hint = match near {
+        _ if looks_like_header(text) => {
+            format!("did you mean `header:{}`?", text.to_ascii_lowercase())
+        }
         Some(near) => format!("did you mean `{near}`?"),
         None => "known: ip, ip/24,56, header:NAME, cookie:NAME, path, query:NAME, method, host, \
                  descriptor:KEY, constant:TEXT"
@@ -130,6 +147,13 @@ fn unknown(text: &str, kind: &str) -> PartError {
     };
     let end = if kind.is_empty() { text.len() } else { kind.len() };
     PartError { span: 0..end, message: "unknown key part".to_owned(), hint: Some(hint) }
+}
+
+/// Whether it is the name of a header, as people write those that are no words.
+fn looks_like_header(text: &str) -> bool {
+    let is_known =
+        ["authorization", "cookie", "forwarded"].iter().any(|it| text.eq_ignore_ascii_case(it));
+    text.len() <= 64 && is_token(text) && (is_known || text.contains('-'))
 }
 
 impl fmt::Display for KeyPart {
@@ -181,6 +205,8 @@ mod tests {
         assert_eq!(wrong("header:").message, "`header` needs a name");
         assert_eq!(wrong("header").hint.unwrap(), "such as `header:x-api-key`");
         assert_eq!(wrong("haeder:x").hint.unwrap(), "did you mean `header`?");
+        assert_eq!(wrong("x-api-key").hint.unwrap(), "did you mean `header:x-api-key`?");
+        assert_eq!(wrong("User-Agent").hint.unwrap(), "did you mean `header:user-agent`?");
         assert_eq!(wrong("haeder:x").span, 0..6);
         assert_eq!(wrong("header:a b").span, 7..10);
         assert_eq!(wrong("host:x").message, "`host` has no name");

@@ -216,3 +216,44 @@ async fn what_is_no_request_is_refused() {
     let reply = bench.ask(put, b"").await;
     assert_eq!((reply.status, reply.field("allow")), (405, Some("GET, POST")));
 }
+
+#[tokio::test]
+async fn the_token_that_a_proxy_brings_is_neither_a_key_nor_shown() {
+    let config = r#"
+        [server.auth]
+        tokens = ["s3cret", "other"]
+        [limits.client]
+        rule = "1/min"
+        key = "header:x-api-key"
+        [limits.session]
+        rule = "9/min"
+        key = "cookie:sid"
+        when = { not = { "header:x-api-key" = "s3cret" } }
+    "#;
+    let bench = Bench::with(crate::config::read(config, "t.toml").unwrap());
+    let ask = |fields: &[(&str, &str)]| {
+        let mut request =
+            Request::get("/v1/explain").header("host", "localhost").header("cookie", "sid=c00kie");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request
+    };
+    let by_api_key = bench.ask(ask(&[("x-api-key", "s3cret")]), b"").await;
+    assert_eq!(
+        by_api_key.json()["limits"][0]["key"],
+        "",
+        "it has none of its own: {}",
+        by_api_key.text
+    );
+    let both = [("authorization", "Bearer other"), ("x-api-key", "cl1ent")];
+    let by_bearer = bench.ask(ask(&both), b"").await;
+    let key = by_bearer.json()["limits"][0]["key"].as_str().unwrap().to_owned();
+    assert!(key.starts_with("[redacted "), "its own is shown as a digest: {key}");
+    for reply in [by_api_key, by_bearer] {
+        assert_eq!(reply.status, 200);
+        for secret in ["s3cret", "other", "cl1ent", "c00kie"] {
+            assert!(!reply.text.contains(secret), "{secret} is in {}", reply.text);
+        }
+    }
+}
