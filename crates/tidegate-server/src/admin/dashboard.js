@@ -5,7 +5,7 @@
 "use strict";
 
 const EVERY_MS = 2000;
-const shown = { before: new Map(), at: 0, chosen: null };
+const shown = { before: new Map(), at: 0, chosen: null, wasWrong: false };
 const at = (id) => document.getElementById(id);
 
 async function ask(path) {
@@ -14,8 +14,12 @@ async function ask(path) {
   const response = await fetch(path, { headers, cache: "no-store", credentials: "omit" });
   if (response.status === 401) {
     // Somebody may have entered another one meanwhile.
-    if (token === sessionStorage.getItem("token")) at("login").hidden = false;
-    throw new Error("a token is needed");
+    if (token === sessionStorage.getItem("token")) {
+      at("login").hidden = false;
+      sessionStorage.removeItem("token");
+      shown.wasWrong ||= token !== null;
+    }
+    throw new Error(shown.wasWrong ? "this token is wrong" : "a token is needed");
   }
   if (!response.ok) throw new Error((await response.json()).detail);
   return response.json();
@@ -42,23 +46,48 @@ function perSecond(limit, decision, seconds) {
   return ((limit.stats[decision] - before[decision]) / seconds).toFixed(1);
 }
 
-function showLimits(limits, seconds) {
+// Without its store, a limit does what its on_error says.
+const WITHOUT_STORE = { local: "this server's share decides", allow: "everybody passes", deny: "nobody passes" };
+
+function state(limit, all) {
+  const isAway = limit.degraded !== undefined || all.problems.length > 0;
+  const isAlone = isAway && limit.mode === "enforce";
+  const instead = isAlone ? WITHOUT_STORE[limit.on_error] : undefined;
+  return instead ? `${limit.mode}: ${instead}` : limit.mode;
+}
+
+// What an operator should know first comes last, and so stays.
+function showState(all, limits) {
+  let text = "in force";
+  if (all.is_config_stale) text = "the last reload failed: an older configuration is in force";
+  const degraded = limits.find((limit) => limit.degraded !== undefined);
+  if (degraded) text = `${all.state}: ${degraded.degraded}`;
+  if (all.problems.length > 0) text = `${all.state}: ${all.problems.join("; ")}`;
+  if (all.is_draining) text = "draining";
+  showStatus(text, text !== "in force");
+}
+
+function showLimits(all, limits, seconds) {
+  const columns = [...at("columns").querySelectorAll("th")].map((header) => header.textContent);
   const rows = limits.map((limit) => {
     const row = document.createElement("tr");
     row.ariaSelected = String(limit.name === shown.chosen);
     cell(row, chooser(limit));
     cell(row, limit.rule);
-    cell(row, limit.degraded ? `${limit.mode}, without the store` : limit.mode);
+    cell(row, state(limit, all));
     for (const decision of ["allow", "wait", "deny", "shadow_deny"]) {
       cell(row, perSecond(limit, decision, seconds), "number");
     }
-    cell(row, `${limit.stats.keys} of ${limit.stats.max_keys}`, "number");
+    const { keys, max_keys } = limit.stats;
+    cell(row, keys === undefined ? "in the store" : `${keys} of ${max_keys}`, "number");
+    // On a narrow screen a row is a block of its own, and each cell says what it is.
+    columns.forEach((column, place) => { row.cells[place].dataset.column = column; });
     return row;
   });
   at("limits").replaceChildren(...rows);
 }
 
-function showKeys(id, keys) {
+function showKeys(id, keys, nobody) {
   const rows = keys.map((key) => {
     const row = document.createElement("tr");
     if (key.key === undefined) cell(row, `base64:${key.key_base64}`, "bytes");
@@ -66,6 +95,11 @@ function showKeys(id, keys) {
     cell(row, String(key.count), "number");
     return row;
   });
+  if (rows.length === 0) {
+    const row = document.createElement("tr");
+    cell(row, nobody, "bytes");
+    rows.push(row);
+  }
   at(id).replaceChildren(...rows);
 }
 
@@ -78,7 +112,8 @@ async function refresh() {
   const all = await ask("/v1/limits");
   const limits = [...all.limits, all.throttle, ...all.unnamed];
   const now = performance.now();
-  showLimits(limits, shown.at ? (now - shown.at) / 1000 : 0);
+  shown.wasWrong = false;
+  showLimits(all, limits, shown.at ? (now - shown.at) / 1000 : 0);
   shown.at = now;
   shown.before = new Map(limits.map((limit) => [limit.name, limit.stats]));
   shown.chosen ??= limits[0]?.name ?? null;
@@ -87,16 +122,11 @@ async function refresh() {
     at("chosen").textContent = chosen.name;
     at("explain").textContent = chosen.explain;
     const top = await ask(`/v1/top?limit=${encodeURIComponent(chosen.name)}&k=10`);
-    showKeys("hot", top.hot);
-    showKeys("denied", top.denied);
+    const nobody = chosen.stats.keys === undefined ? "not known: the store has the keys" : "nobody";
+    showKeys("hot", top.hot, nobody);
+    showKeys("denied", top.denied, nobody);
   }
-  if (all.is_draining) showStatus("draining", true);
-  else if (all.is_config_stale) showStatus("the last reload failed: an older configuration is in force", true);
-  else {
-    const degraded = limits.find((limit) => limit.degraded);
-    if (degraded) showStatus(`in force, without the store: ${degraded.degraded}`, true);
-    else showStatus("in force", false);
-  }
+  showState(all, limits);
 }
 
 async function tick() {

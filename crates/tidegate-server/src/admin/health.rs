@@ -22,20 +22,25 @@ pub(super) fn live() -> Answered {
     Page::new(StatusCode::OK).body(TEXT, |out| out.extend_from_slice(b"ok\n"))
 }
 
+/// The state of the server in one word, as `/readyz` and the dashboard have it; whether it wants to be asked is in the status.
+pub(super) fn state(server: &Server, store: &Store) -> (StatusCode, &'static str) {
+    if server.status.drain.has_begun() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if store.is_denying() {
+        (StatusCode::SERVICE_UNAVAILABLE, "denying")
+    } else if store.is_degraded() {
+        (StatusCode::OK, "degraded")
+    } else {
+        (StatusCode::OK, "ok")
+    }
+}
+
 /// Not any more while it drains. An old configuration is no reason not to ask: it is in force.
 pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
     let is_draining = server.status.drain.has_begun();
     let is_stale = server.status.is_config_stale.load(Ordering::Relaxed);
     let store = Store::of(&server.engine);
-    let (status, word) = if is_draining {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else if store.is_denying() {
-        (StatusCode::SERVICE_UNAVAILABLE, "denying\n")
-    } else if store.is_degraded() {
-        (StatusCode::OK, "degraded\n")
-    } else {
-        (StatusCode::OK, "ok\n")
-    };
+    let (status, word) = state(server, &store);
     Page::new(status).body(TEXT, |out| {
         if parameter(query, "verbose").is_some() {
             let drain = if is_draining { "[-] draining\n" } else { "[+] not draining\n" };
@@ -51,7 +56,7 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
                 writeln!(out, "[!] the store at {finding}").expect("a buffer takes all");
             }
         }
-        out.extend_from_slice(word.as_bytes());
+        writeln!(out, "{word}").expect("a buffer takes all");
     })
 }
 
@@ -144,6 +149,20 @@ impl Store {
             on_error == OnError::Deny && matches!(state, LimitState::Away | LimitState::Idle)
         };
         enforced.clone().any(|(_, state)| state == LimitState::Away) && enforced.all(denies)
+    }
+
+    /// What is wrong with it now, for people.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let Self::Shared(servers, _) = self else { return Vec::new() };
+        if servers.is_empty() {
+            return vec!["no server of the store is known".to_owned()];
+        }
+        let down = servers.iter().filter_map(|server| {
+            let why = server.why_down.as_ref()?;
+            let seconds = server.since.as_micros() / 1_000_000;
+            Some(format!("the store at {} does not answer, for {seconds} s: {why}", server.address))
+        });
+        down.collect()
     }
 
     fn write(&self, out: &mut Vec<u8>) {

@@ -1,8 +1,8 @@
 //! `/v1/limits` and `/v1/top`: what each limit is, and what it has done to whom.
 
-use super::health::why_degraded;
+use super::health::{Store, state, why_degraded};
 use crate::base64;
-use crate::config::{Mode, means, near};
+use crate::config::{Mode, OnError, means, near};
 use crate::engine::{Limit, Limits};
 use crate::http::{Answered, JSON, Page, Problem, parameter};
 use crate::server::Server;
@@ -26,6 +26,10 @@ struct All<'a> {
     throttle: Shown<'a>,
     /// Those that were asked for by rule text.
     unnamed: Vec<Shown<'a>>,
+    /// As `/readyz` says: `ok`, `degraded`, `denying` or `draining`.
+    state: &'static str,
+    /// What is wrong with the store, for people.
+    problems: Vec<String>,
     is_config_stale: bool,
     is_draining: bool,
 }
@@ -39,6 +43,9 @@ struct Shown<'a> {
     /// Why it is decided without the store, while it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     degraded: Option<String>,
+    /// What decides while the store does not answer; none where limits are in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_error: Option<&'static str>,
     stats: Counted,
 }
 
@@ -50,8 +57,11 @@ struct Counted {
     shadow_deny: u64,
     overflow: u64,
     forgotten: u64,
-    keys: usize,
-    max_keys: usize,
+    /// None where keys are kept in a store: it does not say how many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_keys: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -76,7 +86,10 @@ struct Busy {
 pub(super) fn all(server: &Server) -> Answered {
     let limits = server.engine.limits();
     let unnamed = limits.unnamed();
+    let store = Store::of(&server.engine);
     json(&All {
+        state: state(server, &store).1,
+        problems: store.problems(),
         limits: limits.named().iter().map(|limit| shown(limit)).collect(),
         throttle: throttled(server),
         unnamed: distinct(&unnamed).map(|limit| shown(limit)).collect(),
@@ -127,25 +140,36 @@ fn shown(limit: &Limit) -> Shown<'_> {
             Mode::Off => "off",
         },
         degraded: limit.counters().shared().and_then(|shared| why_degraded(shared.health())),
-        stats: Counted { deny, shadow_deny, ..Counted::of(&limit.counters().stats()) },
+        on_error: limit.counters().shared().map(|shared| match shared.on_error() {
+            OnError::Local => "local",
+            OnError::Allow => "allow",
+            OnError::Deny => "deny",
+        }),
+        stats: Counted {
+            deny,
+            shadow_deny,
+            ..Counted::of(&limit.counters().stats(), limit.counters().shared().is_some())
+        },
     }
 }
 
 /// What was decided about keys whose rates come with the requests, as if it were one limit.
 fn throttled(server: &Server) -> Shown<'_> {
+    let store = server.engine.store();
     Shown {
         name: THROTTLES_NAME,
         rule: "comes with each request".to_owned(),
         explain: "admits what each command says: CL.THROTTLE key max_burst count period".to_owned(),
         mode: "enforce",
-        degraded: server.engine.store().throttles_health().and_then(why_degraded),
-        stats: Counted::of(&server.engine.store().throttled()),
+        degraded: store.throttles_health().and_then(why_degraded),
+        on_error: store.is_shared().then_some("local"),
+        stats: Counted::of(&store.throttled(), store.is_shared()),
     }
 }
 
 impl Counted {
     /// Where nobody is in the shadow.
-    fn of(stats: &Stats) -> Self {
+    fn of(stats: &Stats, is_shared: bool) -> Self {
         Self {
             allow: stats.allowed,
             deny: stats.denied,
@@ -153,8 +177,8 @@ impl Counted {
             shadow_deny: 0,
             overflow: stats.overflowed,
             forgotten: stats.forgotten,
-            keys: stats.keys,
-            max_keys: stats.max_keys,
+            keys: (!is_shared).then_some(stats.keys),
+            max_keys: (!is_shared).then_some(stats.max_keys),
         }
     }
 }

@@ -79,6 +79,11 @@ const ROUTES: &[(&str, Method, Route)] = &[
     ("/dashboard.js", Method::GET, Route::Page(page::Part::Js)),
 ];
 
+/// Whether there is something at this path here.
+pub(crate) fn has_path(path: &str) -> bool {
+    ROUTES.iter().any(|(known, ..)| *known == path)
+}
+
 async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, Problem> {
     let route = find(ROUTES, request)?;
     access::check(server, request, route)?;

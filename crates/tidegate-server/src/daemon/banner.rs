@@ -1,8 +1,9 @@
 //! What is said at the start: where it listens, and three things to try.
 
-use crate::listen::Running;
+use crate::config::{ServerConfig, TlsConfig};
+use crate::listen::{Addresses, Running};
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) fn print(running: &Running, out: &mut impl Write) -> io::Result<()> {
     let addresses = &running.addresses;
@@ -17,20 +18,97 @@ pub(super) fn print(running: &Running, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  {name}  {}", shown(addr))?;
     }
     writeln!(out, "try")?;
-    if let Some(resp) = addresses.resp {
-        writeln!(out, "  redis-cli -p {} CL.THROTTLE user:1 15 30 60", resp.port())?;
-    }
-    if let Some(http) = addresses.http {
-        writeln!(
-            out,
-            "  curl -s {http}/v1/check -H 'content-type: application/json' \
-             -d '{{\"rule\": \"5/min\", \"key\": \"user:1\"}}'"
-        )?;
-    }
-    if let Some(admin) = addresses.admin {
-        let has_tls = running.server.config().server.admin_tls.is_some();
-        let scheme = if has_tls { "https" } else { "http" };
-        writeln!(out, "  open {scheme}://{admin}/ in a browser")?;
+    for line in tries(addresses, &running.server.config().server) {
+        writeln!(out, "  {line}")?;
     }
     out.flush()
+}
+
+/// One command for each listener that people ask, with what this server wants of who asks.
+fn tries(addresses: &Addresses, config: &ServerConfig) -> Vec<String> {
+    let wants_token = !config.tokens.is_empty();
+    let scheme = |tls: &Option<TlsConfig>| if tls.is_some() { "https" } else { "http" };
+    let resp = addresses.resp.map(reachable).map(|resp| {
+        let token = if wants_token { "REDISCLI_AUTH=TOKEN " } else { "" };
+        let host = match resp.ip().to_string() {
+            host if host == "127.0.0.1" => String::new(),
+            host => format!("-h {host} "),
+        };
+        let tls = files(config.tls.as_ref(), "--tls ");
+        format!("{token}redis-cli {host}-p {} {tls}CL.THROTTLE user:1 15 30 60", resp.port())
+    });
+    let http = addresses.http.map(reachable).map(|http| {
+        let token = if wants_token { "-H 'authorization: Bearer TOKEN' " } else { "" };
+        let (scheme, tls) = (scheme(&config.tls), files(config.tls.as_ref(), ""));
+        format!(
+            "curl -s {tls}{scheme}://{http}/v1/check {token}-H 'content-type: application/json' \
+             -d '{{\"rule\": \"5/min\", \"key\": \"user:1\"}}'"
+        )
+    });
+    let admin = addresses.admin.map(reachable);
+    let admin =
+        admin.map(|admin| format!("open {}://{admin}/ in a browser", scheme(&config.admin_tls)));
+    [resp, http, admin].into_iter().flatten().collect()
+}
+
+/// An address that can be connected to: where it listens on all, loopback's.
+fn reachable(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, addr.port())
+}
+
+/// The files that a client needs for TLS, as `redis-cli` and `curl` both call them.
+fn files(tls: Option<&TlsConfig>, before: &str) -> String {
+    match tls {
+        None => String::new(),
+        Some(tls) if tls.client_ca.is_none() => format!("{before}--cacert CA.pem "),
+        Some(_) => format!("{before}--cacert CA.pem --cert CLIENT.pem --key CLIENT.key "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Token;
+    use crate::tls::tests::Files;
+
+    fn at(addr: &str) -> Addresses {
+        let addr = Some(addr.parse().unwrap());
+        Addresses { resp: addr, http: addr, grpc: None, admin: addr }
+    }
+
+    #[test]
+    fn what_to_try_is_what_this_server_answers() {
+        let files = Files::new();
+        let plain = tries(&at("127.0.0.1:7"), &ServerConfig::default());
+        assert_eq!(plain[0], "redis-cli -p 7 CL.THROTTLE user:1 15 30 60");
+        assert!(
+            plain[1].starts_with("curl -s http://127.0.0.1:7/v1/check -H 'content-type"),
+            "{plain:?}"
+        );
+        assert_eq!(plain[2], "open http://127.0.0.1:7/ in a browser");
+
+        let mut config =
+            ServerConfig { tokens: vec![Token::new("s3cret")], ..ServerConfig::default() };
+        config.tls = Some(files.config());
+        config.admin_tls = Some(files.config());
+        let guarded = tries(&at("192.0.2.1:7"), &config);
+        let redis_cli =
+            "REDISCLI_AUTH=TOKEN redis-cli -h 192.0.2.1 -p 7 --tls --cacert CA.pem CL.THROTTLE ";
+        assert!(guarded[0].starts_with(redis_cli), "{guarded:?}");
+        let curl = "curl -s --cacert CA.pem https://192.0.2.1:7/v1/check -H 'authorization: Bearer TOKEN' -H ";
+        assert!(guarded[1].starts_with(curl), "{guarded:?}");
+        assert_eq!(guarded[2], "open https://192.0.2.1:7/ in a browser");
+        assert!(!guarded.concat().contains("s3cret"));
+
+        let everywhere = tries(&at("[::]:7"), &ServerConfig::default());
+        assert!(
+            everywhere[0].contains("-h ::1 -p 7") && everywhere[1].contains("http://[::1]:7/"),
+            "{everywhere:?}"
+        );
+    }
 }

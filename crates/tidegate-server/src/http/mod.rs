@@ -36,6 +36,7 @@ pub(crate) use route::ROUTES;
 pub(crate) use route::find;
 pub use tidegate_tower::HeaderStyle;
 
+use crate::config::ServerConfig;
 use crate::listen::Wire;
 use crate::server::Server;
 use bytes::Bytes;
@@ -51,7 +52,7 @@ use std::sync::Arc;
 
 /// The description of all of this for programs (`OpenAPI` 3.1).
 const OPENAPI: &[u8] = include_bytes!("openapi.json");
-const HOME: &[u8] = include_bytes!("home.txt");
+const HOME: &str = include_str!("home.txt");
 
 /// What answers one connection, which comes from `peer`. What `hold` hands out is kept while a request that has come whole is
 /// answered.
@@ -122,8 +123,19 @@ async fn try_answer(
         Route::Explain => explain::explain(server, request, peer).await,
         Route::ExplainAsked => explain::explain_asked(server, body).await,
         Route::OpenApi => Ok(fixed(JSON, OPENAPI)),
-        Route::Home => Ok(fixed(HeaderValue::from_static("text/plain; charset=utf-8"), HOME)),
+        Route::Home => Ok(home(&server.config().server, host)),
     }
+}
+
+/// What there is, with a command that works as it is: for this server, by the name that it was called by.
+fn home(config: &ServerConfig, host: &str) -> Answered {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    let host = if host.bytes().all(is_plain) { host } else { "127.0.0.1:8080" };
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let token = if config.tokens.is_empty() { "" } else { "-H 'Authorization: Bearer TOKEN' " };
+    let text = HOME.replace("{url}", &format!("{scheme}://{host}")).replace("{token}", token);
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Page::new(StatusCode::OK).body(kind, |out| out.extend_from_slice(text.as_bytes()))
 }
 
 fn fixed(kind: HeaderValue, body: &'static [u8]) -> Answered {

@@ -77,17 +77,57 @@ def asks_for_the_token(chromium):
         page = chromium.page()
         page.open(f"http://127.0.0.1:{server.admin}/")
         page.wait_for("it asks for a token", "document.getElementById('login')?.hidden === false")
+        expect("and that can be seen", is_visible(page, "login"), True)
         expect("nothing is shown", texts(page, "limits"), [])
         enter = "document.getElementById('token').value = '{}'; document.getElementById('login').requestSubmit()"
         page.value("document.getElementById('status').textContent = ''")
         page.value(enter.format("wrong"))
-        page.wait_for("that was wrong", "document.getElementById('status').textContent === 'a token is needed'")
+        page.wait_for("that was wrong", "document.getElementById('status').textContent === 'this token is wrong'")
         page.wait_for("and it asks again", "document.getElementById('login').hidden === false")
         page.value(enter.format("secret"))
         page.wait_for("it is let in", "document.getElementById('status').textContent === 'in force'")
         expect("the form is gone", page.value("document.getElementById('login').hidden"), True)
         expect("limits", "pages" in texts(page, "limits"), True)
         expect("the token is not in the page", page.value("document.documentElement.outerHTML.includes('secret')"), False)
+
+
+def fits(page, width):
+    """Whether nothing has to be scrolled to from side to side on a screen of this width."""
+    page.command("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    expect(f"it is {width} wide", page.value("innerWidth"), width)
+    expect(f"it fits into {width}", page.value("document.documentElement.scrollWidth <= innerWidth"), True)
+
+
+def is_visible(page, id_):
+    return page.value(f"getComputedStyle(document.getElementById('{id_}')).display !== 'none'")
+
+
+def fits_on_a_telephone(chromium):
+    limits = "".join(f'[limits.{name}]\nrule = "5/15min sliding-log"\n' for name in ("a-rather-long-name-of-a-limit-" * 2, "b"))
+    with tidegate(limits) as server:
+        say(server.resp, "TIDE.CHECK", "b", "key-" * 100, times=100)
+        page = chromium.page()
+        page.open(f"http://127.0.0.1:{server.admin}/")
+        page.wait_for("it asks the server", "document.getElementById('status').textContent === 'in force'")
+        expect("nobody is asked for a token that is not needed", is_visible(page, "login"), False)
+        for width in 375, 1280:
+            fits(page, width)
+
+
+def says_that_the_store_is_down(chromium):
+    # Nobody listens at port 1.
+    with tidegate('[store]\nurl = "redis://127.0.0.1:1"\n[limits.pages]\nrule = "1/day"\n[limits.shut]\nrule = "1/s"\non_error = "deny"\n') as server:
+        page = chromium.page()
+        page.open(f"http://127.0.0.1:{server.admin}/")
+        page.wait_for("it says so", "document.getElementById('status').textContent.startsWith('degraded: the store at 127.0.0.1:1 does not answer')")
+        expect("as what is bad", page.value("document.getElementById('status').className"), "bad")
+        columns = lambda name: page.value(f"[...[...document.querySelectorAll('#limits tr')].find(row => row.cells[0].textContent === '{name}').cells].map(cell => cell.textContent)")
+        expect("what decides instead", columns("pages")[2], "enforce: this server's share decides")
+        expect("of each limit", columns("shut")[2], "enforce: nobody passes")
+        expect("keys are not counted here", columns("pages")[7], "in the store")
+        page.wait_for("nor named", "document.getElementById('hot').textContent === 'not known: the store has the keys'")
+        for width in 375, 1280:
+            fits(page, width)
 
 
 @contextlib.contextmanager
@@ -168,5 +208,7 @@ def is_closed_to_strangers(chromium):
 with browser() as chromium:
     shows_limits_and_keys(chromium)
     asks_for_the_token(chromium)
+    fits_on_a_telephone(chromium)
+    says_that_the_store_is_down(chromium)
     is_closed_to_strangers(chromium)
 done("chromium")
