@@ -24,6 +24,7 @@ mod when;
 
 pub use command_line::{CommandLine, Place};
 pub use error::{ConfigError, ConfigErrors};
+pub(crate) use limits::is_limit_name;
 pub use means::means;
 pub use near::near;
 pub use read::{FILE_BYTES_MAX, load, read};

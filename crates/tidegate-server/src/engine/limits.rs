@@ -60,7 +60,7 @@ struct Made {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchLimit {
     /// It is neither a name nor a rule.
-    #[error("no limit is named `{name}`, and it is not a rule: {error}{}", hint(.near.as_deref()))]
+    #[error("no limit is named `{name}`, and it is not a rule: {}{}", at(.error, .name), hint(.near.as_deref()))]
     Neither {
         /// What was asked for.
         name: String,
@@ -81,6 +81,12 @@ pub enum NoSuchLimit {
     /// It is longer than any name or rule.
     #[error("a limit's name or rule has at most {NAME_BYTES_MAX} bytes")]
     TooLong,
+}
+
+/// What is wrong with a text as a rule, and at which of its characters: in one line, as wires need it.
+pub(crate) fn at(error: &RuleError, text: &str) -> String {
+    let before = text.get(..error.span().start).unwrap_or(text);
+    format!("{}, at character {}", error.message(), before.chars().count() + 1)
 }
 
 fn hint(near: Option<&str>) -> String {

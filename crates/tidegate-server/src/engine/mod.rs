@@ -13,6 +13,7 @@ mod publish;
 
 pub use lease::{Lease, LeaseId, NoLease};
 pub use limit::{InFlight, Limit};
+pub(crate) use limits::at;
 pub use limits::{Limits, NoSuchLimit};
 /// What a wire has to say.
 pub use tidegate_tower::Answer;

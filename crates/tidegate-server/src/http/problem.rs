@@ -1,12 +1,14 @@
 //! What is said to who cannot be answered: a problem (RFC 9457) that tells what is wrong and what to do.
 
 use super::page::{Answered, PROBLEM, Page};
-use crate::engine::{CheckError, InFlight, NoSuchLimit};
+use crate::config;
+use crate::engine::{self, CheckError, InFlight, NoSuchLimit};
 use crate::server::Busy;
 use crate::store::{NoRequestId, StoreError};
 use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use std::borrow::Cow;
+use tidegate::RuleError;
 use tidegate_tower::{Fields, Out, PROBLEM_TYPES};
 
 /// Why there is no answer.
@@ -26,6 +28,11 @@ impl Problem {
     /// The request is wrong, and would be wrong again.
     pub(crate) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// It was meant to be a rule, and is none.
+    pub(crate) fn no_rule(text: &str, error: &RuleError) -> Self {
+        Self::bad(format!("`{text}` is not a rule: {}", engine::at(error, text)))
     }
 
     /// There is such a path, but not for this method.
@@ -109,10 +116,13 @@ impl From<Busy> for Problem {
 
 impl From<NoSuchLimit> for Problem {
     fn from(error: NoSuchLimit) -> Self {
-        let status = match error {
-            NoSuchLimit::Neither { .. } => StatusCode::NOT_FOUND,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        Self::new(status, error.to_string())
+        match &error {
+            NoSuchLimit::Neither { name, .. } if config::is_limit_name(name) => {
+                Self::new(StatusCode::NOT_FOUND, error.to_string())
+            }
+            // No limit can have this name, so it was meant to be a rule.
+            NoSuchLimit::Neither { name, error, .. } => Self::no_rule(name, error),
+            _ => Self::bad(error.to_string()),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use super::said::Said;
 use crate::base64;
-use crate::engine::{self, Engine, Limit};
+use crate::engine::{self, Engine, Limit, NoSuchLimit};
 use crate::store::Key;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,8 +23,12 @@ impl<'a> Said<'a> {
     /// The question, if all of it has been said.
     pub(super) fn question(self, engine: &Engine) -> Result<Question<'a>, Problem> {
         let key = key(self.key, self.key_base64)?;
-        let name = match (&self.limit, &self.rule) {
-            (Some(name), None) | (None, Some(name)) => name,
+        let limit = match (&self.limit, &self.rule) {
+            (Some(name), None) => engine.find(name)?,
+            (None, Some(rule)) => engine.find(rule).map_err(|error| match error {
+                NoSuchLimit::Neither { name, error, .. } => Problem::no_rule(&name, &error),
+                other => other.into(),
+            })?,
             (None, None) => {
                 return Err(Problem::bad(
                     "`limit` is missing: a limit's name, or a rule like `10/s`",
@@ -32,7 +36,7 @@ impl<'a> Said<'a> {
             }
             (Some(_), Some(_)) => return Err(Problem::bad("say `limit` or `rule`, not both")),
         };
-        Ok(Question { limit: engine.find(name)?, key, cost: self.cost.unwrap_or(1) })
+        Ok(Question { limit, key, cost: self.cost.unwrap_or(1) })
     }
 }
 

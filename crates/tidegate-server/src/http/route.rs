@@ -84,6 +84,17 @@ pub(crate) fn find<R: Copy>(routes: &[(&str, Method, R)], request: &Parts) -> Re
 
 /// There is no such path; perhaps one of these was meant.
 fn not_found<'a>(path: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+    // Each listener knows its own paths, so what is known elsewhere is not known here.
+    if crate::admin::has_path(path) {
+        let detail =
+            format!("{path} is not here: the admin listener answers it (`admin` in [server])");
+        return Problem::new(StatusCode::NOT_FOUND, detail);
+    }
+    if ROUTES.iter().any(|(known, ..)| *known == path) {
+        let detail =
+            format!("{path} is not here: the HTTP listener answers it (`http` in [server])");
+        return Problem::new(StatusCode::NOT_FOUND, detail);
+    }
     let meant = if path.len() <= PATH_BYTES_MAX { near(path, known) } else { None };
     let detail = match meant {
         Some(meant) => format!("there is nothing at this path; did you mean {meant}?"),

@@ -1,6 +1,7 @@
 //! What is not answered, and what is said instead.
 
 use super::{Bench, post};
+use crate::config::{Config, Token};
 use http::{Request, Version};
 
 const ALICE: &[u8] = br#"{"limit":"api","key":"alice"}"#;
@@ -187,4 +188,57 @@ async fn every_refusal_is_a_problem_that_says_its_status() {
         assert_eq!(reply.json()["status"], reply.status);
         assert_eq!(reply.json()["type"], "about:blank");
     }
+}
+
+#[tokio::test]
+async fn a_rule_that_is_none_is_a_bad_request_that_says_where_in_one_line() {
+    let bench = Bench::new();
+    for body in [r#"{"rule":"10/m","key":"a"}"#, r#"{"limit":"10/m","key":"a"}"#] {
+        let reply = bench.check(body).await;
+        assert_eq!(reply.status, 400, "{}", reply.text);
+        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert_eq!(
+            detail,
+            "`10/m` is not a rule: unknown unit `m`: did you mean `min`?, at character 4"
+        );
+    }
+    for body in [r#"{"rule":"nonesuch","key":"a"}"#, r#"{"rule":"","key":"a"}"#] {
+        assert_eq!(bench.check(body).await.status, 400, "{body}");
+    }
+    let reply = bench.check(r#"{"limit":"nonesuch","key":"a"}"#).await;
+    assert_eq!(reply.status, 404, "this may be a name: {}", reply.text);
+    assert!(!reply.text.contains("\\n") && !reply.text.contains('^'), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn what_another_listener_answers_is_said_to_be_there() {
+    let bench = Bench::new();
+    for path in ["/metrics", "/livez", "/readyz", "/v1/limits", "/v1/top", "/v1/reload"] {
+        let reply = bench.get(path).await;
+        assert_eq!(reply.status, 404);
+        assert!(reply.text.contains("the admin listener answers it"), "{path}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn the_first_page_has_a_command_that_works() {
+    let home = Bench::new().ask(Request::get("/").header("host", "tide.example:7"), b"").await;
+    assert!(
+        home.text.contains("curl -X POST http://tide.example:7/v1/check -H 'Content-Type"),
+        "{}",
+        home.text
+    );
+    let files = crate::tls::tests::Files::new();
+    let mut config = Config::default();
+    config.server.tls = Some(files.config());
+    config.server.tokens = vec![Token::new("s3cret")];
+    let bench = Bench::with(config);
+    let home = bench.get("/").await;
+    assert!(
+        home.text.contains("https://localhost/v1/check -H 'Authorization: Bearer TOKEN' -H"),
+        "{}",
+        home.text
+    );
+    let odd = bench.ask(Request::get("/").header("host", "a';rm -rf x"), b"").await;
+    assert!(!odd.text.contains("rm -rf"), "{}", odd.text);
 }
