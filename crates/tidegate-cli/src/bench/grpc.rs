@@ -1,7 +1,8 @@
 //! A connection over which Envoy's rate limit service is asked: each question is a stream of HTTP/2.
 
 use super::Plan;
-use super::load::{Line, Shared, connect};
+use super::connect::connect;
+use super::load::{Line, Shared};
 use super::schedule::Schedule;
 use super::tally::{Answer, Tally};
 use super::template::Keys;
@@ -49,7 +50,7 @@ fn no_http2(plan: &Plan) -> String {
 }
 
 async fn shake_hands(plan: &Plan) -> anyhow::Result<SendRequest<Bytes>> {
-    let socket = connect(plan).await?;
+    let socket = connect(&plan.target, plan.tls.as_ref()).await?;
     let (send, connection) = h2::client::Builder::new()
         .initial_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
@@ -62,7 +63,8 @@ async fn shake_hands(plan: &Plan) -> anyhow::Result<SendRequest<Bytes>> {
 }
 
 fn request(plan: &Plan) -> anyhow::Result<Request<()>> {
-    let uri = format!("http://{}{}", plan.target.authority, tidegate_server::grpc::PATH);
+    let scheme = if plan.target.has_tls { "https" } else { "http" };
+    let uri = format!("{scheme}://{}{}", plan.target.authority, tidegate_server::grpc::PATH);
     let request = Request::builder()
         .method(Method::POST)
         .uri(uri)

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 use tidegate::SystemClock;
-use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, mpsc};
 
@@ -119,15 +118,6 @@ async fn probe(plan: &Plan) -> anyhow::Result<()> {
     };
     let late = || format!("{} does not answer within {:?}", plan.target, plan.patience);
     tokio::time::timeout(plan.patience, asked).await.with_context(late)?
-}
-
-pub(super) async fn connect(plan: &Plan) -> anyhow::Result<TcpStream> {
-    let address = plan.target.address()?;
-    let socket = TcpStream::connect(address).await.with_context(|| {
-        format!("cannot connect to {}; does the server listen there?", plan.target)
-    })?;
-    socket.set_nodelay(true)?;
-    Ok(socket)
 }
 
 /// Everything that one thread does.

@@ -3,6 +3,7 @@
 //! ```text
 //! target      where, and over which wire
 //! question    what is asked, as bytes with room for a key
+//! connect     a connection there, with or without TLS
 //! schedule    when each request is due, on which connection
 //! load        threads, the pacer that wakes connections, and the end
 //!   stream    a connection of RESP or HTTP; what is read on it is in wire/
@@ -14,6 +15,7 @@
 //! Always   With a rate, the time of an answer counts from when its request was due, not from when it was sent. A
 //!          server that stalls for a second is seen by every request of that second, and not by one a connection.
 
+mod connect;
 mod grpc;
 mod load;
 mod question;
@@ -28,17 +30,19 @@ mod wire;
 use crate::args::Format;
 use crate::output::Found;
 use anyhow::ensure;
+use connect::{Tls, TlsFlags};
 use question::Question;
 use schedule::Rate;
 use std::io::Write;
 use std::time::Duration;
 use target::Target;
+use tidegate::{RuleError, Span};
 
 /// Every connection is a descriptor here and one there.
 const CONNECTIONS_MAX: usize = 10_000;
 const PIPELINE_MAX: usize = 10_000;
-/// A day.
-const SECONDS_MAX: u64 = 86_400;
+const DURATION_MAX: Span = Span::from_secs(86_400);
+const TIMEOUT_MAX: Span = Span::from_secs(3_600);
 /// So many digits has the name of a key.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
@@ -49,16 +53,15 @@ const KEYS_MAX: u64 = 1_000_000_000_000;
 /// answers, 1 if every one failed or there was none, and 2 if it could not begin.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// [resp://]HOST:PORT, http://HOST:PORT[/PATH] or grpc://HOST:PORT
+    /// [resp://]HOST:PORT, http://HOST:PORT[/PATH] or grpc://HOST:PORT; with TLS rediss://, https:// or grpcs://
     #[arg(default_value = "127.0.0.1:6380")]
     target: Target,
     /// Requests a second over all connections, or `max`: each as soon as an answer has come (closed loop)
     #[arg(long, default_value = "1000", value_name = "N|max")]
     rate: Rate,
-    /// Seconds
-    #[arg(long, default_value = "10", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
-    duration: u64,
+    /// How long, such as 30s or 5min; a number alone is seconds
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = up_to(DURATION_MAX))]
+    duration: Duration,
     /// Connections
     #[arg(long, short, default_value = "50", value_name = "N")]
     connections: usize,
@@ -90,10 +93,11 @@ pub(crate) struct Bench {
     /// The server's token
     #[arg(long, env = "TIDEGATE_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Seconds to wait for an answer before it begins, and for the last ones when all are sent
-    #[arg(long, default_value = "5", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    timeout: u64,
+    /// How long to wait for an answer before it begins, and for the last ones when all are sent
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = up_to(TIMEOUT_MAX))]
+    timeout: Duration,
+    #[command(flatten)]
+    tls: TlsFlags,
     /// Threads [default: one a core, and no more than connections]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -123,13 +127,14 @@ impl Bench {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             question: Question::new(&self.target, &self.words())?,
+            tls: self.tls.for_target(&self.target)?,
             target: self.target.clone(),
             rate: self.rate,
-            duration: Duration::from_secs(self.duration),
+            duration: self.duration,
             connections: self.connections,
             pipeline: self.pipeline,
             keys: self.keys,
-            patience: Duration::from_secs(self.timeout),
+            patience: self.timeout,
             threads: self.threads.unwrap_or(cores).min(self.connections),
         })
     }
@@ -147,10 +152,24 @@ impl Bench {
     }
 }
 
+/// Reads a time from a millisecond on, which is seconds if it has no unit.
+fn up_to(most: Span) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
+    move |text| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let text = if is_number { format!("{text}s") } else { text.to_owned() };
+        let span: Span = text.parse().map_err(|error: RuleError| error.message())?;
+        if (Span::from_millis(1)..=most).contains(&span) {
+            return Ok(Duration::from_micros(span.as_micros()));
+        }
+        Err(format!("it must be from 1ms to {most}"))
+    }
+}
+
 /// What is to be done, checked.
 #[derive(Clone, Debug)]
 struct Plan {
     target: Target,
+    tls: Option<Tls>,
     question: Question,
     rate: Rate,
     duration: Duration,

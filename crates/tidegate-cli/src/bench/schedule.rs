@@ -91,7 +91,10 @@ impl Schedule {
     pub(super) fn new(rate: Rate, duration: Duration, connections: u64, connection: u64) -> Self {
         let total = match rate {
             Rate::Max => u64::MAX,
-            Rate::PerSecond(rate) => rate.saturating_mul(duration.as_secs()),
+            Rate::PerSecond(rate) => {
+                let total = u128::from(rate).saturating_mul(duration.as_micros());
+                u64::try_from(total.div_ceil(US_PER_SECOND)).unwrap_or(u64::MAX)
+            }
         };
         Self { rate, connections, total, next: connection }
     }
@@ -118,6 +121,12 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_second_has_its_part_of_the_requests() {
+        let total = |ms| Schedule::new(Rate::PerSecond(200), Duration::from_millis(ms), 1, 0).total;
+        assert_eq!([total(1), total(500), total(1_500)], [1, 100, 300]);
+    }
 
     fn dues(mut schedule: Schedule, times: &Times) -> Vec<u64> {
         let next = || {

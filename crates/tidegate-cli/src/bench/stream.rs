@@ -3,7 +3,8 @@
 //! Always   A connection that breaks is opened again, and what was on it is lost; what falls due meanwhile is late.
 
 use super::Plan;
-use super::load::{Line, Shared, connect};
+use super::connect::{Socket, connect};
+use super::load::{Line, Shared};
 use super::question::Meaning;
 use super::schedule::Schedule;
 use super::tally::{Answer, Tally};
@@ -11,11 +12,10 @@ use super::template::Keys;
 use super::wire::{Broken, Reader};
 use anyhow::{Context, anyhow, bail};
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, Interest};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 const READ_BYTES: usize = 64 << 10;
 /// Between two attempts to connect again.
@@ -23,46 +23,36 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Asks once.
 pub(super) async fn ask(plan: &Plan) -> anyhow::Result<()> {
-    let socket = greeted(plan).await?;
+    let mut socket = greeted(plan).await?;
     let mut request = Vec::new();
     plan.question.request.write(0, &mut request);
     let reader = Reader::new(&plan.target, &plan.question);
-    match exchange(&socket, &request, reader).await? {
+    match exchange(&mut socket, &request, reader).await? {
         Answer::Refused(why) => Err(anyhow!("{} answers with an error: {why}", plan.target)),
         _ => Ok(()),
     }
 }
 
 /// A connection on which the token, if there is one, has been taken.
-async fn greeted(plan: &Plan) -> anyhow::Result<TcpStream> {
-    let socket = connect(plan).await?;
+async fn greeted(plan: &Plan) -> anyhow::Result<Socket> {
+    let mut socket = connect(&plan.target, plan.tls.as_ref()).await?;
     if let Some(greeting) = &plan.question.greeting
         && let Answer::Refused(why) =
-            exchange(&socket, greeting, Reader::Resp(Meaning::Unknown)).await?
+            exchange(&mut socket, greeting, Reader::Resp(Meaning::Unknown)).await?
     {
         bail!("{} does not take the token: {why}", plan.target);
     }
     Ok(socket)
 }
 
-async fn exchange(socket: &TcpStream, request: &[u8], reader: Reader) -> anyhow::Result<Answer> {
-    let mut rest = request;
-    while !rest.is_empty() {
-        socket.writable().await?;
-        match socket.try_write(rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error).context("the connection broke"),
-        }
-    }
+async fn exchange(socket: &mut Socket, request: &[u8], reader: Reader) -> anyhow::Result<Answer> {
+    let broken = "the connection broke";
+    socket.write_all(request).await.context(broken)?;
+    socket.flush().await.context(broken)?;
     let mut incoming = Vec::with_capacity(READ_BYTES);
     loop {
-        socket.readable().await?;
-        match socket.try_read_buf(&mut incoming) {
-            Ok(0) => bail!("the server closed the connection without an answer"),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error).context("the connection broke"),
+        if socket.read_buf(&mut incoming).await.context(broken)? == 0 {
+            bail!("the server closed the connection without an answer");
         }
         if let Some((_, answer)) = reader.read(&incoming).map_err(|broken| anyhow!(broken))? {
             return Ok(answer);
@@ -70,15 +60,22 @@ async fn exchange(socket: &TcpStream, request: &[u8], reader: Reader) -> anyhow:
     }
 }
 
+/// Sends some of these bytes, or what was written of others before and is not on its way yet.
+async fn send(writer: &mut WriteHalf<Socket>, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write(bytes).await }
+}
+
 /// A connection and what is on it.
-#[derive(Debug)]
 pub(super) struct Stream {
     line: Line,
     schedule: Schedule,
     keys: Keys,
     reader: Reader,
-    socket: TcpStream,
+    sender: WriteHalf<Socket>,
+    receiver: ReadHalf<Socket>,
     outgoing: Vec<u8>,
+    /// Whether something was written since the last flush.
+    is_unflushed: bool,
     incoming: Vec<u8>,
     /// When each request that is not answered was due.
     unanswered: VecDeque<u64>,
@@ -90,8 +87,11 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) async fn open(line: Line) -> anyhow::Result<Self> {
         let plan = &line.shared.plan;
+        let (receiver, sender) = tokio::io::split(greeted(plan).await?);
         Ok(Self {
-            socket: greeted(plan).await?,
+            sender,
+            receiver,
+            is_unflushed: false,
             schedule: line.shared.schedule(line.number),
             keys: Keys::new(plan.keys, line.number + 1),
             reader: Reader::new(&plan.target, &plan.question),
@@ -124,26 +124,21 @@ impl Stream {
     /// Sends what may be sent, and waits until something can be read, or sent.
     async fn turn(&mut self) -> Result<(), Broken> {
         self.fill();
-        self.flush()?;
-        if !self.outgoing.is_empty() {
-            let stuck = self.socket.ready(Interest::READABLE | Interest::WRITABLE);
-            tokio::select! {
-                ready = stuck => drop(ready.map_err(|error| error.to_string())?),
-                () = self.line.wake.notified() => return Ok(()),
-            }
-        }
         tokio::select! {
             biased;
+            sent = send(&mut self.sender, &self.outgoing), if self.is_unflushed => {
+                let sent = sent.map_err(|error| error.to_string())?;
+                self.is_unflushed = sent > 0;
+                self.outgoing.drain(..sent);
+            }
             // Knows when it has read all there was, and saves the attempt that would find nothing.
-            read = self.socket.read_buf(&mut self.incoming) => {
+            read = self.receiver.read_buf(&mut self.incoming) => {
                 if read.map_err(|error| error.to_string())? == 0 {
                     return Err("the server closed the connection".to_owned());
                 }
                 self.take()?;
             }
             () = self.line.wake.notified() => {}
-            // Not readable after all, so there is room to write.
-            () = std::future::ready(()), if !self.outgoing.is_empty() => {}
         }
         Ok(())
     }
@@ -157,24 +152,12 @@ impl Stream {
                     plan.question.request.write(self.keys.next(), &mut self.outgoing);
                     self.tally.send(now_us - due_us.max(self.room_us).min(now_us));
                     self.unanswered.push_back(due_us);
+                    self.is_unflushed = true;
                     self.schedule.advance();
                 }
                 _ => return,
             }
         }
-    }
-
-    fn flush(&mut self) -> Result<(), Broken> {
-        let mut written = 0;
-        while written < self.outgoing.len() {
-            match self.socket.try_write(&self.outgoing[written..]) {
-                Ok(more) => written += more,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        self.outgoing.drain(..written);
-        Ok(())
     }
 
     /// Takes the answers that have come.
@@ -210,6 +193,7 @@ impl Stream {
     /// Tries until it is over.
     async fn reopen(&mut self) {
         self.outgoing.clear();
+        self.is_unflushed = false;
         self.incoming.clear();
         while !self.is_over() {
             let left_us = self.line.shared.times().give_up_us();
@@ -217,7 +201,7 @@ impl Stream {
             let limit = Duration::from_micros(left_us);
             match tokio::time::timeout(limit, greeted(&self.line.shared.plan)).await {
                 Ok(Ok(socket)) => {
-                    self.socket = socket;
+                    (self.receiver, self.sender) = tokio::io::split(socket);
                     self.room_us = self.line.now_us();
                     return;
                 }

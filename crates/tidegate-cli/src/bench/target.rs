@@ -10,6 +10,7 @@ use anyhow::Context;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) wire: Wire,
+    pub(super) has_tls: bool,
     /// `host:port`, as it was written.
     pub(super) authority: String,
     /// Of HTTP; `/v1/check` unless told.
@@ -24,9 +25,27 @@ pub(super) enum Wire {
     Grpc,
 }
 
+/// Each with its wire, and whether it has TLS. Of those that mean the same, the last is printed.
+const SCHEMES: [(&str, Wire, bool); 8] = [
+    ("redis", Wire::Resp, false),
+    ("resp", Wire::Resp, false),
+    ("http", Wire::Http, false),
+    ("grpc", Wire::Grpc, false),
+    ("resps", Wire::Resp, true),
+    ("rediss", Wire::Resp, true),
+    ("https", Wire::Http, true),
+    ("grpcs", Wire::Grpc, true),
+];
+
 const CHECK: &str = "/v1/check";
 
 impl Target {
+    /// Without port and brackets.
+    pub(super) fn host(&self) -> &str {
+        let host = self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host);
+        host.trim_matches(['[', ']'])
+    }
+
     /// The first address that the name has.
     pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
         let authority = &self.authority;
@@ -42,14 +61,11 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("resp", text));
-        let wire = match scheme {
-            "resp" | "redis" => Wire::Resp,
-            "http" => Wire::Http,
-            "grpc" => Wire::Grpc,
-            "https" | "rediss" | "resps" | "grpcs" => {
-                return Err("bench does not speak TLS; use a listener without it".to_owned());
-            }
-            _ => return Err(format!("`{scheme}` is none of resp, http and grpc")),
+        let known = SCHEMES.iter().find(|(known, ..)| *known == scheme);
+        let Some((_, wire, has_tls)) = known.copied() else {
+            return Err(format!(
+                "`{scheme}` is none of resp, http and grpc, nor of rediss, https and grpcs"
+            ));
         };
         let (authority, path) = match rest.find('/') {
             Some(slash) => rest.split_at(slash),
@@ -65,17 +81,17 @@ impl FromStr for Target {
             path if wire == Wire::Http => path,
             _ => return Err("only HTTP has a path".to_owned()),
         };
-        Ok(Self { wire, authority: authority.to_owned(), path: path.to_owned() })
+        Ok(Self { wire, has_tls, authority: authority.to_owned(), path: path.to_owned() })
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.wire {
-            Wire::Resp => write!(f, "resp://{}", self.authority),
-            Wire::Http => write!(f, "http://{}{}", self.authority, self.path),
-            Wire::Grpc => write!(f, "grpc://{}", self.authority),
-        }
+        let is_ours =
+            |(_, wire, has_tls): &&(_, _, _)| (*wire, *has_tls) == (self.wire, self.has_tls);
+        let scheme = SCHEMES.iter().rfind(is_ours).map_or("", |(scheme, ..)| scheme);
+        let path = if self.wire == Wire::Http { &*self.path } else { "" };
+        write!(f, "{scheme}://{}{path}", self.authority)
     }
 }
 
@@ -104,9 +120,20 @@ mod tests {
     }
 
     #[test]
+    fn the_scheme_says_whether_there_is_tls() {
+        for text in ["https://a:1/v1/check", "rediss://a:1", "grpcs://[::1]:1"] {
+            let target: Target = text.parse().unwrap();
+            assert!(target.has_tls);
+            assert_eq!(target.to_string(), text);
+        }
+        assert_eq!("resps://a:1".parse::<Target>().unwrap().wire, Wire::Resp);
+        assert_eq!("grpcs://[::1]:1".parse::<Target>().unwrap().host(), "::1");
+        assert!(!"http://a:1".parse::<Target>().unwrap().has_tls);
+    }
+
+    #[test]
     fn what_is_no_target_is_refused() {
-        let bad =
-            ["", "localhost", "a:0", "a:x", ":80", "ftp://a:1", "https://a:1", "grpc://a:1/x"];
+        let bad = ["", "localhost", "a:0", "a:x", ":80", "ftp://a:1", "https://a", "grpc://a:1/x"];
         for text in bad.into_iter().chain(["http://a:1/x y", "http://a:1/\r\nx", "a:1/x"]) {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }

@@ -64,8 +64,38 @@ fn a_token_is_taken_on_every_wire() {
 }
 
 #[test]
+fn every_wire_is_spoken_over_tls() {
+    let (server, cert) = Server::with_tls();
+    let (cert, key) =
+        (cert.display().to_string(), cert.display().to_string().replace("-cert", "-key"));
+    let grpc = ["--domain", "edge", "--descriptor", "user={key}"];
+    let targets: [(String, &[&str]); 3] = [
+        (format!("rediss://{}", server.resp), &[]),
+        (format!("https://{}", server.http), &[]),
+        (format!("grpcs://{}", server.grpc), &grpc),
+    ];
+    for (target, words) in targets {
+        let asked =
+            [&[&*target, "--rate", "200", "--duration", "500ms", "-c", "3"], words].concat();
+        let shown = [&asked[..], &["--ca", &cert, "--cert", &cert, "--key", &key]].concat();
+        let (measured, code) = measure(&shown);
+        add_up(&measured, 100);
+        assert_eq!((code, &measured["errors"]), (0, &0.into()), "{target}: {measured}");
+        let (_, err, code) = bench(&asked);
+        assert_eq!(code, 2, "{target}: nobody has signed the certificate");
+        assert!(err.contains("certificate") || err.contains("--ca"), "{err}");
+        let (_, err, code) = bench(&[&asked[..], &["--ca", &cert]].concat());
+        assert_eq!(code, 2, "{target}: without a certificate: {err}");
+        let plain =
+            target.replace("rediss", "resp").replace("https", "http").replace("grpcs", "grpc");
+        let asked = [&[&*plain, "--timeout", "2"], words].concat();
+        assert_eq!(bench(&asked).2, 2, "{plain}: without TLS");
+    }
+}
+
+#[test]
 fn flags_that_make_no_sense_are_refused() {
-    let bad: [&[&str]; 9] = [
+    let bad: [&[&str]; 12] = [
         &["--rate", "0"],
         &["--rate", "fast"],
         &["--duration", "0"],
@@ -74,7 +104,10 @@ fn flags_that_make_no_sense_are_refused() {
         &["--keys", "0"],
         &["--limit", "a", "--rule", "1/s"],
         &["--domain", "a"],
-        &["https://a:1"],
+        &["--duration", "10m"],
+        &["--duration", "2day"],
+        &["ftp://a:1"],
+        &["127.0.0.1:1", "--ca", "any.pem"],
     ];
     for args in bad {
         let (out, err, code) = bench(args);

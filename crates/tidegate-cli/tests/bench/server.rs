@@ -30,6 +30,27 @@ impl Server {
         Self::with(CONFIG)
     }
 
+    /// The same with TLS on every listener; and the certificate that clients are to believe.
+    pub(crate) fn with_tls() -> (Self, PathBuf) {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
+        let file = |name: &str, text: &str| {
+            let name = format!("tidegate-bench-{}-{name}.pem", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, text).expect("it can be written");
+            path
+        };
+        let cert = file("cert", &made.cert.pem());
+        let key = file("key", &made.signing_key.serialize_pem());
+        let server = Self::with(&format!(
+            "{CONFIG}[server.tls]\ncert = \"{0}\"\nkey = \"{1}\"\nclient_ca = \"{0}\"\n",
+            cert.display(),
+            key.display(),
+        ));
+        // The certificate signs itself, and so is good for clients too.
+        (server, cert)
+    }
+
     pub(crate) fn with(config: &str) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
