@@ -119,8 +119,8 @@ impl<C: Clock> Ask<C> {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let gate = tidegate::Gate::new("1000/s".parse()?);
-    /// gate.ask().cost(1000).acquire().await?;
-    /// gate.ask().cost(2).acquire().await?; // 2 ms later
+    /// let _permit = gate.ask().cost(1000).acquire().await?;
+    /// let _permit = gate.ask().cost(2).acquire().await?; // 2 ms later
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn acquire(self) -> Acquire<C> {
@@ -131,8 +131,8 @@ impl<C: Clock> Ask<C> {
     ///
     /// ```
     /// let gate = tidegate::Gate::new("1000/s burst 1".parse()?);
-    /// gate.ask().block()?;
-    /// gate.ask().block()?; // 1 ms later
+    /// let _permit = gate.ask().block()?;
+    /// let _permit = gate.ask().block()?; // 1 ms later
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn block(self) -> Result<Permit<C>, Denied> {

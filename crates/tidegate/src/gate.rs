@@ -175,7 +175,7 @@ impl<C: Clock> Gate<C> {
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let gate = tidegate::Gate::new("1000/s burst 1".parse()?);
     /// for _ in 0..3 {
-    ///     gate.acquire().await?; // a millisecond apart
+    ///     let _permit = gate.acquire().await?; // a millisecond apart
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```

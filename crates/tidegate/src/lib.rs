@@ -40,6 +40,9 @@
 //! - `macros`: the attribute `#[limit("20/s")]` for functions and methods.
 //! - `stream`: `stream.limited(&gate)`, and consumers that keep to a rate.
 
+// What readers copy compiles without a warning.
+#![doc(test(attr(deny(unused_must_use))))]
+
 mod acquire;
 mod adaptive;
 mod ask;

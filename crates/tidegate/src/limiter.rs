@@ -162,8 +162,8 @@ impl<C: Clock> Limiter<C> {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let limiter = tidegate::Limiter::new("1000/s burst 1".parse()?);
-    /// limiter.acquire("alice").await?;
-    /// limiter.acquire("alice").await?; // 1 ms later
+    /// let _permit = limiter.acquire("alice").await?;
+    /// let _permit = limiter.acquire("alice").await?; // 1 ms later
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn acquire<K: Hash + ?Sized>(&self, key: &K) -> Acquire<C> {

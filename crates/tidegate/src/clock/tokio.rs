@@ -15,8 +15,8 @@ use tokio::time::Instant;
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 /// # .block_on(async {
 /// let limiter = Limiter::with_clock("1/h".parse()?, TokioClock::new());
-/// limiter.acquire("alice").await?;
-/// limiter.acquire("alice").await?; // an hour later, at once
+/// let _permit = limiter.acquire("alice").await?;
+/// let _permit = limiter.acquire("alice").await?; // an hour later, at once
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
