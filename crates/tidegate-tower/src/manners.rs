@@ -64,7 +64,7 @@ impl Manners {
             observer.decided(&Event {
                 limit: &limit.name,
                 decision,
-                is_shadow: limit.is_shadow,
+                is_shadow: limit.is_shadow(),
                 cost,
                 key: text.as_deref().filter(|_| observer.wants_keys()),
                 has_key: key.is_some(),

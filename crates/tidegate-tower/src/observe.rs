@@ -5,7 +5,8 @@ use tidegate::{Decision, Priority, Verdict};
 /// Hears of every decision of a layer. It is called where requests are, so it should be quick.
 ///
 /// Where several limits decide as one and some deny, it hears of these. The others were asked and have admitted nothing: they
-/// are not heard of. A limit in the shadow decides by itself, and always is. Who is refused because there is nobody to count is
+/// are not heard of. A limit in the shadow decides by itself, and is heard of unless another denies: then it is not charged.
+/// Who is refused because there is nobody to count is
 /// heard of as a denial that [has no key](Event::has_key).
 ///
 /// Any function that takes an [`Event`] is one:

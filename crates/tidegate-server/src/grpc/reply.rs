@@ -70,7 +70,7 @@ fn fields<'a>(answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)>) -> 
     let is_seen = |counted: &Counted<'_>| match counted {
         Counted::Free => false,
         Counted::Shut(_) => true,
-        Counted::By { limit, .. } => limit.mode() == Mode::Enforce,
+        Counted::By { limit, .. } => limit.mode().is_told(),
     };
     let tightness = |answer: &Answer| {
         (answer.passes(), answer.decision.remaining, Reverse(answer.decision.reset_after))
