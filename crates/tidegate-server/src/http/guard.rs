@@ -114,7 +114,7 @@ pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem>
     ))
 }
 
-/// The token that is offered.
+/// The token that is offered, on every wire that has headers. Blanks around it are not part of it.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
