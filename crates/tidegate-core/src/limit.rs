@@ -405,6 +405,21 @@ impl Limit {
         State(self.algorithm.adopt(Usage::whole(all, Span::MAX), now))
     }
 
+    /// A verdict that was reached without a key's state: of its numbers only the limit is known.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Verdict};
+    /// let limit: Limit = "100/s burst 20".parse()?;
+    /// let allowed = limit.without_state(Verdict::Allow);
+    /// assert_eq!((allowed.known_limit(), allowed.known_remaining()), (Some(20), None));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn without_state(&self, verdict: Verdict) -> Decision {
+        let now = Timestamp::EPOCH;
+        let limit = self.peek(&self.fresh(now), now, 0).limit;
+        Decision { limit, ..Decision::without_state(verdict) }
+    }
+
     /// How long until a lease runs out and frees a place, where the rule has leases and some are out.
     ///
     /// ```

@@ -120,7 +120,8 @@ pub struct Log;
 #[cfg(feature = "tracing")]
 impl Observer for Log {
     fn decided(&self, event: &Event<'_>) {
-        let (limit, verdict, remaining) = (event.limit, event.verdict(), event.decision.remaining);
+        let (limit, verdict) = (event.limit, event.verdict());
+        let remaining = event.decision.known_remaining();
         if !event.has_key {
             tracing::info!(target: "tidegate", limit, verdict, "nobody to count");
         } else if event.decision.is_deny() {

@@ -75,12 +75,11 @@ fn read(said: &Value) -> Answer {
         _ if said["on_release"] == true => Verdict::Deny(Retry::OnRelease),
         _ => Verdict::Deny(Retry::Never),
     };
-    Answer {
-        verdict: verdict.into(),
-        limit: said["limit"].as_u64(),
-        remaining: said["remaining"].as_u64(),
-        reset_after: ms("reset_after_ms"),
-    }
+    // Only a release can tell.
+    let reset_after =
+        if said["reset_after_ms"].is_null() { Some(Span::MAX) } else { ms("reset_after_ms") };
+    let (limit, remaining) = (said["limit"].as_u64(), said["remaining"].as_u64());
+    Answer { verdict: verdict.into(), limit, remaining, reset_after }
 }
 
 impl Speaker for Http {

@@ -150,7 +150,7 @@ impl<C: Clock> Shared<C> {
                 }
                 // Of others it is known since they were charged.
                 if limit.is_shadow() && !decision.is_deny() {
-                    question.drained_at = Some(limit.clock.now() + decision.reset_after);
+                    question.drained_at = Some(Question::drains_at(limit.clock.now(), &decision));
                 }
             }
             let told = if limit.is_shadow() { decision } else { put_off(decision, later) };
@@ -204,7 +204,7 @@ impl<C: Clock> Shared<C> {
     /// Notes when each charge will be back by itself. If one of them denies, nothing was charged and nobody asks.
     fn note_drained(&self, questions: &mut [Question], each: &[(usize, Decision)]) {
         for (place, decision) in each {
-            let drained_at = self.limits[*place].clock.now() + decision.reset_after;
+            let drained_at = Question::drains_at(self.limits[*place].clock.now(), decision);
             for question in questions.iter_mut().filter(|question| question.place == *place) {
                 question.drained_at = Some(drained_at);
             }
