@@ -16,6 +16,7 @@ use crate::algorithm::warmup::Warmup;
 use crate::algorithm::{CalendarUnit, Usage, Window, Windows};
 use crate::closed_set::{Algorithms, States};
 use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::Rate;
 use crate::rule::{From, Kind, Rule, RuleError};
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
@@ -100,6 +101,11 @@ impl Limit {
                     From::FirstRequest => Start::FirstRequest,
                     From::Anchor(anchor) => Start::Aligned(anchor.offset_within(rate.period)),
                 },
+            )),
+            // Windows of which each admits nothing. How long they are is of no account.
+            Kind::Nothing => Algorithms::Fixed(Fixed::new(
+                Rate { count: 0, period: Span::from_secs(1) },
+                Start::Aligned(Span::ZERO),
             )),
             Kind::Calendar { count, unit, zone } => {
                 let windows: Option<Arc<dyn Windows>> = match zone {
