@@ -12,9 +12,7 @@ use crate::policy::{OnError, Source, Told};
 use crate::recovery::Recovery;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::{
-    Clock, Decision, Denied, Limiter, Permit, Retry, Rule, Span, SystemClock, Verdict,
-};
+use tidegate::{Clock, Decision, Denied, Limiter, Permit, Retry, Rule, Span, SystemClock, Verdict};
 
 /// Places may never be over by themselves: an outage is not remembered for longer because of them.
 const PLACES_RECOVERY_MAX: Duration = Duration::from_secs(600);
