@@ -492,7 +492,8 @@ impl Limit {
     /// ```
     pub fn follows_calendar(&self) -> bool {
         match self.rule.kind() {
-            Kind::Calendar { .. } => true,
+            // Nothing is admitted in windows of the clock too, so that those of a rule with the same ones count on.
+            Kind::Calendar { .. } | Kind::Nothing => true,
             Kind::Fixed { from, .. } => *from != From::FirstRequest,
             _ => false,
         }

@@ -10,7 +10,7 @@ use crate::config::Fallback;
 use crate::engine::Answer;
 use prost_types::value::Kind;
 use std::cmp::Reverse;
-use tidegate::{Retry, Span, Verdict};
+use tidegate::{Decision, Retry, Span, Verdict};
 
 /// Draft 06 of the `RateLimit` fields, which is what the reference server sends.
 const LIMIT: &str = "RateLimit-Limit";
@@ -65,9 +65,12 @@ fn status(counted: &Counted<'_>, answer: &Answer) -> DescriptorStatus {
 
 /// Envoy tells clients 0 where there is none, so a denial without one tells when to come back.
 fn until_reset(answer: &Answer) -> Option<prost_types::Duration> {
-    let span = answer.decision.known_reset_after().or(answer.decision.retry_after())?;
-    let seconds = span.as_secs_ceil().try_into().unwrap_or(i64::MAX);
+    let seconds = resets_after(&answer.decision)?.as_secs_ceil().try_into().unwrap_or(i64::MAX);
     Some(prost_types::Duration { seconds, nanos: 0 })
+}
+
+fn resets_after(decision: &Decision) -> Option<Span> {
+    decision.known_reset_after().or(decision.retry_after())
 }
 
 /// The tightest limit, as the client sees it: one that denied it, or else the one with the least remaining.
@@ -89,7 +92,7 @@ fn fields<'a>(answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)>) -> 
     let numbers = [
         (LIMIT, decision.known_limit()),
         (REMAINING, decision.known_remaining()),
-        (RESET, decision.known_reset_after().map(Span::as_secs_ceil)),
+        (RESET, resets_after(decision).map(Span::as_secs_ceil)),
     ];
     let known = numbers.into_iter().filter_map(|(name, value)| Some(number(name, value?)));
     fields.extend(known);
@@ -145,7 +148,6 @@ fn metadata(what: &str, counted: &Counted<'_>) -> prost_types::Struct {
 mod tests {
     use super::*;
     use crate::grpc::proto::RateLimit;
-    use tidegate::Decision;
 
     fn told(decision: Decision) -> (DescriptorStatus, Vec<String>) {
         let limit = RateLimit { requests_per_unit: 7, ..RateLimit::default() };
@@ -168,6 +170,6 @@ mod tests {
         assert_eq!(status.current_limit.map(|limit| limit.requests_per_unit), Some(7));
         assert_eq!(status.limit_remaining, 0);
         assert_eq!(status.duration_until_reset.map(|reset| reset.seconds), Some(2));
-        assert_eq!(fields, ["RateLimit-Remaining: 0", "Retry-After: 2"]);
+        assert_eq!(fields, ["RateLimit-Remaining: 0", "RateLimit-Reset: 2", "Retry-After: 2"]);
     }
 }
