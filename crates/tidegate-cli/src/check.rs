@@ -40,6 +40,8 @@ struct Shown {
     when: Vec<String>,
     mode: &'static str,
     descriptor: Option<String>,
+    /// What is no error, and may surprise.
+    notes: Vec<String>,
 }
 
 /// An error as programs read it.
@@ -70,8 +72,11 @@ impl Check {
         match self.format {
             Format::Text => write_text(&limits, out)?,
             Format::Short => {
-                for Shown { limit, rule, means, .. } in &limits {
+                for Shown { limit, rule, means, notes, .. } in &limits {
                     writeln!(out, "{limit}: {rule}: {means}")?;
+                    for note in notes {
+                        writeln!(out, "{limit}: note: {note}")?;
+                    }
                 }
             }
             Format::Json => {
@@ -130,7 +135,24 @@ fn shown(limit: &LimitConfig) -> Shown {
             Mode::Off => "off",
         },
         descriptor,
+        notes: notes(limit),
     }
+}
+
+/// What the configuration says and a wire cannot do.
+fn notes(limit: &LimitConfig) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(fallback) = &limit.fallback
+        && fallback.denial_status().is_none()
+        && !limit.rule.is_concurrency()
+    {
+        notes.push(format!(
+            "`fallback` has the status {}, which a proxy that asks /v1/authorize takes for a yes: the proxy is given \
+             the body under the status of its `deny`, or 429. A status from 400 to 599 is given as it is",
+            fallback.status
+        ));
+    }
+    notes
 }
 
 fn shown_error(error: &config::ConfigError) -> ShownError<'_> {
@@ -153,7 +175,11 @@ fn write_text(limits: &[Shown], out: &mut impl Write) -> std::io::Result<()> {
         if let Some(descriptor) = &limit.descriptor {
             writeln!(out, "  envoy {descriptor}")?;
         }
-        writeln!(out, "  mode  {}\n", limit.mode)?;
+        writeln!(out, "  mode  {}", limit.mode)?;
+        for note in &limit.notes {
+            writeln!(out, "  note  {note}")?;
+        }
+        writeln!(out)?;
     }
     match limits.len() {
         0 => writeln!(out, "good; no limit has a name"),

@@ -54,6 +54,23 @@ fn check_says_that_a_server_does_not_wait_for_a_place() {
     assert!(out.contains("; waits up to 500ms for a turn; a server does not wait: "), "{out}");
 }
 
+/// A proxy would take the status for a yes. No proxy asks for a place.
+#[test]
+fn check_names_the_fallbacks_that_a_proxy_cannot_be_given() {
+    let (out, err, code) = tidegate(&["check", "fallback.toml", "--format", "short"]);
+    assert_eq!((err.as_str(), code), ("", 0));
+    let lines: Vec<&str> = out.lines().filter(|line| line.contains(": note: ")).collect();
+    assert_eq!(lines.len(), 2, "{out}");
+    assert!(lines[0].starts_with("shop: note: `fallback` has the status 200, which "), "{out}");
+    assert!(lines[1].starts_with("moved: note: `fallback` has the status 307, which "), "{out}");
+    let (out, _, _) = tidegate(&["check", "fallback.toml"]);
+    assert_eq!(out.matches("\n  note  `fallback` has the status ").count(), 2, "{out}");
+    let (out, _, _) = tidegate(&["check", "fallback.toml", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let notes = |place: usize| json["limits"][place]["notes"].as_array().map(Vec::len);
+    assert_eq!([0, 1, 2, 3].map(notes), [Some(1), Some(1), Some(0), Some(0)]);
+}
+
 #[test]
 fn check_shows_what_is_wrong_and_exits_with_1() {
     let (out, err, code) = tidegate(&["check", "bad.toml"]);

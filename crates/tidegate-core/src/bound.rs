@@ -59,6 +59,7 @@ impl Limit {
                 let rate = Rate { count: rate, period: Span::from_secs(1_000) };
                 total <= refilled(rate, interval + Span::from_millis(1), burst + 1)
             }
+            Kind::Nothing => total == 0,
             Kind::Concurrency { .. } => true,
         }
     }

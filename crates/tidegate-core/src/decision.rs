@@ -2,6 +2,8 @@
 //!
 //! Always   A denial is a value, not an error, and says what the caller can do about it.
 //! Rounding Waits are rounded up and `remaining` down: an answer is never a promise we break.
+//! Unknown  A number that nobody knows is the largest there is, and is read through `known_limit`, `known_remaining` and
+//!          `known_reset_after`: whoever renders a decision never shows it as a number. A denial leaves nothing.
 
 use crate::time::Span;
 use core::fmt;
@@ -25,11 +27,13 @@ use core::fmt;
 pub struct Decision {
     /// Whether the request may pass.
     pub verdict: Verdict,
-    /// The most that can ever be admitted at one instant.
+    /// The most that can ever be admitted at one instant; [`u64::MAX`] where that is [not known](Self::known_limit).
     pub limit: u64,
-    /// How much more would be admitted now, after this decision.
+    /// How much more would be admitted now, after this decision; [`u64::MAX`] where that is
+    /// [not known](Self::known_remaining).
     pub remaining: u64,
-    /// How long until the key is as good as new, if nobody asks again.
+    /// How long until the key is as good as new, if nobody asks again; [`Span::MAX`] where that is
+    /// [not known](Self::known_reset_after).
     pub reset_after: Span,
 }
 
@@ -90,6 +94,71 @@ impl Decision {
         remaining: u64::MAX,
         reset_after: Span::ZERO,
     };
+
+    /// A verdict that was reached without the key's state, such as that of a policy for when the store does not answer.
+    /// Of its numbers only one is known: a denial leaves nothing.
+    ///
+    /// ```
+    /// # use tidegate_core::{Decision, Retry, Span, Verdict};
+    /// let allowed = Decision::without_state(Verdict::Allow);
+    /// assert_eq!((allowed.known_limit(), allowed.known_remaining()), (None, None));
+    /// let denied = Decision::without_state(Verdict::Deny(Retry::After(Span::from_secs(1))));
+    /// assert_eq!((denied.known_remaining(), denied.known_reset_after()), (Some(0), None));
+    /// ```
+    pub const fn without_state(verdict: Verdict) -> Self {
+        let remaining = if matches!(verdict, Verdict::Deny(_)) { 0 } else { u64::MAX };
+        Self { verdict, limit: u64::MAX, remaining, reset_after: Span::MAX }
+    }
+
+    /// The most that can ever be admitted at one instant. `None` where no limit applies, or the store that knows it did not
+    /// answer.
+    ///
+    /// ```
+    /// # use tidegate_core::{Decision, Limit, Timestamp};
+    /// let limit: Limit = "2/s".parse()?;
+    /// let decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 1);
+    /// assert_eq!(decision.known_limit(), Some(2));
+    /// assert_eq!(Decision::UNLIMITED.known_limit(), None);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub const fn known_limit(&self) -> Option<u64> {
+        known(self.limit)
+    }
+
+    /// How much more would be admitted now. `None` where no limit applies, or the store that knows it did not answer; a
+    /// denial always leaves a number.
+    ///
+    /// ```
+    /// # use tidegate_core::{Decision, Limit, Timestamp};
+    /// let limit: Limit = "2/s".parse()?;
+    /// let decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 1);
+    /// assert_eq!(decision.known_remaining(), Some(1));
+    /// assert_eq!(Decision::UNLIMITED.known_remaining(), None);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub const fn known_remaining(&self) -> Option<u64> {
+        known(self.remaining)
+    }
+
+    /// How long until the key is as good as new. `None` where only a release can tell, as under a concurrency limit without
+    /// leases, or where the store that knows it did not answer.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// # let now = Timestamp::EPOCH;
+    /// for (rule, reset_after) in [("2/s", Some(Span::from_millis(500))), ("concurrency 2", None)] {
+    ///     let limit: Limit = rule.parse()?;
+    ///     let decision = limit.decide(&mut limit.fresh(now), now, 1);
+    ///     assert_eq!(decision.known_reset_after(), reset_after);
+    /// }
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub const fn known_reset_after(&self) -> Option<Span> {
+        match known(self.reset_after.as_micros()) {
+            Some(us) => Some(Span::from_micros(us)),
+            None => None,
+        }
+    }
 
     /// Whether the request may pass now, without waiting.
     ///
@@ -185,7 +254,8 @@ impl Decision {
     }
 
     /// The same numbers with a no, and this way out: for stores and limiters that have a reason of
-    /// their own to refuse, such as a wait that would be too long.
+    /// their own to refuse, such as a wait that would be too long. Where nobody knows how much is left, a denial leaves
+    /// nothing.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Retry, Span, Timestamp};
@@ -197,8 +267,14 @@ impl Decision {
     /// ```
     #[inline]
     pub const fn deny(self, retry: Retry) -> Denied {
-        Denied { decision: Self { verdict: Verdict::Deny(retry), ..self } }
+        let remaining = if self.known_remaining().is_none() { 0 } else { self.remaining };
+        Denied { decision: Self { verdict: Verdict::Deny(retry), remaining, ..self } }
     }
+}
+
+/// The largest number stands for one that nobody knows.
+const fn known(number: u64) -> Option<u64> {
+    if number == u64::MAX { None } else { Some(number) }
 }
 
 /// A denial as an error: for callers that must have an admission, such as `acquire`.
@@ -222,14 +298,16 @@ impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.decision.verdict {
             Verdict::Deny(Retry::After(span)) => write!(f, "denied: retry after {span}"),
-            Verdict::Deny(Retry::OnRelease) => {
-                write!(f, "denied: all {} are in use", self.decision.limit)
-            }
-            _ => write!(
-                f,
-                "denied: the cost is more than the limit of {} can ever admit",
-                self.decision.limit
-            ),
+            Verdict::Deny(Retry::OnRelease) => match self.decision.known_limit() {
+                Some(limit) => write!(f, "denied: all {limit} are in use"),
+                None => f.write_str("denied: all are in use"),
+            },
+            _ => match self.decision.known_limit() {
+                Some(limit) => {
+                    write!(f, "denied: the cost is more than the limit of {limit} can ever admit")
+                }
+                None => f.write_str("denied: the cost is more than the limit can ever admit"),
+            },
         }
     }
 }
@@ -255,6 +333,18 @@ mod tests {
         assert_eq!(said(Retry::OnRelease), "denied: all 3 are in use");
         let never = "denied: the cost is more than the limit of 3 can ever admit";
         assert_eq!(said(Retry::Never), never);
+    }
+
+    #[test]
+    fn a_denial_leaves_nothing_where_nobody_knows_how_much() {
+        let second = Retry::After(Span::from_secs(1));
+        for decision in [Decision::UNLIMITED, Decision::without_state(Verdict::Allow)] {
+            assert_eq!(decision.known_remaining(), None);
+            assert_eq!(decision.deny(second).decision.known_remaining(), Some(0));
+        }
+        assert_eq!(NONE_LEFT.deny(second).decision.known_limit(), Some(3));
+        let full = Decision::without_state(Verdict::Deny(Retry::OnRelease));
+        assert_eq!(full.deny(Retry::OnRelease).to_string(), "denied: all are in use");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::algorithm::warmup::Warmup;
 use crate::algorithm::{CalendarUnit, Usage, Window, Windows};
 use crate::closed_set::{Algorithms, States};
 use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::Rate;
 use crate::rule::{From, Kind, Rule, RuleError};
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
@@ -100,6 +101,11 @@ impl Limit {
                     From::FirstRequest => Start::FirstRequest,
                     From::Anchor(anchor) => Start::Aligned(anchor.offset_within(rate.period)),
                 },
+            )),
+            // Windows of which each admits nothing. How long they are is of no account.
+            Kind::Nothing => Algorithms::Fixed(Fixed::new(
+                Rate { count: 0, period: Span::from_secs(1) },
+                Start::Aligned(Span::ZERO),
             )),
             Kind::Calendar { count, unit, zone } => {
                 let windows: Option<Arc<dyn Windows>> = match zone {
@@ -405,6 +411,21 @@ impl Limit {
         State(self.algorithm.adopt(Usage::whole(all, Span::MAX), now))
     }
 
+    /// A verdict that was reached without a key's state: of its numbers only the limit is known.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Verdict};
+    /// let limit: Limit = "100/s burst 20".parse()?;
+    /// let allowed = limit.without_state(Verdict::Allow);
+    /// assert_eq!((allowed.known_limit(), allowed.known_remaining()), (Some(20), None));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn without_state(&self, verdict: Verdict) -> Decision {
+        let now = Timestamp::EPOCH;
+        let limit = self.peek(&self.fresh(now), now, 0).limit;
+        Decision { limit, ..Decision::without_state(verdict) }
+    }
+
     /// How long until a lease runs out and frees a place, where the rule has leases and some are out.
     ///
     /// ```
@@ -471,7 +492,8 @@ impl Limit {
     /// ```
     pub fn follows_calendar(&self) -> bool {
         match self.rule.kind() {
-            Kind::Calendar { .. } => true,
+            // Nothing is admitted in windows of the clock too, so that those of a rule with the same ones count on.
+            Kind::Calendar { .. } | Kind::Nothing => true,
             Kind::Fixed { from, .. } => *from != From::FirstRequest,
             _ => false,
         }

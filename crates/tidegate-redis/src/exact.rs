@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tidegate::{Decision, Rule, Window};
-use tidegate_core::{Limit, Span, Timestamp};
+use tidegate_core::{Limit, Span, Timestamp, Verdict};
 
 /// Rules may change while somebody asks, and again; after so many times it is told so.
 const ROUNDS_MAX: usize = 8;
@@ -87,13 +87,9 @@ impl Exact {
             .map_or_else(|| Rule::clone(&self.told.load()), |current| current.rule.clone())
     }
 
-    /// What is said of a key where nobody knows what is left.
-    pub(crate) fn nothing_left(&self) -> Decision {
-        let rule = self.rule();
-        let limit = rule.limit();
-        let mut decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
-        decision.remaining = 0;
-        decision
+    /// What is said of a key that does not deny, where nobody knows what is left.
+    pub(crate) fn unknown(&self) -> Decision {
+        self.rule().limit().without_state(Verdict::Allow)
     }
 
     /// The rule that all go by, for a moment.

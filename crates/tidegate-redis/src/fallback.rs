@@ -10,9 +10,9 @@
 
 use crate::policy::{OnError, Source, Told};
 use crate::recovery::Recovery;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::{Clock, Decision, Denied, Limiter, Permit, Retry, Rule, Span, SystemClock};
+use tidegate::{Clock, Decision, Denied, Limiter, Permit, Retry, Rule, Span, SystemClock, Verdict};
 
 /// Places may never be over by themselves: an outage is not remembered for longer because of them.
 const PLACES_RECOVERY_MAX: Duration = Duration::from_secs(600);
@@ -24,6 +24,8 @@ const CLOCKS_DIFFER: Span = Span::from_secs(1);
 pub(crate) struct Fallback<C: Clock = SystemClock> {
     on_error: OnError,
     share: Option<Limiter<C>>,
+    /// The most that the rule ever admits at once: all that is known without Redis and without a share.
+    limit: AtomicU64,
     /// Places are not charged here: they are held in Redis until they are given back.
     has_places: AtomicBool,
     /// What was admitted without Redis.
@@ -43,7 +45,8 @@ impl<C: Clock> Fallback<C> {
             OnError::Allow | OnError::Deny => None,
         };
         let has_places = AtomicBool::new(rule.is_concurrency());
-        Self { on_error, share, has_places, recovery: Recovery::default() }
+        let limit = AtomicU64::new(limit_of(rule));
+        Self { on_error, share, limit, has_places, recovery: Recovery::default() }
     }
 
     /// What Redis has decided is charged here too, and told to who asked; after an outage only if the share says yes
@@ -162,12 +165,14 @@ impl<C: Clock> Fallback<C> {
         self.share.as_ref()
     }
 
-    /// What is said without Redis where there is no share.
+    /// What is said without Redis where there is no share. Nobody knows what is left of what is allowed.
     pub(crate) fn fixed(&self) -> Decision {
-        match self.on_error {
-            OnError::Deny => Decision::UNLIMITED.deny(Retry::After(RETRY)).decision,
-            _ => Decision::UNLIMITED,
-        }
+        let mut decision = Decision::without_state(match self.on_error {
+            OnError::Deny => Verdict::Deny(Retry::After(RETRY)),
+            OnError::Allow | OnError::Local { .. } => Verdict::Allow,
+        });
+        decision.limit = self.limit.load(Ordering::Relaxed);
+        decision
     }
 
     pub(crate) fn refund(&self, key: &[u8], cost: u64) {
@@ -184,6 +189,7 @@ impl<C: Clock> Fallback<C> {
     }
 
     pub(crate) fn change(&self, rule: &Rule) {
+        self.limit.store(limit_of(rule), Ordering::Relaxed);
         if let (Some(share), OnError::Local { nodes }) = (&self.share, self.on_error) {
             let rule = rule.share(nodes);
             if share.rule() != rule {
@@ -192,6 +198,11 @@ impl<C: Clock> Fallback<C> {
             self.has_places.store(rule.is_concurrency(), Ordering::Relaxed);
         }
     }
+}
+
+/// The most that the rule ever admits at once.
+fn limit_of(rule: &Rule) -> u64 {
+    rule.limit().without_state(Verdict::Allow).limit
 }
 
 /// When somebody who was denied for want of an answer may ask again.
@@ -278,6 +289,21 @@ mod tests {
         let fallback = third("12/100day fixed");
         fallback.warm(b"key", 1, left(0, Span::from_millis(500)));
         assert_eq!(admits(&fallback, b"key"), 3);
+    }
+
+    /// Not as many as a number can hold: a client that is told so, or that reads JSON in doubles, would believe it.
+    #[test]
+    fn nobody_knows_what_is_left_without_redis_and_without_a_share() {
+        let rule: Rule = "100/s burst 20".parse().expect("it is a rule");
+        let said = |on_error| Fallback::new(&rule, on_error).decide(b"key", 1).decision;
+        let (allowed, denied) = (said(OnError::Allow), said(OnError::Deny));
+        let numbers = [allowed, denied].map(|said| (said.known_limit(), said.known_remaining()));
+        assert_eq!(numbers, [(Some(20), None), (Some(20), Some(0))]);
+        assert_eq!([allowed, denied].map(|said| said.known_reset_after()), [None, None]);
+        assert_eq!((allowed.is_allow(), denied.retry_after()), (true, Some(RETRY)));
+        let changed = Fallback::new(&rule, OnError::Deny);
+        changed.change(&"7/s".parse().expect("it is a rule"));
+        assert_eq!(changed.fixed().known_limit(), Some(7));
     }
 
     /// A place without a lease is never over by itself.

@@ -360,7 +360,7 @@ pub(crate) async fn has_left(
                 looked.decision
             });
         }
-        each.push(left.unwrap_or_else(|| inner.exact.nothing_left()));
+        each.push(left.unwrap_or_else(|| inner.exact.unknown()));
     }
     each
 }

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! - [`RedisStore`] is the way to Redis: one server, TLS, sentinels or a cluster ([`Address`]).
-//! - [`RedisLimiter`] is a limit; its methods are those of `tidegate::Limiter`, with an `await`. Every algorithm is one
-//!   script: atomic, by Redis's clock, with the numbers that memory would give.
+//! - [`RedisLimiter`] is a limit that is asked with an `await`: `check` always answers, and what only Redis can do may fail.
+//!   Every algorithm is one script: atomic, by Redis's clock, with the numbers that memory would give.
 //! - [`OnError`] says what happens when Redis does not answer: this node's share decides, or all pass, or none.
 //! - [`Builder::lease`] decides hot keys here, out of what was taken ahead of use, and never admits one too many.
 //! - [`check_all`] decides several limits as one; [`RedisLimiter::try_acquire`] takes a place among those in flight.

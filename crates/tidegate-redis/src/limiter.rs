@@ -18,8 +18,13 @@ use tidegate::{Decision, Denied, Rule, Window};
 
 /// A limit that all who use the same store and the same name share.
 ///
-/// Its methods are those of `tidegate::Limiter`, with an `await`. They always answer: when Redis does not, as
-/// [`OnError`](crate::OnError) says.
+/// [`check`](Self::check), [`check_n`](Self::check_n) and [`check_once`](Self::check_once) always answer: when Redis does not, as
+/// [`OnError`](crate::OnError) says. Methods that return a `Result` of [`StoreError`] fail then: nobody else can
+/// [look](Self::peek), [give back](Self::refund) or [forget](Self::reset). [`try_acquire`](Self::try_acquire) takes a place under a
+/// concurrency limit.
+///
+/// It is not `tidegate::Limiter` with an `await`: keys are bytes and not whatever can be hashed, costs are arguments, and there is
+/// no `ask`, so nothing waits for its turn (no `acquire`, `reserve` or `batch`).
 ///
 /// ```no_run
 /// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {

@@ -49,7 +49,8 @@ impl RedisPermit {
     }
 
     pub(crate) fn held(limiter: RedisLimiter, key: &[u8], local: Option<Permit>) -> Self {
-        let decision = local.as_ref().map_or(Decision::UNLIMITED, Permit::decision);
+        let unknown = || limiter.inner.fallback.fixed();
+        let decision = local.as_ref().map_or_else(unknown, Permit::decision);
         let is_unknown = local.is_some();
         Self { limiter, key: key.to_vec(), place: None, local, is_unknown, decision }
     }

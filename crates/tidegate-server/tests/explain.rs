@@ -84,7 +84,7 @@ fn looking_takes_nothing_and_says_what_deciding_would() {
     let engine = engine(CONFIG);
     let request = login(vec![("x-user", b"ann")]);
     for _ in 0..5 {
-        assert_eq!(explained(&engine, &request).limits[0].now.unwrap().remaining, 1);
+        assert_eq!(explained(&engine, &request).limits[0].now.unwrap().remaining, Some(1));
     }
     ask(&engine, &request);
     let trial = explained(&engine, &request).limits[2].now.unwrap();

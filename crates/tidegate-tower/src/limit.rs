@@ -1,5 +1,6 @@
 //! One limit of a layer: its name, what it admits, whom it counts, what a request costs.
 
+use crate::answer::Mode;
 use crate::answer::Standing;
 use crate::head::Head;
 use crate::key::{Found, Key, LaterKey, Missing};
@@ -35,7 +36,7 @@ pub struct Limit<C: Clock = SystemClock> {
     is_own: bool,
     cost: Cost,
     on_missing: Option<OnMissing>,
-    pub(crate) is_shadow: bool,
+    pub(crate) mode: Mode,
     conditions: Vec<Condition>,
     pub(crate) afterwards: Afterwards,
 }
@@ -241,7 +242,7 @@ impl<C: Clock> Limit<C> {
             cost: Cost::Fixed(1),
             is_own: false,
             on_missing: None,
-            is_shadow: false,
+            mode: Mode::Enforce,
             conditions: Vec::new(),
             afterwards: Afterwards::default(),
         }
@@ -326,7 +327,8 @@ impl<C: Clock> Limit<C> {
         self
     }
 
-    /// Decides and counts, and everybody passes: to see what a limit would do. Observers are told.
+    /// Decides and counts, and everybody passes: to see what a limit would do. Observers are told; clients are not, in no
+    /// field of a response. Where other limits deny a request, it is not charged, as it would not be if it were obeyed.
     ///
     /// ```
     /// # use tidegate_tower::{Key, Limit};
@@ -334,7 +336,7 @@ impl<C: Clock> Limit<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn shadow(mut self) -> Self {
-        self.is_shadow = true;
+        self.mode = Mode::Shadow;
         self
     }
 
@@ -397,6 +399,12 @@ impl<C: Clock> Limit<C> {
         }
     }
 
+    /// Whether it decides and counts, and stops nobody.
+    #[inline]
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.mode == Mode::Shadow
+    }
+
     pub(crate) fn counts(&self, head: &Head<'_>) -> bool {
         self.conditions.iter().all(|condition| match condition {
             Condition::Prefix(prefix) => {
@@ -430,7 +438,7 @@ impl<C: Clock> Limit<C> {
     /// the shadow stops nobody.
     pub(crate) fn without_key(&self, missing: Missing) -> Option<OnMissing> {
         match (self.on_missing, missing) {
-            (Some(OnMissing::Deny), _) | (None, Missing::Peer) if self.is_shadow => {
+            (Some(OnMissing::Deny), _) | (None, Missing::Peer) if self.is_shadow() => {
                 Some(OnMissing::Allow)
             }
             (None, Missing::Peer) => None,
@@ -445,7 +453,7 @@ impl<C: Clock> fmt::Debug for Limit<C> {
             .field("name", &self.name)
             .field("rule", &self.rule)
             .field("key", &self.key)
-            .field("is_shadow", &self.is_shadow)
+            .field("mode", &self.mode)
             .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use crate::refusal::{self, Denial, Maker};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
-use tidegate::{Clock, Decision, Retry};
+use tidegate::{Clock, Decision, Retry, Verdict};
 
 #[derive(Clone)]
 pub(crate) struct Manners {
@@ -64,7 +64,7 @@ impl Manners {
             observer.decided(&Event {
                 limit: &limit.name,
                 decision,
-                is_shadow: limit.is_shadow,
+                is_shadow: limit.is_shadow(),
                 cost,
                 key: text.as_deref().filter(|_| observer.wants_keys()),
                 has_key: key.is_some(),
@@ -93,8 +93,8 @@ impl Manners {
         limit: &Limit<C>,
         missing: Missing,
     ) -> Response<Bytes> {
-        let denied = Decision::UNLIMITED.deny(Retry::Never);
-        self.observe(limit, denied.decision, None, limit.cost_of(head));
+        let denied = Decision::without_state(Verdict::Deny(Retry::Never));
+        self.observe(limit, denied, None, limit.cost_of(head));
         if limit.without_key(missing).is_some() {
             let key = format!("{:?}", limit.key);
             return refusal::without_key(head, self.status, &limit.name, &key);

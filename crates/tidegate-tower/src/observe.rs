@@ -5,7 +5,8 @@ use tidegate::{Decision, Priority, Verdict};
 /// Hears of every decision of a layer. It is called where requests are, so it should be quick.
 ///
 /// Where several limits decide as one and some deny, it hears of these. The others were asked and have admitted nothing: they
-/// are not heard of. A limit in the shadow decides by itself, and always is. Who is refused because there is nobody to count is
+/// are not heard of. A limit in the shadow decides by itself, and is heard of unless another denies: then it is not charged.
+/// Who is refused because there is nobody to count is
 /// heard of as a denial that [has no key](Event::has_key).
 ///
 /// Any function that takes an [`Event`] is one:
@@ -119,7 +120,8 @@ pub struct Log;
 #[cfg(feature = "tracing")]
 impl Observer for Log {
     fn decided(&self, event: &Event<'_>) {
-        let (limit, verdict, remaining) = (event.limit, event.verdict(), event.decision.remaining);
+        let (limit, verdict) = (event.limit, event.verdict());
+        let remaining = event.decision.known_remaining();
         if !event.has_key {
             tracing::info!(target: "tidegate", limit, verdict, "nobody to count");
         } else if event.decision.is_deny() {

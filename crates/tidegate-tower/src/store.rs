@@ -55,6 +55,23 @@ impl<C: Clock> Store<C> {
         }
     }
 
+    /// What [`check`](Self::check) would say, without charging. `None` if the store does not answer.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(
+            clippy::unused_async,
+            clippy::unnecessary_wraps,
+            reason = "with the feature it waits"
+        )
+    )]
+    pub(crate) async fn peek(&self, key: &KeyValue, cost: u64) -> Option<Decision> {
+        match self {
+            Self::Memory(limiter) => Some(limiter.ask(key).cost(cost).peek()),
+            #[cfg(feature = "redis")]
+            Self::Redis(limiter) => limiter.peek(&key.text(), cost).await.ok(),
+        }
+    }
+
     /// Gives back what was charged. Redis hears of it in the background.
     pub(crate) fn refund(&self, key: &KeyValue, cost: u64) {
         match self {

@@ -397,7 +397,8 @@ impl Slot {
         let room = refused.remaining.min(cost);
         let is_taken = !self.check(limit, now, room, wakes).is_deny();
         let owed = if is_taken { cost - room } else { cost };
-        if owed > 0 && !limit.is_waiting() {
+        // Where nothing is ever admitted, no time to come pays a debt.
+        if owed > 0 && !limit.is_waiting() && refused.limit > 0 {
             self.line.owe(limit, &mut self.state, now, owed);
         }
     }

@@ -92,15 +92,10 @@ fn rule(
         let why = format!("unknown unit `{}`", unit.escape_debug());
         return Err(LeftOut { line: unit_line, why });
     };
-    if count == 0 {
-        // envoyproxy/ratelimit denies all of them; here what no limit counts passes.
-        let why = "0 requests per unit: a rule admits at least 1, so these requests, which were all denied, now pass"
-            .to_owned();
-        return Err(LeftOut { line: count_line, why });
-    }
     if count > u64::from(u32::MAX) {
         let why = format!("{count} requests per unit are more than Envoy's service takes");
         return Err(LeftOut { line: count_line, why });
     }
-    Ok((format!("{count}/{period} fixed"), format!("{count} per {unit}")))
+    let rule = if count == 0 { "0/s".to_owned() } else { format!("{count}/{period} fixed") };
+    Ok((rule, format!("{count} per {unit}")))
 }

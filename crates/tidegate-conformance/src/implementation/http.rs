@@ -10,6 +10,9 @@ use tidegate_server::config::LimitConfig;
 use tidegate_server::listen::Addresses;
 use tidegate_testbed::PATIENCE;
 
+/// The largest integer that the server says in JSON.
+const JSON_INTEGER_MAX: u64 = (1 << 53) - 1;
+
 /// Somebody with `curl`, on one connection.
 pub struct Http {
     stream: BufReader<TcpStream>,
@@ -67,7 +70,9 @@ impl Http {
 }
 
 fn read(said: &Value) -> Answer {
-    let ms = |name: &str| said[name].as_u64().map(Span::from_millis);
+    // The largest number stands for all that are larger.
+    let span = |ms| if ms == JSON_INTEGER_MAX { Span::MAX } else { Span::from_millis(ms) };
+    let ms = |name: &str| said[name].as_u64().map(span);
     let verdict = match (said["allow"].as_bool(), ms("retry_after_ms"), ms("wait_ms")) {
         (Some(true), _, Some(wait)) => Verdict::Wait(wait),
         (Some(true), ..) => Verdict::Allow,
@@ -75,12 +80,11 @@ fn read(said: &Value) -> Answer {
         _ if said["on_release"] == true => Verdict::Deny(Retry::OnRelease),
         _ => Verdict::Deny(Retry::Never),
     };
-    Answer {
-        verdict: verdict.into(),
-        limit: said["limit"].as_u64(),
-        remaining: said["remaining"].as_u64(),
-        reset_after: ms("reset_after_ms"),
-    }
+    // Only a release can tell.
+    let reset_after =
+        if said["reset_after_ms"].is_null() { Some(Span::MAX) } else { ms("reset_after_ms") };
+    let (limit, remaining) = (said["limit"].as_u64(), said["remaining"].as_u64());
+    Answer { verdict: verdict.into(), limit, remaining, reset_after }
 }
 
 impl Speaker for Http {

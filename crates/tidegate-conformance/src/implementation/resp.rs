@@ -38,7 +38,7 @@ fn answer(reply: &Reply) -> Result<Answer, Refusal> {
         (_, retry) => Verdict::Deny(Retry::After(span(retry))),
     };
     // A lease stands where others have the reset.
-    let reset_after = number(4).ok().map(span);
+    let reset_after = number(4).ok().map(|ms| if ms < 0 { Span::MAX } else { span(ms) });
     let whole = |number: i64| u64::try_from(number).ok();
     let (limit, remaining) = (whole(number(1)?), whole(number(2)?));
     Ok(Answer { verdict: verdict.into(), limit, remaining, reset_after })

@@ -42,8 +42,17 @@ const BAD: &[(&str, &str, &str)] = &[
     ("Concurrency 5", "Concurrency", "unknown word `Concurrency`: did you mean `concurrency`?"),
     ("5 concurrency", "5", "the word comes first: write `concurrency 5`"),
     // Zero.
-    ("0/s", "0", "the count must be at least 1"),
-    ("00/s", "00", "the count must be at least 1"),
+    (
+        "0/s burst 5",
+        "burst",
+        "`burst` cannot stand here: a rate of 0 denies everything, and nothing goes with it",
+    ),
+    (
+        "0/day calendar",
+        "calendar",
+        "`calendar` cannot stand here: a rate of 0 denies everything, and nothing goes with it",
+    ),
+    ("none", "none", "a rule that denies everything is a rate of 0: write `0/s`"),
     ("10/0s", "0", "the period must be at least 1us"),
     ("0r/s", "0", "the rate must be at least 1"),
     ("100/s burst 0", "0", "the burst must be at least 1"),

@@ -88,7 +88,7 @@ impl Counter {
         let mut used = usage.units_ceil().min(count);
         if used == count && window.end.since(now) > usage.drain {
             // Full until the window ends would be longer than the old rule would have refused.
-            used = count - 1;
+            used = count.saturating_sub(1);
         }
         Self { start: window.start, used }
     }

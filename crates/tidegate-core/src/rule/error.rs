@@ -38,8 +38,8 @@ pub struct RuleError {
 /// ```
 /// use tidegate_core::{Rule, RuleErrorKind};
 ///
-/// let error = "0/s".parse::<Rule>().unwrap_err();
-/// assert_eq!(error.kind(), &RuleErrorKind::Zero { what: "the count", least: "1" });
+/// let error = "10/s burst 0".parse::<Rule>().unwrap_err();
+/// assert_eq!(error.kind(), &RuleErrorKind::Zero { what: "the burst", least: "1" });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

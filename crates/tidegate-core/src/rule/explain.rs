@@ -55,6 +55,7 @@ pub(super) fn explain(kind: &Kind) -> String {
             interval(*rate)
         ),
         Kind::Concurrency { max, wait, lease } => concurrency(*max, *wait, *lease),
+        Kind::Nothing => "admits nothing: every request is denied".to_owned(),
         Kind::Nginx { count, per_second, burst, delay } => {
             nginx(*count, *per_second, *burst, *delay)
         }

@@ -54,6 +54,10 @@ fn word_first(first: Word<'_>) -> RuleErrorKind {
         let write = "10r/s burst=20".to_owned();
         return RuleErrorKind::Rewrite { why: "nginx's rules start with the rate", write };
     }
+    if ["none", "nothing", "deny", "block"].contains(&first.text) {
+        let (why, write) = ("a rule that denies everything is a rate of 0", "0/s".to_owned());
+        return RuleErrorKind::Rewrite { why, write };
+    }
     if let Some(hint) = nearest(first.text, ["concurrency"]) {
         let expected = "a rate such as `100/s`, or `concurrency 5`".to_owned();
         return RuleErrorKind::UnknownWord { expected, hint: Some(hint) };

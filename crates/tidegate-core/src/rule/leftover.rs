@@ -55,7 +55,7 @@ fn options(kind: &Kind) -> &'static [&'static str] {
         Kind::Warmup { .. } => &["cold N"],
         Kind::Concurrency { .. } => &["wait T", "lease T"],
         Kind::Nginx { .. } => &["burst=N", "nodelay", "delay=N"],
-        Kind::Sliding { .. } | Kind::SlidingLog { .. } => &[],
+        Kind::Sliding { .. } | Kind::SlidingLog { .. } | Kind::Nothing => &[],
     }
 }
 
@@ -127,6 +127,9 @@ fn shown<'t>(value: &'t str, placeholder: &'t str) -> &'t str {
 fn conflict(kind: &Kind, word: Word<'_>) -> Option<&'static str> {
     let said = |wanted: &str| word.before().any(|word| word.text == wanted);
     let is_bucket = matches!(kind, Kind::TokenBucket { .. });
+    if matches!(kind, Kind::Nothing) {
+        return Some("a rate of 0 denies everything, and nothing goes with it");
+    }
     Some(match word.text {
         text if text.starts_with(|c: char| c.is_ascii_alphabetic()) && said(text) => {
             "it is said already"

@@ -50,7 +50,8 @@ impl Rule {
             }
             Kind::Fixed { rate, .. } => (rate.count / 2, true),
             Kind::Calendar { count, .. } => (*count / 2, true),
-            Kind::SlidingLog { .. }
+            Kind::Nothing
+            | Kind::SlidingLog { .. }
             | Kind::Sliding { .. }
             | Kind::Queue { .. }
             | Kind::Smooth { .. }

@@ -92,6 +92,8 @@ pub(crate) enum Kind {
         wait: Option<Span>,
         lease: Option<Span>,
     },
+    /// Every request is denied: a rate of 0.
+    Nothing,
     Nginx {
         count: u64,
         per_second: bool,
@@ -148,6 +150,7 @@ impl Rule {
     /// let rate = |text: &str| text.parse::<Rule>().map(|rule| rule.rate());
     /// assert_eq!(rate("50/10s burst 5")?, Some((50, Span::from_secs(10))));
     /// assert_eq!(rate("10r/m burst=5")?, Some((10, Span::from_secs(60))));
+    /// assert_eq!(rate("0/h")?, Some((0, Span::from_secs(1))), "it admits nothing, in no time");
     /// assert_eq!(rate("concurrency 5")?, None);
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
@@ -165,6 +168,7 @@ impl Rule {
             Kind::Nginx { count, per_second, .. } => {
                 Some((*count, Span::from_secs(if *per_second { 1 } else { 60 })))
             }
+            Kind::Nothing => Some((0, Span::from_secs(1))),
             Kind::Concurrency { .. } => None,
         }
     }

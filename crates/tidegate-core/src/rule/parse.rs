@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rule    = rate [shape] | nginx | "concurrency" N ["wait" T] ["lease" T]
-//! rate    = N "/" [N] unit
+//! rate    = N "/" [N] unit; one of 0 denies everything, and has no shape
 //! shape   = ["burst" N] ["start empty"] | "paced" | "fixed" ["from" ("first" | instant)]
 //!         | "calendar" ["in" zone] | "sliding-log" | "sliding" | "leaky" ["capacity" N]
 //!         | "queue" ["capacity" N] ["wait" T] | "smooth" ["burst" N] | "warmup" T ["cold" N]
@@ -61,6 +61,10 @@ fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Resu
     if count.text.contains('.') {
         let expected = "a whole number (write `3/2s` for 1.5 a second)";
         return Err(count.error(RuleErrorKind::Expected { expected }));
+    }
+    if count.text.bytes().all(|digit| digit == b'0') && !count.text.is_empty() {
+        number::period(period)?;
+        return Ok(Kind::Nothing);
     }
     let count_value = number::count(count, "the count")?;
     let shape = words.peek();

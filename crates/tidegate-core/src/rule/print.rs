@@ -48,6 +48,7 @@ impl fmt::Display for Rule {
                 option(f, "wait", wait.as_ref())?;
                 option(f, "lease", lease.as_ref())
             }
+            Kind::Nothing => f.write_str("0/s"),
             Kind::Nginx { count, per_second, burst, delay } => {
                 write!(f, "{count}r/{}", if *per_second { "s" } else { "m" })?;
                 if *burst > 0 {

@@ -52,6 +52,7 @@ impl Rule {
                 *burst = line(*burst);
             }
             Kind::Concurrency { max, .. } => *max = part(*max),
+            Kind::Nothing => {}
         }
         Self { kind }
     }

@@ -33,6 +33,7 @@ pub use startup::for_start;
 
 use crate::matching::{Condition, DescriptorPart, KeyPart};
 use crate::tls::Credentials;
+use http::StatusCode;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,6 +41,9 @@ use std::time::Duration;
 use tidegate::{Overflow, Rule, Timestamp};
 use tidegate_redis::{Address, Settings};
 use tidegate_tower::ProxyHeader;
+
+/// Whether a limit is obeyed (B6).
+pub use tidegate_tower::Mode;
 
 /// The whole of it.
 #[derive(Clone, Debug, Default)]
@@ -201,18 +205,6 @@ pub struct DescriptorConfig {
     pub replaces: Vec<String>,
 }
 
-/// Whether a limit is obeyed (B6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is.
-    #[default]
-    Enforce,
-    /// It decides and counts, and everybody passes.
-    Shadow,
-    /// It does nothing.
-    Off,
-}
-
 /// What happens to a request without the key that a limit counts by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
@@ -246,6 +238,15 @@ pub struct Fallback {
     pub content_type: String,
     /// The body.
     pub body: String,
+}
+
+impl Fallback {
+    /// The status under which a proxy can be given this as a denial. `None` if it is below 400: a proxy would let the
+    /// request pass, or follow the redirect.
+    pub fn denial_status(&self) -> Option<StatusCode> {
+        let status = StatusCode::from_u16(self.status).ok();
+        status.filter(|status| status.is_client_error() || status.is_server_error())
+    }
 }
 
 /// Where the server listens unless told.

@@ -125,15 +125,11 @@ impl Limit {
 
     /// What the fields of an answer tell a client: of a limit that is in the shadow or off, nothing.
     pub(crate) fn told(&self, answer: Answer) -> Option<Told<'_>> {
-        let is_told = self.mode() == Mode::Enforce;
-        is_told.then(|| Told { name: self.name(), rule: self.rule(), answer })
+        self.mode().told(self.name(), self.rule(), answer)
     }
 
     /// What the caller is told about a decision that was only looked at.
     pub(crate) fn seen(&self, decision: Decision) -> Answer {
-        if self.mode() == Mode::Enforce {
-            return Answer::obeyed(decision);
-        }
-        Answer::shadowed(decision)
+        self.mode().answer(decision)
     }
 }

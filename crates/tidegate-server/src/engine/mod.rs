@@ -26,6 +26,7 @@ use lease::Leases;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tidegate::{Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
 use tidegate_redis::RedisStore;
+use tidegate_tower::ShadowAsk;
 
 /// What wires ask.
 #[derive(Debug)]
@@ -187,8 +188,7 @@ impl Engine {
     }
 
     /// Decides all of them as one: all are charged, or none. Limits that are off or in the shadow stop
-    /// nobody; those in the shadow are charged on their own, unless one that is obeyed denies: if they were obeyed too,
-    /// nothing would be charged to them, and they are to count as they would then.
+    /// nobody; those in the shadow are charged on their own, as [`ShadowAsk`] says.
     pub async fn check_all(&self, asks: &[Ask<'_>]) -> Result<JointAnswer, CheckError> {
         asks.iter().try_for_each(|ask| ask.limit.refuse_in_flight())?;
         let of_mode = |mode| move |(_, ask): &(usize, &Ask<'_>)| ask.limit.mode() == mode;
@@ -205,12 +205,15 @@ impl Engine {
         }
         let mut all = Answer::obeyed(joint.decision);
         for (place, ask) in asks.iter().enumerate().filter(of_mode(Mode::Shadow)) {
-            if all.passes() {
-                each[place] = self.check(ask).await?;
-                all.is_shadowed |= each[place].is_shadowed;
-            } else {
+            match ShadowAsk::after(&joint.decision) {
+                ShadowAsk::Check => {
+                    each[place] = self.check(ask).await?;
+                    all.is_shadowed |= each[place].is_shadowed;
+                }
                 // A look may fail where a decision does not, and a denial stands without it.
-                each[place] = self.peek(ask).await.unwrap_or(Answer::UNLIMITED);
+                ShadowAsk::Peek => {
+                    each[place] = self.peek(ask).await.unwrap_or(Answer::UNLIMITED);
+                }
             }
         }
         Ok(JointAnswer { all, each })

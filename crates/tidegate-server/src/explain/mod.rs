@@ -18,6 +18,7 @@ use crate::store::{Key, StoreError};
 use serde::Serialize;
 use std::cmp::Reverse;
 use tidegate::{Decision, Retry, Span, Verdict};
+use tidegate_tower::{JSON_INTEGER_MAX, as_ms_ceil};
 
 /// What would happen to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,14 +64,14 @@ pub struct Standing {
     pub verdict: Told,
     /// Whether the caller would pass only because the limit is in the shadow.
     pub is_shadowed: bool,
-    /// The most that it admits at once.
-    pub limit: u64,
-    /// How much more would be admitted after this request.
-    pub remaining: u64,
+    /// The most that it admits at once, if anybody knows.
+    pub limit: Option<u64>,
+    /// How much more would be admitted after this request, if anybody knows.
+    pub remaining: Option<u64>,
     /// How long to wait, if that helps.
     pub retry_after_ms: Option<u64>,
-    /// How long until the key is as good as new.
-    pub reset_after_ms: u64,
+    /// How long until the key is as good as new; nobody knows where only a release can tell.
+    pub reset_after_ms: Option<u64>,
 }
 
 /// What a caller is told.
@@ -185,13 +186,32 @@ fn standing(decision: &Decision, is_obeyed: bool) -> Standing {
     Standing {
         verdict: Weight::of(decision).told(),
         is_shadowed: !is_obeyed && !decision.is_allow(),
-        limit: decision.limit,
-        remaining: decision.remaining,
-        retry_after_ms: wait.map(ms_ceil),
-        reset_after_ms: ms_ceil(decision.reset_after),
+        limit: decision.known_limit().map(in_json),
+        remaining: decision.known_remaining().map(in_json),
+        retry_after_ms: wait.map(as_ms_ceil),
+        reset_after_ms: decision.known_reset_after().map(as_ms_ceil),
     }
 }
 
-fn ms_ceil(span: Span) -> u64 {
-    span.as_micros().div_ceil(1_000)
+fn in_json(number: u64) -> u64 {
+    number.min(JSON_INTEGER_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_is_shown_that_nobody_knows() {
+        let shown = serde_json::to_string(&standing(&Decision::UNLIMITED, true)).unwrap();
+        let unknown = r#""limit":null,"remaining":null,"retry_after_ms":null,"reset_after_ms":0}"#;
+        assert!(shown.ends_with(unknown), "{shown}");
+        let mut endless = Decision::without_state(Verdict::Deny(Retry::After(Span::MAX)));
+        endless.limit = u64::MAX - 1;
+        let shown = serde_json::to_string(&standing(&endless, true)).unwrap();
+        let most = JSON_INTEGER_MAX;
+        assert!(
+            shown.contains(&format!(r#""limit":{most},"remaining":0,"retry_after_ms":{most}"#))
+        );
+    }
 }

@@ -77,11 +77,18 @@ impl fmt::Display for Standing {
         if self.is_shadowed {
             f.write_str(" (in the shadow: the caller passes)")?;
         }
-        write!(f, ", {} of {} remaining", self.remaining, self.limit)?;
+        match (self.remaining, self.limit) {
+            (Some(remaining), Some(limit)) => write!(f, ", {remaining} of {limit} remaining")?,
+            (Some(remaining), None) => write!(f, ", {remaining} remaining")?,
+            (None, _) => f.write_str(", nobody knows how much is left")?,
+        }
         if let Some(wait_ms) = self.retry_after_ms {
             write!(f, ", again in {}", span(wait_ms))?;
         }
-        write!(f, ", as new in {}", span(self.reset_after_ms))
+        match self.reset_after_ms {
+            Some(ms) => write!(f, ", as new in {}", span(ms)),
+            None => f.write_str(", as new when all is given back"),
+        }
     }
 }
 

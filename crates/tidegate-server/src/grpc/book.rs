@@ -5,7 +5,6 @@
 use super::proto::{RateLimit, RateLimitOverride};
 use super::rate;
 use super::request::{Descriptor, Request};
-use crate::config::Mode;
 use crate::engine::{Engine, Limit, Limits, NoSuchLimit};
 use crate::matching::descriptor_key;
 use std::borrow::Cow;
@@ -122,13 +121,6 @@ fn whole_key(domain: &str, descriptor: &Descriptor<'_>) -> Vec<u8> {
 }
 
 impl Counted<'_> {
-    pub(super) fn mode(&self) -> Option<Mode> {
-        match self {
-            Self::By { limit, .. } => Some(limit.mode()),
-            _ => None,
-        }
-    }
-
     pub(super) fn told(&self) -> Option<&RateLimit> {
         match self {
             Self::Free => None,

@@ -27,13 +27,12 @@ pub use request::{
 pub use rls::RateLimits;
 pub use wire::Malformed;
 
+use crate::http::bearer;
 use crate::listen::Wire;
 use crate::server::Server;
 use bytes::{Bytes, BytesMut};
 use codec::RequestBytes;
 use health::ServerHealth;
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use http_body_util::{BodyExt, Full};
 use proto::RateLimitResponse;
 use std::sync::Arc;
@@ -202,13 +201,6 @@ impl<'a> PartsRoom<'a> {
         }
         true
     }
-}
-
-/// The token that is offered.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    let offered = headers.get(AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = offered.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
 /// A method whose future has a name, so that nobody has to box it.

@@ -6,11 +6,11 @@
 
 use super::book::Counted;
 use super::proto::{Code, DescriptorStatus, HeaderValue, RateLimitResponse};
-use crate::config::{Fallback, Mode};
+use crate::config::Fallback;
 use crate::engine::Answer;
 use prost_types::value::Kind;
 use std::cmp::Reverse;
-use tidegate::{Retry, Span, Verdict};
+use tidegate::{Decision, Retry, Span, Verdict};
 
 /// Draft 06 of the `RateLimit` fields, which is what the reference server sends.
 const LIMIT: &str = "RateLimit-Limit";
@@ -50,19 +50,27 @@ fn status(counted: &Counted<'_>, answer: &Answer) -> DescriptorStatus {
     let status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
     match counted {
         Counted::Free => status,
-        counted if counted.mode() == Some(Mode::Off) => {
-            DescriptorStatus { limit_remaining: u32::MAX, ..status }
-        }
-        counted => DescriptorStatus {
-            current_limit: counted.told().cloned(),
-            limit_remaining: u32::try_from(answer.decision.remaining).unwrap_or(u32::MAX),
-            duration_until_reset: Some(prost_types::Duration {
-                seconds: answer.decision.reset_after.as_secs_ceil().try_into().unwrap_or(i64::MAX),
-                nanos: 0,
-            }),
-            ..status
+        counted => match answer.decision.known_remaining() {
+            // Envoy makes no headers of a status without a limit: of one that is off, or that its store knows nothing of.
+            None => DescriptorStatus { limit_remaining: u32::MAX, ..status },
+            Some(remaining) => DescriptorStatus {
+                current_limit: counted.told().cloned(),
+                limit_remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+                duration_until_reset: until_reset(answer),
+                ..status
+            },
         },
     }
+}
+
+/// Envoy tells clients 0 where there is none, so a denial without one tells when to come back.
+fn until_reset(answer: &Answer) -> Option<prost_types::Duration> {
+    let seconds = resets_after(&answer.decision)?.as_secs_ceil().try_into().unwrap_or(i64::MAX);
+    Some(prost_types::Duration { seconds, nanos: 0 })
+}
+
+fn resets_after(decision: &Decision) -> Option<Span> {
+    decision.known_reset_after().or(decision.retry_after())
 }
 
 /// The tightest limit, as the client sees it: one that denied it, or else the one with the least remaining.
@@ -70,21 +78,24 @@ fn fields<'a>(answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)>) -> 
     let is_seen = |counted: &Counted<'_>| match counted {
         Counted::Free => false,
         Counted::Shut(_) => true,
-        Counted::By { limit, .. } => limit.mode() == Mode::Enforce,
+        Counted::By { limit, .. } => limit.mode().is_told(),
     };
     let tightness = |answer: &Answer| {
         (answer.passes(), answer.decision.remaining, Reverse(answer.decision.reset_after))
     };
     let seen = answered.filter(|(counted, _)| is_seen(counted)).map(|(_, answer)| answer);
+    let seen = seen.filter(|answer| answer.decision.known_remaining().is_some());
     let Some(tightest) = seen.min_by_key(|answer| tightness(answer)) else { return Vec::new() };
     let decision = &tightest.decision;
     // There is room for what a denial adds.
     let mut fields = Vec::with_capacity(5);
-    fields.extend([
-        number(LIMIT, decision.limit),
-        number(REMAINING, decision.remaining),
-        number(RESET, decision.reset_after.as_secs_ceil()),
-    ]);
+    let numbers = [
+        (LIMIT, decision.known_limit()),
+        (REMAINING, decision.known_remaining()),
+        (RESET, resets_after(decision).map(Span::as_secs_ceil)),
+    ];
+    let known = numbers.into_iter().filter_map(|(name, value)| Some(number(name, value?)));
+    fields.extend(known);
     fields
 }
 
@@ -131,4 +142,34 @@ fn metadata(what: &str, counted: &Counted<'_>) -> prost_types::Struct {
     let limit = counted.limit().map(|limit| limit.name().to_owned()).unwrap_or_default();
     let value = prost_types::Value { kind: Some(Kind::StringValue(limit)) };
     prost_types::Struct { fields: [(what.to_owned(), value)].into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::proto::RateLimit;
+
+    fn told(decision: Decision) -> (DescriptorStatus, Vec<String>) {
+        let limit = RateLimit { requests_per_unit: 7, ..RateLimit::default() };
+        let (counted, answer) = (Counted::Shut(limit), Answer::obeyed(decision));
+        let mut response = response([(&counted, &answer)].into_iter());
+        let fields = response.response_headers_to_add.iter();
+        let fields = fields.map(|field| format!("{}: {}", field.key, field.value)).collect();
+        (response.statuses.remove(0), fields)
+    }
+
+    /// Envoy makes headers of its own of a status that has a limit.
+    #[test]
+    fn envoy_is_told_no_quota_that_the_store_has_not_confirmed() {
+        let (status, fields) = told(Decision::without_state(Verdict::Allow));
+        assert_eq!((status.current_limit, status.duration_until_reset), (None, None));
+        assert!(fields.is_empty(), "{fields:?}");
+        let wait = Span::from_secs(2);
+        let denied = Decision::without_state(Verdict::Deny(Retry::After(wait)));
+        let (status, fields) = told(denied);
+        assert_eq!(status.current_limit.map(|limit| limit.requests_per_unit), Some(7));
+        assert_eq!(status.limit_remaining, 0);
+        assert_eq!(status.duration_until_reset.map(|reset| reset.seconds), Some(2));
+        assert_eq!(fields, ["RateLimit-Remaining: 0", "RateLimit-Reset: 2", "Retry-After: 2"]);
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! Always   All limits that count the request are asked as one: it is charged to all of them, or to none.
 //! Always   The proxy lets it pass as soon as it is answered, so who has to wait is answered after the wait.
+//! Always   A proxy takes 2xx for yes, and follows or hands on 3xx: a denial is never less than 400, whatever the
+//!          limit's fallback says.
 
 use super::decision;
 use super::original::{Family, Original};
@@ -23,6 +25,9 @@ use tidegate::{Clock, Verdict};
 use tidegate_tower::{HeaderStyle, Told};
 
 const PARAMETERS: [&str; 6] = ["limit", "key", "cost", "deny", "headers", "from"];
+
+/// The status of a denial, unless the proxy or the limit's fallback names another.
+const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
 /// So many limits may be named.
 const LIMITS_MAX: usize = super::said::CHECKS_MAX;
@@ -69,26 +74,28 @@ fn tell(
     (told, all): (&[Told<'_>], &Answer),
     style: HeaderStyle,
     fallback: Option<&Fallback>,
-    deny: StatusCode,
+    deny: Option<StatusCode>,
 ) -> Answered {
     if all.passes() {
         let mut page = Page::new(StatusCode::NO_CONTENT);
         style.write(&mut page, told, all);
         return page.empty();
     }
+    // The proxy's own configuration goes first: nginx makes 500 of a status that it does not know.
+    let status = deny.or(fallback.and_then(Fallback::denial_status)).unwrap_or(DENIED);
     match fallback {
-        Some(fallback) => instead(fallback, (told, all), style),
-        None => decision::deny(deny, style, (told, all), |_| ()),
+        Some(fallback) => instead(fallback, status, (told, all), style),
+        None => decision::deny(status, style, (told, all), |_| ()),
     }
 }
 
-/// What the limit has for those whom it denies.
+/// The limit's own content for a denied caller, under a status that the proxy takes for a denial.
 fn instead(
     fallback: &Fallback,
+    status: StatusCode,
     (told, all): (&[Told<'_>], &Answer),
     style: HeaderStyle,
 ) -> Answered {
-    let status = StatusCode::from_u16(fallback.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let kind = HeaderValue::from_str(&fallback.content_type);
     let mut page = Page::new(status);
     style.write(&mut page, told, all);
@@ -104,20 +111,20 @@ struct Asked<'a> {
     limits: Vec<Cow<'a, [u8]>>,
     key: Option<Cow<'a, [u8]>>,
     cost: u64,
-    deny: StatusCode,
+    /// The status of a denial, where the proxy names one.
+    deny: Option<StatusCode>,
 }
 
 impl<'a> Asked<'a> {
     fn read(query: &'a str) -> Result<Self, Problem> {
-        let deny = StatusCode::TOO_MANY_REQUESTS;
-        let mut asked = Self { from: None, limits: Vec::new(), key: None, cost: 1, deny };
+        let mut asked = Self { from: None, limits: Vec::new(), key: None, cost: 1, deny: None };
         for (name, value) in parameters(query) {
             match &*name {
                 b"from" => asked.from = Some(Family::named(&value)?),
                 b"limit" => asked.limits.push(value),
                 b"key" => asked.key = Some(bounded(value)?),
                 b"cost" => asked.cost = cost(&value)?,
-                b"deny" => asked.deny = status(&value)?,
+                b"deny" => asked.deny = Some(status(&value)?),
                 b"headers" => {}
                 _ => return Err(unknown(&name)),
             }
@@ -131,6 +138,11 @@ impl<'a> Asked<'a> {
         Ok(asked)
     }
 
+    /// The refusal of a request that has no key.
+    fn refusal(&self, detail: String) -> Problem {
+        Problem::new(self.deny.unwrap_or(DENIED), detail)
+    }
+
     /// The limits that are named, or all that count the request.
     fn counted(
         &self,
@@ -139,7 +151,7 @@ impl<'a> Asked<'a> {
     ) -> Result<Vec<Counted>, Problem> {
         if self.limits.is_empty() {
             let counted = matching::counted(&server.engine.limits(), request);
-            return counted.map_err(|missing| Problem::new(self.deny, missing.to_string()));
+            return counted.map_err(|missing| self.refusal(missing.to_string()));
         }
         let named = self.limits.iter().map(|name| self.named(name, server, request));
         named.filter_map(Result::transpose).collect()
@@ -164,7 +176,7 @@ impl<'a> Asked<'a> {
             Look::Refuses(part) => {
                 let detail =
                     format!("the limit `{name}` counts by `{part}`, which the request has not");
-                Err(Problem::new(self.deny, detail))
+                Err(self.refusal(detail))
             }
             _ => Ok(None),
         }

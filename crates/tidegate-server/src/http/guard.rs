@@ -115,7 +115,7 @@ pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem>
     ))
 }
 
-/// The token that is offered.
+/// The token that is offered, on every wire that has headers. Blanks around it are not part of it.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     bearer_in(headers.get(AUTHORIZATION)?)
 }

@@ -2,7 +2,7 @@
 //!
 //! `TIDE.CHECK` and `TIDE.PEEK` answer `[allowed 1|0, limit, remaining, retry_after_ms, reset_after_ms]`.
 //! `retry_after_ms` is how long to wait: before going on if it was allowed, before asking again if not; -1 if
-//! waiting does not help, -2 if it takes a release.
+//! waiting does not help, -2 if it takes a release. A limit, remaining or reset that nobody knows is -1.
 
 use super::command::Command;
 use super::parse::Words;
@@ -175,8 +175,8 @@ async fn acquire(server: &Server, reply: &mut Reply, ask: &Ask<'_>) -> Result<()
         Err(answer) => (answer.decision, retry_ms(&answer.decision), None),
     };
     reply.integer(i64::from(lease.is_some()));
-    reply.integer(clamped(decision.limit));
-    reply.integer(clamped(decision.remaining));
+    reply.integer(known(decision.known_limit()));
+    reply.integer(known(decision.known_remaining()));
     reply.integer(wait);
     match lease {
         Some(id) => reply.bulk(id.to_string()),
@@ -229,10 +229,10 @@ fn five(answer: &Answer) -> [i64; 5] {
     let decision = &answer.decision;
     [
         i64::from(answer.passes()),
-        clamped(decision.limit),
-        clamped(decision.remaining),
+        known(decision.known_limit()),
+        known(decision.known_remaining()),
         retry_ms(decision),
-        ms(decision.reset_after),
+        decision.known_reset_after().map_or(UNKNOWN, ms),
     ]
 }
 
@@ -250,6 +250,32 @@ fn ms(span: Span) -> i64 {
     clamped(span.as_micros().div_ceil(1_000))
 }
 
+/// What stands for a number that nobody knows.
+const UNKNOWN: i64 = -1;
+
+fn known(value: Option<u64>) -> i64 {
+    value.map_or(UNKNOWN, clamped)
+}
+
 fn clamped(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_nobody_knows_is_told_as_minus_one() {
+        let second = Retry::After(Span::from_secs(1));
+        let cases = [
+            (Decision::UNLIMITED, [1, -1, -1, 0, 0]),
+            (Decision::without_state(Verdict::Allow), [1, -1, -1, 0, -1]),
+            (Decision::without_state(Verdict::Deny(second)), [0, -1, 0, 1_000, -1]),
+            (Decision::without_state(Verdict::Deny(Retry::OnRelease)), [0, -1, 0, -2, -1]),
+        ];
+        for (decision, told) in cases {
+            assert_eq!(five(&Answer::obeyed(decision)), told, "{decision:?}");
+        }
+    }
 }

@@ -18,6 +18,11 @@ when = { path = "/limited*", method = "GET" }
 [limits.site]
 rule = "2/day"
 when = { host = "127.0.0.1", path = "/site" }
+[limits.shop]
+rule = "2/day"
+key = "header:x-user"
+when = { path = "/shop" }
+fallback = { content_type = "application/json", body = "[]" }
 """
 
 TOKENS = """
@@ -70,6 +75,12 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
             expect("nobody chooses the request that is limited", spoofed, [200] * 3 + [429])
         query = [get(port, "/limited/page?limit=users&key=somebody&from=x-original", x_user="eve")[0] for _ in range(4)]
         expect("nobody chooses the limit", query, [200] * 3 + [429])
+        before = app.greeted
+        shop = [get(port, "/shop", x_user="alice") for _ in range(4)]
+        statuses = [status for status, _, _ in shop]
+        expect("a fallback lets nobody through", (statuses, app.greeted - before), ([200] * 2 + [429] * 2, 2))
+        status, headers, body = shop[-1]
+        expect("its body is given", (headers["content-type"], body), ("application/json", b"[]"))
         site = [get(port, "/site", x_original_host="a", x_forwarded_host="free.example.org")[0] for _ in range(3)]
         expect("the host", site, [200, 200, 429])
         server.process.kill()

@@ -23,6 +23,11 @@ when = { host = "api.example.org" }
 [limits.posts]
 rule = "1/day"
 when = { method = "POST" }
+[limits.shop]
+rule = "2/day"
+key = "header:x-user"
+when = { path = "/shop" }
+fallback = { body = "[]" }
 """
 
 TOKENS = """
@@ -85,6 +90,9 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
         odd = [status_of(port, b"GET /limited/\xe9 HTTP/1.0\r\nx-user: zoe\r\n\r\n") for _ in range(4)]
         expect("an odd letter is no way around", odd, [200] * 3 + [429])
         elsewhere = {"x_original_host": "free.example.org", "x_forwarded_host": "free.example.org"}
+        before = app.greeted
+        shop = [get(port, "/shop", x_user="alice")[0] for _ in range(4)]
+        expect("a fallback lets nobody through", (shop, app.greeted - before), ([200] * 2 + [429] * 2, 2))
         site = [get(port, "/free", host="api.example.org", **elsewhere)[0] for _ in range(3)]
         expect("the host", site, [200, 200, 429])
         expect("another host", get(port, "/free", x_forwarded_host="api.example.org")[0], 200)

@@ -280,7 +280,7 @@ fn named_limits_obey_their_mode() {
         "*5 :1 :1 :0 :0 :60000",
         "it passes, and is counted"
     );
-    let unlimited = "*5 :1 :9223372036854775807 :9223372036854775807 :0 :0";
+    let unlimited = "*5 :1 :-1 :-1 :0 :0";
     assert_eq!(peer.say("TIDE.CHECK gone a"), unlimited);
     assert_eq!(
         peer.say("TIDE.CHECK logn a").split(": ").next(),

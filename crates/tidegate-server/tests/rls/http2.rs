@@ -165,7 +165,7 @@ async fn who_needs_a_token_must_bring_it() {
         let refused = call(&connection, PATH, offering(wrong)).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{wrong:?}");
     }
-    for right in ["Bearer first", "bearer second"] {
+    for right in ["Bearer first", "bearer second", "Bearer  first", "BEARER \tsecond"] {
         assert!(call(&connection, PATH, offering(Some(right))).await.is_ok(), "{right}");
     }
 }

@@ -44,6 +44,23 @@ async fn each_limit_answers_as_it_was_told_and_what_has_no_answer_says_so() {
     assert_eq!((status, body.contains(r#""allow":true"#)), (200, true), "{body}");
 }
 
+/// A client that is told of more than any store has confirmed would take it.
+#[tokio::test]
+async fn nobody_is_told_numbers_that_only_the_store_knows() {
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    redis.kill();
+    is_noticed(&desk, "degraded\n").await;
+    assert_eq!(desk.say(&["TIDE.CHECK open k"]).await, "*5 :1 :1 :-1 :0 :-1");
+    assert_eq!(desk.say(&["TIDE.CHECK shut k"]).await, "*5 :0 :1 :0 :1000 :-1");
+    let (status, body) = desk.post("/v1/check", r#"{"limit":"open","key":"k"}"#).await;
+    let unknown = r#""limit":1,"remaining":null,"retry_after_ms":null,"reset_after_ms":null"#;
+    assert!(status == 200 && body.contains(unknown), "{status} {body}");
+    let (status, body) = desk.post("/v1/check", r#"{"limit":"shut","key":"k"}"#).await;
+    let none_left = r#""limit":1,"remaining":0,"retry_after_ms":1000,"reset_after_ms":null"#;
+    assert!(status == 429 && body.contains(none_left), "{status} {body}");
+}
+
 #[tokio::test]
 async fn several_limits_are_charged_together_or_not_at_all() {
     let redis = RedisServer::start();

@@ -6,7 +6,7 @@
 //!          small.
 
 use super::Answer;
-use super::policy::{Told, retry_after_s};
+use super::policy::{INTEGER_MAX, Told, resets_after, retry_after_s};
 use crate::short::{Out, Short};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
@@ -48,7 +48,7 @@ pub enum HeaderStyle {
 }
 
 impl HeaderStyle {
-    /// Writes what each of these said, and what `all` of them together said.
+    /// Writes what each of these said, and what `all` of them together said. A number that nobody knows is not written.
     ///
     /// ```
     /// use tidegate_tower::{Answer, HeaderStyle};
@@ -190,11 +190,16 @@ fn draft_06_policy(out: &mut impl Out, told: &Told<'_>) {
 
 /// The three fields that have no room for more than one limit.
 fn plain(page: &mut impl Fields, told: &Told<'_>, [limit, remaining, reset]: [HeaderName; 3]) {
-    page.field(limit, |out| out.put_number(told.answer.decision.limit));
-    page.field(remaining, |out| out.put_number(told.answer.decision.remaining));
-    let reset_after = told.answer.decision.reset_after;
-    if reset_after != Span::MAX {
-        page.field(reset, |out| out.put_number(reset_after.as_secs_ceil()));
+    let decision = &told.answer.decision;
+    let numbers = [
+        (limit, decision.known_limit()),
+        (remaining, decision.known_remaining()),
+        (reset, resets_after(decision).map(Span::as_secs_ceil)),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            page.field(name, |out| out.put_number(number.min(INTEGER_MAX)));
+        }
     }
 }
 
@@ -212,7 +217,7 @@ fn chosen<'a>(told: &'a [Told<'a>]) -> Chosen<'a> {
     let mut chosen: Chosen<'a> = [None; POLICIES_MAX];
     let mut count = 0;
     for is_passing in [false, true] {
-        for one in told.iter().filter(|one| one.answer.passes() == is_passing && one.is_limited()) {
+        for one in told.iter().filter(|one| one.answer.passes() == is_passing && one.is_known()) {
             let is_there = |other: &&Told<'_>| std::ptr::eq(other.rule, one.rule);
             if count < POLICIES_MAX && !chosen.iter().flatten().any(is_there) {
                 chosen[count] = Some(one);

@@ -3,6 +3,7 @@
 mod digits;
 mod fields;
 mod form;
+mod mode;
 mod policy;
 mod problem;
 mod recent;
@@ -10,9 +11,10 @@ mod standing;
 mod start;
 
 pub use fields::{Fields, HeaderStyle, Value};
+pub use mode::{Mode, ShadowAsk};
 pub(crate) use policy::SOON;
 pub use policy::{Told, retry_after_s};
-pub use problem::{PROBLEM_TYPES, as_ms_ceil, put_denial, put_members};
+pub use problem::{JSON_INTEGER_MAX, PROBLEM_TYPES, as_ms_ceil, put_denial, put_members};
 
 pub(crate) use problem::{NO_STORE, PROBLEM};
 pub(crate) use standing::{Said, Standing};

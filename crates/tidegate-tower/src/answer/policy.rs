@@ -4,7 +4,7 @@ use super::Answer;
 use tidegate::{Decision, Retry, Rule, Span, Verdict};
 
 /// The largest integer that a structured field can have (RFC 9651).
-const INTEGER_MAX: u64 = 999_999_999_999_999;
+pub(super) const INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// A limit and what it said.
 ///
@@ -33,15 +33,22 @@ impl Told<'_> {
         const SECOND_US: u64 = 1_000_000;
         let (count, period) = match self.rule.rate() {
             Some((count, period)) => (count, period.as_micros()),
-            None => return (self.answer.decision.limit.min(INTEGER_MAX), None),
+            None => return (self.at_once(), None),
         };
         if period.is_multiple_of(SECOND_US) {
             (count.min(INTEGER_MAX), Some(period / SECOND_US))
         } else if SECOND_US.is_multiple_of(period) {
             (count.saturating_mul(SECOND_US / period).min(INTEGER_MAX), Some(1))
         } else {
-            (self.answer.decision.limit.min(INTEGER_MAX), None)
+            (self.at_once(), None)
         }
+    }
+
+    /// The most that can be had at once.
+    fn at_once(&self) -> u64 {
+        let known = self.answer.decision.known_limit();
+        let of_rule = || self.rule.limit().without_state(Verdict::Allow).limit;
+        known.unwrap_or_else(of_rule).min(INTEGER_MAX)
     }
 
     /// How much is left.
@@ -56,9 +63,10 @@ impl Told<'_> {
         window_s(&self.answer.decision)
     }
 
-    /// Whether there is anything to tell: a limit that is off has no numbers.
-    pub(super) fn is_limited(&self) -> bool {
-        self.answer != Answer::UNLIMITED
+    /// Whether there is anything to tell: a limit that is off has no numbers, and of one whose store does not answer nobody
+    /// knows what is left.
+    pub(super) fn is_known(&self) -> bool {
+        self.answer.decision.known_remaining().is_some()
     }
 }
 
@@ -75,14 +83,17 @@ pub(super) fn window_s(decision: &Decision) -> Option<u64> {
     let span = match decision.verdict {
         Verdict::Deny(Retry::After(span)) => span,
         Verdict::Deny(Retry::OnRelease) => return None,
-        Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => decision.reset_after,
+        // Who is in flight stays there for as long as it takes: nobody knows.
+        Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => resets_after(decision)?,
     };
-    // Who is in flight stays there for as long as it takes: nobody knows.
-    if span == Span::MAX {
-        return None;
-    }
     let seconds = span.as_secs_ceil();
     (seconds <= INTEGER_MAX).then_some(seconds)
+}
+
+/// How long until all of a limit is there again; `None` where nobody knows, and where it never is: a rule that admits nothing
+/// is as new at any time, and a client that is told so would come back at once.
+pub(super) fn resets_after(decision: &Decision) -> Option<Span> {
+    if decision.limit == 0 { None } else { decision.known_reset_after() }
 }
 
 /// When to ask again where nobody knows: soon, and not at once.

@@ -54,7 +54,7 @@ impl<C: Clock> InFlight<C> {
     }
 
     pub(super) fn enter(&self, key: &KeyValue, cost: u64) -> Entry<C> {
-        let patience = if self.limit.is_shadow { Span::ZERO } else { self.patience };
+        let patience = if self.limit.is_shadow() { Span::ZERO } else { self.patience };
         let mut acquire = self.limiter.ask(key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
@@ -77,11 +77,11 @@ impl<C: Clock> InFlight<C> {
         self.manners.observe(&self.limit, decision, Some(key), cost);
         match answer {
             Ok(permit) => {
-                let answer = Answer::obeyed(decision);
+                let answer = self.limit.mode.answer(decision);
                 Entry::In(Admitted { permit: Some(permit), answer: Some(answer) })
             }
-            Err(_) if self.limit.is_shadow => {
-                let answer = Answer::shadowed(decision);
+            Err(_) if self.limit.is_shadow() => {
+                let answer = self.limit.mode.answer(decision);
                 Entry::In(Admitted { permit: None, answer: Some(answer) })
             }
             Err(mut denied) => {
@@ -93,14 +93,14 @@ impl<C: Clock> InFlight<C> {
 
     pub(super) fn refusal(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
         let mut response = self.with_told(Answer::obeyed(denied.decision), |told| {
-            self.manners.denied(head, &[told], denied.decision)
+            self.manners.denied(head, told, denied.decision)
         });
         self.write_denied(response.headers_mut(), denied);
         response
     }
 
     pub(super) fn write_fields(&self, headers: &mut HeaderMap, answer: Answer) {
-        self.with_told(answer, |told| self.manners.write(headers, &[told], &answer));
+        self.with_told(answer, |told| self.manners.write(headers, told, &answer));
     }
 
     /// Tells who finds no place when to come back.
@@ -113,14 +113,14 @@ impl<C: Clock> InFlight<C> {
         }
         let all = Answer::obeyed(all);
         self.with_told(Answer::obeyed(denied.decision), |told| {
-            self.manners.write(headers, &[told], &all);
+            self.manners.write(headers, told, &all);
         });
     }
 
-    fn with_told<R>(&self, answer: Answer, work: impl FnOnce(Told<'_>) -> R) -> R {
+    fn with_told<R>(&self, answer: Answer, work: impl FnOnce(&[Told<'_>]) -> R) -> R {
         let changed = (!self.limiter.has_first_rule()).then(|| self.limiter.rule());
         let rule = changed.as_ref().unwrap_or(&self.limit.rule);
-        work(Told { name: &self.limit.name, rule, answer })
+        work(self.limit.mode.told(&self.limit.name, rule, answer).as_slice())
     }
 }
 

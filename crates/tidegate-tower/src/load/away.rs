@@ -13,7 +13,7 @@ use http::Response;
 use http::header::RETRY_AFTER;
 use std::fmt;
 use std::sync::Arc;
-use tidegate::{Decision, Retry, Span};
+use tidegate::{Decision, Retry, Span, Verdict};
 
 /// Makes a response of your own for who is turned away.
 pub(super) type Maker<E> = Arc<dyn Fn(&Head<'_>, &E) -> Response<Bytes> + Send + Sync>;
@@ -30,7 +30,7 @@ impl<E: fmt::Display> Away<E> {
             Some(make) => make(head, refusal),
             None => refusal::reduced_capacity(head, &refusal.to_string()),
         };
-        let denied = Decision::UNLIMITED.deny(Retry::After(self.retry_after)).decision;
+        let denied = Decision::without_state(Verdict::Deny(Retry::After(self.retry_after)));
         let answer = Answer::obeyed(self.jitter.spread(denied));
         if let Some(seconds) = retry_after_s(&answer) {
             response.headers_mut().field(RETRY_AFTER, |out| out.put_number(seconds));

@@ -5,7 +5,7 @@ use super::layer::{Enter, LoadLayer};
 use crate::head::Head;
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use tidegate::{Clock, Decision, Priority, Retry, Shed, ShedPermit, Shedder, SystemClock};
+use tidegate::{Clock, Decision, Priority, Retry, Shed, ShedPermit, Shedder, SystemClock, Verdict};
 
 /// Turns requests away when the machine has too much to do, those that matter least first. A request is in flight
 /// until the body of its response is done.
@@ -37,11 +37,10 @@ impl<C: Clock> Load for Shedder<C> {
     /// A shedder has no number to tell, and nobody knows when there is less to do.
     fn told(entered: Result<&ShedPermit<C>, &Shed>) -> (Decision, Option<Priority>) {
         match entered {
-            Ok(permit) => (Decision::UNLIMITED, Some(permit.priority())),
+            Ok(permit) => (Decision::without_state(Verdict::Allow), Some(permit.priority())),
             Err(shed) => {
-                let mut full = Decision::UNLIMITED;
-                full.remaining = 0;
-                (full.deny(Retry::OnRelease).decision, Some(shed.priority()))
+                let full = Decision::without_state(Verdict::Deny(Retry::OnRelease));
+                (full, Some(shed.priority()))
             }
         }
     }

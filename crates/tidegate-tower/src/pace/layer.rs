@@ -35,7 +35,7 @@ enum Whose {
 impl<C: Clock> Shared<C> {
     fn new(limit: Limit<C>, layer: &'static str) -> Result<Self, LimitError> {
         let limit = limit.done_at_once(layer)?;
-        if limit.is_shadow {
+        if limit.is_shadow() {
             // A body that is let flow as it likes says nothing of when it would have.
             return Err(LimitError::unsuited(&limit.name, "shadow", layer));
         }

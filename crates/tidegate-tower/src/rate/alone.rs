@@ -65,7 +65,7 @@ impl<C: Clock> Shared<C> {
             }
             Verdict::Allow => {
                 let key = key.clone();
-                let drained_at = Some(limit.clock.now() + decision.reset_after);
+                let drained_at = Some(Question::drains_at(limit.clock.now(), &decision));
                 let question = Question { place: 0, key, cost, drained_at };
                 let settlement = Settlement::of(self, vec![question]);
                 Outcome::Pass(self.pass(Answers::One(Answer::obeyed(decision)), settlement))
@@ -101,7 +101,7 @@ impl<C: Clock> Shared<C> {
         let now = clock.now();
         let sleep = clock.sleep_until(now + span);
         decision.verdict = Verdict::Allow;
-        let drained_at = Some(now + decision.reset_after);
+        let drained_at = Some(Question::drains_at(now, &decision));
         // Made before the future is: who never asks it has given up too.
         let charged =
             Settlement::always(&shared, vec![Question { place: 0, key, cost, drained_at }]);

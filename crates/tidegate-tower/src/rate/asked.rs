@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::head::Head;
 use crate::key::{Found, KeyValue, LaterKey, Missing};
 use crate::limit::OnMissing;
-use tidegate::{Clock, Timestamp};
+use tidegate::{Clock, Decision, Timestamp};
 
 /// How much, for whom, under which limit.
 pub(super) struct Question {
@@ -19,6 +19,11 @@ pub(super) struct Question {
 impl Question {
     pub(super) fn new(place: usize, key: KeyValue, cost: u64) -> Self {
         Self { place, key, cost, drained_at: None }
+    }
+
+    /// When nothing of what this decision charged is left. A decision without the key's state charged nothing.
+    pub(super) fn drains_at(now: Timestamp, decision: &Decision) -> Timestamp {
+        if decision.known_remaining().is_none() { now } else { now + decision.reset_after }
     }
 
     /// Whether there is nothing to give back any more. What has drained is back already; to give it back again would be

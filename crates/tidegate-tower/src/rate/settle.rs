@@ -53,7 +53,7 @@ impl<C: Clock> Settlement<C> {
         for question in &self.questions {
             let limit = &self.shared.limits[question.place];
             // Those in the shadow are asked when all others have passed.
-            if !limit.is_shadow && !question.is_drained(limit.clock.now()) {
+            if !limit.is_shadow() && !question.is_drained(limit.clock.now()) {
                 limit.store.refund(&question.key, question.cost);
             }
         }

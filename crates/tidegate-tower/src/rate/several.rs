@@ -3,14 +3,14 @@
 //! Always   Limits in memory are decided in one step, under all their locks; limits in Redis in one script. Where a
 //!          layer has both, memory is asked first and given back if Redis denies: others may be denied for that
 //!          moment, never the other way round.
-//!          Limits in the shadow are asked on their own, once, and stop nobody.
+//!          Limits in the shadow are asked on their own, once, and stop nobody: see [`ShadowAsk`].
 
 use super::alone::seen_after;
 use super::asked::Question;
 use super::outcome::{Answers, Outcome, Refused, Why};
 use super::settle::Settlement;
 use super::shared::Shared;
-use crate::answer::Answer;
+use crate::answer::ShadowAsk;
 use crate::head::Head;
 use crate::jitter::put_off;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ impl<C: Clock> Shared<C> {
                 }));
             }
             if self.nap(&round, left).is_none() {
-                let mut each = round.each;
-                self.ask_shadows_in_memory(&asked.questions, &mut each);
-                return self.conclude(asked.questions, each, round.all);
+                let Round { mut each, all } = round;
+                self.ask_shadows_in_memory(&asked.questions, &all, &mut each);
+                return self.conclude(asked.questions, each, all);
             }
         }
         let shared = Arc::clone(self);
@@ -95,7 +95,7 @@ impl<C: Clock> Shared<C> {
                 clock.sleep_until(clock.now() + nap).await;
                 continue;
             }
-            self.ask_shadows(&questions, &mut round.each).await;
+            self.ask_shadows(&questions, &round.all, &mut round.each).await;
             return self.conclude(questions, round.each, round.all);
         }
     }
@@ -127,7 +127,7 @@ impl<C: Clock> Shared<C> {
             *decision = seen_after(*decision, waited);
         }
         let questions = charged.into_questions();
-        self.ask_shadows(&questions, &mut each).await;
+        self.ask_shadows(&questions, &all, &mut each).await;
         self.conclude(questions, each, all)
     }
 
@@ -143,22 +143,18 @@ impl<C: Clock> Shared<C> {
         for (place, decision) in each {
             let limit = &self.limits[place];
             if let Some(question) = questions.iter_mut().find(|question| question.place == place) {
-                // Where another denies, this one has admitted nothing; what is in the shadow counts by itself.
-                if decision.is_deny() || limit.is_shadow || !all.is_deny() {
+                // Where another denies, this one has admitted nothing. One in the shadow was only looked at then.
+                if !all.is_deny() || (decision.is_deny() && !limit.is_shadow()) {
                     let key = Some(&question.key);
                     self.manners.observe(limit, decision, key, question.cost);
                 }
                 // Of others it is known since they were charged.
-                if limit.is_shadow && !decision.is_deny() {
-                    question.drained_at = Some(limit.clock.now() + decision.reset_after);
+                if limit.is_shadow() && !decision.is_deny() {
+                    question.drained_at = Some(Question::drains_at(limit.clock.now(), &decision));
                 }
             }
-            let answer = if limit.is_shadow {
-                Answer::shadowed(decision)
-            } else {
-                Answer::obeyed(put_off(decision, later))
-            };
-            answers.push((place, answer));
+            let told = if limit.is_shadow() { decision } else { put_off(decision, later) };
+            answers.push((place, limit.mode.answer(told)));
         }
         // A limit in the shadow that denies has charged nothing, and has nothing to give back.
         questions.retain(|question| question.drained_at.is_some());
@@ -208,7 +204,7 @@ impl<C: Clock> Shared<C> {
     /// Notes when each charge will be back by itself. If one of them denies, nothing was charged and nobody asks.
     fn note_drained(&self, questions: &mut [Question], each: &[(usize, Decision)]) {
         for (place, decision) in each {
-            let drained_at = self.limits[*place].clock.now() + decision.reset_after;
+            let drained_at = Question::drains_at(self.limits[*place].clock.now(), decision);
             for question in questions.iter_mut().filter(|question| question.place == *place) {
                 question.drained_at = Some(drained_at);
             }
@@ -243,29 +239,47 @@ impl<C: Clock> Shared<C> {
     }
 
     fn obeyed<'a>(&self, questions: &'a [Question]) -> impl Iterator<Item = &'a Question> {
-        questions.iter().filter(|question| !self.limits[question.place].is_shadow)
+        questions.iter().filter(|question| !self.limits[question.place].is_shadow())
     }
 
     fn shadows<'a>(&self, questions: &'a [Question]) -> impl Iterator<Item = &'a Question> {
-        questions.iter().filter(|question| self.limits[question.place].is_shadow)
+        questions.iter().filter(|question| self.limits[question.place].is_shadow())
     }
 
-    fn ask_shadows_in_memory(&self, questions: &[Question], each: &mut Vec<(usize, Decision)>) {
+    fn ask_shadows_in_memory(
+        &self,
+        questions: &[Question],
+        all: &Decision,
+        each: &mut Vec<(usize, Decision)>,
+    ) {
         for question in self.shadows(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
-                let decision = limiter.check_n(&question.key, question.cost);
+                let ask = limiter.ask(&question.key).cost(question.cost);
+                let decision = match ShadowAsk::after(all) {
+                    ShadowAsk::Check => ask.check(),
+                    ShadowAsk::Peek => ask.peek(),
+                };
                 each.push((question.place, decision));
             }
         }
     }
 
-    async fn ask_shadows(&self, questions: &[Question], each: &mut Vec<(usize, Decision)>) {
+    async fn ask_shadows(
+        &self,
+        questions: &[Question],
+        all: &Decision,
+        each: &mut Vec<(usize, Decision)>,
+    ) {
         // Collected first: who borrows a filter across an answer cannot be sent to another thread.
         let shadows: Vec<&Question> = self.shadows(questions).collect();
         for question in shadows {
             let store = &self.limits[question.place].store;
-            let decision = store.check(&question.key, question.cost).await;
-            each.push((question.place, decision));
+            let decision = match ShadowAsk::after(all) {
+                ShadowAsk::Check => Some(store.check(&question.key, question.cost).await),
+                // Where there is nothing to look at, nothing is lost: the request is denied anyway.
+                ShadowAsk::Peek => store.peek(&question.key, question.cost).await,
+            };
+            each.extend(decision.map(|decision| (question.place, decision)));
         }
     }
 }

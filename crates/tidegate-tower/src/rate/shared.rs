@@ -57,7 +57,7 @@ impl<C: Clock> Shared<C> {
     pub(super) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Outcome<C> {
         if let [limit] = &self.limits[..]
             && let Some(limiter) = limit.store.memory()
-            && !limit.is_shadow
+            && !limit.is_shadow()
         {
             return self.decide_alone(limit, limiter, head);
         }
@@ -118,7 +118,7 @@ impl<C: Clock> Shared<C> {
         self.with_told(answers, |told| self.manners.write(headers, told, all));
     }
 
-    /// Hands over each limit that was asked, its rule as it stands now, and what it said.
+    /// Hands over each limit that was asked and that clients are told of, its rule as it stands now, and what it said.
     pub(super) fn with_told<R>(&self, answers: &Answers, work: impl FnOnce(&[Told<'_>]) -> R) -> R {
         let answers = match answers {
             Answers::None => return work(&[]),
@@ -126,7 +126,7 @@ impl<C: Clock> Shared<C> {
                 let limit = &self.limits[0];
                 let changed = (!limit.store.has_first_rule()).then(|| limit.store.rule());
                 let rule = changed.as_ref().unwrap_or(&limit.rule);
-                return work(&[Told { name: &limit.name, rule, answer: *answer }]);
+                return work(limit.mode.told(&limit.name, rule, *answer).as_slice());
             }
             Answers::Several(answers) => answers,
         };
@@ -138,10 +138,10 @@ impl<C: Clock> Shared<C> {
         let told: Vec<Told<'_>> = answers
             .iter()
             .zip(&changed)
-            .map(|((place, answer), changed)| {
+            .filter_map(|((place, answer), changed)| {
                 let limit = &self.limits[*place];
                 let rule = changed.as_ref().unwrap_or(&limit.rule);
-                Told { name: &limit.name, rule, answer: *answer }
+                limit.mode.told(&limit.name, rule, *answer)
             })
             .collect();
         work(&told)

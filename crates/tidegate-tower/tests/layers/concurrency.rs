@@ -286,7 +286,11 @@ async fn places_are_counted_by_key_and_in_the_shadow_nobody_is_stopped() {
     let shadow = Limit::new("tried", "concurrency 1").unwrap().key(Key::ip()).shadow();
     let service = held(ConcurrencyLayer::new(shadow).unwrap());
     let one = service.clone().oneshot(of("192.0.2.1")).await.unwrap();
-    assert_eq!(service.clone().oneshot(of("192.0.2.1")).await.unwrap().status(), 200);
+    let other = service.clone().oneshot(of("192.0.2.1")).await.unwrap();
+    assert_eq!(other.status(), 200);
+    for response in [&one, &other] {
+        assert_eq!(response.headers().get("ratelimit"), None, "clients are not told of it");
+    }
     drop(one);
     assert_eq!(
         service.oneshot(request("/")).await.unwrap().status(),

@@ -109,6 +109,24 @@ async fn a_limit_in_the_shadow_counts_and_stops_nobody() {
     assert_eq!(limiter.stats().denied, 2);
 }
 
+/// A client that is told a time comes back at that time, and there is none.
+#[tokio::test]
+async fn a_rule_that_admits_nothing_tells_nobody_to_come_back() {
+    for style in [HeaderStyle::Draft11, HeaderStyle::Legacy, HeaderStyle::Draft06] {
+        let closed = limit("closed", "0/s", &ManualClock::new());
+        let service = RateLimitLayer::new(closed).unwrap().headers(style).layer(Inner);
+        let reply = ask(&service, get("/")).await;
+        assert_eq!((reply.status, reply.header("retry-after")), (429, None), "{style:?}");
+        assert!(reply.body.contains(r#""limit":0,"remaining":0,"retry_after_ms":null"#));
+        assert!(reply.body.contains(r#""never":true"#), "{}", reply.body);
+        let told = reply.header("ratelimit").unwrap_or(r#""closed";r=0"#);
+        assert_eq!(told, r#""closed";r=0"#, "{style:?}");
+        for name in ["x-ratelimit-reset", "ratelimit-reset"] {
+            assert_eq!(reply.header(name), None, "{style:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_response_of_ones_own_has_the_fields_too() {
     let clock = ManualClock::new();

@@ -3,7 +3,7 @@
 use crate::desk::{Inner, ask, from, get, limit};
 use http::HeaderName;
 use tidegate::{Limiter, ManualClock, Span};
-use tidegate_tower::{Key, Limit, OnMissing, RateLimitLayer};
+use tidegate_tower::{HeaderStyle, Key, Limit, OnMissing, RateLimitLayer};
 use tower_layer::Layer;
 
 #[tokio::test]
@@ -43,7 +43,54 @@ async fn a_shadow_among_them_stops_nobody_and_is_charged_on_its_own() {
     }
     let reply = ask(&service, get("/")).await;
     assert!(reply.body.contains(r#""violated-policies":["api"]"#), "{}", reply.body);
-    assert_eq!((tried.stats().allowed, tried.stats().denied), (1, 3));
+    let counted = (tried.stats().allowed, tried.stats().denied);
+    assert_eq!(counted, (1, 2), "where another denies, it is only looked at");
+}
+
+/// As it would be if it were obeyed, and as the server does it.
+#[tokio::test]
+async fn a_limit_in_the_shadow_is_not_charged_for_what_another_denies() {
+    let clock = ManualClock::new();
+    let tried = Limiter::with_clock("100/h".parse().unwrap(), clock.clone());
+    let layer = RateLimitLayer::new(limit("api", "3/h", &clock))
+        .unwrap()
+        .and(Limit::over("tried", tried.clone()).shadow())
+        .unwrap();
+    let service = layer.layer(Inner);
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        statuses.push(ask(&service, get("/")).await.status);
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 3);
+    assert_eq!(tried.ask(&b""[..]).cost(0).peek().remaining, 97);
+}
+
+/// A polite client stops by the numbers that it is told.
+#[tokio::test]
+async fn clients_are_told_nothing_of_a_limit_in_the_shadow() {
+    let styles =
+        [HeaderStyle::Draft11, HeaderStyle::NextAC, HeaderStyle::Draft06, HeaderStyle::Legacy];
+    for style in styles {
+        let clock = ManualClock::new();
+        let shadow = || limit("tried", "1/h", &clock).shadow();
+        let alone = RateLimitLayer::new(shadow()).unwrap().headers(style).layer(Inner);
+        let among = RateLimitLayer::new(limit("api", "3/h", &clock)).unwrap().and(shadow());
+        let among = among.unwrap().headers(style).layer(Inner);
+        for status in [200, 200, 200, 429] {
+            let reply = ask(&alone, get("/")).await;
+            let is_told = |(name, _): &(&HeaderName, _)| name.as_str().contains("ratelimit");
+            assert_eq!(reply.headers.iter().find(is_told), None, "{style:?}");
+            let reply = ask(&among, get("/")).await;
+            assert_eq!(reply.status, status, "{style:?}");
+            assert!(reply.headers.iter().any(|field| is_told(&field)), "{style:?}");
+            for (name, told) in reply.headers.iter().filter(is_told) {
+                let told = told.to_str().unwrap();
+                assert!(!told.contains("tried"), "{style:?}: {name}: {told}");
+            }
+            let limit = reply.header("x-ratelimit-limit").or(reply.header("ratelimit-limit"));
+            assert!(limit.is_none_or(|limit| limit == "3"), "{style:?}: {limit:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -53,6 +53,17 @@ fn a_debt_is_paid_as_a_row_of_turns_is() {
     }
 }
 
+/// No time to come would pay it, and the key would be remembered for ever.
+#[test]
+fn where_nothing_is_admitted_nothing_is_owed() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock("0/s".parse().unwrap(), clock.clone());
+    limiter.ask("alice").cost(1_000_000).charge();
+    assert!(limiter.is_at_rest(), "it has no debt");
+    limiter.set_rule("10/s".parse().unwrap());
+    assert_eq!(limiter.ask("alice").cost(10).check().remaining, 0);
+}
+
 #[test]
 fn a_calendar_s_debt_is_never_paid_early() {
     for rule in ["5/day calendar", "5/month calendar"] {

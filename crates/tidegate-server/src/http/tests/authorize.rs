@@ -27,6 +27,16 @@ rule = "1/min"
 when = { path = "/shop" }
 fallback = { status = 202, content_type = "text/html", body = "<p>Please wait.</p>" }
 
+[limits.moved]
+rule = "1/min"
+when = { path = "/moved" }
+fallback = { status = 307, body = "elsewhere" }
+
+[limits.closed]
+rule = "1/min"
+when = { path = "/closed" }
+fallback = { status = 503, body = "closed" }
+
 [limits.slow]
 rule = "10/s queue capacity 5"
 when = { path = "/slow" }
@@ -105,15 +115,47 @@ async fn what_traefik_and_caddy_hold_is_counted_too() {
     assert!(keyless.detail().contains("header:x-user"), "{}", keyless.detail());
 }
 
+/// A proxy takes 2xx for yes: the fallback's own status would let through what is denied.
 #[tokio::test]
-async fn who_is_denied_gets_the_fallback_of_the_limit() {
+async fn a_denied_request_gets_the_fallback_under_a_status_that_denies() {
     let bench = bench();
-    let shop = || nginx("", "GET", "/shop", "192.0.2.1");
-    assert_eq!(ask(&bench, shop()).await.status, 204);
-    let denied = ask(&bench, shop()).await;
-    assert_eq!((denied.status, &*denied.text), (202, "<p>Please wait.</p>"));
+    let cases = [
+        ("/shop", "", 429, "<p>Please wait.</p>"),
+        ("/shop", "?deny=403", 403, "<p>Please wait.</p>"),
+        ("/moved", "", 429, "elsewhere"),
+        ("/moved", "?deny=401", 401, "elsewhere"),
+        ("/closed", "", 503, "closed"),
+        ("/closed", "?deny=403", 403, "closed"),
+    ];
+    for path in ["/shop", "/moved", "/closed"] {
+        assert_eq!(ask(&bench, nginx("", "GET", path, "192.0.2.1")).await.status, 204, "{path}");
+    }
+    for (path, query, status, body) in cases {
+        let denied = ask(&bench, nginx(query, "GET", path, "192.0.2.1")).await;
+        assert_eq!((denied.status, &*denied.text), (status, body), "{path}{query}");
+        assert_eq!(denied.field("retry-after"), Some("60"), "{path}{query}");
+    }
+    let denied = ask(&bench, nginx("", "GET", "/shop", "192.0.2.1")).await;
     assert_eq!(denied.field("content-type"), Some("text/html"));
-    assert_eq!(denied.field("retry-after"), Some("60"));
+}
+
+/// Whatever a configuration may say, and whatever the proxy asks for.
+#[tokio::test]
+async fn no_fallback_makes_a_yes_of_a_denial() {
+    for status in 200..=599 {
+        let limit = format!("[limits.s]\nrule = \"1/min\"\nfallback = {{ status = {status} }}\n");
+        let bench = Bench::with(crate::config::read(&limit, "tidegate.toml").unwrap());
+        for query in ["", "?deny=403", "?limit=s&key=alice", "?limit=s&key=alice&deny=403"] {
+            ask(&bench, nginx(query, "GET", "/", "192.0.2.1")).await;
+            let denied = ask(&bench, nginx(query, "GET", "/", "192.0.2.1")).await;
+            let is_expected = match (query.contains("deny"), status) {
+                (true, _) => denied.status == 403,
+                (false, 400..) => denied.status == status,
+                (false, _) => denied.status == 429,
+            };
+            assert!(is_expected, "{status}{query}: {}", denied.status);
+        }
+    }
 }
 
 #[tokio::test]
