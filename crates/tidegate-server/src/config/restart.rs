@@ -14,6 +14,7 @@ impl ServerConfig {
             drain: self.drain,
             hosts: self.hosts.clone(),
             proxy_header: self.proxy_header,
+            escaped_slash: self.escaped_slash,
             ..old.clone()
         }
     }
@@ -58,6 +59,7 @@ mod tests {
             ("trusted_proxies = [\"10.0.0.0/8\"]", ""),
             ("hosts = [\"tidegate.internal\"]", ""),
             ("proxy_header = \"forwarded\"", ""),
+            ("escaped_slash = { x-original = \"decode\" }", ""),
             ("drain = \"1s\"", ""),
             ("caps = { connections = 9 }", ""),
             ("auth = { tokens = [\"secret\"], admin_token = \"operator\" }", ""),
