@@ -72,7 +72,7 @@ struct Found<'a, 'n> {
 impl<'a, 'n> Found<'a, 'n> {
     fn new(wire: Wire, name: &'n str) -> Self {
         let name = name.as_bytes();
-        Self { wire, name, folded: folded(name, name), all: Vec::new(), has_exact: false }
+        Self { wire, name, folded: folded(name, name).collect(), all: Vec::new(), has_exact: false }
     }
 
     /// A pair, which has several in it for servers that separate by more.
@@ -83,7 +83,7 @@ impl<'a, 'n> Found<'a, 'n> {
         };
         for (place, piece) in pair.split(|byte| *byte == separator).enumerate() {
             let (name, value) = split(piece);
-            if folded(&decode_form(name), self.name) != self.folded {
+            if !folded(&decode_form(name), self.name).eq(self.folded.iter().copied()) {
                 continue;
             }
             let is_whole = piece.len() == pair.len();
@@ -132,14 +132,15 @@ fn unquoted(value: &[u8]) -> &[u8] {
 
 /// A name as the server reads it that tells the fewest names apart: PHP cuts it at a NUL, takes `user[]` and, at its
 /// beginning, blanks for no part of it, and `.` for `_`; ASP.NET does not tell capitals.
-fn folded(name: &[u8], meant: &[u8]) -> Vec<u8> {
-    let is_end = |byte: &u8| *byte == 0 || *byte == b'[' && !meant.contains(&b'[');
+fn folded<'a>(name: &'a [u8], meant: &[u8]) -> impl Iterator<Item = u8> + use<'a> {
+    let has_brackets = meant.contains(&b'[');
+    let is_end = |byte: &u8| *byte == 0 || *byte == b'[' && !has_brackets;
     let end = name.iter().position(is_end).unwrap_or(name.len());
     let fold = |byte: &u8| match byte {
         b'.' | b' ' => b'_',
         byte => byte.to_ascii_lowercase(),
     };
-    name[..end].trim_ascii().iter().map(fold).collect()
+    name[..end].trim_ascii().iter().map(fold)
 }
 
 #[cfg(test)]
