@@ -5,7 +5,7 @@ import os
 import re
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
-from processes import tidegate
+from processes import tidegate, wait_for
 from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names
 from spoofs import SPOOFS
 
@@ -100,6 +100,7 @@ for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
     with tidegate(config) as server, application() as app, directory() as path:
         port, open_port = free_port(), free_port()
         limited = replaced(shown(port, server, app), {f"    reverse_proxy 127.0.0.1:{app.server_port}\n}}\n": LOGIN})
-        with caddy(path, port, limited + f"http://127.0.0.1:{open_port} {{" + LOGIN):
+        with caddy(path, port, limited + f"http://127.0.0.1:{open_port} {{" + LOGIN) as process:
+            wait_for(open_port, process)
             expect_of(port, names(open_port))
 done("Caddy")

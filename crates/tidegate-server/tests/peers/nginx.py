@@ -3,7 +3,7 @@
 import socket
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
-from processes import tidegate
+from processes import tidegate, wait_for
 from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names
 from spoofs import SPOOFS
 
@@ -122,6 +122,7 @@ for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
         asked = replaced(guide("http.md", "nginx"), {"127.0.0.1:8080": f"127.0.0.1:{server.http}"})
         limited = replaced(asked, {"location / {": "location = /login {", "proxy_pass http://app": "alias page"})
         both = replaced(PAGES, {"OPEN": str(open_port)})
-        with nginx(path, port, limited, both):
+        with nginx(path, port, limited, both) as process:
+            wait_for(open_port, process)
             expect_of(port, names(open_port))
 done("nginx")
