@@ -36,7 +36,7 @@ fn engine(text: &str) -> Engine {
 
 fn login<'a>(headers: Vec<(&'a str, &'a [u8])>) -> Request<'a> {
     let ip = IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, 9]);
-    let (ip, method, path) = (Some(ip), Some("POST"), Some("/login"));
+    let (ip, method, path) = (Some(ip), Some("POST"), Some("/login".into()));
     Request { ip, method, path, headers, ..Request::default() }
 }
 
@@ -73,7 +73,7 @@ fn each_limit_says_whether_and_why() {
   envoy (1/s, enforce) does not count it: it counts only what Envoy asks
 allow: decided by login"
     );
-    let elsewhere = Request { path: Some("/"), ..login(Vec::new()) };
+    let elsewhere = Request { path: Some("/".into()), ..login(Vec::new()) };
     let shown = explained(&engine, &elsewhere);
     assert_eq!(shown.decided_by.as_deref(), Some("all"));
     assert_eq!(shown.limits[0].why, "it counts only if path is /login*");

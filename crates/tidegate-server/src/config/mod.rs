@@ -31,7 +31,7 @@ pub use read::{FILE_BYTES_MAX, load, read};
 pub use source::Sources;
 pub use startup::for_start;
 
-use crate::matching::{Condition, DescriptorPart, KeyPart};
+use crate::matching::{Condition, DescriptorPart, EscapedSlash, KeyPart};
 use crate::tls::Credentials;
 use http::StatusCode;
 use ipnet::IpNet;
@@ -89,6 +89,8 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<IpNet>,
     /// Which header is believed of them.
     pub proxy_header: ProxyHeader,
+    /// What the servers behind proxies take `%2F` in a path for.
+    pub escaped_slash: EscapedSlashes,
     /// `[server.snapshot]`: where debts are kept over a restart.
     pub snapshot: Option<SnapshotConfig>,
     /// Whether the configuration file is looked at every second.
@@ -103,6 +105,15 @@ pub struct ServerConfig {
     pub throttle_max_keys: usize,
     /// How many keys each rule may have that is asked for by its text.
     pub rule_max_keys: usize,
+}
+
+/// `escaped_slash`, by the fields that a proxy tells of a request by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EscapedSlashes {
+    /// `X-Original-…`: nginx.
+    pub x_original: EscapedSlash,
+    /// `X-Forwarded-…`: Caddy and Traefik.
+    pub x_forwarded: EscapedSlash,
 }
 
 /// A secret that is compared in constant time and never printed.
@@ -277,6 +288,7 @@ impl Default for ServerConfig {
             hosts: Vec::new(),
             trusted_proxies: Vec::new(),
             proxy_header: ProxyHeader::Either,
+            escaped_slash: EscapedSlashes::default(),
             snapshot: None,
             is_watching: false,
             caps: Caps::default(),
@@ -317,6 +329,13 @@ impl ServerConfig {
     /// The same of the admin's listener.
     pub fn admin_needs_certificate(&self) -> bool {
         self.admin_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+}
+
+impl EscapedSlashes {
+    /// Of a request that no proxy tells of: what both are.
+    pub fn common(self) -> EscapedSlash {
+        if self.x_original == self.x_forwarded { self.x_original } else { EscapedSlash::Either }
     }
 }
 

@@ -97,6 +97,7 @@ impl ServerConfig {
             proxy_header: self.proxy_header,
             tls: tls_in_place(self.tls.as_ref(), old.tls.as_ref()),
             admin_tls: tls_in_place(self.admin_tls.as_ref(), old.admin_tls.as_ref()),
+            escaped_slash: self.escaped_slash,
             ..old.clone()
         }
     }
@@ -154,6 +155,7 @@ mod tests {
             ("trusted_proxies = [\"10.0.0.0/8\"]", ""),
             ("hosts = [\"tidegate.internal\"]", ""),
             ("proxy_header = \"forwarded\"", ""),
+            ("escaped_slash = { x-original = \"decode\" }", ""),
             ("drain = \"1s\"", ""),
             ("caps = { connections = 9 }", ""),
             ("auth = { tokens = [\"secret\"], admin_token = \"operator\" }", ""),

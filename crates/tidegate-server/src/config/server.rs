@@ -6,7 +6,8 @@ use super::report::Wrong;
 use super::startup::meet;
 use super::table::Table;
 use super::value::Value;
-use super::{Caps, ServerConfig, SnapshotConfig, TlsConfig, Token};
+use super::{Caps, EscapedSlashes, ServerConfig, SnapshotConfig, TlsConfig, Token};
+use crate::matching::EscapedSlash;
 use crate::tls::{Credentials, Pem, TlsError};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,12 @@ const PROXY_HEADERS: [(&str, ProxyHeader); 3] = [
     ("either", ProxyHeader::Either),
     ("x-forwarded-for", ProxyHeader::XForwardedFor),
     ("forwarded", ProxyHeader::Forwarded),
+];
+
+const ESCAPED_SLASHES: [(&str, EscapedSlash); 3] = [
+    ("either", EscapedSlash::Either),
+    ("decode", EscapedSlash::Decode),
+    ("keep", EscapedSlash::Keep),
 ];
 
 const MS: Duration = Duration::from_millis(1);
@@ -50,6 +57,7 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
             .get("proxy_header")
             .and_then(|value| value.choice(&PROXY_HEADERS))
             .unwrap_or(default.proxy_header),
+        escaped_slash: escaped_slash(table),
         snapshot: snapshot(table, directory),
         is_watching: flag(table, "watch", default.is_watching),
         caps: caps(table),
@@ -140,6 +148,22 @@ fn proxies(table: &Table<'_>) -> Vec<IpNet> {
         .iter()
         .filter_map(|text| network(text.read).map_err(|wrong| text.tell(wrong)).ok())
         .collect()
+}
+
+/// One word for all proxies, or one for each family.
+fn escaped_slash(table: &Table<'_>) -> EscapedSlashes {
+    let Some(value) = table.get("escaped_slash") else { return EscapedSlashes::default() };
+    if !value.is_table() {
+        let all = value.choice(&ESCAPED_SLASHES).unwrap_or_default();
+        return EscapedSlashes { x_original: all, x_forwarded: all };
+    }
+    let Some(table) = value.table() else { return EscapedSlashes::default() };
+    let of = |family| {
+        table.get(family).and_then(|value| value.choice(&ESCAPED_SLASHES)).unwrap_or_default()
+    };
+    let read = EscapedSlashes { x_original: of("x-original"), x_forwarded: of("x-forwarded") };
+    table.refuse_unknown();
+    read
 }
 
 /// `10.0.0.0/8`, or one address.

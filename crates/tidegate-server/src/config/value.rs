@@ -130,6 +130,10 @@ impl<'a> Value<'a> {
         chosen.map(|(_, chosen)| *chosen)
     }
 
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.read, DeValue::Table(_))
+    }
+
     pub(super) fn table(&self) -> Option<Table<'a>> {
         let DeValue::Table(table) = self.read else {
             self.expect("a table");

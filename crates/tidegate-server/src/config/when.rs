@@ -6,7 +6,7 @@ use super::report::Wrong;
 use super::server::network;
 use super::table::Table;
 use super::value::{Text, Value};
-use crate::matching::{Condition, KeyPart, PartError, Pattern};
+use crate::matching::{Condition, KeyPart, PartError};
 use std::ops::Range;
 
 /// So many conditions, and so many patterns for each of them.
@@ -46,7 +46,7 @@ fn condition(
     if texts.is_empty() {
         value.tell(Wrong::new("a condition needs at least one pattern"));
     }
-    let mut condition = Condition { part, patterns: Vec::new(), networks: Vec::new(), is_negated };
+    let mut condition = Condition::new(part, is_negated);
     for text in texts {
         if let Err(wrong) = add(&mut condition, &text) {
             text.tell(wrong);
@@ -95,6 +95,6 @@ fn add(condition: &mut Condition, text: &Text<'_>) -> Result<(), Wrong> {
         KeyPart::Host => pattern.to_ascii_lowercase(),
         _ => pattern.to_owned(),
     };
-    condition.patterns.push(Pattern(pattern));
+    condition.add_pattern(pattern);
     Ok(())
 }

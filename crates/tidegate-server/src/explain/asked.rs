@@ -7,7 +7,7 @@ use super::{Entry, Explanation};
 use crate::config::ServerConfig;
 use crate::engine::Engine;
 use crate::grpc::{DESCRIPTORS_MAX, ENTRIES_MAX};
-use crate::matching::{Forwarding, Request, client_ip};
+use crate::matching::{Forwarding, Path, Request, client_ip};
 use crate::store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -161,7 +161,7 @@ impl Asked {
             ip: self.ip.map(|ip| client_ip(ip, believed, &server.trusted_proxies)),
             method: Some(&self.method),
             host: self.first("host").map(crate::http::without_port),
-            path: Some(path),
+            path: Some(Path::new(path, server.escaped_slash.common())),
             query,
             headers: headers.collect(),
         }

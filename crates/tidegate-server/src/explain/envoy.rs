@@ -59,7 +59,8 @@ pub async fn explain_descriptors(
         explained.push(one);
     }
     let (verdict, decided_by) = verdict(weights);
-    Ok(Explanation { verdict, decided_by, limits: Vec::new(), descriptors: explained, hint: None })
+    let (path, limits, hint) = (None, Vec::new(), None);
+    Ok(Explanation { verdict, decided_by, path, limits, descriptors: explained, hint })
 }
 
 /// What the limit makes of a descriptor that leads to it.

@@ -13,7 +13,7 @@ pub use envoy::{Entry, ExplainedDescriptor, explain_descriptors};
 
 use crate::config::Mode;
 use crate::engine::{Ask, Engine, Limit};
-use crate::matching::{Look, Request, look, shown_key};
+use crate::matching::{Look, Path, Request, look, shown_key};
 use crate::store::{Key, StoreError};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -28,6 +28,9 @@ pub struct Explanation {
     /// The limit that would decide: the one that keeps the request waiting longest, or else the one with the
     /// least remaining. None if none counts the request.
     pub decided_by: Option<String>,
+    /// The path as limits compare it, with escapes, where that is not how it was sent; or that it is ambiguous.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Each limit, in the order of the configuration; none of them where Envoy asks.
     pub limits: Vec<Explained>,
     /// Where Envoy asks, each descriptor in the order asked.
@@ -100,7 +103,17 @@ pub async fn explain(
         limits.push(explained);
     }
     let (verdict, decided_by) = verdict(weights);
-    Ok(Explanation { verdict, decided_by, limits, descriptors: Vec::new(), hint: None })
+    let path = request.path.as_ref().and_then(path);
+    Ok(Explanation { verdict, decided_by, path, limits, descriptors: Vec::new(), hint: None })
+}
+
+/// What limits take a path for, if that is worth telling.
+fn path(path: &Path<'_>) -> Option<String> {
+    match path.canonical() {
+        None => Some("ambiguous: servers differ about which page it is".to_owned()),
+        Some(_) if path.came_canonical() => None,
+        Some(canonical) => Some(canonical.escape_ascii().to_string()),
+    }
 }
 
 /// What those who have something to say make together, and which of them does. Of those that weigh the same, the first.

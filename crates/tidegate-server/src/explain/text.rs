@@ -27,6 +27,9 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            writeln!(f, "  path, as limits compare it: {path}")?;
+        }
         for limit in &self.limits {
             let is_decisive = self.decided_by.as_deref() == Some(&limit.limit);
             writeln!(f, "{} {limit}", if is_decisive { '>' } else { ' ' })?;

@@ -11,7 +11,7 @@
 use super::guard::{is_own_token, without_port};
 use super::problem::Problem;
 use crate::config::{ServerConfig, near};
-use crate::matching;
+use crate::matching::{self, Path};
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -84,6 +84,7 @@ pub(super) fn is_told(headers: &HeaderMap) -> bool {
 /// The request that is asked about.
 #[derive(Debug)]
 pub(super) struct Original<'a> {
+    family: Option<Family>,
     uri: Cow<'a, str>,
     method: &'a str,
     host: Option<&'a str>,
@@ -96,6 +97,7 @@ impl<'a> Original<'a> {
         let headers = &request.headers;
         // What follows our own `?` is for us.
         let mut original = Self {
+            family: None,
             uri: Cow::Borrowed(request.uri.path()),
             method: request.method.as_str(),
             host: text(headers, HOST.as_str())?.or_else(|| request.uri.host()),
@@ -115,6 +117,7 @@ impl<'a> Original<'a> {
         if let Some((field, _)) = missing.iter().find(|(_, is)| *is && named.is_some()) {
             return Err(Problem::bad(format!("the proxy does not send `{field}`: let it")));
         }
+        original.family = Some(family);
         original.uri = told_uri.map_or(original.uri, |uri| escaped(uri.as_bytes()));
         original.method = told_method.unwrap_or(original.method);
         original.host = told_host.or(original.host);
@@ -125,14 +128,19 @@ impl<'a> Original<'a> {
     /// What limits see of it.
     pub(super) fn request(&self, peer: SocketAddr, server: &ServerConfig) -> matching::Request<'_> {
         let (path, query) = path_and_query(&self.uri);
-        let ServerConfig { proxy_header, trusted_proxies, .. } = server;
+        let ServerConfig { proxy_header, trusted_proxies, escaped_slash, .. } = server;
+        let escaped_slash = match self.family {
+            Some(Family::XOriginal) => escaped_slash.x_original,
+            Some(Family::XForwarded) => escaped_slash.x_forwarded,
+            None => escaped_slash.common(),
+        };
         let told = self.headers.iter().filter(|(name, value)| !is_own_token(server, name, value));
         let headers = told.map(|(name, value)| (name.as_str(), value.as_bytes()));
         matching::Request {
             ip: Some(client_ip_by(*proxy_header, peer.ip(), self.headers, trusted_proxies)),
             method: Some(self.method),
             host: self.host.map(without_port),
-            path: Some(path),
+            path: Some(Path::new(path, escaped_slash)),
             query,
             headers: headers.collect(),
         }

@@ -2,28 +2,80 @@
 //!
 //! Always   What a request does not have matches no pattern: a condition on it does not hold, and its
 //!          negation does.
-//!          A header that comes twice is each of its values, because nobody knows which of them the service behind
-//!          looks at: in doubt a request is counted.
+//!          Where servers differ about what a request has (a header, a cookie or a parameter that comes twice, a path with
+//!          `%2f..`), nobody knows what the service behind looks at: in doubt a request is counted.
 
-use super::{Condition, KeyPart, Pattern, Request, key};
+use super::values::Values;
+use super::{Condition, KeyPart, Path, PathPattern, Pattern, Request, key};
 use std::fmt;
 
 impl Condition {
+    /// One that has no patterns yet, and never holds.
+    ///
+    /// ```
+    /// use tidegate_server::matching::{Condition, KeyPart, Request};
+    ///
+    /// let mut condition = Condition::new(KeyPart::Path, false);
+    /// condition.add_pattern("/login*");
+    /// let request = Request { path: Some("//LOGIN;x".into()), ..Request::default() };
+    /// assert!(condition.holds(&request), "to some servers that is /login");
+    /// ```
+    pub fn new(part: KeyPart, is_negated: bool) -> Self {
+        let (patterns, paths, networks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { part, patterns, paths, networks, is_negated }
+    }
+
+    /// One more pattern of which one must match.
+    ///
+    /// ```
+    /// # use tidegate_server::matching::{Condition, KeyPart};
+    /// let mut condition = Condition::new(KeyPart::Method, true);
+    /// condition.add_pattern("GET");
+    /// assert_eq!(condition.to_string(), "method is not GET");
+    /// ```
+    pub fn add_pattern(&mut self, pattern: impl Into<String>) {
+        let pattern = Pattern(pattern.into());
+        if self.part == KeyPart::Path {
+            self.paths.push(PathPattern::new(&pattern.0));
+        }
+        self.patterns.push(pattern);
+    }
+
     /// Whether it holds for this request.
     pub fn holds(&self, request: &Request<'_>) -> bool {
         match &self.part {
-            KeyPart::Header(name) => self.holds_for_header(request, name),
+            KeyPart::Path => self.holds_for_path(request.path.as_ref()),
+            KeyPart::Header(name) => self.holds_for(&Values::of_header(request, name)),
+            KeyPart::Cookie(name) => self.holds_for(&Values::of_cookie(request, name)),
+            KeyPart::Query(name) => {
+                self.holds_for(&Values::of_parameter(request.query.unwrap_or_default(), name))
+            }
             _ => self.matches(request) != self.is_negated,
         }
     }
 
-    /// One value that matches is enough for a condition, and one that does not for its negation.
-    fn holds_for_header(&self, request: &Request<'_>, name: &str) -> bool {
-        let mut values = key::headers(request, name).map(<[u8]>::trim_ascii).peekable();
-        if values.peek().is_none() {
-            return self.is_negated;
+    /// The only path for which it holds, if there is no more than one.
+    pub(super) fn only_path(&self, path: &Path<'_>) -> Option<Vec<u8>> {
+        match &self.paths[..] {
+            [only] if !self.is_negated => only.only(path),
+            _ => None,
         }
-        values.any(|value| self.is_matched_by(value) != self.is_negated)
+    }
+
+    fn holds_for_path(&self, path: Option<&Path<'_>>) -> bool {
+        let Some(path) = path else { return self.is_negated };
+        if self.is_negated {
+            return !self.paths.iter().any(|pattern| pattern.surely_matches(path));
+        }
+        self.paths.iter().any(|pattern| pattern.may_match(path))
+    }
+
+    /// One value that matches is enough for a condition, and one that does not for its negation.
+    fn holds_for(&self, values: &Values<'_>) -> bool {
+        if self.is_negated && values.may_be_absent {
+            return true;
+        }
+        values.all.iter().any(|value| self.is_matched_by(value) != self.is_negated)
     }
 
     fn matches(&self, request: &Request<'_>) -> bool {
@@ -63,9 +115,9 @@ mod tests {
     use super::*;
 
     fn condition(part: &str, pattern: &str, is_negated: bool) -> Condition {
-        let part = part.parse().unwrap();
-        let patterns = vec![Pattern(pattern.to_owned())];
-        Condition { part, patterns, networks: Vec::new(), is_negated }
+        let mut condition = Condition::new(part.parse().unwrap(), is_negated);
+        condition.add_pattern(pattern);
+        condition
     }
 
     #[test]
@@ -81,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_condition_holds_or_its_negation_does() {
-        let request = Request { path: Some("/%6cogin/x"), ..Request::default() };
+        let request = Request { path: Some("/%6cogin/x".into()), ..Request::default() };
         for (part, pattern, matches) in
             [("path", "/login*", true), ("path", "/logout", false), ("host", "*", false)]
         {
@@ -112,12 +164,8 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_as_networks() {
-        let condition = Condition {
-            part: "ip".parse().unwrap(),
-            patterns: Vec::new(),
-            networks: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
-            is_negated: false,
-        };
+        let mut condition = Condition::new("ip".parse().unwrap(), false);
+        condition.networks = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
         let from = |ip: &str| Request { ip: Some(ip.parse().unwrap()), ..Request::default() };
         assert!(condition.holds(&from("10.1.2.3")));
         assert!(condition.holds(&from("::ffff:10.1.2.3")));

@@ -77,7 +77,7 @@ pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
         return Look::Unless(condition);
     }
     let values: Vec<Option<Cow<'_, [u8]>>> =
-        limit.key.iter().map(|part| key::value(part, request)).collect();
+        limit.key.iter().map(|part| value(part, limit, request)).collect();
     let missing = values.iter().position(Option::is_none).map(|place| &limit.key[place]);
     match (missing, limit.on_missing_key, limit.mode) {
         // A limit in the shadow refuses nobody.
@@ -85,6 +85,20 @@ pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
         (Some(part), MissingKey::Allow | MissingKey::Deny, _) => Look::Keyless(part),
         _ => Look::Counts { key: key::join(values.into_iter().map(Option::unwrap_or_default)) },
     }
+}
+
+/// What the request has for a part of the key. Where nobody can say for which path it is, a limit that counts one path only takes
+/// it for that one.
+fn value<'a>(
+    part: &'a KeyPart,
+    limit: &LimitConfig,
+    request: &Request<'a>,
+) -> Option<Cow<'a, [u8]>> {
+    let only_path = || {
+        let path = request.path.as_ref().filter(|_| *part == KeyPart::Path)?;
+        limit.when.iter().find_map(|condition| condition.only_path(path)).map(Cow::Owned)
+    };
+    key::value(part, request).or_else(only_path)
 }
 
 /// Whether it counts what is not Envoy's: it says so by a key or a condition that only HTTP has.
@@ -117,8 +131,11 @@ mod tests {
     #[test]
     fn conditions_must_all_hold() {
         let lines = "when = { method = [\"POST\", \"PUT\"], path = \"/login*\" }";
-        let ask =
-            |method, path| Request { method: Some(method), path: Some(path), ..Request::default() };
+        let ask = |method, path: &'static str| Request {
+            method: Some(method),
+            path: Some(path.into()),
+            ..Request::default()
+        };
         assert!(key_of(lines, &ask("POST", "/login")).is_some());
         assert!(key_of(lines, &ask("PUT", "/login")).is_some());
         assert!(key_of(lines, &ask("GET", "/login")).is_none());

@@ -3,9 +3,11 @@
 //! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with
 //!          `\` before a `|` or `\` in them. A part that a request has not, or has empty, is the empty value:
 //!          nobody can take the place of "nobody" by sending nothing.
-//!          A header that comes twice is one that the request has not, as for the layers of `tidegate-tower`.
+//!          A header, a cookie or a parameter that comes twice is one that the request has not, as headers are for the
+//!          layers of `tidegate-tower`; so is a path that servers take for different ones.
 
-use super::{KeyPart, Request, url};
+use super::values::{Values, headers};
+use super::{KeyPart, Path, Request, url};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tidegate_tower::{AddressBits, put_joined, sole};
@@ -17,32 +19,18 @@ pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<
             Some(Cow::Owned(AddressBits::new(*v4_bits, *v6_bits).text(request.ip?).into_bytes()))
         }
         KeyPart::Header(name) => sole(headers(request, name)).map(Cow::Borrowed),
-        KeyPart::Cookie(name) => cookie(request, name),
-        KeyPart::Path => request.path.map(url::path),
-        KeyPart::Query(name) => url::parameter(request.query?, name),
+        KeyPart::Cookie(name) => Values::of_cookie(request, name).sole(),
+        KeyPart::Path => {
+            let canonical = request.path.as_ref().and_then(Path::canonical);
+            canonical.map(|path| Cow::Owned(path.to_vec()))
+        }
+        KeyPart::Query(name) => Values::of_parameter(request.query?, name).sole(),
         KeyPart::Method => request.method.map(|method| Cow::Borrowed(method.as_bytes())),
         KeyPart::Host => request.host.map(url::host),
         KeyPart::Descriptor(_) => None,
         KeyPart::Constant(text) => Some(Cow::Borrowed(text.as_bytes())),
     };
     value.filter(|value| !value.is_empty())
-}
-
-/// Every value of a header.
-pub(super) fn headers<'a>(request: &Request<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
-    request.headers.iter().filter(move |(n, _)| *n == name).map(|(_, value)| *value)
-}
-
-/// The first cookie of this name.
-fn cookie<'a>(request: &Request<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
-    let headers = request.headers.iter().filter(|(n, _)| *n == "cookie");
-    let mut pairs = headers.flat_map(|(_, value)| value.split(|byte| *byte == b';'));
-    pairs.find_map(|pair| {
-        let value = pair.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        let value = value.trim_ascii();
-        let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-        Some(Cow::Borrowed(bare.unwrap_or(value)))
-    })
 }
 
 /// The key that these values make.
@@ -111,8 +99,8 @@ mod tests {
             ip: None,
             method: Some("GET"),
             host: Some("Shop.example"),
-            path: Some("/a"),
-            query: Some("user=7"),
+            path: Some("/a".into()),
+            query: Some("user=7&twice=1&twice=1"),
             headers: vec![
                 ("x-user", b" ann "),
                 ("x-twice", b"ann"),
@@ -120,7 +108,7 @@ mod tests {
                 ("x-twice-the-same", b"ann"),
                 ("x-twice-the-same", b"ann"),
                 ("cookie", b"a=1; sid=\"s 1\""),
-                ("cookie", b"sid=2; xsid=3"),
+                ("cookie", b"twice=2; xsid=3; twice=2"),
                 ("x-empty", b""),
             ],
         };
@@ -135,7 +123,7 @@ mod tests {
         for missing in ["ip", "header:x-none", "header:x-empty", "cookie:none", "query:none"] {
             assert_eq!(of(missing, &request), None, "{missing}");
         }
-        for twice in ["header:x-twice", "header:x-twice-the-same"] {
+        for twice in ["header:x-twice", "header:x-twice-the-same", "cookie:twice", "query:twice"] {
             assert_eq!(of(twice, &request), None, "{twice}: as for the layers");
         }
     }

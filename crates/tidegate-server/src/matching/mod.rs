@@ -2,20 +2,25 @@
 //!
 //! Always   Looking consumes nothing: `explain` and the deciding wires go the same way.
 
+mod ambiguity;
 mod condition;
 mod counted;
 mod descriptors;
 mod key;
 mod part;
+mod path;
 mod pattern;
 mod url;
+mod values;
 
 pub use counted::{Counted, KeyMissing, Look, counted, look};
 pub use descriptors::{Chosen, Descriptors, Trail, descriptor_key};
 pub(crate) use key::shown as shown_key;
 pub use part::{PartError, V4_BITS, V6_BITS};
+pub use path::{EscapedSlash, Path};
 
 use ipnet::IpNet;
+use path::PathPattern;
 use std::net::IpAddr;
 pub use tidegate_tower::{Forwarding, client_ip};
 
@@ -29,7 +34,7 @@ pub struct Request<'a> {
     /// The host, without port.
     pub host: Option<&'a str>,
     /// The path, without query.
-    pub path: Option<&'a str>,
+    pub path: Option<Path<'a>>,
     /// What follows the `?`.
     pub query: Option<&'a str>,
     /// Names in small letters, values as they came.
@@ -71,6 +76,8 @@ pub struct Condition {
     pub part: KeyPart,
     /// One of these must match.
     pub patterns: Vec<Pattern>,
+    /// For `path`, the same as they are compared.
+    paths: Vec<PathPattern>,
     /// For `ip`, instead of patterns: it must be in one of these.
     pub networks: Vec<IpNet>,
     /// Or none of them.

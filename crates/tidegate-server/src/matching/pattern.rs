@@ -10,22 +10,27 @@ use std::fmt;
 impl Pattern {
     /// Whether the whole text is like this.
     pub fn matches(&self, text: &[u8]) -> bool {
-        let mut pieces = self.0.as_bytes().split(|byte| *byte == b'*');
-        let first = pieces.next().unwrap_or_default();
-        let Some(last) = pieces.next_back() else { return text == first };
-        let Some(rest) = text.strip_prefix(first) else { return false };
-        let Some(mut rest) = rest.strip_suffix(last) else { return false };
-        for piece in pieces {
-            let Some(found) = memmem::find(rest, piece) else { return false };
-            rest = &rest[found + piece.len()..];
-        }
-        true
+        matches(self.0.as_bytes(), text)
     }
 
     /// Whether it matches more than itself.
     pub fn has_star(&self) -> bool {
         self.0.contains('*')
     }
+}
+
+/// Whether the whole text is like this pattern.
+pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let mut pieces = pattern.split(|byte| *byte == b'*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(last) = pieces.next_back() else { return text == first };
+    let Some(rest) = text.strip_prefix(first) else { return false };
+    let Some(mut rest) = rest.strip_suffix(last) else { return false };
+    for piece in pieces {
+        let Some(found) = memmem::find(rest, piece) else { return false };
+        rest = &rest[found + piece.len()..];
+    }
+    true
 }
 
 impl fmt::Display for Pattern {

@@ -1,47 +1,63 @@
-//! Paths, queries and hosts as the server behind will understand them.
+//! Percent-encoding, and the host.
 //!
-//! Why      `/login`, `/%6cogin`, `//login` and `/a/../login` are one page to most servers. Were they four
-//!          to us, whoever is limited would have three more tries.
-//! Always   An escaped `/` stays escaped: it does not separate.
+//! Always   Decoding never fails: an escape that is none stays as it is.
+//! Bound    Linear in the text, however often it was encoded.
 
 use std::borrow::Cow;
 
-/// The path without escapes that need not be, empty segments, `.` and `..`.
-pub(super) fn path(raw: &str) -> Cow<'_, [u8]> {
-    let is_normal = !raw.contains("//") && !raw.contains("/.") && !raw.contains('%');
-    if is_normal {
-        return Cow::Borrowed(raw.as_bytes());
-    }
-    let decoded = decode(raw.as_bytes(), Decode::Path);
-    let mut segments: Vec<&[u8]> = Vec::new();
-    let pieces: Vec<&[u8]> = decoded.split(|byte| *byte == b'/').collect();
-    for piece in &pieces {
-        match *piece {
-            b"" | b"." => {}
-            b".." => drop(segments.pop()),
-            piece => segments.push(piece),
-        }
-    }
-    let mut normal = Vec::with_capacity(decoded.len());
-    for segment in &segments {
-        normal.push(b'/');
-        normal.extend_from_slice(segment);
-    }
-    // What ended as a directory still does.
-    let is_directory = pieces.last().is_none_or(|last| matches!(*last, b"" | b"." | b".."));
-    if is_directory || normal.is_empty() {
-        normal.push(b'/');
-    }
-    Cow::Owned(normal)
+/// What `%2F` in a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slash {
+    /// A separator, as `/` is.
+    Separates,
+    /// A part of a name: it stays `%2f`.
+    Stays,
 }
 
-/// The first parameter of this name, decoded.
-pub(super) fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let is_meant = *decode(key.as_bytes(), Decode::Query) == *name.as_bytes();
-        is_meant.then(|| decode(value.as_bytes(), Decode::Query))
-    })
+/// A path with each escape decoded, once.
+pub(super) fn decode_path(raw: &[u8], slash: Slash) -> Cow<'_, [u8]> {
+    if !raw.contains(&b'%') {
+        return Cow::Borrowed(raw);
+    }
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        match escaped(rest, *first) {
+            Some(byte) => {
+                put(&mut decoded, byte, slash);
+                rest = &after[2..];
+            }
+            None => decoded.push(*first),
+        }
+    }
+    Cow::Owned(decoded)
+}
+
+/// A path decoded until there is nothing to decode, as by several servers in a row.
+pub(super) fn decode_path_fully(raw: &[u8], slash: Slash) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    for byte in raw {
+        decoded.push(*byte);
+        // What an escape becomes may be the end of another.
+        while let Some(byte) = last_escaped(&decoded) {
+            if byte == b'/' && slash == Slash::Stays {
+                break;
+            }
+            decoded.truncate(decoded.len() - 3);
+            decoded.push(byte);
+        }
+    }
+    decoded
+}
+
+/// A name or a value of a query or a cookie: `+` is a blank.
+pub(super) fn decode_form(raw: &[u8]) -> Cow<'_, [u8]> {
+    if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(raw);
+    }
+    let blanks: Vec<u8> = raw.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    Cow::Owned(decode_path(&blanks, Slash::Separates).into_owned())
 }
 
 /// The host in small letters, without the dot that may end it.
@@ -53,41 +69,21 @@ pub(super) fn host(raw: &str) -> Cow<'_, [u8]> {
     Cow::Borrowed(host.as_bytes())
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Decode {
-    /// `%2F` stays.
-    Path,
-    /// `+` is a blank.
-    Query,
+fn put(decoded: &mut Vec<u8>, byte: u8, slash: Slash) {
+    if byte == b'/' && slash == Slash::Stays {
+        decoded.extend_from_slice(b"%2f");
+    } else {
+        decoded.push(byte);
+    }
 }
 
-fn decode(raw: &[u8], how: Decode) -> Cow<'_, [u8]> {
-    let is_plus = |byte: u8| byte == b'+' && how == Decode::Query;
-    if !raw.iter().any(|byte| *byte == b'%' || is_plus(*byte)) {
-        return Cow::Borrowed(raw);
-    }
-    let mut decoded = Vec::with_capacity(raw.len());
-    let mut rest = raw;
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        match escaped(*first, after) {
-            Some(b'/') if how == Decode::Path => {
-                decoded.extend_from_slice(b"%2F");
-                rest = &after[2..];
-            }
-            Some(byte) => {
-                decoded.push(byte);
-                rest = &after[2..];
-            }
-            None if is_plus(*first) => decoded.push(b' '),
-            None => decoded.push(*first),
-        }
-    }
-    Cow::Owned(decoded)
+fn last_escaped(decoded: &[u8]) -> Option<u8> {
+    let (_, last) = decoded.split_last_chunk::<3>()?;
+    escaped(&last[1..], last[0])
 }
 
 /// The byte that `%xx` stands for.
-fn escaped(first: u8, after: &[u8]) -> Option<u8> {
+fn escaped(after: &[u8], first: u8) -> Option<u8> {
     let hex = |byte: u8| char::from(byte).to_digit(16);
     let (high, low) = (*after.first()?, *after.get(1)?);
     let byte = hex(high)? * 16 + hex(low)?;
@@ -99,35 +95,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn normal(raw: &str) -> String {
-        String::from_utf8_lossy(&path(raw)).into_owned()
+    fn fully(raw: &str, slash: Slash) -> String {
+        String::from_utf8_lossy(&decode_path_fully(raw.as_bytes(), slash)).into_owned()
     }
 
     #[test]
-    fn spellings_of_a_path_are_one_path() {
-        for raw in
-            ["/login", "/%6cogin", "/%6Cogin", "//login", "/./login", "/a/../login", "/../login"]
-        {
-            assert_eq!(normal(raw), "/login", "{raw}");
+    fn what_is_encoded_more_than_once_is_decoded_to_the_end() {
+        for raw in ["/a", "%2fa", "%252fa", "%25252Fa", "%%32%66a", "%2%66a"] {
+            assert_eq!(fully(raw, Slash::Separates), "/a", "{raw}");
         }
-        assert_eq!(normal("/a%2fb"), "/a%2Fb", "an escaped slash does not separate");
-        assert_eq!(normal("/a/b/.."), "/a/");
-        assert_eq!(normal("/a/"), "/a/", "a slash at the end means something to some");
-        assert_eq!(normal("/a%"), "/a%");
-        assert_eq!(normal("/a%4"), "/a%4");
-        assert_eq!(normal("//"), "/");
-        assert_eq!(normal("/.well-known/x"), "/.well-known/x");
-    }
-
-    #[test]
-    fn parameters_are_decoded() {
-        let value = |query, name| {
-            parameter(query, name).map(|value| String::from_utf8_lossy(&value).into_owned())
-        };
-        assert_eq!(value("a=1&b=2&b=3", "b").unwrap(), "2");
-        assert_eq!(value("us%65r=%61+b", "user").unwrap(), "a b");
-        assert_eq!(value("a", "a").unwrap(), "");
-        assert_eq!(value("a=1", "b"), None);
+        assert_eq!(fully("%25%32fa%2f%41", Slash::Stays), "%2fa%2fA");
+        assert_eq!(fully("%zz%4%", Slash::Separates), "%zz%4%");
     }
 
     #[test]
@@ -137,11 +115,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_stays_one(raw in "/[a./%2]{0,12}") {
-            let once = normal(&raw);
-            prop_assert!(once.starts_with('/'));
-            prop_assert!(!once.contains("//"));
-            prop_assert!(!once.split('/').any(|segment| segment == ".."));
+        fn decoding_fully_leaves_nothing_to_decode(raw in "[%25fF/a]{0,24}") {
+            for slash in [Slash::Separates, Slash::Stays] {
+                let fully = decode_path_fully(raw.as_bytes(), slash);
+                let again = decode_path_fully(&fully, slash);
+                prop_assert_eq!(&again, &fully);
+                let once = decode_path(raw.as_bytes(), slash);
+                prop_assert!(once.len() <= raw.len());
+            }
         }
     }
 }

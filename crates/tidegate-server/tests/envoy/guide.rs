@@ -48,14 +48,14 @@ static_resources:
 "#;
 
 /// The block of this language that begins so.
-fn block(language: &str, beginning: &str) -> &'static str {
+pub(crate) fn block(language: &str, beginning: &str) -> &'static str {
     let fence = format!("```{language}\n");
     let mut blocks = GUIDE.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap());
     blocks.find(|block| block.starts_with(beginning)).expect("the guide shows one")
 }
 
 /// In the place of a word, with as many blanks before each line as there are before the word.
-fn put(text: &str, word: &str, block: &str) -> String {
+pub(crate) fn put(text: &str, word: &str, block: &str) -> String {
     let line = text.lines().find(|line| line.trim() == word).expect("it is there");
     let blanks = &line[..line.len() - word.len()];
     let lines: Vec<String> = block.lines().map(|line| format!("{blanks}{line}")).collect();

@@ -1,5 +1,6 @@
 //! An Envoy of our own: started, asked where it listens, and ended when it is dropped.
 
+use anyhow::{Context, ensure};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
@@ -93,6 +95,37 @@ impl Envoy {
         }
         send(self.listeners[listener], request.body(Empty::new()).unwrap()).await.unwrap()
     }
+}
+
+impl Envoy {
+    /// With this target as it is, which no client library would send: the status, the head and the body of the answer.
+    pub(crate) async fn get_raw(
+        &self,
+        listener: &str,
+        target: &str,
+    ) -> anyhow::Result<(u16, String, String)> {
+        let mut stream = TcpStream::connect(self.listeners[listener]).await?;
+        stream
+            .write_all(format!("GET {target} HTTP/1.1\r\nhost: tests\r\n\r\n").as_bytes())
+            .await?;
+        let mut answer = Vec::new();
+        loop {
+            if let Some((head, body)) = whole(&answer) {
+                let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+                return Ok((status.context("a status")?, head.to_ascii_lowercase(), body));
+            }
+            ensure!(stream.read_buf(&mut answer).await? > 0, "the answer ends early");
+        }
+    }
+}
+
+/// The head and the body, if all is there.
+fn whole(answer: &[u8]) -> Option<(String, String)> {
+    let text = String::from_utf8_lossy(answer);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut lengths = head.lines().filter_map(|line| line.strip_prefix("content-length: "));
+    let length = lengths.next().map_or(Ok(0), str::parse);
+    (body.len() >= length.ok()?).then(|| (head.to_owned(), body.to_owned()))
 }
 
 async fn listeners(admin: SocketAddr) -> anyhow::Result<HashMap<String, SocketAddr>> {

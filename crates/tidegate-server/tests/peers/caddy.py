@@ -5,7 +5,8 @@ import os
 import re
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
-from processes import tidegate
+from processes import tidegate, wait_for
+from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names
 from spoofs import SPOOFS
 
 CONFIG = """
@@ -35,6 +36,17 @@ CADDY = """
     admin off
     auto_https off
 }
+"""
+
+# The page that has many names.
+LOGIN = f"""
+    handle /login {{
+        respond "{PAGE.decode()}"
+    }}
+    handle {{
+        respond 404
+    }}
+}}
 """
 
 
@@ -94,4 +106,12 @@ with tidegate(TOKENS + CONFIG) as server, application() as app:
         with directory() as path, caddy(path, port, replaced(shown(port, server, app), change)):
             got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
             expect("with a token and without", got, statuses)
+# Whatever Caddy takes for a page is counted as that page.
+for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
+    with tidegate(config) as server, application() as app, directory() as path:
+        port, open_port = free_port(), free_port()
+        limited = replaced(shown(port, server, app), {f"    reverse_proxy 127.0.0.1:{app.server_port}\n}}\n": LOGIN})
+        with caddy(path, port, limited + f"http://127.0.0.1:{open_port} {{" + LOGIN) as process:
+            wait_for(open_port, process)
+            expect_of(port, names(open_port))
 done("Caddy")

@@ -3,7 +3,8 @@
 import socket
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
-from processes import tidegate
+from processes import tidegate, wait_for
+from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names
 from spoofs import SPOOFS
 
 CONFIG = """
@@ -53,6 +54,16 @@ http {
         listen 127.0.0.1:PORT;
         GUIDE
     }
+    MORE
+}
+"""
+
+# The page that has many names, limited at one port and not at the other.
+PAGES = """
+server {
+    listen 127.0.0.1:OPEN;
+    location = /login { alias page; }
+    location / { return 404; }
 }
 """
 
@@ -64,8 +75,8 @@ def status_of(port, request):
         return int(peer.makefile("rb").readline().split()[1])
 
 
-def nginx(path, port, shown):
-    (path / "nginx.conf").write_text(replaced(NGINX, {"PORT": str(port), "GUIDE": shown}))
+def nginx(path, port, shown, more=""):
+    (path / "nginx.conf").write_text(replaced(NGINX, {"PORT": str(port), "GUIDE": shown, "MORE": more}))
     return proxy("nginx", "-p", path, "-c", "nginx.conf", "-e", "stderr", port=port)
 
 
@@ -111,4 +122,15 @@ with tidegate(TOKENS + CONFIG) as server, application() as app:
         with directory() as path, nginx(path, port, config):
             got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
             expect("with a token and without", got, statuses)
+# Whatever nginx takes for a page is counted as that page.
+for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
+    with tidegate(config) as server, directory() as path:
+        (path / "page").write_bytes(PAGE)
+        port, open_port = free_port(), free_port()
+        asked = replaced(guide("http.md", "nginx"), {"127.0.0.1:8080": f"127.0.0.1:{server.http}"})
+        limited = replaced(asked, {"location / {": "location = /login {", "proxy_pass http://app": "alias page"})
+        both = replaced(PAGES, {"OPEN": str(open_port)})
+        with nginx(path, port, limited, both) as process:
+            wait_for(open_port, process)
+            expect_of(port, names(open_port))
 done("nginx")

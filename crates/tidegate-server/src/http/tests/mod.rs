@@ -10,6 +10,7 @@ mod leases;
 mod once;
 mod openapi;
 mod original;
+mod readings;
 mod refusals;
 mod waiting;
 mod wire;

@@ -1,0 +1,277 @@
+//! What a request has under a name: in its headers, its cookies, its query.
+//!
+//! Why      Of a name that comes twice, some servers take the first value, some the last, some both. Some do not tell
+//!          capitals, some take `;` for `&`, some decode cookies.
+//! Always   One value is the value only if every server would find it, and no other. Else each that some server would find
+//!          counts for conditions, and as a key there is none.
+
+use super::Request;
+use super::url::decode_form;
+use std::borrow::Cow;
+
+/// What is found under a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Values<'a> {
+    /// Each that some server may take for the value.
+    pub(super) all: Vec<Cow<'a, [u8]>>,
+    /// Whether some server may find none.
+    pub(super) may_be_absent: bool,
+}
+
+impl<'a> Values<'a> {
+    /// Every value of a header.
+    pub(super) fn of_header(request: &Request<'a>, name: &str) -> Self {
+        let values = headers(request, name).map(|value| Cow::Borrowed(value.trim_ascii()));
+        let all: Vec<_> = values.collect();
+        Self { may_be_absent: all.is_empty(), all }
+    }
+
+    /// Every value of a parameter of the query, decoded.
+    pub(super) fn of_parameter(query: &'a str, name: &str) -> Self {
+        let mut found = Found::new(Wire::Query, name);
+        query.as_bytes().split(|byte| *byte == b'&').for_each(|pair| found.look_at(pair));
+        found.values()
+    }
+
+    /// Every value of a cookie, decoded and without quotes.
+    pub(super) fn of_cookie(request: &Request<'a>, name: &str) -> Self {
+        let mut found = Found::new(Wire::Cookies, name);
+        let pairs = headers(request, "cookie").flat_map(|value| value.split(|byte| *byte == b';'));
+        pairs.for_each(|pair| found.look_at(pair));
+        found.values()
+    }
+
+    /// The value that every server finds.
+    pub(super) fn sole(self) -> Option<Cow<'a, [u8]>> {
+        let Ok([value]) = <[_; 1]>::try_from(self.all) else { return None };
+        (!self.may_be_absent).then_some(value)
+    }
+}
+
+/// Every value of a header.
+pub(super) fn headers<'a>(request: &Request<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    request.headers.iter().filter(move |(n, _)| *n == name).map(|(_, value)| *value)
+}
+
+/// Where a name is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wire {
+    Query,
+    Cookies,
+}
+
+/// What was found of a name so far.
+struct Found<'a, 'n> {
+    wire: Wire,
+    name: &'n [u8],
+    folded: Vec<u8>,
+    all: Vec<Cow<'a, [u8]>>,
+    has_exact: bool,
+}
+
+impl<'a, 'n> Found<'a, 'n> {
+    fn new(wire: Wire, name: &'n str) -> Self {
+        let name = name.as_bytes();
+        Self { wire, name, folded: folded(name, name).collect(), all: Vec::new(), has_exact: false }
+    }
+
+    /// A pair, which has several in it for servers that separate by more.
+    fn look_at(&mut self, pair: &'a [u8]) {
+        let separator = match self.wire {
+            Wire::Query => b';',
+            Wire::Cookies => b',',
+        };
+        for (place, piece) in pair.split(|byte| *byte == separator).enumerate() {
+            let (name, value) = split(piece);
+            if !folded(&decode_form(name), self.name).eq(self.folded.iter().copied()) {
+                continue;
+            }
+            let is_whole = piece.len() == pair.len();
+            if place == 0 && !is_whole {
+                self.put(split(pair).1.unwrap_or_default());
+            }
+            let is_clear = self.put(value.unwrap_or_default());
+            self.has_exact |= is_whole && is_clear && self.is_exact(name, value.is_some());
+        }
+    }
+
+    /// Whether every server takes it for the name.
+    fn is_exact(&self, name: &[u8], has_value: bool) -> bool {
+        match self.wire {
+            Wire::Query => *decode_form(name) == *self.name,
+            Wire::Cookies => has_value && name.trim_ascii_start() == self.name,
+        }
+    }
+
+    /// Keeps a value. Whether every server reads it so.
+    fn put(&mut self, value: &'a [u8]) -> bool {
+        let bare = match self.wire {
+            Wire::Query => value,
+            Wire::Cookies => unquoted(value.trim_ascii()),
+        };
+        self.all.push(decode_form(bare));
+        self.wire == Wire::Query || !bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))
+    }
+
+    fn values(self) -> Values<'a> {
+        Values { may_be_absent: !self.has_exact, all: self.all }
+    }
+}
+
+fn split(piece: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match piece.iter().position(|byte| *byte == b'=') {
+        Some(place) => (&piece[..place], Some(&piece[place + 1..])),
+        None => (piece, None),
+    }
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    bare.unwrap_or(value)
+}
+
+/// A name as the server reads it that tells the fewest names apart: PHP cuts it at a NUL, takes `user[]` and, at its
+/// beginning, blanks for no part of it, and `.` for `_`; ASP.NET does not tell capitals.
+fn folded<'a>(name: &'a [u8], meant: &[u8]) -> impl Iterator<Item = u8> + use<'a> {
+    let has_brackets = meant.contains(&b'[');
+    let is_end = |byte: &u8| *byte == 0 || *byte == b'[' && !has_brackets;
+    let end = name.iter().position(is_end).unwrap_or(name.len());
+    let fold = |byte: &u8| match byte {
+        b'.' | b' ' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    name[..end].trim_ascii().iter().map(fold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(values: &Values<'_>) -> Vec<String> {
+        values.all.iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    }
+
+    fn sole(values: Values<'_>) -> Option<String> {
+        values.sole().map(|value| String::from_utf8_lossy(&value).into_owned())
+    }
+
+    fn cookies<'a>(lines: &[&'a str]) -> Request<'a> {
+        let headers = lines.iter().map(|line| ("cookie", line.as_bytes())).collect();
+        Request { headers, ..Request::default() }
+    }
+
+    #[test]
+    fn a_parameter_is_decoded() {
+        for (query, value) in [
+            ("user=ann", "ann"),
+            ("a=1&user=ann&b=2", "ann"),
+            ("us%65r=%61nn", "ann"),
+            ("%75%73%65%72=a+n%2Bn", "a n+n"),
+            ("user", ""),
+            ("user=", ""),
+            ("&&=x&user=a=b&user2=c&x[user]=d", "a=b"),
+            ("user=%zz%", "%zz%"),
+        ] {
+            let values = Values::of_parameter(query, "user");
+            assert_eq!(sole(values).as_deref(), Some(value), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_servers_may_read_differently_is_none() {
+        for (query, all) in [
+            ("user=ann&user=bob", &["ann", "bob"][..]),
+            ("user=ann&user=ann", &["ann", "ann"]),
+            ("user=ann&user", &["ann", ""]),
+            ("user=ann&%75ser=bob", &["ann", "bob"]),
+            ("user=ann&User=bob", &["ann", "bob"]),
+            ("user=ann&user[]=bob", &["ann", "bob"]),
+            ("user=ann&user%5B0%5D=bob", &["ann", "bob"]),
+            ("user=ann&+user=bob", &["ann", "bob"]),
+            ("user=ann&user%00x=bob", &["ann", "bob"]),
+            ("user=ann;user=bob", &["ann;user=bob", "ann", "bob"]),
+            ("user=ann;x", &["ann;x", "ann"]),
+            ("x=1;user=bob", &["bob"]),
+            ("x=1&amp;user=bob", &["bob"]),
+            ("User=bob", &["bob"]),
+            ("user[]=bob", &["bob"]),
+            ("user;x=bob", &["bob", ""]),
+        ] {
+            let values = Values::of_parameter(query, "user");
+            assert_eq!(texts(&values), all, "{query}");
+            assert_eq!(sole(values), None, "{query}");
+        }
+        assert_eq!(Values::of_parameter("users=1&xuser=2", "user").all.len(), 0);
+        let nested = Values::of_parameter("filter[a]=1&filter[b]=2", "filter[b]");
+        assert_eq!(sole(nested).unwrap(), "2", "a name with brackets is meant with them");
+        let dotted = Values::of_parameter("a.b=1&a_b=2", "a.b");
+        assert_eq!(sole(dotted), None, "to PHP they are one");
+    }
+
+    #[test]
+    fn a_cookie_is_decoded_and_without_quotes() {
+        for (lines, value) in [
+            (&["sid=7"][..], "7"),
+            (&["a=1; sid=7;b=2"], "7"),
+            (&["a=1", "sid=7", "b=2"], "7"),
+            (&["sid=\"s 1\""], "s 1"),
+            (&["sid=%61bc"], "abc"),
+            (&["sid=a+b=="], "a b=="),
+            (&["xsid=1; sid =2x; sid2=3", "sid=7"], ""),
+            (&["xsid=1; sid2=3; sid=7"], "7"),
+        ] {
+            let values = Values::of_cookie(&cookies(lines), "sid");
+            assert_eq!(sole(values).unwrap_or_default(), value, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_servers_may_read_differently_is_none() {
+        for (lines, all) in [
+            (&["sid=1; sid=2"][..], &["1", "2"][..]),
+            (&["sid=1", "sid=2"], &["1", "2"]),
+            (&["sid=1; sid=1"], &["1", "1"]),
+            (&["sid=1; SID=2"], &["1", "2"]),
+            (&["sid=1; %73id=2"], &["1", "2"]),
+            (&["sid=1; sid"], &["1", ""]),
+            (&["sid=1, sid=2"], &["1, sid=2", "1", "2"]),
+            (&["a=1, sid=2"], &["2"]),
+            (&["a=1, sid=2; sid=3"], &["2", "3"]),
+            (&["sid=1,2"], &["1,2", "1"]),
+            (&["a=\"; sid=1; b=\"; sid=2"], &["1", "2"]),
+            (&["sid=\"\\141bc\""], &["\\141bc"]),
+            (&["sid=a\"b"], &["a\"b"]),
+            (&["sid =1"], &["1"]),
+            (&["SID=1"], &["1"]),
+            (&["sid"], &[""]),
+        ] {
+            let values = Values::of_cookie(&cookies(lines), "sid");
+            assert_eq!(texts(&values), all, "{lines:?}");
+            assert_eq!(sole(values), None, "{lines:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_second_of_a_name_leaves_none(
+            before in "([a-z;%+=&]{0,6}&)?",
+            name in "(u|%75|U|%55)(s|%73)er(\\[\\])?",
+            after in "[a-z=]{0,6}",
+        ) {
+            let once = format!("{before}user=ann");
+            for query in [format!("{once}&{name}={after}"), format!("{name}={after}&{once}")] {
+                prop_assert_eq!(Values::of_parameter(&query, "user").sole(), None);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(query in "\\PC{0,32}|[user=&;%\\[\\]0]{0,32}") {
+            let all = Values::of_parameter(&query, "user").all.len();
+            prop_assert!(all <= 2 * query.len() + 2);
+            let headers = vec![("cookie", query.as_bytes())];
+            let request = Request { headers, ..Request::default() };
+            prop_assert!(Values::of_cookie(&request, "user").all.len() <= 2 * query.len() + 2);
+        }
+    }
+}
