@@ -63,7 +63,7 @@ function showKeys(id, keys) {
     const row = document.createElement("tr");
     if (key.key === undefined) cell(row, `base64:${key.key_base64}`, "bytes");
     else cell(row, key.key === "" ? "(empty)" : key.key);
-    cell(row, String(key.count), "number");
+    cell(row, key.error ? `${key.count - key.error} to ${key.count}` : String(key.count), "number");
     return row;
   });
   at(id).replaceChildren(...rows);

@@ -53,6 +53,8 @@ struct Counted {
 #[derive(Serialize)]
 struct Top<'a> {
     limit: &'a str,
+    /// How far back the counts reach, rounded up.
+    window_s: u64,
     hot: Vec<Busy>,
     denied: Vec<Busy>,
 }
@@ -64,6 +66,7 @@ struct Busy {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_base64: Option<String>,
+    /// At most so often, and at least `error` times less.
     count: u64,
     error: u64,
 }
@@ -92,15 +95,19 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
     };
     if *name == *THROTTLES_NAME.as_bytes() {
         // Its keys are forgotten but for their fingerprints, before anything is decided.
-        return Ok(json(&Top { limit: THROTTLES_NAME, hot: Vec::new(), denied: Vec::new() }));
+        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::Top::default())));
     }
     let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
-    let top = limit.counters().top(count);
-    Ok(json(&Top {
-        limit: limit.name(),
+    Ok(json(&shown_top(limit.name(), &limit.counters().top(count))))
+}
+
+fn shown_top<'a>(limit: &'a str, top: &tidegate::Top) -> Top<'a> {
+    Top {
+        limit,
+        window_s: top.window.as_secs_ceil(),
         hot: top.hot.iter().map(key).collect(),
         denied: top.denied.iter().map(key).collect(),
-    }))
+    }
 }
 
 /// Those that were asked for by their text, each once, however it was written.

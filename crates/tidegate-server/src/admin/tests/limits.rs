@@ -1,7 +1,7 @@
 //! What each limit is, and what it has done to whom.
 
 use super::{bench, get, throttle};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn every_limit_is_listed_with_what_it_says_and_did() {
@@ -39,7 +39,22 @@ async fn what_came_with_its_own_rate_is_listed_as_one_limit() {
         (&json!(1), &json!(2), &json!(1), &json!(16_777_216))
     );
     let top = get(&bench, "/v1/top?limit=CL.THROTTLE").await.json();
-    assert_eq!(top, json!({"limit": "CL.THROTTLE", "hot": [], "denied": []}));
+    assert_eq!(top, json!({"limit": "CL.THROTTLE", "window_s": 0, "hot": [], "denied": []}));
+}
+
+#[tokio::test]
+async fn a_few_keys_are_counted_exactly_and_the_answer_says_of_what_time() {
+    let bench = bench();
+    for count in 10..30 {
+        for _ in 0..count {
+            bench.check(&format!(r#"{{"limit":"api","key":"asked {count} times"}}"#)).await;
+        }
+    }
+    let top = get(&bench, "/v1/top?limit=api&k=20").await.json();
+    let shown: Vec<Value> = top["hot"].as_array().unwrap().clone();
+    let key = |count: u64| json!({"key": format!("asked {count} times"), "count": count, "error": 0});
+    assert_eq!(shown, (10..30).rev().map(key).collect::<Vec<_>>());
+    assert!((0..=120).contains(&top["window_s"].as_u64().unwrap()));
 }
 
 #[tokio::test]
