@@ -26,4 +26,5 @@ pub mod listen;
 pub mod matching;
 pub mod resp;
 pub mod server;
+pub mod shares;
 pub mod store;

@@ -2,7 +2,7 @@
 
 use crate::base64;
 use crate::config::{Mode, means, near};
-use crate::engine::{Limit, Limits};
+use crate::engine::{Limit, Limits, RULES_MAX};
 use crate::http::{Answered, JSON, Page, Problem, parameter};
 use crate::server::Server;
 use crate::store::THROTTLES_NAME;
@@ -25,8 +25,22 @@ struct All<'a> {
     throttle: Shown<'a>,
     /// Those that were asked for by rule text.
     unnamed: Vec<Shown<'a>>,
+    ad_hoc_rules: AdHocRules,
     is_config_stale: bool,
     is_draining: bool,
+}
+
+/// How much room there is for rules that are asked for by their text, and whether they may be.
+#[derive(Serialize)]
+struct AdHocRules {
+    are_taken: bool,
+    open: usize,
+    max: usize,
+}
+
+#[derive(Serialize)]
+struct Cleared {
+    cleared: usize,
 }
 
 #[derive(Serialize)]
@@ -79,9 +93,30 @@ pub(super) fn all(server: &Server) -> Answered {
         limits: limits.named().iter().map(|limit| shown(limit)).collect(),
         throttle: throttled(server),
         unnamed: distinct(&unnamed).map(|limit| shown(limit)).collect(),
+        ad_hoc_rules: AdHocRules {
+            are_taken: server.config().server.has_ad_hoc_rules,
+            open: distinct(&unnamed).count(),
+            max: RULES_MAX,
+        },
         is_config_stale: server.status.is_config_stale.load(Ordering::Relaxed),
         is_draining: server.status.drain.has_begun(),
     })
+}
+
+/// Forgets the rule without a name that is asked for, or all of them, with what is owed under them.
+pub(super) fn clear(server: &Server, query: Option<&str>) -> Result<Answered, Problem> {
+    let rule = parameter(query, "rule");
+    let rule = rule.as_deref().map(std::str::from_utf8).transpose();
+    let rule = rule.map_err(|_| Problem::bad("`rule` is no text"))?;
+    let cleared = server.engine.clear_ad_hoc_rules(rule);
+    tracing::info!("the operator had {cleared} rules without a name forgotten");
+    match (rule, cleared) {
+        (Some(_), 0) => {
+            let detail = "there is no such rule; /v1/limits lists them as `unnamed`";
+            Err(Problem::new(StatusCode::NOT_FOUND, detail))
+        }
+        _ => Ok(json(&Cleared { cleared })),
+    }
 }
 
 /// The busiest keys of one limit.

@@ -14,6 +14,7 @@ impl ServerConfig {
             drain: self.drain,
             hosts: self.hosts.clone(),
             proxy_header: self.proxy_header,
+            has_ad_hoc_rules: self.has_ad_hoc_rules,
             ..old.clone()
         }
     }
@@ -59,6 +60,7 @@ mod tests {
             ("hosts = [\"tidegate.internal\"]", ""),
             ("proxy_header = \"forwarded\"", ""),
             ("drain = \"1s\"", ""),
+            ("ad_hoc_rules = false", ""),
             ("caps = { connections = 9 }", ""),
             ("auth = { tokens = [\"secret\"], admin_token = \"operator\" }", ""),
         ];

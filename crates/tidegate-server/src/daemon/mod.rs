@@ -46,9 +46,11 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let seen = signals::text(file.as_deref());
     let config = configured(options)?;
     #[cfg(unix)]
-    descriptors::take_all(config.server.caps.connections_max);
+    let ceiling = descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());
     let (server, store) = opened(config, file, snapshot.as_ref())?;
+    #[cfg(unix)]
+    server.set_connections_ceiling(ceiling);
     // Whoever is told that it listens may send a signal at once, or take all descriptors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;

@@ -111,6 +111,7 @@ impl From<NoSuchLimit> for Problem {
     fn from(error: NoSuchLimit) -> Self {
         let status = match error {
             NoSuchLimit::Neither { .. } => StatusCode::NOT_FOUND,
+            NoSuchLimit::NoAdHocRules(_) => StatusCode::FORBIDDEN,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())
