@@ -18,6 +18,7 @@ use crate::closed_set::{Algorithms, States};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::rule::{From, Kind, Rule, RuleError};
+use crate::ticket::Ticket;
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
 use core::fmt;
@@ -53,26 +54,6 @@ pub struct Limit {
 /// ```
 #[derive(Clone, Debug)]
 pub struct State(pub(crate) States);
-
-/// Names one admission under a concurrency limit, so that it can be given back once.
-///
-/// ```
-/// use tidegate_core::{Limit, Timestamp};
-///
-/// let limit: Limit = "concurrency 1".parse()?;
-/// let (now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
-/// let (_decision, ticket) = limit.enter(&mut state, now, 1);
-/// assert!(limit.decide(&mut state, now, 1).is_deny());
-///
-/// limit.release(&mut state, ticket.expect("it was admitted"));
-/// assert!(limit.decide(&mut state, now, 1).is_allow());
-/// # Ok::<(), tidegate_core::RuleError>(())
-/// ```
-#[derive(Debug, PartialEq, Eq)]
-pub struct Ticket {
-    number: u64,
-    since: Timestamp,
-}
 
 impl Limit {
     /// Makes a limit of a rule, asking `find` for the windows of calendars in named time zones.
@@ -325,6 +306,23 @@ impl Limit {
     pub fn release(&self, state: &mut State, ticket: Ticket) {
         if let States::Concurrency(in_flight) = &mut state.0 {
             Concurrency::release(in_flight, ticket.number, ticket.since);
+        }
+    }
+
+    /// Returns when the lease ends under which this ticket's permit is held. `None` if the permit is not held, or has no lease.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// let limit: Limit = "concurrency 5 lease 30s".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// let ticket = limit.enter(&mut state, Timestamp::EPOCH, 2).1.unwrap();
+    /// assert_eq!(limit.lease_end(&state, &ticket), Some(Timestamp::EPOCH + Span::from_secs(30)));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn lease_end(&self, state: &State, ticket: &Ticket) -> Option<Timestamp> {
+        match &state.0 {
+            States::Concurrency(in_flight) => in_flight.lease_end(ticket.number, ticket.since),
+            _ => None,
         }
     }
 

@@ -26,5 +26,6 @@ pub mod listen;
 pub mod matching;
 pub mod resp;
 pub mod server;
+pub mod shares;
 pub mod store;
 mod tls;

@@ -4,7 +4,9 @@ use crate::clock::ServerClock;
 use crate::config::{self, Config, ConfigErrors};
 use crate::engine::Engine;
 use crate::listen::Wire;
+use crate::shares::{PeerId, Shares};
 use arc_swap::ArcSwap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,7 +32,10 @@ pub struct Server {
     parts: Semaphore,
     /// Bytes of commands that may be queued by `MULTI`, on all connections together.
     queues: Arc<Semaphore>,
-    waiting_max: AtomicUsize,
+    /// Who waits for a store or for its turn.
+    waiting: Shares,
+    /// So many connections there are descriptors for.
+    connections_ceiling: AtomicUsize,
 }
 
 /// Eight of the longest messages, or tens of thousands of ordinary ones.
@@ -107,15 +112,19 @@ pub struct ByListener {
 
 /// A request that waits, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a AtomicUsize);
+pub(crate) struct Waiting<'a> {
+    server: &'a Server,
+    peer: PeerId,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.server.waiting.give_back(self.peer);
+        self.server.status.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// As many wait as may.
+/// As many wait as may, or as many of one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests wait for their answers: ask again later")]
 pub(crate) struct Busy;
@@ -159,7 +168,8 @@ impl Server {
             status: Status::default(),
             parts: Semaphore::new(PARTS_BYTES_MAX),
             queues: Arc::new(Semaphore::new(QUEUES_BYTES_MAX)),
-            waiting_max: AtomicUsize::new(waiting_max),
+            waiting: Shares::new(waiting_max),
+            connections_ceiling: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -217,7 +227,8 @@ impl Server {
         new.log_warnings(self.engine.clock().calendar_now());
         let new = new.in_place_of(&old);
         let has_other_tokens = new.server.tokens != old.server.tokens;
-        self.waiting_max.store(new.server.caps.waiting_max, Ordering::Relaxed);
+        self.waiting.set_max(new.server.caps.waiting_max);
+        self.engine.take_ad_hoc_rules(new.server.has_ad_hoc_rules);
         self.engine.reload(&new.limits);
         self.engine.publish_soon();
         self.config.store(Arc::new(new));
@@ -258,15 +269,61 @@ impl Server {
     /// Taken before a question is asked whose answer may have to be waited for. Who is one too many is refused here,
     /// before it is charged, so that all others are answered in time. What is decided in memory and at once is not
     /// counted: to refuse it would take as long as to decide it.
-    pub(crate) fn wait(&self, wire: Wire) -> Result<Waiting<'_>, Busy> {
-        let status = &self.status;
-        let before = status.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting(&status.waiting);
-        if before < self.waiting_max.load(Ordering::Relaxed) {
-            return Ok(waiting);
+    pub(crate) fn wait(&self, wire: Wire, peer: PeerId) -> Result<Waiting<'_>, Busy> {
+        let before = self.status.waiting.fetch_add(1, Ordering::Relaxed);
+        if before < self.waiting.max() && self.waiting.take(peer) {
+            return Ok(Waiting { server: self, peer });
         }
-        status.refused.of(wire).fetch_add(1, Ordering::Relaxed);
+        self.status.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.status.refused.of(wire).fetch_add(1, Ordering::Relaxed);
         Err(Busy)
+    }
+
+    /// There are descriptors for so many connections, whatever is configured.
+    pub fn set_connections_ceiling(&self, ceiling: usize) {
+        self.connections_ceiling.store(ceiling, Ordering::Relaxed);
+    }
+
+    /// So many connections there may be, of all listeners but the operator's.
+    pub(crate) fn connections_max(&self) -> usize {
+        let configured = self.config.load().server.caps.connections_max;
+        configured.min(self.connections_ceiling.load(Ordering::Relaxed))
+    }
+
+    /// So many of them may one address have: of those who have not shown who they are, or of all where nobody has to.
+    pub(crate) fn connections_per_address(&self) -> usize {
+        let configured = self.config.load().server.caps.connections_per_address;
+        let must_show = self.must_show_itself(Wire::Resp);
+        configured.unwrap_or(if must_show {
+            (self.connections_max() / 4).max(1)
+        } else {
+            usize::MAX
+        })
+    }
+
+    /// Whether a peer of this wire has to show a token or a certificate.
+    pub(crate) fn must_show_itself(&self, wire: Wire) -> bool {
+        let config = &self.config.load().server;
+        match wire {
+            Wire::Admin => config.admin_token.is_some() || config.admin_needs_certificate(),
+            _ => !config.tokens.is_empty() || config.needs_certificate(),
+        }
+    }
+
+    /// Whether a peer of this wire that has shown a certificate need not show a token.
+    pub(crate) fn is_certificate_enough(&self, wire: Wire) -> bool {
+        let config = &self.config.load().server;
+        match wire {
+            Wire::Admin => config.admin_token.is_none() && config.admin_needs_certificate(),
+            _ => config.tokens.is_empty() && config.needs_certificate(),
+        }
+    }
+
+    /// The id of a peer that comes from this address and was [admitted](Self::admits) by this token.
+    pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> PeerId {
+        // Where nobody needs one, anybody can make up one for each request.
+        let token = token.filter(|_| !self.config.load().server.tokens.is_empty());
+        self.engine.peer(address, token)
     }
 
     /// How long a request may take to arrive.

@@ -97,12 +97,12 @@ pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
 pub use gate::Gate;
 pub use joint::{Joint, check_all};
 pub use limiter::Limiter;
-pub use permit::Permit;
+pub use permit::{Permit, PermitRecord};
 pub use reservation::Reservation;
 pub use retry_budget::RetryBudget;
 pub use rule::Rule;
 pub use shed::{Cause, Reading, Shed, ShedPermit, Shedder, ShedderBuilder, Signal, Unread};
-pub use snapshot::{Loaded, Snapshot, SnapshotError};
+pub use snapshot::{Attached, Loaded, Snapshot, SnapshotError};
 #[cfg(feature = "stream")]
 pub use stream::{Consume, LimitStream, Limited};
 pub use table::{Audit, Batch, KeyName, Overflow, Stats, ThrottleBatch, Top, TopKey};

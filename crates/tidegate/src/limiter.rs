@@ -4,7 +4,7 @@ use crate::acquire::Acquire;
 use crate::ask::Ask;
 use crate::builder::Builder;
 use crate::clock::{Clock, SystemClock};
-use crate::permit::Permit;
+use crate::permit::{Permit, PermitRecord};
 use crate::reservation::Reservation;
 use crate::rule::Rule;
 use crate::spot::Spot;
@@ -185,6 +185,38 @@ impl<C: Clock> Limiter<C> {
         self.ask(key).try_acquire()
     }
 
+    /// Returns the permit that this record was made of, and how long its lease still lasts: for a limiter that was restored
+    /// from a [snapshot](crate::Snapshot), see [`PermitRecord`]. `None` if the permit is not held any more, or was held without a
+    /// lease, which no snapshot keeps. Of two permits reclaimed by one record, the one that is dropped later gives nothing back.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
+    /// let permit = limiter.try_acquire("alice")?;
+    /// let record = permit.record().expect("it holds something");
+    /// drop(permit);
+    /// assert!(limiter.reclaim(&record).is_none(), "it was given back");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reclaim(&self, record: &PermitRecord) -> Option<(Permit<C>, Span)> {
+        record.reclaim(&self.table)
+    }
+
+    /// Returns the fingerprint by which this limiter recognises a key, and so does one that is restored from its
+    /// [snapshot](crate::Snapshot). It depends on a secret: other limiters have other fingerprints.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("1/s".parse()?);
+    /// assert_eq!(limiter.fingerprint("alice"), limiter.fingerprint("alice"));
+    /// assert_ne!(limiter.fingerprint("alice"), Limiter::new("1/s".parse()?).fingerprint("alice"));
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn fingerprint<K: Hash + ?Sized>(&self, key: &K) -> u128 {
+        let key = self.table.secret.of(key);
+        u128::from(key.high) << 64 | u128::from(key.low)
+    }
+
     /// Reserves a turn and tells how long it takes. Dropping the reservation before it is due gives
     /// it back.
     ///
@@ -295,8 +327,8 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// The `k` keys that are asked about most, and the `k` that are refused most, if the limiter was
-    /// told to [keep track](Builder::top_keys). By a sketch: [`TopKey`](crate::TopKey) says how far off
-    /// a count may be.
+    /// told to [keep track](Builder::top_keys). Counters are few: [`TopKey`](crate::TopKey) says by how much
+    /// a count may be too high, and [`Top::window`] of what time it is.
     ///
     /// ```
     /// # use tidegate::Limiter;

@@ -5,8 +5,10 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::spot::Spot;
+use crate::sync::Arc;
+use crate::table::{Fingerprint, Table};
 use std::fmt;
-use tidegate_core::{Decision, Ticket};
+use tidegate_core::{Decision, Span, Ticket};
 
 /// Leave to go on.
 ///
@@ -46,6 +48,117 @@ impl<C: Clock> Permit<C> {
     /// ```
     pub fn decision(&self) -> Decision {
         self.decision
+    }
+
+    /// Drops the permit without giving anything back: what it holds is held until its lease ends, without one for ever.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
+    /// limiter.try_acquire("alice")?.forget();
+    /// assert!(limiter.try_acquire("alice").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forget(mut self) {
+        self.held = None;
+    }
+
+    /// Returns what a process that goes on after this one needs to [reclaim](crate::Limiter::reclaim) the permit from a
+    /// [snapshot](crate::Snapshot). `None` if nothing is held, or if it is held at a gate, which has no snapshots.
+    ///
+    /// ```
+    /// # use tidegate::Limiter;
+    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
+    /// let permit = limiter.try_acquire("alice")?;
+    /// assert!(permit.record().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record(&self) -> Option<PermitRecord> {
+        let (spot, ticket) = self.held.as_ref()?;
+        let key = match spot {
+            Spot::Gate(_) => return None,
+            Spot::Key(_, key) => Some(*key),
+            Spot::Shared(_) => None,
+        };
+        Some(PermitRecord { key, ticket: ticket.to_words() })
+    }
+}
+
+/// A permit of a [`Limiter`](crate::Limiter), written down: see [`Permit::record`].
+///
+/// ```
+/// use tidegate::{Limiter, ManualClock, Snapshot, Span};
+///
+/// let (clock, rule) = (ManualClock::new(), "concurrency 1 lease 30s");
+/// let limiter = Limiter::with_clock(rule.parse()?, clock.clone());
+/// let record = limiter.try_acquire("alice").map(|permit| {
+///     let record = permit.record().expect("it holds something");
+///     permit.forget(); // the process ends meanwhile
+///     record
+/// })?;
+/// let mut bytes = Vec::new();
+/// Snapshot::write(&mut bytes, [("pool", &limiter)])?;
+///
+/// clock.advance(Span::from_secs(10));
+/// let builder = Limiter::builder(rule.parse()?);
+/// let limiter = Snapshot::read(&bytes)?.restore_with_clock("pool", builder, clock);
+/// assert!(limiter.try_acquire("alice").is_err(), "it is still held");
+/// let (permit, left) = limiter.reclaim(&record).expect("it is still held");
+/// assert_eq!(left, Span::from_secs(20));
+/// drop(permit);
+/// assert!(limiter.try_acquire("alice").is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermitRecord {
+    /// The key's fingerprint; of a key for which there was no room, nothing.
+    key: Option<Fingerprint>,
+    ticket: [u64; 2],
+}
+
+impl PermitRecord {
+    /// Returns the record as numbers, to be written to a file.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, PermitRecord};
+    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
+    /// let permit = limiter.try_acquire("alice")?;
+    /// let record = permit.record().expect("it holds something");
+    /// assert_eq!(PermitRecord::from_words(record.to_words()), record);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn to_words(&self) -> [u64; 4] {
+        let [number, since] = self.ticket;
+        let (high, low) = self.key.map_or((0, 0), |key| (key.high, key.low));
+        [high, low, number, since]
+    }
+
+    /// Makes a record of what [`to_words`](Self::to_words) returned. Numbers that no permit had reclaim nothing.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, PermitRecord};
+    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
+    /// assert!(limiter.reclaim(&PermitRecord::from_words([1, 2, 3, 4])).is_none());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn from_words([high, low, number, since]: [u64; 4]) -> Self {
+        // No fingerprint has a high half of zero.
+        let key = (high != 0).then(|| Fingerprint::new(high, low));
+        Self { key, ticket: [number, since] }
+    }
+
+    /// The permit, and how long its lease lasts, if it is held in this table.
+    pub(crate) fn reclaim<C: Clock>(&self, table: &Arc<Table<C>>) -> Option<(Permit<C>, Span)> {
+        let spot = match self.key {
+            Some(key) => Spot::Key(Arc::clone(table), key),
+            None => Spot::Shared(Arc::clone(table)),
+        };
+        let ticket = Ticket::from_words(self.ticket);
+        let (decision, end, now) = spot.look(|slot, limit, now, _| {
+            let end = limit.lease_end(&slot.state, &ticket)?;
+            Some((limit.peek(&slot.state, now, 0), end, now))
+        })?;
+        (end > now).then(|| (Permit::new(&spot, decision, Some(ticket)), end.since(now)))
     }
 }
 

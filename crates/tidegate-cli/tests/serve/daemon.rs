@@ -67,6 +67,13 @@ impl Daemon {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
+    /// Lets it have no more descriptors than these, from now on.
+    pub(crate) fn limit_descriptors(&self, number: u32) {
+        let (id, limit) = (self.child.id().to_string(), format!("--nofile={number}:{number}"));
+        let limited = Command::new("prlimit").args(["--pid", &id, &limit]).status();
+        assert!(limited.is_ok_and(|status| status.success()), "prlimit {limit}");
+    }
+
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");

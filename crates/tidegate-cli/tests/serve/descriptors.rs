@@ -12,15 +12,43 @@ fn it_takes_all_descriptors_it_may_have_and_says_if_they_are_few() {
     for peer in &mut peers {
         assert_eq!(peer.ask("PING"), "+PONG");
     }
-    assert!(daemon.says("there are 1024 descriptors for 10000 connections"), "it says so");
+    let says = "there are 1024 descriptors for 10000 connections, so there will be ";
+    assert!(daemon.says(says), "it says so");
     assert!(!daemon.says("cannot accept"), "there are enough for these");
+}
+
+#[test]
+fn t45_with_few_descriptors_there_are_fewer_connections_and_some_are_left_for_snapshots() {
+    let directory = Directory::new();
+    let text = "[server.caps]\nfirst_byte = \"60s\"\n[server.snapshot]\npath = \"state\"\nevery = \"100ms\"\n\
+                [limits.slow]\nrule = \"5/day\"\n";
+    let config = directory.write("t.toml", text);
+    let daemon = Daemon::start("ulimit -n 64;", &config, &[]);
+    let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
+    let answers: Vec<String> = peers.iter_mut().map(|peer| peer.ask("PING")).collect();
+    let served = answers.iter().filter(|answer| *answer == "+PONG").count();
+    assert!((8..40).contains(&served), "{served}");
+    assert!(daemon.says("so there will be 16 at most"), "{}", daemon.log());
+    assert!(!daemon.says("cannot accept"), "{}", daemon.log());
+    let known = answers.iter().position(|answer| answer == "+PONG").expect("some are served");
+    assert_eq!(peers[known].five("TIDE.CHECK slow key"), (true, 4));
+    let is_saved = || std::fs::metadata(directory.0.join("state")).is_ok_and(|file| file.len() > 0);
+    eventually("a snapshot is written all the same", PATIENCE, is_saved);
+    // Once more from the beginning: what was taken is in it.
+    std::fs::remove_file(directory.0.join("state")).expect("it is there");
+    eventually("and another one", PATIENCE, is_saved);
+    daemon.kill();
+    let daemon = Daemon::start("", &config, &[]);
+    assert_eq!(daemon.connect().five("TIDE.PEEK slow key COST 0"), (true, 4));
 }
 
 #[test]
 fn t45_without_descriptors_it_waits_says_why_and_recovers() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[server.caps]\nfirst_byte = \"60s\"\n");
-    let daemon = Daemon::start("ulimit -n 64;", &config, &[]);
+    let daemon = Daemon::start("", &config, &[]);
+    // It has made sure at the start that there are enough; then somebody takes them away.
+    daemon.limit_descriptors(40);
     let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
     eventually("it says why", PATIENCE, || {
         daemon.says("cannot accept on RESP now: Too many open files")

@@ -149,6 +149,32 @@ fn a_server_that_is_told_to_end_forgets_nothing() {
 }
 
 #[test]
+fn a_place_that_is_held_over_a_restart_can_be_given_back_once() {
+    let directory = Directory::new();
+    let text =
+        "[server.snapshot]\npath = \"state\"\n[limits.pool]\nrule = \"concurrency 1 lease 1h\"\n";
+    let config = directory.write("t.toml", text);
+    let take = "TIDE.ACQUIRE pool key";
+    let daemon = Daemon::start("", &config, &[]);
+    let mut peer = daemon.connect();
+    assert_eq!(peer.ask(take), "*5");
+    let taken: Vec<String> = (0..6).map(|_| peer.line()).collect();
+    assert_eq!((&*taken[0], &*taken[4]), (":1", "$32"));
+    let release = format!("TIDE.RELEASE {}", taken[5]);
+    daemon.signal("TERM");
+    assert!(daemon.end().success());
+    let daemon = Daemon::start("", &config, &[]);
+    let mut peer = daemon.connect();
+    assert_eq!(peer.ask(take), "*5");
+    let denied: Vec<String> = (0..5).map(|_| peer.line()).collect();
+    assert_eq!((&*denied[0], &*denied[4]), (":0", "$-1"), "it is still held");
+    assert_eq!(peer.ask(&release), ":1");
+    assert_eq!(peer.ask(&release), ":0", "once");
+    assert_eq!(peer.ask(take), "*5");
+    assert_eq!(peer.line(), ":1", "and then it is free");
+}
+
+#[test]
 fn a_snapshot_that_is_broken_does_not_keep_it_from_starting() {
     let directory = Directory::new();
     let config = configured(&directory);

@@ -117,6 +117,11 @@ impl InFlight {
         self.ticket
     }
 
+    /// When the lease of the admission ends that got this ticket at this time.
+    pub(crate) fn lease_end(&self, ticket: u64, since: Timestamp) -> Option<Timestamp> {
+        self.holds.get(&ticket).filter(|hold| hold.since == since)?.until
+    }
+
     /// When the oldest lease runs out.
     pub(crate) fn next_lease_end(&self) -> Option<Timestamp> {
         self.holds.values().next().and_then(|hold| hold.until)

@@ -31,7 +31,15 @@ pub(super) fn check(server: &Server, request: &Parts, route: Route) -> Result<()
     if config.admin_token.is_none() && !config.admin_needs_certificate() {
         local(config.admin, host)?;
     }
-    if route == Route::Reload { same_site(request, host) } else { Ok(()) }
+    let changes = matches!(route, Route::Reload | Route::ClearAdHocRules);
+    if changes { same_site(request, host) } else { Ok(()) }
+}
+
+/// Whether a request shows the operator's token.
+pub(crate) fn is_known(server: &Server, request: &Parts) -> bool {
+    let config = server.config();
+    let token = config.server.admin_token.as_ref();
+    token.is_some_and(|token| bearer(&request.headers).is_some_and(|offered| token.is(offered)))
 }
 
 fn token(server: &Server, config: &ServerConfig, request: &Parts) -> Result<(), Problem> {

@@ -92,7 +92,7 @@ function showKeys(id, keys, nobody) {
     const row = document.createElement("tr");
     if (key.key === undefined) cell(row, `base64:${key.key_base64}`, "bytes");
     else cell(row, key.key === "" ? "(empty)" : key.key);
-    cell(row, String(key.count), "number");
+    cell(row, key.error ? `${key.count - key.error} to ${key.count}` : String(key.count), "number");
     return row;
   });
   if (rows.length === 0) {

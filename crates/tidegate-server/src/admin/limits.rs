@@ -3,7 +3,7 @@
 use super::health::{Store, state, why_degraded};
 use crate::base64;
 use crate::config::{Mode, OnError, means, near};
-use crate::engine::{Limit, Limits};
+use crate::engine::{Limit, Limits, RULES_MAX};
 use crate::http::{Answered, JSON, Page, Problem, parameter};
 use crate::server::Server;
 use crate::store::THROTTLES_NAME;
@@ -30,8 +30,22 @@ struct All<'a> {
     state: &'static str,
     /// What is wrong with the store, for people.
     problems: Vec<String>,
+    ad_hoc_rules: AdHocRules,
     is_config_stale: bool,
     is_draining: bool,
+}
+
+/// How much room there is for rules that are asked for by their text, and whether they may be.
+#[derive(Serialize)]
+struct AdHocRules {
+    are_taken: bool,
+    open: usize,
+    max: usize,
+}
+
+#[derive(Serialize)]
+struct Cleared {
+    cleared: usize,
 }
 
 #[derive(Serialize)]
@@ -67,6 +81,8 @@ struct Counted {
 #[derive(Serialize)]
 struct Top<'a> {
     limit: &'a str,
+    /// How far back the counts reach, rounded up.
+    window_s: u64,
     hot: Vec<Busy>,
     denied: Vec<Busy>,
 }
@@ -78,6 +94,7 @@ struct Busy {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_base64: Option<String>,
+    /// At most so often, and at least `error` times less.
     count: u64,
     error: u64,
 }
@@ -93,9 +110,30 @@ pub(super) fn all(server: &Server) -> Answered {
         limits: limits.named().iter().map(|limit| shown(limit)).collect(),
         throttle: throttled(server),
         unnamed: distinct(&unnamed).map(|limit| shown(limit)).collect(),
+        ad_hoc_rules: AdHocRules {
+            are_taken: server.config().server.has_ad_hoc_rules,
+            open: distinct(&unnamed).count(),
+            max: RULES_MAX,
+        },
         is_config_stale: server.status.is_config_stale.load(Ordering::Relaxed),
         is_draining: server.status.drain.has_begun(),
     })
+}
+
+/// Forgets the rule without a name that is asked for, or all of them, with what is owed under them.
+pub(super) fn clear(server: &Server, query: Option<&str>) -> Result<Answered, Problem> {
+    let rule = parameter(query, "rule");
+    let rule = rule.as_deref().map(std::str::from_utf8).transpose();
+    let rule = rule.map_err(|_| Problem::bad("`rule` is no text"))?;
+    let cleared = server.engine.clear_ad_hoc_rules(rule);
+    tracing::info!("the operator had {cleared} rules without a name forgotten");
+    match (rule, cleared) {
+        (Some(_), 0) => {
+            let detail = "there is no such rule; /v1/limits lists them as `unnamed`";
+            Err(Problem::new(StatusCode::NOT_FOUND, detail))
+        }
+        _ => Ok(json(&Cleared { cleared })),
+    }
 }
 
 /// The busiest keys of one limit.
@@ -109,15 +147,19 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
     };
     if *name == *THROTTLES_NAME.as_bytes() {
         // Its keys are forgotten but for their fingerprints, before anything is decided.
-        return Ok(json(&Top { limit: THROTTLES_NAME, hot: Vec::new(), denied: Vec::new() }));
+        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::Top::default())));
     }
     let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
-    let top = limit.counters().top(count);
-    Ok(json(&Top {
-        limit: limit.name(),
+    Ok(json(&shown_top(limit.name(), &limit.counters().top(count))))
+}
+
+fn shown_top<'a>(limit: &'a str, top: &tidegate::Top) -> Top<'a> {
+    Top {
+        limit,
+        window_s: top.window.as_secs_ceil(),
         hot: top.hot.iter().map(key).collect(),
         denied: top.denied.iter().map(key).collect(),
-    }))
+    }
 }
 
 /// Those that were asked for by their text, each once, however it was written.

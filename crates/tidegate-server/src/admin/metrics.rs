@@ -2,7 +2,7 @@
 //!
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
 //!          rule text are one, named `*`, and what `CL.THROTTLE` counts is one of that name. So there are never more
-//!          series than 9 for each limit, 7 more where they are in Redis, and 29 besides.
+//!          series than 9 for each limit, 7 more where they are in Redis, and 30 besides.
 
 use super::exposition;
 use super::health::Store;
@@ -77,6 +77,11 @@ impl Metrics {
         encoder
             .encode_descriptor("requests_waiting", help, None, MetricType::Gauge)?
             .encode_gauge(&waiting)?;
+        let help = "Rules without a name that there are, of 1024";
+        let rules = self.server.engine.limits().unnamed().len() as u64;
+        encoder
+            .encode_descriptor("ad_hoc_rules", help, None, MetricType::Gauge)?
+            .encode_gauge(&rules)?;
         let help = "Requests that were refused because too many waited";
         let mut refused =
             encoder.encode_descriptor("requests_refused", help, None, MetricType::Counter)?;

@@ -3,7 +3,8 @@
 //! Always   It has a listener, a token and certificates of its own. Where it needs neither a token nor a certificate, it
 //!          answers only on loopback, and only to who calls it by a name of loopback: a page in the operator's browser must not reach it
 //!          by renaming itself (DNS rebinding).
-//! Always   Nothing here decides about anybody. Reading the configuration again is all that can be changed.
+//! Always   Nothing here decides about anybody. All that can be changed: the configuration is read again, and rules that clients
+//!          brought are forgotten.
 //! Always   Keys are in `/v1/top` and nowhere else; metrics have labels from the configuration only.
 
 mod access;
@@ -27,15 +28,20 @@ use hyper::service::{Service, service_fn};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// What answers one connection.
+/// Whether a request shows that whoever asks is the operator.
+pub(crate) use access::is_known;
+
+/// What answers one connection, and lets the heads of its requests be seen.
 pub fn service(
     server: Arc<Server>,
+    see: impl Fn(&Parts) + Clone + Send,
 ) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
 + Clone {
     service_fn(move |request: Request<Incoming>| {
-        let server = Arc::clone(&server);
+        let (server, see) = (Arc::clone(&server), see.clone());
         async move {
             let (request, body) = request.into_parts();
+            see(&request);
             let patience = server.request_patience();
             // No request has a body that says anything, but a connection is only good when it is read.
             let answered = match collect(body, patience).await {
@@ -64,6 +70,7 @@ enum Route {
     Limits,
     Top,
     Reload,
+    ClearAdHocRules,
     Page(page::Part),
 }
 
@@ -74,6 +81,7 @@ const ROUTES: &[(&str, Method, Route)] = &[
     ("/v1/limits", Method::GET, Route::Limits),
     ("/v1/top", Method::GET, Route::Top),
     ("/v1/reload", Method::POST, Route::Reload),
+    ("/v1/ad-hoc-rules/clear", Method::POST, Route::ClearAdHocRules),
     ("/", Method::GET, Route::Page(page::Part::Html)),
     ("/dashboard.css", Method::GET, Route::Page(page::Part::Css)),
     ("/dashboard.js", Method::GET, Route::Page(page::Part::Js)),
@@ -94,6 +102,7 @@ async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, P
         Route::Limits => Ok(limits::all(server)),
         Route::Top => limits::top(server, request.uri.query()),
         Route::Reload => reload::answer(server).await,
+        Route::ClearAdHocRules => limits::clear(server, request.uri.query()),
         Route::Page(part) => Ok(page::answer(part)),
     }
 }

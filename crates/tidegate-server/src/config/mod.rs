@@ -105,6 +105,8 @@ pub struct ServerConfig {
     pub throttle_max_keys: usize,
     /// How many keys each rule may have that is asked for by its text.
     pub rule_max_keys: usize,
+    /// Whether rules may be asked for by their text.
+    pub has_ad_hoc_rules: bool,
 }
 
 /// `escaped_slash`, by the fields that a proxy tells of a request by.
@@ -157,6 +159,10 @@ pub struct Caps {
     pub request: Duration,
     /// How long a connection may be idle.
     pub idle: Duration,
+    /// How long until a peer must have shown a token or a certificate, where it needs one.
+    pub unauthenticated: Duration,
+    /// How many connections one address may have whose peer has not; where nobody needs to, how many connections.
+    pub connections_per_address: Option<usize>,
 }
 
 /// `[store]`.
@@ -296,6 +302,7 @@ impl Default for ServerConfig {
             stay_awake: Duration::from_micros(50),
             throttle_max_keys: 16_777_216,
             rule_max_keys: 1_000_000,
+            has_ad_hoc_rules: true,
         }
     }
 }
@@ -348,6 +355,8 @@ impl Default for Caps {
             first_byte: Duration::from_secs(5),
             request: Duration::from_secs(10),
             idle: Duration::from_secs(300),
+            unauthenticated: Duration::from_secs(10),
+            connections_per_address: None,
         }
     }
 }

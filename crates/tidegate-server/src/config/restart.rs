@@ -98,6 +98,7 @@ impl ServerConfig {
             tls: tls_in_place(self.tls.as_ref(), old.tls.as_ref()),
             admin_tls: tls_in_place(self.admin_tls.as_ref(), old.admin_tls.as_ref()),
             escaped_slash: self.escaped_slash,
+            has_ad_hoc_rules: self.has_ad_hoc_rules,
             ..old.clone()
         }
     }
@@ -157,6 +158,7 @@ mod tests {
             ("proxy_header = \"forwarded\"", ""),
             ("escaped_slash = { x-original = \"decode\" }", ""),
             ("drain = \"1s\"", ""),
+            ("ad_hoc_rules = false", ""),
             ("caps = { connections = 9 }", ""),
             ("auth = { tokens = [\"secret\"], admin_token = \"operator\" }", ""),
         ];

@@ -77,6 +77,7 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
             .get("rule_max_keys")
             .and_then(|value| value.size(1..=KEYS_MAX))
             .unwrap_or(default.rule_max_keys),
+        has_ad_hoc_rules: flag(table, "ad_hoc_rules", default.has_ad_hoc_rules),
     };
     refuse_shared_addresses(table, &config);
     table.refuse_unknown();
@@ -273,6 +274,8 @@ fn caps(table: &Table<'_>) -> Caps {
         first_byte: time("first_byte").unwrap_or(default.first_byte),
         request: time("request").unwrap_or(default.request),
         idle: time("idle").unwrap_or(default.idle),
+        unauthenticated: time("unauthenticated").unwrap_or(default.unauthenticated),
+        connections_per_address: size("connections_per_address", 1_000_000),
     };
     caps.refuse_unknown();
     read

@@ -1,23 +1,51 @@
 //! Descriptors: each connection takes one, and systems give a process few unless it asks for more.
 
+use crate::listen::{ADMIN_CONNECTIONS_MAX, TURNED_AWAY_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is open besides connections: listeners of every worker, files, runtimes.
-const BESIDES: u64 = 256;
+/// What a worker has open: its share of the listeners, what it sleeps on, and what wakes it.
+const OF_WORKER: u64 = 12;
+/// Snapshots, logs, the configuration, connections to a store.
+const OF_PROCESS: u64 = 48;
 
-/// Takes all descriptors that it may have, and says so if they are fewer than the connections it is to have.
-pub(super) fn take_all(connections_max: usize) {
+/// Takes all descriptors that it may have. Returns how many connections there are descriptors for beside the operator's and all
+/// that is no connection, and says so if that is fewer than there are to be.
+pub(super) fn take_all(connections_max: usize) -> usize {
     let may = getrlimit(Resource::Nofile);
     let all = Rlimit { current: may.maximum, maximum: may.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, all) {
         tracing::warn!("cannot take all the descriptors it may have: {error}");
     }
-    let has = getrlimit(Resource::Nofile).current;
-    let needs = (connections_max as u64).saturating_add(BESIDES);
-    if let Some(has) = has.filter(|has| *has < needs) {
-        tracing::warn!(
-            "there are {has} descriptors for {connections_max} connections: raise `ulimit -Hn` or LimitNOFILE= to \
-             {needs}, or lower `connections` in [server.caps]"
-        );
+    let workers = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
+    let besides = ADMIN_CONNECTIONS_MAX + TURNED_AWAY_MAX as u64 + workers * OF_WORKER + OF_PROCESS;
+    let needs = (connections_max as u64).saturating_add(besides);
+    let Some(has) = getrlimit(Resource::Nofile).current.filter(|has| *has < needs) else {
+        return connections_max;
+    };
+    let ceiling = ceiling(has, besides);
+    tracing::warn!(
+        "there are {has} descriptors for {connections_max} connections, so there will be {ceiling} at most: raise \
+         `ulimit -Hn` or LimitNOFILE= to {needs}, or lower `connections` in [server.caps]"
+    );
+    ceiling
+}
+
+/// What is left beside all else; where that is next to nothing, a quarter.
+fn ceiling(has: u64, besides: u64) -> usize {
+    let left = has.saturating_sub(besides).max(has / 4).max(1);
+    usize::try_from(left).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_all_else() {
+        let cases = [(1_024, 200, 824), (65_536, 200, 65_336), (220, 200, 55), (64, 200, 16)];
+        for (has, besides, left) in cases {
+            assert_eq!(ceiling(has, besides), left, "{has}");
+        }
+        assert_eq!(ceiling(1, 200), 1);
     }
 }

@@ -47,9 +47,11 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let clock = ServerClock::system();
     config.log_warnings(clock.calendar_now());
     #[cfg(unix)]
-    descriptors::take_all(config.server.caps.connections_max);
+    let ceiling = descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());
     let (server, store) = opened(config, file, clock, snapshot.as_ref())?;
+    #[cfg(unix)]
+    server.set_connections_ceiling(ceiling);
     // Whoever is told that it listens may send a signal at once, or take all descriptors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;

@@ -22,5 +22,5 @@ pub(super) fn restore(config: Option<&SnapshotConfig>) -> Snapshot {
 pub(super) fn save(server: &Server, config: &SnapshotConfig) -> io::Result<()> {
     let remembered = server.engine.remembered();
     let named = remembered.iter().map(|(name, limiter)| (name.as_str(), limiter));
-    Snapshot::save(&config.path, named)
+    Snapshot::save_with(&config.path, named, || server.engine.attached())
 }

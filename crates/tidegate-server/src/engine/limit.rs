@@ -13,6 +13,9 @@ use tidegate_tower::Told;
 #[derive(Debug)]
 pub struct Limit {
     config: LimitConfig,
+    name: Arc<str>,
+    /// Whether it was made of rule text.
+    is_ad_hoc: bool,
     counters: Counters,
     /// Stays with the counters.
     shadowed: Arc<Shadowed>,
@@ -44,7 +47,17 @@ impl Limit {
     ) -> Result<Self, Unsuited> {
         let counters = store.open(&config, restored)?;
         counters.change(config.rule.clone());
-        Ok(Self { config, counters, shadowed: Arc::default() })
+        let name = config.name.as_str().into();
+        Ok(Self { config, name, is_ad_hoc: false, counters, shadowed: Arc::default() })
+    }
+
+    /// A limit without a name, which somebody asks for by the text of its rule.
+    pub(super) fn ad_hoc(
+        config: LimitConfig,
+        store: &Store,
+        restored: &Snapshot,
+    ) -> Result<Self, Unsuited> {
+        Ok(Self { is_ad_hoc: true, ..Self::new(config, store, restored)? })
     }
 
     /// The same counters, told otherwise.
@@ -53,12 +66,23 @@ impl Limit {
         if self.config.rule != config.rule {
             self.counters.change(config.rule.clone());
         }
-        Self { config, counters: self.counters.clone(), shadowed: Arc::clone(&self.shadowed) }
+        let (counters, shadowed) = (self.counters.clone(), Arc::clone(&self.shadowed));
+        Self { config, name: Arc::clone(&self.name), is_ad_hoc: false, counters, shadowed }
     }
 
     /// What it is called: its name, or its rule.
     pub fn name(&self) -> &str {
         &self.config.name
+    }
+
+    /// The same, for who keeps it.
+    pub(super) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    /// Whether it has no name, and somebody asked for it by the text of its rule.
+    pub fn is_ad_hoc(&self) -> bool {
+        self.is_ad_hoc
     }
 
     /// What it admits.

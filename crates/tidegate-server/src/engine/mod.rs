@@ -6,25 +6,30 @@
 //! Always   A check never takes a place among those in flight: nobody would say when to give it back. Memory would
 //!          give it back at once and Redis at the end of its lease, so it is refused here, before a store is asked.
 
+mod attached;
 mod lease;
 mod limit;
 mod limits;
 mod publish;
+mod rules;
 
 pub use lease::{Lease, LeaseId, NoLease};
 pub use limit::{InFlight, Limit};
 pub(crate) use limits::at;
 pub use limits::{Limits, NoSuchLimit};
+pub(crate) use rules::RULES_MAX;
 /// What a wire has to say.
 pub use tidegate_tower::Answer;
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode};
+use crate::shares::PeerId;
 use crate::store::{self, Key, RequestId, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tidegate::{Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
+use tidegate::{Attached, Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
 use tidegate_redis::RedisStore;
 use tidegate_tower::ShadowAsk;
 
@@ -85,11 +90,13 @@ impl Engine {
     }
 
     fn over(store: Store, config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
-        let limits = Limits::new(config, &store, restored);
+        let limits = Limits::new(config, &store, &clock, restored);
+        let leases = Leases::default();
+        leases.restore(restored, |name| limits.known(name), &clock);
         Self {
             store,
             limits: ArcSwap::from_pointee(limits),
-            leases: Leases::default(),
+            leases,
             clock,
             changing: Mutex::new(()),
         }
@@ -102,7 +109,32 @@ impl Engine {
 
     /// The limit of this name or, if there is none, of this rule text.
     pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
-        self.limits.load().find(name_or_rule, &self.store)
+        self.by(PeerId::OWN).find(name_or_rule)
+    }
+
+    /// The engine as this peer asks it.
+    pub fn by(&self, peer: PeerId) -> PeerEngine<'_> {
+        PeerEngine { engine: self, peer }
+    }
+
+    /// The id of a peer that comes from this address, and may have shown a token that is good.
+    pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> PeerId {
+        PeerId::new(self.throttles().limiter(), address, token)
+    }
+
+    /// Forgets the rule without a name that is written like this, or all of them, with what is owed under them. Tells how many.
+    pub fn clear_ad_hoc_rules(&self, rule: Option<&str>) -> usize {
+        self.limits.load().clear_unnamed(rule)
+    }
+
+    /// Whether rules without a name are taken from those who ask, from now on.
+    pub fn take_ad_hoc_rules(&self, are_taken: bool) {
+        self.limits.load().take_ad_hoc_rules(are_taken);
+    }
+
+    /// What a snapshot has besides what [is remembered](Self::remembered).
+    pub fn attached(&self) -> Vec<Attached> {
+        vec![self.limits.load().attached(), self.leases.attached()]
     }
 
     /// The server's clock.
@@ -133,7 +165,7 @@ impl Engine {
     /// All that has debts in this process, each with the name that a snapshot keeps it under.
     pub fn remembered(&self) -> Vec<(String, Limiter<ServerClock>)> {
         let limits = self.limits();
-        let unnamed = limits.unnamed();
+        let unnamed = limits.unnamed_to_keep();
         let limits = limits.named().iter().chain(&unnamed);
         let limits = limits.filter_map(|limit| {
             let limiter = limit.counters().limiter()?;
@@ -179,11 +211,20 @@ impl Engine {
 
     /// The same for a request that may be sent twice: charged once, and told the same.
     pub async fn check_once(&self, ask: &Ask<'_>, id: RequestId<'_>) -> Result<Answer, CheckError> {
+        self.by(PeerId::OWN).check_once(ask, id).await
+    }
+
+    async fn check_once_for(
+        &self,
+        peer: PeerId,
+        ask: &Ask<'_>,
+        id: RequestId<'_>,
+    ) -> Result<Answer, CheckError> {
         ask.limit.refuse_in_flight()?;
         if ask.limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
-        let decision = self.store.decide_once(&ask.stored(), id).await?;
+        let decision = self.store.decide_once(&ask.stored(), id, peer).await?;
         Ok(ask.limit.answer(decision))
     }
 
@@ -247,6 +288,14 @@ impl Engine {
 
     /// Takes a place under a concurrency limit, for as long as the lease.
     pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Lease, Answer>, StoreError> {
+        self.by(PeerId::OWN).acquire(ask).await
+    }
+
+    async fn acquire_for(
+        &self,
+        peer: PeerId,
+        ask: &Ask<'_>,
+    ) -> Result<Result<Lease, Answer>, StoreError> {
         if ask.limit.mode() == Mode::Off {
             return Ok(Ok(self.leases.nothing()));
         }
@@ -254,8 +303,8 @@ impl Engine {
         Ok(match acquired {
             Ok(permit) if ask.cost == 0 => Ok(self.leases.free(permit.decision())),
             Ok(permit) => {
-                let lease = self.leases.keep((ask.limit, ask.key), permit, &self.clock);
-                Ok(lease.ok_or(StoreError::TooManyLeases { max: lease::LEASES_MAX })?)
+                let lease = self.leases.keep((ask.limit, ask.key), permit, peer, &self.clock);
+                Ok(lease.ok_or(StoreError::TooManyLeases { max: Leases::max(ask.limit) })?)
             }
             Err(decision) => match ask.limit.answer(decision) {
                 answer if answer.is_shadowed => Ok(self.leases.nothing()),
@@ -271,6 +320,38 @@ impl Engine {
             Some(permit) => permit.release().await,
             None => Ok(false),
         }
+    }
+}
+
+/// The engine as one peer asks it: of what all peers share, it takes from its own [share](crate::shares).
+#[derive(Clone, Copy, Debug)]
+pub struct PeerEngine<'a> {
+    engine: &'a Engine,
+    peer: PeerId,
+}
+
+impl std::ops::Deref for PeerEngine<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.engine
+    }
+}
+
+impl PeerEngine<'_> {
+    /// See [`Engine::find`].
+    pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
+        self.engine.limits.load().find(name_or_rule, self.peer, &self.engine.store)
+    }
+
+    /// See [`Engine::check_once`].
+    pub async fn check_once(&self, ask: &Ask<'_>, id: RequestId<'_>) -> Result<Answer, CheckError> {
+        self.engine.check_once_for(self.peer, ask, id).await
+    }
+
+    /// See [`Engine::acquire`].
+    pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Lease, Answer>, StoreError> {
+        self.engine.acquire_for(self.peer, ask).await
     }
 }
 

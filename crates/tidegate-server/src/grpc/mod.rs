@@ -28,13 +28,15 @@ pub use rls::RateLimits;
 pub use wire::Malformed;
 
 use crate::http::bearer;
-use crate::listen::Wire;
+use crate::listen::{Activity, Wire};
 use crate::server::Server;
+use crate::shares::PeerId;
 use bytes::{Bytes, BytesMut};
 use codec::RequestBytes;
 use health::ServerHealth;
 use http_body_util::{BodyExt, Full};
 use proto::RateLimitResponse;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -64,6 +66,8 @@ pub struct Grpc {
     health: HealthServer<ServerHealth>,
     /// Bytes that this connection may have of messages that have not come whole, whatever others do.
     own_parts: Arc<Semaphore>,
+    /// Where the connection comes from, and what it does; nowhere, if it is this program.
+    connection: Option<(IpAddr, Arc<Activity>)>,
 }
 
 /// Hundreds of ordinary messages.
@@ -75,13 +79,16 @@ impl Grpc {
         let health = HealthServer::new(ServerHealth(Arc::clone(&server)))
             .max_decoding_message_size(HEALTH_BYTES_MAX);
         let limits = Arc::new(RateLimits::new(server));
-        Self { limits, health, own_parts: Arc::new(Semaphore::new(OWN_PARTS_BYTES)) }
+        let own_parts = Arc::new(Semaphore::new(OWN_PARTS_BYTES));
+        Self { limits, health, own_parts, connection: None }
     }
 
-    /// The same for another connection.
+    /// The same for a connection that comes from this address.
     #[must_use]
-    pub fn for_connection(&self) -> Self {
-        Self { own_parts: Arc::new(Semaphore::new(OWN_PARTS_BYTES)), ..self.clone() }
+    pub fn for_connection(&self, address: IpAddr, activity: &Arc<Activity>) -> Self {
+        let own_parts = Arc::new(Semaphore::new(OWN_PARTS_BYTES));
+        let connection = Some((address, Arc::clone(activity)));
+        Self { own_parts, connection, ..self.clone() }
     }
 
     /// Answers one HTTP/2 request, whatever it is. The method is found by its path here: tonic's router would
@@ -118,12 +125,16 @@ impl Grpc {
             return Status::unauthenticated("a token is needed: `authorization: Bearer …`")
                 .into_http();
         }
+        let peer = self.connection.as_ref().map_or(PeerId::OWN, |(address, activity)| {
+            activity.is_known();
+            server.peer(*address, token)
+        });
         let request = match self.whole(request).await {
             Ok(request) => request,
             Err(status) => return status.into_http(),
         };
         // Not before it has come: who is slow with many would take the places of those who are not.
-        let _waiting = match server.wait(Wire::Grpc) {
+        let _waiting = match server.wait(Wire::Grpc, peer) {
             Ok(waiting) => waiting,
             Err(busy) => return Status::resource_exhausted(busy.to_string()).into_http(),
         };
@@ -132,7 +143,7 @@ impl Grpc {
         let method = |request: tonic::Request<Bytes>| async move {
             let read = Request::read(request.get_ref())
                 .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
-            self.limits.answer(&read).await.map(tonic::Response::new)
+            self.limits.answer_for(peer, &read).await.map(tonic::Response::new)
         };
         grpc.unary(Method(method), request).await
     }

@@ -12,6 +12,7 @@ use super::reply;
 use super::request::Request;
 use crate::engine::{Answer, Ask, CheckError};
 use crate::server::Server;
+use crate::shares::PeerId;
 use crate::store::{Key, StoreError};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -57,8 +58,17 @@ impl RateLimits {
 
     /// Decides. Where the rule makes the request wait, so does this.
     pub async fn answer(&self, request: &Request<'_>) -> Result<RateLimitResponse, Status> {
+        self.answer_for(PeerId::OWN, request).await
+    }
+
+    /// The same for a peer, which gets its [share](crate::shares) of the room for rules that come with descriptors.
+    pub async fn answer_for(
+        &self,
+        peer: PeerId,
+        request: &Request<'_>,
+    ) -> Result<RateLimitResponse, Status> {
         let book = self.book();
-        let found = book.find_all(request, &self.server.engine)?;
+        let found = book.find_all(request, self.server.engine.by(peer))?;
         let wants = wants(request);
         let mut questions: Vec<Question<'_>> =
             found.into_iter().zip(wants).map(Question::new).collect();

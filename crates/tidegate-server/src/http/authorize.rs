@@ -13,9 +13,10 @@ use super::problem::Problem;
 use super::query::parameters;
 use super::question::bounded;
 use crate::config::{Fallback, near};
-use crate::engine::{Answer, Ask};
+use crate::engine::{Answer, Ask, PeerEngine};
 use crate::matching::{self, Counted, Look};
 use crate::server::Server;
+use crate::shares::PeerId;
 use crate::store::Key;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
@@ -36,14 +37,14 @@ const LIMITS_MAX: usize = super::said::CHECKS_MAX;
 pub(super) async fn authorize(
     server: &Server,
     request: &Parts,
-    peer: SocketAddr,
+    (peer, id): (SocketAddr, PeerId),
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
     let asked = Asked::read(request.uri.query().unwrap_or_default())?;
     let original = Original::read(request, asked.from)?;
     let counted = {
         let config = server.config();
-        asked.counted(server, &original.request(peer, &config.server))?
+        asked.counted(server.engine.by(id), &original.request(peer, &config.server))?
     };
     let cost = asked.cost;
     let asks: Vec<Ask<'_>> = counted
@@ -146,14 +147,14 @@ impl<'a> Asked<'a> {
     /// The limits that are named, or all that count the request.
     fn counted(
         &self,
-        server: &Server,
+        engine: PeerEngine<'_>,
         request: &matching::Request<'_>,
     ) -> Result<Vec<Counted>, Problem> {
         if self.limits.is_empty() {
-            let counted = matching::counted(&server.engine.limits(), request);
+            let counted = matching::counted(&engine.limits(), request);
             return counted.map_err(|missing| self.refusal(missing.to_string()));
         }
-        let named = self.limits.iter().map(|name| self.named(name, server, request));
+        let named = self.limits.iter().map(|name| self.named(name, engine, request));
         named.filter_map(Result::transpose).collect()
     }
 
@@ -161,11 +162,11 @@ impl<'a> Asked<'a> {
     fn named(
         &self,
         name: &[u8],
-        server: &Server,
+        engine: PeerEngine<'_>,
         request: &matching::Request<'_>,
     ) -> Result<Option<Counted>, Problem> {
         let name = std::str::from_utf8(name).map_err(|_| Problem::bad("`limit` is no text"))?;
-        let limit = server.engine.find(name)?;
+        let limit = engine.find(name)?;
         limit.refuse_in_flight()?;
         if let Some(key) = &self.key {
             return Ok(Some(Counted { limit, key: key.to_vec() }));

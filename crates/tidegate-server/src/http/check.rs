@@ -5,13 +5,13 @@ use super::page::Answered;
 use super::problem::Problem;
 use super::question::Question;
 use super::said::{self, FREE, ONE, SEVERAL, Said};
-use crate::engine::{Answer, Ask, Engine};
+use crate::engine::{Answer, Ask, Engine, PeerEngine};
 use crate::store::RequestId;
 use tidegate_tower::{HeaderStyle, Told};
 
 /// Decides, one question or several as one.
 pub(super) async fn check(
-    engine: &Engine,
+    engine: PeerEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -35,7 +35,7 @@ pub(super) async fn check(
 }
 
 async fn check_all(
-    engine: &Engine,
+    engine: PeerEngine<'_>,
     checks: Vec<Said<'_>>,
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -56,7 +56,7 @@ async fn check_all(
 
 /// Says what [`check`] would say to one question.
 pub(super) async fn peek(
-    engine: &Engine,
+    engine: PeerEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -67,25 +67,25 @@ pub(super) async fn peek(
 
 /// Forgets a key, and says what it has then.
 pub(super) async fn reset(
-    engine: &Engine,
+    engine: PeerEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
     let question = said::read(body, FREE)?.question(engine)?;
     let ask = question.ask();
     engine.reset(ask.limit, ask.key).await?;
-    what_is_left(engine, &question, style).await
+    what_is_left(&engine, &question, style).await
 }
 
 /// Gives back what was charged, and says what the key has then.
 pub(super) async fn refund(
-    engine: &Engine,
+    engine: PeerEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
     let question = said::read(body, ONE)?.question(engine)?;
     engine.refund(&question.ask()).await?;
-    what_is_left(engine, &question, style).await
+    what_is_left(&engine, &question, style).await
 }
 
 /// Asks for nothing, which is never denied.

@@ -100,13 +100,30 @@ pub(crate) fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether whoever asks may ask.
-pub(crate) fn token(server: &Server, headers: &HeaderMap) -> Result<(), Problem> {
-    let api_key = headers.get(API_KEY).map(HeaderValue::as_bytes);
-    if server.admits(bearer(headers)) || (api_key.is_some() && server.admits(api_key)) {
-        return Ok(());
+/// A token is needed, and none that is good was shown.
+pub(super) struct NoToken;
+
+/// The token by which whoever asks may ask, if it needs one.
+pub(super) fn good_token<'a>(
+    server: &Server,
+    headers: &'a HeaderMap,
+) -> Result<Option<&'a [u8]>, NoToken> {
+    let (bearer, api_key) = (bearer(headers), headers.get(API_KEY).map(HeaderValue::as_bytes));
+    if server.admits(bearer) {
+        return Ok(bearer);
     }
-    if bearer(headers).or(api_key).is_some() {
+    if api_key.is_some() && server.admits(api_key) { Ok(api_key) } else { Err(NoToken) }
+}
+
+/// The same; who shows none that is good hears what to do.
+pub(crate) fn token<'a>(
+    server: &Server,
+    headers: &'a HeaderMap,
+) -> Result<Option<&'a [u8]>, Problem> {
+    if let Ok(token) = good_token(server, headers) {
+        return Ok(token);
+    }
+    if bearer(headers).is_some() || headers.contains_key(API_KEY) {
         server.status.wrong_tokens.http.fetch_add(1, Ordering::Relaxed);
     }
     Err(Problem::new(

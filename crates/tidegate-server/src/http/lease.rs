@@ -4,14 +4,14 @@ use super::decision::{self, member};
 use super::page::{Answered, JSON, Page};
 use super::problem::Problem;
 use super::said::{self, LEASE, ONE};
-use crate::engine::{Answer, Engine, Lease, LeaseId};
+use crate::engine::{Answer, Engine, Lease, LeaseId, PeerEngine};
 use http::StatusCode;
 use std::io::Write;
 use tidegate_tower::{HeaderStyle, as_ms_ceil};
 
 /// Takes a place, and says what to give it back by.
 pub(super) async fn acquire(
-    engine: &Engine,
+    engine: PeerEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {

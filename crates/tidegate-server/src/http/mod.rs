@@ -59,7 +59,7 @@ const HOME: &str = include_str!("home.txt");
 pub fn service<H: Send>(
     server: Arc<Server>,
     peer: SocketAddr,
-    hold: impl Fn() -> H + Clone + Send,
+    hold: impl Fn(&Parts) -> H + Clone + Send,
 ) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
 + Clone {
     service_fn(move |request: Request<Incoming>| {
@@ -69,7 +69,7 @@ pub fn service<H: Send>(
             let patience = server.request_patience();
             let answered = match collect(body, patience).await {
                 Ok(body) => {
-                    let _holding = hold();
+                    let _holding = hold(&request);
                     answer(&server, &request, &body, peer).await
                 }
                 Err(problem) => problem.answer(),
@@ -77,6 +77,11 @@ pub fn service<H: Send>(
             Ok(answered.into_response())
         }
     })
+}
+
+/// Whether a request shows that whoever asks may ask.
+pub(crate) fn is_known(server: &Server, request: &Parts) -> bool {
+    guard::good_token(server, &request.headers).is_ok()
 }
 
 /// The answer to a request that came from `peer`.
@@ -96,6 +101,7 @@ async fn try_answer(
     let host = host(request)?;
     guard::framing(&request.headers)?;
     let route = Route::of(request)?;
+    let mut token = None;
     if !route.is_public() {
         let is_proxied = route == Route::Authorize && original::is_told(&request.headers);
         if !is_proxied {
@@ -104,22 +110,23 @@ async fn try_answer(
         if !route.has_body() {
             guard::own_name(server, host)?;
         }
-        guard::token(server, &request.headers)?;
+        token = guard::token(server, &request.headers)?;
     }
     if route.has_body() {
         guard::is_json(&request.headers)?;
     }
-    let (engine, style) = (&server.engine, style::style(request, route)?);
+    let id = server.peer(peer.ip(), token);
+    let (engine, style) = (server.engine.by(id), style::style(request, route)?);
     let may_wait = route.may_wait(engine.store().is_shared());
-    let _waiting = may_wait.then(|| server.wait(Wire::Http)).transpose()?;
+    let _waiting = may_wait.then(|| server.wait(Wire::Http, id)).transpose()?;
     match route {
         Route::Check => check::check(engine, body, style).await,
         Route::Peek => check::peek(engine, body, style).await,
         Route::Reset => check::reset(engine, body, style).await,
         Route::Refund => check::refund(engine, body, style).await,
         Route::Acquire => lease::acquire(engine, body, style).await,
-        Route::Release => lease::release(engine, body).await,
-        Route::Authorize => authorize::authorize(server, request, peer, style).await,
+        Route::Release => lease::release(&engine, body).await,
+        Route::Authorize => authorize::authorize(server, request, (peer, id), style).await,
         Route::Explain => explain::explain(server, request, peer).await,
         Route::ExplainAsked => explain::explain_asked(server, body).await,
         Route::OpenApi => Ok(fixed(JSON, OPENAPI)),

@@ -122,6 +122,7 @@ impl From<NoSuchLimit> for Problem {
             }
             // No limit can have this name, so it was meant to be a rule.
             NoSuchLimit::Neither { name, error, .. } => Self::no_rule(name, error),
+            NoSuchLimit::NoAdHocRules(_) => Self::new(StatusCode::FORBIDDEN, error.to_string()),
             _ => Self::bad(error.to_string()),
         }
     }

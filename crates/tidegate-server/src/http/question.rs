@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use super::said::Said;
 use crate::base64;
-use crate::engine::{self, Engine, Limit, NoSuchLimit};
+use crate::engine::{self, Limit, NoSuchLimit, PeerEngine};
 use crate::store::Key;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Question<'a> {
 
 impl<'a> Said<'a> {
     /// The question, if all of it has been said.
-    pub(super) fn question(self, engine: &Engine) -> Result<Question<'a>, Problem> {
+    pub(super) fn question(self, engine: PeerEngine<'_>) -> Result<Question<'a>, Problem> {
         let key = key(self.key, self.key_base64)?;
         let limit = match (&self.limit, &self.rule) {
             (Some(name), None) => engine.find(name)?,

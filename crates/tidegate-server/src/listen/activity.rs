@@ -4,6 +4,7 @@
 //!          second the worker looks through its connections and ends those that are overdue. A request costs
 //!          two plain memory accesses for it.
 
+use super::strangers::Place;
 use super::wakeful::Wakeful;
 use crate::config::Caps;
 use std::collections::HashMap;
@@ -26,6 +27,12 @@ pub struct Activity {
     held: AtomicU32,
     /// Whether it leaves by itself when it is time to go.
     leaves: AtomicBool,
+    /// Until when the peer must have shown who it is.
+    known_by: AtomicU32,
+    /// Whether the peer has yet to show who it is.
+    is_unknown: AtomicBool,
+    /// Its place among those that are counted, or may have to make room.
+    place: Mutex<Option<Place>>,
     idle: u32,
     request: u32,
 }
@@ -40,7 +47,58 @@ impl Activity {
         let (idle, request) = (whole(caps.idle), whole(caps.request));
         let (requests, held) = (AtomicU32::new(0), AtomicU32::new(0));
         let (is_idle, leaves) = (AtomicBool::new(true), AtomicBool::new(false));
-        Self { wakeful, seconds, until, is_idle, requests, held, leaves, idle, request }
+        Self {
+            wakeful,
+            seconds,
+            until,
+            is_idle,
+            requests,
+            held,
+            leaves,
+            known_by: AtomicU32::new(u32::MAX),
+            is_unknown: AtomicBool::new(false),
+            place: Mutex::default(),
+            idle,
+            request,
+        }
+    }
+
+    /// The peer must show who it is within this time.
+    pub(super) fn must_be_known_within(&self, time: Duration) {
+        let by = self.seconds.load(Ordering::Relaxed).saturating_add(whole(time));
+        self.known_by.store(by, Ordering::Relaxed);
+        self.is_unknown.store(true, Ordering::Relaxed);
+    }
+
+    /// It has a place, until the peer is known or leaves.
+    pub(super) fn takes(&self, place: Place) {
+        *self.place.lock().expect("nobody panics with it") = Some(place);
+    }
+
+    /// Whether the peer has yet to show who it is.
+    #[inline]
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown.load(Ordering::Relaxed)
+    }
+
+    /// The peer has shown who it is, if it had to.
+    pub(crate) fn is_known(&self) {
+        if self.is_unknown.swap(false, Ordering::Relaxed) {
+            self.known_by.store(u32::MAX, Ordering::Relaxed);
+            self.gives_up_place();
+        }
+    }
+
+    /// The peer is known, or has left.
+    pub(super) fn gives_up_place(&self) {
+        let place = self.place.lock().expect("nobody panics with it").take();
+        // Not under the lock.
+        drop(place);
+    }
+
+    /// Whether the connection waits for nothing but what the peer says next.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed) && !self.is_answering()
     }
 
     /// It waits for what the peer says next, of which a part may have come.
@@ -120,7 +178,8 @@ impl Activity {
     fn is_overdue(&self, now: u32) -> bool {
         let is_waiting = self.is_idle.load(Ordering::Relaxed) && self.is_answering();
         let is_held = self.held.load(Ordering::Relaxed) > 0;
-        self.until.load(Ordering::Relaxed) < now && !is_waiting && !is_held
+        let until = self.until.load(Ordering::Relaxed).min(self.known_by.load(Ordering::Relaxed));
+        until < now && !is_waiting && !is_held
     }
 
     #[inline]

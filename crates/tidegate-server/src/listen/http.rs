@@ -11,6 +11,7 @@ use super::Activity;
 use super::activity::Holding;
 use super::frames::Frames;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -178,6 +179,26 @@ impl<S> Watched<S> {
     pub(super) fn holder(&self) -> impl Fn() -> Holding + Clone + Send + use<S> {
         let activity = Arc::clone(&self.activity);
         move || activity.holds()
+    }
+
+    /// A request has come, and may show who the peer is.
+    pub(super) fn is_known_by(&self, is_known: impl FnOnce() -> bool) {
+        if self.activity.is_unknown() && is_known() {
+            self.activity.is_known();
+        }
+    }
+
+    /// For who sees the heads of requests: the first that shows who the peer is makes it known.
+    pub(super) fn knows<F: Fn(&Parts) -> bool + Clone + Send>(
+        &self,
+        is_known: F,
+    ) -> impl Fn(&Parts) + Clone + Send + use<S, F> {
+        let activity = Arc::clone(&self.activity);
+        move |head| {
+            if activity.is_unknown() && is_known(head) {
+                activity.is_known();
+            }
+        }
     }
 
     /// The time of the next request begins: a part of it came with the last one.

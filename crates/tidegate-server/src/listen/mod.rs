@@ -2,18 +2,20 @@
 //!
 //! Always   A worker is a thread with a runtime of its own: a connection stays on one core. Accepting never
 //!          ends because of an error: where there are no more descriptors it waits and tries again (T45).
-//!          Who is one too many is turned away at once.
+//!          Who is one too many is turned away at once, unless a [stranger](strangers) makes room.
 
 mod activity;
 mod frames;
 mod http;
 mod plain;
 mod serve;
+mod strangers;
 mod wakeful;
 mod worker;
 
 pub use activity::Activity;
 pub use serve::{Addresses, Running, start};
+pub(crate) use worker::{ADMIN_CONNECTIONS_MAX, TURNED_AWAY_MAX};
 
 use std::fmt;
 

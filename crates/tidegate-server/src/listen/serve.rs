@@ -2,7 +2,7 @@
 
 use super::Wire;
 use super::wakeful::Wakeful;
-use super::worker::{self, Door};
+use super::worker::{self, Door, Rooms};
 use crate::server::Server;
 use anyhow::Context;
 use socket2::{Domain, Socket, Type};
@@ -53,16 +53,18 @@ pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
     let (closing, is_closing) = watch::channel(false);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut workers = Vec::with_capacity(threads);
+    let rooms = Arc::new(Rooms::new(&server));
     for number in 0..threads {
         let doors = bound
             .iter()
             .map(|(wire, listener)| Ok(Door { wire: *wire, listener: listener.try_clone()? }));
         let doors: Vec<Door> = doors.collect::<anyhow::Result<_>>()?;
         let (server, is_closing) = (Arc::clone(&server), is_closing.clone());
+        let rooms = Arc::clone(&rooms);
         let worker = std::thread::Builder::new().name(format!("worker-{number}"));
         let wakeful = Arc::new(Wakeful::new(config.stay_awake.into()));
         let runtime = runtime(&wakeful).context("a worker cannot start")?;
-        let work = move || worker::work(&runtime, server, doors, is_closing, wakeful);
+        let work = move || worker::work(&runtime, (server, rooms), doors, is_closing, wakeful);
         workers.push(worker.spawn(work)?);
     }
     let addresses = addresses(&bound)?;

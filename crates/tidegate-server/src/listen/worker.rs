@@ -4,13 +4,16 @@ use super::Wire;
 use super::activity::{Activity, Peers};
 use super::http::{Watched, closed, serve_http1, serve_http2};
 use super::plain;
+use super::strangers::Strangers;
 use super::wakeful::Wakeful;
 use crate::config::ServerConfig;
 use crate::grpc::Grpc;
 use crate::server::Server;
 use crate::tls::Alpn;
+use crate::shares::PeerId;
 use crate::{admin, resp};
 use ::http::Request;
+use ::http::request::Parts;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use std::io;
@@ -22,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 /// A socket to accept from.
@@ -35,36 +39,63 @@ struct Worker {
     server: Arc<Server>,
     grpc: Grpc,
     peers: Arc<Peers>,
-    /// Who is turned away and has not heard why yet.
-    turned_away: Arc<Semaphore>,
+    rooms: Arc<Rooms>,
     /// Becomes `true` when it is time to go.
     closing: watch::Receiver<bool>,
+}
+
+/// What all workers share of who is in.
+pub(super) struct Rooms {
+    /// Those who have not shown who they are, of the listeners that decide.
+    strangers: Arc<Strangers>,
+    /// The same of the operator's.
+    visitors: Arc<Strangers>,
+    /// Who is turned away and has not heard why yet.
+    turned_away: Arc<Semaphore>,
+}
+
+impl Rooms {
+    pub(super) fn new(server: &Server) -> Self {
+        // Each takes a descriptor, of which there may be few.
+        let turned_away = TURNED_AWAY_MAX.min(1 + server.connections_max() / 4);
+        Self {
+            strangers: Arc::default(),
+            visitors: Arc::default(),
+            turned_away: Arc::new(Semaphore::new(turned_away)),
+        }
+    }
+
+    fn of(&self, wire: Wire) -> &Arc<Strangers> {
+        match wire {
+            Wire::Admin => &self.visitors,
+            Wire::Resp | Wire::Http | Wire::Grpc => &self.strangers,
+        }
+    }
 }
 
 /// How long a drain waits before it looks again.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// The operator has places that nobody else can take: who watches a flood must not be shut out by it.
-const ADMIN_CONNECTIONS_MAX: u64 = 64;
+pub(crate) const ADMIN_CONNECTIONS_MAX: u64 = 64;
 /// How long who is turned away has to hear why.
 const TURN_AWAY: Duration = Duration::from_millis(100);
 /// And so many can be told at once.
-const TURNED_AWAY_MAX: usize = 64;
+pub(crate) const TURNED_AWAY_MAX: usize = 64;
 /// The longest pause after a failed accept.
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Works until it is time to go and everybody has left.
 pub(super) fn work(
     runtime: &Runtime,
-    server: Arc<Server>,
+    (server, rooms): (Arc<Server>, Arc<Rooms>),
     doors: Vec<Door>,
     closing: watch::Receiver<bool>,
     wakeful: Arc<Wakeful>,
 ) {
     let drain = server.config().server.drain;
     let grpc = Grpc::new(Arc::clone(&server));
-    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let peers = Arc::new(Peers::new(Arc::clone(&wakeful)));
-    let worker = Worker { server, grpc, peers, turned_away, closing };
+    let worker = Worker { server, grpc, peers, rooms, closing };
     runtime.block_on(async {
         let peers = Arc::clone(&worker.peers);
         tokio::spawn(async move { peers.watch().await });
@@ -117,36 +148,35 @@ impl Worker {
         let config = self.server.config();
         // As of now: a reload may have put other certificates in place.
         let tls = acceptor(&config.server, wire);
-        let caps = config.server.caps;
-        let here = |wire| status.connections.of(wire).load(Ordering::Relaxed);
-        let has_room = match wire {
-            Wire::Admin => here(Wire::Admin) < ADMIN_CONNECTIONS_MAX,
-            // Each read once: of what comes and goes meanwhile no difference can be taken.
-            Wire::Resp | Wire::Http | Wire::Grpc => {
-                let others = [Wire::Resp, Wire::Http, Wire::Grpc].map(here);
-                others.iter().sum::<u64>() < caps.connections_max as u64
-            }
-        };
-        if !has_room {
+        let address = self.server.peer(peer.ip(), None);
+        if !self.has_room(wire, address) {
             status.rejected.of(wire).fetch_add(1, Ordering::Relaxed);
             // In a flood, most of them hear nothing: to say it takes a descriptor.
-            if let (None, Ok(turn)) = (tls, Arc::clone(&self.turned_away).try_acquire_owned()) {
+            let turn = Arc::clone(&self.rooms.turned_away).try_acquire_owned();
+            if let (None, Ok(turn)) = (tls, turn) {
                 tokio::spawn(turn_away(stream, wire, turn));
             }
             return;
         }
+        let caps = self.server.config().server.caps;
         status.connections.of(wire).fetch_add(1, Ordering::Relaxed);
         let (number, activity) = self.peers.enter(&caps);
         let worker = self.clone();
-        let guard = Guard { worker: worker.clone(), wire, number };
+        let guard = Guard { worker: worker.clone(), wire, number, activity: Arc::clone(&activity) };
+        let served = Arc::clone(&activity);
         let task = tokio::spawn(async move {
             let _guard = guard;
             // Answers are written whole; waiting for more to send would only delay them.
             let _ = stream.set_nodelay(true);
             let ended = match tls {
-                None => worker.serve(stream, peer, wire, activity).await,
+                None => worker.serve(stream, peer, wire, served).await,
                 Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => worker.serve(stream, peer, wire, activity).await,
+                    Ok(stream) => {
+                        if worker.server.is_certificate_enough(wire) {
+                            served.is_known();
+                        }
+                        worker.serve(stream, peer, wire, served).await
+                    }
                     Err(error) => Err(error),
                 },
             };
@@ -155,6 +185,38 @@ impl Worker {
             }
         });
         self.peers.handle(number, task.abort_handle());
+        self.know(wire, address, &activity, task.abort_handle());
+    }
+
+    /// Whether one more may come in; perhaps a stranger has to leave for it.
+    fn has_room(&self, wire: Wire, address: PeerId) -> bool {
+        let status = &self.server.status;
+        let here = |wire| status.connections.of(wire).load(Ordering::Relaxed);
+        let strangers = self.rooms.of(wire);
+        let is_full = match wire {
+            Wire::Admin => here(Wire::Admin) >= ADMIN_CONNECTIONS_MAX,
+            // Each read once: of what comes and goes meanwhile no difference can be taken.
+            Wire::Resp | Wire::Http | Wire::Grpc => {
+                let others = [Wire::Resp, Wire::Http, Wire::Grpc].map(here);
+                let has_share = strangers.of(address) < self.server.connections_per_address();
+                if !has_share {
+                    return false;
+                }
+                others.iter().sum::<u64>() >= self.server.connections_max() as u64
+            }
+        };
+        !is_full || strangers.close_one()
+    }
+
+    /// Keeps a connection in mind until its peer has shown who it is. Where nobody has to, the operator's make room for each
+    /// other, and others are counted only.
+    fn know(&self, wire: Wire, address: PeerId, activity: &Arc<Activity>, close: AbortHandle) {
+        let must_show = self.server.must_show_itself(wire);
+        if must_show {
+            activity.must_be_known_within(self.server.config().server.caps.unauthenticated);
+        }
+        let close = (must_show || wire == Wire::Admin).then_some(close);
+        self.rooms.of(wire).enter(address, activity, close);
     }
 
     async fn serve<S>(
@@ -169,10 +231,11 @@ impl Worker {
     {
         let (server, closing) = (Arc::clone(&self.server), self.closing.clone());
         if wire == Wire::Resp {
-            return resp::serve(stream, server, &activity).await;
+            return resp::serve(stream, server, peer, &activity).await;
         }
         if wire == Wire::Grpc {
-            let (grpc, watched) = (self.grpc.for_connection(), Arc::clone(&activity));
+            let (grpc, watched) =
+                (self.grpc.for_connection(peer.ip(), &activity), Arc::clone(&activity));
             let service = service_fn(move |request: Request<Incoming>| {
                 let (grpc, answering) = (grpc.clone(), watched.answers());
                 async move {
@@ -185,7 +248,10 @@ impl Worker {
         }
         let stream = Watched::http1(stream, activity);
         match wire {
-            Wire::Admin => serve_http1(stream, admin::service(server), closing).await,
+            Wire::Admin => {
+                let knows = stream.knows(|head: &Parts| admin::is_known(&server, head));
+                serve_http1(stream, admin::service(server.clone(), knows), closing).await
+            }
             _ => plain::serve(stream, &server, peer, closing).await,
         }
     }
@@ -206,10 +272,12 @@ struct Guard {
     worker: Worker,
     wire: Wire,
     number: u64,
+    activity: Arc<Activity>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        self.activity.gives_up_place();
         self.worker.server.status.connections.of(self.wire).fetch_sub(1, Ordering::Relaxed);
         self.worker.peers.leave(self.number);
     }

@@ -51,6 +51,7 @@ pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: 
             session.reply.version = Version::Two;
             session.is_known = session.server.admits(None);
             session.token = None;
+            session.tell_peer();
             session.reply.simple("RESET");
         }
         _ => session.unknown(bytes, words),
@@ -81,6 +82,7 @@ fn authenticate(session: &mut Session, is_form: bool, token: &[u8]) -> bool {
     }
     session.is_known = true;
     session.token = std::str::from_utf8(token).ok().map(Token::new);
+    session.tell_peer();
     true
 }
 
@@ -92,6 +94,7 @@ pub(super) fn know_again(session: &mut Session) {
         session.token = None;
         session.transaction = None;
     }
+    session.tell_peer();
 }
 
 /// `HELLO [2|3 [AUTH user token] [SETNAME name]]`
@@ -264,7 +267,7 @@ fn info(session: &mut Session) {
 
 /// `DEL key…`: forgets what keys of `CL.THROTTLE` owe.
 pub(super) async fn del(session: &mut Session, bytes: &[u8], words: &Words) {
-    let _waiting = match session.server.wait(Wire::Resp) {
+    let _waiting = match session.server.wait(Wire::Resp, session.peer) {
         Ok(waiting) => waiting,
         Err(busy) => return session.reply.error(format_args!("BUSY {busy}")),
     };

@@ -29,6 +29,7 @@ use crate::listen::Activity;
 use crate::server::Server;
 use bytes::BufMut as _;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -50,9 +51,10 @@ const TURN_BYTES: usize = 64 * 1024;
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     server: Arc<Server>,
+    peer: SocketAddr,
     activity: &Activity,
 ) -> io::Result<()> {
-    let mut session = Session::new(server);
+    let mut session = Session::from_address(server, peer.ip());
     let mut input = Vec::with_capacity(INPUT_STEP);
     let mut turn_bytes = 0;
     loop {
@@ -65,6 +67,9 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         loop {
             let answered = session.answer(&input[done..]).await;
             turn_bytes += answered + session.said().len();
+            if activity.is_unknown() && session.token.is_some() {
+                activity.is_known();
+            }
             if !session.said().is_empty() {
                 activity.is_writing();
                 stream.write_all(session.said()).await?;

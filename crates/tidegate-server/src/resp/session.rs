@@ -8,6 +8,8 @@ use super::transaction::Transaction;
 use super::{OUTPUT_STEP, STRANGERS_OUTPUT_STEP, client, tide};
 use crate::config::Token;
 use crate::server::Server;
+use crate::shares::PeerId;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +22,10 @@ pub struct Session {
     pub(super) is_known: bool,
     /// The token that it has shown.
     pub(super) token: Option<Token>,
+    /// Where it comes from; nowhere, if it is this program.
+    address: Option<IpAddr>,
+    /// Whose share it takes from what all share.
+    pub(super) peer: PeerId,
     /// How often tokens had changed when it was last looked whether it is known.
     token_changes: u64,
     pub(super) is_over: bool,
@@ -38,14 +44,35 @@ pub struct Session {
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Session {
-    /// A peer that has just come.
+    /// A peer that is this program.
     pub fn new(server: Arc<Server>) -> Self {
+        Self::of(server, None)
+    }
+
+    /// A peer that has just come from this address.
+    pub fn from_address(server: Arc<Server>, address: IpAddr) -> Self {
+        let mut session = Self::of(server, Some(address));
+        session.tell_peer();
+        session
+    }
+
+    /// It has shown a token, or goes by none any more.
+    pub(super) fn tell_peer(&mut self) {
+        if let Some(address) = self.address {
+            let token = self.token.as_ref().map(Token::bytes);
+            self.peer = self.server.peer(address, token);
+        }
+    }
+
+    fn of(server: Arc<Server>, address: Option<IpAddr>) -> Self {
         let output_bytes_max = server.config().server.caps.output_bytes_max.max(OUTPUT_STEP);
         Self {
             throttling: Throttling::new(server.engine.throttles()),
             token_changes: server.token_changes(),
             is_known: server.admits(None),
             token: None,
+            address,
+            peer: PeerId::OWN,
             is_shared: server.engine.store().is_shared(),
             server,
             reply: Reply::default(),
@@ -211,7 +238,8 @@ impl Session {
             }
             Command::Del if command.takes(words.len()) => client::del(self, bytes, words).await,
             _ if command.is_tide() => {
-                tide::run(&self.server, &mut self.reply, command, bytes, words).await;
+                let engine = self.server.engine.by(self.peer);
+                tide::run(engine, &mut self.reply, command, bytes, words).await;
             }
             _ => client::run(self, command, bytes, words),
         }

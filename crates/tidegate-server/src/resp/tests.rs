@@ -79,7 +79,8 @@ fn heard(has_token: bool, first: &[u8], short_until: usize, takes: usize) -> (us
     let (said, most_at_once) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let peer = Endless { first, short_until, takes, said: &said, most_at_once: &most_at_once };
     let activity = activity();
-    let mut serving = std::pin::pin!(serve(peer, server(has_token), &activity));
+    let mut serving =
+        std::pin::pin!(serve(peer, server(has_token), ([127, 0, 0, 1], 1).into(), &activity));
     let served = serving.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()));
     let now = |number: &AtomicUsize| number.load(Ordering::Relaxed);
     (now(&said), now(&most_at_once), served.is_ready())

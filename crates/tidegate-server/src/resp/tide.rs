@@ -8,8 +8,7 @@ use super::command::Command;
 use super::parse::Words;
 use super::reply::Reply;
 use super::session::shown;
-use crate::engine::{Answer, Ask, CheckError, InFlight, LeaseId, Limit, NoSuchLimit};
-use crate::server::Server;
+use crate::engine::{Answer, Ask, CheckError, InFlight, LeaseId, Limit, NoSuchLimit, PeerEngine};
 use crate::store::{Key, NoRequestId, RequestId, StoreError};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
@@ -56,19 +55,19 @@ impl From<CheckError> for TideError {
 
 /// Runs one of them.
 pub(super) async fn run(
-    server: &Server,
+    engine: PeerEngine<'_>,
     reply: &mut Reply,
     command: Command,
     bytes: &[u8],
     words: &Words,
 ) {
-    if let Err(error) = answer(server, reply, command, bytes, words).await {
+    if let Err(error) = answer(engine, reply, command, bytes, words).await {
         reply.error(error);
     }
 }
 
 async fn answer(
-    server: &Server,
+    engine: PeerEngine<'_>,
     reply: &mut Reply,
     command: Command,
     bytes: &[u8],
@@ -78,19 +77,18 @@ async fn answer(
         return Err(TideError::Arity(name(command)));
     }
     match command {
-        Command::TideCheckAll => return check_all(server, reply, bytes, words).await,
-        Command::TideRelease => return release(server, reply, words.get(bytes, 1)).await,
-        Command::TideCheck => return check(server, reply, bytes, words).await,
+        Command::TideCheckAll => return check_all(engine, reply, bytes, words).await,
+        Command::TideRelease => return release(engine, reply, words.get(bytes, 1)).await,
+        Command::TideCheck => return check(engine, reply, bytes, words).await,
         _ => {}
     }
-    let limit = find(server, words.get(bytes, 1))?;
+    let limit = find(engine, words.get(bytes, 1))?;
     let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost: cost(bytes, words)? };
-    let engine = &server.engine;
     match command {
         Command::TideReset => engine.reset(&limit, ask.key).await?,
         Command::TideRefund => engine.refund(&ask).await?,
         Command::TideAcquire if limit.rule().is_concurrency() => {
-            return acquire(server, reply, &ask).await;
+            return acquire(engine, reply, &ask).await;
         }
         Command::TideAcquire => return Err(TideError::NoConcurrency(limit.name().to_owned())),
         _ => {
@@ -107,9 +105,9 @@ fn name(command: Command) -> &'static str {
     known.map_or("tide", |known| known.name)
 }
 
-fn find(server: &Server, text: &[u8]) -> Result<Arc<Limit>, TideError> {
+fn find(engine: PeerEngine<'_>, text: &[u8]) -> Result<Arc<Limit>, TideError> {
     let text = std::str::from_utf8(text).map_err(|_| TideError::NoText)?;
-    Ok(server.engine.find(text)?)
+    Ok(engine.find(text)?)
 }
 
 /// `[COST n]`, at the end.
@@ -125,17 +123,17 @@ fn cost(bytes: &[u8], words: &Words) -> Result<u64, TideError> {
 
 /// `TIDE.CHECK limit key [COST n] [ID token]`.
 async fn check(
-    server: &Server,
+    engine: PeerEngine<'_>,
     reply: &mut Reply,
     bytes: &[u8],
     words: &Words,
 ) -> Result<(), TideError> {
-    let limit = find(server, words.get(bytes, 1))?;
+    let limit = find(engine, words.get(bytes, 1))?;
     let (cost, id) = options(bytes, words)?;
     let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost };
     let answer = match id {
-        None => server.engine.check(&ask).await?,
-        Some(id) => server.engine.check_once(&ask, id).await?,
+        None => engine.check(&ask).await?,
+        Some(id) => engine.check_once(&ask, id).await?,
     };
     reply.five(five(&answer));
     Ok(())
@@ -167,8 +165,12 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-async fn acquire(server: &Server, reply: &mut Reply, ask: &Ask<'_>) -> Result<(), TideError> {
-    let acquired = server.engine.acquire(ask).await?;
+async fn acquire(
+    engine: PeerEngine<'_>,
+    reply: &mut Reply,
+    ask: &Ask<'_>,
+) -> Result<(), TideError> {
+    let acquired = engine.acquire(ask).await?;
     reply.array(5);
     let (decision, wait, lease) = match &acquired {
         Ok(lease) => (lease.decision, lease.lease.map_or(-1, ms), Some(lease.id)),
@@ -185,10 +187,10 @@ async fn acquire(server: &Server, reply: &mut Reply, ask: &Ask<'_>) -> Result<()
     Ok(())
 }
 
-async fn release(server: &Server, reply: &mut Reply, lease: &[u8]) -> Result<(), TideError> {
+async fn release(engine: PeerEngine<'_>, reply: &mut Reply, lease: &[u8]) -> Result<(), TideError> {
     let text = std::str::from_utf8(lease).ok();
     let id: Option<LeaseId> = text.and_then(|text| text.parse().ok());
-    let is_released = server.engine.release(id.ok_or(TideError::NoLease)?).await?;
+    let is_released = engine.release(id.ok_or(TideError::NoLease)?).await?;
     reply.integer(i64::from(is_released));
     Ok(())
 }
@@ -196,7 +198,7 @@ async fn release(server: &Server, reply: &mut Reply, lease: &[u8]) -> Result<(),
 /// `TIDE.CHECKALL limit key cost [limit key cost …]`: all are charged, or none. Answers with all of them
 /// together, and with each.
 async fn check_all(
-    server: &Server,
+    engine: PeerEngine<'_>,
     reply: &mut Reply,
     bytes: &[u8],
     words: &Words,
@@ -208,14 +210,14 @@ async fn check_all(
     if rest.len() / 3 > CHECKS_MAX {
         return Err(TideError::TooMany);
     }
-    let limits = rest.chunks_exact(3).map(|ask| find(server, ask[0]));
+    let limits = rest.chunks_exact(3).map(|ask| find(engine, ask[0]));
     let limits: Vec<Arc<Limit>> = limits.collect::<Result<_, _>>()?;
     let asks = limits.iter().zip(rest.chunks_exact(3)).map(|(limit, ask)| {
         let cost = number(ask[2]).ok_or_else(|| TideError::Syntax(shown(ask[2])))?;
         Ok(Ask { limit, key: Key(ask[1]), cost })
     });
     let asks: Vec<Ask<'_>> = asks.collect::<Result<_, TideError>>()?;
-    let joint = server.engine.check_all(&asks).await?;
+    let joint = engine.check_all(&asks).await?;
     reply.array(2);
     reply.five(five(&joint.all));
     reply.array(joint.each.len());

@@ -13,6 +13,7 @@ use super::session::Session;
 use super::{throttle, tide};
 use crate::listen::Wire;
 use crate::server::Server;
+use crate::shares::PeerId;
 use std::pin::Pin;
 
 /// So many are under way at once.
@@ -132,8 +133,8 @@ impl Session {
     /// Asks all of them, and says the answers.
     pub(super) async fn settle_together(&mut self, together: &mut Together<'_>) {
         let asked = std::mem::take(&mut together.asked);
-        let (server, version) = (&*self.server, self.reply.version);
-        let answers = asked.iter().map(|asked| answer(server, version, asked));
+        let (server, peer, version) = (&*self.server, self.peer, self.reply.version);
+        let answers = asked.iter().map(|asked| answer((server, peer), version, asked));
         // In their order, which tokio turns round where it makes a task with so many answers take a rest.
         let answers = tokio::task::unconstrained(futures_util::future::join_all(answers));
         for answer in answers.await {
@@ -143,7 +144,7 @@ impl Session {
 }
 
 fn answer<'a>(
-    server: &'a Server,
+    (server, peer): (&'a Server, PeerId),
     version: Version,
     asked: &'a Asked<'a>,
 ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
@@ -151,14 +152,14 @@ fn answer<'a>(
     let Asked { command, bytes, words } = asked;
     Box::pin(async move {
         // What is given back makes room, for others or in the store.
-        let waiting = (*command != Command::TideRelease).then(|| server.wait(Wire::Resp));
+        let waiting = (*command != Command::TideRelease).then(|| server.wait(Wire::Resp, peer));
         if let Some(Err(busy)) = waiting {
             reply.error(format_args!("BUSY {busy}"));
             return reply;
         }
         match command {
             Command::ClThrottle => throttle::run(server, &mut reply, bytes, words).await,
-            command => tide::run(server, &mut reply, *command, bytes, words).await,
+            command => tide::run(server.engine.by(peer), &mut reply, *command, bytes, words).await,
         }
         reply
     })

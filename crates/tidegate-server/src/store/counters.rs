@@ -4,7 +4,7 @@ use super::StoreError;
 use super::memory::MemoryCounters;
 use super::redis::{self, RedisCounters};
 use crate::clock::ServerClock;
-use tidegate::{Decision, Limiter, Rule, Stats, Top};
+use tidegate::{Decision, Limiter, PermitRecord, Rule, Stats, Top};
 use tidegate_redis::RedisPermit;
 
 /// The counters of one limit.
@@ -82,6 +82,14 @@ impl Permit {
         match self {
             Self::Memory(permit) => permit.decision(),
             Self::Redis(permit) => permit.decision(),
+        }
+    }
+
+    /// What a snapshot keeps of it; nothing of a place in Redis, which keeps it itself.
+    pub(crate) fn record(&self) -> Option<PermitRecord> {
+        match self {
+            Self::Memory(permit) => permit.record(),
+            Self::Redis(_) => None,
         }
     }
 

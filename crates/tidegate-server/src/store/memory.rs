@@ -4,6 +4,7 @@ use super::once::{Onces, Request, RequestId};
 use super::{Ask, Counters, Key, StoreError};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
+use crate::shares::PeerId;
 use std::sync::Arc;
 use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttles, Top};
 
@@ -50,12 +51,12 @@ impl Memory {
     pub(super) fn check_once(
         &self,
         counters: &MemoryCounters,
-        key: Key<'_>,
-        cost: u64,
+        (key, cost): (Key<'_>, u64),
         id: RequestId<'_>,
+        peer: PeerId,
     ) -> Result<Decision, StoreError> {
         let request = Request { limit: &counters.name, key, cost, id };
-        self.onces.decide(&request, &self.clock, || counters.check(key, cost))
+        self.onces.decide((&request, peer), &self.clock, || counters.check(key, cost))
     }
 }
 

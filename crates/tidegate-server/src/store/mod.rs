@@ -23,6 +23,7 @@ pub use redis::{Redis, RedisCounters};
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
+use crate::shares::PeerId;
 use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
 use tidegate_redis::{Finding, LimitHealth, RedisStore, Unsuited};
 use tokio::runtime::Handle;
@@ -63,7 +64,8 @@ pub enum StoreError {
     GivenBackLater(tidegate_redis::StoreError),
     /// Places under concurrency limits are held by too many.
     #[error(
-        "{max} places are held, and there is room to remember no more: release some, or give the rule a lease"
+        "there is room to remember {max} places, of which one peer gets three quarters at most, and it is taken: release some, or give \
+         the rule a lease"
     )]
     TooManyLeases {
         /// How many there can be.
@@ -71,8 +73,8 @@ pub enum StoreError {
     },
     /// Too many requests have come that may be sent twice. It is not charged.
     #[error(
-        "the answers to {max} requests with an id are kept, and there is room for no more: ask again in a moment, \
-         or without an id"
+        "there is room for the answers to {max} requests with an id, of which one peer gets three quarters at most, and it is taken: \
+         ask again in a moment, or without an id"
     )]
     TooManyIds {
         /// How many there can be.
@@ -206,10 +208,11 @@ impl Store {
         &self,
         ask: &Ask<'_>,
         id: RequestId<'_>,
+        peer: PeerId,
     ) -> Result<Decision, StoreError> {
         match (self, ask.counters) {
             (Self::Memory(memory), Counters::Memory(counters)) => {
-                memory.check_once(counters, ask.key, ask.cost, id)
+                memory.check_once(counters, (ask.key, ask.cost), id, peer)
             }
             (_, Counters::Redis(counters)) => Ok(counters.check_once(ask.key, ask.cost, id).await),
             (Self::Redis(_), Counters::Memory(_)) => unreachable!("a server has one store"),

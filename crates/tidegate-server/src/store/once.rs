@@ -4,13 +4,14 @@
 //!          charged, and both are told the same. What Redis does for a shared limit, in one script (`driver/one.lua`).
 //!          Only what was charged is kept. Who was denied is decided about anew.
 //!          What costs nothing is not kept either: it would take room for nothing.
-//! Always   At most [`ONCES_MAX`] are kept, each for [`ONCE_SPAN`]. One more is refused and not charged: to forget another
+//! Always   At most [`ONCES_MAX`] are kept, each for [`ONCE_SPAN`], and of each peer its [share](Shares). One more is refused and not charged: to forget another
 //!          instead would charge that one twice.
 //! Memory   A fingerprint and a decision, some 160 bytes each, whatever keys and ids are: 42 MB at the most, and given back
 //!          when fewer are kept. Nothing before the first.
 
 use super::{Key, StoreError};
 use crate::clock::ServerClock;
+use crate::shares::{PeerId, Shares};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -50,18 +51,26 @@ pub(super) struct Request<'a> {
     pub(super) id: RequestId<'a>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Onces {
     kept: Mutex<Kept>,
     secret: RandomState,
+    shares: Shares,
+}
+
+impl Default for Onces {
+    fn default() -> Self {
+        let shares = Shares::new(ONCES_MAX);
+        Self { kept: Mutex::default(), secret: RandomState::default(), shares }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     /// And until when.
     answers: HashMap<u128, (Timestamp, Decision)>,
-    /// In the order that they were kept in, which is that of their ends: time does not go back under a lock.
-    ends: VecDeque<(Timestamp, u128)>,
+    /// In the order that they were kept in, which is that of their ends: time does not go back under a lock. And for whom.
+    ends: VecDeque<(Timestamp, u128, PeerId)>,
 }
 
 impl<'a> RequestId<'a> {
@@ -83,7 +92,7 @@ impl Onces {
     /// What was said to this request, or what `decide` says now.
     pub(super) fn decide(
         &self,
-        request: &Request<'_>,
+        (request, peer): (&Request<'_>, PeerId),
         clock: &ServerClock,
         decide: impl FnOnce() -> Decision,
     ) -> Result<Decision, StoreError> {
@@ -91,21 +100,23 @@ impl Onces {
         // What is there is whole, also if somebody has panicked over it.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock.now();
-        kept.forget(now);
+        kept.forget(now, &self.shares);
         if let Some((ends, said)) = kept.answers.get(&fingerprint)
             && now < *ends
         {
             return Ok(*said);
         }
-        if kept.ends.len() >= ONCES_MAX {
+        if !self.shares.take(peer) {
             return Err(StoreError::TooManyIds { max: ONCES_MAX });
         }
         let decision = decide();
-        if !decision.is_deny() && request.cost > 0 {
-            let ends = now + ONCE_SPAN;
-            kept.answers.insert(fingerprint, (ends, decision));
-            kept.ends.push_back((ends, fingerprint));
+        if decision.is_deny() || request.cost == 0 {
+            self.shares.give_back(peer);
+            return Ok(decision);
         }
+        let ends = now + ONCE_SPAN;
+        kept.answers.insert(fingerprint, (ends, decision));
+        kept.ends.push_back((ends, fingerprint, peer));
         Ok(decision)
     }
 
@@ -119,13 +130,12 @@ impl Onces {
 }
 
 impl Kept {
-    fn forget(&mut self, now: Timestamp) {
+    fn forget(&mut self, now: Timestamp, shares: &Shares) {
         for _ in 0..FORGOTTEN_MAX {
-            let Some(&(ends, fingerprint)) = self.ends.front().filter(|(ends, _)| *ends <= now)
-            else {
-                break;
-            };
+            let over = self.ends.front().filter(|(ends, ..)| *ends <= now);
+            let Some(&(ends, fingerprint, peer)) = over else { break };
             self.ends.pop_front();
+            shares.give_back(peer);
             // It may have been asked again since, and be kept for longer.
             if self.answers.get(&fingerprint).is_some_and(|(kept, _)| *kept == ends) {
                 self.answers.remove(&fingerprint);
@@ -166,7 +176,9 @@ mod tests {
     fn who_asks_again_is_told_the_same_until_it_is_forgotten() {
         let (manual, clock) = clock();
         let onces = Onces::default();
-        let ask = |remaining| onces.decide(&REQUEST, &clock, || answer(remaining)).unwrap();
+        let ask = |remaining| {
+            onces.decide((&REQUEST, PeerId::OWN), &clock, || answer(remaining)).unwrap()
+        };
         assert_eq!(ask(9).remaining, 9);
         manual.advance(ONCE_SPAN.saturating_sub(Span::from_micros(1)));
         assert_eq!(ask(8).remaining, 9);
@@ -190,7 +202,7 @@ mod tests {
             Request { key: Key(b"alice"), cost: 256, id: RequestId("\0x"), ..REQUEST },
         ];
         for (remaining, request) in (0..).zip(&others) {
-            let said = onces.decide(request, &clock, || answer(remaining)).unwrap();
+            let said = onces.decide((request, PeerId::OWN), &clock, || answer(remaining)).unwrap();
             assert_eq!(said.remaining, remaining, "{request:?}");
         }
     }
@@ -201,36 +213,37 @@ mod tests {
         let onces = Onces::default();
         let mut denied = answer(0);
         denied.verdict = Verdict::Deny(Retry::Never);
-        assert!(onces.decide(&REQUEST, &clock, || denied).unwrap().is_deny());
-        assert!(onces.decide(&REQUEST, &clock, || answer(1)).unwrap().is_allow());
+        assert!(onces.decide((&REQUEST, PeerId::OWN), &clock, || denied).unwrap().is_deny());
+        assert!(onces.decide((&REQUEST, PeerId::OWN), &clock, || answer(1)).unwrap().is_allow());
     }
 
     #[test]
     fn so_many_are_kept_and_one_more_is_refused_and_not_charged() {
         let (manual, clock) = clock();
         let onces = Onces::default();
-        let of = |cost| Request { cost, ..REQUEST };
-        let max = u64::try_from(ONCES_MAX).unwrap();
-        for cost in 1..=max {
-            onces.decide(&of(cost), &clock, || answer(cost)).expect("there is room");
-        }
-        let refused = onces.decide(&of(max + 1), &clock, || panic!("it is not decided"));
+        // Each from a peer of its own, so that all there is can be taken.
+        let decide = |cost: u64, answer: &dyn Fn() -> Decision| {
+            let peer = PeerId(cost.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            onces.decide((&Request { cost, ..REQUEST }, peer), &clock, answer)
+        };
+        let all = 1..=2 * ONCES_MAX as u64;
+        let kept = all.take_while(|cost| decide(*cost, &|| answer(*cost)).is_ok()).count();
+        // Where that many peers have something, the counters that they share say no a little early.
+        assert!((ONCES_MAX - ONCES_MAX / 1_000..=ONCES_MAX).contains(&kept), "{kept}");
+        let max = kept as u64;
+        let refused = decide(max + 1, &|| panic!("it is not decided"));
         assert!(matches!(refused, Err(StoreError::TooManyIds { max: ONCES_MAX })));
-        assert_eq!(onces.decide(&of(1), &clock, || answer(7)).unwrap().remaining, 1, "it is kept");
+        assert_eq!(decide(1, &|| answer(7)).unwrap().remaining, 1, "it is kept");
         manual.advance(ONCE_SPAN);
-        assert_eq!(onces.decide(&of(max), &clock, || answer(7)).unwrap().remaining, 7, "anew");
+        assert_eq!(decide(max, &|| answer(7)).unwrap().remaining, 7, "anew");
         // Little by little, and not what was asked anew.
         for cost in 1..max / 32 {
-            onces.decide(&of(max + cost), &clock, || answer(0)).expect("there is room again");
+            decide(max + cost, &|| answer(0)).expect("there is room again");
         }
-        assert_eq!(
-            onces.decide(&of(max), &clock, || answer(8)).unwrap().remaining,
-            7,
-            "it is kept"
-        );
+        assert_eq!(decide(max, &|| answer(8)).unwrap().remaining, 7, "it is kept");
         manual.advance(ONCE_SPAN);
         for _ in 0..max / 32 {
-            onces.decide(&of(1), &clock, || answer(0)).expect("there is room");
+            decide(1, &|| answer(0)).expect("there is room");
         }
         let kept = onces.kept.lock().unwrap();
         assert_eq!((kept.answers.len(), kept.ends.len()), (1, 1));
@@ -239,12 +252,26 @@ mod tests {
     }
 
     #[test]
+    fn one_peer_that_asks_with_ever_new_ids_leaves_room_for_others() {
+        let (_, clock) = clock();
+        let onces = Onces::default();
+        let of = |peer| move |cost: &u64| (Request { cost: *cost, ..REQUEST }, PeerId(peer));
+        let flood = (1..=ONCES_MAX as u64).map(|cost| of(1)(&cost));
+        let kept = flood.take_while(|(request, peer)| {
+            onces.decide((request, *peer), &clock, || answer(0)).is_ok()
+        });
+        assert_eq!(kept.count(), 3 * ONCES_MAX / 4);
+        let (request, peer) = of(2)(&u64::MAX);
+        onces.decide((&request, peer), &clock, || answer(0)).expect("another peer has room");
+    }
+
+    #[test]
     fn what_costs_nothing_is_not_kept() {
         let (_, clock) = clock();
         let onces = Onces::default();
         let look = Request { cost: 0, ..REQUEST };
-        assert_eq!(onces.decide(&look, &clock, || answer(1)).unwrap().remaining, 1);
-        assert_eq!(onces.decide(&look, &clock, || answer(2)).unwrap().remaining, 2);
+        assert_eq!(onces.decide((&look, PeerId::OWN), &clock, || answer(1)).unwrap().remaining, 1);
+        assert_eq!(onces.decide((&look, PeerId::OWN), &clock, || answer(2)).unwrap().remaining, 2);
     }
 
     #[test]
@@ -259,7 +286,11 @@ mod tests {
                 scope.spawn(|| {
                     start.wait();
                     for cost in 1..=1_000 {
-                        let said = onces.decide(&Request { cost, ..REQUEST }, &clock, charge);
+                        let said = onces.decide(
+                            (&Request { cost, ..REQUEST }, PeerId::OWN),
+                            &clock,
+                            charge,
+                        );
                         assert_eq!(said.unwrap().remaining, cost - 1, "all are told the same");
                     }
                 });

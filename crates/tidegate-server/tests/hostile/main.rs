@@ -25,6 +25,7 @@ mod peer;
 mod processor;
 mod reload;
 mod slow;
+mod strangers;
 mod tls;
 mod unread;
 mod waiting;

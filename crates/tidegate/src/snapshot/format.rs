@@ -9,6 +9,7 @@
 //! Rows     width:u64, then rows of so many words: two of fingerprint and a packed state
 //! Slots    for each key two words of fingerprint, a number of words, and so many words of state
 //! Shared   words of state: what keys without room share
+//! Attached length:u64 of a name, the name, and bytes that a program keeps beside its limiters
 //! ```
 //!
 //! All numbers are little-endian. The checksum covers kind, length and bytes. A reader that meets a
@@ -33,10 +34,11 @@ enum Kind {
     Rows = 3,
     Slots = 4,
     Shared = 5,
+    Attached = 6,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::End, Kind::Section, Kind::Rule, Kind::Rows, Kind::Slots, Kind::Shared];
+const KINDS: [Kind; 7] =
+    [Kind::End, Kind::Section, Kind::Rule, Kind::Rows, Kind::Slots, Kind::Shared, Kind::Attached];
 
 /// What is said of a limiter before its keys.
 pub(super) struct Head {
@@ -53,6 +55,14 @@ pub(super) struct Head {
 pub(super) struct Section {
     pub(super) head: Head,
     pub(super) keys: Vec<(Limit, Keys)>,
+}
+
+/// All that is in a snapshot.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) sections: Vec<Section>,
+    /// What a program keeps beside its limiters, by name.
+    pub(super) attached: Vec<(String, Vec<u8>)>,
 }
 
 pub(super) enum Keys {
@@ -128,6 +138,11 @@ impl<W: Write> Writer<W> {
         self.chunk(Kind::Shared, &to_bytes(state))
     }
 
+    pub(super) fn attached(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let length = to_bytes(&[name.len() as u64]);
+        self.chunk(Kind::Attached, &[&length, name.as_bytes(), bytes].concat())
+    }
+
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.chunk(Kind::End, &[])?;
         self.output.flush()
@@ -156,15 +171,16 @@ fn to_bytes(words: &[u64]) -> Vec<u8> {
 }
 
 /// Reads a whole snapshot, or nothing of it.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<Section>, SnapshotError> {
+pub(super) fn read(bytes: &[u8]) -> Result<Contents, SnapshotError> {
     let mut reader = Reader { bytes, at: 0 };
     reader.preamble()?;
-    let mut sections: Vec<Section> = Vec::new();
+    let Contents { mut sections, mut attached } = Contents::default();
     let mut rule: Option<Limit> = None;
     loop {
         let (kind, chunk) = reader.chunk()?;
         match (kind, sections.last_mut(), &rule) {
-            (Kind::End, ..) => return Ok(sections),
+            (Kind::End, ..) => return Ok(Contents { sections, attached }),
+            (Kind::Attached, ..) => attached.push(reader.attached(chunk)?),
             (Kind::Section, ..) => {
                 sections.push(Section { head: reader.head(chunk)?, keys: Vec::new() });
                 rule = None;
@@ -281,6 +297,14 @@ impl<'a> Reader<'a> {
     fn shared(&self, bytes: &[u8], limit: &Limit) -> Result<Keys, SnapshotError> {
         let state = limit.read_state(&self.words(bytes)?);
         state.map(Keys::Shared).ok_or_else(|| SnapshotError::new(Flaw::State { at: self.at }))
+    }
+
+    fn attached(&self, bytes: &[u8]) -> Result<(String, Vec<u8>), SnapshotError> {
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(|| self.damaged())?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| self.damaged())?;
+        let (name, bytes) = rest.split_at_checked(length).ok_or_else(|| self.damaged())?;
+        let name = String::from_utf8(name.to_vec()).map_err(|_| self.damaged())?;
+        Ok((name, bytes.to_vec()))
     }
 
     fn damaged(&self) -> SnapshotError {

@@ -18,7 +18,7 @@ use crate::slot::Slot;
 use crate::sync::Arc;
 use crate::table::{Fingerprint, Origin, Secret, Table, Terms};
 use crate::turn::Wakes;
-use format::{Head, Keys, Section, Writer};
+use format::{Contents, Head, Keys, Section, Writer};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
@@ -46,8 +46,15 @@ use tidegate_core::{Limit, State, Timestamp};
 /// ```
 #[derive(Default)]
 pub struct Snapshot {
-    sections: Vec<Section>,
+    contents: Contents,
 }
+
+/// Bytes that a program keeps in a snapshot beside its limiters, with the name that it finds them by.
+///
+/// ```
+/// let attached: tidegate::Attached = ("places".to_owned(), vec![1, 2, 3]);
+/// ```
+pub type Attached = (String, Vec<u8>);
 
 /// What came of loading a snapshot; see [`Snapshot::load`].
 ///
@@ -84,7 +91,30 @@ impl Snapshot {
         path: impl AsRef<Path>,
         limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
     ) -> io::Result<()> {
-        file::replace(path.as_ref(), |file| Self::write(file, limiters))
+        Self::save_with(path, limiters, Vec::new)
+    }
+
+    /// Writes the same, and beside it what a program wants to find again, such as
+    /// [records](crate::Permit::record) of permits. `attach` is called when the limiters have been written: what it
+    /// returns is not older than they are.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Snapshot};
+    /// # let directory = std::env::temp_dir().join(format!("tidegate-with-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let path = directory.join("limits.snapshot");
+    /// let limiter = Limiter::new("5/day".parse()?);
+    /// Snapshot::save_with(&path, [("login", &limiter)], || vec![("note".to_owned(), vec![1, 2])])?;
+    /// assert_eq!(Snapshot::load(&path).snapshot.attached("note"), Some(&[1, 2][..]));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn save_with<'a, C: Clock>(
+        path: impl AsRef<Path>,
+        limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
+        attach: impl FnOnce() -> Vec<Attached>,
+    ) -> io::Result<()> {
+        file::replace(path.as_ref(), |file| Self::write_with(file, limiters, attach))
     }
 
     /// Writes the same anywhere.
@@ -102,10 +132,30 @@ impl Snapshot {
         output: impl Write,
         limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
     ) -> io::Result<()> {
+        Self::write_with(output, limiters, Vec::new)
+    }
+
+    /// Writes what [`save_with`](Self::save_with) writes anywhere.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Snapshot};
+    /// let (limiter, mut bytes) = (Limiter::new("5/day".parse()?), Vec::new());
+    /// Snapshot::write_with(&mut bytes, [("login", &limiter)], || vec![("note".to_owned(), vec![7])])?;
+    /// assert_eq!(Snapshot::read(&bytes)?.attached("note"), Some(&[7][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn write_with<'a, C: Clock>(
+        output: impl Write,
+        limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
+        attach: impl FnOnce() -> Vec<Attached>,
+    ) -> io::Result<()> {
         let mut output = Writer::new(output);
         output.begin()?;
         for (name, limiter) in limiters {
             write_table(&mut output, name, &limiter.table)?;
+        }
+        for (name, bytes) in attach() {
+            output.attached(&name, &bytes)?;
         }
         output.end()
     }
@@ -141,7 +191,7 @@ impl Snapshot {
     /// assert_eq!(error.to_string(), "this is not a snapshot of Tidegate");
     /// ```
     pub fn read(bytes: &[u8]) -> Result<Self, SnapshotError> {
-        Ok(Self { sections: format::read(bytes)? })
+        Ok(Self { contents: format::read(bytes)? })
     }
 
     /// Whether it knows no limiter.
@@ -151,7 +201,7 @@ impl Snapshot {
     /// assert!(Snapshot::default().is_empty());
     /// ```
     pub fn is_empty(&self) -> bool {
-        self.sections.is_empty()
+        self.contents.sections.is_empty()
     }
 
     /// The names that it has something under.
@@ -165,7 +215,18 @@ impl Snapshot {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.sections.iter().map(|section| section.head.name.as_str())
+        self.contents.sections.iter().map(|section| section.head.name.as_str())
+    }
+
+    /// Returns what was [attached](Self::save_with) under this name.
+    ///
+    /// ```
+    /// # use tidegate::Snapshot;
+    /// assert_eq!(Snapshot::default().attached("note"), None);
+    /// ```
+    pub fn attached(&self, name: &str) -> Option<&[u8]> {
+        let found = self.contents.attached.iter().find(|(known, _)| known == name);
+        found.map(|(_, bytes)| bytes.as_slice())
     }
 
     /// Makes a limiter that goes on where the one of this name was, by the machine's clock; a new one
@@ -204,7 +265,7 @@ impl Snapshot {
         builder: Builder,
         clock: C,
     ) -> Limiter<C> {
-        let section = self.sections.iter().find(|section| section.head.name == name);
+        let section = self.contents.sections.iter().find(|section| section.head.name == name);
         let Some(section) = section else {
             return builder.with_clock(clock);
         };
@@ -313,7 +374,8 @@ fn in_debt(
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.sections.iter().map(|section| &*section.head.name).collect();
+        let names: Vec<&str> =
+            self.contents.sections.iter().map(|section| &*section.head.name).collect();
         f.debug_struct("Snapshot").field("limiters", &names).finish_non_exhaustive()
     }
 }

@@ -141,7 +141,7 @@ impl<C: Clock> Table<C> {
         let stages = stages(&limit, plan.max_keys, shards).map(Arc::new);
         let rows_kept = ROWS_KEPT.min(plan.max_keys / ROWS_KEPT_PART) / shards;
         let shard = |index: usize| {
-            let watch = plan.watch(secret.words[0] ^ index as u64, shards).map(Box::new);
+            let watch = plan.watch(shards).map(Box::new);
             let plot = Plot { stages: stages.clone(), index };
             let shard = Latch::new(Shard::new(Arc::clone(&terms), plot, rows_kept, watch));
             Padded { shard }
@@ -382,7 +382,8 @@ impl<C: Clock> Table<C> {
                 denied.extend(sketches.denied.list(now));
             }
         }
-        Top { hot: top::greatest(hot, k), denied: top::greatest(denied, k) }
+        let window = top::window(now);
+        Top { hot: top::greatest(hot, k), denied: top::greatest(denied, k), window }
     }
 
     pub(crate) fn audit(&self) -> Option<Audit> {
@@ -501,8 +502,8 @@ impl Room {
 }
 
 impl Plan {
-    fn watch(&self, seed: u64, shards: usize) -> Option<Watch> {
-        let sketches = self.has_top.then(|| Sketches::new(seed));
+    fn watch(&self, shards: usize) -> Option<Watch> {
+        let sketches = self.has_top.then(Sketches::default);
         let auditor = self.audit.map(|sample| Auditor::new(sample, shards));
         (sketches.is_some() || auditor.is_some()).then_some(Watch { sketches, auditor })
     }

@@ -1,19 +1,20 @@
-//! The keys that are asked about most, by a sketch: a few counters, whatever the number of keys.
+//! The busiest keys of each shard, in a fixed number of counters, however many keys there are.
 //!
-//! Always   Space-Saving (Metwally, Agrawal, El Abbadi 2005) over one decision in [`SAMPLE`]: a key that
-//!          makes up more than 1/[`COUNTERS`] of the sampled decisions of its shard has a counter, and
-//!          no counter is too high by more than its `error`. Sampling adds a relative error of about
-//!          `sqrt(SAMPLE / count)`. Counts are of the last one to two [`TERM`]s.
+//! Always   Space-Saving (Metwally, Agrawal, El Abbadi 2005) over every decision, in sets of [`WAYS`] counters: a
+//!          fingerprint chooses the set, so a decision looks at one set only. The true count of a listed key is at least
+//!          `count - error` and at most `count`. A key that makes up more than 1/[`WAYS`] of the decisions of its set is
+//!          always listed, and where a set has fewer keys than counters every count is exact.
+//! Always   Counts are of this [`TERM`] and the one before it. All shards begin a term at the same time.
 
 use super::fingerprint::Fingerprint;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use tidegate_core::{Span, Timestamp};
 
-/// One decision in so many is looked at.
-pub(super) const SAMPLE: u64 = 16;
-/// Counters in each shard.
-const COUNTERS: usize = 64;
+/// Counters in a set.
+const WAYS: usize = 8;
+/// Sets in each shard.
+const SETS: usize = 8;
 const TERM: Span = Span::from_secs(60);
 /// Names are cut after so many bytes.
 const NAME_MAX: usize = 128;
@@ -24,12 +25,12 @@ const NAME_MAX: usize = 128;
 /// use tidegate::{Limiter, ManualClock};
 ///
 /// let limiter = Limiter::builder("1000/s".parse()?).top_keys().with_clock(ManualClock::new());
-/// for _ in 0..1_000 {
+/// for _ in 0..17 {
 ///     limiter.check("alice");
 /// }
 /// let top = limiter.top(1);
 /// assert_eq!(top.hot[0].name.to_string(), "alice");
-/// assert!((500..2_000).contains(&top.hot[0].count));
+/// assert_eq!((top.hot[0].count, top.hot[0].error), (17, 0));
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +38,26 @@ const NAME_MAX: usize = 128;
 pub struct TopKey {
     /// What it is called.
     pub name: KeyName,
-    /// How often it was asked about in the last one to two minutes, estimated.
+    /// How often it was asked about within [`Top::window`], at most.
     pub count: u64,
-    /// By how much `count` may be too high, apart from what sampling does.
+    /// By how much `count` may be too high: the true count is at least `count - error`. Zero where the count is exact,
+    /// which it is for every key as long as there are few.
     pub error: u64,
+}
+
+impl TopKey {
+    /// How often it was asked about at least; the lists are in this order.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, ManualClock};
+    /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
+    /// limiter.check("alice");
+    /// assert_eq!(limiter.top(1).hot[0].at_least(), 1);
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn at_least(&self) -> u64 {
+        self.count.saturating_sub(self.error)
+    }
 }
 
 /// The keys that are asked about most, and those that are refused most.
@@ -62,6 +79,8 @@ pub struct Top {
     pub hot: Vec<TopKey>,
     /// Refused most.
     pub denied: Vec<TopKey>,
+    /// How far back the counts reach: one to two minutes.
+    pub window: Span,
 }
 
 /// What a key is called: the bytes that it hashes. Text and byte strings read as they are; of other
@@ -130,94 +149,156 @@ impl fmt::Display for KeyName {
     }
 }
 
+/// Which term a time is in.
+fn term(now: Timestamp) -> u64 {
+    now.as_micros() / TERM.as_micros()
+}
+
+/// How far back counts reach that are listed at this time.
+pub(super) fn window(now: Timestamp) -> Span {
+    let into_term = Span::from_micros(now.as_micros() % TERM.as_micros());
+    if term(now) == 0 { into_term } else { TERM + into_term }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
-    /// When the present term began.
-    since: Timestamp,
+    /// The present term.
+    term: u64,
     now: Counters,
     before: Counters,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Counters {
-    keys: Vec<Fingerprint>,
-    counts: Vec<Counter>,
+impl Sketch {
+    #[inline]
+    pub(super) fn add(&mut self, key: Fingerprint, now: Timestamp, name: impl FnOnce() -> KeyName) {
+        let term = term(now);
+        if term != self.term {
+            self.turn_to(term);
+        }
+        self.now.add(key, name);
+    }
+
+    /// A clock that has just stepped back a little goes on with the present term; after a larger step, as after a change
+    /// between rules that go by different clocks, all counts are of another time.
+    #[cold]
+    fn turn_to(&mut self, term: u64) {
+        if term + 1 == self.term {
+            return;
+        }
+        let now = std::mem::take(&mut self.now);
+        self.before = if term == self.term + 1 { now } else { Counters::default() };
+        self.term = term;
+    }
+
+    /// All keys that have a counter.
+    pub(super) fn list(&self, now: Timestamp) -> Vec<TopKey> {
+        let none = Counters::default();
+        match term(now).checked_sub(self.term) {
+            None | Some(0) => list(&self.now, &self.before),
+            Some(1) => list(&none, &self.now),
+            Some(_) => Vec::new(),
+        }
+    }
 }
 
-#[derive(Clone, Debug)]
+/// The counters of one term; none before the first decision.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    sets: Vec<Set>,
+}
+
+/// The counters that some keys compete for. The fingerprints lie side by side, because every decision looks for one.
+#[derive(Clone, Debug, Default)]
+struct Set {
+    keys: [Option<Fingerprint>; WAYS],
+    counters: [Counter; WAYS],
+}
+
+#[derive(Clone, Debug, Default)]
 struct Counter {
     count: u64,
     error: u64,
     name: KeyName,
 }
 
-impl Sketch {
-    pub(super) fn add(&mut self, key: Fingerprint, now: Timestamp, name: impl FnOnce() -> KeyName) {
-        let age = now.since(self.since);
-        if age >= TERM {
-            self.before = if age >= TERM + TERM {
-                Counters::default()
-            } else {
-                std::mem::take(&mut self.now)
-            };
-            self.now = Counters::default();
-            self.since = now;
-        }
-        self.now.add(key, name);
-    }
-
-    /// All keys that have a counter.
-    pub(super) fn list(&self, now: Timestamp) -> Vec<TopKey> {
-        if now.since(self.since) >= TERM + TERM {
-            // Nobody has been here for so long that all of it is old.
-            return Vec::new();
-        }
-        let mut all = self.now.clone();
-        for (key, counter) in self.before.keys.iter().zip(&self.before.counts) {
-            if let Some(at) = all.keys.iter().position(|known| known == key) {
-                all.counts[at].count += counter.count;
-                all.counts[at].error += counter.error;
-            } else {
-                all.keys.push(*key);
-                all.counts.push(counter.clone());
-            }
-        }
-        let top = |counter: Counter| TopKey {
-            name: counter.name,
-            count: counter.count * SAMPLE,
-            error: counter.error * SAMPLE,
-        };
-        all.counts.into_iter().map(top).collect()
-    }
-}
-
 impl Counters {
+    #[inline]
     fn add(&mut self, key: Fingerprint, name: impl FnOnce() -> KeyName) {
-        if let Some(at) = self.keys.iter().position(|known| *known == key) {
-            let counter = &mut self.counts[at];
-            counter.count += 1;
-            if counter.name.0.is_empty() {
-                // It was a batch that came with it first.
-                counter.name = name();
-            }
-            return;
+        if self.sets.is_empty() {
+            self.sets.resize_with(SETS, Set::default);
         }
-        if self.keys.len() < COUNTERS {
-            self.keys.push(key);
-            self.counts.push(Counter { count: 1, error: 0, name: name() });
-            return;
-        }
-        // The least one makes room, and leaves its count as the error of the new one.
-        let least = (0..COUNTERS).min_by_key(|at| self.counts[*at].count).unwrap_or(0);
-        let error = self.counts[least].count;
-        self.keys[least] = key;
-        self.counts[least] = Counter { count: error + 1, error, name: name() };
+        self.sets[set_of(key)].add(key, name);
     }
 }
 
-/// The first `k` of all, the greatest counts first.
+/// By bits of the low word that choose neither the shard nor the hot cell.
+#[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are wanted")]
+fn set_of(key: Fingerprint) -> usize {
+    key.low as usize % SETS
+}
+
+impl Set {
+    #[inline]
+    fn add(&mut self, key: Fingerprint, name: impl FnOnce() -> KeyName) {
+        let Some(at) = self.find(key) else { return self.replace_least(key, name()) };
+        let counter = &mut self.counters[at];
+        counter.count += 1;
+        if counter.name.0.is_empty() {
+            // A batch, which has no names, came with it first.
+            counter.name = name();
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: Fingerprint) -> Option<usize> {
+        self.keys.iter().position(|known| *known == Some(key))
+    }
+
+    /// The key with the lowest count makes room, and leaves that count as the error of the new one.
+    fn replace_least(&mut self, key: Fingerprint, name: KeyName) {
+        let least = (0..WAYS).min_by_key(|at| self.counters[*at].count).unwrap_or(0);
+        let error = self.counters[least].count;
+        self.keys[least] = Some(key);
+        self.counters[least] = Counter { count: error + 1, error, name };
+    }
+
+    /// What this set knows of a key. One that has no counter was counted at most as often as the lowest count: it may have
+    /// had a counter and lost it.
+    fn look(&self, key: Fingerprint) -> Counter {
+        if let Some(at) = self.find(key) {
+            return self.counters[at].clone();
+        }
+        let most = self.counters.iter().map(|counter| counter.count).min().unwrap_or(0);
+        Counter { count: most, error: most, name: KeyName::default() }
+    }
+}
+
+/// Two terms together.
+fn list(now: &Counters, before: &Counters) -> Vec<TopKey> {
+    let none = Set::default();
+    let set = |counters: &'_ Counters, at: usize| counters.sets.get(at).cloned();
+    let mut all = Vec::new();
+    for at in 0..SETS {
+        let (now, before) = (set(now, at), set(before, at));
+        let (now, before) = (now.as_ref().unwrap_or(&none), before.as_ref().unwrap_or(&none));
+        let only_before = before.keys.iter().flatten().filter(|key| now.find(**key).is_none());
+        for key in now.keys.iter().flatten().chain(only_before) {
+            let (now, before) = (now.look(*key), before.look(*key));
+            let name = if now.name.0.is_empty() { before.name } else { now.name };
+            let (count, error) = (now.count + before.count, now.error + before.error);
+            all.push(TopKey { name, count, error });
+        }
+    }
+    all
+}
+
+/// The first `k` of all, those first that were certainly asked about most.
 pub(super) fn greatest(mut keys: Vec<TopKey>, k: usize) -> Vec<TopKey> {
-    keys.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.0.cmp(&b.name.0)));
+    let order = |a: &TopKey, b: &TopKey| {
+        let by_count = b.at_least().cmp(&a.at_least()).then(b.count.cmp(&a.count));
+        by_count.then_with(|| a.name.0.cmp(&b.name.0))
+    };
+    keys.sort_by(order);
     keys.truncate(k);
     keys
 }

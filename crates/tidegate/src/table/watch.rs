@@ -2,7 +2,7 @@
 
 use super::audit::Auditor;
 use super::fingerprint::Fingerprint;
-use super::top::{KeyName, SAMPLE, Sketch};
+use super::top::{KeyName, Sketch};
 use tidegate_core::{Decision, Limit, Timestamp};
 
 #[derive(Clone, Debug)]
@@ -11,20 +11,14 @@ pub(super) struct Watch {
     pub(super) auditor: Option<Auditor>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sketches {
     pub(super) hot: Sketch,
     pub(super) denied: Sketch,
-    /// A small random number generator: sampling every so manyeth decision would be blind to traffic
-    /// that repeats itself.
-    random: u64,
 }
 
 impl Sketches {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { hot: Sketch::default(), denied: Sketch::default(), random: seed | 1 }
-    }
-
+    #[inline]
     pub(super) fn hear(
         &mut self,
         key: Fingerprint,
@@ -32,20 +26,10 @@ impl Sketches {
         is_denied: bool,
         name: impl Fn() -> KeyName,
     ) {
-        if !self.is_sampled() {
-            return;
-        }
         if is_denied {
             self.denied.add(key, now, &name);
         }
         self.hot.add(key, now, &name);
-    }
-
-    fn is_sampled(&mut self) -> bool {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random.is_multiple_of(SAMPLE)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What each limit is, and what it has done to whom.
 
-use super::{bench, get, throttle};
-use serde_json::json;
+use super::{bench, get, post, throttle};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn every_limit_is_listed_with_what_it_says_and_did() {
@@ -39,7 +39,42 @@ async fn what_came_with_its_own_rate_is_listed_as_one_limit() {
         (&json!(1), &json!(2), &json!(1), &json!(16_777_216))
     );
     let top = get(&bench, "/v1/top?limit=CL.THROTTLE").await.json();
-    assert_eq!(top, json!({"limit": "CL.THROTTLE", "hot": [], "denied": []}));
+    assert_eq!(top, json!({"limit": "CL.THROTTLE", "window_s": 0, "hot": [], "denied": []}));
+}
+
+#[tokio::test]
+async fn a_few_keys_are_counted_exactly_and_the_answer_says_of_what_time() {
+    let bench = bench();
+    for count in 10..30 {
+        for _ in 0..count {
+            bench.check(&format!(r#"{{"limit":"api","key":"asked {count} times"}}"#)).await;
+        }
+    }
+    let top = get(&bench, "/v1/top?limit=api&k=20").await.json();
+    let shown: Vec<Value> = top["hot"].as_array().unwrap().clone();
+    let key =
+        |count: u64| json!({"key": format!("asked {count} times"), "count": count, "error": 0});
+    assert_eq!(shown, (10..30).rev().map(key).collect::<Vec<_>>());
+    assert!((0..=120).contains(&top["window_s"].as_u64().unwrap()));
+}
+
+#[tokio::test]
+async fn the_operator_sees_rules_without_a_name_and_can_clear_them() {
+    let bench = bench();
+    for rule in ["5/1min", "6/1min", "7/1min"] {
+        bench.check(&format!(r#"{{"rule":"{rule}","key":"bob","cost":5}}"#)).await;
+    }
+    let all = get(&bench, "/v1/limits").await.json();
+    assert_eq!(all["ad_hoc_rules"], json!({"are_taken": true, "open": 3, "max": 1_024}));
+    let clear = |query: &'static str| post(&bench, query);
+    let cleared = clear("/v1/ad-hoc-rules/clear?rule=5%2Fmin").await;
+    assert_eq!(cleared.json(), json!({"cleared": 1}));
+    assert_eq!(clear("/v1/ad-hoc-rules/clear?rule=5%2Fmin").await.status, 404);
+    assert_eq!(get(&bench, "/v1/ad-hoc-rules/clear").await.status, 405);
+    let said = bench.check(r#"{"rule":"5/1min","key":"bob"}"#).await.json();
+    assert_eq!(said["remaining"], 4, "it begins anew");
+    assert_eq!(clear("/v1/ad-hoc-rules/clear").await.json(), json!({"cleared": 3}));
+    assert_eq!(get(&bench, "/v1/limits").await.json()["unnamed"], json!([]));
 }
 
 #[tokio::test]

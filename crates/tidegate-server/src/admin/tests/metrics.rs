@@ -40,6 +40,7 @@ async fn decisions_are_counted_by_limit_and_kind() {
         r#"tidegate_connections{listener="http"} 3"#,
         r#"tidegate_connections_rejected_total{listener="resp"} 0"#,
         "tidegate_requests_waiting 0",
+        "tidegate_ad_hoc_rules 1",
         r#"tidegate_requests_refused_total{listener="grpc"} 0"#,
         r#"tidegate_wrong_tokens_total{listener="admin"} 1"#,
         r#"tidegate_config_reload_total{result="error"} 2"#,

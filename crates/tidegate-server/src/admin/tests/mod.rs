@@ -31,6 +31,11 @@ async fn get(bench: &Bench, path: &str) -> Reply {
         .await
 }
 
+async fn post(bench: &Bench, path: &str) -> Reply {
+    ask(bench, Request::post(path).header("host", "localhost:9091").header("authorization", TOKEN))
+        .await
+}
+
 /// Asks as often as this for what one of may pass.
 async fn throttle(bench: &Bench, times: usize) {
     let throttle = Throttle::new(0, 1, 60, 1).unwrap();

@@ -16,9 +16,9 @@ async fn converse(bench: &Bench, is_admin: bool, said: &[u8]) -> String {
         // The client says all it has to say, and then listens.
         http.half_close(true);
         if is_admin {
-            http.serve_connection(io, crate::admin::service(shared)).await
+            http.serve_connection(io, crate::admin::service(shared, |_: &_| ())).await
         } else {
-            http.serve_connection(io, crate::http::service(shared, PEER, || ())).await
+            http.serve_connection(io, crate::http::service(shared, PEER, |_: &_| ())).await
         }
     });
     client.write_all(said).await.unwrap();

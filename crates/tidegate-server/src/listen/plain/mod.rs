@@ -15,7 +15,7 @@ mod head;
 mod tests;
 
 use super::http::{Watched, closed, serve_http1};
-use crate::http::{Answered, answer, service as http_service};
+use crate::http::{Answered, answer, is_known, service as http_service};
 use crate::server::Server;
 use bytes::Bytes;
 use head::{Found, Heads};
@@ -82,10 +82,21 @@ where
     match plain.serve(closing.clone()).await? {
         End::Over => plain.stream.shutdown().await,
         End::Other(read) => {
-            let service = http_service(Arc::clone(server), peer, plain.stream.holder());
+            let (hold, known) = (plain.stream.holder(), knows(&plain.stream, server));
+            let hold = move |head: &Parts| {
+                known(head);
+                hold()
+            };
+            let service = http_service(Arc::clone(server), peer, hold);
             serve_http1(plain.stream.with_read(read), service, closing).await
         }
     }
+}
+
+/// What makes the peer known by a request that shows its token.
+fn knows<S>(stream: &Watched<S>, server: &Arc<Server>) -> impl Fn(&Parts) + Clone + Send + use<S> {
+    let server = Arc::clone(server);
+    stream.knows(move |head: &Parts| is_known(&server, head))
 }
 
 /// A connection while its requests are plain.
@@ -179,6 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Plain<'_, S> {
 
     /// The answer to one request; `None` if the peer leaves while it waits for it. Then what was waited for is given up.
     async fn answer(&mut self, request: &Parts, body: &[u8]) -> io::Result<Option<Answered>> {
+        self.stream.is_known_by(|| is_known(self.server, request));
         let mut answering = pin!(answer(self.server, request, body, self.peer));
         let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await;
         if let Poll::Ready(answered) = at_once {

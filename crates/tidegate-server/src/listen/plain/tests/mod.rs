@@ -35,7 +35,7 @@ async fn heard(bench: &Bench, pieces: &[&[u8]]) -> String {
 /// The same from hyper.
 async fn heard_of_hyper(bench: &Bench, said: &[u8]) -> String {
     let (mut client, server) = duplex(1 << 20);
-    let service = http_service(Arc::clone(&bench.server), PEER, || ());
+    let service = http_service(Arc::clone(&bench.server), PEER, |_: &_| ());
     let serving = tokio::spawn(async move {
         let mut http = http1::Builder::new();
         http.half_close(true).serve_connection(TokioIo::new(server), service).await

@@ -1,0 +1,58 @@
+//! What an admission under a concurrency limit is given back by.
+
+use crate::time::Timestamp;
+
+/// Names one admission under a concurrency limit, so that it can be given back once.
+///
+/// ```
+/// use tidegate_core::{Limit, Timestamp};
+///
+/// let limit: Limit = "concurrency 1".parse()?;
+/// let (now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
+/// let (_decision, ticket) = limit.enter(&mut state, now, 1);
+/// assert!(limit.decide(&mut state, now, 1).is_deny());
+///
+/// limit.release(&mut state, ticket.expect("it was admitted"));
+/// assert!(limit.decide(&mut state, now, 1).is_allow());
+/// # Ok::<(), tidegate_core::RuleError>(())
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) number: u64,
+    pub(crate) since: Timestamp,
+}
+
+impl Ticket {
+    /// Returns the numbers that tell this ticket from others, to be written down beside the state.
+    ///
+    /// ```
+    /// use tidegate_core::{Limit, Ticket, Timestamp};
+    ///
+    /// let limit: Limit = "concurrency 1 lease 30s".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// let (_, ticket) = limit.enter(&mut state, Timestamp::EPOCH, 1);
+    /// let written = ticket.unwrap().to_words();
+    /// limit.release(&mut state, Ticket::from_words(written));
+    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 1);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn to_words(&self) -> [u64; 2] {
+        [self.number, self.since.as_micros()]
+    }
+
+    /// Makes a ticket of what [`to_words`](Self::to_words) returned. A ticket of numbers that were never given out gives
+    /// nothing back.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Ticket, Timestamp};
+    /// let limit: Limit = "concurrency 1".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
+    /// limit.enter(&mut state, Timestamp::EPOCH, 1);
+    /// limit.release(&mut state, Ticket::from_words([7, 7]));
+    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 0);
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn from_words([number, since]: [u64; 2]) -> Self {
+        Self { number, since: Timestamp::from_micros(since) }
+    }
+}

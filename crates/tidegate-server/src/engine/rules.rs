@@ -1,0 +1,536 @@
+//! Rules without a name: limits that somebody asks for by the text of their rule.
+//!
+//! Always   There are at most [`RULES_MAX`]: whoever may ask may bring any text, and must not fill the memory with it. A peer
+//!          takes its [share](Shares) of them. Where it has that, or there is no room, a rule goes under which nobody owes anything:
+//!          nobody can tell, because a key at rest is no key (but for rules that start empty, which go last). It is one of the
+//!          peer's own, or of a peer that has more: who brings many rules drives out nobody who brings few.
+//! Always   Debts are never dropped, nor is a rule that somebody has found and may be about to ask, as long as somebody asks for
+//!          the rule once a day. One that nobody has asked for longer can go, and is not written to a snapshot: a debt of
+//!          a hundred years takes its place for a day.
+
+use super::Limit;
+use super::attached::{self, Reader};
+use super::limits::NoSuchLimit;
+use crate::clock::ServerClock;
+use crate::config::{LimitConfig, ServerConfig};
+use crate::shares::{PeerId, Shares};
+use crate::store::Store;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use tidegate::{Attached, Clock, Limiter, Rule, Snapshot, Span, Stats, Timestamp};
+
+/// So many different rules may be asked for by their text.
+pub(crate) const RULES_MAX: usize = 1_024;
+/// Of so many, one is looked for that can go.
+pub(super) const RULES_LOOKED_AT: usize = 16;
+/// So many texts that are not as the rule itself would be written are remembered.
+const ALIASES_MAX: usize = 4 * RULES_MAX;
+/// What nobody has asked for so long can go.
+const UNASKED_MAX: Span = Span::from_secs(86_400);
+/// What these rules are called in a snapshot.
+const ATTACHED_NAME: &str = "rules without a name";
+
+/// Limits without a name, by the text that they were asked for with. They outlive a reload.
+#[derive(Debug)]
+pub(super) struct Rules {
+    made: RwLock<Made>,
+    shares: Shares,
+    clock: ServerClock,
+    /// Whether rules are taken from those who ask.
+    is_open: AtomicBool,
+    /// Of each of them.
+    max_keys: usize,
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    /// Each once, by the text that the rule itself is written as.
+    limits: HashMap<String, AdHocRule>,
+    /// The same texts, in the order in which they are looked at when one has to go.
+    turns: VecDeque<String>,
+    /// Other texts of the same rules. Nothing is lost when they are forgotten.
+    aliases: HashMap<String, String>,
+    /// What was decided under rules that have gone.
+    gone: Stats,
+}
+
+/// A rule that was made of text.
+#[derive(Debug)]
+struct AdHocRule {
+    limit: Arc<Limit>,
+    /// Who asked for it first, and has a place less for it.
+    owner: PeerId,
+    /// When somebody asked for it last, by the calendar: so that it is known after a restart.
+    asked_us: AtomicU64,
+}
+
+impl Rules {
+    pub(super) fn new(config: &ServerConfig, clock: ServerClock) -> Self {
+        Self {
+            made: RwLock::default(),
+            shares: Shares::new(RULES_MAX),
+            clock,
+            is_open: AtomicBool::new(config.has_ad_hoc_rules),
+            max_keys: config.rule_max_keys,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_open(&self, is_open: bool) {
+        self.is_open.store(is_open, Ordering::Relaxed);
+    }
+
+    /// Makes those that a snapshot knows: it is by their text that it knows them.
+    pub(super) fn restore(
+        &self,
+        is_named: impl Fn(&str) -> bool,
+        store: &Store,
+        restored: &Snapshot,
+    ) {
+        let asked = restored.attached(ATTACHED_NAME).and_then(read);
+        let asked = asked.unwrap_or_default();
+        let now = self.clock.calendar_now();
+        for name in restored.names().filter(|name| !is_named(name)) {
+            let (owner, at) = asked.get(name).copied().unwrap_or((PeerId::OWN, now));
+            let Ok(rule) = name.parse::<Rule>() else { continue };
+            if now.since(at) < UNASKED_MAX && !self.take_back(rule, (owner, at), store, restored) {
+                tracing::error!("no room for what the snapshot knows of `{name}`");
+            }
+        }
+    }
+
+    fn take_back(
+        &self,
+        rule: Rule,
+        (owner, at): (PeerId, Timestamp),
+        store: &Store,
+        restored: &Snapshot,
+    ) -> bool {
+        let text = rule.to_string();
+        let mut made = self.made.write().expect("nobody panics with it");
+        if made.limits.contains_key(&text) || !self.shares.take_again(owner) {
+            return false;
+        }
+        let limit = Limit::ad_hoc(self.config(&text, rule), store, restored);
+        let Ok(limit) = limit else {
+            self.shares.give_back(owner);
+            return false;
+        };
+        made.insert(text, AdHocRule::new(limit, owner, at));
+        true
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    fn taken(&self) -> usize {
+        self.shares.taken()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Limit>> {
+        self.all_and_gone().0
+    }
+
+    pub(super) fn all_and_gone(&self) -> (Vec<Arc<Limit>>, Stats) {
+        let made = self.made.read().expect("nobody panics with it");
+        (made.limits.values().map(|made| Arc::clone(&made.limit)).collect(), made.gone)
+    }
+
+    pub(super) fn to_keep(&self) -> Vec<Arc<Limit>> {
+        let now = self.clock.calendar_now();
+        let made = self.made.read().expect("nobody panics with it");
+        let asked = made.limits.values().filter(|made| !made.is_unasked(now));
+        asked.map(|made| Arc::clone(&made.limit)).collect()
+    }
+
+    pub(super) fn attached(&self) -> Attached {
+        let mut bytes = Vec::new();
+        let made = self.made.read().expect("nobody panics with it");
+        for (text, made) in &made.limits {
+            attached::write_text(&mut bytes, text);
+            let asked_us = made.asked_us.load(Ordering::Relaxed);
+            attached::write_words(&mut bytes, &[made.owner.0, asked_us]);
+        }
+        (ATTACHED_NAME.to_owned(), bytes)
+    }
+
+    /// The rule of this text, which somebody asks for.
+    pub(super) fn get(&self, text: &str) -> Option<Arc<Limit>> {
+        let made = self.made.read().expect("nobody panics with it");
+        let alias = || made.aliases.get(text).and_then(|text| made.limits.get(text));
+        let made = made.limits.get(text).or_else(alias)?;
+        made.is_asked(self.clock.calendar_now());
+        Some(Arc::clone(&made.limit))
+    }
+
+    /// Two texts of one rule are one limit.
+    pub(super) fn make(
+        &self,
+        text: &str,
+        rule: Rule,
+        peer: PeerId,
+        store: &Store,
+    ) -> Result<Arc<Limit>, NoSuchLimit> {
+        let canonical = rule.to_string();
+        let now = self.clock.calendar_now();
+        let mut made = self.made.write().expect("nobody panics with it");
+        let limit = if let Some(known) = made.limits.get(&canonical) {
+            known.is_asked(now);
+            Arc::clone(&known.limit)
+        } else {
+            if !self.shares.take(peer) && !self.take_after_drop(&mut made, peer, now) {
+                return Err(NoSuchLimit::TooManyRules);
+            }
+            let config = self.config(&canonical, rule);
+            let limit = Limit::ad_hoc(config, store, &Snapshot::default());
+            let limit = limit.inspect_err(|_| self.shares.give_back(peer))?;
+            made.insert(canonical.clone(), AdHocRule::new(limit, peer, now))
+        };
+        if text != canonical {
+            made.remember(text, &canonical);
+        }
+        Ok(limit)
+    }
+
+    fn config(&self, canonical: &str, rule: Rule) -> LimitConfig {
+        let mut config = LimitConfig::new(canonical, rule);
+        config.max_keys = Some(self.max_keys);
+        config
+    }
+
+    /// Makes room for this peer, and takes it.
+    #[must_use]
+    fn take_after_drop(&self, made: &mut Made, peer: PeerId, now: Timestamp) -> bool {
+        // An alias names a rule that may be about to go.
+        made.aliases.clear();
+        if let Some(text) = made.unasked(now) {
+            self.drop_rule(made, &text);
+            if self.shares.take(peer) {
+                return true;
+            }
+        }
+        // Counted exactly: who has few must not be taken for who has many.
+        let counts = made.counts();
+        let of = |owner| counts.get(&owner).copied().unwrap_or_default();
+        let may_go = |owner| owner == peer || of(owner) > of(peer);
+        let Some(text) = made.idle(may_go) else { return false };
+        self.drop_rule(made, &text);
+        self.shares.take_again(peer)
+    }
+
+    fn drop_rule(&self, made: &mut Made, text: &str) {
+        if let Some(owner) = made.remove(text) {
+            self.shares.give_back(owner);
+        }
+    }
+
+    /// Forgets the rule of this text, or all of them.
+    pub(super) fn clear(&self, text: Option<&str>) -> usize {
+        let mut made = self.made.write().expect("nobody panics with it");
+        let canonical =
+            |text: &str| text.parse().map_or(text.to_owned(), |rule: Rule| rule.to_string());
+        let texts: Vec<String> = match text {
+            Some(text) => vec![canonical(text)],
+            None => made.limits.keys().cloned().collect(),
+        };
+        made.aliases.clear();
+        let owners = texts.iter().filter_map(|text| made.remove(text));
+        owners.map(|owner| self.shares.give_back(owner)).count()
+    }
+}
+
+/// What was attached to a snapshot: who asked for each rule, and when.
+fn read(bytes: &[u8]) -> Option<HashMap<&str, (PeerId, Timestamp)>> {
+    let (mut reader, mut asked) = (Reader(bytes), HashMap::new());
+    while !reader.is_at_end() {
+        let (text, [owner, asked_us]) = (reader.text()?, reader.words()?);
+        asked.insert(text, (PeerId(owner), Timestamp::from_micros(asked_us)));
+    }
+    Some(asked)
+}
+
+impl AdHocRule {
+    fn new(limit: Limit, owner: PeerId, asked: Timestamp) -> Self {
+        Self { limit: Arc::new(limit), owner, asked_us: AtomicU64::new(asked.as_micros()) }
+    }
+
+    /// Somebody asks for it. Said once a second: the line of memory is one that all who ask read.
+    fn is_asked(&self, now: Timestamp) {
+        let asked = Timestamp::from_micros(self.asked_us.load(Ordering::Relaxed));
+        if now.since(asked) >= Span::from_secs(1) {
+            self.asked_us.store(now.as_micros(), Ordering::Relaxed);
+        }
+    }
+
+    fn is_unasked(&self, now: Timestamp) -> bool {
+        let asked = Timestamp::from_micros(self.asked_us.load(Ordering::Relaxed));
+        now.since(asked) >= UNASKED_MAX
+    }
+}
+
+impl Made {
+    fn insert(&mut self, text: String, made: AdHocRule) -> Arc<Limit> {
+        let limit = Arc::clone(&made.limit);
+        self.turns.push_back(text.clone());
+        self.limits.insert(text, made);
+        limit
+    }
+
+    /// Forgets it, and says whose it was.
+    fn remove(&mut self, text: &str) -> Option<PeerId> {
+        let made = self.limits.remove(text)?;
+        add(&mut self.gone, &made.limit.counters().stats());
+        self.turns.retain(|other| other != text);
+        Some(made.owner)
+    }
+
+    /// How many each peer has.
+    fn counts(&self) -> HashMap<PeerId, usize> {
+        let mut counts = HashMap::new();
+        self.limits.values().for_each(|made| *counts.entry(made.owner).or_default() += 1);
+        counts
+    }
+
+    /// A rule that nobody has asked for long, whatever is owed under it.
+    fn unasked(&mut self, now: Timestamp) -> Option<String> {
+        let mut unasked = self.limits.iter_mut().filter(|(_, made)| made.is_unasked(now));
+        unasked.find_map(|(text, made)| Arc::get_mut(&mut made.limit).map(|_| text.clone()))
+    }
+
+    /// A rule of such a peer under which nobody owes anything and which nobody has at hand. Looks at a few, where the last look
+    /// ended.
+    fn idle(&mut self, may_go: impl Fn(PeerId) -> bool) -> Option<String> {
+        let limits = &mut self.limits;
+        let is_theirs = |text: &&String| limits.get(*text).is_some_and(|made| may_go(made.owner));
+        let theirs = self.turns.iter().filter(is_theirs).take(RULES_LOOKED_AT);
+        let looked_at: Vec<String> = theirs.cloned().collect();
+        self.turns.retain(|text| !looked_at.contains(text));
+        self.turns.extend(looked_at.iter().cloned());
+        let is_idle =
+            |text: &&String| limits.get_mut(*text).is_some_and(|made| is_idle(&mut made.limit));
+        let mut idle = looked_at.iter().filter(is_idle);
+        let first = idle.next()?;
+        let text = if starts_empty(first) { idle.find(|text| !starts_empty(text)) } else { None };
+        Some(text.unwrap_or(first).clone())
+    }
+
+    /// Whoever writes one rule in ever new ways takes no room from others.
+    fn remember(&mut self, text: &str, canonical: &str) {
+        if self.aliases.len() >= ALIASES_MAX {
+            self.aliases.clear();
+        }
+        self.aliases.insert(text.to_owned(), canonical.to_owned());
+    }
+}
+
+/// Whether nobody has it at hand, which nobody can change while it is looked at, and nobody owes anything.
+fn is_idle(limit: &mut Arc<Limit>) -> bool {
+    let limit = Arc::get_mut(limit);
+    limit.is_some_and(|limit| limit.counters().limiter().is_some_and(Limiter::is_at_rest))
+}
+
+/// Whether a rule begins with less than it comes to: made anew it would do so again, and admit less for a while. It goes
+/// if no other can.
+fn starts_empty(text: &str) -> bool {
+    let now = Timestamp::from_micros(0);
+    let starts_full = |rule: Rule| {
+        let limit = rule.limit();
+        limit.peek(&limit.fresh(now), now, 0).reset_after.is_zero()
+    };
+    !text.parse().is_ok_and(starts_full)
+}
+
+/// Counters of what has gone go on being counted: a sum that falls looks like a restart.
+fn add(sum: &mut Stats, stats: &Stats) {
+    sum.allowed += stats.allowed;
+    sum.denied += stats.denied;
+    sum.waited += stats.waited;
+    sum.overflowed += stats.overflowed;
+    sum.forgotten += stats.forgotten;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::{Limits, NAME_BYTES_MAX};
+    use super::*;
+    use crate::config::Config;
+    use crate::store::Key;
+    use tidegate::ManualClock;
+
+    /// A peer of its own for each number.
+    fn peer(number: usize) -> PeerId {
+        PeerId((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn limits(max_keys: usize) -> (Limits, Store, ManualClock) {
+        let clock = ManualClock::new();
+        let server_clock = ServerClock::Manual(clock.clone());
+        let store = Store::memory(server_clock.clone(), 16, &Snapshot::default());
+        let mut config = Config::default();
+        config.server.rule_max_keys = max_keys;
+        (Limits::new(&config, &store, &server_clock, &Snapshot::default()), store, clock)
+    }
+
+    /// Takes one under this rule, and says how many are left.
+    fn take(limits: &Limits, store: &Store, peer: PeerId, text: &str) -> Result<u64, NoSuchLimit> {
+        let limit = limits.find(text, peer, store)?;
+        let limiter = limit.counters().limiter().expect("it is in memory");
+        Ok(limiter.check(&Key(b"alice")).remaining)
+    }
+
+    #[test]
+    fn so_many_rules_may_be_in_use_and_no_more() {
+        let (limits, store, _) = limits(77);
+        for rate in 1..=RULES_MAX {
+            take(&limits, &store, peer(rate), &format!("{rate}/h")).expect("there is room");
+        }
+        for round in 0..2 * RULES_MAX / RULES_LOOKED_AT {
+            let beyond = take(&limits, &store, peer(0), &format!("{}/h", RULES_MAX + 1 + round));
+            assert_eq!(beyond.err(), Some(NoSuchLimit::TooManyRules));
+        }
+        for rate in 1..=RULES_MAX {
+            let left = take(&limits, &store, peer(0), &format!("{rate}/h")).expect("it is there");
+            assert_eq!(left, rate.saturating_sub(2) as u64, "its debt is too");
+        }
+        assert_eq!(limits.unnamed().len(), RULES_MAX);
+    }
+
+    #[test]
+    fn a_rule_under_which_nobody_owes_makes_room_for_another() {
+        let (limits, store, clock) = limits(50_000);
+        take(&limits, &store, peer(0), "9/week").expect("there is room");
+        take(&limits, &store, peer(0), "7/s smooth").expect("there is room");
+        let held = limits.find("8/h", peer(0), &store).expect("there is room");
+        for rate in 4..=RULES_MAX {
+            take(&limits, &store, peer(rate), &format!("{rate}/s")).expect("there is room");
+        }
+        assert_eq!(take(&limits, &store, peer(0), "1/min").err(), Some(NoSuchLimit::TooManyRules));
+        clock.advance(Span::from_secs(2));
+        for rate in 1..=3 * RULES_MAX {
+            take(&limits, &store, peer(rate), &format!("{rate}/2s")).expect("others are at rest");
+            clock.advance(Span::from_secs(4));
+        }
+        assert_eq!(limits.unnamed().len(), RULES_MAX);
+        assert_eq!(take(&limits, &store, peer(0), "9/week"), Ok(7), "a debt is never dropped");
+        let same = limits.find("8/h", peer(0), &store).expect("it is there");
+        assert!(Arc::ptr_eq(&held, &same), "nor is what somebody may be about to ask");
+        let smooth = limits.find("7/s smooth", peer(0), &store).expect("it is there");
+        let stats = smooth.counters().stats();
+        assert_eq!(stats.allowed + stats.waited, 1, "nor, while others can go, what starts empty");
+        let counted: u64 =
+            limits.unnamed().iter().map(|limit| limit.counters().stats().allowed).sum();
+        let asked = 2 + (RULES_MAX - 3) + 3 * RULES_MAX + 1;
+        assert_eq!(
+            counted + limits.unnamed_and_gone().1.allowed,
+            asked as u64,
+            "what has gone is still counted"
+        );
+    }
+
+    #[test]
+    fn one_rule_written_in_many_ways_takes_one_place() {
+        let (limits, store, _) = limits(77);
+        let first = limits.find("7/s", peer(0), &store).expect("there is room");
+        for spaces in 0..NAME_BYTES_MAX / 2 {
+            for after in 0..NAME_BYTES_MAX / 2 - 3 {
+                let text = format!("{}7/s{}", " ".repeat(spaces), " ".repeat(after));
+                let same = limits.find(&text, peer(0), &store).expect("there is room");
+                assert!(Arc::ptr_eq(&first, &same));
+            }
+        }
+        limits.find("8/s", peer(0), &store).expect("there is room for others");
+        assert_eq!(limits.unnamed().len(), 2);
+    }
+
+    const DAY: Span = Span::from_secs(86_400);
+
+    #[test]
+    fn a_flood_of_rules_takes_no_more_than_its_share_and_evicts_nobody_elses() {
+        let (limits, store, clock) = limits(77);
+        let (honest, flood, newcomer) = (peer(1), peer(2), peer(3));
+        take(&limits, &store, honest, "5/s").expect("there is room");
+        clock.advance(Span::from_secs(2));
+        let made = |count: usize| {
+            let text = format!("{count}/36525day");
+            usize::from(take(&limits, &store, flood, &text).is_ok())
+        };
+        let made: usize = (1..2 * RULES_MAX).map(made).sum();
+        assert_eq!(made, 3 * (RULES_MAX - 1) / 4 + 1);
+        let held = limits.known("5/s").expect("it is still there, though it is at rest");
+        assert_eq!(held.counters().stats().allowed, 1);
+        drop(held);
+        for rate in 10..100 {
+            let text = format!("{rate}/h");
+            take(&limits, &store, newcomer, &text).expect("there is room for somebody else");
+        }
+    }
+
+    #[test]
+    fn a_peer_with_its_share_replaces_its_own_rule_at_rest_and_nobody_elses() {
+        let (limits, store, clock) = limits(77);
+        take(&limits, &store, peer(1), "5/s").expect("there is room");
+        for rate in 1..=767 {
+            take(&limits, &store, peer(2), &format!("{rate}/2s")).expect("there is room");
+        }
+        clock.advance(Span::from_secs(10));
+        for rate in 1..=RULES_MAX {
+            take(&limits, &store, peer(2), &format!("{rate}/3s")).expect("its own can go");
+            clock.advance(Span::from_secs(3));
+        }
+        assert!(limits.known("5/s").is_some(), "it was at rest all the time");
+    }
+
+    #[test]
+    fn what_nobody_has_asked_for_a_day_makes_room_and_is_not_kept_in_a_snapshot() {
+        let (limits, store, clock) = limits(77);
+        for rate in 1..=RULES_MAX {
+            take(&limits, &store, peer(rate), &format!("{rate}/36525day")).expect("there is room");
+        }
+        clock.advance(DAY.saturating_sub(Span::from_secs(1)));
+        take(&limits, &store, peer(0), "7/36525day").expect("it is there");
+        assert_eq!(take(&limits, &store, peer(0), "1/s").err(), Some(NoSuchLimit::TooManyRules));
+        assert_eq!(limits.unnamed_to_keep().len(), RULES_MAX);
+        clock.advance(Span::from_secs(2));
+        assert_eq!(limits.unnamed_to_keep().len(), 1);
+        take(&limits, &store, peer(0), "1/s").expect("one makes room");
+        assert_eq!(take(&limits, &store, peer(0), "7/36525day"), Ok(4), "what is asked for stays");
+    }
+
+    #[test]
+    fn an_operator_can_clear_one_rule_or_all() {
+        let (limits, store, _) = limits(77);
+        for rate in 2..=11 {
+            take(&limits, &store, peer(0), &format!("{rate}/h")).expect("there is room");
+        }
+        assert_eq!((limits.clear_unnamed(Some("5/h")), limits.clear_unnamed(Some("5/h"))), (1, 0));
+        assert_eq!(take(&limits, &store, peer(0), "5/h"), Ok(4), "it begins anew");
+        assert_eq!(take(&limits, &store, peer(0), "6/h"), Ok(4), "others go on");
+        assert_eq!(limits.clear_unnamed(None), 10);
+        assert!(limits.unnamed().is_empty());
+        assert_eq!(limits.unnamed_and_gone().1.allowed, 12, "what was decided is still counted");
+        assert_eq!(limits.rules.taken(), 0);
+    }
+
+    #[test]
+    fn where_rules_are_not_taken_only_names_are() {
+        let (limits, store, _) = limits(77);
+        take(&limits, &store, peer(0), "5/h").expect("they are taken");
+        limits.take_ad_hoc_rules(false);
+        for text in ["5/h", "6/h"] {
+            let error = take(&limits, &store, peer(0), text).expect_err("they are not");
+            assert!(error.to_string().contains("`ad_hoc_rules = false`"), "{error}");
+        }
+        let error = take(&limits, &store, peer(0), "nonsense").expect_err("it is no rule");
+        assert!(matches!(error, NoSuchLimit::Neither { .. }));
+    }
+
+    #[test]
+    fn a_rule_without_a_name_has_no_more_keys_than_it_may() {
+        let (limits, store, _) = limits(77);
+        let limit = limits.find("7/s", peer(0), &store).expect("there is room");
+        assert_eq!(limit.counters().stats().max_keys, 77);
+    }
+}
