@@ -19,6 +19,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod engine;
+mod escape;
 pub mod explain;
 pub mod grpc;
 pub mod http;

@@ -7,6 +7,7 @@ use super::throttle::Throttling;
 use super::transaction::Transaction;
 use super::{OUTPUT_STEP, STRANGERS_OUTPUT_STEP, client, tide};
 use crate::config::Token;
+use crate::escape::Escaped;
 use crate::server::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -230,5 +231,5 @@ impl Session {
 
 /// As much of a peer's word as is worth repeating.
 pub(super) fn shown(word: &[u8]) -> String {
-    String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned()
+    Escaped::new(&word[..word.len().min(128)]).to_string()
 }
