@@ -27,4 +27,5 @@ pub mod listen;
 pub mod matching;
 pub mod resp;
 pub mod server;
+pub mod status;
 pub mod store;
