@@ -11,6 +11,7 @@ use crate::escape::Escaped;
 use crate::server::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::Clock as _;
 
 /// A conversation, without the socket: bytes in, bytes out.
 #[derive(Debug)]
@@ -150,7 +151,14 @@ impl Session {
     /// Says what has been decided, before anything else is said.
     #[inline]
     fn settle(&mut self) {
+        let asked = self.throttling.len();
+        if asked == 0 {
+            return;
+        }
+        let engine = &self.server.engine;
+        let began = engine.clock().now();
         self.throttling.settle(&mut self.reply);
+        engine.decision_times().record(engine.clock().now().since(began), asked);
     }
 
     #[inline]
