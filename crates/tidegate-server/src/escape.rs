@@ -32,12 +32,10 @@ impl Display for Escaped<'_> {
             let mut rest = chunk.valid();
             while let Some((at, unsafe_char)) = rest.char_indices().find(|(_, c)| is_unsafe(*c)) {
                 f.write_str(&rest[..at])?;
-                match self.line_break {
-                    Some(line_break) if matches!(unsafe_char, '\n' | '\r') => {
-                        f.write_str(line_break)?
-                    }
-                    _ => write_unit_escapes(f, unsafe_char)?,
-                }
+                match self.line_break.filter(|_| matches!(unsafe_char, '\n' | '\r')) {
+                    Some(line_break) => f.write_str(line_break),
+                    None => write_unit_escapes(f, unsafe_char),
+                }?;
                 rest = &rest[at + unsafe_char.len_utf8()..];
             }
             f.write_str(rest)?;

@@ -63,11 +63,11 @@ fn encode_stat(encoder: &mut DescriptorEncoder<'_>, stat: &Stat) -> Result<(), E
         encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
     counter_f64(&mut cpu, stat.cpu_ticks / ticks_per_second)?;
     let resident_bytes = stat.resident_pages * page_size() as f64;
-    let start = *BOOT_SECONDS + stat.start_ticks / ticks_per_second;
+    let started = *BOOT_SECONDS + stat.start_ticks / ticks_per_second;
     for (name, help, value) in [
         ("process_resident_memory_bytes", "Memory that it occupies", resident_bytes),
         ("process_virtual_memory_bytes", "Addresses that it has", stat.virtual_bytes),
-        ("process_start_time_seconds", "When it was started, since 1970", start),
+        ("process_start_time_seconds", "When it was started, since 1970", started),
     ] {
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }

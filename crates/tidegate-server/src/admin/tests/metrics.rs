@@ -1,4 +1,5 @@
 //! What is counted, and how it is labelled.
+#![expect(clippy::float_cmp, reason = "counts are exact")]
 
 use super::{TOKEN, ask, bench, get, throttle};
 use crate::config::{Config, LimitConfig, Mode};

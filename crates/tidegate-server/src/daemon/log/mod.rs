@@ -142,9 +142,10 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("without a name");
     let backtrace = Backtrace::capture();
-    match backtrace.status() {
-        BacktraceStatus::Captured => tracing::error!("thread {thread} {panic}\n{backtrace}"),
-        _ => tracing::error!("thread {thread} {panic}"),
+    if backtrace.status() == BacktraceStatus::Captured {
+        tracing::error!("thread {thread} {panic}\n{backtrace}");
+    } else {
+        tracing::error!("thread {thread} {panic}");
     }
 }
 
