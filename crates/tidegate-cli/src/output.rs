@@ -6,7 +6,12 @@
 use anyhow::anyhow;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
 use tidegate_server::config::ConfigErrors;
+
+/// How long the end of the process waits until its error is written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a command found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +29,21 @@ pub(crate) fn end(result: anyhow::Result<Found>) -> ExitCode {
         Ok(Found::Wrong) => ExitCode::from(1),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("tidegate: {error:#}"));
+            say_last(format!("tidegate: {error:#}\n"));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Writes why the process ends, and gives up after [`LAST_WORDS`]: a server whose log nobody reads must end, too.
+fn say_last(text: String) {
+    let (written, is_written) = mpsc::channel();
+    let write = move || {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        let _ = written.send(());
+    };
+    if std::thread::Builder::new().spawn(write).is_ok() {
+        let _ = is_written.recv_timeout(LAST_WORDS);
     }
 }
 

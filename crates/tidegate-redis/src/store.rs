@@ -2,6 +2,7 @@
 
 use crate::builder::{Builder, Unsuited};
 use crate::clock::RedisClock;
+use crate::latencies::Latencies;
 use crate::limiter::RedisLimiter;
 use crate::link::{Address, AddressError, Call, Deadline, Finding, Link, StoreError};
 use crate::script::Script;
@@ -159,6 +160,18 @@ impl RedisStore {
     /// ```
     pub async fn examine(&self) -> Vec<Finding> {
         self.inner.link.examine(&self.inner.settings.prefix).await
+    }
+
+    /// Returns how long its scripts took that were sent: until the answer, or until it was not waited for any more.
+    ///
+    /// ```no_run
+    /// # async fn example(store: tidegate_redis::RedisStore) {
+    /// let round_trips = store.round_trips();
+    /// println!("{} scripts took {} s", round_trips.count(), round_trips.sum_seconds());
+    /// # }
+    /// ```
+    pub fn round_trips(&self) -> &Latencies {
+        self.inner.link.round_trips()
     }
 
     /// How its primaries are, as far as they are known.

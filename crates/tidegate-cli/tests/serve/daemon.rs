@@ -11,45 +11,75 @@ use std::time::{Duration, Instant};
 /// A process; killed with it if it has not ended.
 pub(crate) struct Daemon {
     child: Child,
-    resp: SocketAddr,
+    /// Where it listens, by the name that it prints.
+    addresses: Vec<(String, SocketAddr)>,
     log: Arc<Mutex<String>>,
 }
+
+const FREE: &str = "127.0.0.1:0";
 
 impl Daemon {
     /// `before` is what a shell does first.
     pub(crate) fn start(before: &str, config: &Path, args: &[&str]) -> Self {
-        let off = ["--http", "off", "--grpc", "off", "--admin", "off", "--resp", "127.0.0.1:0"];
+        let off = ["--http", "off", "--grpc", "off", "--admin", "off", "--resp", FREE];
+        let args: Vec<&str> = off.iter().chain(args).copied().collect();
+        Self::spawn(before, config, &args, Stdio::piped())
+    }
+
+    /// One whose log goes there instead of here. It answers HTTP too, and the operator.
+    pub(crate) fn start_with_log(before: &str, config: &Path, log: Stdio) -> Self {
+        let on = ["--resp", FREE, "--http", FREE, "--grpc", "off", "--admin", FREE];
+        Self::spawn(before, config, &on, log)
+    }
+
+    fn spawn(before: &str, config: &Path, args: &[&str], log: Stdio) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
             .args([env!("CARGO_BIN_EXE_tidegate"), "serve", "--config"])
             .arg(config)
-            .args(off)
             .args(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(log)
             .spawn()
             .expect("it starts");
         let log = Arc::new(Mutex::new(String::new()));
-        let (kept, stderr) = (Arc::clone(&log), child.stderr.take().expect("it is piped"));
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = kept.lock().expect("nobody panics with it");
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
+        if let Some(stderr) = child.stderr.take() {
+            let kept = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    let mut log = kept.lock().expect("nobody panics with it");
+                    log.push_str(&line);
+                    log.push('\n');
+                }
+            });
+        }
         let out = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut lines = out.lines().map_while(Result::ok);
-        let line = lines.find(|line| line.trim_start().starts_with("RESP "));
-        let resp = line.as_deref().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        let places = lines.by_ref().skip(1).take(4).filter_map(|line| {
+            let (name, place) = line.trim().split_once(' ')?;
+            Some((name.to_owned(), place.trim().parse().ok()?))
+        });
+        let addresses: Vec<_> = places.collect();
         let said = || log.lock().expect("nobody panics with it").clone();
-        let resp = resp.unwrap_or_else(|| panic!("it does not say where it listens: {}", said()));
+        assert!(!addresses.is_empty(), "it does not say where it listens: {}", said());
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, resp, log }
+        Self { child, addresses, log }
     }
 
     pub(crate) fn connect(&self) -> Peer {
-        Peer::new(Some(self.resp))
+        Peer::new(self.address("RESP"))
+    }
+
+    /// Where a listener is, by the name that it prints: `RESP`, `HTTP`, `gRPC`, `admin`.
+    pub(crate) fn address(&self, name: &str) -> Option<SocketAddr> {
+        self.addresses.iter().find(|(its, _)| its == name).map(|(_, address)| *address)
+    }
+
+    /// What a listener says to a `GET`: its head and its body.
+    pub(crate) fn get(&self, listener: &str, path: &str) -> String {
+        let mut peer = Peer::new(self.address(listener));
+        peer.say(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n"));
+        String::from_utf8(peer.rest().expect("it answers")).expect("it is text")
     }
 
     pub(crate) fn says(&self, what: &str) -> bool {

@@ -4,6 +4,7 @@
 
 mod daemon;
 mod descriptors;
+mod logging;
 #[expect(dead_code, reason = "the tests of the server need more of it")]
 #[path = "../../../tidegate-server/tests/hostile/peer.rs"]
 mod peer;

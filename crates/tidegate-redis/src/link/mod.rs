@@ -17,6 +17,7 @@ pub use examine::{Concern, Finding};
 pub use failure::StoreError;
 pub(crate) use node::{Call, Deadline, Node};
 
+use crate::latencies::Latencies;
 use crate::settings::Settings;
 use address::{Deployment, Host};
 use cluster::Cluster;
@@ -25,6 +26,8 @@ use node::Outcome;
 use primary::Primary;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate::Span;
+use tokio::time::Instant;
 
 /// How long a slot that is being moved takes to be asked about again.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -36,6 +39,7 @@ const EXAMINED_KEYS_MAX: u32 = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Link {
     topology: Topology,
+    round_trips: Latencies,
 }
 
 #[derive(Debug)]
@@ -53,7 +57,7 @@ impl Link {
             let host = address.hosts.first().expect("an address has a host").clone();
             Topology::One(Node::new(Primary::new(address.clone(), host), settings.clone()))
         };
-        let link = Self { topology };
+        let link = Self { topology, round_trips: Latencies::default() };
         for node in link.nodes() {
             node.wait(patience).await;
         }
@@ -88,8 +92,25 @@ impl Link {
         }
     }
 
+    /// How long scripts took that were sent: until the answer, or until it was not waited for any more.
+    pub(crate) fn round_trips(&self) -> &Latencies {
+        &self.round_trips
+    }
+
     /// Runs a script on whoever has its first key.
     pub(crate) async fn call(&self, call: &Call) -> Result<redis::Value, StoreError> {
+        let began = Instant::now();
+        let answer = self.call_owner(call).await;
+        let is_unsent =
+            matches!(answer, Err(StoreError::Down { .. } | StoreError::Overloaded { .. }));
+        if !is_unsent {
+            let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.round_trips.record(Span::from_micros(took_us), 1);
+        }
+        answer
+    }
+
+    async fn call_owner(&self, call: &Call) -> Result<redis::Value, StoreError> {
         match &self.topology {
             Topology::One(node) => match node.call(call, false).await {
                 Outcome::Answer(value) => Ok(value),

@@ -18,6 +18,7 @@ mod outage;
 mod outage_bound;
 mod places;
 mod refusals;
+mod round_trips;
 mod share;
 mod silence;
 mod slow;

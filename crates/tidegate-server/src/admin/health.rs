@@ -7,12 +7,15 @@
 
 use crate::config::{Mode, OnError};
 use crate::engine::{Engine, Limit};
+use crate::escape::Escaped;
 use crate::http::{Answered, Page, parameter};
 use crate::server::Server;
+use crate::status::RestoreResult;
 use crate::store::{ServerHealth, THROTTLES_NAME};
 use http::{HeaderValue, StatusCode};
 use std::io::Write;
 use std::sync::atomic::Ordering;
+use tidegate::Clock as _;
 use tidegate_redis::{LimitHealth, LimitState};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -52,12 +55,50 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
             out.extend_from_slice(drain.as_bytes());
             out.extend_from_slice(config.as_bytes());
             store.write(out);
+            write_snapshot(server, out);
+            write_log(server, out);
             for finding in server.engine.store().findings() {
                 writeln!(out, "[!] the store at {finding}").expect("a buffer takes all");
             }
         }
         writeln!(out, "{word}").expect("a buffer takes all");
     })
+}
+
+/// Writes how snapshots go, if there are any.
+fn write_snapshot(server: &Server, out: &mut Vec<u8>) {
+    let status = &server.status.snapshot;
+    let text = match status.restore() {
+        None => return,
+        Some(RestoreResult::Ok) => "[+] the start found the snapshot\n",
+        Some(RestoreResult::None) => "[+] the start found no snapshot, and nothing wrong\n",
+        Some(RestoreResult::Previous) => {
+            "[!] the snapshot could not be used at the start; the one before it was\n"
+        }
+        Some(RestoreResult::Failed) => {
+            "[!] no snapshot could be used at the start: debts are forgotten\n"
+        }
+    };
+    out.extend_from_slice(text.as_bytes());
+    let age = status.age(server.engine.clock().now()).unwrap_or_default();
+    let seconds = age.as_micros() / 1_000_000;
+    match status.last_problem() {
+        None => writeln!(out, "[+] the last snapshot, or the start, was {seconds} s ago"),
+        Some(problem) => {
+            let problem = Escaped::new(problem.as_bytes());
+            writeln!(out, "[!] the last snapshot could not be written: {problem}; that or the start was {seconds} s ago")
+        }
+    }
+    .expect("a buffer takes all");
+}
+
+/// Writes how many lines of the log nobody can read, if there are any.
+fn write_log(server: &Server, out: &mut Vec<u8>) {
+    let lost = server.status.log.get().map_or(0, |drops| drops.lost());
+    if lost > 0 {
+        writeln!(out, "[!] {lost} lines of the log could not be written")
+            .expect("a buffer takes all");
+    }
 }
 
 /// How the store is.

@@ -2,7 +2,12 @@
 //!
 //! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
 //!          rule text are one, named `*`, and what `CL.THROTTLE` counts is one of that name. So there are never more
-//!          series than 9 for each limit, 7 more where they are in Redis, and 30 besides.
+//!          series than 9 for each limit, 7 more where they are in Redis, and 84 besides.
+
+mod latency;
+#[cfg(target_os = "linux")]
+mod process;
+mod status;
 
 use super::exposition;
 use super::health::Store;
@@ -28,8 +33,18 @@ const UNNAMED: &str = "*";
 pub(super) fn answer(server: &Arc<Server>, headers: &HeaderMap) -> Answered {
     let mut registry = Registry::with_prefix("tidegate");
     registry.register_collector(Box::new(Metrics { server: Arc::clone(server) }));
-    let mut all = String::with_capacity(4_096);
-    text::encode(&mut all, &registry).expect("a text takes all");
+    // Under the names that every Prometheus client uses, which do not begin with ours.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(unused_mut, reason = "there is nothing to collect")
+    )]
+    let mut standard = Registry::default();
+    #[cfg(target_os = "linux")]
+    standard.register_collector(Box::new(process::Process));
+    let mut all = String::with_capacity(16 << 10);
+    text::encode_registry(&mut all, &registry).expect("a text takes all");
+    text::encode_registry(&mut all, &standard).expect("a text takes all");
+    text::encode_eof(&mut all).expect("a text takes all");
     let (kind, all) = exposition::wanted(headers, all);
     Page::new(StatusCode::OK).body(kind, |out| out.extend_from_slice(all.as_bytes()))
 }
@@ -47,6 +62,8 @@ impl Collector for Metrics {
         self.certificates(&mut encoder)?;
         self.configuration(&mut encoder)?;
         self.store(&mut encoder, &counted)?;
+        latency::encode(&self.server, &mut encoder)?;
+        status::encode(&self.server, &mut encoder)?;
         let draining = u64::from(self.server.status.drain.has_begun());
         let help = "Whether the server is on its way out";
         encoder
@@ -294,5 +311,9 @@ fn by_listener(numbers: &ByListener) -> [(&'static str, u64); 4] {
 }
 
 fn counter(encoder: &mut MetricEncoder<'_>, number: u64) -> Result<(), Error> {
+    encoder.encode_counter::<NoLabelSet, _, u64>(&number, None)
+}
+
+fn counter_f64(encoder: &mut MetricEncoder<'_>, number: f64) -> Result<(), Error> {
     encoder.encode_counter::<NoLabelSet, _, u64>(&number, None)
 }

@@ -11,12 +11,13 @@ mod signals;
 mod state;
 mod store;
 
+use log::Log;
 pub use log::LogFormat;
 pub use store::examine_store;
 
 use crate::clock::ServerClock;
 use crate::config::{self, CommandLine, Config};
-use crate::listen::{self, Running};
+use crate::listen::{self, Addresses, Running};
 use crate::server::Server;
 use anyhow::Context;
 use sd_notify::NotifyState;
@@ -24,7 +25,7 @@ use signals::Signals;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tidegate::Clock;
+use tidegate::Clock as _;
 use tokio::runtime::Runtime;
 
 /// What the command line says. It comes before the configuration.
@@ -40,7 +41,8 @@ pub struct Options {
 
 /// Serves until it is asked to end. `out` is told where, and what to try.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
-    log::start(options.log);
+    // Dropped last: it writes what is left.
+    let log = Log::start(options.log)?;
     // A pipe can be read once: who was configured by one cannot be told to read it again.
     let file = options.config.clone().filter(|file| file.is_file());
     let config = config::for_start(options.config.as_deref(), &options.server)?;
@@ -55,8 +57,13 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     // Whoever is told that it listens may send a signal at once, or take all descriptors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;
+    let _ = server.status.log.set(Arc::clone(&log.drops));
     let running = listen::start(server)?;
-    banner::print(&running, out).context("cannot say where it listens")?;
+    // Nobody may be there to read it, or no room on the disk: it serves all the same.
+    if let Err(error) = banner::print(&running, out) {
+        let Addresses { resp, http, grpc, admin } = running.addresses;
+        tracing::warn!(?resp, ?http, ?grpc, ?admin, "standard output cannot be written: {error}");
+    }
     tell_system(&[NotifyState::Ready]);
     runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
     tell_system(&[NotifyState::Stopping]);
@@ -74,8 +81,13 @@ fn opened(
     snapshot: Option<&config::SnapshotConfig>,
 ) -> anyhow::Result<(Arc<Server>, Option<Runtime>)> {
     if config.store.is_none() {
-        let restored = state::restore(snapshot);
-        return Ok((Server::new(config, file, clock, restored), None));
+        let (restored, result) = snapshot.map(state::restore).unzip();
+        let restored = restored.unwrap_or_default();
+        let server = Server::new(config, file, clock, restored);
+        if let Some(result) = result {
+            server.status.snapshot.begin(result, server.engine.clock().now());
+        }
+        return Ok((server, None));
     }
     if config.server.snapshot.is_some() {
         tracing::info!("no snapshot is written or read: the store keeps what is counted");

@@ -29,8 +29,8 @@ use arc_swap::ArcSwap;
 use lease::Leases;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tidegate::{Attached, Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
-use tidegate_redis::RedisStore;
+use tidegate::{Attached, Clock as _, Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
+use tidegate_redis::{Latencies, RedisStore};
 use tidegate_tower::ShadowAsk;
 
 /// What wires ask.
@@ -42,6 +42,7 @@ pub struct Engine {
     clock: ServerClock,
     /// Held while limits are put in place, so that two reloads do not mix.
     changing: Mutex<()>,
+    decision_times: Latencies,
 }
 
 /// One question: how much, for whom, under which limit.
@@ -99,6 +100,7 @@ impl Engine {
             leases,
             clock,
             changing: Mutex::new(()),
+            decision_times: Latencies::default(),
         }
     }
 
@@ -142,6 +144,20 @@ impl Engine {
         &self.clock
     }
 
+    /// How long decisions took, from the question to its answer.
+    pub fn decision_times(&self) -> &Latencies {
+        &self.decision_times
+    }
+
+    /// Makes a decision, or several together, and records how long it took.
+    #[inline]
+    async fn timed<T>(&self, deciding: impl Future<Output = T>) -> T {
+        let began = self.clock.now();
+        let decided = deciding.await;
+        self.decision_times.record(self.clock.now().since(began), 1);
+        decided
+    }
+
     /// Where it counts.
     pub fn store(&self) -> &Store {
         &self.store
@@ -154,7 +170,7 @@ impl Engine {
 
     /// Decides about a key whose rate comes with the request.
     pub async fn throttle(&self, key: Key<'_>, throttle: &Throttle) -> Throttled {
-        self.store.throttle(key, throttle).await
+        self.timed(self.store.throttle(key, throttle)).await
     }
 
     /// Forgets what such a key owes. Tells whether it owed anything.
@@ -205,7 +221,7 @@ impl Engine {
         if ask.limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
-        let decision = self.store.decide(&ask.stored()).await?;
+        let decision = self.timed(self.store.decide(&ask.stored())).await?;
         Ok(ask.limit.answer(decision))
     }
 
@@ -224,7 +240,7 @@ impl Engine {
         if ask.limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
-        let decision = self.store.decide_once(&ask.stored(), id, peer).await?;
+        let decision = self.timed(self.store.decide_once(&ask.stored(), id, peer)).await?;
         Ok(ask.limit.answer(decision))
     }
 
@@ -240,7 +256,7 @@ impl Engine {
             .filter(of_mode(Mode::Enforce))
             .map(|(place, ask)| (place, ask.stored()))
             .unzip();
-        let joint = self.store.decide_all(&enforced).await?;
+        let joint = self.timed(self.store.decide_all(&enforced)).await?;
         for (place, decision) in places.into_iter().zip(&joint.each) {
             each[place] = Answer::obeyed(*decision);
         }
@@ -299,7 +315,7 @@ impl Engine {
         if ask.limit.mode() == Mode::Off {
             return Ok(Ok(self.leases.nothing()));
         }
-        let acquired = self.store.acquire(&ask.stored()).await?;
+        let acquired = self.timed(self.store.acquire(&ask.stored())).await?;
         Ok(match acquired {
             Ok(permit) if ask.cost == 0 => Ok(self.leases.free(permit.decision())),
             Ok(permit) => {

@@ -3,6 +3,7 @@
 use super::page::{Answered, PROBLEM, Page};
 use crate::config;
 use crate::engine::{self, CheckError, InFlight, NoSuchLimit};
+use crate::escape::Escaped;
 use crate::server::Busy;
 use crate::store::{NoRequestId, StoreError};
 use http::StatusCode;
@@ -76,7 +77,9 @@ impl Problem {
         out.extend_from_slice(br#","status":"#);
         out.put_number(self.status.as_u16().into());
         out.extend_from_slice(br#","detail":"#);
-        out.put_json(&self.detail);
+        // It may repeat what a client has sent.
+        let detail = Escaped::new(self.detail.as_bytes()).line_break("\n");
+        out.put_json(&detail.to_string());
         out.push(b'}');
     }
 }

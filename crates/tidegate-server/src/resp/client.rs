@@ -5,6 +5,7 @@ use super::parse::Words;
 use super::reply::Version;
 use super::session::{Session, shown};
 use crate::config::Token;
+use crate::escape::Escaped;
 use crate::listen::Wire;
 use crate::store::Key;
 use std::sync::atomic::Ordering;
@@ -187,7 +188,7 @@ fn client(session: &mut Session, bytes: &[u8], words: &Words) {
     } else if is(b"SETINFO") || is(b"NO-EVICT") || is(b"NO-TOUCH") {
         session.reply.ok();
     } else if is(b"INFO") || is(b"LIST") {
-        let name = String::from_utf8_lossy(&session.name).into_owned();
+        let name = Escaped::new(&session.name);
         let version = if session.reply.version == Version::Three { 3 } else { 2 };
         let line = format!("id={} name={name} db=0 resp={version}\n", session.id);
         session.reply.bulk(line);

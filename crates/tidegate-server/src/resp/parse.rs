@@ -4,6 +4,7 @@
 //!          bytes that have come, and what is too large is refused when it is announced, not when it is there.
 //!          There is nothing to nest, so nothing can be nested deeply.
 
+use crate::escape::Escaped;
 use std::ops::Range;
 
 /// What a peer may send in one command.
@@ -53,7 +54,7 @@ pub enum ProtocolError {
     #[error("unauthenticated multibulk length")]
     StrangersArgs,
     /// Something else where an argument should begin.
-    #[error("expected '$', got '{}'", (*.0 as char).escape_default())]
+    #[error("expected '$', got '{}'", Escaped::new(&[*.0]))]
     NoArg(u8),
     /// The length of an argument is not one, or is too large.
     #[error("invalid bulk length")]

@@ -1,7 +1,9 @@
 //! Answers, in the words of RESP2 or RESP3.
 
 use super::OUTPUT_KEPT;
+use crate::escape::Escaped;
 use std::fmt::Display;
+use std::io::Write as _;
 
 /// Which RESP a peer wants to hear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,15 +105,12 @@ impl Reply {
         self.simple("OK");
     }
 
-    /// What is said may contain what a peer has sent: it must not end the line.
+    /// Appends an error. The message may repeat what a peer has sent: nothing of it ends the line (a space stands for a
+    /// line break, as in Redis), or is obeyed by the terminal that shows it.
     pub(super) fn error(&mut self, message: impl Display) {
-        self.bytes.push(b'-');
-        let text = message.to_string();
-        self.bytes.extend(text.bytes().map(|byte| match byte {
-            b'\r' | b'\n' => b' ',
-            byte => byte,
-        }));
-        self.bytes.extend_from_slice(b"\r\n");
+        let message = message.to_string();
+        let message = Escaped::new(message.as_bytes()).line_break(" ");
+        write!(self.bytes, "-{message}\r\n").expect("a buffer takes all");
     }
 
     pub(super) fn bulk(&mut self, text: impl AsRef<[u8]>) {

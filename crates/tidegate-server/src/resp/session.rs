@@ -7,11 +7,13 @@ use super::throttle::Throttling;
 use super::transaction::Transaction;
 use super::{OUTPUT_STEP, STRANGERS_OUTPUT_STEP, client, tide};
 use crate::config::Token;
+use crate::escape::Escaped;
 use crate::server::Server;
 use crate::shares::PeerId;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::Clock as _;
 
 /// A conversation, without the socket: bytes in, bytes out.
 #[derive(Debug)]
@@ -176,7 +178,14 @@ impl Session {
     /// Says what has been decided, before anything else is said.
     #[inline]
     fn settle(&mut self) {
+        let asked = self.throttling.len();
+        if asked == 0 {
+            return;
+        }
+        let engine = &self.server.engine;
+        let began = engine.clock().now();
         self.throttling.settle(&mut self.reply);
+        engine.decision_times().record(engine.clock().now().since(began), asked);
     }
 
     #[inline]
@@ -258,5 +267,5 @@ impl Session {
 
 /// As much of a peer's word as is worth repeating.
 pub(super) fn shown(word: &[u8]) -> String {
-    String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned()
+    Escaped::new(&word[..word.len().min(128)]).to_string()
 }

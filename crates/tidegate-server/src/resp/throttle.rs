@@ -120,12 +120,16 @@ impl Throttling {
         Ok(throttle)
     }
 
+    /// How many have been asked and not answered.
+    #[inline]
+    pub(super) fn len(&self) -> u64 {
+        self.batch.len() as u64
+    }
+
     /// Decides what was asked, and says so.
     #[inline]
     pub(super) fn settle(&mut self, reply: &mut Reply) {
-        if !self.batch.is_empty() {
-            self.batch.decide(|throttled| reply.five(throttled.reply()));
-        }
+        self.batch.decide(|throttled| reply.five(throttled.reply()));
     }
 
     #[inline]

@@ -25,7 +25,7 @@ use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
 use crate::shares::PeerId;
 use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
-use tidegate_redis::{Finding, LimitHealth, RedisStore, Unsuited};
+use tidegate_redis::{Finding, Latencies, LimitHealth, RedisStore, Unsuited};
 use tokio::runtime::Handle;
 
 /// A store, of the kinds there are.
@@ -175,6 +175,14 @@ impl Store {
         match self {
             Self::Memory(_) => Vec::new(),
             Self::Redis(redis) => redis.findings(),
+        }
+    }
+
+    /// How long the store's answers took; none if it is in this process.
+    pub fn round_trips(&self) -> Option<&Latencies> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.round_trips()),
         }
     }
 

@@ -13,7 +13,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use tidegate::{Decision, Joint, Limiter, Rule, Stats, Throttle, Throttled, Throttles};
 use tidegate_redis::{
-    Finding, JointAsk, LimitHealth, RedisLimiter, RedisPermit, RedisStore, RedisThrottles, Unsuited,
+    Finding, JointAsk, Latencies, LimitHealth, RedisLimiter, RedisPermit, RedisStore,
+    RedisThrottles, Unsuited,
 };
 use tokio::runtime::Handle;
 
@@ -107,6 +108,10 @@ impl Redis {
     /// Looks how the servers are.
     pub(super) fn health(&self) -> Vec<ServerHealth> {
         self.seen.look(self.store.health())
+    }
+
+    pub(super) fn round_trips(&self) -> &Latencies {
+        self.store.round_trips()
     }
 
     pub(super) async fn examine(&self) {

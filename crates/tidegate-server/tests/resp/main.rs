@@ -2,6 +2,7 @@
 
 mod cell;
 mod clients;
+mod errors;
 
 use proptest::prelude::*;
 use std::future::Future;

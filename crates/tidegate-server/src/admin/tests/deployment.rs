@@ -5,20 +5,24 @@ use crate::clock::ServerClock;
 use crate::config::Config;
 use crate::http::tests::Bench;
 use crate::server::Server;
+use crate::status::RestoreResult;
 use crate::tls::tests::Files;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use tidegate::Clock as _;
 use tidegate_redis::{RedisStore, Settings};
 
 const DASHBOARD: &str = include_str!("../../../../../deploy/grafana/dashboard.json");
 const ALERTS: &str = include_str!("../../../../../deploy/prometheus/alerts.yml");
 
-/// Every word in it that begins as our metrics do.
+/// Every word in it that begins as a metric does.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    words.filter(|word| word.starts_with("tidegate_")).collect()
+    words.filter(|word| word.starts_with("tidegate_") || word.starts_with("process_")).collect()
 }
 
-/// The metrics of a server that speaks TLS and whose limits are in a store: there are more of them. Nobody answers there.
+/// The metrics of a server that has all of them: it speaks TLS, its limits are in a store, where nobody answers, it logs, and it
+/// writes snapshots.
 async fn metrics() -> String {
     let Bench { server, clock } = bench();
     let mut config = Config::clone(&server.config());
@@ -26,6 +30,8 @@ async fn metrics() -> String {
     let address = "redis://127.0.0.1:1".parse().unwrap();
     let redis = RedisStore::connect_with(&address, Settings::default()).await;
     let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), redis);
+    server.status.log.get_or_init(Arc::default);
+    server.status.snapshot.begin(RestoreResult::Ok, clock.now());
     get(&Bench { server, clock }, "/metrics").await.text
 }
 

@@ -242,3 +242,22 @@ async fn the_first_page_has_a_command_that_works() {
     let odd = bench.ask(Request::get("/").header("host", "a';rm -rf x"), b"").await;
     assert!(!odd.text.contains("rm -rf"), "{}", odd.text);
 }
+
+/// JSON escapes some of them for the wire, and whoever shows the decoded text shows them all.
+#[tokio::test]
+async fn no_refusal_has_a_control_character_of_what_a_client_has_sent() {
+    let bench = Bench::new();
+    let hostile = r"\u001b[31m\u0007\u0000\u007f\u009b31m\u202e";
+    for body in [
+        format!(r#"{{"limit":"{hostile}","key":"a"}}"#),
+        format!(r#"{{"rule":"{hostile}","key":"a"}}"#),
+        format!(r#"{{"{hostile}":1}}"#),
+        format!(r#"{{"limit":"api","key":"a","cost":"{hostile}"}}"#),
+    ] {
+        let reply = bench.post("/v1/check", &body).await;
+        assert!((400..500).contains(&reply.status), "{body}");
+        let detail = reply.detail();
+        let is_harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!detail.contains(is_harmful), "{body}: {detail:?}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Errors repeat what a peer has sent: nothing of it may be obeyed by the terminal or the log that shows them.
+
+use super::{Peer, array};
+
+/// A terminal would change its colour, ring, move its cursor, or show the text in another order; and the last is not UTF-8.
+const HOSTILE: [&[u8]; 9] = [
+    b"\x1b[31m",
+    b"\x07",
+    b"\0",
+    b"\x7f",
+    "\u{9b}31m".as_bytes(),
+    "\u{202e}".as_bytes(),
+    b"a\r\n-ERR forged",
+    b"\t\x0b\x0c\x08",
+    b"\xff\x9b31m",
+];
+
+/// All commands there are, and one that there is not, with arguments that are good but for one.
+const COMMANDS: [&str; 22] = [
+    "CL.THROTTLE k 1 1 60 1",
+    "TIDE.CHECK 1/s k COST 1",
+    "TIDE.CHECKALL 1/s k 1",
+    "TIDE.PEEK 1/s k COST 1",
+    "TIDE.RESET 1/s k",
+    "TIDE.REFUND 1/s k COST 1",
+    "TIDE.ACQUIRE 1/s k COST 1",
+    "TIDE.RELEASE 1",
+    "AUTH user token",
+    "CLIENT SETNAME a",
+    "CLIENT NONSENSE a",
+    "COMMAND NONSENSE",
+    "CONFIG GET a",
+    "DEL a",
+    "ECHO a b",
+    "HELLO 3 AUTH user token SETNAME a",
+    "INFO a",
+    "MULTI a",
+    "PING a b",
+    "SELECT 0",
+    "TIME a",
+    "NONSENSE a b c",
+];
+
+fn is_harmless(error: &[u8]) -> bool {
+    let text = std::str::from_utf8(error);
+    text.is_ok_and(|text| !text.chars().any(|c| c.is_control() || c == '\u{202e}'))
+}
+
+#[test]
+fn no_error_has_a_control_character_of_what_a_peer_has_sent() {
+    let (mut errors, mut forged) = (0, 0);
+    for command in COMMANDS {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        for place in 0..words.len() {
+            for hostile in HOSTILE {
+                let mut words = words.clone();
+                words[place] = hostile;
+                let (_, said) = Peer::new().bytes(&array(&words));
+                let Some(error) = said.strip_prefix(b"-") else { continue };
+                let error = error.strip_suffix(b"\r\n").expect("it ends its line");
+                assert!(
+                    is_harmless(error),
+                    "{command}, {place}: {:?}",
+                    error.escape_ascii().to_string()
+                );
+                errors += 1;
+                forged += usize::from(error.windows(6).any(|six| six == b"forged"));
+            }
+        }
+    }
+    assert!(errors > 300 && forged > 20, "only {errors} errors, {forged} of them with the word");
+}
+
+#[test]
+fn what_a_peer_has_sent_can_be_read_in_the_error() {
+    let said = Peer::new().raw(&array(&[b"\x1b[31mno", b"\xffyes"])).1;
+    assert_eq!(said, r"-ERR unknown command '\u001b[31mno', with args beginning with: '\xffyes'");
+    let mut peer = Peer::new();
+    assert_eq!(peer.raw(b"*1\r\n\x1b").1, r"-ERR Protocol error: expected '$', got '\u001b'");
+}
