@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_key_is_shown_without_the_credentials_in_it() {
         let request = |cookie: &'static [u8]| Request {
-            path: Some("/a"),
+            path: Some("/a".into()),
             headers: vec![("authorization", b"Bearer hush"), ("cookie", cookie)],
             ..Request::default()
         };
