@@ -58,11 +58,7 @@ impl<C: Clock> Store<C> {
     /// What [`check`](Self::check) would say, without charging. `None` if the store does not answer.
     #[cfg_attr(
         not(feature = "redis"),
-        expect(
-            clippy::unused_async,
-            clippy::unnecessary_wraps,
-            reason = "with the feature it waits"
-        )
+        expect(clippy::unused_async, reason = "with the feature it waits")
     )]
     pub(crate) async fn peek(&self, key: &KeyValue, cost: u64) -> Option<Decision> {
         match self {
