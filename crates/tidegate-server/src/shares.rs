@@ -1,6 +1,6 @@
 //! What one peer may take of a table that all peers share.
 //!
-//! Always   A peer may take more as long as it has no more than [`TIMES`] times what is left: dynamic thresholds
+//! Always   A peer may take more as long as it has no more than `TIMES` times what is left: dynamic thresholds
 //!          (Choudhury and Hahne 1998). A peer that is alone gets three quarters of the table; of several that want all of
 //!          it, each gets the same, and something is always left for the next one. A few peers never fill a table.
 //! Always   What a peer has is counted in two rows of counters, which its id chooses. It is never counted too low. It is

@@ -2,7 +2,7 @@
 //!
 //! Always   A worker is a thread with a runtime of its own: a connection stays on one core. Accepting never
 //!          ends because of an error: where there are no more descriptors it waits and tries again (T45).
-//!          Who is one too many is turned away at once, unless a [stranger](strangers) makes room.
+//!          Who is one too many is turned away at once, unless a connection that has shown no token makes room.
 
 mod activity;
 mod frames;

@@ -150,15 +150,12 @@ fn page(path: &str) -> String {
     let mut rest = path;
     while let Some(letter) = rest.chars().next() {
         let escape = rest.strip_prefix('%').and_then(|rest| rest.get(..2));
-        match escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                decoded.push(char::from(byte));
-                rest = &rest[3..];
-            }
-            None => {
-                decoded.push(letter);
-                rest = &rest[letter.len_utf8()..];
-            }
+        if let Some(byte) = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            decoded.push(char::from(byte));
+            rest = &rest[3..];
+        } else {
+            decoded.push(letter);
+            rest = &rest[letter.len_utf8()..];
         }
     }
     let mut segments = Vec::new();
