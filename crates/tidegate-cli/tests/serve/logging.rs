@@ -82,11 +82,20 @@ fn t45_without_descriptors_and_without_a_log_it_accepts_again() {
     for (what, before, log) in unwritable() {
         let directory = Directory::new();
         let config = directory.write("t.toml", "[server.caps]\nfirst_byte = \"60s\"\n");
-        let daemon = Daemon::start_with_log(&format!("ulimit -n 64; {before}"), &config, log);
+        let before = format!("export TIDEGATE_LOG=warn; {before}");
+        let daemon = Daemon::start_with_log(&before, &config, log);
+        let lost = r#"tidegate_log_lines_dropped_total{reason="unwritable"}"#;
+        assert_eq!(metric(&daemon, lost), 0, "{what}: nothing has gone wrong yet");
+        // The server has made sure at its start that there are enough; then somebody takes them away.
+        daemon.limit_descriptors(40);
         let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
         assert_eq!(peers[0].ask("PING"), "+PONG", "{what}: who is in is served");
         drop(peers);
         eventually(what, PATIENCE, || daemon.connect().ask("PING") == "+PONG");
+        // The only warnings that there have been say that connections could not be accepted.
+        eventually(what, PATIENCE, || metric(&daemon, lost) > 0);
+        let rejected = r#"tidegate_connections_rejected_total{listener="resp"}"#;
+        assert_eq!(metric(&daemon, rejected), 0, "{what}: none was one too many");
         daemon.signal("TERM");
         assert!(daemon.end().success(), "{what}");
     }
