@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tidegate::{Clock, Snapshot};
 use tidegate_redis::RedisStore;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// A server, whatever it listens to.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Server {
     /// Bytes that may be kept of messages that have not come whole, on all connections together.
     parts: Semaphore,
     /// Bytes of commands that may be queued by `MULTI`, on all connections together.
-    queues: Arc<Semaphore>,
+    pub(crate) queues: Shares,
     /// Who waits for a store or for its turn.
     waiting: Shares,
     /// So many connections there are descriptors for.
@@ -172,7 +172,7 @@ impl Server {
             token_changes: AtomicU64::new(0),
             status: Status::default(),
             parts: Semaphore::new(PARTS_BYTES_MAX),
-            queues: Arc::new(Semaphore::new(QUEUES_BYTES_MAX)),
+            queues: Shares::new(QUEUES_BYTES_MAX),
             waiting: Shares::new(waiting_max),
             connections_ceiling: AtomicUsize::new(usize::MAX),
         })
@@ -264,11 +264,6 @@ impl Server {
     /// many streams must not fill the memory with what it never finishes.
     pub(crate) fn room_for(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         self.parts.try_acquire_many(u32::try_from(bytes).ok()?).ok()
-    }
-
-    /// Room for so many bytes of queued commands, until it is dropped. `None` if other connections have taken it all.
-    pub(crate) fn room_in_queues(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.queues).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 
     /// Taken before a question is asked whose answer may have to be waited for. Who is one too many is refused here,

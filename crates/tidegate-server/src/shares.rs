@@ -96,15 +96,23 @@ impl Shares {
     /// Takes a place, unless the table is full or the peer has its share.
     #[must_use = "it has to be given back"]
     pub(crate) fn take(&self, peer: PeerId) -> bool {
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        let left = self.max().saturating_sub(before);
-        let may = left > 0 && self.of(peer) < left.saturating_mul(TIMES);
+        self.take_n(peer, 1)
+    }
+
+    /// Takes `n` places, or none: `n` times [`take`](Self::take), all of which must go well.
+    #[must_use = "they have to be given back"]
+    pub(crate) fn take_n(&self, peer: PeerId, n: u32) -> bool {
+        let (places, more) = (n as usize, n.saturating_sub(1) as usize);
+        let before = self.taken.fetch_add(places, Ordering::Relaxed);
+        // What the last of them finds.
+        let left = self.max().saturating_sub(before).saturating_sub(more);
+        let may = left > 0 && self.of(peer) + more < left.saturating_mul(TIMES);
         if may {
             for counter in self.counters(peer) {
-                counter.fetch_add(1, Ordering::Relaxed);
+                counter.fetch_add(n, Ordering::Relaxed);
             }
         } else {
-            self.taken.fetch_sub(1, Ordering::Relaxed);
+            self.taken.fetch_sub(places, Ordering::Relaxed);
         }
         may
     }
@@ -124,10 +132,15 @@ impl Shares {
 
     /// Gives one back.
     pub(crate) fn give_back(&self, peer: PeerId) {
+        self.give_back_n(peer, 1);
+    }
+
+    /// Gives `n` back.
+    pub(crate) fn give_back_n(&self, peer: PeerId, n: u32) {
         for counter in self.counters(peer) {
-            counter.fetch_sub(1, Ordering::Relaxed);
+            counter.fetch_sub(n, Ordering::Relaxed);
         }
-        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.taken.fetch_sub(n as usize, Ordering::Relaxed);
     }
 
     fn counters(&self, peer: PeerId) -> [&AtomicU32; 2] {
@@ -163,6 +176,26 @@ mod tests {
         }
         assert_eq!(shares.taken(), 255);
         assert!(take_all(&shares, peer(8)) > 500, "what was given back is for all");
+    }
+
+    #[test]
+    fn many_at_once_are_as_many_as_one_after_the_other_or_none() {
+        let (at_once, one_by_one) = (Shares::new(1_024), Shares::new(1_024));
+        for (number, n) in
+            [(1, 700), (1, 68), (1, 1), (2, 193), (2, 192), (3, 0), (3, 48), (4, 2_000)]
+        {
+            let before = one_by_one.taken();
+            let taken = (0..n).take_while(|_| one_by_one.take(peer(number))).count();
+            let may = at_once.take_n(peer(number), n);
+            assert_eq!(may, taken == n as usize, "peer {number} takes {n}");
+            if !may {
+                (0..taken).for_each(|_| one_by_one.give_back(peer(number)));
+                assert_eq!(one_by_one.taken(), before);
+            }
+            assert_eq!(at_once.taken(), one_by_one.taken());
+        }
+        at_once.give_back_n(peer(1), 768);
+        assert_eq!((at_once.of(peer(1)), at_once.taken()), (0, 240));
     }
 
     #[test]

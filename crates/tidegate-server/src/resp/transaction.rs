@@ -3,25 +3,53 @@
 //! Always   Commands that were put off run in order, one after the other. Others may be decided in between:
 //!          requests that must stand or fall together are for `TIDE.CHECKALL`.
 //! Bound    What one connection has queued is no longer than one command may be, and what all of them have, than
-//!          [`QUEUES_BYTES_MAX`](crate::server::QUEUES_BYTES_MAX).
+//!          [`QUEUES_BYTES_MAX`](crate::server::QUEUES_BYTES_MAX), of which each peer has a [share](crate::shares).
 
 use super::command::Command;
 use super::parse::{Caps, Words, parse};
 use super::session::Session;
 use super::together::Together;
 use crate::server::Server;
-use tokio::sync::OwnedSemaphorePermit;
+use crate::shares::PeerId;
+use std::sync::Arc;
 
 /// What was put off.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Transaction {
     /// One after the other, as they are parsed.
     commands: Vec<u8>,
     count: usize,
     /// The room that they take.
-    room: Option<OwnedSemaphorePermit>,
+    room: QueueRoom,
     /// Whether one of them was none.
     is_broken: bool,
+}
+
+/// Room that a peer takes for queued commands; given back when it is dropped.
+#[derive(Debug)]
+struct QueueRoom {
+    server: Arc<Server>,
+    /// As it was when the transaction began: who it is may change before it ends.
+    peer: PeerId,
+    bytes: u32,
+}
+
+impl QueueRoom {
+    /// Takes room for so many bytes more. `false` if there is none, or the peer has its share.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let Ok(bytes) = u32::try_from(bytes) else { return false };
+        let has_grown = self.server.queues.take_n(self.peer, bytes);
+        if has_grown {
+            self.bytes += bytes;
+        }
+        has_grown
+    }
+}
+
+impl Drop for QueueRoom {
+    fn drop(&mut self) {
+        self.server.queues.give_back_n(self.peer, self.bytes);
+    }
 }
 
 /// So much can be put off.
@@ -37,7 +65,7 @@ impl Session {
         if command.is_none() {
             return transaction.discard();
         }
-        match transaction.queue(&self.server, &encoded(bytes, words)) {
+        match transaction.queue(&encoded(bytes, words)) {
             Ok(()) => self.reply.simple("QUEUED"),
             Err(why) => {
                 transaction.discard();
@@ -49,7 +77,7 @@ impl Session {
     pub(super) async fn transact(&mut self, command: Command, _: &[u8], _: &Words) {
         match (command, self.transaction.take()) {
             (Command::Multi, None) => {
-                self.transaction = Some(Transaction::default());
+                self.transaction = Some(Transaction::of(&self.server, self.peer));
                 self.reply.ok();
             }
             (Command::Multi, open) => {
@@ -95,8 +123,14 @@ impl Session {
 }
 
 impl Transaction {
+    /// The transaction of a peer that has just begun it.
+    fn of(server: &Arc<Server>, peer: PeerId) -> Self {
+        let room = QueueRoom { server: Arc::clone(server), peer, bytes: 0 };
+        Self { commands: Vec::new(), count: 0, room, is_broken: false }
+    }
+
     /// Puts a command behind the others, or says why there is no room for it.
-    fn queue(&mut self, server: &Server, command: &[u8]) -> Result<(), &'static str> {
+    fn queue(&mut self, command: &[u8]) -> Result<(), &'static str> {
         if self.is_broken {
             return Ok(());
         }
@@ -104,12 +138,8 @@ impl Transaction {
         if bytes > Caps::KNOWN.command_bytes_max || self.count >= COMMANDS_MAX {
             return Err("ERR too much is put off: EXEC sooner");
         }
-        let room = server.room_in_queues(command.len());
-        let room =
-            room.ok_or("BUSY other clients have queued too much by MULTI: ask again later")?;
-        match &mut self.room {
-            Some(taken) => taken.merge(room),
-            none => *none = Some(room),
+        if !self.room.grow(command.len()) {
+            return Err("BUSY clients have queued too much by MULTI: ask again later");
         }
         self.commands.extend_from_slice(command);
         self.count += 1;
@@ -118,7 +148,7 @@ impl Transaction {
 
     /// Keeps nothing of it but that it cannot be executed.
     fn discard(&mut self) {
-        *self = Self { is_broken: true, ..Self::default() };
+        *self = Self { is_broken: true, ..Self::of(&self.room.server, self.room.peer) };
     }
 }
 
