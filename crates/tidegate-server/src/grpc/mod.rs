@@ -106,11 +106,24 @@ impl Grpc {
             return self.should_rate_limit(request).await;
         }
         if path.starts_with(HEALTH_PATH) {
-            let mut health = self.health.clone();
-            let Ok(response) = tonic::codegen::Service::call(&mut health, request).await;
-            return response;
+            return self.check_health(request).await;
         }
         Status::unimplemented("there is no such method here").into_http()
+    }
+
+    /// It needs no token, so it takes no room from what those who have one share.
+    async fn check_health<B>(&self, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        let request = match self.whole(request, PartsRoom::for_health(&self.own_parts)).await {
+            Ok(request) => request,
+            Err(status) => return status.into_http(),
+        };
+        let mut health = self.health.clone();
+        let Ok(response) = tonic::codegen::Service::call(&mut health, request).await;
+        response
     }
 
     async fn should_rate_limit<B>(&self, request: http::Request<B>) -> http::Response<Body>
@@ -126,10 +139,13 @@ impl Grpc {
                 .into_http();
         }
         let peer = self.connection.as_ref().map_or(PeerId::OWN, |(address, activity)| {
-            activity.is_known();
+            if activity.is_unknown() && server.must_show_itself(Wire::Grpc) {
+                activity.is_known();
+            }
             server.peer(*address, token)
         });
-        let request = match self.whole(request).await {
+        let room = PartsRoom::for_call(&self.own_parts, server);
+        let request = match self.whole(request, room).await {
             Ok(request) => request,
             Err(status) => return status.into_http(),
         };
@@ -155,6 +171,7 @@ impl Grpc {
     async fn whole<B>(
         &self,
         request: http::Request<B>,
+        room: PartsRoom<'_>,
     ) -> Result<http::Request<Full<Bytes>>, Status>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -163,47 +180,65 @@ impl Grpc {
         let (parts, body) = request.into_parts();
         let patience = self.limits.server().request_patience();
         let late = |_| Status::deadline_exceeded("the message did not come in time");
-        let body = tokio::time::timeout(patience, self.collect(body)).await.map_err(late)??;
+        let body = tokio::time::timeout(patience, collect(body, room)).await.map_err(late)??;
         Ok(http::Request::from_parts(parts, Full::new(body)))
     }
+}
 
-    async fn collect<B: HttpBody<Data = Bytes>>(&self, body: B) -> Result<Bytes, Status> {
-        let mut body = std::pin::pin!(body);
-        let (mut all, mut room) = (BytesMut::new(), PartsRoom::default());
-        while let Some(frame) = body.frame().await {
-            let broken = |_| Status::cancelled("the message broke off");
-            let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
-            // Most messages come in one piece, which is used as it is.
-            if all.is_empty() && body.is_end_stream() && piece.len() <= MESSAGE_BYTES_MAX {
-                return Ok(piece);
-            }
-            if all.len() + piece.len() > MESSAGE_BYTES_MAX + PREFIX_BYTES {
-                return Err(Status::out_of_range("the message is too long"));
-            }
-            if !room.grow(&self.own_parts, self.limits.server(), piece.len()) {
-                return Err(Status::resource_exhausted("too much has half come"));
-            }
-            all.extend_from_slice(&piece);
+async fn collect<B>(body: B, mut room: PartsRoom<'_>) -> Result<Bytes, Status>
+where
+    B: HttpBody<Data = Bytes>,
+{
+    let mut body = std::pin::pin!(body);
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let broken = |_| Status::cancelled("the message broke off");
+        let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
+        // Most messages come in one piece, which is used as it is.
+        if all.is_empty() && body.is_end_stream() && piece.len() <= room.message_bytes_max {
+            return Ok(piece);
         }
-        Ok(all.freeze())
+        if all.len() + piece.len() > room.message_bytes_max + PREFIX_BYTES {
+            return Err(Status::out_of_range("the message is too long"));
+        }
+        if !room.grow(piece.len()) {
+            return Err(Status::resource_exhausted("too much has half come"));
+        }
+        all.extend_from_slice(&piece);
     }
+    Ok(all.freeze())
 }
 
 /// Room for what has come of a message.
-#[derive(Default)]
 struct PartsRoom<'a> {
-    /// Of what the connection has for itself, and of what all have together.
-    own: Option<SemaphorePermit<'a>>,
-    shared: Option<SemaphorePermit<'a>>,
+    message_bytes_max: usize,
+    /// What the connection has for itself, and whose server has more for all together.
+    own: &'a Semaphore,
+    server: Option<&'a Server>,
+    /// What is taken of the one and of the other.
+    of_own: Option<SemaphorePermit<'a>>,
+    of_shared: Option<SemaphorePermit<'a>>,
 }
 
 impl<'a> PartsRoom<'a> {
+    /// For a call that has shown its token.
+    fn for_call(own: &'a Semaphore, server: &'a Server) -> Self {
+        let (message_bytes_max, server) = (MESSAGE_BYTES_MAX, Some(server));
+        Self { message_bytes_max, own, server, of_own: None, of_shared: None }
+    }
+
+    /// For a call that need not show any.
+    fn for_health(own: &'a Semaphore) -> Self {
+        let (message_bytes_max, server) = (HEALTH_BYTES_MAX, None);
+        Self { message_bytes_max, own, server, of_own: None, of_shared: None }
+    }
+
     /// Takes room for so many bytes more, if there is.
-    fn grow(&mut self, own: &'a Semaphore, server: &'a Server, bytes: usize) -> bool {
-        let own = u32::try_from(bytes).ok().and_then(|bytes| own.try_acquire_many(bytes).ok());
+    fn grow(&mut self, bytes: usize) -> bool {
+        let own = u32::try_from(bytes).ok().and_then(|bytes| self.own.try_acquire_many(bytes).ok());
         let (room, more) = match own {
-            Some(more) => (&mut self.own, Some(more)),
-            None => (&mut self.shared, server.room_for(bytes)),
+            Some(more) => (&mut self.of_own, Some(more)),
+            None => (&mut self.of_shared, self.server.and_then(|server| server.room_for(bytes))),
         };
         let Some(more) = more else { return false };
         match room {

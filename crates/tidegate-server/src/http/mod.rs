@@ -79,9 +79,9 @@ pub fn service<H: Send>(
     })
 }
 
-/// Whether a request shows that whoever asks may ask.
+/// Whether a token is needed and a request shows one.
 pub(crate) fn is_known(server: &Server, request: &Parts) -> bool {
-    guard::good_token(server, &request.headers).is_ok()
+    server.must_show_itself(Wire::Http) && guard::good_token(server, &request.headers).is_ok()
 }
 
 /// The answer to a request that came from `peer`.

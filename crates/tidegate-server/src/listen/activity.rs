@@ -4,6 +4,7 @@
 //!          second the worker looks through its connections and ends those that are overdue. A request costs
 //!          two plain memory accesses for it.
 
+use super::Wire;
 use super::strangers::Place;
 use super::wakeful::Wakeful;
 use crate::config::Caps;
@@ -16,6 +17,7 @@ use tokio::task::AbortHandle;
 /// What one connection is doing, and for how long it may.
 #[derive(Debug)]
 pub struct Activity {
+    wire: Wire,
     wakeful: Arc<Wakeful>,
     seconds: Arc<AtomicU32>,
     until: AtomicU32,
@@ -29,7 +31,7 @@ pub struct Activity {
     leaves: AtomicBool,
     /// Until when the peer must have shown who it is.
     known_by: AtomicU32,
-    /// Whether the peer has yet to show who it is.
+    /// Whether the peer has not shown who it is, needed or not: a reload may make it needed.
     is_unknown: AtomicBool,
     /// Its place among those that are counted, or may have to make room.
     place: Mutex<Option<Place>>,
@@ -42,12 +44,13 @@ pub struct Activity {
 pub(super) struct Answering(Arc<Activity>);
 
 impl Activity {
-    fn new(wakeful: Arc<Wakeful>, seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
+    fn new(wire: Wire, wakeful: Arc<Wakeful>, seconds: Arc<AtomicU32>, caps: &Caps) -> Self {
         let until = AtomicU32::new(seconds.load(Ordering::Relaxed) + whole(caps.first_byte));
         let (idle, request) = (whole(caps.idle), whole(caps.request));
         let (requests, held) = (AtomicU32::new(0), AtomicU32::new(0));
         let (is_idle, leaves) = (AtomicBool::new(true), AtomicBool::new(false));
         Self {
+            wire,
             wakeful,
             seconds,
             until,
@@ -56,7 +59,7 @@ impl Activity {
             held,
             leaves,
             known_by: AtomicU32::new(u32::MAX),
-            is_unknown: AtomicBool::new(false),
+            is_unknown: AtomicBool::new(true),
             place: Mutex::default(),
             idle,
             request,
@@ -67,7 +70,6 @@ impl Activity {
     pub(super) fn must_be_known_within(&self, time: Duration) {
         let by = self.seconds.load(Ordering::Relaxed).saturating_add(whole(time));
         self.known_by.store(by, Ordering::Relaxed);
-        self.is_unknown.store(true, Ordering::Relaxed);
     }
 
     /// It has a place, until the peer is known or leaves.
@@ -75,13 +77,13 @@ impl Activity {
         *self.place.lock().expect("nobody panics with it") = Some(place);
     }
 
-    /// Whether the peer has yet to show who it is.
+    /// Whether the peer has not shown who it is, needed or not.
     #[inline]
     pub(crate) fn is_unknown(&self) -> bool {
         self.is_unknown.load(Ordering::Relaxed)
     }
 
-    /// The peer has shown who it is, if it had to.
+    /// The peer has shown who it is: a token or a certificate that is needed now, whether or not it was when the peer came.
     pub(crate) fn is_known(&self) {
         if self.is_unknown.swap(false, Ordering::Relaxed) {
             self.known_by.store(u32::MAX, Ordering::Relaxed);
@@ -174,12 +176,23 @@ impl Activity {
         self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it has taken longer than it may. Who waits for us is not idle.
-    fn is_overdue(&self, now: u32) -> bool {
+    /// Whether it has taken longer than it may. A peer that waits for our answer is not idle, but a peer that has not shown who it
+    /// is in time is overdue whatever is being answered: a request that its token admits has made it known before it waits.
+    fn is_overdue(&self, now: u32, must_show: impl Fn(Wire) -> bool) -> bool {
         let is_waiting = self.is_idle.load(Ordering::Relaxed) && self.is_answering();
         let is_held = self.held.load(Ordering::Relaxed) > 0;
-        let until = self.until.load(Ordering::Relaxed).min(self.known_by.load(Ordering::Relaxed));
-        until < now && !is_waiting && !is_held
+        let is_late = self.until.load(Ordering::Relaxed) < now && !is_waiting && !is_held;
+        is_late || self.is_unknown_too_long(now, must_show)
+    }
+
+    /// Whether the time to show who it is has passed. Where a reload has made it unnecessary, the deadline is dropped.
+    fn is_unknown_too_long(&self, now: u32, must_show: impl Fn(Wire) -> bool) -> bool {
+        let has_passed = self.known_by.load(Ordering::Relaxed) < now;
+        if has_passed && !must_show(self.wire) {
+            self.known_by.store(u32::MAX, Ordering::Relaxed);
+            return false;
+        }
+        has_passed
     }
 
     #[inline]
@@ -236,9 +249,10 @@ impl Peers {
     }
 
     /// A peer has come.
-    pub(super) fn enter(&self, caps: &Caps) -> (u64, Arc<Activity>) {
+    pub(super) fn enter(&self, wire: Wire, caps: &Caps) -> (u64, Arc<Activity>) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let activity = Activity::new(Arc::clone(&self.wakeful), Arc::clone(&self.seconds), caps);
+        let (wakeful, seconds) = (Arc::clone(&self.wakeful), Arc::clone(&self.seconds));
+        let activity = Activity::new(wire, wakeful, seconds, caps);
         let activity = Arc::new(activity);
         let mut peers = self.here.lock().expect("nobody panics with it");
         peers.insert(number, (Arc::clone(&activity), None));
@@ -261,14 +275,15 @@ impl Peers {
         self.here.lock().expect("nobody panics with it").len()
     }
 
-    /// Counts seconds and ends who is overdue, for as long as the worker lives.
-    pub(super) async fn watch(&self) {
+    /// Counts seconds and ends connections that are overdue, for as long as the worker lives. `must_show` says whether a peer of a
+    /// listener has to show who it is, as of now.
+    pub(super) async fn watch(&self, must_show: impl Fn(Wire) -> bool) {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             second.tick().await;
             let now = self.seconds.fetch_add(1, Ordering::Relaxed) + 1;
-            self.end(|activity| activity.is_overdue(now));
+            self.end(|activity| activity.is_overdue(now, &must_show));
         }
     }
 
@@ -292,5 +307,37 @@ impl Peers {
                 handle.abort();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate::Span;
+
+    /// A connection that must show who it is within a second, while requests of it are being answered for ever.
+    fn answered_for_ever() -> (Arc<Activity>, Answering, Holding) {
+        let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
+        let activity = peers.enter(Wire::Grpc, &Caps::default()).1;
+        activity.must_be_known_within(Duration::from_secs(1));
+        let (answering, holding) = (activity.answers(), activity.holds());
+        (activity, answering, holding)
+    }
+
+    #[test]
+    fn a_peer_that_has_shown_no_token_in_time_is_overdue_whatever_is_being_answered() {
+        let (stranger, _answering, _holding) = answered_for_ever();
+        let (known, _answers, _holds) = answered_for_ever();
+        known.is_known();
+        let is_overdue = |activity: &Activity, now| activity.is_overdue(now, |_| true);
+        assert!(!is_overdue(&stranger, 1) && is_overdue(&stranger, 2));
+        assert!(!is_overdue(&known, 1_000), "its request may wait for as long as it takes");
+    }
+
+    #[test]
+    fn nobody_is_overdue_for_a_token_that_is_not_needed_any_more() {
+        let (activity, _answering, _holding) = answered_for_ever();
+        assert!(!activity.is_overdue(2, |_| false));
+        assert!(!activity.is_overdue(3, |_| true), "the next reload leaves it alone");
     }
 }

@@ -337,6 +337,7 @@ mod tests {
     use super::super::wakeful::Wakeful;
     use super::*;
     use crate::config::Caps;
+    use crate::listen::Wire;
     use std::cell::Cell;
     use std::future::poll_fn;
     use tidegate::Span;
@@ -351,7 +352,7 @@ mod tests {
         let (mut client, server) = duplex(TURNS * TURN_BYTES);
         client.write_all(&vec![0; TURNS * TURN_BYTES]).await.unwrap();
         let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
-        let mut stream = watched(server, peers.enter(&Caps::default()).1);
+        let mut stream = watched(server, peers.enter(Wire::Grpc, &Caps::default()).1);
         let (is_over, turns) = (Cell::new(false), Cell::new(0));
         let reads = async {
             let mut piece = [0; TURN_BYTES / 4];
@@ -378,7 +379,7 @@ mod tests {
     async fn may_say(pieces: &[Vec<u8>]) -> bool {
         let (mut client, server) = duplex(4 * TURN_BYTES);
         let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
-        let mut stream = Watched::http2(server, peers.enter(&Caps::default()).1);
+        let mut stream = Watched::http2(server, peers.enter(Wire::Grpc, &Caps::default()).1);
         for piece in pieces {
             client.write_all(piece).await.unwrap();
             if stream.read_exact(&mut vec![0; piece.len()]).await.is_err() {

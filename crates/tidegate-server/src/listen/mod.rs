@@ -59,7 +59,7 @@ impl fmt::Display for Wire {
 #[cfg(test)]
 pub(crate) fn activity() -> std::sync::Arc<Activity> {
     let wakeful = std::sync::Arc::new(wakeful::Wakeful::new(tidegate::Span::ZERO));
-    activity::Peers::new(wakeful).enter(&crate::config::Caps::default()).1
+    activity::Peers::new(wakeful).enter(Wire::Resp, &crate::config::Caps::default()).1
 }
 
 impl crate::server::ByListener {

@@ -1,8 +1,9 @@
 //! Connections of peers that have not shown who they are: how many one address may have, and which of them makes room.
 //! Where nobody has to show it, connections are only counted, and the operator's make room for each other.
 //!
-//! Always   Where the listeners are full, the longest idle stranger is closed for a newcomer; a peer that has shown its token
-//!          makes room for nobody. So strangers take no more than what others leave, and a health probe is always answered.
+//! Always   Where the listeners are full, a connection that has shown no token is closed for a new one: of those that are idle, the
+//!          one that connected first (decision 0043). A connection that has shown its token is never closed for another one. So
+//!          the former take no more than what the latter leave, and a health probe is always answered.
 //! Always   A connection is here from when it is accepted until its peer is known, or it ends. All workers share it: a newcomer
 //!          may come to a worker that has no stranger.
 
@@ -112,6 +113,7 @@ mod tests {
     use super::super::wakeful::Wakeful;
     use super::*;
     use crate::config::Caps;
+    use crate::listen::Wire;
     use tidegate::Span;
 
     #[tokio::test]
@@ -121,7 +123,7 @@ mod tests {
         let (one, two) = (PeerId(1), PeerId(2));
         let mut tasks = Vec::new();
         for address in [one, one, two, two] {
-            let activity = peers.enter(&Caps::default()).1;
+            let activity = peers.enter(Wire::Resp, &Caps::default()).1;
             activity.must_be_known_within(std::time::Duration::from_secs(9));
             let task = tokio::spawn(std::future::pending::<()>());
             strangers.enter(address, &activity, Some(task.abort_handle()));

@@ -98,7 +98,9 @@ pub(super) fn work(
     let worker = Worker { server, grpc, peers, rooms, closing };
     runtime.block_on(async {
         let peers = Arc::clone(&worker.peers);
-        tokio::spawn(async move { peers.watch().await });
+        let server = Arc::clone(&worker.server);
+        let must_show = move |wire| server.must_show_itself(wire);
+        tokio::spawn(async move { peers.watch(must_show).await });
         tokio::spawn(async move { wakeful.stand_by().await });
         let doors = doors.into_iter().map(|door| tokio::spawn(worker.clone().accept_all(door)));
         let doors: Vec<_> = doors.collect();
@@ -160,7 +162,7 @@ impl Worker {
         }
         let caps = self.server.config().server.caps;
         status.connections.of(wire).fetch_add(1, Ordering::Relaxed);
-        let (number, activity) = self.peers.enter(&caps);
+        let (number, activity) = self.peers.enter(wire, &caps);
         let worker = self.clone();
         let guard = Guard { worker: worker.clone(), wire, number, activity: Arc::clone(&activity) };
         let served = Arc::clone(&activity);
@@ -188,7 +190,7 @@ impl Worker {
         self.know(wire, address, &activity, task.abort_handle());
     }
 
-    /// Whether one more may come in; perhaps a stranger has to leave for it.
+    /// Whether one more may come in; perhaps a connection that has shown no token has to leave for it, where tokens are needed.
     fn has_room(&self, wire: Wire, address: PeerId) -> bool {
         let status = &self.server.status;
         let here = |wire| status.connections.of(wire).load(Ordering::Relaxed);
@@ -205,7 +207,8 @@ impl Worker {
                 others.iter().sum::<u64>() >= self.server.connections_max() as u64
             }
         };
-        !is_full || strangers.close_one()
+        let makes_room = wire == Wire::Admin || self.server.must_show_itself(wire);
+        !is_full || (makes_room && strangers.close_one())
     }
 
     /// Keeps a connection in mind until its peer has shown who it is. Where nobody has to, the operator's make room for each

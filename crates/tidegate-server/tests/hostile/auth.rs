@@ -111,7 +111,7 @@ fn who_guesses_has_eight_guesses_a_connection_however_they_come() {
     running.stop().unwrap();
 }
 
-fn of_file(file: PathBuf, change: impl FnOnce(&mut read::Config)) -> Arc<Server> {
+pub(crate) fn of_file(file: PathBuf, change: impl FnOnce(&mut read::Config)) -> Arc<Server> {
     let mut loaded = config();
     let (from, limits) = (read::load(&file).expect("it is good"), Vec::new());
     (loaded.server.tokens, loaded.server.admin_token) =
@@ -121,7 +121,7 @@ fn of_file(file: PathBuf, change: impl FnOnce(&mut read::Config)) -> Arc<Server>
     Server::new(loaded, Some(file), ServerClock::system(), Snapshot::default())
 }
 
-fn with_auth(auth: &str) -> String {
+pub(crate) fn with_auth(auth: &str) -> String {
     format!("[server.auth]\n{auth}\n{FREE}")
 }
 

@@ -35,12 +35,17 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// A call of the rate limit service begins.
 pub(crate) fn headers(stream: u32, is_all: bool) -> Vec<u8> {
+    headers_of(tidegate_server::grpc::PATH, stream, is_all)
+}
+
+/// A call of this method begins.
+pub(crate) fn headers_of(path: &str, stream: u32, is_all: bool) -> Vec<u8> {
     let literal = |name: &[u8], text: &[u8]| {
         let len = u8::try_from(text.len()).expect("it is short");
         [name, &[len], text].concat()
     };
     let kind = [&[0x0f, 16][..], &literal(&[], b"application/grpc")].concat();
-    let path = literal(&[0x04], tidegate_server::grpc::PATH.as_bytes());
+    let path = literal(&[0x04], path.as_bytes());
     let block = [&[0x83, 0x86][..], &path, &literal(&[0x01], b"tests"), &kind].concat();
     frame(1, if is_all { 5 } else { 4 }, stream, &block)
 }

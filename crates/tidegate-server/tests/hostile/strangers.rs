@@ -1,6 +1,10 @@
 //! Peers that never say who they are: how long they may stay, how many may, and who makes room for whom.
 
-use crate::desk::{PATIENCE, Peer, eventually, secs, start};
+use crate::attack::begun;
+use crate::auth::{of_file, with_auth};
+use crate::desk::{Directory, PATIENCE, Peer, Served, eventually, run, secs, start};
+use crate::frames::{HEADERS, headers_of, kinds};
+use std::io::Read;
 use std::time::{Duration, Instant};
 use tidegate_server::config::{Config, Token};
 use tidegate_server::listen::Running;
@@ -37,7 +41,7 @@ fn asks(peer: &mut Peer, request: &str) -> String {
         }
     }
     let mut body = vec![0; length];
-    let _ = std::io::Read::read_exact(&mut peer.0, &mut body);
+    let _ = Read::read_exact(&mut peer.0, &mut body);
     status
 }
 
@@ -198,13 +202,132 @@ fn who_does_not_show_a_token_in_time_is_sent_away_although_it_goes_on_talking() 
     running.stop().unwrap();
 }
 
+/// A call for health of which the message never comes.
+fn health_without_message() -> Vec<u8> {
+    headers_of("/grpc.health.v1.Health/Check", 1, false)
+}
+
+#[test]
+fn a_call_for_health_that_never_comes_whole_gives_no_time_to_show_a_token() {
+    let running = start(|config| {
+        guarded(config);
+        config.server.caps.unauthenticated = secs(1);
+    });
+    let mut peer = begun(&running);
+    peer.say(health_without_message());
+    let took = peer.ended_after();
+    assert!(took < IN_TIME, "{took:?}");
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_call_for_health_that_never_comes_whole_is_answered_in_time_and_keeps_no_server_from_ending() {
+    let running = start(|config| config.server.drain = secs(30));
+    let mut peer = begun(&running);
+    peer.say(health_without_message());
+    let (mut heard, since) = (Vec::new(), Instant::now());
+    while !kinds(&heard).contains(&HEADERS) {
+        let mut piece = [0; 4_096];
+        let read = peer.0.read(&mut piece).expect("it is answered");
+        assert!(read > 0, "it was cut off");
+        heard.extend_from_slice(&piece[..read]);
+    }
+    assert!(since.elapsed() < IN_TIME, "{:?}", since.elapsed());
+    let mut other = begun(&running);
+    other.say(health_without_message());
+    let since = Instant::now();
+    running.stop().unwrap();
+    assert!(since.elapsed() < IN_TIME, "it keeps the server for {:?}", since.elapsed());
+}
+
+/// A server that reads what it needs to be shown from a file, and that file's directory.
+fn reloadable(auth: &str) -> (Served, Directory) {
+    let directory = Directory::new();
+    let server = of_file(directory.write("t.toml", &with_caps(auth)), |_| ());
+    let running = run(server);
+    // What cannot be given to a test at its start is read from the file.
+    running.server.reload().expect("the file is good");
+    (running, directory)
+}
+
+fn with_caps(auth: &str) -> String {
+    let caps = "connections = 40\nunauthenticated = \"1s\"\nfirst_byte = \"60s\"\n";
+    format!("[server.caps]\n{caps}{}", with_auth(auth))
+}
+
+const TOKENS: &str = "tokens = [\"0pen\"]";
+
+#[test]
+fn connections_from_before_tokens_were_needed_leave_room_once_they_show_one() {
+    let (running, directory) = reloadable("");
+    let check = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer 0pen\r\n\
+                 content-type: application/json\r\ncontent-length: 25\r\n\r\n{\"rule\":\"9/h\",\"key\":\"me\"}";
+    let mut old: Vec<Peer> = (0..10).map(|_| Peer::resp(&running)).collect();
+    let mut asking: Vec<Peer> = (0..10).map(|_| Peer::new(running.addresses.http)).collect();
+    for peer in &mut old {
+        assert_eq!(peer.ask("PING"), "+PONG");
+    }
+    for peer in &mut asking {
+        let status = asks(peer, check);
+        assert!(status.starts_with("HTTP/1.1 ") && !status.contains("401"), "{status}");
+    }
+    directory.write("t.toml", &with_caps(TOKENS));
+    running.server.reload().expect("the file is good");
+    for peer in &mut old {
+        assert_eq!(peer.ask("AUTH 0pen"), "+OK");
+    }
+    for peer in &mut asking {
+        asks(peer, check);
+    }
+    // Those are twice as many as one address may have that have shown no token.
+    let mut known: Vec<Peer> = Vec::new();
+    for _ in 0..10 {
+        known.push(authenticated(&running).expect("there is room for a new one"));
+    }
+    assert_eq!(running.server.status.rejected.sum(), 0);
+    drop((old, asking, known));
+    running.stop().unwrap();
+}
+
+#[test]
+fn where_nobody_needs_a_token_one_address_is_counted_whatever_it_shows() {
+    let running = start(|config| config.server.caps.connections_per_address = Some(5));
+    let request =
+        "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer 0pen\r\n\r\n";
+    let asked = || {
+        let mut peer = Peer::new(running.addresses.http);
+        (asks(&mut peer, request) == "HTTP/1.1 200 OK").then_some(peer)
+    };
+    let peers: Vec<Peer> = (0..5).filter_map(|_| asked()).collect();
+    assert_eq!(peers.len(), 5);
+    assert!(asked().is_none(), "it has as many as it may");
+    drop(peers);
+    running.stop().unwrap();
+}
+
+#[test]
+fn who_came_before_tokens_were_taken_away_need_not_show_one_any_more() {
+    let (running, directory) = reloadable(TOKENS);
+    let mut peers: Vec<Peer> = (0..5).map(|_| Peer::resp(&running)).collect();
+    let open = || running.server.status.connections.sum();
+    eventually("they are in", PATIENCE, || open() == 5);
+    directory.write("t.toml", &with_caps(""));
+    running.server.reload().expect("the file is good");
+    std::thread::park_timeout(IN_TIME);
+    for peer in &mut peers {
+        assert_eq!(peer.ask("PING"), "+PONG");
+    }
+    drop(peers);
+    running.stop().unwrap();
+}
+
 /// Says this once more, and whether the server has ended the connection.
 fn asks_on(peer: &mut Peer, says: &str) -> bool {
     if !peer.say(says) {
         return true;
     }
     let mut heard = [0; 16_384];
-    match std::io::Read::read(&mut peer.0, &mut heard) {
+    match Read::read(&mut peer.0, &mut heard) {
         Ok(read) => read == 0,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }

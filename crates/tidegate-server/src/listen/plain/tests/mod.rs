@@ -7,6 +7,7 @@ use super::*;
 use crate::config::Caps;
 use crate::http::BODY_BYTES_MAX;
 use crate::http::tests::{Bench, PEER};
+use crate::listen::Wire;
 use crate::listen::activity::Peers;
 use crate::listen::wakeful::Wakeful;
 use hyper::server::conn::http1;
@@ -17,7 +18,7 @@ use tokio::io::{DuplexStream, duplex};
 
 fn watched<S>(stream: S) -> Watched<S> {
     let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
-    Watched::http1(stream, peers.enter(&Caps::default()).1)
+    Watched::http1(stream, peers.enter(Wire::Http, &Caps::default()).1)
 }
 
 /// What comes back for these pieces until the connection ends, without what time it is.

@@ -43,7 +43,7 @@ async fn a_part_that_came_while_another_waited_is_no_idle_connection() {
     let bench = bench();
     let (mut client, server) = duplex(1 << 20);
     let peers = Arc::new(Peers::new(Arc::new(Wakeful::new(Span::ZERO))));
-    let (number, activity) = peers.enter(&Caps::default());
+    let (number, activity) = peers.enter(Wire::Http, &Caps::default());
     let (_open, closing) = watch::channel(false);
     let shared = Arc::clone(&bench.server);
     let stream = Watched::http1(server, activity);
