@@ -83,7 +83,7 @@ fn place(default: SocketAddr) -> impl Fn(&str) -> Result<Place, String> + Clone 
 impl Command {
     pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
         match self {
-            Self::Serve(serve) => serve.run(out),
+            Self::Serve(serve) => serve.run(),
             Self::Check(check) => check.run(out),
             Self::Explain(explain) => explain.run(out),
             Self::Import(import) => import.run(out),

@@ -14,5 +14,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    output::end(args.command.run(&mut std::io::stdout().lock()))
+    // Not locked: the server writes from a thread of its own.
+    output::end(args.command.run(&mut std::io::stdout()))
 }

@@ -2,7 +2,6 @@
 
 use crate::args::ServerFlags;
 use crate::output::Found;
-use std::io::Write;
 use std::path::PathBuf;
 use tidegate_server::daemon::{self, LogFormat, Options};
 
@@ -34,7 +33,7 @@ enum Log {
 }
 
 impl Serve {
-    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
+    pub(crate) fn run(&self) -> anyhow::Result<Found> {
         if let Some(file) = &self.file {
             let file = file.display();
             anyhow::bail!(
@@ -49,7 +48,7 @@ impl Serve {
                 Log::Json => LogFormat::Json,
             },
         };
-        daemon::run(&options, out)?;
+        daemon::run(&options, std::io::stdout())?;
         Ok(Found::Fine)
     }
 }

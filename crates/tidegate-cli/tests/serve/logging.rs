@@ -197,6 +197,29 @@ fn where_it_listens_cannot_be_printed_and_it_serves_all_the_same() {
     }
 }
 
+/// Where it listens waits for the reader; signals do not.
+#[test]
+fn a_banner_that_nobody_reads_does_not_keep_the_server_from_ending() {
+    let directory = Directory::new();
+    let (config, state) = configured(&directory);
+    let (reader, out) = stalled();
+    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["serve", "--http", "off", "--grpc", "off", "--admin", "off"])
+        .args(["--resp", "127.0.0.1:0", "--config"])
+        .arg(&config)
+        .stdout(out)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut child = KillOnDrop(child);
+    eventually("it writes snapshots", PATIENCE, || state.join("snapshot").exists());
+    let sent = Command::new("kill").args(["-TERM", &child.0.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    eventually("it ends", PATIENCE, || child.0.try_wait().expect("it is ours").is_some());
+    assert!(child.0.wait().expect("it has ended").success());
+    drop(reader);
+}
+
 #[test]
 fn a_level_of_the_log_that_is_none_is_refused() {
     let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))

@@ -2,12 +2,11 @@
 
 use crate::config::{ServerConfig, TlsConfig};
 use crate::listen::{Addresses, Running};
-use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-pub(super) fn print(running: &Running, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn text(running: &Running) -> String {
     let addresses = &running.addresses;
-    writeln!(out, "tidegate {} listens on", env!("CARGO_PKG_VERSION"))?;
+    let mut lines = vec![format!("tidegate {} listens on", env!("CARGO_PKG_VERSION"))];
     let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| addr.to_string());
     for (name, addr) in [
         ("RESP ", addresses.resp),
@@ -15,13 +14,13 @@ pub(super) fn print(running: &Running, out: &mut impl Write) -> io::Result<()> {
         ("gRPC ", addresses.grpc),
         ("admin", addresses.admin),
     ] {
-        writeln!(out, "  {name}  {}", shown(addr))?;
+        lines.push(format!("  {name}  {}", shown(addr)));
     }
-    writeln!(out, "try")?;
-    for line in tries(addresses, &running.server.config().server) {
-        writeln!(out, "  {line}")?;
-    }
-    out.flush()
+    lines.push("try".to_owned());
+    let commands = tries(addresses, &running.server.config().server);
+    lines.extend(commands.iter().map(|command| format!("  {command}")));
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 /// One command for each listener that people ask, with what this server wants of who asks.

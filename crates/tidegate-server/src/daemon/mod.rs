@@ -39,8 +39,9 @@ pub struct Options {
     pub log: LogFormat,
 }
 
-/// Serves until it is asked to end. `out` is told where, and what to try.
-pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+/// Serves until it is asked to end. Writes to `out` where it listens and what to try; a reader of `out` that has gone or has
+/// stopped reading delays nothing.
+pub fn run(options: &Options, out: impl Write + Send + 'static) -> anyhow::Result<()> {
     // Dropped last: it writes what is left.
     let log = Log::start(options.log)?;
     // A pipe can be read once: who was configured by one cannot be told to read it again.
@@ -59,11 +60,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let signals = runtime.block_on(async { Signals::hear() })?;
     let _ = server.status.log.set(Arc::clone(&log.drops));
     let running = listen::start(server)?;
-    // Nobody may be there to read it, or no room on the disk: it serves all the same.
-    if let Err(error) = banner::print(&running, out) {
-        let Addresses { resp, http, grpc, admin } = running.addresses;
-        tracing::warn!(?resp, ?http, ?grpc, ?admin, "standard output cannot be written: {error}");
-    }
+    print_banner(&running, out);
     tell_system(&[NotifyState::Ready]);
     runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
     tell_system(&[NotifyState::Stopping]);
@@ -71,6 +68,27 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     // Not before everybody has been answered.
     drop(store);
     ended
+}
+
+/// Prints the banner from a thread of its own: the reader of a pipe may have stopped reading, and the server must go on to hear
+/// signals. What cannot be written is in the log.
+fn print_banner(running: &Running, mut out: impl Write + Send + 'static) {
+    let (text, addresses) = (banner::text(running), running.addresses);
+    let print = move || {
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            let Addresses { resp, http, grpc, admin } = addresses;
+            tracing::warn!(
+                ?resp,
+                ?http,
+                ?grpc,
+                ?admin,
+                "standard output cannot be written: {error}"
+            );
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("banner".to_owned()).spawn(print) {
+        tracing::warn!("the thread that prints the addresses cannot start: {error}");
+    }
 }
 
 /// The server, with what its store lives in.
