@@ -10,12 +10,13 @@
 
 use super::Limit;
 use super::attached::{self, Reader};
+use super::lease::Leases;
 use super::limits::NoSuchLimit;
 use crate::clock::ServerClock;
 use crate::config::{LimitConfig, ServerConfig};
 use crate::shares::{PeerId, Shares};
 use crate::store::Store;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use tidegate::{Attached, Clock, Limiter, Rule, Snapshot, Span, Stats, Timestamp};
@@ -36,6 +37,8 @@ const ATTACHED_NAME: &str = "rules without a name";
 pub(super) struct Rules {
     made: RwLock<Made>,
     shares: Shares,
+    /// Places are held under these rules too, and go with them.
+    leases: Arc<Leases>,
     clock: ServerClock,
     /// Whether rules are taken from those who ask.
     is_open: AtomicBool,
@@ -70,10 +73,15 @@ impl Rules {
         Self {
             made: RwLock::default(),
             shares: Shares::new(RULES_MAX),
+            leases: Arc::default(),
             clock,
             is_open: AtomicBool::new(config.has_ad_hoc_rules),
             max_keys: config.rule_max_keys,
         }
+    }
+
+    pub(super) fn leases(&self) -> &Arc<Leases> {
+        &self.leases
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -221,13 +229,13 @@ impl Rules {
         self.shares.take_again(peer)
     }
 
-    fn drop_rule(&self, made: &mut Made, text: &str) {
-        if let Some(owner) = made.remove(text) {
-            self.shares.give_back(owner);
-        }
+    /// Tells whether it was there.
+    fn drop_rule(&self, made: &mut Made, text: &str) -> bool {
+        let owner = made.remove(text);
+        owner.inspect(|owner| self.shares.give_back(*owner)).is_some()
     }
 
-    /// Forgets the rule of this text, or all of them.
+    /// Forgets the rule of this text, or all of them, and gives back the places that are held under them.
     pub(super) fn clear(&self, text: Option<&str>) -> usize {
         let mut made = self.made.write().expect("nobody panics with it");
         let canonical =
@@ -237,8 +245,12 @@ impl Rules {
             None => made.limits.keys().cloned().collect(),
         };
         made.aliases.clear();
-        let owners = texts.iter().filter_map(|text| made.remove(text));
-        owners.map(|owner| self.shares.give_back(owner)).count()
+        let texts: HashSet<&str> = texts.iter().map(String::as_str).collect();
+        let permits = self.leases.forget_rules(&texts);
+        let cleared = texts.iter().filter(|text| self.drop_rule(&mut made, text)).count();
+        drop(made);
+        drop(permits);
+        cleared
     }
 }
 
