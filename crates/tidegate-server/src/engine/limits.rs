@@ -155,7 +155,7 @@ impl Limits {
 
     /// The one of this name or text, if it is in place.
     pub(super) fn known(&self, name: &str) -> Option<Arc<Limit>> {
-        self.named.get(name).cloned().or_else(|| self.rules.get(name))
+        self.named.get(name).cloned().or_else(|| self.rules.known(name))
     }
 
     pub(super) fn find(
@@ -171,7 +171,7 @@ impl Limits {
             return Err(NoSuchLimit::TooLong);
         }
         let is_open = self.rules.is_open();
-        if let Some(limit) = self.rules.get(text).filter(|_| is_open) {
+        if is_open && let Some(limit) = self.rules.get(text) {
             return Ok(limit);
         }
         let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;

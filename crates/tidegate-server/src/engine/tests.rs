@@ -81,3 +81,33 @@ async fn a_place_under_a_rule_without_a_name_is_held_for_a_day_at_most() {
         assert!(!bench.engine.release(lease.id).await.expect("it answers"), "{rule}");
     }
 }
+
+#[tokio::test]
+async fn neither_a_restart_nor_a_refused_request_asks_for_a_rule() {
+    let bench = Bench::new();
+    let rule = "concurrency 1 lease 2day";
+    bench.acquire(1, rule).await.expect("there is room").expect("a place");
+    bench.clock.advance(hours(23));
+    let bench = bench.restarted();
+    assert_eq!(bench.engine.remembered().len(), 2, "the rule, and `CL.THROTTLE`");
+    bench.engine.take_ad_hoc_rules(false);
+    assert!(bench.engine.by(PeerId(1)).find(rule).is_err());
+    bench.clock.advance(hours(2));
+    assert_eq!(bench.engine.remembered().len(), 1, "nobody has asked for it for 25 hours");
+}
+
+#[tokio::test]
+async fn a_rule_that_goes_for_another_gives_back_the_places_that_are_held_under_it() {
+    let bench = Bench::new();
+    bench.acquire(1, "concurrency 1").await.expect("there is room").expect("a place");
+    let engine = bench.engine.by(PeerId(1));
+    let find = |count| engine.find(&format!("concurrency {count}")).expect("there is room");
+    let limiter = find(1).counters().limiter().expect("it is in memory").clone();
+    assert!(!limiter.is_at_rest(), "it is held");
+    bench.clock.advance(hours(24));
+    (2..=RULES_MAX).for_each(|count| drop(find(count)));
+    assert!(
+        limiter.is_at_rest(),
+        "it was given back with the rule, before anybody asked for a place"
+    );
+}
