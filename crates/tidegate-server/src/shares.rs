@@ -130,6 +130,22 @@ impl Shares {
         true
     }
 
+    /// Whether this peer could take a place that another one gave back now.
+    pub(crate) fn has_share_of_freed(&self, peer: PeerId) -> bool {
+        let left = (self.max() + 1).saturating_sub(self.taken());
+        self.of(peer) < left.saturating_mul(TIMES)
+    }
+
+    /// Counts a place for another peer than before, whatever its share is.
+    pub(crate) fn hand_over(&self, from: PeerId, to: PeerId) {
+        for counter in self.counters(to) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        for counter in self.counters(from) {
+            counter.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Gives one back.
     pub(crate) fn give_back(&self, peer: PeerId) {
         self.give_back_n(peer, 1);
@@ -175,6 +191,9 @@ mod tests {
             shares.give_back(peer(1));
         }
         assert_eq!(shares.taken(), 255);
+        shares.hand_over(peer(2), peer(7));
+        assert_eq!((shares.of(peer(2)), shares.of(peer(7)), shares.taken()), (191, 1, 255));
+        shares.hand_over(peer(7), peer(2));
         assert!(take_all(&shares, peer(8)) > 500, "what was given back is for all");
     }
 

@@ -1,8 +1,10 @@
 //! Places under a concurrency limit that are held by somebody on the other end of a wire.
 //!
 //! Always   Who holds a place may die: it comes back when the lease runs out, by the limiter's own clock.
-//!          The permit that is kept here for it goes then too, at the latest when the next one is taken.
-//!          Under a rule without a lease a place is held until it is given back, as the rule says.
+//!          The permit that is kept here for it goes then too, at the latest when the next one is asked for.
+//!          Under a limit with a name and without a lease a place is held until it is given back, as the rule says.
+//! Always   A place under a rule without a name is given back a day after it was taken at the latest, whatever its rule says, and
+//!          at once when the rule goes: the client that took it chose the rule, and may never come back.
 //! Always   At most [`LEASES_MAX`] are kept, and of rules without a name at most [`AD_HOC_LEASES_MAX`] more: a rule may have more
 //!          places than there is memory to remember who holds them, and what costs nothing would be given without end.
 //!          Nobody who brings rules takes places from limits that have a name, and a peer takes its [share](Shares) of either.
@@ -14,13 +16,16 @@ use super::attached::{self, Reader};
 use crate::clock::ServerClock;
 use crate::shares::{PeerId, Shares};
 use crate::store::{Key, Permit};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher as _, Hash};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tidegate::{Attached, Clock, Decision, PermitRecord, Snapshot, Span, Timestamp};
+
+#[cfg(test)]
+mod tests;
 
 /// So many places of limits with a name may be held over wires.
 pub(super) const LEASES_MAX: usize = 1 << 18;
@@ -32,6 +37,8 @@ const LEASE_WORDS: usize = 9;
 const ATTACHED_NAME: &str = "leases";
 /// So many are copied for a snapshot while the others wait.
 const COPIED_AT_ONCE: usize = 1_024;
+/// A place under a rule without a name is held no longer.
+const AD_HOC_LEASE_MAX: Span = Span::from_secs(86_400);
 
 /// What one gives back a place by. Nobody can guess another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +56,7 @@ pub struct Lease {
     pub id: LeaseId,
     /// What the limit said.
     pub decision: Decision,
-    /// How long it is held at the most, if the rule says so.
+    /// How long it is held at the most, if its rule says so or has no name.
     pub lease: Option<Span>,
 }
 
@@ -119,7 +126,7 @@ impl Forgetting<'_> {
 
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
-        let mut kept = self.leases.kept.lock().expect("nobody panics with it");
+        let mut kept = self.leases.lock();
         for (id, held) in self.held.drain(..) {
             kept.insert(id, held);
         }
@@ -136,23 +143,44 @@ impl Leases {
         owner: PeerId,
         clock: &ServerClock,
     ) -> Option<Lease> {
-        let (now, lease) = (clock.now(), limit.lease());
-        let decision = permit.decision();
+        let (decision, lease) = (permit.decision(), longest(limit));
         let (id, under) = (self.draw(), self.under(limit, key));
-        let ends = lease.map(|lease| now + lease);
-        let mut kept = self.kept.lock().expect("nobody panics with it");
-        let over = kept.take_over(now);
-        for held in &over {
-            self.give_back(held);
-        }
+        let ends = lease.map(|lease| clock.now() + lease);
+        let mut kept = self.lock();
         let has_room = self.shares(under.is_ad_hoc).take(owner);
         if has_room {
             kept.insert(id, Held { permit, ends, under, owner });
         }
         drop(kept);
-        // Given back without the lock: others may be woken by it.
-        drop(over);
         has_room.then_some(Lease { id, decision, lease })
+    }
+
+    /// Gives back the places whose time is over.
+    pub(super) fn end(&self, clock: &ServerClock) {
+        let over = self.lock().take_over(clock.now());
+        // Dropped without the lock: others may be woken by it.
+        for held in over {
+            self.give_back(&held);
+        }
+    }
+
+    /// Takes out the places under these rules without a name, which are about to go.
+    #[must_use = "they are given back when they are dropped, which wakes others: not while locks are held"]
+    pub(super) fn forget_rules(&self, rules: &HashSet<&str>) -> Vec<Permit> {
+        if self.ad_hoc.taken() == 0 {
+            return Vec::new();
+        }
+        let is_under = |under: &Under| under.is_ad_hoc && rules.contains(&*under.limit);
+        let held = self.lock().take_out(is_under).into_iter();
+        let give_back = |(_, held): (LeaseId, Held)| {
+            self.give_back(&held);
+            held.permit
+        };
+        held.map(give_back).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("nobody panics with it")
     }
 
     fn shares(&self, is_ad_hoc: bool) -> &Shares {
@@ -181,16 +209,10 @@ impl Leases {
 
     /// Takes out what somebody gives back; nothing if nobody has it.
     pub(super) fn take(&self, id: LeaseId, clock: &ServerClock) -> Option<Permit> {
-        let now = clock.now();
-        let mut kept = self.kept.lock().expect("nobody panics with it");
-        let over = kept.take_over(now);
-        let held = kept.remove(id);
-        for held in over.iter().chain(&held) {
-            self.give_back(held);
-        }
-        drop(kept);
-        drop(over);
-        held.map(|held| held.permit)
+        self.end(clock);
+        let held = self.lock().remove(id)?;
+        self.give_back(&held);
+        Some(held.permit)
     }
 
     /// Takes out those who hold places under this limit and key, before the store forgets them: who comes afterwards is another.
@@ -199,13 +221,8 @@ impl Leases {
             return Forgetting { leases: self, held: Vec::new() };
         }
         let under = self.under(limit, key);
-        let is_there = |held: &Held| held.under.key == under.key && held.under.limit == under.limit;
-        let mut kept = self.kept.lock().expect("nobody panics with it");
-        let ids = kept.permits.iter().filter(|(_, held)| is_there(held)).map(|(id, _)| *id);
-        let ids: Vec<LeaseId> = ids.collect();
-        let held = ids.into_iter().filter_map(|id| Some((id, kept.remove(id)?)));
-        let held = held.collect();
-        drop(kept);
+        let is_there = |other: &Under| other.key == under.key && other.limit == under.limit;
+        let held = self.lock().take_out(is_there);
         Forgetting { leases: self, held }
     }
 
@@ -223,7 +240,7 @@ impl Leases {
         let mut last = None;
         loop {
             // A few at a time, so that nobody who takes or gives back a place waits for all.
-            let kept = self.kept.lock().expect("nobody panics with it");
+            let kept = self.lock();
             let from = last.map_or(Unbounded, Excluded);
             let mut copied = 0;
             for (id, held) in kept.permits.range((from, Unbounded)).take(COPIED_AT_ONCE) {
@@ -291,8 +308,9 @@ impl Leases {
         let (owner, is_ad_hoc) = (PeerId(owner), limit.is_ad_hoc());
         let key = attached::whole([key_high, key_low]);
         let under = Under { limit: limit.shared_name(), is_ad_hoc, key };
+        let left = left.saturating_sub(beyond_longest(limit));
         let (id, ends) = (LeaseId(attached::whole([id_high, id_low])), Some(clock.now() + left));
-        let mut kept = self.kept.lock().expect("nobody panics with it");
+        let mut kept = self.lock();
         // What is not kept goes on until its lease ends, and is not given back here.
         if kept.permits.contains_key(&id) || !self.shares(is_ad_hoc).take_again(owner) {
             permit.forget();
@@ -313,6 +331,20 @@ impl Leases {
     }
 }
 
+/// How long a place under this limit is held at the most.
+fn longest(limit: &Limit) -> Option<Span> {
+    if !limit.is_ad_hoc() {
+        return limit.lease();
+    }
+    Some(limit.lease().map_or(AD_HOC_LEASE_MAX, |lease| lease.min(AD_HOC_LEASE_MAX)))
+}
+
+/// How much longer the rule says that a place is held than it is.
+fn beyond_longest(limit: &Limit) -> Span {
+    let (lease, longest) = (limit.lease(), longest(limit));
+    lease.zip(longest).map_or(Span::ZERO, |(lease, longest)| lease.saturating_sub(longest))
+}
+
 impl Kept {
     fn insert(&mut self, id: LeaseId, held: Held) {
         self.ends.extend(held.ends.map(|ends| (ends, id)));
@@ -325,6 +357,13 @@ impl Kept {
             self.ends.remove(&(ends, id));
         }
         Some(held)
+    }
+
+    /// Takes out those under such a limit and key.
+    fn take_out(&mut self, is_there: impl Fn(&Under) -> bool) -> Vec<(LeaseId, Held)> {
+        let there = self.permits.iter().filter(|(_, held)| is_there(&held.under));
+        let ids: Vec<LeaseId> = there.map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
     }
 
     /// Takes out those whose lease has run out.
@@ -356,211 +395,5 @@ impl std::str::FromStr for LeaseId {
             return Err(NoLease);
         }
         u128::from_str_radix(text, 16).map(Self).map_err(|_| NoLease)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use crate::engine::{Ask, Engine};
-    use crate::store::{Key, StoreError};
-    use tidegate::Snapshot;
-
-    fn engine() -> Engine {
-        Engine::new(&Config::default(), ServerClock::system(), &Snapshot::default())
-    }
-
-    const UNNAMED: &str = "concurrency 1000000000";
-
-    async fn take_under(
-        engine: &Engine,
-        limit: &str,
-        (peer, cost): (u64, u64),
-    ) -> Result<LeaseId, StoreError> {
-        let limit = engine.find(limit).expect("it is a limit");
-        let ask = Ask { limit: &limit, key: Key(b"pool"), cost };
-        let taken = engine.by(PeerId(peer)).acquire(&ask).await?;
-        Ok(taken.expect("there are places").id)
-    }
-
-    async fn take(engine: &Engine, cost: u64) -> Result<LeaseId, StoreError> {
-        take_under(engine, UNNAMED, (1, cost)).await
-    }
-
-    #[tokio::test]
-    async fn so_many_places_are_held_and_no_more() {
-        let engine = engine();
-        // Each by a peer of its own.
-        let peer = |number: usize| (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut held = Vec::new();
-        let refused = loop {
-            match take_under(&engine, UNNAMED, (peer(held.len()), 1)).await {
-                Ok(lease) => held.push(lease),
-                Err(refused) => break refused,
-            }
-        };
-        assert!(matches!(refused, StoreError::TooManyLeases { max: AD_HOC_LEASES_MAX }));
-        assert!(refused.to_string().contains("release some"));
-        // Where that many peers have something, the counters that they share say no a little early.
-        let all = AD_HOC_LEASES_MAX - AD_HOC_LEASES_MAX / 1_000..=AD_HOC_LEASES_MAX;
-        assert!(all.contains(&held.len()), "{}", held.len());
-        for lease in held.drain(..100) {
-            assert!(engine.release(lease).await.expect("memory answers"));
-        }
-        take(&engine, 1).await.expect("there is room again");
-    }
-
-    #[tokio::test]
-    async fn who_holds_places_of_a_rule_without_a_name_takes_none_from_others_or_from_names() {
-        let config = "[limits.pool]\nrule = \"concurrency 1000000000\"\n";
-        let config = crate::config::read(config, "t.toml").expect("it is good");
-        let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
-        let mut held = 0;
-        while take_under(&engine, UNNAMED, (1, 1)).await.is_ok() {
-            held += 1;
-        }
-        assert_eq!(held, 3 * AD_HOC_LEASES_MAX / 4);
-        take_under(&engine, UNNAMED, (2, 1)).await.expect("another peer has room");
-        take_under(&engine, "pool", (1, 1)).await.expect("a limit with a name has its own");
-    }
-
-    /// A server's engine, and another one that goes on with what is written of it now.
-    struct Restarted {
-        config: Config,
-        clock: tidegate::ManualClock,
-        engine: Engine,
-    }
-
-    impl Restarted {
-        fn new() -> Self {
-            let config = "[limits.pool]\nrule = \"concurrency 2 lease 30s\"\n[limits.open]\nrule = \"concurrency 2\"\n";
-            let config = crate::config::read(config, "t.toml").expect("it is good");
-            let clock = tidegate::ManualClock::new();
-            let server_clock = ServerClock::Manual(clock.clone());
-            let engine = Engine::new(&config, server_clock, &Snapshot::default());
-            Self { config, clock, engine }
-        }
-
-        fn written(&self, attached: Vec<Attached>) -> Snapshot {
-            let (remembered, mut bytes) = (self.engine.remembered(), Vec::new());
-            let named = remembered.iter().map(|(name, limiter)| (name.as_str(), limiter));
-            Snapshot::write_with(&mut bytes, named, || attached).expect("a buffer takes all");
-            Snapshot::read(&bytes).expect("it is whole")
-        }
-
-        fn restart(&mut self) {
-            let written = self.written(self.engine.attached());
-            let clock = ServerClock::Manual(self.clock.clone());
-            self.engine = Engine::new(&self.config, clock, &written);
-        }
-
-        async fn take(&self, limit: &str, key: &[u8]) -> Option<LeaseId> {
-            let limit = self.engine.find(limit).expect("it is a limit");
-            let ask = Ask { limit: &limit, key: Key(key), cost: 1 };
-            let taken = self.engine.by(PeerId(7)).acquire(&ask).await;
-            taken.expect("memory answers").ok().map(|lease| lease.id)
-        }
-
-        async fn release(&self, lease: Option<LeaseId>) -> bool {
-            self.engine.release(lease.expect("it was taken")).await.expect("memory answers")
-        }
-
-        fn kept(&self) -> usize {
-            self.engine.leases.kept.lock().expect("nobody panics").permits.len()
-        }
-    }
-
-    #[tokio::test]
-    async fn a_place_that_comes_back_after_a_restart_is_given_back_once_and_in_its_place() {
-        let mut server = Restarted::new();
-        let first = server.take("pool", b"a").await;
-        let other = server.take("pool", b"b").await;
-        let unnamed = server.take("concurrency 1 lease 20s", b"a").await;
-        server.clock.advance(Span::from_secs(10));
-        let second = server.take("pool", b"a").await;
-        let free = server.take("open", b"a").await;
-        for _ in 0..3 {
-            server.restart();
-            assert_eq!(server.kept(), 4, "who holds a place without a lease is not known");
-        }
-        assert_eq!(server.take("pool", b"a").await, None, "both places are taken");
-        assert!(server.release(first).await);
-        assert!(!server.release(first).await, "once");
-        assert!(!server.release(free).await, "its place came back with the restart");
-        let third = server.take("pool", b"a").await;
-        assert!(third.is_some() && third != first, "one place is free, under another id");
-        assert_eq!(server.take("pool", b"a").await, None, "and no more than one");
-        assert!(server.release(unnamed).await && server.release(other).await);
-        assert!(server.take("concurrency 1 lease 20s", b"a").await.is_some());
-        server.restart();
-        server.clock.advance(Span::from_secs(25));
-        assert!(server.release(second).await, "it lasts until 30 s after it was taken");
-        server.clock.advance(Span::from_secs(5));
-        assert!(!server.release(third).await, "its lease has run out");
-        assert_eq!(server.engine.leases.named.taken(), 0, "nobody has a place less for it");
-    }
-
-    #[tokio::test]
-    async fn a_reset_after_a_restart_forgets_who_holds_places() {
-        let mut server = Restarted::new();
-        let first = server.take("pool", b"a").await;
-        server.restart();
-        let limit = server.engine.find("pool").expect("it is there");
-        server.engine.reset(&limit, Key(b"a")).await.expect("memory answers");
-        assert!(!server.release(first).await);
-    }
-
-    #[tokio::test]
-    async fn a_snapshot_without_leases_or_with_such_as_nobody_understands_is_used_without_them() {
-        let mut server = Restarted::new();
-        let first = server.take("pool", b"a").await;
-        let [rules, (name, bytes)] = <[_; 2]>::try_from(server.engine.attached()).expect("both");
-        let cut_off = bytes[..bytes.len() - 1].to_vec();
-        for attached in [Vec::new(), vec![rules, (name, cut_off)]] {
-            let written = server.written(attached);
-            let clock = ServerClock::Manual(server.clock.clone());
-            let engine = Engine::new(&server.config, clock, &written);
-            let limit = engine.find("pool").expect("it is there");
-            let ask = Ask { limit: &limit, key: Key(b"a"), cost: 2 };
-            assert!(engine.acquire(&ask).await.expect("memory answers").is_err(), "it is held");
-        }
-        server.restart();
-        assert!(server.release(first).await);
-    }
-
-    #[tokio::test]
-    async fn a_reset_forgets_who_holds_places_there_and_nobody_else() {
-        let engine = engine();
-        let of = |text: &str| engine.find(text).expect("it is a rule");
-        let (limit, other) = (of("concurrency 2"), of("concurrency 3"));
-        let mut ids = Vec::new();
-        for (limit, key) in [(&limit, "a"), (&limit, "a"), (&limit, "b"), (&other, "a")] {
-            let ask = Ask { limit, key: Key(key.as_bytes()), cost: 1 };
-            ids.push(engine.acquire(&ask).await.expect("memory answers").expect("a place").id);
-        }
-        engine.reset(&limit, Key(b"a")).await.expect("memory answers");
-        assert_eq!(engine.leases.kept.lock().expect("nobody panics").permits.len(), 2);
-        let ask = Ask { limit: &limit, key: Key(b"a"), cost: 2 };
-        let both = engine.acquire(&ask).await.expect("memory answers").expect("both places").id;
-        let mut released = Vec::new();
-        for id in ids {
-            released.push(engine.release(id).await.expect("memory answers"));
-        }
-        assert_eq!(released, [false, false, true, true]);
-        let ask = Ask { cost: 1, ..ask };
-        assert!(engine.acquire(&ask).await.expect("memory answers").is_err(), "both are taken");
-        assert!(engine.release(both).await.expect("memory answers"));
-    }
-
-    #[tokio::test]
-    async fn a_place_that_costs_nothing_is_not_remembered() {
-        let engine = engine();
-        let free = take(&engine, 0).await.expect("it costs nothing");
-        assert!(engine.leases.kept.lock().expect("nobody panics").permits.is_empty());
-        assert!(
-            !engine.release(free).await.expect("memory answers"),
-            "there is nothing to give back"
-        );
     }
 }

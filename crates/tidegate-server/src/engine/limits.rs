@@ -1,6 +1,7 @@
 //! All limits that are in place: those with a name, and [rules](super::rules) that were made of text.
 
 use super::Limit;
+use super::lease::Leases;
 use super::rules::{RULES_LOOKED_AT, RULES_MAX, Rules};
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
@@ -137,19 +138,24 @@ impl Limits {
         self.rules.attached()
     }
 
+    /// The places that are held under all of these limits.
+    pub(super) fn leases(&self) -> &Arc<Leases> {
+        self.rules.leases()
+    }
+
     /// Whether rules are taken from those who ask, from now on.
     pub(super) fn take_ad_hoc_rules(&self, are_taken: bool) {
         self.rules.set_open(are_taken);
     }
 
-    /// Forgets the rule of this text, or all that were made of rule text, with what is owed under them. Tells how many.
+    /// Forgets the rule of this text, or all that were made of rule text, with what is owed and held under them. Tells how many.
     pub(super) fn clear_unnamed(&self, text: Option<&str>) -> usize {
         self.rules.clear(text)
     }
 
     /// The one of this name or text, if it is in place.
     pub(super) fn known(&self, name: &str) -> Option<Arc<Limit>> {
-        self.named.get(name).cloned().or_else(|| self.rules.get(name))
+        self.named.get(name).cloned().or_else(|| self.rules.known(name))
     }
 
     pub(super) fn find(
@@ -165,7 +171,7 @@ impl Limits {
             return Err(NoSuchLimit::TooLong);
         }
         let is_open = self.rules.is_open();
-        if let Some(limit) = self.rules.get(text).filter(|_| is_open) {
+        if is_open && let Some(limit) = self.rules.get(text) {
             return Ok(limit);
         }
         let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;

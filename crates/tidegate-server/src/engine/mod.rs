@@ -12,6 +12,8 @@ mod limit;
 mod limits;
 mod publish;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 pub use lease::{Lease, LeaseId, NoLease};
 pub use limit::{InFlight, Limit};
@@ -38,7 +40,7 @@ use tidegate_tower::ShadowAsk;
 pub struct Engine {
     store: Store,
     limits: ArcSwap<Limits>,
-    leases: Leases,
+    leases: Arc<Leases>,
     clock: ServerClock,
     /// Held while limits are put in place, so that two reloads do not mix.
     changing: Mutex<()>,
@@ -92,7 +94,7 @@ impl Engine {
 
     fn over(store: Store, config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
         let limits = Limits::new(config, &store, &clock, restored);
-        let leases = Leases::default();
+        let leases = Arc::clone(limits.leases());
         leases.restore(restored, |name| limits.known(name), &clock);
         Self {
             store,
@@ -124,7 +126,8 @@ impl Engine {
         PeerId::new(self.throttles().limiter(), address, token)
     }
 
-    /// Forgets the rule without a name that is written like this, or all of them, with what is owed under them. Tells how many.
+    /// Forgets the rule without a name that is written like this, or all of them, with what is owed under them and the places
+    /// that are held under them. Tells how many.
     pub fn clear_ad_hoc_rules(&self, rule: Option<&str>) -> usize {
         self.limits.load().clear_unnamed(rule)
     }
@@ -315,6 +318,7 @@ impl Engine {
         if ask.limit.mode() == Mode::Off {
             return Ok(Ok(self.leases.nothing()));
         }
+        self.leases.end(&self.clock);
         let acquired = self.timed(self.store.acquire(&ask.stored())).await?;
         Ok(match acquired {
             Ok(permit) if ask.cost == 0 => Ok(self.leases.free(permit.decision())),

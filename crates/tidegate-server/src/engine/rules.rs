@@ -6,19 +6,23 @@
 //!          peer's own, or of a peer that has more: who brings many rules drives out nobody who brings few.
 //! Always   Debts are never dropped, nor is a rule that somebody has found and may be about to ask, as long as somebody asks for
 //!          the rule once a day. One that nobody has asked for longer can go, and is not written to a snapshot: a debt of
-//!          a hundred years takes its place for a day.
+//!          a hundred years takes its place for a day. Only who asks for a rule asks: neither a restart nor a refused request does.
+//! Always   What makes room for a rule looks at no more than [`RULES_LOOKED_AT`] others, however many there are; a refused peer
+//!          changes nothing but where the next one looks.
 
 use super::Limit;
 use super::attached::{self, Reader};
+use super::lease::Leases;
 use super::limits::NoSuchLimit;
 use crate::clock::ServerClock;
 use crate::config::{LimitConfig, ServerConfig};
 use crate::shares::{PeerId, Shares};
-use crate::store::Store;
-use std::collections::{HashMap, VecDeque};
+use crate::store::{Permit, Store};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use tidegate::{Attached, Clock, Limiter, Rule, Snapshot, Span, Stats, Timestamp};
+use tidegate_redis::Unsuited;
 
 /// So many different rules may be asked for by their text.
 pub(crate) const RULES_MAX: usize = 1_024;
@@ -36,6 +40,8 @@ const ATTACHED_NAME: &str = "rules without a name";
 pub(super) struct Rules {
     made: RwLock<Made>,
     shares: Shares,
+    /// Places are held under these rules too, and go with them.
+    leases: Arc<Leases>,
     clock: ServerClock,
     /// Whether rules are taken from those who ask.
     is_open: AtomicBool,
@@ -47,9 +53,12 @@ pub(super) struct Rules {
 struct Made {
     /// Each once, by the text that the rule itself is written as.
     limits: HashMap<String, AdHocRule>,
-    /// The same texts, in the order in which they are looked at when one has to go.
-    turns: VecDeque<String>,
-    /// Other texts of the same rules. Nothing is lost when they are forgotten.
+    /// The same texts, by who has a place less for them, in the order in which they are looked at when one has to go.
+    by_owner: HashMap<PeerId, VecDeque<String>>,
+    /// Those who have some, in the order in which one of theirs is looked at.
+    owners: VecDeque<PeerId>,
+    /// Other texts of the same rules, or of rules that have gone: a text is always of one rule. Nothing is lost when they are
+    /// forgotten.
     aliases: HashMap<String, String>,
     /// What was decided under rules that have gone.
     gone: Stats,
@@ -70,10 +79,15 @@ impl Rules {
         Self {
             made: RwLock::default(),
             shares: Shares::new(RULES_MAX),
+            leases: Arc::default(),
             clock,
             is_open: AtomicBool::new(config.has_ad_hoc_rules),
             max_keys: config.rule_max_keys,
         }
+    }
+
+    pub(super) fn leases(&self) -> &Arc<Leases> {
+        &self.leases
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -160,10 +174,15 @@ impl Rules {
     /// The rule of this text, which somebody asks for.
     pub(super) fn get(&self, text: &str) -> Option<Arc<Limit>> {
         let made = self.made.read().expect("nobody panics with it");
-        let alias = || made.aliases.get(text).and_then(|text| made.limits.get(text));
-        let made = made.limits.get(text).or_else(alias)?;
-        made.is_asked(self.clock.calendar_now());
-        Some(Arc::clone(&made.limit))
+        let rule = made.get(text)?;
+        rule.is_asked(self.clock.calendar_now());
+        Some(Arc::clone(&rule.limit))
+    }
+
+    /// The same, which nobody asks for: it is only looked up.
+    pub(super) fn known(&self, text: &str) -> Option<Arc<Limit>> {
+        let made = self.made.read().expect("nobody panics with it");
+        made.get(text).map(|rule| Arc::clone(&rule.limit))
     }
 
     /// Two texts of one rule are one limit.
@@ -177,22 +196,47 @@ impl Rules {
         let canonical = rule.to_string();
         let now = self.clock.calendar_now();
         let mut made = self.made.write().expect("nobody panics with it");
-        let limit = if let Some(known) = made.limits.get(&canonical) {
+        let (limit, given_back) = if let Some(known) = made.limits.get(&canonical) {
             known.is_asked(now);
-            Arc::clone(&known.limit)
+            (Arc::clone(&known.limit), Vec::new())
         } else {
-            if !self.shares.take(peer) && !self.take_after_drop(&mut made, peer, now) {
-                return Err(NoSuchLimit::TooManyRules);
-            }
-            let config = self.config(&canonical, rule);
-            let limit = Limit::ad_hoc(config, store, &Snapshot::default());
-            let limit = limit.inspect_err(|_| self.shares.give_back(peer))?;
-            made.insert(canonical.clone(), AdHocRule::new(limit, peer, now))
+            self.make_anew(&mut made, rule, (peer, now), store)?
         };
         if text != canonical {
             made.remember(text, &canonical);
         }
+        drop(made);
+        // Dropped without the lock: others may be woken by it.
+        drop(given_back);
         Ok(limit)
+    }
+
+    /// The permits are those of a rule that went for this one.
+    fn make_anew(
+        &self,
+        made: &mut Made,
+        rule: Rule,
+        (peer, now): (PeerId, Timestamp),
+        store: &Store,
+    ) -> Result<(Arc<Limit>, Vec<Permit>), NoSuchLimit> {
+        let replaced = if self.shares.take(peer) {
+            None
+        } else {
+            let has_share = self.shares.has_share_of_freed(peer);
+            let replaced = made.replaceable(peer, has_share, now);
+            Some(replaced.ok_or(NoSuchLimit::TooManyRules)?)
+        };
+        let canonical = rule.to_string();
+        let limit = Limit::ad_hoc(self.config(&canonical, rule), store, &Snapshot::default());
+        let give_back = |_: &Unsuited| {
+            if replaced.is_none() {
+                self.shares.give_back(peer);
+            }
+        };
+        let limit = limit.inspect_err(give_back)?;
+        // Not before the new one is there: nobody's rule goes for one that cannot be made.
+        let permits = replaced.map_or_else(Vec::new, |text| self.replace(made, &text, peer));
+        Ok((made.insert(canonical, AdHocRule::new(limit, peer, now)), permits))
     }
 
     fn config(&self, canonical: &str, rule: Rule) -> LimitConfig {
@@ -201,33 +245,26 @@ impl Rules {
         config
     }
 
-    /// Makes room for this peer, and takes it.
-    #[must_use]
-    fn take_after_drop(&self, made: &mut Made, peer: PeerId, now: Timestamp) -> bool {
-        // An alias names a rule that may be about to go.
-        made.aliases.clear();
-        if let Some(text) = made.unasked(now) {
-            self.drop_rule(made, &text);
-            if self.shares.take(peer) {
-                return true;
-            }
+    /// Puts nothing in the place of this rule, and counts the place for this peer. What was held under it is given back when it is
+    /// dropped.
+    #[must_use = "dropping permits wakes others: not while locks are held"]
+    fn replace(&self, made: &mut Made, text: &str, peer: PeerId) -> Vec<Permit> {
+        let mut gone = made.remove(text).expect("it was looked at under the same lock");
+        self.shares.hand_over(gone.owner, peer);
+        // Nobody holds a place where all keys are at rest, and to look for places takes long.
+        if !gone.limit.rule().is_concurrency() || is_idle(&mut gone.limit) {
+            return Vec::new();
         }
-        // Counted exactly: who has few must not be taken for who has many.
-        let counts = made.counts();
-        let of = |owner| counts.get(&owner).copied().unwrap_or_default();
-        let may_go = |owner| owner == peer || of(owner) > of(peer);
-        let Some(text) = made.idle(may_go) else { return false };
-        self.drop_rule(made, &text);
-        self.shares.take_again(peer)
+        self.leases.forget_rules(&HashSet::from([text]))
     }
 
-    fn drop_rule(&self, made: &mut Made, text: &str) {
-        if let Some(owner) = made.remove(text) {
-            self.shares.give_back(owner);
-        }
+    /// Tells whether it was there.
+    fn drop_rule(&self, made: &mut Made, text: &str) -> bool {
+        let gone = made.remove(text);
+        gone.inspect(|gone| self.shares.give_back(gone.owner)).is_some()
     }
 
-    /// Forgets the rule of this text, or all of them.
+    /// Forgets the rule of this text, or all of them, and gives back the places that are held under them.
     pub(super) fn clear(&self, text: Option<&str>) -> usize {
         let mut made = self.made.write().expect("nobody panics with it");
         let canonical =
@@ -237,8 +274,12 @@ impl Rules {
             None => made.limits.keys().cloned().collect(),
         };
         made.aliases.clear();
-        let owners = texts.iter().filter_map(|text| made.remove(text));
-        owners.map(|owner| self.shares.give_back(owner)).count()
+        let texts: HashSet<&str> = texts.iter().map(String::as_str).collect();
+        let permits = self.leases.forget_rules(&texts);
+        let cleared = texts.iter().filter(|text| self.drop_rule(&mut made, text)).count();
+        drop(made);
+        drop(permits);
+        cleared
     }
 }
 
@@ -265,6 +306,11 @@ impl AdHocRule {
         }
     }
 
+    /// Nobody can get hold of it while this one can be changed.
+    fn is_at_hand_of_nobody(&mut self) -> bool {
+        Arc::get_mut(&mut self.limit).is_some()
+    }
+
     fn is_unasked(&self, now: Timestamp) -> bool {
         let asked = Timestamp::from_micros(self.asked_us.load(Ordering::Relaxed));
         now.since(asked) >= UNASKED_MAX
@@ -273,48 +319,76 @@ impl AdHocRule {
 
 impl Made {
     fn insert(&mut self, text: String, made: AdHocRule) -> Arc<Limit> {
-        let limit = Arc::clone(&made.limit);
-        self.turns.push_back(text.clone());
+        let (limit, owner) = (Arc::clone(&made.limit), made.owner);
+        let texts = self.by_owner.entry(owner).or_default();
+        if texts.is_empty() {
+            self.owners.push_back(owner);
+        }
+        texts.push_back(text.clone());
         self.limits.insert(text, made);
         limit
     }
 
-    /// Forgets it, and says whose it was.
-    fn remove(&mut self, text: &str) -> Option<PeerId> {
-        let made = self.limits.remove(text)?;
-        add(&mut self.gone, &made.limit.counters().stats());
-        self.turns.retain(|other| other != text);
-        Some(made.owner)
+    fn get(&self, text: &str) -> Option<&AdHocRule> {
+        let alias = || self.aliases.get(text).and_then(|text| self.limits.get(text));
+        self.limits.get(text).or_else(alias)
     }
 
-    /// How many each peer has.
-    fn counts(&self) -> HashMap<PeerId, usize> {
-        let mut counts = HashMap::new();
-        self.limits.values().for_each(|made| *counts.entry(made.owner).or_default() += 1);
-        counts
+    fn remove(&mut self, text: &str) -> Option<AdHocRule> {
+        let gone = self.limits.remove(text)?;
+        add(&mut self.gone, &gone.limit.counters().stats());
+        let texts = self.by_owner.get_mut(&gone.owner).expect("who has a rule has texts");
+        texts.retain(|other| other != text);
+        if texts.is_empty() {
+            self.by_owner.remove(&gone.owner);
+            self.owners.retain(|other| *other != gone.owner);
+        }
+        Some(gone)
     }
 
-    /// A rule that nobody has asked for long, whatever is owed under it.
-    fn unasked(&mut self, now: Timestamp) -> Option<String> {
-        let mut unasked = self.limits.iter_mut().filter(|(_, made)| made.is_unasked(now));
-        unasked.find_map(|(text, made)| Arc::get_mut(&mut made.limit).map(|_| text.clone()))
+    /// How many this peer has.
+    fn count(&self, owner: PeerId) -> usize {
+        self.by_owner.get(&owner).map_or(0, VecDeque::len)
     }
 
-    /// A rule of such a peer under which nobody owes anything and which nobody has at hand. Looks at a few, where the last look
-    /// ended.
-    fn idle(&mut self, may_go: impl Fn(PeerId) -> bool) -> Option<String> {
-        let limits = &mut self.limits;
-        let is_theirs = |text: &&String| limits.get(*text).is_some_and(|made| may_go(made.owner));
-        let theirs = self.turns.iter().filter(is_theirs).take(RULES_LOOKED_AT);
-        let looked_at: Vec<String> = theirs.cloned().collect();
-        self.turns.retain(|text| !looked_at.contains(text));
-        self.turns.extend(looked_at.iter().cloned());
-        let is_idle =
-            |text: &&String| limits.get_mut(*text).is_some_and(|made| is_idle(&mut made.limit));
-        let mut idle = looked_at.iter().filter(is_idle);
-        let first = idle.next()?;
-        let text = if starts_empty(first) { idle.find(|text| !starts_empty(text)) } else { None };
-        Some(text.unwrap_or(first).clone())
+    /// A rule whose place this peer may take. It is one that nobody has at hand, and under which nobody owes anything (the peer's
+    /// own, or of a peer that has more) or that nobody has asked for a day (anybody's, if the peer's share has room for it).
+    /// Looks at a few, where the last look ended, and at the peer's own first.
+    fn replaceable(&mut self, peer: PeerId, has_share: bool, now: Timestamp) -> Option<String> {
+        let count = self.count(peer);
+        let mut starts_empty_too = None;
+        for turn in 0..RULES_LOOKED_AT {
+            let is_own_turn = turn < count.min(RULES_LOOKED_AT / 2);
+            let owner = if is_own_turn { peer } else { self.next_owner()? };
+            let may_replace = owner == peer || self.count(owner) > count;
+            let text = self.next_of(owner)?;
+            let made = self.limits.get_mut(&text)?;
+            if (may_replace || has_share) && made.is_unasked(now) && made.is_at_hand_of_nobody() {
+                return Some(text);
+            }
+            if may_replace && is_idle(&mut made.limit) {
+                if !starts_empty(&text) {
+                    return Some(text);
+                }
+                starts_empty_too.get_or_insert(text);
+            }
+        }
+        starts_empty_too
+    }
+
+    /// The next of those who have rules.
+    fn next_owner(&mut self) -> Option<PeerId> {
+        let owner = self.owners.pop_front()?;
+        self.owners.push_back(owner);
+        Some(owner)
+    }
+
+    /// The next rule of this one.
+    fn next_of(&mut self, owner: PeerId) -> Option<String> {
+        let texts = self.by_owner.get_mut(&owner)?;
+        let text = texts.pop_front()?;
+        texts.push_back(text.clone());
+        Some(text)
     }
 
     /// Whoever writes one rule in ever new ways takes no room from others.
@@ -497,6 +571,23 @@ mod tests {
         assert_eq!(limits.unnamed_to_keep().len(), 1);
         take(&limits, &store, peer(0), "1/s").expect("one makes room");
         assert_eq!(take(&limits, &store, peer(0), "7/36525day"), Ok(4), "what is asked for stays");
+    }
+
+    #[test]
+    fn a_peer_at_its_share_that_gets_no_rule_drops_nobodys_and_forgets_no_spelling() {
+        let (limits, store, clock) = limits(77);
+        take(&limits, &store, peer(1), "5/week").expect("there is room");
+        take(&limits, &store, peer(1), " 5/week ").expect("it is the same");
+        let long = |count: usize| take(&limits, &store, peer(2), &format!("{count}/36525day"));
+        let count = (1..RULES_MAX).take_while(|count| long(*count).is_ok()).count();
+        assert_eq!(count, 768);
+        clock.advance(DAY);
+        (1..=count).for_each(|count| drop(long(count)));
+        for count in count + 1..count + RULES_MAX {
+            assert_eq!(long(count), Err(NoSuchLimit::TooManyRules));
+        }
+        assert!(limits.known("5/week").is_some(), "it would not have made room for the peer");
+        assert!(limits.known(" 5/week ").is_some());
     }
 
     #[test]

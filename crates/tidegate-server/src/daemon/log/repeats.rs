@@ -50,6 +50,20 @@ struct Summary {
     example: String,
 }
 
+impl Suppressed {
+    /// Counts one more of this kind, if it is not the first.
+    fn count(&mut self, kind: &Identifier) -> bool {
+        let summary = self.by_kind.get_mut(kind);
+        summary.map(|summary| summary.count += 1).is_some()
+    }
+
+    /// Counts one that was the first of its kind when this was begun.
+    fn count_first(&mut self, kind: Identifier, level: Level, example: String) {
+        let first = Summary { level, count: 0, example };
+        self.by_kind.entry(kind).or_insert(first).count += 1;
+    }
+}
+
 impl<C: Clock + Clone> Repeats<C> {
     pub(super) fn new(clock: C, drops: Arc<LogDrops>) -> Self {
         let rule = RULE.parse().expect("a test parses it");
@@ -66,13 +80,11 @@ impl<C: Clock + Clone> Repeats<C> {
             return true;
         }
         self.drops.add(DropReason::Repeated);
-        let mut suppressed = self.lock();
-        let summary = suppressed.by_kind.entry(kind).or_insert_with(|| Summary {
-            level: *metadata.level(),
-            count: 0,
-            example: message(event),
-        });
-        summary.count += 1;
+        if !self.lock().count(&kind) {
+            // Not under the lock: a value that is written may log, or panic, which is logged too.
+            let example = message(event);
+            self.lock().count_first(kind, *metadata.level(), example);
+        }
         false
     }
 
@@ -221,6 +233,30 @@ mod tests {
             bench.logged.take();
             tracing::error!("something else");
             assert_eq!(bench.logged.take(), ["something else"]);
+        });
+    }
+
+    #[test]
+    fn a_value_that_is_written_may_log() {
+        /// What logging takes, and whether it could be taken each time when the value was written.
+        struct Value<'a>(&'a Repeats<ManualClock>, &'a Mutex<Vec<bool>>);
+
+        impl fmt::Display for Value<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                // Not by an event: one that is inside of another goes to no subscriber but a global one.
+                self.1.lock().unwrap().push(self.0.suppressed.try_lock().is_ok());
+                f.write_str("a value")
+            }
+        }
+        with_log(|bench| {
+            let could_log = Mutex::default();
+            for _ in 0..60 {
+                tracing::warn!("{}", Value(&bench.repeats, &could_log));
+            }
+            assert_eq!(could_log.into_inner().unwrap(), [true; 51], "50, and an example");
+            bench.logged.take();
+            bench.repeats.report();
+            assert_eq!(bench.logged.take(), ["… and 10 more in the last 0 s: a value"]);
         });
     }
 
