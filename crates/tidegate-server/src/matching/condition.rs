@@ -127,6 +127,11 @@ mod tests {
             printed("header:authorization", "Bearer hush"),
             "header:authorization is [redacted]"
         );
+        assert_eq!(
+            printed("header:x-client-authorization", "Bearer hush"),
+            "header:x-client-authorization is [redacted]"
+        );
+        assert_eq!(printed("query:access_token", "hush"), "query:access_token is [redacted]");
         assert_eq!(printed("cookie:staff", "*"), "cookie:staff is *");
         assert_eq!(printed("header:x-plan", "free"), "header:x-plan is free");
     }
