@@ -3,7 +3,7 @@
 //! Always   What prints reads back as the same part.
 
 use super::KeyPart;
-use crate::config::near;
+use crate::config::{LimitConfig, near};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -46,10 +46,17 @@ impl KeyPart {
 }
 
 /// Whether a header, a query parameter or a descriptor entry of this name carries a credential.
-pub(super) fn names_credential(name: &str) -> bool {
+pub(crate) fn names_credential(name: &str) -> bool {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
     CREDENTIALS.iter().any(|credential| plain.contains(credential))
+}
+
+/// Whether the keys of a limit have credentials in them.
+pub(crate) fn counts_credentials(limit: &LimitConfig) -> bool {
+    let entries = limit.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
+    limit.key.iter().any(KeyPart::is_credential)
+        || entries.into_iter().any(|entry| names_credential(&entry.key))
 }
 
 /// What is wrong with the text of a key part.
