@@ -171,7 +171,7 @@ async fn explain_one(
         now: None,
     };
     let key = match look {
-        Look::Counts { key } => key,
+        Look::Counts { key, .. } => key,
         Look::Refuses(_) => return Ok((explained, Some(Weight::DenyForGood))),
         _ => return Ok((explained, None)),
     };
@@ -244,7 +244,10 @@ mod tests {
         for parts in parts {
             let engine = engine(parts);
             let text = shown_key(&engine, &one);
-            assert!(text.starts_with("[redacted ") && text.len() >= "[redacted ]".len() + 16, "{text}");
+            assert!(
+                text.starts_with("[redacted ") && text.len() >= "[redacted ]".len() + 16,
+                "{text}"
+            );
             assert_eq!(text, shown_key(&engine, &one));
         }
         let by_cookie = engine("\"cookie:sid\"");

@@ -84,7 +84,7 @@ impl Condition {
             return ip.is_some_and(|ip| self.networks.iter().any(|net| net.contains(&ip)));
         }
         let value = key::value(&self.part, request);
-        value.is_some_and(|value| self.is_matched_by(&value))
+        value.is_ok_and(|value| self.is_matched_by(&value))
     }
 
     fn is_matched_by(&self, value: &[u8]) -> bool {

@@ -3,33 +3,39 @@
 //! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with
 //!          `\` before a `|` or `\` in them. A part that a request has not, or has empty, is the empty value:
 //!          nobody can take the place of "nobody" by sending nothing.
-//!          A header, a cookie or a parameter that comes twice is one that the request has not, as headers are for the
-//!          layers of `tidegate-tower`; so is a path that servers take for different ones.
+//!          A header, a cookie or a parameter that comes twice has no value, and neither has a path that servers take for
+//!          different ones. That is not the same as being absent: the server behind may find a value, so such a request is
+//!          never let through uncounted.
 
-use super::values::{Values, headers};
-use super::{KeyPart, Path, Request, url};
+use super::values::{Values, sole_header};
+use super::{KeyPart, NoValue, Request, url};
 use std::borrow::Cow;
-use tidegate_tower::{AddressBits, put_joined, sole};
+use tidegate_tower::{AddressBits, put_joined};
 
 /// What a request has for a part; never empty.
-pub(super) fn value<'a>(part: &'a KeyPart, request: &Request<'a>) -> Option<Cow<'a, [u8]>> {
+pub(super) fn value<'a>(
+    part: &'a KeyPart,
+    request: &Request<'a>,
+) -> Result<Cow<'a, [u8]>, NoValue> {
     let value = match part {
-        KeyPart::Ip { v4_bits, v6_bits } => {
-            Some(Cow::Owned(AddressBits::new(*v4_bits, *v6_bits).text(request.ip?).into_bytes()))
+        KeyPart::Ip { v4_bits, v6_bits } => request
+            .ip
+            .map(|ip| Cow::Owned(AddressBits::new(*v4_bits, *v6_bits).text(ip).into_bytes())),
+        KeyPart::Header(name) => Some(sole_header(request, name)?),
+        KeyPart::Cookie(name) => Some(Values::of_cookie(request, name).sole()?),
+        KeyPart::Path => match &request.path {
+            Some(path) => Some(Cow::Owned(path.canonical().ok_or(NoValue::Ambiguous)?.to_vec())),
+            None => None,
+        },
+        KeyPart::Query(name) => {
+            Some(Values::of_parameter(request.query.unwrap_or_default(), name).sole()?)
         }
-        KeyPart::Header(name) => sole(headers(request, name)).map(Cow::Borrowed),
-        KeyPart::Cookie(name) => Values::of_cookie(request, name).sole(),
-        KeyPart::Path => {
-            let canonical = request.path.as_ref().and_then(Path::canonical);
-            canonical.map(|path| Cow::Owned(path.to_vec()))
-        }
-        KeyPart::Query(name) => Values::of_parameter(request.query?, name).sole(),
         KeyPart::Method => request.method.map(|method| Cow::Borrowed(method.as_bytes())),
         KeyPart::Host => request.host.map(url::host),
         KeyPart::Descriptor(_) => None,
         KeyPart::Constant(text) => Some(Cow::Borrowed(text.as_bytes())),
     };
-    value.filter(|value| !value.is_empty())
+    value.filter(|value| !value.is_empty()).ok_or(NoValue::Absent)
 }
 
 /// The key that these values make.
@@ -51,7 +57,7 @@ mod tests {
 
     fn of(part: &str, request: &Request<'_>) -> Option<String> {
         let part: KeyPart = part.parse().unwrap();
-        value(&part, request).map(|value| String::from_utf8_lossy(&value).into_owned())
+        value(&part, request).ok().map(|value| String::from_utf8_lossy(&value).into_owned())
     }
 
     fn ip(part: &str, address: &str) -> String {
