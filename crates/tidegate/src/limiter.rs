@@ -213,8 +213,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn fingerprint<K: Hash + ?Sized>(&self, key: &K) -> u128 {
-        let key = self.table.secret.of(key);
-        u128::from(key.high) << 64 | u128::from(key.low)
+        self.table.secret.of(key).number()
     }
 
     /// Reserves a turn and tells how long it takes. Dropping the reservation before it is due gives

@@ -147,18 +147,22 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
     };
     if *name == *THROTTLES_NAME.as_bytes() {
         // Its keys are forgotten but for their fingerprints, before anything is decided.
-        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::Top::default())));
+        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::Top::default(), key)));
     }
     let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
-    Ok(json(&shown_top(limit.name(), &limit.counters().top(count))))
+    let shown = |top: &TopKey| match server.engine.redacted_key(&limit, top.fingerprint) {
+        Some(digest) => Busy { key: Some(digest), key_base64: None, ..key(top) },
+        None => key(top),
+    };
+    Ok(json(&shown_top(limit.name(), &limit.counters().top(count), shown)))
 }
 
-fn shown_top<'a>(limit: &'a str, top: &tidegate::Top) -> Top<'a> {
+fn shown_top<'a>(limit: &'a str, top: &tidegate::Top, key: impl Fn(&TopKey) -> Busy) -> Top<'a> {
     Top {
         limit,
         window_s: top.window.as_secs_ceil(),
-        hot: top.hot.iter().map(key).collect(),
-        denied: top.denied.iter().map(key).collect(),
+        hot: top.hot.iter().map(&key).collect(),
+        denied: top.denied.iter().map(&key).collect(),
     }
 }
 

@@ -25,6 +25,7 @@ pub use tidegate_tower::Answer;
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode};
+use crate::matching::counts_credentials;
 use crate::shares::PeerId;
 use crate::store::{self, Key, RequestId, Store, StoreError};
 use arc_swap::ArcSwap;
@@ -124,6 +125,29 @@ impl Engine {
     /// The id of a peer that comes from this address, and may have shown a token that is good.
     pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> PeerId {
         PeerId::new(self.throttles().limiter(), address, token)
+    }
+
+    /// Returns a key as text for people: with escapes, or the digest that stands for a key with a credential in it.
+    pub(crate) fn shown_key(&self, limit: &Limit, key: &[u8]) -> String {
+        let redacted = self.redacted_key(limit, self.secret_of(limit).fingerprint(&Key(key)));
+        redacted.unwrap_or_else(|| key.escape_ascii().to_string())
+    }
+
+    /// Returns the digest that is shown for the key with this fingerprint, if the limit's keys have credentials in them: 64 bits
+    /// under a secret of this server. The empty key of requests without a credential stays as it is.
+    pub(crate) fn redacted_key(&self, limit: &Limit, fingerprint: u128) -> Option<String> {
+        let is_empty = fingerprint == self.secret_of(limit).fingerprint(&Key(b""));
+        if is_empty || !counts_credentials(limit.config()) {
+            return None;
+        }
+        // Hashed again, because the fingerprint itself says where the table keeps the key.
+        let digest = self.throttles().limiter().fingerprint(&fingerprint) >> 64;
+        Some(format!("[redacted {digest:016x}]"))
+    }
+
+    /// The limiter whose secret makes the fingerprints of a limit's keys.
+    fn secret_of<'a>(&'a self, limit: &'a Limit) -> &'a Limiter<ServerClock> {
+        limit.counters().limiter().unwrap_or(self.throttles().limiter())
     }
 
     /// Forgets the rule without a name that is written like this, or all of them, with what is owed under them and the places

@@ -5,7 +5,7 @@
 use super::{Explained, Explanation, Weight, mode, standing, verdict};
 use crate::config::Mode;
 use crate::engine::{Ask, Engine, Limit};
-use crate::matching::{Chosen, Trail, descriptor_key};
+use crate::matching::{Chosen, Trail, descriptor_key, names_credential};
 use crate::store::{Key, StoreError};
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ async fn counted(
     let key = descriptor_key(limit.config(), entries);
     let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
     let is_obeyed = limit.mode() == Mode::Enforce;
-    explained.key = Some(key.escape_ascii().to_string());
+    explained.key = Some(engine.shown_key(limit, &key));
     explained.now = Some(standing(&decision, is_obeyed));
     Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
 }
@@ -99,19 +99,21 @@ fn pairs(entries: &[Entry]) -> Vec<(&str, &str)> {
 }
 
 fn shown(entries: &[(&str, &str)]) -> String {
-    let entries = entries.iter().map(|(key, value)| escaped(&format!("{key}={value}")));
+    let entries = entries.iter().map(shown_entry);
     entries.collect::<Vec<_>>().join(", ")
 }
 
-/// What somebody sends may not play with a terminal.
-fn escaped(text: &str) -> String {
-    text.as_bytes().escape_ascii().to_string()
+/// Returns an entry without its value if that is a credential, and with escapes: what a client sends may not play with a
+/// terminal.
+fn shown_entry((key, value): &(&str, &str)) -> String {
+    let value = if names_credential(key) { "[redacted]" } else { value };
+    format!("{key}={value}").as_bytes().escape_ascii().to_string()
 }
 
 /// The way, entry by entry, and its end if that is no limit.
 fn why(entries: &[(&str, &str)], trail: &Trail) -> String {
-    let step = |((key, value), chosen): (&(&str, &str), &Chosen)| {
-        let said = format!("{} is {}", escaped(&format!("{key}={value}")), chosen.entry);
+    let step = |(entry, chosen): (&(&str, &str), &Chosen)| {
+        let said = format!("{} is {}", shown_entry(entry), chosen.entry);
         let hidden: Vec<String> = chosen.hidden.iter().map(ToString::to_string).collect();
         if hidden.is_empty() {
             said
@@ -121,8 +123,8 @@ fn why(entries: &[(&str, &str)], trail: &Trail) -> String {
     };
     let mut steps: Vec<String> = entries.iter().zip(&trail.chosen).map(step).collect();
     match (entries.get(trail.chosen.len()), trail.limit) {
-        (Some((key, value)), _) => {
-            let entry = escaped(&format!("{key}={value}"));
+        (Some(entry), _) => {
+            let entry = shown_entry(entry);
             steps.push(format!("no limit has {entry} at depth {}", trail.chosen.len() + 1));
         }
         (None, None) => steps.push("no limit has just these entries".to_owned()),

@@ -13,7 +13,7 @@ pub use envoy::{Entry, ExplainedDescriptor, explain_descriptors};
 
 use crate::config::Mode;
 use crate::engine::{Ask, Engine, Limit};
-use crate::matching::{Look, Path, Request, look, shown_key};
+use crate::matching::{Look, Path, Request, look};
 use crate::store::{Key, StoreError};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -171,14 +171,14 @@ async fn explain_one(
         now: None,
     };
     let key = match look {
-        Look::Counts { key } => key,
+        Look::Counts { key, .. } => key,
         Look::Refuses(_) => return Ok((explained, Some(Weight::DenyForGood))),
         _ => return Ok((explained, None)),
     };
     let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
     // A limit in the shadow is not obeyed, so it does not decide.
     let is_obeyed = limit.mode() == Mode::Enforce;
-    explained.key = Some(shown_key(&config.key, request, &key));
+    explained.key = Some(engine.shown_key(limit, &key));
     explained.now = Some(standing(&decision, is_obeyed));
     Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
 }
@@ -213,6 +213,50 @@ fn in_json(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The key that a limit by these parts is shown to count this request on.
+    fn shown_key(engine: &Engine, request: &Request<'_>) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let explained = runtime.block_on(explain(engine, request, 1)).unwrap();
+        explained.limits[0].key.clone().expect("it counts every request")
+    }
+
+    fn engine(key: &str) -> Engine {
+        let text = format!("[limits.a]\nrule = \"9/s\"\nkey = {key}\n");
+        let config = crate::config::read(&text, "t.toml").unwrap();
+        let clock = crate::clock::ServerClock::Manual(tidegate::ManualClock::new());
+        Engine::new(&config, clock, &tidegate::Snapshot::default())
+    }
+
+    #[test]
+    fn a_key_is_shown_without_the_credentials_in_it() {
+        let request = |cookie: &'static [u8]| Request {
+            path: Some("/a".into()),
+            headers: vec![("authorization", b"Bearer hush"), ("cookie", cookie)],
+            ..Request::default()
+        };
+        let (one, two) = (request(b"sid=s3cret"), request(b"sid=other"));
+        let parts = [
+            "\"header:authorization\"",
+            "[\"cookie:sid\", \"path\"]",
+            "[\"path\", \"header:cookie\"]",
+        ];
+        for parts in parts {
+            let engine = engine(parts);
+            let text = shown_key(&engine, &one);
+            assert!(
+                text.starts_with("[redacted ") && text.len() >= "[redacted ]".len() + 16,
+                "{text}"
+            );
+            assert_eq!(text, shown_key(&engine, &one));
+        }
+        let by_cookie = engine("\"cookie:sid\"");
+        let (one_key, two_key) = (shown_key(&by_cookie, &one), shown_key(&by_cookie, &two));
+        assert_ne!(one_key, two_key, "different keys look different");
+        let nobody = shown_key(&engine("\"cookie:none\""), &one);
+        assert_eq!(nobody, "", "the key of requests without a credential has none in it");
+        assert_eq!(shown_key(&engine("\"path\""), &one), "/a");
+    }
 
     #[test]
     fn no_number_is_shown_that_nobody_knows() {

@@ -2,17 +2,16 @@
 
 use super::{Explained, ExplainedDescriptor, Explanation, Standing, Told};
 use crate::config::LimitConfig;
-use crate::matching::Look;
+use crate::matching::{KeyFault, Look, NoValue};
 use std::fmt;
 use tidegate::Span;
 
 /// Why a limit counts a request, or does not.
 pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
     match look {
-        Look::Counts { .. } if limit.when.is_empty() => "it counts every request".to_owned(),
-        Look::Counts { .. } => {
-            let conditions: Vec<String> = limit.when.iter().map(ToString::to_string).collect();
-            conditions.join(", ")
+        Look::Counts { contradictory: None, .. } => why_counted(limit),
+        Look::Counts { contradictory: Some(fault), .. } => {
+            format!("{}; {fault}, so it is counted on the shared key", why_counted(limit))
         }
         Look::Off => "its mode is off".to_owned(),
         Look::ForEnvoy => "it counts only what Envoy asks".to_owned(),
@@ -20,9 +19,22 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
             "it counts who is in flight, and is asked by /v1/acquire and /v1/release".to_owned()
         }
         Look::Unless(condition) => format!("it counts only if {condition}"),
-        Look::Keyless(part) => format!("the request has no {part}, and passes uncounted"),
-        Look::Refuses(part) => format!("the request has no {part}, and is refused"),
+        Look::Keyless(fault) => format!("{fault}, and {}passes uncounted", subject(fault)),
+        Look::Refuses(fault) => format!("{fault}, and {}is refused", subject(fault)),
     }
+}
+
+/// The subject of what becomes of a request, unless the fault has named it.
+fn subject(fault: &KeyFault<'_>) -> &'static str {
+    if fault.why == NoValue::Absent { "" } else { "the request " }
+}
+
+fn why_counted(limit: &LimitConfig) -> String {
+    if limit.when.is_empty() {
+        return "it counts every request".to_owned();
+    }
+    let conditions: Vec<String> = limit.when.iter().map(ToString::to_string).collect();
+    conditions.join(", ")
 }
 
 impl fmt::Display for Explanation {

@@ -173,12 +173,8 @@ impl<'a> Asked<'a> {
         }
         let look = matching::look(limit.config(), request);
         match look {
-            Look::Counts { key } => Ok(Some(Counted { limit, key })),
-            Look::Refuses(part) => {
-                let detail =
-                    format!("the limit `{name}` counts by `{part}`, which the request has not");
-                Err(self.refusal(detail))
-            }
+            Look::Counts { key, .. } => Ok(Some(Counted { limit, key })),
+            Look::Refuses(fault) => Err(self.refusal(fault.refusal(name).to_string())),
             _ => Ok(None),
         }
     }

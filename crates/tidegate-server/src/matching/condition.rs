@@ -84,7 +84,7 @@ impl Condition {
             return ip.is_some_and(|ip| self.networks.iter().any(|net| net.contains(&ip)));
         }
         let value = key::value(&self.part, request);
-        value.is_some_and(|value| self.is_matched_by(&value))
+        value.is_ok_and(|value| self.is_matched_by(&value))
     }
 
     fn is_matched_by(&self, value: &[u8]) -> bool {
@@ -127,6 +127,11 @@ mod tests {
             printed("header:authorization", "Bearer hush"),
             "header:authorization is [redacted]"
         );
+        assert_eq!(
+            printed("header:x-client-authorization", "Bearer hush"),
+            "header:x-client-authorization is [redacted]"
+        );
+        assert_eq!(printed("query:access_token", "hush"), "query:access_token is [redacted]");
         assert_eq!(printed("cookie:staff", "*"), "cookie:staff is *");
         assert_eq!(printed("header:x-plan", "free"), "header:x-plan is free");
     }

@@ -4,6 +4,7 @@ use super::{Condition, KeyPart, Request, key};
 use crate::config::{LimitConfig, MissingKey, Mode};
 use crate::engine::{Limit, Limits};
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 /// A limit that counts a request.
@@ -17,12 +18,67 @@ pub struct Counted {
 
 /// A request that must be refused, because a limit that is told so finds no key in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit `{limit}` counts by `{part}`, which the request has not")]
+#[error("the limit `{limit}` counts by `{part}`, which {}", .why.clause())]
 pub struct KeyMissing {
     /// The name of the limit.
     pub limit: String,
     /// What it counts by.
     pub part: KeyPart,
+    /// Why the request has no value for it.
+    pub why: NoValue,
+}
+
+/// Why a request has no value for a part of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoValue {
+    /// Every server finds none.
+    Absent,
+    /// It comes more than once.
+    Repeated,
+    /// Servers differ about what it is, or whether it is there.
+    Ambiguous,
+}
+
+impl NoValue {
+    /// Whether the server behind may find a value, which the client has hidden from limits.
+    pub(super) fn is_contradictory(self) -> bool {
+        self != Self::Absent
+    }
+
+    fn clause(self) -> &'static str {
+        match self {
+            Self::Absent => "the request has not",
+            Self::Repeated => "comes twice in the request",
+            Self::Ambiguous => "is ambiguous in the request",
+        }
+    }
+}
+
+/// A part of a limit's key for which a request has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyFault<'a> {
+    /// The part.
+    pub part: &'a KeyPart,
+    /// Why there is no value.
+    pub why: NoValue,
+}
+
+impl KeyFault<'_> {
+    /// Returns the refusal of the request by the limit of this name.
+    pub(crate) fn refusal(self, limit: &str) -> KeyMissing {
+        KeyMissing { limit: limit.to_owned(), part: self.part.clone(), why: self.why }
+    }
+}
+
+/// `the request has no query:user`, `query:user comes twice`, `path is ambiguous`.
+impl fmt::Display for KeyFault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why {
+            NoValue::Absent => write!(f, "the request has no {}", self.part),
+            NoValue::Repeated => write!(f, "{} comes twice", self.part),
+            NoValue::Ambiguous => write!(f, "{} is ambiguous", self.part),
+        }
+    }
 }
 
 /// What a limit makes of a request.
@@ -32,6 +88,8 @@ pub enum Look<'a> {
     Counts {
         /// Whom.
         key: Vec<u8>,
+        /// The part whose value contradicts itself, if there is one: the request shares the key of all such requests.
+        contradictory: Option<KeyFault<'a>>,
     },
     /// It is off.
     Off,
@@ -42,9 +100,9 @@ pub enum Look<'a> {
     /// This does not hold.
     Unless(&'a Condition),
     /// The request has not what it counts by, which is no reason to refuse it.
-    Keyless(&'a KeyPart),
+    Keyless(KeyFault<'a>),
     /// The request has not what it counts by, and must be refused.
-    Refuses(&'a KeyPart),
+    Refuses(KeyFault<'a>),
 }
 
 /// Every limit with a name that counts this request, in the order of the configuration.
@@ -52,10 +110,8 @@ pub fn counted(limits: &Limits, request: &Request<'_>) -> Result<Vec<Counted>, K
     let mut counted = Vec::new();
     for limit in limits.named() {
         match look(limit.config(), request) {
-            Look::Counts { key } => counted.push(Counted { limit: Arc::clone(limit), key }),
-            Look::Refuses(part) => {
-                return Err(KeyMissing { limit: limit.name().to_owned(), part: part.clone() });
-            }
+            Look::Counts { key, .. } => counted.push(Counted { limit: Arc::clone(limit), key }),
+            Look::Refuses(fault) => return Err(fault.refusal(limit.name())),
             Look::Off | Look::ForEnvoy | Look::InFlight | Look::Unless(_) | Look::Keyless(_) => {}
         }
     }
@@ -76,14 +132,24 @@ pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
     if let Some(condition) = limit.when.iter().find(|condition| !condition.holds(request)) {
         return Look::Unless(condition);
     }
-    let values: Vec<Option<Cow<'_, [u8]>>> =
+    let values: Vec<Result<Cow<'_, [u8]>, NoValue>> =
         limit.key.iter().map(|part| value(part, limit, request)).collect();
-    let missing = values.iter().position(Option::is_none).map(|place| &limit.key[place]);
-    match (missing, limit.on_missing_key, limit.mode) {
+    let faults = || {
+        let parts = limit.key.iter().zip(&values);
+        parts.filter_map(|(part, value)| {
+            value.as_ref().err().map(|why| KeyFault { part, why: *why })
+        })
+    };
+    let contradictory = faults().find(|fault| fault.why.is_contradictory());
+    match (contradictory.or_else(|| faults().next()), limit.on_missing_key, limit.mode) {
         // A limit in the shadow refuses nobody.
-        (Some(part), MissingKey::Deny, Mode::Enforce) => Look::Refuses(part),
-        (Some(part), MissingKey::Allow | MissingKey::Deny, _) => Look::Keyless(part),
-        _ => Look::Counts { key: key::join(values.into_iter().map(Option::unwrap_or_default)) },
+        (Some(fault), MissingKey::Deny, Mode::Enforce) => Look::Refuses(fault),
+        (Some(fault), MissingKey::Deny, _) => Look::Keyless(fault),
+        (Some(fault), MissingKey::Allow, _) if contradictory.is_none() => Look::Keyless(fault),
+        _ => {
+            let key = key::join(values.into_iter().map(Result::unwrap_or_default));
+            Look::Counts { key, contradictory }
+        }
     }
 }
 
@@ -93,12 +159,12 @@ fn value<'a>(
     part: &'a KeyPart,
     limit: &LimitConfig,
     request: &Request<'a>,
-) -> Option<Cow<'a, [u8]>> {
+) -> Result<Cow<'a, [u8]>, NoValue> {
     let only_path = || {
         let path = request.path.as_ref().filter(|_| *part == KeyPart::Path)?;
         limit.when.iter().find_map(|condition| condition.only_path(path)).map(Cow::Owned)
     };
-    key::value(part, request).or_else(only_path)
+    key::value(part, request).or_else(|why| only_path().ok_or(why))
 }
 
 /// Whether it counts what is not Envoy's: it says so by a key or a condition that only HTTP has.
@@ -118,7 +184,7 @@ mod tests {
 
     fn key_of(lines: &str, request: &Request<'_>) -> Option<String> {
         match look(&limit(lines), request) {
-            Look::Counts { key } => Some(String::from_utf8(key).unwrap()),
+            Look::Counts { key, .. } => Some(String::from_utf8(key).unwrap()),
             _ => None,
         }
     }
@@ -168,6 +234,42 @@ mod tests {
         assert_eq!(key_of(key, &fresh("2")).unwrap(), "");
         let deny = limit(&format!("{key}on_missing_key = \"deny\""));
         assert!(matches!(look(&deny, &fresh("1")), Look::Refuses(_)));
+    }
+
+    #[test]
+    fn a_contradictory_value_is_never_let_through_uncounted() {
+        let query = |query| Request { query: Some(query), ..Request::default() };
+        let headers = |headers: &[(&'static str, &'static str)]| {
+            let headers = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+            Request { headers, ..Request::default() }
+        };
+        let path = |path: &'static str| Request { path: Some(path.into()), ..Request::default() };
+        for (lines, request) in [
+            ("key = \"query:user\"", query("user=ann&user=")),
+            ("key = \"query:user\"", query("user=ann&user=ann")),
+            ("key = \"query:user\"", query("User=ann")),
+            ("key = \"header:x-user\"", headers(&[("x-user", "ann"), ("x-user", "")])),
+            ("key = \"cookie:sid\"", headers(&[("cookie", "sid=1; sid=2")])),
+            ("key = \"path\"\nwhen = { path = \"/login*\" }", path("/x%2f..%2flogin")),
+        ] {
+            let told = |missing: &str| format!("{lines}\non_missing_key = \"{missing}\"");
+            for missing in ["allow", "shared"] {
+                let key = key_of(&told(missing), &request);
+                assert_eq!(key.as_deref(), Some(""), "{missing}: {lines}: {request:?}");
+            }
+            assert!(matches!(look(&limit(&told("deny")), &request), Look::Refuses(_)), "{lines}");
+        }
+        for absent in [query("user="), query("x=1"), Request::default()] {
+            let limit = limit("key = \"query:user\"\non_missing_key = \"allow\"");
+            assert!(matches!(look(&limit, &absent), Look::Keyless(_)), "{absent:?}");
+        }
+    }
+
+    #[test]
+    fn a_contradictory_value_is_counted_where_another_part_is_absent() {
+        let lines = "key = [\"query:user\", \"header:x-user\"]\non_missing_key = \"allow\"";
+        let request = Request { query: Some("user=ann&user=bob"), ..Request::default() };
+        assert_eq!(key_of(lines, &request).as_deref(), Some("|"));
     }
 
     #[test]

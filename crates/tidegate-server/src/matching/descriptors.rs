@@ -5,7 +5,7 @@
 //!          the key alone, as it does there.
 //!          A limit counts only descriptors with as many entries as its own.
 
-use super::{DescriptorPart, KeyPart, Pattern, key};
+use super::{DescriptorPart, KeyPart, Pattern, key, names_credential};
 use crate::config::LimitConfig;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -185,6 +185,9 @@ fn bytes(text: &str) -> Cow<'_, [u8]> {
 impl fmt::Display for DescriptorPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
+            Some(value) if names_credential(&self.key) && value.0 != "*" => {
+                write!(f, "{}=[redacted]", self.key)
+            }
             Some(value) => write!(f, "{}={value}", self.key),
             None => f.write_str(&self.key),
         }

@@ -13,10 +13,10 @@ mod pattern;
 mod url;
 mod values;
 
-pub use counted::{Counted, KeyMissing, Look, counted, look};
+pub use counted::{Counted, KeyFault, KeyMissing, Look, NoValue, counted, look};
 pub use descriptors::{Chosen, Descriptors, Trail, descriptor_key};
-pub(crate) use key::shown as shown_key;
 pub use part::{PartError, V4_BITS, V6_BITS};
+pub(crate) use part::{counts_credentials, names_credential};
 pub use path::{EscapedSlash, Path};
 
 use ipnet::IpNet;

@@ -3,7 +3,7 @@
 //! Always   What prints reads back as the same part.
 
 use super::KeyPart;
-use crate::config::near;
+use crate::config::{LimitConfig, near};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -18,18 +18,45 @@ pub const V6_BITS: u8 = AddressBits::V6;
 const ALONE: [&str; 4] = ["ip", "path", "method", "host"];
 const NAMED: [&str; 5] = ["header", "cookie", "query", "descriptor", "constant"];
 
-/// Headers that say who somebody is in a way that must stay between the two.
-const CREDENTIALS: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
+/// A name that contains one of these, in any case and with or without separators, is the name of a credential.
+const CREDENTIALS: [&str; 10] = [
+    "authorization",
+    "token",
+    "apikey",
+    "accesskey",
+    "secret",
+    "password",
+    "passwd",
+    "credential",
+    "session",
+    "cookie",
+];
 
 impl KeyPart {
     /// Whether its values are credentials, which nothing prints.
     pub(crate) fn is_credential(&self) -> bool {
         match self {
-            Self::Header(name) => CREDENTIALS.contains(&&**name),
+            Self::Header(name) | Self::Query(name) | Self::Descriptor(name) => {
+                names_credential(name)
+            }
             Self::Cookie(_) => true,
             _ => false,
         }
     }
+}
+
+/// Whether a header, a query parameter or a descriptor entry of this name carries a credential.
+pub(crate) fn names_credential(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    CREDENTIALS.iter().any(|credential| plain.contains(credential))
+}
+
+/// Whether the keys of a limit have credentials in them.
+pub(crate) fn counts_credentials(limit: &LimitConfig) -> bool {
+    let entries = limit.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
+    limit.key.iter().any(KeyPart::is_credential)
+        || entries.into_iter().any(|entry| names_credential(&entry.key))
 }
 
 /// What is wrong with the text of a key part.
@@ -214,6 +241,43 @@ mod tests {
             ["ip/24", "ip/0,64", "ip/33,64", "ip/24,129", "ip/+24,56", "ip/,", "", ":", ":x"]
         {
             assert!(text.parse::<KeyPart>().is_err(), "{text:?} was read");
+        }
+    }
+
+    /// The name that the hint about `header:authorization` proposes in its place.
+    fn proposed_for_authorization() -> String {
+        let text = "[server.auth]\ntokens = [\"s3cret\"]\n[limits.a]\nrule = \"1/s\"\n\
+                    key = \"header:authorization\"\n";
+        let error = crate::config::read(text, "t.toml").unwrap_err().to_string();
+        let hint = error.split_once("such as `").expect("the hint names a header").1;
+        hint.split_once('`').unwrap().0.to_owned()
+    }
+
+    #[test]
+    fn a_name_that_speaks_of_a_credential_is_one() {
+        let is_credential = |text: &str| text.parse::<KeyPart>().unwrap().is_credential();
+        let proposed = proposed_for_authorization();
+        assert!(proposed.starts_with("header:") && is_credential(&proposed), "{proposed}");
+        for text in [
+            "header:Authorization",
+            "header:proxy-authorization",
+            "header:cookie",
+            "header:x-api-key",
+            "header:x-apikey",
+            "header:x-auth-token",
+            "header:x-session-id",
+            "header:x-client-secret",
+            "query:api_key",
+            "query:apiKey",
+            "query:access_token",
+            "query:Password",
+            "cookie:any",
+            "descriptor:api_key",
+        ] {
+            assert!(is_credential(text), "{text}");
+        }
+        for text in ["ip", "path", "header:x-user", "query:user", "constant:token", "query:page"] {
+            assert!(!is_credential(text), "{text}");
         }
     }
 

@@ -4,9 +4,10 @@
 //!          capitals, some take `;` for `&`, some decode cookies.
 //! Always   One value is the value only if every server would find it, and no other. Else each that some server would find
 //!          counts for conditions, and as a key there is none.
+//!          A value that is repeated or ambiguous is told from one that is absent.
 
-use super::Request;
 use super::url::decode_form;
+use super::{NoValue, Request};
 use std::borrow::Cow;
 
 /// What is found under a name.
@@ -41,10 +42,26 @@ impl<'a> Values<'a> {
         found.values()
     }
 
-    /// The value that every server finds.
-    pub(super) fn sole(self) -> Option<Cow<'a, [u8]>> {
-        let Ok([value]) = <[_; 1]>::try_from(self.all) else { return None };
-        (!self.may_be_absent).then_some(value)
+    /// The value that every server finds. One that is empty, for those that find it, is none.
+    pub(super) fn sole(self) -> Result<Cow<'a, [u8]>, NoValue> {
+        if self.all.len() > 1 {
+            return Err(NoValue::Repeated);
+        }
+        let value = self.all.into_iter().next().ok_or(NoValue::Absent)?;
+        if self.may_be_absent && !value.is_empty() {
+            return Err(NoValue::Ambiguous);
+        }
+        Ok(value)
+    }
+}
+
+/// The value of a header that comes once, without blanks around it.
+pub(super) fn sole_header<'a>(request: &Request<'a>, name: &str) -> Result<Cow<'a, [u8]>, NoValue> {
+    let mut values = headers(request, name);
+    match (values.next(), values.next()) {
+        (None, _) => Err(NoValue::Absent),
+        (Some(value), None) => Ok(Cow::Borrowed(value.trim_ascii())),
+        (Some(_), Some(_)) => Err(NoValue::Repeated),
     }
 }
 
@@ -153,7 +170,7 @@ mod tests {
     }
 
     fn sole(values: Values<'_>) -> Option<String> {
-        values.sole().map(|value| String::from_utf8_lossy(&value).into_owned())
+        values.sole().ok().map(|value| String::from_utf8_lossy(&value).into_owned())
     }
 
     fn cookies<'a>(lines: &[&'a str]) -> Request<'a> {
@@ -248,7 +265,7 @@ mod tests {
         ] {
             let values = Values::of_cookie(&cookies(lines), "sid");
             assert_eq!(texts(&values), all, "{lines:?}");
-            assert_eq!(sole(values), None, "{lines:?}");
+            assert_eq!(sole(values).filter(|value| !value.is_empty()), None, "{lines:?}");
         }
     }
 
@@ -261,7 +278,8 @@ mod tests {
         ) {
             let once = format!("{before}user=ann");
             for query in [format!("{once}&{name}={after}"), format!("{name}={after}&{once}")] {
-                prop_assert_eq!(Values::of_parameter(&query, "user").sole(), None);
+                let sole = Values::of_parameter(&query, "user").sole();
+                prop_assert_eq!(sole, Err(NoValue::Repeated));
             }
         }
 

@@ -15,6 +15,11 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// The fingerprint as one number.
+    pub(crate) fn number(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+
     /// Which of so many homes it has: a fingerprint is a random number, so this is as good as any.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]

@@ -30,6 +30,7 @@ const NAME_MAX: usize = 128;
 /// }
 /// let top = limiter.top(1);
 /// assert_eq!(top.hot[0].name.to_string(), "alice");
+/// assert_eq!(top.hot[0].fingerprint, limiter.fingerprint("alice"));
 /// assert_eq!((top.hot[0].count, top.hot[0].error), (17, 0));
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
@@ -38,6 +39,8 @@ const NAME_MAX: usize = 128;
 pub struct TopKey {
     /// What it is called.
     pub name: KeyName,
+    /// Its [fingerprint](crate::Limiter::fingerprint), which tells keys apart whose names are cut.
+    pub fingerprint: u128,
     /// How often it was asked about within [`Top::window`], at most.
     pub count: u64,
     /// By how much `count` may be too high: the true count is at least `count - error`. Zero where the count is exact,
@@ -283,10 +286,11 @@ fn list(now: &Counters, before: &Counters) -> Vec<TopKey> {
         let (now, before) = (now.as_ref().unwrap_or(&none), before.as_ref().unwrap_or(&none));
         let only_before = before.keys.iter().flatten().filter(|key| now.find(**key).is_none());
         for key in now.keys.iter().flatten().chain(only_before) {
+            let fingerprint = key.number();
             let (now, before) = (now.look(*key), before.look(*key));
             let name = if now.name.0.is_empty() { before.name } else { now.name };
             let (count, error) = (now.count + before.count, now.error + before.error);
-            all.push(TopKey { name, count, error });
+            all.push(TopKey { name, fingerprint, count, error });
         }
     }
     all

@@ -1,6 +1,9 @@
 //! What each limit is, and what it has done to whom.
 
 use super::{bench, get, post, throttle};
+use crate::config::Token;
+use crate::http::tests::Bench;
+use http::Request;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -97,6 +100,49 @@ async fn the_busiest_keys_are_shown_as_text_or_as_bytes() {
         .collect();
     keys.sort();
     assert_eq!(keys, ["<b>\u{1b}\n", "base64 //4="]);
+}
+
+/// The keys that `/v1/explain` and `/v1/top` show for a request with this credential.
+async fn shown_keys(bench: &Bench, credential: &str) -> [String; 2] {
+    let ask = |path: &str| {
+        let request = Request::get(path).header("host", "localhost");
+        request.header("x-client-authorization", credential)
+    };
+    for _ in 0..3 {
+        assert!(bench.ask(ask("/v1/authorize"), b"").await.status < 300);
+    }
+    // Asked by name, which the table keeps.
+    bench.check(&json!({"limit": "client", "key": credential}).to_string()).await;
+    let explained = bench.ask(ask("/v1/explain"), b"").await;
+    let top = get(bench, "/v1/top?limit=client").await;
+    for reply in [&explained, &top] {
+        assert!(!reply.text.contains("hush"), "{}", reply.text);
+    }
+    let text = |value: &Value| value.as_str().expect("a key is text").to_owned();
+    [text(&explained.json()["limits"][0]["key"]), text(&top.json()["hot"][0]["key"])]
+}
+
+#[tokio::test]
+async fn a_key_with_a_credential_is_the_same_digest_in_top_and_in_explain() {
+    let config = r#"
+        [limits.client]
+        rule = "100/min"
+        key = "header:x-client-authorization"
+    "#;
+    let long = format!("Bearer hush{}", "x".repeat(300));
+    let mut seen = Vec::new();
+    for credential in ["Bearer hush", "Bearer hush", &long] {
+        let mut config = crate::config::read(config, "t.toml").unwrap();
+        config.server.admin_token = Some(Token::new("0perator"));
+        let bench = Bench::with(config);
+        let [explained, top] = shown_keys(&bench, credential).await;
+        assert_eq!(explained, top, "one function shows both");
+        let digest = top.strip_prefix("[redacted ").and_then(|rest| rest.strip_suffix(']'));
+        let digest = digest.unwrap_or_else(|| panic!("{top} is no digest"));
+        assert!(digest.len() >= 16 && u128::from_str_radix(digest, 16).is_ok(), "{digest}");
+        assert!(!seen.contains(&top), "each server has a secret of its own: {top}");
+        seen.push(top);
+    }
 }
 
 #[tokio::test]

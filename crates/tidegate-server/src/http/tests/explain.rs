@@ -218,6 +218,49 @@ async fn what_is_no_request_is_refused() {
 }
 
 #[tokio::test]
+async fn a_value_that_is_not_the_only_one_is_named_as_the_reason() {
+    let config = r#"
+        [limits.counted]
+        rule = "9/min"
+        key = "query:user"
+        on_missing_key = "allow"
+        [limits.page]
+        rule = "9/min"
+        key = "path"
+        on_missing_key = "allow"
+        [limits.refused]
+        rule = "9/min"
+        key = "query:user"
+        on_missing_key = "deny"
+    "#;
+    let bench = Bench::with(crate::config::read(config, "t.toml").unwrap());
+    let body = r#"{"method": "GET", "path": "/x%2f..%2flogin?user=ann&user="}"#;
+    let explained = bench.post("/v1/explain", body).await.json();
+    let why = |place: usize| explained["limits"][place]["why"].as_str().unwrap().to_owned();
+    assert_eq!(
+        [why(0), why(1), why(2)],
+        [
+            "it counts every request; query:user comes twice, so it is counted on the shared key",
+            "it counts every request; path is ambiguous, so it is counted on the shared key",
+            "query:user comes twice, and the request is refused",
+        ]
+    );
+    assert_eq!(explained["verdict"], "deny");
+    let refused = bench.ask(
+        Request::get("/v1/authorize?from=x-original")
+            .header("host", "localhost")
+            .header("x-original-method", "GET")
+            .header("x-original-uri", "/?user=ann&user="),
+        b"",
+    );
+    let refused = refused.await;
+    assert_eq!(
+        refused.detail(),
+        "the limit `refused` counts by `query:user`, which comes twice in the request"
+    );
+}
+
+#[tokio::test]
 async fn the_token_that_a_proxy_brings_is_neither_a_key_nor_shown() {
     let config = r#"
         [server.auth]
