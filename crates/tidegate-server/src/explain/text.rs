@@ -1,8 +1,9 @@
 //! An explanation for people.
 
 use super::{Explained, ExplainedDescriptor, Explanation, Standing, Told};
-use crate::config::LimitConfig;
+use crate::config::{LimitConfig, OnError};
 use crate::matching::Look;
+use crate::store::StoreError;
 use std::fmt;
 use tidegate::Span;
 
@@ -23,6 +24,16 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
         Look::Keyless(part) => format!("the request has no {part}, and passes uncounted"),
         Look::Refuses(part) => format!("the request has no {part}, and is refused"),
     }
+}
+
+/// That the store does not answer, and who decides instead.
+pub(super) fn without_store(on_error: OnError, error: &StoreError) -> String {
+    let instead = match on_error {
+        OnError::Local => "on_error = \"local\": this server decides by its share of the limit",
+        OnError::Allow => "on_error = \"allow\": requests pass",
+        OnError::Deny => "on_error = \"deny\": requests are denied",
+    };
+    format!("the store does not answer ({error}); {instead}")
 }
 
 impl fmt::Display for Explanation {
@@ -57,8 +68,11 @@ impl fmt::Display for Explained {
         if let Some(key) = &self.key {
             write!(f, "\n      key \"{key}\"")?;
         }
-        match &self.now {
-            Some(now) => write!(f, ", {now}"),
+        if let Some(now) = &self.now {
+            write!(f, ", {now}")?;
+        }
+        match &self.without_store {
+            Some(why) => write!(f, "\n      {why}"),
             None => Ok(()),
         }
     }
