@@ -62,7 +62,7 @@ impl Explain {
         };
         let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let explanation = runtime.block_on(asked.explain(&engine, &config.server))?;
+        let explanation = runtime.block_on(asked.explain(&engine, &config.server));
         match self.format {
             Format::Text => writeln!(out, "{explanation}")?,
             Format::Short => {
@@ -96,10 +96,7 @@ impl Explain {
     }
 
     fn asked_of_http(&self, request: &str) -> anyhow::Result<Asked> {
-        let Some((method, path)) = request.split_once(' ') else {
-            bail!("`{request}` is not a request: write 'GET {request}'");
-        };
-        let (method, path) = (method.to_owned(), path.trim().to_owned());
+        let (method, path) = method_and_path(request)?;
         let mut headers = BTreeMap::<String, Values>::new();
         for header in &self.headers {
             let (name, value) = header_of(header)?;
@@ -110,9 +107,21 @@ impl Explain {
     }
 }
 
+fn method_and_path(request: &str) -> anyhow::Result<(String, String)> {
+    let request = request.trim();
+    // A path is never only capitals, and a method usually is.
+    let is_method = request.bytes().all(|byte| byte.is_ascii_uppercase());
+    match request.split_once(' ') {
+        Some((method, path)) => Ok((method.to_owned(), path.trim().to_owned())),
+        None if request.is_empty() => bail!("the request is empty: write 'GET /'"),
+        None if is_method => bail!("`{request}` has no path: write '{request} /'"),
+        None => bail!("`{request}` is not a request: write 'GET {request}'"),
+    }
+}
+
+/// A text that is not a header may hold a credential, so the error does not repeat it.
 fn header_of(text: &str) -> anyhow::Result<(String, &str)> {
-    let (name, value) = text
-        .split_once(':')
-        .with_context(|| format!("`{text}` is not a header: write 'name: value'"))?;
+    let why = "--header has no colon between a name and a value: write 'name: value'";
+    let (name, value) = text.split_once(':').context(why)?;
     Ok((name.trim().to_ascii_lowercase(), value.trim()))
 }

@@ -285,6 +285,35 @@ fn what_cannot_run_exits_with_2() {
 }
 
 #[test]
+fn explain_advises_a_request_that_can_be_read() {
+    let say = |request| {
+        let (_, err, code) = tidegate(&["explain", "--config", "good.toml", "--request", request]);
+        assert_eq!(code, 2, "{request}");
+        err
+    };
+    assert_eq!(say("GET"), "tidegate: `GET` has no path: write 'GET /'\n");
+    assert_eq!(say("POST "), "tidegate: `POST` has no path: write 'POST /'\n");
+    for empty in ["", " "] {
+        assert_eq!(say(empty), "tidegate: the request is empty: write 'GET /'\n");
+    }
+}
+
+#[test]
+fn no_error_repeats_a_password() {
+    let ask = ["explain", "--config", "good.toml", "--request", "GET /", "--header"];
+    for commands in [
+        [&ask[..], &["Authorization Bearer PW"]].concat(),
+        [&ask[..], &["PW"]].concat(),
+        vec!["bench", "redis://u:PW@127.0.0.1:1"],
+        vec!["bench", "redis://u:PW@127.0.0.1"],
+    ] {
+        let (out, err, code) = tidegate(&commands);
+        assert_eq!((code, out.as_str()), (2, ""));
+        assert!(err.starts_with("tidegate: ") && !err.contains("PW"), "{err}");
+    }
+}
+
+#[test]
 fn serve_with_a_bare_file_says_how_it_is_named() {
     let (out, err, code) = tidegate(&["serve", "good.toml"]);
     let said = "tidegate: good.toml: a configuration is named by --config: tidegate serve --config good.toml\n";

@@ -29,7 +29,15 @@ use tidegate::{Ask, Decision, Joint, SystemClock};
 /// # }
 /// ```
 pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
-    with_redis(asks, &Sums::of(asks), joint::within(asks)).await
+    let within = joint::within(asks);
+    match Settled::of(asks) {
+        None => with_redis(asks, &Sums::of(asks), within).await,
+        Some(settled) if settled.is_denied() => Ok(has_left(asks, settled.each, within).await),
+        Some(settled) => {
+            let open = settled.open(asks);
+            Ok(settled.with(with_redis(&open, &Sums::of(&open), within).await?))
+        }
+    }
 }
 
 /// Decides several requests as one, as [`check_all`] does; without Redis, by the limits' policies.
@@ -47,6 +55,57 @@ pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
 /// # }
 /// ```
 pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
+    let Some(settled) = Settled::of(asks) else { return decide_open(asks).await };
+    let is_denied = settled.is_denied();
+    for (ask, decision) in asks.iter().zip(&settled.each) {
+        if let Some(decision) = decision.filter(|decision| !is_denied || decision.is_deny()) {
+            ask.limiter.inner.tally.decided(&decision);
+        }
+    }
+    if is_denied {
+        return has_left(asks, settled.each, joint::within(asks)).await;
+    }
+    let joint = decide_open(&settled.open(asks)).await;
+    settled.with(joint)
+}
+
+/// The decisions of rules that admit nothing, which no store is asked for; none for the other requests.
+#[derive(Debug)]
+struct Settled {
+    each: Vec<Option<Decision>>,
+}
+
+impl Settled {
+    /// None if every request is for the store.
+    fn of(asks: &[JointAsk<'_>]) -> Option<Self> {
+        let settled = |ask: &JointAsk<'_>| ask.limiter.inner.exact.settled(ask.cost);
+        if asks.iter().all(|ask| settled(ask).is_none()) {
+            return None;
+        }
+        Some(Self { each: asks.iter().map(settled).collect() })
+    }
+
+    fn is_denied(&self) -> bool {
+        self.each.iter().flatten().any(Decision::is_deny)
+    }
+
+    /// The requests that the store decides.
+    fn open<'a>(&self, asks: &[JointAsk<'a>]) -> Vec<JointAsk<'a>> {
+        let each = asks.iter().zip(&self.each);
+        each.filter(|(_, settled)| settled.is_none()).map(|(ask, _)| *ask).collect()
+    }
+
+    /// All decisions, in the order of the requests.
+    fn with(self, open: Joint) -> Joint {
+        let mut open = open.each.into_iter();
+        Joint::of(
+            self.each.into_iter().filter_map(|settled| settled.or_else(|| open.next())).collect(),
+        )
+    }
+}
+
+/// Decides requests that are all for the store.
+async fn decide_open(asks: &[JointAsk<'_>]) -> Joint {
     let (sums, deadline) = (Sums::of(asks), joint::within(asks));
     if let Some(joint) = told_already(asks, &sums, deadline).await {
         return joint;

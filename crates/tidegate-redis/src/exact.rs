@@ -92,6 +92,19 @@ impl Exact {
         self.rule().limit().without_state(Verdict::Allow)
     }
 
+    /// The decision of a rule that admits nothing, which needs no state and so no Redis: the same whether Redis answers or
+    /// not. None under every other rule. Every method that decides asks this first.
+    pub(crate) fn settled(&self, cost: u64) -> Option<Decision> {
+        let current = self.current.load();
+        let told = current.is_none().then(|| self.told.load());
+        let rule = match (&*current, &told) {
+            (Some(current), _) => &current.rule,
+            (None, told) => &***told.as_ref()?,
+        };
+        let (limit, now) = (rule.limit(), Timestamp::EPOCH);
+        rule.admits_nothing().then(|| limit.peek(&limit.fresh(now), now, cost))
+    }
+
     /// The rule that all go by, for a moment.
     pub(crate) fn current_now(&self) -> arc_swap::Guard<Option<Arc<Current>>> {
         self.current.load()

@@ -104,6 +104,11 @@ impl<C: Clock> Fallback<C> {
         Told { decision, source: Source::Local }
     }
 
+    /// What [`decide`](Self::decide) would say, without charging.
+    pub(crate) fn look(&self, key: &[u8], cost: u64) -> Decision {
+        self.share.as_ref().map_or_else(|| self.fixed(), |share| share.ask(key).cost(cost).peek())
+    }
+
     /// It was decided without Redis: what was admitted counts on when Redis is back.
     pub(crate) fn remember(&self, key: &[u8], cost: u64, decision: &Decision) {
         if decision.is_deny() || cost == 0 {

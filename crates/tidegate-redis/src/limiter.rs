@@ -3,7 +3,7 @@
 use crate::denied::DeniedKeys;
 use crate::exact::Exact;
 use crate::fallback::Fallback;
-use crate::health::{HealthTracker, LimitHealth};
+use crate::health::{HealthTracker, LimitHealth, LimitState};
 use crate::lease::{self, Leases, Outcome, Spent};
 use crate::left::LeftKeys;
 use crate::link::{Deadline, StoreError};
@@ -116,6 +116,9 @@ impl RedisLimiter {
 
     async fn decide_there(&self, key: &[u8], cost: u64) -> Told {
         let inner = &self.inner;
+        if let Some(decision) = inner.settled(cost) {
+            return Told { decision, source: Source::Rule };
+        }
         if let Some(told) = inner.still_denied(key, cost) {
             return told;
         }
@@ -151,6 +154,9 @@ impl RedisLimiter {
     /// ```
     pub async fn check_once(&self, key: impl AsRef<[u8]>, cost: u64, id: &str) -> Decision {
         let (key, inner) = (key.as_ref(), &self.inner);
+        if let Some(decision) = inner.settled(cost) {
+            return decision;
+        }
         // Who was admitted before is told so though the share would deny it now: that is charged. Others are not asked about.
         let denied = inner.still_denies(key, cost);
         let verb = if denied.is_some() { Verb::Look } else { Verb::Take };
@@ -190,6 +196,9 @@ impl RedisLimiter {
         cost: u64,
     ) -> Result<Decision, StoreError> {
         let (key, inner) = (key.as_ref(), &*self.inner);
+        if let Some(decision) = inner.settled(cost) {
+            return Ok(decision);
+        }
         if let Some(told) = inner.still_denied(key, cost) {
             return Ok(told.decision);
         }
@@ -211,8 +220,23 @@ impl RedisLimiter {
     /// # }
     /// ```
     pub async fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, StoreError> {
+        if let Some(decision) = self.inner.exact.settled(cost) {
+            return Ok(decision);
+        }
         let seen = self.inner.exact.ask(key.as_ref(), Verb::Look, cost, None).await?;
         Ok(seen.decision)
+    }
+
+    /// What [`check_n`](Self::check_n) would say now if Redis did not answer, without charging.
+    ///
+    /// ```no_run
+    /// # fn example(limiter: tidegate_redis::RedisLimiter) {
+    /// println!("{:?}", limiter.peek_without_redis("alice", 5).verdict);
+    /// # }
+    /// ```
+    pub fn peek_without_redis(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
+        let settled = self.inner.exact.settled(cost);
+        settled.unwrap_or_else(|| self.inner.fallback.look(key.as_ref(), cost))
     }
 
     /// The window that counts now for this key, for rules that have windows; its end is when the next one starts, by
@@ -281,6 +305,10 @@ impl RedisLimiter {
         cost: u64,
     ) -> Result<RedisPermit, Denied> {
         let (key, inner) = (key.as_ref(), &*self.inner);
+        if let Some(decision) = inner.settled(cost) {
+            decision.ok()?;
+            return Ok(RedisPermit::new(self.clone(), key, None, decision));
+        }
         let local = inner.fallback.accompany(key, cost);
         // While the outage lasts, this is a failure like others, and counted as one.
         if let Err(denied) = local.as_ref()
@@ -363,7 +391,8 @@ impl RedisLimiter {
     }
 
     /// Whether Redis decides this limit's requests, as they met it in the last second. While Redis does not, and there
-    /// are no requests, a probe takes their place four times a second.
+    /// are no requests, a probe takes their place four times a second. A rule that admits nothing is never degraded: Redis is not
+    /// asked about it.
     ///
     /// ```no_run
     /// # fn example(limiter: tidegate_redis::RedisLimiter) {
@@ -375,6 +404,9 @@ impl RedisLimiter {
     /// ```
     pub fn health(&self) -> LimitHealth {
         let inner = &*self.inner;
+        if inner.exact.settled(1).is_some() {
+            return LimitHealth { state: LimitState::Idle, last_failure: String::new() };
+        }
         inner.health.read(&inner.exact.store().link)
     }
 }
@@ -417,6 +449,9 @@ impl Inner {
         if self.exact.current().is_some() {
             // Who is not there is asked again soon.
             let _heard = self.exact.hear().await;
+        } else if self.exact.settled(1).is_some() {
+            // No request of a rule that admits nothing asks Redis, so no request tells the other nodes of the rule.
+            let _known = self.exact.known(self.exact.within()).await;
         }
     }
 
@@ -437,6 +472,13 @@ impl Inner {
         if !is_first {
             tracing::info!(limit = self.exact.name(), "goes by `{}` now", current.rule);
         }
+    }
+
+    /// The decision of a rule that admits nothing, counted.
+    fn settled(&self, cost: u64) -> Option<Decision> {
+        let decision = self.exact.settled(cost)?;
+        self.tally.decided(&decision);
+        Some(decision)
     }
 
     /// By a lease that has to be asked for first; nothing, if it is decided in Redis.

@@ -65,4 +65,6 @@ pub enum Source {
     Local,
     /// Nobody's: Redis did not answer, and the limit says what then.
     Policy,
+    /// The rule's own: it admits nothing (`0/s`), so Redis is not asked.
+    Rule,
 }

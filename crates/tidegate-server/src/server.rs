@@ -193,7 +193,7 @@ impl Server {
     pub fn reload(&self) -> Result<Vec<String>, ConfigErrors> {
         let Some(file) = &self.file else { return Ok(Vec::new()) };
         let _alone = self.alone();
-        let read = config::for_start(Some(file), &self.config().command_line);
+        let read = config::for_reload(file, &self.config().command_line);
         match read.and_then(|config| self.refuse_opened_or_moved(file, config)) {
             Ok(config) => {
                 let needs_restart = self.put_in_place(config);

@@ -53,8 +53,8 @@ pub use address::{
     AddressBits, Forwarding, ProxyHeader, client_ip, client_ip_by, client_ip_of, is_trusted,
 };
 pub use answer::{
-    Answer, Fields, HeaderStyle, JSON_INTEGER_MAX, Mode, PROBLEM_TYPES, ShadowAsk, Told, Value,
-    as_ms_ceil, put_denial, put_members, retry_after_s,
+    Answer, FIELD_INTEGER_MAX, Fields, HeaderStyle, JSON_INTEGER_MAX, Mode, PROBLEM_TYPES,
+    ShadowAsk, Told, Value, as_ms_ceil, put_denial, put_members, resets_after, retry_after_s,
 };
 pub use body::LimitedBody;
 pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};

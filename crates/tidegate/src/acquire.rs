@@ -71,7 +71,7 @@ impl<C: Clock> Acquire<C> {
             Booking::Now(decision, ticket) => Some(Ok(Permit::new(&self.spot, decision, ticket))),
             Booking::Not(denied) => Some(Err(denied)),
             Booking::Later(decision, place) => {
-                let reservation = Reservation::new(self.spot.clone(), decision, Some(place));
+                let reservation = Reservation::new(self.spot.without_name(), decision, Some(place));
                 self.stage = Stage::Line(reservation);
                 None
             }

@@ -12,7 +12,7 @@ use crate::latch::Latched;
 use crate::slot::Slot;
 use crate::spot::Spot;
 use crate::sync::MutexGuard;
-use crate::table::{Fingerprint, Shard, Shared, Table};
+use crate::table::{Fingerprint, KeyName, Shard, Shared, Table};
 use tidegate_core::{Decision, Limit, Timestamp};
 
 /// One state: at a gate, of a key, or shared by keys without room.
@@ -133,10 +133,15 @@ impl<'a, C: Clock> Homes<'a, C> {
     }
 
     /// Counts what was decided where it was decided.
-    pub(crate) fn note(&mut self, place: Place, cost: u64, decision: &Decision) {
+    pub(crate) fn note(
+        &mut self,
+        (place, name): (Place, &KeyName),
+        cost: u64,
+        decision: &Decision,
+    ) {
         match (&mut self.homes[place.home].1, place.key) {
             (Home::Shard { shard, now, .. }, Some(key)) => {
-                shard.note(key, (*now, cost), decision);
+                shard.note_named(key, (*now, cost), decision, || name.clone());
             }
             (Home::Shared { shared, .. }, _) => shared.note(decision),
             _ => (),
@@ -144,11 +149,11 @@ impl<'a, C: Clock> Homes<'a, C> {
     }
 
     /// Lets those hear that a key was asked about who listen: there is nothing to count, because another denied it.
-    pub(crate) fn hear(&mut self, place: Place, decision: &Decision) {
+    pub(crate) fn hear(&mut self, (place, name): (Place, &KeyName), decision: &Decision) {
         if let (Home::Shard { shard, now, .. }, Some(key)) =
             (&mut self.homes[place.home].1, place.key)
         {
-            shard.hear(key, *now, decision);
+            shard.hear(key, *now, decision, || name.clone());
         }
     }
 
@@ -168,7 +173,7 @@ impl<'a, C: Clock> Homes<'a, C> {
 fn number<C: Clock>(spot: &Spot<C>) -> Number {
     match spot {
         Spot::Gate(post) => (false, post.number, 0),
-        Spot::Key(table, key) => (false, table.number, table.shard_of(*key)),
+        Spot::Key(table, key, _) => (false, table.number, table.shard_of(*key)),
         Spot::Shared(table) => shared_number(table),
     }
 }
@@ -179,14 +184,14 @@ fn shared_number<C: Clock>(table: &Table<C>) -> Number {
 
 fn key<C: Clock>(spot: &Spot<C>) -> Option<Fingerprint> {
     match spot {
-        Spot::Key(_, key) => Some(*key),
+        Spot::Key(_, key, _) => Some(*key),
         Spot::Gate(_) | Spot::Shared(_) => None,
     }
 }
 
 fn table<C: Clock>(spot: &Spot<C>) -> Option<&Table<C>> {
     match spot {
-        Spot::Key(table, _) | Spot::Shared(table) => Some(table),
+        Spot::Key(table, ..) | Spot::Shared(table) => Some(table),
         Spot::Gate(_) => None,
     }
 }
@@ -194,7 +199,7 @@ fn table<C: Clock>(spot: &Spot<C>) -> Option<&Table<C>> {
 fn lock<C: Clock>(spot: &Spot<C>) -> Home<'_, C> {
     match spot {
         Spot::Gate(post) => Home::Gate(post.hold()),
-        Spot::Key(table, key) => {
+        Spot::Key(table, key, _) => {
             let (shard, now) = table.hold(table.shard_of(*key));
             Home::Shard { table, shard, now }
         }

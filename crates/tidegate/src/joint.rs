@@ -8,6 +8,7 @@
 use crate::ask::Ask;
 use crate::clock::Clock;
 use crate::homes::{Homes, Place};
+use crate::table::KeyName;
 use crate::turn::Wakes;
 use tidegate_core::{Decision, Retry, Span, Verdict};
 
@@ -84,7 +85,7 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
     let mut homes = Homes::of(&asks);
     let places: Vec<Place> = homes.places(&asks);
     let sums = add_up(&asks, &places);
-    let mut ask = |sum: &Sum, question: Question| {
+    let mut ask = |sum: &Sum<'_>, question: Question| {
         let (cost, patience) = (sum.cost, sum.patience);
         homes.with(sum.place, question == Question::May, |slot, limit, now| match question {
             Question::Would => slot.peek_within(limit, now, (cost, patience), &mut wakes),
@@ -102,11 +103,12 @@ pub fn check_all<C: Clock>(asks: impl IntoIterator<Item = Ask<C>>) -> Joint {
         }
     }
     for (decision, sum) in decisions.iter().zip(&sums) {
+        let named = (sum.place, sum.name);
         match (is_denied, decision.is_deny()) {
-            (false, _) => homes.note(sum.place, sum.cost, decision),
-            (true, true) => homes.note(sum.place, 0, decision),
+            (false, _) => homes.note(named, sum.cost, decision),
+            (true, true) => homes.note(named, 0, decision),
             // It would have said yes, and admitted nobody.
-            (true, false) => homes.hear(sum.place, decision),
+            (true, false) => homes.hear(named, decision),
         }
     }
     homes.leave_unused();
@@ -124,18 +126,19 @@ enum Question {
 }
 
 /// What is asked of one state.
-struct Sum {
+struct Sum<'a> {
     place: Place,
+    name: &'a KeyName,
     cost: u64,
     patience: Span,
 }
 
-fn position(sums: &[Sum], place: Place) -> usize {
+fn position(sums: &[Sum<'_>], place: Place) -> usize {
     sums.iter().position(|sum| sum.place == place).expect("every ask was added to a sum")
 }
 
-fn add_up<C: Clock>(asks: &[Ask<C>], places: &[Place]) -> Vec<Sum> {
-    let mut sums: Vec<Sum> = Vec::with_capacity(asks.len());
+fn add_up<'a, C: Clock>(asks: &'a [Ask<C>], places: &[Place]) -> Vec<Sum<'a>> {
+    let mut sums: Vec<Sum<'a>> = Vec::with_capacity(asks.len());
     for (ask, place) in asks.iter().zip(places) {
         match sums.iter_mut().find(|sum| sum.place == *place) {
             // More than can be said is more than can be admitted.
@@ -144,7 +147,8 @@ fn add_up<C: Clock>(asks: &[Ask<C>], places: &[Place]) -> Vec<Sum> {
                 sum.patience = sum.patience.min(ask.patience);
             }
             None => {
-                sums.push(Sum { place: *place, cost: ask.cost, patience: ask.patience });
+                let (cost, patience) = (ask.cost, ask.patience);
+                sums.push(Sum { place: *place, name: ask.spot.name(), cost, patience });
             }
         }
     }

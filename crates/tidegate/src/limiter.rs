@@ -9,7 +9,7 @@ use crate::reservation::Reservation;
 use crate::rule::Rule;
 use crate::spot::Spot;
 use crate::sync::Arc;
-use crate::table::{Audit, Batch, Stats, Table, Top};
+use crate::table::{Audit, Batch, KeyName, Stats, Table, Top};
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::{Decision, Denied, Span, Window};
@@ -154,7 +154,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Ask<C> {
-        Ask::new(self.spot(key))
+        Ask::new(Spot::Key(Arc::clone(&self.table), self.table.secret.of(key), self.name(key)))
     }
 
     /// Waits for this key's turn. First come, first served; dropping the future gives the turn back.
@@ -404,7 +404,12 @@ impl<C: Clock> Limiter<C> {
     }
 
     fn spot<K: Hash + ?Sized>(&self, key: &K) -> Spot<C> {
-        Spot::Key(Arc::clone(&self.table), self.table.secret.of(key))
+        Spot::Key(Arc::clone(&self.table), self.table.secret.of(key), KeyName::default())
+    }
+
+    /// The name of a key, where busy keys are counted: elsewhere nothing reads it.
+    fn name<K: Hash + ?Sized>(&self, key: &K) -> KeyName {
+        if self.table.has_top { KeyName::of(key) } else { KeyName::default() }
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::clock::{Clock, SystemClock};
 use crate::spot::Spot;
 use crate::sync::Arc;
-use crate::table::{Fingerprint, Table};
+use crate::table::{Fingerprint, KeyName, Table};
 use std::fmt;
 use tidegate_core::{Decision, Span, Ticket};
 
@@ -35,7 +35,7 @@ pub struct Permit<C: Clock = SystemClock> {
 
 impl<C: Clock> Permit<C> {
     pub(crate) fn new(spot: &Spot<C>, decision: Decision, ticket: Option<Ticket>) -> Self {
-        Self { decision, held: ticket.map(|ticket| (spot.clone(), ticket)) }
+        Self { decision, held: ticket.map(|ticket| (spot.without_name(), ticket)) }
     }
 
     /// The decision that admitted it.
@@ -77,7 +77,7 @@ impl<C: Clock> Permit<C> {
         let (spot, ticket) = self.held.as_ref()?;
         let key = match spot {
             Spot::Gate(_) => return None,
-            Spot::Key(_, key) => Some(*key),
+            Spot::Key(_, key, _) => Some(*key),
             Spot::Shared(_) => None,
         };
         Some(PermitRecord { key, ticket: ticket.to_words() })
@@ -150,7 +150,7 @@ impl PermitRecord {
     /// The permit, and how long its lease lasts, if it is held in this table.
     pub(crate) fn reclaim<C: Clock>(&self, table: &Arc<Table<C>>) -> Option<(Permit<C>, Span)> {
         let spot = match self.key {
-            Some(key) => Spot::Key(Arc::clone(table), key),
+            Some(key) => Spot::Key(Arc::clone(table), key, KeyName::default()),
             None => Spot::Shared(Arc::clone(table)),
         };
         let ticket = Ticket::from_words(self.ticket);

@@ -53,6 +53,16 @@ impl Rule {
         self.limit.is_concurrency()
     }
 
+    /// Whether it denies every request that costs anything: `0/s`. Such a decision needs no state.
+    ///
+    /// ```
+    /// assert!("0/s".parse::<tidegate::Rule>()?.admits_nothing());
+    /// # Ok::<(), tidegate::RuleError>(())
+    /// ```
+    pub fn admits_nothing(&self) -> bool {
+        self.limit.rule().admits_nothing()
+    }
+
     /// How long a place in flight is held at the most, where the rule says so.
     ///
     /// ```

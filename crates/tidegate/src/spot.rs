@@ -4,22 +4,41 @@ use crate::clock::Clock;
 use crate::gate::Post;
 use crate::slot::{Booking, Slot};
 use crate::sync::Arc;
-use crate::table::{Fingerprint, Home, Table};
+use crate::table::{Fingerprint, Home, KeyName, Table};
 use crate::turn::Wakes;
 use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict, Window};
 
 pub(crate) enum Spot<C: Clock> {
     Gate(Arc<Post<C>>),
-    Key(Arc<Table<C>>, Fingerprint),
+    /// With the name of the key, where busy keys are counted.
+    Key(Arc<Table<C>>, Fingerprint, KeyName),
     /// What the keys of a table share for which it has no room.
     Shared(Arc<Table<C>>),
 }
 
 impl<C: Clock> Spot<C> {
+    /// The same spot, to give something back to: that is not counted, so it needs no name.
+    pub(crate) fn without_name(&self) -> Self {
+        match self {
+            Self::Gate(post) => Self::Gate(Arc::clone(post)),
+            Self::Key(table, key, _) => Self::Key(Arc::clone(table), *key, KeyName::default()),
+            Self::Shared(table) => Self::Shared(Arc::clone(table)),
+        }
+    }
+
+    /// What the key is called; empty where busy keys are not counted.
+    pub(crate) fn name(&self) -> &KeyName {
+        const NONE: &KeyName = &KeyName::NONE;
+        match self {
+            Self::Key(_, _, name) => name,
+            Self::Gate(_) | Self::Shared(_) => NONE,
+        }
+    }
+
     pub(crate) fn clock(&self) -> &C {
         match self {
             Self::Gate(post) => &post.clock,
-            Self::Key(table, _) | Self::Shared(table) => &table.clock,
+            Self::Key(table, ..) | Self::Shared(table) => &table.clock,
         }
     }
 
@@ -41,7 +60,7 @@ impl<C: Clock> Spot<C> {
             Self::Gate(post) => {
                 post.with(|slow, now| work(&mut slow.slot, &slow.limit, now, &mut wakes))
             }
-            Self::Key(table, key) => {
+            Self::Key(table, key, _) => {
                 table.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes)).0
             }
             Self::Shared(table) => {
@@ -56,7 +75,7 @@ impl<C: Clock> Spot<C> {
         let mut wakes = Wakes::default();
         match self {
             Self::Gate(_) | Self::Shared(_) => self.with(work),
-            Self::Key(table, key) => {
+            Self::Key(table, key, _) => {
                 table.with_known(*key, |slot, limit, now| work(slot, limit, now, &mut wakes));
             }
         }
@@ -70,7 +89,7 @@ impl<C: Clock> Spot<C> {
         let mut wakes = Wakes::default();
         match self {
             Self::Gate(_) | Self::Shared(_) => self.with(work),
-            Self::Key(table, key) => {
+            Self::Key(table, key, _) => {
                 table.look(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
             }
         }
@@ -82,7 +101,9 @@ impl<C: Clock> Spot<C> {
         let mut work =
             |slot: &mut Slot, limit: &Limit, now| slot.check_within(limit, now, ask, &mut wakes);
         match self {
-            Self::Key(table, key) => table.ask(*key, |decision| decision.verdict, work).0,
+            Self::Key(table, key, name) => {
+                table.ask((*key, name), |decision| decision.verdict, work).0
+            }
             Self::Gate(_) | Self::Shared(_) => {
                 self.with(|slot, limit, now, _| work(slot, limit, now))
             }
@@ -107,7 +128,7 @@ impl<C: Clock> Spot<C> {
     fn birth(&self) -> Timestamp {
         match self {
             Self::Gate(post) => post.birth,
-            Self::Key(table, _) | Self::Shared(table) => table.birth,
+            Self::Key(table, ..) | Self::Shared(table) => table.birth,
         }
     }
 
@@ -140,10 +161,10 @@ impl<C: Clock> Spot<C> {
         verdict: impl FnOnce(&R) -> Verdict,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut Wakes) -> R,
     ) -> R {
-        let Self::Key(table, key) = self else { return self.with(work) };
+        let Self::Key(table, key, name) = self else { return self.with(work) };
         let mut wakes = Wakes::default();
         let work = |slot: &mut Slot, limit: &Limit, now| work(slot, limit, now, &mut wakes);
-        let (booking, home) = table.ask(*key, verdict, work);
+        let (booking, home) = table.ask((*key, name), verdict, work);
         if home == Home::Shared {
             *self = Self::Shared(Arc::clone(table));
         }
@@ -154,9 +175,8 @@ impl<C: Clock> Spot<C> {
 impl<C: Clock> Clone for Spot<C> {
     fn clone(&self) -> Self {
         match self {
-            Self::Gate(post) => Self::Gate(Arc::clone(post)),
-            Self::Key(table, key) => Self::Key(Arc::clone(table), *key),
-            Self::Shared(table) => Self::Shared(Arc::clone(table)),
+            Self::Key(table, key, name) => Self::Key(Arc::clone(table), *key, name.clone()),
+            Self::Gate(_) | Self::Shared(_) => self.without_name(),
         }
     }
 }

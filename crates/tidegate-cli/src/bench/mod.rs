@@ -55,7 +55,7 @@ const KEYS_MAX: u64 = 1_000_000_000_000;
 pub(crate) struct Bench {
     /// [resp://]HOST:PORT, http://HOST:PORT[/PATH] or grpc://HOST:PORT; with TLS rediss://, https:// or grpcs://
     #[arg(default_value = "127.0.0.1:6380")]
-    target: Target,
+    target: String,
     /// Requests a second over all connections, or `max`: each as soon as an answer has come (closed loop)
     #[arg(long, default_value = "1000", value_name = "N|max")]
     rate: Rate,
@@ -125,10 +125,12 @@ impl Bench {
             ensure!((1..=max).contains(&value), "{flag} is {value}, and must be 1 to {max}");
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        // Not read by clap, which repeats what it cannot read, passwords included.
+        let target = Target::read(&self.target)?;
         Ok(Plan {
-            question: Question::new(&self.target, &self.words())?,
-            tls: self.tls.for_target(&self.target)?,
-            target: self.target.clone(),
+            question: Question::new(&target, &self.words())?,
+            tls: self.tls.for_target(&target)?,
+            target,
             rate: self.rate,
             duration: self.duration,
             connections: self.connections,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,11 @@ const SCHEMES: [(&str, Wire, bool); 8] = [
 const CHECK: &str = "/v1/check";
 
 impl Target {
+    /// Reads a target; the error shows it without its user and password.
+    pub(super) fn read(text: &str) -> anyhow::Result<Self> {
+        text.parse().map_err(|why: String| anyhow!("{} is no target: {why}", shown(text)))
+    }
+
     /// Without port and brackets.
     pub(super) fn host(&self) -> &str {
         let host = self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host);
@@ -53,6 +58,17 @@ impl Target {
             .to_socket_addrs()
             .with_context(|| format!("`{authority}` is no HOST:PORT that can be found"))?;
         found.next().with_context(|| format!("`{authority}` has no address"))
+    }
+}
+
+/// Without a user and a password.
+fn shown(text: &str) -> String {
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (_, None) => format!("`{text}`"),
+        (Some((scheme, _)), Some((_, rest))) if !scheme.contains('@') => {
+            format!("`{scheme}://…@{rest}`")
+        }
+        (_, Some((_, rest))) => format!("`…@{rest}`"),
     }
 }
 
@@ -71,6 +87,11 @@ impl FromStr for Target {
             Some(slash) => rest.split_at(slash),
             None => (rest, ""),
         };
+        if authority.contains('@') {
+            return Err(
+                "leave out the user and the password: --token takes the server's token".to_owned()
+            );
+        }
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let port = authority.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         if !matches!(port, Some((host, Ok(1..))) if !host.is_empty()) || !is_plain(rest) {
@@ -129,6 +150,19 @@ mod tests {
         assert_eq!("resps://a:1".parse::<Target>().unwrap().wire, Wire::Resp);
         assert_eq!("grpcs://[::1]:1".parse::<Target>().unwrap().host(), "::1");
         assert!(!"http://a:1".parse::<Target>().unwrap().has_tls);
+    }
+
+    #[test]
+    fn no_error_repeats_a_password() {
+        for text in ["redis://u:PW@a:6379", "u:PW@a:6379", "redis://u:PW@a", "grpc://u:P@PW@a:1/x"]
+        {
+            let said = Target::read(text).unwrap_err().to_string();
+            assert!(!said.contains("PW") && said.contains("…@a"), "{said}");
+        }
+        for text in ["redis://u:P/W@a:1", "ftp://u:PW@a"] {
+            let said = Target::read(text).unwrap_err().to_string();
+            assert!(!said.contains("W@") && said.contains("…@a"), "{said}");
+        }
     }
 
     #[test]

@@ -105,6 +105,31 @@ fn a_configuration_from_a_pipe_is_read_once_and_signals_are_heard() {
     assert!(daemon.end().success());
 }
 
+/// Whoever opened it would wait for a writer, and there is none.
+#[test]
+fn a_pipe_in_a_files_place_is_refused_and_signals_are_heard() {
+    let directory = Directory::new();
+    directory.write("tokens", "old\n");
+    let text = "[server]\nauth.tokens_file = \"tokens\"\n[limits.a]\nrule = \"1/day\"\n";
+    let config = directory.write("t.toml", text);
+    for name in ["tokens", "t.toml"] {
+        let daemon = Daemon::start("", &config, &[]);
+        let file = directory.0.join(name);
+        let contents = std::fs::read(&file).expect("it was written");
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(Command::new("mkfifo").arg(&file).status().expect("coreutils").success());
+        daemon.signal("HUP");
+        eventually("it says so", PATIENCE, || {
+            daemon.says("it is a pipe, and only regular files are read")
+        });
+        assert_eq!(daemon.connect().ask("AUTH old"), "+OK", "the old configuration stays");
+        daemon.signal("TERM");
+        assert!(daemon.end().success());
+        std::fs::remove_file(&file).expect("it is there");
+        std::fs::write(&file, contents).expect("it can be written");
+    }
+}
+
 #[test]
 fn a_log_in_json_is_one_object_a_line() {
     let directory = Directory::new();

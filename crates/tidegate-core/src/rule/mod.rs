@@ -142,6 +142,18 @@ impl Rule {
         explain::explain(&self.kind)
     }
 
+    /// Whether it denies every request that costs anything: `0/s`.
+    ///
+    /// ```
+    /// # use tidegate_core::Rule;
+    /// assert!("0/h".parse::<Rule>()?.admits_nothing());
+    /// assert!(!"1/h".parse::<Rule>()?.admits_nothing());
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    pub fn admits_nothing(&self) -> bool {
+        matches!(self.kind, Kind::Nothing)
+    }
+
     /// How much it admits in the long run, and in how long, as the rule says it. `None` where nothing is
     /// admitted per time, or the time is not always as long: `concurrency`, calendar months and years.
     ///

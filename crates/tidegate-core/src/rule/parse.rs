@@ -234,7 +234,11 @@ fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<Kind> {
             return Err(first.from(digits.text.len()).error(RuleErrorKind::Expected { expected }));
         }
     };
-    let count = number::count(digits, "the rate")?;
+    let count = number::count_or_zero(digits, "the rate")?;
+    if count == 0 {
+        let (why, write) = ("a rule that denies everything is a rate of 0", "0/s".to_owned());
+        return Err(first.error(RuleErrorKind::Rewrite { why, write }));
+    }
     if count > PER_MICROSECOND_MAX * 1_000_000 {
         return Err(digits.error(RuleErrorKind::TooFast));
     }

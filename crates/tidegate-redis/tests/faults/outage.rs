@@ -4,7 +4,11 @@ use crate::stage::{Outage, PATIENCE, Stage, becomes, limiter, limiter_with, medi
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tidegate_redis::{LimitState, OnError, RedisLimiter, RedisStore, Source};
+use tidegate::{Decision, Retry};
+use tidegate_core::Verdict;
+use tidegate_redis::{
+    JointAsk, LimitState, OnError, RedisLimiter, RedisStore, Source, check_all, decide_all,
+};
 use tokio::time::{Instant, sleep};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -186,6 +190,48 @@ async fn t28_without_redis_each_limit_does_as_it_says_and_counts_it() {
     }
     let retry_after = deny.check("key").await.retry_after();
     assert!(retry_after.is_some(), "who is denied is told when to come back");
+}
+
+/// Neither the policy nor Redis has a say in it, so nothing is counted as a failure and nobody is told to come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
+    for on_error in [OnError::Local { nodes: 2 }, OnError::Allow, OnError::Deny] {
+        let stage = Stage::new();
+        let store = stage.store().await;
+        let shut = limiter_with(&store, "shut", "0/s", on_error);
+        let open = limiter_with(&store, "open", RULE, OnError::Allow);
+        stage.begin(Outage::Refused);
+        let asks = [&open, &shut].map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
+        let joint = [decide_all(&asks).await, check_all(&asks).await.expect("it needs no Redis")];
+        let mut denials: Vec<Decision> = joint.iter().map(|joint| joint.decision).collect();
+        denials.extend(joint.iter().map(|joint| joint.each[1]));
+        denials.push(shut.check("key").await);
+        denials.push(shut.check_once("key", 1, "id").await);
+        denials.push(shut.try_check("key", 1).await.expect("it needs no Redis"));
+        denials.push(shut.peek("key", 1).await.expect("it needs no Redis"));
+        denials.push(shut.try_acquire("key", 1).await.expect_err("it admits nothing").decision);
+        for (place, denial) in denials.iter().enumerate() {
+            assert_eq!(denial.verdict, Verdict::Deny(Retry::Never), "{on_error:?} {place}");
+        }
+        let nothing = [0, 1].map(|place| JointAsk { cost: place, ..asks[1] });
+        assert!(decide_all(&nothing[..1]).await.decision.is_allow(), "it costs nothing");
+        assert!(decide_all(&nothing).await.decision.is_deny());
+        assert!(
+            shut.check_n("key", 0).await.is_allow() && shut.try_acquire("key", 0).await.is_ok()
+        );
+        assert_eq!((shut.stats().failed, shut.health().state.is_degraded()), (0, false));
+    }
+}
+
+/// No request asks Redis for it: so the rule is told in the background.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t28_the_other_nodes_hear_of_a_rule_that_admits_nothing() {
+    let stage = Stage::new();
+    let other = limiter_with(&stage.store().await, "shared", RULE, OnError::Allow);
+    ready(&other).await;
+    let shut = limiter_with(&stage.store().await, "shared", "0/s", OnError::Allow);
+    becomes("the other denies", PATIENCE, async || other.check("key").await.is_deny()).await;
+    drop(shut);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -122,7 +122,8 @@ pub(super) struct Met {
 impl Met {
     fn of(limit: &Limit) -> Option<Self> {
         let health = limit.counters().shared()?.health();
-        let is_enforced = limit.mode() == Mode::Enforce;
+        // A rule that admits nothing does not ask the store, so it does not say whether the store answers.
+        let is_enforced = limit.mode() == Mode::Enforce && !limit.rule().admits_nothing();
         let enforced = is_enforced.then_some(limit.config().on_error);
         Some(Self { limit: limit.name().to_owned(), enforced, health })
     }

@@ -29,6 +29,7 @@ pub use means::means;
 pub use near::near;
 pub use read::{FILE_BYTES_MAX, load, read};
 pub use source::Sources;
+pub(crate) use startup::for_reload;
 pub use startup::for_start;
 
 use crate::matching::{Condition, DescriptorPart, EscapedSlash, KeyPart};

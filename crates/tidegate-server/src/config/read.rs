@@ -4,9 +4,10 @@
 //!          parsed, and so is the number of everything in it.
 
 use super::report::{Report, Wrong};
-use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of};
+use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of, bytes_of_any};
 use super::table::Table;
 use super::{Config, ConfigErrors, limits, server, store};
+use std::io;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::DeTable;
@@ -19,6 +20,18 @@ const MENDED_BYTES_MAX: usize = 64 << 10;
 
 /// Reads a file. Paths in it are relative to its directory.
 pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
+    load_as(path, bytes_of_any)
+}
+
+/// The same of a regular file only: for a server that runs, which must not wait for a pipe.
+pub(super) fn load_again(path: &Path) -> Result<Config, ConfigErrors> {
+    load_as(path, bytes_of)
+}
+
+fn load_as(
+    path: &Path,
+    bytes_of: fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Config, ConfigErrors> {
     let mut sources = Sources::default();
     let read = bytes_of(path);
     sources.note(path, read.as_deref().ok());

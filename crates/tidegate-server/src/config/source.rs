@@ -3,9 +3,11 @@
 //! Always   By their contents: a time stamp may stay the same, and behind a symbolic link it is another file's.
 //!          Only regular files: a pipe can be read once.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
+#[cfg(unix)]
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// No file that a configuration consists of is larger.
@@ -31,6 +33,13 @@ impl Sources {
         self.0.push(Source { path: path.to_owned(), digest: contents.map(digest) });
     }
 
+    /// The file among these that this path leads to, by whatever name.
+    pub(super) fn same_file(&self, path: &Path) -> Option<&Path> {
+        let path = path.canonicalize().ok()?;
+        let is_same = |source: &&Source| source.path.canonicalize().is_ok_and(|it| it == path);
+        self.0.iter().find(is_same).map(|source| &*source.path)
+    }
+
     /// Whether any file is not as it was.
     pub fn have_changed(&self) -> bool {
         self.0.iter().any(|source| {
@@ -41,11 +50,49 @@ impl Sources {
     }
 }
 
-/// The contents, and one byte more than [`SOURCE_BYTES_MAX`] of what is larger.
+/// The contents of a regular file, and one byte more than [`SOURCE_BYTES_MAX`] of what is larger. Nothing else is read: a
+/// pipe in a file's place would keep the reader waiting for as long as nobody writes.
 pub(super) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = File::options();
+    options.read(true);
+    // To open a pipe would wait, too.
+    #[cfg(unix)]
+    options.custom_flags(NONBLOCK);
+    let file = options.open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() {
+        let what = format!("it is {}, and only regular files are read", kind_of(kind));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    capped(file)
+}
+
+/// The same of anything that can be read once: for the configuration of a start, which may come from a pipe.
+pub(super) fn bytes_of_any(path: &Path) -> io::Result<Vec<u8>> {
+    capped(File::open(path)?)
+}
+
+fn capped(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(unix)]
+#[expect(clippy::cast_possible_wrap, reason = "it is a single low bit")]
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+
+/// What is in a regular file's place.
+pub(super) fn kind_of(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    if kind.is_fifo() {
+        return "a pipe";
+    } else if kind.is_socket() {
+        return "a socket";
+    } else if kind.is_char_device() || kind.is_block_device() {
+        return "a device";
+    }
+    if kind.is_dir() { "a directory" } else { "no regular file" }
 }
 
 fn digest(contents: &[u8]) -> u64 {
@@ -80,6 +127,21 @@ mod tests {
         assert!(!first.have_changed(), "it is what it was, whenever it was written");
         std::fs::remove_file(&path).unwrap();
         assert!(first.have_changed());
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let files = Files::new();
+        let (pipe, socket) = (files.path("pipe"), files.path("socket"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for (path, what) in [(&*pipe, "a pipe"), (Path::new("/dev/zero"), "a device")] {
+            let said = bytes_of(path).unwrap_err().to_string();
+            assert_eq!(said, format!("it is {what}, and only regular files are read"));
+        }
+        assert!(bytes_of(&socket).is_err());
+        std::fs::write(files.path("tokens"), "a").unwrap();
+        assert_eq!(bytes_of(&files.path("tokens")).unwrap(), b"a");
     }
 
     #[test]

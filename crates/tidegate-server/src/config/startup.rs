@@ -1,25 +1,60 @@
 //! What a server needs of its configuration before it binds a socket: `serve`, `check` and every reload ask here, so
 //! that none of them calls good what another refuses.
 
+use super::read::load_again;
+use super::source::kind_of;
 use super::{CommandLine, Config, ConfigErrors, ServerConfig, TlsConfig};
 use crate::listen::Wire;
 use std::net::SocketAddr;
 use std::path::Path;
+use tidegate::Snapshot;
 
 /// Reads the configuration that a server with this command line would start with, and refuses what it would refuse.
 pub fn for_start(file: Option<&Path>, command_line: &CommandLine) -> Result<Config, ConfigErrors> {
-    let mut config = match file {
-        Some(file) => super::load(file)?,
-        None => Config::default(),
-    };
+    let config = file.map_or_else(|| Ok(Config::default()), super::load)?;
+    completed(config, file, command_line)
+}
+
+/// The same for a server that runs: its file is a regular one, or it is refused.
+pub(crate) fn for_reload(file: &Path, command_line: &CommandLine) -> Result<Config, ConfigErrors> {
+    completed(load_again(file)?, Some(file), command_line)
+}
+
+fn completed(
+    mut config: Config,
+    file: Option<&Path>,
+    command_line: &CommandLine,
+) -> Result<Config, ConfigErrors> {
     config.command_line = command_line.clone();
     command_line.apply(&mut config.server);
-    match config.server.refusal() {
+    match config.server.refusal().or_else(|| config.overwritten()) {
         None => Ok(config),
         Some(message) => {
             let file = file.unwrap_or(Path::new("the command line"));
             Err(ConfigErrors { sources: config.sources, ..ConfigErrors::whole(file, message) })
         }
+    }
+}
+
+impl Config {
+    /// Why the snapshot must not be written where it is configured, if it must not: it would take the place of another file.
+    fn overwritten(&self) -> Option<String> {
+        let snapshot = self.server.snapshot.as_ref().filter(|_| self.store.is_none())?;
+        Snapshot::files(&snapshot.path).iter().find_map(|file| {
+            let shown = file.display();
+            if let Some(source) = self.sources.same_file(file) {
+                let source = source.display();
+                return Some(format!(
+                    "the snapshot would overwrite {source}, which belongs to the configuration: name another file in \
+                     `path` of [server.snapshot] or --snapshot"
+                ));
+            }
+            let kind = file.metadata().ok()?.file_type();
+            (!kind.is_file()).then(|| {
+                let kind = kind_of(kind);
+                format!("the snapshot would overwrite {shown}, which is {kind}: name a regular file, or one that does not exist")
+            })
+        })
     }
 }
 
@@ -90,6 +125,7 @@ pub(super) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
 mod tests {
     use super::*;
     use crate::config::Place;
+    use crate::tls::tests::Files;
 
     fn refusal(text: &str) -> Option<String> {
         crate::config::read(text, "t.toml").unwrap().server.refusal()
@@ -144,5 +180,42 @@ mod tests {
         let same = CommandLine { grpc: place("127.0.0.1:6380"), ..CommandLine::default() };
         let refused = for_start(None, &same).unwrap_err().to_string();
         assert!(refused.contains("RESP and gRPC would listen on the same address"), "{refused}");
+    }
+
+    /// The error, or nothing.
+    fn start(directory: &Files, snapshot: &str) -> String {
+        let text = format!(
+            "[server]\nauth.tokens_file = \"tokens\"\n[server.snapshot]\npath = {snapshot:?}\n"
+        );
+        let file = directory.path("t.snapshot.part");
+        std::fs::write(&file, text).unwrap();
+        let started = for_start(Some(&file), &CommandLine::default());
+        started.map_or_else(|errors| errors.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn a_snapshot_never_takes_the_place_of_another_file() {
+        let directory = Files::new();
+        std::fs::write(directory.path("tokens"), "a\n").unwrap();
+        std::fs::write(directory.path("state"), "TIDEGATE").unwrap();
+        std::fs::write(directory.path("empty"), "").unwrap();
+        std::os::unix::fs::symlink("tokens", directory.path("link")).unwrap();
+        for (snapshot, overwritten) in [
+            ("t.snapshot.part", "t.snapshot.part, which belongs to the configuration"),
+            ("t.snapshot", "t.snapshot.part, which belongs to the configuration"),
+            ("./tokens", "tokens, which belongs to the configuration"),
+            ("link", "tokens, which belongs to the configuration"),
+            ("/dev/null", "/dev/null, which is a device"),
+        ] {
+            let said = start(&directory, snapshot);
+            assert!(said.contains(overwritten), "{snapshot}: {said}");
+        }
+        for good in ["state", "empty", "new"] {
+            assert_eq!(start(&directory, good), "", "{good}");
+        }
+        let snapshot = Some("/dev/null".into());
+        let flag = CommandLine { snapshot, ..CommandLine::default() };
+        let said = for_start(None, &flag).unwrap_err().to_string();
+        assert!(said.contains("/dev/null, which is a device"), "{said}");
     }
 }

@@ -65,6 +65,8 @@ pub fn run(options: &Options, out: impl Write + Send + 'static) -> anyhow::Resul
     runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
     tell_system(&[NotifyState::Stopping]);
     let ended = end(running, snapshot.as_ref());
+    // A reload may wait for a disk that does not answer: nobody waits for it.
+    runtime.shutdown_background();
     // Not before everybody has been answered.
     drop(store);
     ended

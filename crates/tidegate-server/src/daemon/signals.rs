@@ -45,20 +45,20 @@ pub(super) async fn tend(
     let mut saving = None;
     // What the last reload read, if it failed: it is tried again when that has changed.
     let mut failed: Option<Sources> = None;
+    let (mut reloading, mut asked): (Option<Reloading>, Option<Ask>) = (None, None);
     loop {
+        // One at a time: what is asked meanwhile is done after it.
+        if reloading.is_none()
+            && let Some(ask) = asked.take()
+        {
+            reloading = Some(begin(Arc::clone(server), ask, failed.take()));
+        }
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hang_up.recv() => {
-                failed = reload(server);
-            }
-            () = tick(&mut look) => {
-                let in_force = server.config();
-                let read = failed.as_ref().unwrap_or(&in_force.sources);
-                if server.file().is_some() && read.have_changed() {
-                    failed = reload(server);
-                }
-            }
+            _ = signals.hang_up.recv() => asked = Some(Ask::Reload),
+            () = tick(&mut look), if reloading.is_none() => asked = asked.or(Some(Ask::Look)),
+            done = reloaded(&mut reloading) => failed = done,
             () = tick(&mut save) => {
                 if let (None, Some(snapshot)) = (&saving, snapshot.cloned()) {
                     saving = Some(keep(Arc::clone(server), snapshot));
@@ -89,6 +89,40 @@ async fn tick(interval: &mut Option<Interval>) {
         }
         None => std::future::pending().await,
     }
+}
+
+/// Why the configuration is read.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    /// A signal asks for it.
+    Reload,
+    /// To see whether it has changed.
+    Look,
+}
+
+/// What it ends with is what the last reload read, if it failed.
+type Reloading = JoinHandle<Option<Sources>>;
+
+/// In a thread of its own: a file may be on a disk that does not answer, and signals are heard meanwhile.
+fn begin(server: Arc<Server>, ask: Ask, failed: Option<Sources>) -> Reloading {
+    tokio::task::spawn_blocking(move || match ask {
+        Ask::Reload => reload(&server),
+        Ask::Look => {
+            let in_force = server.config();
+            let read = failed.as_ref().unwrap_or(&in_force.sources);
+            if server.file().is_some() && read.have_changed() { reload(&server) } else { failed }
+        }
+    })
+}
+
+async fn reloaded(reloading: &mut Option<Reloading>) -> Option<Sources> {
+    let Some(handle) = reloading else { return std::future::pending().await };
+    let done = handle.await;
+    *reloading = None;
+    done.unwrap_or_else(|error| {
+        tracing::error!("not reloaded, the old configuration stays: {error}");
+        None
+    })
 }
 
 /// What was read, if that is not in force now.

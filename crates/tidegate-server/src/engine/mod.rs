@@ -316,6 +316,11 @@ impl Engine {
         self.store.peek(&ask.stored()).await
     }
 
+    /// What the rule would say if the store did not answer, by the limit's `on_error`.
+    pub fn look_without_store(&self, ask: &Ask<'_>) -> Decision {
+        self.store.peek_without(&ask.stored())
+    }
+
     /// Forgets what a key has used, and who holds its places.
     pub async fn reset(&self, limit: &Limit, key: Key<'_>) -> Result<(), StoreError> {
         let forgetting = self.leases.forget(limit, key);

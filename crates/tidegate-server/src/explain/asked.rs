@@ -8,7 +8,6 @@ use crate::config::ServerConfig;
 use crate::engine::Engine;
 use crate::grpc::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::matching::{Forwarding, Path, Request, client_ip};
-use crate::store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -124,16 +123,12 @@ impl Asked {
     }
 
     /// What would happen to it, if it came now. It is [not wrong](Self::wrong).
-    pub async fn explain(
-        &self,
-        engine: &Engine,
-        server: &ServerConfig,
-    ) -> Result<Explanation, StoreError> {
+    pub async fn explain(&self, engine: &Engine, server: &ServerConfig) -> Explanation {
         let Some(domain) = &self.domain else {
             let request = self.request(server);
-            let mut explanation = super::explain(engine, &request, self.cost).await?;
+            let mut explanation = super::explain(engine, &request, self.cost).await;
             explanation.hint = hint(self.ip, &request, server);
-            return Ok(explanation);
+            return explanation;
         };
         let entry = |text: &String| {
             let (key, value) = text.split_once('=').unwrap_or((text, ""));

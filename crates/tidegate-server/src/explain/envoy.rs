@@ -2,11 +2,11 @@
 //!
 //! Always   Found as the gRPC service finds it ([`Descriptors`](crate::matching::Descriptors)), and only looked at.
 
-use super::{Explained, Explanation, Weight, mode, standing, verdict};
+use super::{Explained, Explanation, Weight, mode, verdict};
 use crate::config::Mode;
 use crate::engine::{Ask, Engine, Limit};
 use crate::matching::{Chosen, Trail, descriptor_key, names_credential};
-use crate::store::{Key, StoreError};
+use crate::store::Key;
 use serde::Serialize;
 
 /// What becomes of one descriptor.
@@ -29,7 +29,7 @@ pub async fn explain_descriptors(
     domain: &str,
     descriptors: &[Vec<Entry>],
     cost: u64,
-) -> Result<Explanation, StoreError> {
+) -> Explanation {
     let limits = engine.limits();
     let borrowed: Vec<Vec<(&str, &str)>> =
         descriptors.iter().map(|entries| pairs(entries)).collect();
@@ -52,7 +52,7 @@ pub async fn explain_descriptors(
             let limit = &limits.named()[place];
             let by = limits.descriptors().replacing(&found, place);
             let by = by.map(|by| limits.named()[by].name());
-            let (limit, weight) = counted(engine, limit, by, (entries, cost)).await?;
+            let (limit, weight) = counted(engine, limit, by, (entries, cost)).await;
             weights.extend(weight.map(|weight| (weight, limit.limit.clone())));
             one.limit = Some(limit);
         }
@@ -60,7 +60,7 @@ pub async fn explain_descriptors(
     }
     let (verdict, decided_by) = verdict(weights);
     let (path, limits, hint) = (None, Vec::new(), None);
-    Ok(Explanation { verdict, decided_by, path, limits, descriptors: explained, hint })
+    Explanation { verdict, decided_by, path, limits, descriptors: explained, hint }
 }
 
 /// What the limit makes of a descriptor that leads to it.
@@ -69,7 +69,7 @@ async fn counted(
     limit: &Limit,
     replaced_by: Option<&str>,
     (entries, cost): (&[(&str, &str)], u64),
-) -> Result<(Explained, Option<Weight>), StoreError> {
+) -> (Explained, Option<Weight>) {
     let mut explained = Explained {
         limit: limit.name().to_owned(),
         rule: limit.rule().to_string(),
@@ -82,16 +82,15 @@ async fn counted(
         },
         key: None,
         now: None,
+        without_store: None,
     };
     if !explained.counts {
-        return Ok((explained, None));
+        return (explained, None);
     }
     let key = descriptor_key(limit.config(), entries);
-    let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
-    let is_obeyed = limit.mode() == Mode::Enforce;
     explained.key = Some(engine.shown_key(limit, &key));
-    explained.now = Some(standing(&decision, is_obeyed));
-    Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
+    let weight = explained.stand(engine, &Ask { limit, key: Key(&key), cost }).await;
+    (explained, weight)
 }
 
 fn pairs(entries: &[Entry]) -> Vec<(&str, &str)> {

@@ -14,7 +14,7 @@ pub use envoy::{Entry, ExplainedDescriptor, explain_descriptors};
 use crate::config::Mode;
 use crate::engine::{Ask, Engine, Limit};
 use crate::matching::{Look, Path, Request, look};
-use crate::store::{Key, StoreError};
+use crate::store::Key;
 use serde::Serialize;
 use std::cmp::Reverse;
 use tidegate::{Decision, Retry, Span, Verdict};
@@ -58,6 +58,9 @@ pub struct Explained {
     pub key: Option<String>,
     /// How it stands now with this key.
     pub now: Option<Standing>,
+    /// Why `now` is not what the store says, and who decides instead; none if the store answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_store: Option<String>,
 }
 
 /// What a limit would say to this key now.
@@ -90,21 +93,17 @@ pub enum Told {
 }
 
 /// What would happen to this request, if it came now.
-pub async fn explain(
-    engine: &Engine,
-    request: &Request<'_>,
-    cost: u64,
-) -> Result<Explanation, StoreError> {
+pub async fn explain(engine: &Engine, request: &Request<'_>, cost: u64) -> Explanation {
     let mut limits = Vec::new();
     let mut weights = Vec::new();
     for limit in engine.limits().named() {
-        let (explained, weight) = explain_one(engine, limit, request, cost).await?;
+        let (explained, weight) = explain_one(engine, limit, request, cost).await;
         weights.extend(weight.map(|weight| (weight, explained.limit.clone())));
         limits.push(explained);
     }
     let (verdict, decided_by) = verdict(weights);
     let path = request.path.as_ref().and_then(path);
-    Ok(Explanation { verdict, decided_by, path, limits, descriptors: Vec::new(), hint: None })
+    Explanation { verdict, decided_by, path, limits, descriptors: Vec::new(), hint: None }
 }
 
 /// What limits take a path for, if that is worth telling.
@@ -158,7 +157,7 @@ async fn explain_one(
     limit: &Limit,
     request: &Request<'_>,
     cost: u64,
-) -> Result<(Explained, Option<Weight>), StoreError> {
+) -> (Explained, Option<Weight>) {
     let config = limit.config();
     let look = look(config, request);
     let mut explained = Explained {
@@ -169,18 +168,33 @@ async fn explain_one(
         why: text::why(config, &look),
         key: None,
         now: None,
+        without_store: None,
     };
     let key = match look {
         Look::Counts { key, .. } => key,
-        Look::Refuses(_) => return Ok((explained, Some(Weight::DenyForGood))),
-        _ => return Ok((explained, None)),
+        Look::Refuses(_) => return (explained, Some(Weight::DenyForGood)),
+        _ => return (explained, None),
     };
-    let decision = engine.look(&Ask { limit, key: Key(&key), cost }).await?;
-    // A limit in the shadow is not obeyed, so it does not decide.
-    let is_obeyed = limit.mode() == Mode::Enforce;
     explained.key = Some(engine.shown_key(limit, &key));
-    explained.now = Some(standing(&decision, is_obeyed));
-    Ok((explained, is_obeyed.then(|| Weight::of(&decision))))
+    let weight = explained.stand(engine, &Ask { limit, key: Key(&key), cost }).await;
+    (explained, weight)
+}
+
+impl Explained {
+    /// Says how it stands with the key, also while the store does not answer.
+    async fn stand(&mut self, engine: &Engine, ask: &Ask<'_>) -> Option<Weight> {
+        let decision = match engine.look(ask).await {
+            Ok(decision) => decision,
+            Err(error) => {
+                self.without_store = Some(text::without_store(ask.limit.config().on_error, &error));
+                engine.look_without_store(ask)
+            }
+        };
+        // A limit in the shadow is not obeyed, so it does not decide.
+        let is_obeyed = ask.limit.mode() == Mode::Enforce;
+        self.now = Some(standing(&decision, is_obeyed));
+        is_obeyed.then(|| Weight::of(&decision))
+    }
 }
 
 fn mode(mode: Mode) -> &'static str {
@@ -217,7 +231,7 @@ mod tests {
     /// The key that a limit by these parts is shown to count this request on.
     fn shown_key(engine: &Engine, request: &Request<'_>) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let explained = runtime.block_on(explain(engine, request, 1)).unwrap();
+        let explained = runtime.block_on(explain(engine, request, 1));
         explained.limits[0].key.clone().expect("it counts every request")
     }
 

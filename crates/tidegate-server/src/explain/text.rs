@@ -1,8 +1,9 @@
 //! An explanation for people.
 
 use super::{Explained, ExplainedDescriptor, Explanation, Standing, Told};
-use crate::config::LimitConfig;
+use crate::config::{LimitConfig, OnError};
 use crate::matching::{KeyFault, Look, NoValue};
+use crate::store::StoreError;
 use std::fmt;
 use tidegate::Span;
 
@@ -22,6 +23,16 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
         Look::Keyless(fault) => format!("{fault}, and {}passes uncounted", subject(fault)),
         Look::Refuses(fault) => format!("{fault}, and {}is refused", subject(fault)),
     }
+}
+
+/// That the store does not answer, and who decides instead.
+pub(super) fn without_store(on_error: OnError, error: &StoreError) -> String {
+    let instead = match on_error {
+        OnError::Local => "on_error = \"local\": this server decides by its share of the limit",
+        OnError::Allow => "on_error = \"allow\": requests pass",
+        OnError::Deny => "on_error = \"deny\": requests are denied",
+    };
+    format!("the store does not answer ({error}); {instead}")
 }
 
 /// The subject of what becomes of a request, unless the fault has named it.
@@ -69,8 +80,11 @@ impl fmt::Display for Explained {
         if let Some(key) = &self.key {
             write!(f, "\n      key \"{key}\"")?;
         }
-        match &self.now {
-            Some(now) => write!(f, ", {now}"),
+        if let Some(now) = &self.now {
+            write!(f, ", {now}")?;
+        }
+        match &self.without_store {
+            Some(why) => write!(f, "\n      {why}"),
             None => Ok(()),
         }
     }

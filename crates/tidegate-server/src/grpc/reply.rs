@@ -11,6 +11,7 @@ use crate::engine::Answer;
 use prost_types::value::Kind;
 use std::cmp::Reverse;
 use tidegate::{Decision, Retry, Span, Verdict};
+use tidegate_tower::{FIELD_INTEGER_MAX, resets_after};
 
 /// Draft 06 of the `RateLimit` fields, which is what the reference server sends.
 const LIMIT: &str = "RateLimit-Limit";
@@ -51,8 +52,9 @@ fn status(counted: &Counted<'_>, answer: &Answer) -> DescriptorStatus {
     match counted {
         Counted::Free => status,
         counted => match answer.decision.known_remaining() {
-            // Envoy makes no headers of a status without a limit: of one that is off, or that its store knows nothing of.
-            None => DescriptorStatus { limit_remaining: u32::MAX, ..status },
+            // Envoy reads what remains only of a status that has a limit. One that is off, or whose store does not answer,
+            // has neither; protobuf has no other word for a number that nobody knows.
+            None => status,
             Some(remaining) => DescriptorStatus {
                 current_limit: counted.told().cloned(),
                 limit_remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
@@ -65,12 +67,13 @@ fn status(counted: &Counted<'_>, answer: &Answer) -> DescriptorStatus {
 
 /// Envoy tells clients 0 where there is none, so a denial without one tells when to come back.
 fn until_reset(answer: &Answer) -> Option<prost_types::Duration> {
-    let seconds = resets_after(&answer.decision)?.as_secs_ceil().try_into().unwrap_or(i64::MAX);
+    let seconds = until_reset_s(&answer.decision)?.try_into().unwrap_or(i64::MAX);
     Some(prost_types::Duration { seconds, nanos: 0 })
 }
 
-fn resets_after(decision: &Decision) -> Option<Span> {
-    decision.known_reset_after().or(decision.retry_after())
+/// Absent where nobody knows, and where it is never: a rule that admits nothing has no reset (decision 0035).
+fn until_reset_s(decision: &Decision) -> Option<u64> {
+    resets_after(decision).or(decision.retry_after()).map(Span::as_secs_ceil)
 }
 
 /// The tightest limit, as the client sees it: one that denied it, or else the one with the least remaining.
@@ -90,9 +93,9 @@ fn fields<'a>(answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)>) -> 
     // There is room for what a denial adds.
     let mut fields = Vec::with_capacity(5);
     let numbers = [
-        (LIMIT, decision.known_limit()),
-        (REMAINING, decision.known_remaining()),
-        (RESET, resets_after(decision).map(Span::as_secs_ceil)),
+        (LIMIT, decision.known_limit().map(in_field)),
+        (REMAINING, decision.known_remaining().map(in_field)),
+        (RESET, until_reset_s(decision)),
     ];
     let known = numbers.into_iter().filter_map(|(name, value)| Some(number(name, value?)));
     fields.extend(known);
@@ -130,6 +133,11 @@ fn retry_after(retry: Retry) -> Option<Span> {
     }
 }
 
+/// A number as a field tells it, over HTTP too.
+fn in_field(number: u64) -> u64 {
+    number.min(FIELD_INTEGER_MAX)
+}
+
 fn number(name: &str, number: u64) -> HeaderValue {
     field(name, itoa::Buffer::new().format(number).to_owned())
 }
@@ -163,6 +171,7 @@ mod tests {
     fn envoy_is_told_no_quota_that_the_store_has_not_confirmed() {
         let (status, fields) = told(Decision::without_state(Verdict::Allow));
         assert_eq!((status.current_limit, status.duration_until_reset), (None, None));
+        assert_eq!(status.limit_remaining, 0, "nobody knows how many remain");
         assert!(fields.is_empty(), "{fields:?}");
         let wait = Span::from_secs(2);
         let denied = Decision::without_state(Verdict::Deny(Retry::After(wait)));
@@ -171,5 +180,26 @@ mod tests {
         assert_eq!(status.limit_remaining, 0);
         assert_eq!(status.duration_until_reset.map(|reset| reset.seconds), Some(2));
         assert_eq!(fields, ["RateLimit-Remaining: 0", "RateLimit-Reset: 2", "Retry-After: 2"]);
+    }
+
+    /// A client that is told a reset comes back then, and a rule of 0 never admits it.
+    #[test]
+    fn a_rule_that_admits_nothing_has_no_reset() {
+        let gate = tidegate::Gate::new("0/s".parse().expect("it is a rule"));
+        for decision in [gate.check(), gate.check_n(0)] {
+            let (status, fields) = told(decision);
+            assert_eq!(status.duration_until_reset, None);
+            assert_eq!(fields, ["RateLimit-Limit: 0", "RateLimit-Remaining: 0"]);
+        }
+    }
+
+    /// A structured field has no larger integers (RFC 9651).
+    #[test]
+    fn no_field_has_a_number_that_a_field_cannot_have() {
+        let mut decision = Decision::UNLIMITED;
+        (decision.limit, decision.remaining) = (1 << 53, 1 << 53);
+        let (_, fields) = told(decision);
+        let most = |name| format!("RateLimit-{name}: 999999999999999");
+        assert_eq!(fields[..2], ["Limit", "Remaining"].map(most));
     }
 }

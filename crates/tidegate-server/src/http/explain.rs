@@ -29,7 +29,7 @@ pub(super) async fn explain(
     let original = Original::read(request, from)?;
     let config = server.config();
     let original = original.request(peer, &config.server);
-    let mut explanation = crate::explain::explain(&server.engine, &original, asked).await?;
+    let mut explanation = crate::explain::explain(&server.engine, &original, asked).await;
     explanation.hint = hint(Some(peer.ip()), &original, &config.server);
     Ok(tell(&explanation))
 }
@@ -48,7 +48,7 @@ pub(super) async fn explain_asked(server: &Server, body: &[u8]) -> Result<Answer
         return Err(Problem::bad(wrong));
     }
     let config = server.config();
-    let explanation = asked.explain(&server.engine, &config.server).await?;
+    let explanation = asked.explain(&server.engine, &config.server).await;
     Ok(tell(&explanation))
 }
 

@@ -243,6 +243,14 @@ impl Store {
         }
     }
 
+    /// What [`decide`](Self::decide) would say if the store did not answer, without charging.
+    pub fn peek_without(&self, ask: &Ask<'_>) -> Decision {
+        match ask.counters {
+            Counters::Memory(counters) => counters.peek(ask.key, ask.cost),
+            Counters::Redis(counters) => counters.peek_without(ask.key, ask.cost),
+        }
+    }
+
     /// Forgets a key.
     pub async fn reset(&self, counters: &Counters, key: Key<'_>) -> Result<(), StoreError> {
         match counters {

@@ -177,6 +177,11 @@ impl RedisCounters {
         Box::pin(async move { Ok(self.limiter.peek(key.0, cost).await?) })
     }
 
+    /// What this server would say without the store.
+    pub(super) fn peek_without(&self, key: Key<'_>, cost: u64) -> Decision {
+        self.limiter.peek_without_redis(key.0, cost)
+    }
+
     pub(super) fn reset<'a>(&'a self, key: Key<'a>) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move { Ok(self.limiter.reset(key.0).await?) })
     }

@@ -61,6 +61,38 @@ async fn nobody_is_told_numbers_that_only_the_store_knows() {
     assert!(status == 429 && body.contains(none_left), "{status} {body}");
 }
 
+/// Authorization decides without the store, so its explanation does too.
+#[tokio::test]
+async fn explain_says_what_decides_without_the_store() {
+    let redis = RedisServer::start();
+    let limits =
+        format!("{LIMITS}[limits.closed]\nrule = \"0/s\"\nwhen = {{ path = \"/closed\" }}\n");
+    let mut desk = Desk::new(&redis.url(), &limits).await;
+    redis.kill();
+    is_noticed(&desk, "degraded\n").await;
+    let (status, body) = desk.post("/v1/explain", r#"{"method":"GET","path":"/x"}"#).await;
+    assert_eq!(status, 200, "{body}");
+    let start = r#"{"verdict":"deny","decided_by":"shut","#;
+    assert!(body.starts_with(start), "{body}");
+    for said in [
+        "on_error = \\\"local\\\": this server decides by its share of the limit",
+        "on_error = \\\"allow\\\": requests pass",
+        "on_error = \\\"deny\\\": requests are denied",
+        "no connection to 127.0.0.1",
+        r#""verdict":"allow","is_shadowed":false,"limit":1,"remaining":0,"#,
+        r#""verdict":"allow","is_shadowed":false,"limit":1,"remaining":null,"#,
+    ] {
+        assert!(body.contains(said), "{said} is not in {body}");
+    }
+    let (_, body) = desk.post("/v1/explain", r#"{"method":"GET","path":"/closed"}"#).await;
+    assert!(body.starts_with(r#"{"verdict":"deny","decided_by":"closed","#), "{body}");
+    // What is told is what is done: nothing was taken by it.
+    assert!(desk.say(&["TIDE.CHECK share k"]).await.starts_with("*5 :1 :1 :0 "));
+    for line in ["TIDE.CHECK closed k", "TIDE.PEEK closed k"] {
+        assert_eq!(desk.say(&[line]).await, "*5 :0 :0 :0 :-1 :0", "{line}");
+    }
+}
+
 #[tokio::test]
 async fn several_limits_are_charged_together_or_not_at_all() {
     let redis = RedisServer::start();

@@ -6,7 +6,7 @@
 //!          small.
 
 use super::Answer;
-use super::policy::{INTEGER_MAX, Told, resets_after, retry_after_s};
+use super::policy::{FIELD_INTEGER_MAX, Told, resets_after, retry_after_s};
 use crate::short::{Out, Short};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
@@ -198,7 +198,7 @@ fn plain(page: &mut impl Fields, told: &Told<'_>, [limit, remaining, reset]: [He
     ];
     for (name, number) in numbers {
         if let Some(number) = number {
-            page.field(name, |out| out.put_number(number.min(INTEGER_MAX)));
+            page.field(name, |out| out.put_number(number.min(FIELD_INTEGER_MAX)));
         }
     }
 }

@@ -13,7 +13,7 @@ mod start;
 pub use fields::{Fields, HeaderStyle, Value};
 pub use mode::{Mode, ShadowAsk};
 pub(crate) use policy::SOON;
-pub use policy::{Told, retry_after_s};
+pub use policy::{FIELD_INTEGER_MAX, Told, resets_after, retry_after_s};
 pub use problem::{JSON_INTEGER_MAX, PROBLEM_TYPES, as_ms_ceil, put_denial, put_members};
 
 pub(crate) use problem::{NO_STORE, PROBLEM};

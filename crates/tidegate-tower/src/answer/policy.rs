@@ -4,7 +4,11 @@ use super::Answer;
 use tidegate::{Decision, Retry, Rule, Span, Verdict};
 
 /// The largest integer that a structured field can have (RFC 9651).
-pub(super) const INTEGER_MAX: u64 = 999_999_999_999_999;
+///
+/// ```
+/// assert_eq!(tidegate_tower::FIELD_INTEGER_MAX, 999_999_999_999_999);
+/// ```
+pub const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// A limit and what it said.
 ///
@@ -36,9 +40,9 @@ impl Told<'_> {
             None => return (self.at_once(), None),
         };
         if period.is_multiple_of(SECOND_US) {
-            (count.min(INTEGER_MAX), Some(period / SECOND_US))
+            (count.min(FIELD_INTEGER_MAX), Some(period / SECOND_US))
         } else if SECOND_US.is_multiple_of(period) {
-            (count.saturating_mul(SECOND_US / period).min(INTEGER_MAX), Some(1))
+            (count.saturating_mul(SECOND_US / period).min(FIELD_INTEGER_MAX), Some(1))
         } else {
             (self.at_once(), None)
         }
@@ -48,7 +52,7 @@ impl Told<'_> {
     fn at_once(&self) -> u64 {
         let known = self.answer.decision.known_limit();
         let of_rule = || self.rule.limit().without_state(Verdict::Allow).limit;
-        known.unwrap_or_else(of_rule).min(INTEGER_MAX)
+        known.unwrap_or_else(of_rule).min(FIELD_INTEGER_MAX)
     }
 
     /// How much is left.
@@ -73,7 +77,7 @@ impl Told<'_> {
 /// How much is left, as a field tells it.
 #[inline]
 pub(super) fn remaining(decision: &Decision) -> u64 {
-    decision.remaining.min(INTEGER_MAX)
+    decision.remaining.min(FIELD_INTEGER_MAX)
 }
 
 /// For how many seconds no more than that can be counted on. After a denial it is the time to wait, so
@@ -87,12 +91,19 @@ pub(super) fn window_s(decision: &Decision) -> Option<u64> {
         Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => resets_after(decision)?,
     };
     let seconds = span.as_secs_ceil();
-    (seconds <= INTEGER_MAX).then_some(seconds)
+    (seconds <= FIELD_INTEGER_MAX).then_some(seconds)
 }
 
 /// How long until all of a limit is there again; `None` where nobody knows, and where it never is: a rule that admits nothing
 /// is as new at any time, and a client that is told so would come back at once.
-pub(super) fn resets_after(decision: &Decision) -> Option<Span> {
+///
+/// ```
+/// # use tidegate::{Gate, ManualClock};
+/// let shut = Gate::with_clock("0/s".parse()?, ManualClock::new());
+/// assert_eq!(tidegate_tower::resets_after(&shut.check()), None);
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+pub fn resets_after(decision: &Decision) -> Option<Span> {
     if decision.limit == 0 { None } else { decision.known_reset_after() }
 }
 

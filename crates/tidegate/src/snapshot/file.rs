@@ -80,6 +80,11 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
+/// All that is written, renamed or removed: the file, and those beside it.
+pub(super) fn all(path: &Path) -> [PathBuf; 3] {
+    [path.to_owned(), beside(path, "previous"), beside(path, "part")]
+}
+
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");

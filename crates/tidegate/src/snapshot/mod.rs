@@ -21,7 +21,7 @@ use crate::turn::Wakes;
 use format::{Contents, Head, Keys, Section, Writer};
 use std::fmt;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tidegate_core::{Limit, State, Timestamp};
 
 /// Keys and their debts, as they were when it was taken.
@@ -158,6 +158,18 @@ impl Snapshot {
             output.attached(&name, &bytes)?;
         }
         output.end()
+    }
+
+    /// The files that [`save`](Self::save) replaces or removes: the snapshot, the one before it, and what an interrupted
+    /// write has left. For programs that must not let it overwrite something else.
+    ///
+    /// ```
+    /// # use tidegate::Snapshot;
+    /// let files = Snapshot::files("state");
+    /// assert_eq!(files.map(|file| file.display().to_string()), ["state", "state.previous", "state.part"]);
+    /// ```
+    pub fn files(path: impl AsRef<Path>) -> [PathBuf; 3] {
+        file::all(path.as_ref())
     }
 
     /// Reads the newest snapshot that is whole: the file, or else the one before it, or else an empty

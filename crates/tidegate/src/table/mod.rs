@@ -95,6 +95,8 @@ pub(crate) struct Table<C> {
     is_original: AtomicBool,
     /// Whether the rule is a bucket: a hint for who reads the clock before the lock.
     is_quick: AtomicBool,
+    /// Whether busy keys are counted, by name.
+    pub(crate) has_top: bool,
     /// The rule as it stands. Latched while it changes, so that two changes do not mix.
     ruling: Mutex<Limit>,
 }
@@ -161,6 +163,7 @@ impl<C: Clock> Table<C> {
             bucket: limit.narrow_bucket(),
             epoch: terms.epoch,
             is_original: AtomicBool::new(true),
+            has_top: plan.has_top,
             is_quick: AtomicBool::new(limit.narrow_bucket().is_some()),
             ruling: Mutex::new(limit),
         }
@@ -220,7 +223,7 @@ impl<C: Clock> Table<C> {
     /// Works on one key for a request, which is counted by its verdict.
     pub(crate) fn ask<R>(
         &self,
-        key: Fingerprint,
+        (key, name): (Fingerprint, &KeyName),
         verdict: impl FnOnce(&R) -> Verdict,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Home) {
@@ -230,7 +233,7 @@ impl<C: Clock> Table<C> {
         shard.tally.count_verdict(verdict);
         match home {
             Home::Shared => shard.tally.overflowed += 1,
-            Home::Own => shard.tell_sketches(key, now, verdict),
+            Home::Own => shard.tell_sketches((key, name), now, verdict),
         }
         (done, home)
     }

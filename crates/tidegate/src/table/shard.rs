@@ -328,7 +328,7 @@ impl Shard {
 
     /// Counts a decision, and lets those hear of it who asked to.
     #[inline]
-    pub(super) fn note_named(
+    pub(crate) fn note_named(
         &mut self,
         key: Fingerprint,
         (now, cost): (Timestamp, u64),
@@ -354,20 +354,26 @@ impl Shard {
     }
 
     /// Lets only the sketches hear: what was booked may be given back, of which the auditor knows nothing.
-    pub(super) fn tell_sketches(&mut self, key: Fingerprint, now: Timestamp, verdict: Verdict) {
+    pub(super) fn tell_sketches(
+        &mut self,
+        (key, name): (Fingerprint, &KeyName),
+        now: Timestamp,
+        verdict: Verdict,
+    ) {
         if let Some(sketches) = self.watch.as_mut().and_then(|watch| watch.sketches.as_mut()) {
-            sketches.hear(key, now, matches!(verdict, Verdict::Deny(_)), KeyName::default);
+            sketches.hear(key, now, matches!(verdict, Verdict::Deny(_)), || name.clone());
         }
     }
 
-    /// The same, where nobody knows what the key is called.
-    pub(crate) fn note(&mut self, key: Fingerprint, asked: (Timestamp, u64), decision: &Decision) {
-        self.note_named(key, asked, decision, KeyName::default);
-    }
-
     /// The same of what was not decided here, and cost nothing: it is not counted.
-    pub(crate) fn hear(&mut self, key: Fingerprint, now: Timestamp, decision: &Decision) {
-        self.tell(key, (now, 0), decision, KeyName::default);
+    pub(crate) fn hear(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        decision: &Decision,
+        name: impl Fn() -> KeyName,
+    ) {
+        self.tell(key, (now, 0), decision, name);
     }
 
     /// Every now and then, whoever decides looks at some keys too. Tells whether this was such a time.

@@ -102,6 +102,8 @@ pub struct Top {
 pub struct KeyName(Vec<u8>);
 
 impl KeyName {
+    pub(crate) const NONE: Self = Self(Vec::new());
+
     pub(crate) fn of<K: Hash + ?Sized>(key: &K) -> Self {
         let mut name = Self::default();
         key.hash(&mut name);

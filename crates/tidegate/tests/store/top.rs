@@ -56,6 +56,30 @@ fn a_key_has_its_name_also_if_a_batch_asked_about_it_first() {
     assert_eq!(limiter.top(1).hot[0].name.to_string(), "alice");
 }
 
+/// A request that is decided with others, or that waits for its turn, names its key like any other.
+#[test]
+fn a_key_has_its_name_however_it_was_asked_about() {
+    type Limiters = Limiter<ManualClock>;
+    let ways: [(&str, fn(&Limiters)); 6] = [
+        ("all allowed", |l| drop(tidegate::check_all([l.ask("alice"), l.ask("bob")]))),
+        ("another denied", |l| {
+            drop(tidegate::check_all([l.ask("alice"), l.ask("bob").cost(2_000_000)]))
+        }),
+        ("denied", |l| drop(tidegate::check_all([l.ask("bob"), l.ask("alice").cost(2_000_000)]))),
+        ("check", |l| assert!(l.ask("alice").check().is_allow())),
+        ("try_acquire", |l| drop(l.ask("alice").try_acquire())),
+        ("reserve", |l| drop(l.ask("alice").reserve())),
+    ];
+    for (way, ask) in ways {
+        let limiter = Limiter::builder("1000000/s".parse().unwrap()).top_keys();
+        let limiter = limiter.with_clock(ManualClock::new());
+        (0..20).for_each(|_| ask(&limiter));
+        let names: Vec<String> =
+            limiter.top(2).hot.iter().map(|key| key.name.to_string()).collect();
+        assert!(names.contains(&"alice".to_owned()), "{way}: {names:?}");
+    }
+}
+
 /// How often a key was asked about and refused, by the sketch, when it was asked about 4000 times.
 fn counted(ask: impl Fn(&Limiter<ManualClock>)) -> (u64, u64) {
     let limiter = Limiter::builder("1/h".parse().unwrap()).top_keys();
