@@ -140,16 +140,13 @@ fn position(sums: &[Sum<'_>], place: Place) -> usize {
 fn add_up<'a, C: Clock>(asks: &'a [Ask<C>], places: &[Place]) -> Vec<Sum<'a>> {
     let mut sums: Vec<Sum<'a>> = Vec::with_capacity(asks.len());
     for (ask, place) in asks.iter().zip(places) {
-        match sums.iter_mut().find(|sum| sum.place == *place) {
+        if let Some(sum) = sums.iter_mut().find(|sum| sum.place == *place) {
             // More than can be said is more than can be admitted.
-            Some(sum) => {
-                sum.cost = sum.cost.saturating_add(ask.cost);
-                sum.patience = sum.patience.min(ask.patience);
-            }
-            None => {
-                let (cost, patience) = (ask.cost, ask.patience);
-                sums.push(Sum { place: *place, name: ask.spot.name(), cost, patience });
-            }
+            sum.cost = sum.cost.saturating_add(ask.cost);
+            sum.patience = sum.patience.min(ask.patience);
+        } else {
+            let (cost, patience) = (ask.cost, ask.patience);
+            sums.push(Sum { place: *place, name: ask.spot.name(), cost, patience });
         }
     }
     sums
