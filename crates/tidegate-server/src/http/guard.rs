@@ -6,7 +6,10 @@
 //! Always   A page under a name that leads to us by a trick (DNS rebinding) is at home there and may send what it likes; a GET
 //!          of its own does not even say whence. Where no token keeps it out, the name does.
 
+use super::original::is_told;
 use super::problem::Problem;
+use super::query::parameter;
+use super::route::Route;
 use crate::config::ServerConfig;
 use crate::server::Server;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
@@ -32,6 +35,30 @@ pub(crate) fn host(request: &Parts) -> Result<&str, Problem> {
         Some(text) if !text.is_empty() && other.is_none() => Ok(text),
         _ => Err(Problem::bad("the request must have one Host field, and only one")),
     }
+}
+
+/// Refuses a target in absolute form (`GET http://host/path`), which only a proxy is sent. Go hands on an opaque target (`x:http://h/`) so,
+/// whatever URL Caddy is configured to ask: then the client chooses the path.
+pub(super) fn own_target(request: &Parts) -> Result<(), Problem> {
+    if request.version >= Version::HTTP_2 || request.uri.authority().is_none() {
+        return Ok(());
+    }
+    Err(Problem::bad(
+        "the request target must be a path, such as `/v1/check`: this server is no forward proxy",
+    ))
+}
+
+/// Refuses a question of a proxy at a path that does not decide: a proxy takes every 2xx for a yes.
+pub(super) fn no_question(route: Route, request: &Parts) -> Result<(), Problem> {
+    let answers_proxies = matches!(route, Route::Authorize | Route::Explain);
+    let is_question = is_told(&request.headers) || parameter(request.uri.query(), "from").is_some();
+    if answers_proxies || !is_question {
+        return Ok(());
+    }
+    Err(Problem::bad(
+        "only /v1/authorize and /v1/explain take `from`, `X-Original-…` and `X-Forwarded-Uri` or `-Method`: let the proxy ask \
+         /v1/authorize",
+    ))
 }
 
 /// Whether a stranger's page may have sent it. A page under a name that leads to us by a trick is at that name's origin,

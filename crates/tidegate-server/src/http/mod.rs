@@ -100,7 +100,9 @@ async fn try_answer(
 ) -> Result<Answered, Problem> {
     let host = host(request)?;
     guard::framing(&request.headers)?;
+    guard::own_target(request)?;
     let route = Route::of(request)?;
+    guard::no_question(route, request)?;
     let mut token = None;
     if !route.is_public() {
         let is_proxied = route == Route::Authorize && original::is_told(&request.headers);

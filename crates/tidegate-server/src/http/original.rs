@@ -86,7 +86,7 @@ pub(super) fn is_told(headers: &HeaderMap) -> bool {
 pub(super) struct Original<'a> {
     family: Option<Family>,
     uri: Cow<'a, str>,
-    method: &'a str,
+    method: Cow<'a, str>,
     host: Option<&'a str>,
     headers: &'a HeaderMap,
 }
@@ -99,7 +99,7 @@ impl<'a> Original<'a> {
         let mut original = Self {
             family: None,
             uri: Cow::Borrowed(request.uri.path()),
-            method: request.method.as_str(),
+            method: capitals(request.method.as_str()),
             host: text(headers, HOST.as_str())?.or_else(|| request.uri.host()),
             headers,
         };
@@ -118,8 +118,10 @@ impl<'a> Original<'a> {
             return Err(Problem::bad(format!("the proxy does not send `{field}`: let it")));
         }
         original.family = Some(family);
-        original.uri = told_uri.map_or(original.uri, |uri| escaped(uri.as_bytes()));
-        original.method = told_method.unwrap_or(original.method);
+        if let Some(told) = told_uri {
+            original.uri = of_origin(uri, escaped(told.as_bytes()))?;
+        }
+        original.method = told_method.map_or(original.method, capitals);
         original.host = told_host.or(original.host);
         refuse_handed_on(headers, request.uri.query())?;
         Ok(original)
@@ -138,7 +140,7 @@ impl<'a> Original<'a> {
         let headers = told.map(|(name, value)| (name.as_str(), value.as_bytes()));
         matching::Request {
             ip: Some(client_ip_by(*proxy_header, peer.ip(), self.headers, trusted_proxies)),
-            method: Some(self.method),
+            method: Some(&self.method),
             host: self.host.map(without_port),
             path: Some(Path::new(path, escaped_slash)),
             query,
@@ -154,7 +156,12 @@ fn refuse_handed_on(headers: &HeaderMap, own: Option<&str>) -> Result<(), Proble
         return Ok(());
     };
     let told = FAMILIES.iter().flat_map(|(_, family)| headers.get_all(family.fields()[0]));
-    let is_own = |uri: &HeaderValue| path_and_query(&escaped(uri.as_bytes())).1 == Some(&*own);
+    let is_own = |uri: &HeaderValue| {
+        let uri = escaped(uri.as_bytes());
+        // A `#` and what follows it are not handed on.
+        let query = path_and_query(&uri).1.and_then(|query| query.split('#').next());
+        query == Some(&*own)
+    };
     if !told.into_iter().any(is_own) {
         return Ok(());
     }
@@ -179,10 +186,25 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Probl
     text.map_err(|_| Problem::bad(format!("`{name}` has more than visible ASCII in it")))
 }
 
+/// The method in capitals: some servers compare methods without regard to case, so `delete` counts as `DELETE`.
+fn capitals(method: &str) -> Cow<'_, str> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Cow::Owned(method.to_ascii_uppercase());
+    }
+    Cow::Borrowed(method)
+}
+
+/// The URI, if it begins with a path. Servers differ about the path of another, such as Go's opaque `x:http://host/`.
+fn of_origin<'a>(field: &str, uri: Cow<'a, str>) -> Result<Cow<'a, str>, Problem> {
+    if uri.starts_with(['/', '*']) {
+        return Ok(uri);
+    }
+    Err(Problem::bad(format!("`{field}` is not a path: paths begin with `/`")))
+}
+
 /// A URI as its client should have sent it. nginx hands on what it got, and a letter that needs an escape and has none must be no
-/// way around a limit; nor must what follows a `#`, which is nobody's but the client's.
+/// way around a limit. A `#` stays: some servers end the URI there, others read on.
 fn escaped(uri: &[u8]) -> Cow<'_, str> {
-    let uri = uri.split(|byte| *byte == b'#').next().unwrap_or_default();
     if let (true, Ok(uri)) = (uri.iter().all(u8::is_ascii_graphic), std::str::from_utf8(uri)) {
         return Cow::Borrowed(uri);
     }

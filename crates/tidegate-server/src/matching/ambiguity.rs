@@ -19,7 +19,7 @@ pub(super) struct Readings<'a> {
 impl Readings<'_> {
     /// Whether nobody knows which page it is, also where nothing climbs.
     pub(super) fn differ(&self) -> bool {
-        self.has_control() || self.has_odd_parameters()
+        self.has_odd_escapes() || self.has_odd_parameters()
     }
 
     /// Whether a `..` in it takes away different segments.
@@ -35,15 +35,9 @@ impl Readings<'_> {
         differs || has_odd_bytes || self.is_encoded_twice() || self.has_odd_ends()
     }
 
-    /// Control characters, `%u0000`, and UTF-8 that is longer than it need be: old decoders make ASCII of them, or an end.
-    fn has_control(&self) -> bool {
-        let is_overlong = |pair: &[u8]| {
-            matches!(pair, [0xC0 | 0xC1, 0x80..=0xBF] | [0xE0, 0x80..=0x9F] | [0xF0, 0x80..=0x8F])
-        };
-        let is_unicode = |run: &[u8]| matches!(run, [b'%', b'u', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit));
-        self.decoded.iter().any(u8::is_ascii_control)
-            || self.decoded.windows(2).any(is_overlong)
-            || self.decoded.windows(6).any(is_unicode)
+    /// A NUL, where a path ends for programs in C; and `%u002f`, of which old decoders make ASCII.
+    fn has_odd_escapes(&self) -> bool {
+        self.decoded.contains(&0) || self.decoded.windows(6).any(is_unicode_ascii)
     }
 
     /// Parameters that end at another place for servers that look for them before they decode, as Tomcat does.
@@ -64,8 +58,18 @@ impl Readings<'_> {
     /// Segments that some servers make shorter; Caddy 2.6 cuts `..` off the end of a path.
     fn has_odd_ends(&self) -> bool {
         let is_odd_end = |segment: &[u8]| {
-            segment.ends_with(b" ") || segment.ends_with(b".") && !matches!(segment, b"." | b"..")
+            let ends_blank = segment.last().is_some_and(|byte| *byte <= b' ');
+            ends_blank || segment.ends_with(b".") && !matches!(segment, b"." | b"..")
         };
         self.decoded.ends_with(b"/..") || self.literal.split(|byte| *byte == b'/').any(is_odd_end)
     }
+}
+
+/// Whether it is `%u` and the code of an ASCII character, or of one that Windows makes ASCII of (full-width letters, and signs that
+/// look like `/`, `.` and `\`). `%u00e9` is a letter to every decoder.
+fn is_unicode_ascii(run: &[u8]) -> bool {
+    let [b'%', b'u', digits @ ..] = run else { return false };
+    let hex = |code: u32, digit: &u8| Some(code * 16 + char::from(*digit).to_digit(16)?);
+    let code = digits.iter().try_fold(0, hex);
+    matches!(code, Some(0..=0x7F | 0xFF01..=0xFF5E | 0x2024 | 0x2044 | 0x2215 | 0x2216))
 }

@@ -3,8 +3,9 @@
 //! Why      `/login`, `//login`, `/%6cogin`, `/a%2f..%2flogin` and `/login;x` are one page to some servers and different
 //!          ones to others. Which server stands behind the proxy is not known here, so a limit on that page must count each
 //!          spelling that any of them takes for it, and a key must not be new with each spelling.
-//! Always   The canonical form undoes, one after the other, all that some server undoes: escapes (however often), `\` for `/`,
-//!          empty segments, `.`, parameters after `;`, dots and blanks at the end of a segment, a slash at the end, what
+//! Always   The canonical form undoes, one after the other, all that some server undoes: escapes (however often), letters and
+//!          separators in UTF-8 that is longer than it need be, tabs and line ends, `\` for `/`, empty segments, `.`,
+//!          parameters after `;`, dots and blanks at the end of a segment, a slash at the end, what
 //!          follows an escaped `?` or `#`, capitals. Each only makes paths the same that were different, so a server that
 //!          undoes some of it is never more lenient than that: two paths that it takes for one have one canonical form.
 //! Always   `..` is the exception: which segment it takes away depends on what else is undone. It is resolved where all
@@ -202,12 +203,22 @@ fn is_plain(raw: &[u8]) -> bool {
 pub(super) fn small(path: &[u8]) -> Vec<u8> {
     let mut small = Vec::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
-        let letters =
-            chunk.valid().chars().map(|letter| letter.to_lowercase().next().unwrap_or(letter));
-        small.extend_from_slice(letters.collect::<String>().as_bytes());
+        small.extend_from_slice(chunk.valid().chars().map(folded).collect::<String>().as_bytes());
         small.extend_from_slice(chunk.invalid());
     }
     small
+}
+
+/// The small form of a letter's capital: `ſ` is `s` and `ı` is `i`, as in servers that compare capitals. A letter whose
+/// capital is more than one letter keeps its own small form.
+fn folded(letter: char) -> char {
+    let lower = |letter: char| letter.to_lowercase().next().unwrap_or(letter);
+    let letter = lower(letter);
+    let mut capital = letter.to_uppercase();
+    match (capital.next(), capital.next()) {
+        (Some(capital), None) => lower(capital),
+        _ => letter,
+    }
 }
 
 /// A path in its parts, with nothing in them that some server leaves out.
@@ -222,8 +233,11 @@ impl<'a> Segments<'a> {
         let mut segments = Self { names: Vec::new(), ends_in_slash: true, climbs: false };
         for raw in decoded.split(|byte| matches!(byte, b'/' | b'\\')) {
             let name = raw.split(|byte| *byte == b';').next().unwrap_or_default();
-            let is_dots = name.iter().all(|byte| matches!(byte, b'.' | b' '));
-            let is_up = is_dots && name.iter().filter(|byte| **byte == b'.').nth(1).is_some();
+            let is_dots = name.iter().copied().all(is_dot_or_blank);
+            // No server takes `...` for more than a name or nothing.
+            let is_ellipsis = name.len() > 2 && name.iter().all(|byte| *byte == b'.');
+            let has_two_dots = name.iter().filter(|byte| **byte == b'.').nth(1).is_some();
+            let is_up = is_dots && has_two_dots && !is_ellipsis;
             segments.ends_in_slash = is_dots;
             segments.climbs |= is_up;
             if is_up {
@@ -236,9 +250,14 @@ impl<'a> Segments<'a> {
     }
 }
 
+/// Whether some server cuts it off the end of a name; control characters are blanks to Java.
+fn is_dot_or_blank(byte: u8) -> bool {
+    matches!(byte, b'.' | 0..=b' ')
+}
+
 /// Without dots and blanks at the end.
 fn shorter(name: &[u8]) -> &[u8] {
-    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+    let end = name.iter().rposition(|byte| !is_dot_or_blank(*byte));
     &name[..end.map_or(0, |end| end + 1)]
 }
 

@@ -46,7 +46,9 @@ pub(super) fn decode_path_fully(raw: &[u8], slash: Slash) -> Vec<u8> {
             }
             decoded.truncate(decoded.len() - 3);
             decoded.push(byte);
+            shorten(&mut decoded);
         }
+        shorten(&mut decoded);
     }
     decoded
 }
@@ -75,6 +77,30 @@ fn put(decoded: &mut Vec<u8>, byte: u8, slash: Slash) {
     } else {
         decoded.push(byte);
     }
+}
+
+/// Undoes what some servers undo of what was decoded last: a tab or a line end goes, as in browsers' URLs, and UTF-8 that is longer than
+/// it need be becomes the letter, the dot or the separator that lenient decoders take it for.
+fn shorten(decoded: &mut Vec<u8>) {
+    if matches!(decoded.last(), Some(b'\t' | b'\n' | b'\r')) {
+        decoded.pop();
+    } else if let Some((length, byte)) = overlong(decoded) {
+        decoded.truncate(decoded.len() - length);
+        decoded.push(byte);
+    }
+}
+
+/// How many bytes at the end are one ASCII character that matters, and which.
+fn overlong(decoded: &[u8]) -> Option<(usize, u8)> {
+    let (length, high, low) = match decoded {
+        [.., 0xF0, 0x80, high @ 0x80..=0x81, low @ 0x80..=0xBF] => (4, *high, *low),
+        [.., 0xE0, high @ 0x80..=0x81, low @ 0x80..=0xBF] => (3, *high, *low),
+        [.., high @ 0xC0..=0xC1, low @ 0x80..=0xBF] => (2, *high, *low),
+        _ => return None,
+    };
+    let byte = (high & 1) << 6 | low & 0x3F;
+    let matters = byte.is_ascii_alphanumeric() || b"./\\".contains(&byte);
+    matters.then_some((length, byte))
 }
 
 fn last_escaped(decoded: &[u8]) -> Option<u8> {

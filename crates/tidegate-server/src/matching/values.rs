@@ -31,6 +31,8 @@ impl<'a> Values<'a> {
     pub(super) fn of_parameter(query: &'a str, name: &str) -> Self {
         let mut found = Found::new(Wire::Query, name);
         query.as_bytes().split(|byte| *byte == b'&').for_each(|pair| found.look_at(pair));
+        // Some servers end the query at a raw `#`, others read on.
+        found.has_exact &= !query.contains('#');
         found.values()
     }
 
@@ -94,13 +96,15 @@ impl<'a, 'n> Found<'a, 'n> {
 
     /// A pair, which has several in it for servers that separate by more.
     fn look_at(&mut self, pair: &'a [u8]) {
-        let separator = match self.wire {
-            Wire::Query => b';',
-            Wire::Cookies => b',',
+        let separators: &[u8] = match self.wire {
+            Wire::Query => b";#",
+            // A comma in a value is usually part of it; it separates where the same name follows.
+            Wire::Cookies if self.comes_after_comma(pair) => b",",
+            Wire::Cookies => b"",
         };
-        for (place, piece) in pair.split(|byte| *byte == separator).enumerate() {
+        for (place, piece) in pair.split(|byte| separators.contains(byte)).enumerate() {
             let (name, value) = split(piece);
-            if !folded(&decode_form(name), self.name).eq(self.folded.iter().copied()) {
+            if !self.is_name(name) {
                 continue;
             }
             let is_whole = piece.len() == pair.len();
@@ -110,6 +114,17 @@ impl<'a, 'n> Found<'a, 'n> {
             let is_clear = self.put(value.unwrap_or_default());
             self.has_exact |= is_whole && is_clear && self.is_exact(name, value.is_some());
         }
+    }
+
+    /// Whether this name and `=` follow a comma in it.
+    fn comes_after_comma(&self, pair: &[u8]) -> bool {
+        let mut after = pair.split(|byte| *byte == b',').skip(1).map(split);
+        after.any(|(name, value)| value.is_some() && self.is_name(name))
+    }
+
+    /// Whether some server takes it for the name.
+    fn is_name(&self, name: &[u8]) -> bool {
+        folded(&decode_form(name), self.name).eq(self.folded.iter().copied())
     }
 
     /// Whether every server takes it for the name.
@@ -214,6 +229,9 @@ mod tests {
             ("User=bob", &["bob"]),
             ("user[]=bob", &["bob"]),
             ("user;x=bob", &["bob", ""]),
+            ("x=1#&user=bob", &["bob"]),
+            ("user=ann#x", &["ann#x", "ann"]),
+            ("user=ann&x#y", &["ann"]),
         ] {
             let values = Values::of_parameter(query, "user");
             assert_eq!(texts(&values), all, "{query}");
@@ -235,6 +253,9 @@ mod tests {
             (&["sid=\"s 1\""], "s 1"),
             (&["sid=%61bc"], "abc"),
             (&["sid=a+b=="], "a b=="),
+            (&["sid=1,2"], "1,2"),
+            (&["sid=a,b=c,sid"], "a,b=c,sid"),
+            (&["prefs={a:1,sid:2}; sid=abc"], "abc"),
             (&["xsid=1; sid =2x; sid2=3", "sid=7"], ""),
             (&["xsid=1; sid2=3; sid=7"], "7"),
         ] {
@@ -255,7 +276,7 @@ mod tests {
             (&["sid=1, sid=2"], &["1, sid=2", "1", "2"]),
             (&["a=1, sid=2"], &["2"]),
             (&["a=1, sid=2; sid=3"], &["2", "3"]),
-            (&["sid=1,2"], &["1,2", "1"]),
+            (&["sid=1,x, SID=2"], &["1,x, SID=2", "1", "2"]),
             (&["a=\"; sid=1; b=\"; sid=2"], &["1", "2"]),
             (&["sid=\"\\141bc\""], &["\\141bc"]),
             (&["sid=a\"b"], &["a\"b"]),

@@ -6,7 +6,7 @@ import re
 
 from processes import application, directory, done, expect, expect_near, free_port, get, guide, proxy, replaced
 from processes import tidegate, wait_for
-from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names
+from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names, reaches
 from spoofs import SPOOFS
 
 CONFIG = """
@@ -36,6 +36,18 @@ CADDY = """
     admin off
     auto_https off
 }
+"""
+
+# What Go takes for a URL without a path, and asks about in whatever words its client chose.
+OPAQUE = [
+    b"x:http://h/", b"x:http://h/login", b"x:http://h/?page=login", b"x:http://h/openapi.json", b"x:http://h/v1/authorize",
+    b"x:http://h/v1/explain", b"x:http://127.0.0.1/", b"x:x:http://h/", b"x:h:80", b"x:*", b"http:login", b"x:?/login",
+]  # fmt: skip
+
+# The page that a client gets to with such a target too.
+ANY = f"""
+    respond "{PAGE.decode()}"
+}}
 """
 
 # The page that has many names.
@@ -114,4 +126,12 @@ for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
         with caddy(path, port, limited + f"http://127.0.0.1:{open_port} {{" + LOGIN) as process:
             wait_for(open_port, process)
             expect_of(port, names(open_port))
+# A target without a path gets nobody past a limit on everything.
+with tidegate('[limits.all]\nrule = "1/day"\n') as server, application() as app, directory() as path:
+    port = free_port()
+    limited = replaced(shown(port, server, app), {f"    reverse_proxy 127.0.0.1:{app.server_port}\n}}\n": ANY})
+    with caddy(path, port, replaced(limited, {f"http://127.0.0.1:{port}": f"http://:{port}"})):
+        expect("the limit", [reaches(port, b"/"), reaches(port, b"/")], [True, False])
+        passed = [target for target in OPAQUE for method in (b"GET", b"POST") if reaches(port, target, method)]
+        expect("a target without a path passes no limit", passed, [])
 done("Caddy")

@@ -41,13 +41,14 @@ DETOURS = [
     b"/x/;y/../", b"/x;/../", b"/x/..%3b/", b"/x/..%00/", b"/x%00/../", b"/x%3f/../", b"/x%23/../", b"/x/.../../../",
     b"/x/..%20/", b"/x/.../", b"/..../", b"/x%252f..%252f", b"/x%252fy/../", b"/x/../../", b"/./x/.././",
     b"/x/%c0%ae%c0%ae/", b"/x/..%c0%af", b"/x/..%09/", b"/\xff/../", b"/%ff/../",
+    b"/x#/../", b"/x#?/../", b"/x#/%2e%2e/", b"/x%0a/../", b"/x/.%0a./",
 ]  # fmt: skip
 
 # The name itself.
 NAMES = [
     b"login", b"%6cogin", b"%6Cogin", b"l%6fgin", b"logi%6e", b"%6c%6f%67%69%6e", b"%6C%6F%67%69%6E", b"%256cogin",
     b"LOGIN", b"Login", b"%4cOGIN", b"logi%4e", b"log%c4%b0n", b"log\xc4\xb0n", b"log%00in", b"log%0ain", b"log%c1%a9n",
-    b"log%u0069n", b"log%%69n", b"lo%2567in",
+    b"log%u0069n", b"log%%69n", b"lo%2567in", b"log%c4%b1n", b"log\xc4\xb1n", b"log%09in",
 ]  # fmt: skip
 
 # What follows it, and is nothing to some servers.
@@ -73,10 +74,10 @@ def spellings(name=b"login"):
     return list(dict.fromkeys(found))
 
 
-def reaches(port, spelling):
+def reaches(port, spelling, method=b"GET"):
     """Whether a request for this gets to the page. It is sent as it is, which http.client would not."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
-        peer.sendall(b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % spelling)
+        peer.sendall(b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % (method, spelling))
         return peer.makefile("rb").read().endswith(b"\r\n\r\n" + PAGE)
 
 

@@ -181,3 +181,59 @@ async fn a_clients_query_is_not_the_proxys() {
     let plain = told("/v1/authorize?", "x-forwarded", "/limited?");
     assert_eq!(bench.ask(plain, b"").await.status, 429, "nothing was handed on");
 }
+
+#[tokio::test]
+async fn nothing_but_a_decision_is_a_yes_to_a_proxy() {
+    let bench = bench();
+    // As Go asks where its client's target is opaque (`x:http://h/`): the URL of the proxy keeps its query only.
+    for target in ["/", "/openapi.json", "/v1/authorize", "/v1/explain", "/livez"] {
+        let absolute = format!("http://h{target}?from=x-forwarded");
+        let reply = bench.ask(told(&absolute, "x-forwarded", "/limited"), b"").await;
+        assert_eq!(reply.status, 400, "{absolute}");
+    }
+    for target in ["/", "/openapi.json"] {
+        for family in ["x-forwarded", "x-original"] {
+            let reply = bench.ask(told(target, family, "/limited"), b"").await;
+            assert_eq!(reply.status, 400, "{target} {family}");
+        }
+        assert_eq!(bench.get(&format!("{target}?from=x-forwarded")).await.status, 400, "{target}");
+        assert_eq!(bench.get(target).await.status, 200, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_begins_with_a_path() {
+    let bench = bench();
+    for uri in ["http://h/limited", "x:/limited", "h:80", "limited", "#/limited", "?limited"] {
+        for family in ["x-forwarded", "x-original"] {
+            let reply = bench.ask(told("/v1/authorize", family, uri), b"").await;
+            assert_eq!(reply.status, 400, "{uri}");
+            assert!(reply.detail().contains("paths begin with `/`"), "{}", reply.detail());
+        }
+    }
+    assert_eq!(bench.ask(told("/v1/authorize", "x-forwarded", "*"), b"").await.status, 204);
+}
+
+#[tokio::test]
+async fn a_raw_hash_hides_nothing() {
+    let bench = bench();
+    for uri in ["/x#/../limited", "/limited#x", "/limited#?x", "/x#/%2e%2e/limited"] {
+        assert_eq!(
+            counting(&bench, told("/v1/explain", "x-original", uri)).await,
+            ["address"],
+            "{uri}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_method_in_small_letters_is_that_method() {
+    let bench = bench();
+    for method in ["GET", "get", "Get"] {
+        let request = Request::get("/v1/explain")
+            .header("host", "127.0.0.1:8080")
+            .header("x-forwarded-uri", "/limited")
+            .header("x-forwarded-method", method);
+        assert_eq!(counting(&bench, request).await, ["address"], "{method}");
+    }
+}

@@ -42,6 +42,15 @@ fn spellings_of_a_path_are_one_path() {
         "/login%23x",
         "/login%253fx",
         "/login%2f",
+        "/login%0a",
+        "/login%01",
+        "/log%09in",
+        "/login#x",
+        "/log%c1%a9n",
+        "/%c0%aflogin",
+        "/%e0%80%aflogin",
+        "/login/...",
+        "/log%C4%B1n",
         "/%2e/login",
         "/x/y/../../login",
     ] {
@@ -78,17 +87,22 @@ fn where_servers_resolve_differently_a_path_is_ambiguous() {
         "/x\\y/../login",
         "/x/..;/login",
         "/x;/../login",
-        "/x/.../login",
+        "/x/.../../login",
+        "/x/..%01/login",
+        "/x/.%09./login",
+        "/x/%2e%c0%ae/login",
+        "/x/..%c0%aflogin",
+        "/x#/../login",
         "/login/x/..",
         "/x./../login",
         "/x%3f/../login",
         "/login%00",
         "/login%00.png",
-        "/%c0%aflogin",
         "/%c0%ae%c0%ae/login",
-        "/%e0%80%aflogin",
         "/%u002flogin",
-        "/login%0a",
+        "/%uff0flogin",
+        "/log%u0069n",
+        "/list;path=a%2fb",
     ] {
         assert_eq!(read(raw), "?", "{raw}");
     }
@@ -197,7 +211,58 @@ fn undone(raw: &[u8], by: &str) -> Vec<u8> {
         "slash" if raw.len() > 1 => raw.strip_suffix(b"/").unwrap_or(raw).to_vec(),
         "query" => raw.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap().to_vec(),
         "capitals" => raw.to_ascii_lowercase(),
+        "line ends" => bytes(text().replace(['\t', '\n', '\r'], "")),
+        "overlong" => bytes(
+            text()
+                .replace("\u{c0}\u{af}", "/")
+                .replace("\u{c0}\u{ae}", ".")
+                .replace("\u{c1}\u{a1}", "a"),
+        ),
         _ => raw.to_vec(),
+    }
+}
+
+#[test]
+fn honest_paths_are_not_ambiguous() {
+    for (raw, canonical) in [
+        ("/search/a%0Ab", "/search/ab"),
+        ("/search/a%09b", "/search/ab"),
+        ("/search/a%1bb", "/search/a\u{1b}b"),
+        ("/search/...", "/search"),
+        ("/a/.../b", "/a/b"),
+        ("/caf%u00e9", "/caf%u00e9"),
+        ("/x%u65e5", "/x%u65e5"),
+    ] {
+        assert_eq!(read(raw), canonical, "{raw}");
+    }
+    // EUC-KR and GBK, also where their bytes look like UTF-8 that is too long.
+    for raw in ["/%B0%A1%C0%BB", "/%C0%AF%C0%CC", "/%C1%A6", "/%D5%5C", "/%E0%80%81"] {
+        assert_ne!(read(raw), "?", "{raw}");
+    }
+    assert_eq!(read_as("/list;path=a%2fb", EscapedSlash::Keep), "/list");
+}
+
+#[test]
+fn a_letter_and_its_capital_are_one_in_every_alphabet() {
+    let fold = |letter: char| small(letter.to_string().as_bytes());
+    let sole = |mut letters: Box<dyn Iterator<Item = char>>| {
+        letters.next().filter(|_| letters.next().is_none())
+    };
+    let mut pairs = 0;
+    for letter in '\0'..=char::MAX {
+        let folded = fold(letter);
+        assert_eq!(small(&folded), folded, "{letter:?} is folded once and for all");
+        for other in [sole(Box::new(letter.to_uppercase())), sole(Box::new(letter.to_lowercase()))]
+        {
+            let Some(other) = other.filter(|other| *other != letter) else { continue };
+            assert_eq!(fold(other), folded, "{letter:?} {other:?}");
+            pairs += 1;
+        }
+    }
+    assert!(pairs > 2_000);
+    for (letter, plain) in [('\u{17f}', "s"), ('\u{131}', "i"), ('\u{130}', "i"), ('\u{212a}', "k")]
+    {
+        assert_eq!(fold(letter), plain.as_bytes());
     }
 }
 
@@ -205,7 +270,7 @@ fn key(raw: &[u8]) -> Option<Vec<u8>> {
     Path::read(raw, EscapedSlash::Either).canonical().map(<[u8]>::to_vec)
 }
 
-const UNDOING: [&str; 12] = [
+const UNDOING: [&str; 14] = [
     "end",
     "resolve",
     "decode",
@@ -218,12 +283,15 @@ const UNDOING: [&str; 12] = [
     "slash",
     "query",
     "capitals",
+    "line ends",
+    "overlong",
 ];
 
 fn spelling() -> impl Strategy<Value = String> {
     let pieces = vec![
         "/", "/", "%2f", "%2F", "\\", "%5c", ".", "%2e", "..", "a", "A", "%61", "b", ";", "%3b",
-        "%3f", "%23", "%20", "%", "%25", "25", "2f", "*",
+        "%3f", "%23", "%20", "%", "%25", "25", "2f", "*", "%c0%af", "%c0%ae", "%c1%a1", "%0a",
+        "%09", "...", "#",
     ];
     let rest = proptest::collection::vec(select(pieces), 0..12);
     rest.prop_map(|rest| format!("/{}", rest.concat()))
