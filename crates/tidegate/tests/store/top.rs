@@ -59,11 +59,11 @@ fn a_key_has_its_name_also_if_a_batch_asked_about_it_first() {
 /// A request that is decided with others, or that waits for its turn, names its key like any other.
 #[test]
 fn a_key_has_its_name_however_it_was_asked_about() {
-    type Limiters = Limiter<ManualClock>;
-    let ways: [(&str, fn(&Limiters)); 6] = [
+    type Way = fn(&Limiter<ManualClock>);
+    let ways: [(&str, Way); 6] = [
         ("all allowed", |l| drop(tidegate::check_all([l.ask("alice"), l.ask("bob")]))),
         ("another denied", |l| {
-            drop(tidegate::check_all([l.ask("alice"), l.ask("bob").cost(2_000_000)]))
+            drop(tidegate::check_all([l.ask("alice"), l.ask("bob").cost(2_000_000)]));
         }),
         ("denied", |l| drop(tidegate::check_all([l.ask("bob"), l.ask("alice").cost(2_000_000)]))),
         ("check", |l| assert!(l.ask("alice").check().is_allow())),
