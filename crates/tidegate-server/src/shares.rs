@@ -2,7 +2,8 @@
 //!
 //! Always   A peer may take more as long as it has no more than `TIMES` times what is left: dynamic thresholds
 //!          (Choudhury and Hahne 1998). A peer that is alone gets three quarters of the table; of several that want all of
-//!          it, each gets the same, and something is always left for the next one. A few peers never fill a table.
+//!          it, each gets the same. Each newcomer finds a quarter of what was left, so peers that work together fill a table
+//!          when there are log4 of its size of them, and one more.
 //! Always   What a peer has is counted in two rows of counters, which its id chooses. It is never counted too low. It is
 //!          counted too high by what others have in both of its places: with thousands of peers, about a thousandth of all that is
 //!          taken, so that the last thousandth of the table may stay free.

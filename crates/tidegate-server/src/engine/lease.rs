@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher as _, Hash};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tidegate::{Attached, Clock, Decision, PermitRecord, Snapshot, Span, Timestamp};
@@ -37,6 +38,8 @@ const LEASE_WORDS: usize = 9;
 const ATTACHED_NAME: &str = "leases";
 /// So many are copied for a snapshot while the others wait.
 const COPIED_AT_ONCE: usize = 1_024;
+/// So many leases that have run out are given back before a place is taken or given back.
+const ENDED_AT_ONCE: usize = 1_024;
 /// A place under a rule without a name is held no longer.
 const AD_HOC_LEASE_MAX: Span = Span::from_secs(86_400);
 
@@ -73,6 +76,8 @@ pub(super) struct Leases {
 struct Kept {
     permits: BTreeMap<LeaseId, Held>,
     ends: BTreeSet<(Timestamp, LeaseId)>,
+    /// The leases of each limit and key, so that a reset looks at no others.
+    by_key: BTreeSet<(Under, LeaseId)>,
 }
 
 /// A place that is held.
@@ -87,8 +92,8 @@ struct Held {
     owner: PeerId,
 }
 
-/// A limit, and a key by a hash that is its alone.
-#[derive(Clone, Debug)]
+/// A limit, and a key by a hash that is its alone. In order, the keys of a limit are beside each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Under {
     limit: Arc<str>,
     is_ad_hoc: bool,
@@ -170,13 +175,16 @@ impl Leases {
         if self.ad_hoc.taken() == 0 {
             return Vec::new();
         }
-        let is_under = |under: &Under| under.is_ad_hoc && rules.contains(&*under.limit);
-        let held = self.lock().take_out(is_under).into_iter();
+        let mut held = Vec::new();
+        for rule in rules {
+            let key = |key| Under { limit: Arc::from(*rule), is_ad_hoc: true, key };
+            held.extend(self.lock().take_out(key(0)..=key(u128::MAX)));
+        }
         let give_back = |(_, held): (LeaseId, Held)| {
             self.give_back(&held);
             held.permit
         };
-        held.map(give_back).collect()
+        held.into_iter().map(give_back).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -221,8 +229,7 @@ impl Leases {
             return Forgetting { leases: self, held: Vec::new() };
         }
         let under = self.under(limit, key);
-        let is_there = |other: &Under| other.key == under.key && other.limit == under.limit;
-        let held = self.lock().take_out(is_there);
+        let held = self.lock().take_out(under.clone()..=under);
         Forgetting { leases: self, held }
     }
 
@@ -348,6 +355,7 @@ fn beyond_longest(limit: &Limit) -> Span {
 impl Kept {
     fn insert(&mut self, id: LeaseId, held: Held) {
         self.ends.extend(held.ends.map(|ends| (ends, id)));
+        self.by_key.insert((held.under.clone(), id));
         self.permits.insert(id, held);
     }
 
@@ -356,26 +364,23 @@ impl Kept {
         if let Some(ends) = held.ends {
             self.ends.remove(&(ends, id));
         }
+        self.by_key.remove(&(held.under.clone(), id));
         Some(held)
     }
 
-    /// Takes out those under such a limit and key.
-    fn take_out(&mut self, is_there: impl Fn(&Under) -> bool) -> Vec<(LeaseId, Held)> {
-        let there = self.permits.iter().filter(|(_, held)| is_there(&held.under));
-        let ids: Vec<LeaseId> = there.map(|(id, _)| *id).collect();
+    /// Takes out the leases under these limits and keys.
+    fn take_out(&mut self, there: RangeInclusive<Under>) -> Vec<(LeaseId, Held)> {
+        let (from, to) = there.into_inner();
+        let there = self.by_key.range((from, LeaseId(0))..=(to, LeaseId(u128::MAX)));
+        let ids: Vec<LeaseId> = there.map(|(_, id)| *id).collect();
         ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
     }
 
-    /// Takes out those whose lease has run out.
+    /// Takes out leases that have run out: the first [`ENDED_AT_ONCE`], so that no request pays for all that end together.
     fn take_over(&mut self, now: Timestamp) -> Vec<Held> {
-        let mut over = Vec::new();
-        while let Some(&(ends, id)) = self.ends.first()
-            && ends <= now
-        {
-            self.ends.pop_first();
-            over.extend(self.permits.remove(&id));
-        }
-        over
+        let over = self.ends.iter().take_while(|(ends, _)| *ends <= now).take(ENDED_AT_ONCE);
+        let ids: Vec<LeaseId> = over.map(|(_, id)| *id).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 }
 

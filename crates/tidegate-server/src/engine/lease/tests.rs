@@ -199,3 +199,42 @@ async fn a_place_that_costs_nothing_is_not_remembered() {
     assert!(engine.leases.kept.lock().expect("nobody panics").permits.is_empty());
     assert!(!engine.release(free).await.expect("memory answers"), "there is nothing to give back");
 }
+
+/// It was a look at every lease, under the lock that all who take places need.
+#[tokio::test]
+async fn a_reset_of_a_key_that_nobody_holds_looks_at_no_leases() {
+    const HELD: u64 = 50_000;
+    const RESETS: usize = 50_000;
+    let engine = engine();
+    for number in 0..HELD {
+        take_under(&engine, UNNAMED, (number / 100, 1)).await.expect("there is room");
+    }
+    let limit = engine.find(UNNAMED).expect("it is a limit");
+    let clock = ServerClock::system();
+    let start = clock.now();
+    for _ in 0..RESETS {
+        engine.reset(&limit, Key(b"nobody")).await.expect("memory answers");
+    }
+    let took = clock.now().since(start);
+    // Were each of them to look at all leases, it would take minutes.
+    assert!(took < Span::from_secs(10), "{took}");
+}
+
+#[tokio::test]
+async fn leases_that_end_together_are_given_back_little_by_little_and_all_of_them() {
+    let clock = tidegate::ManualClock::new();
+    let server_clock = ServerClock::Manual(clock.clone());
+    let engine = Engine::new(&Config::default(), server_clock, &Snapshot::default());
+    let limit = "concurrency 1000000000 lease 1s";
+    for number in 0..3 * ENDED_AT_ONCE as u64 {
+        take_under(&engine, limit, (number / 10, 1)).await.expect("there is room");
+    }
+    clock.advance(Span::from_secs(2));
+    let mut kept = vec![engine.leases.lock().permits.len()];
+    for _ in 0..3 {
+        take_under(&engine, limit, (1, 1)).await.expect("there is room");
+        kept.push(engine.leases.lock().permits.len());
+    }
+    let left = |rounds: usize| (3 - rounds) * ENDED_AT_ONCE + rounds;
+    assert_eq!(kept, [0, 1, 2, 3].map(left));
+}
