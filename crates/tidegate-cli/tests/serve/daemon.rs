@@ -130,12 +130,14 @@ impl Drop for Daemon {
 }
 
 impl Peer {
-    /// What `TIDE.CHECK`, `TIDE.PEEK` or `CL.THROTTLE` says: whether it is allowed, and how much remains.
+    /// What `TIDE.CHECK`, `TIDE.PEEK` or `CL.THROTTLE` says: whether it is allowed, and how much remains; `u64::MAX` where the
+    /// server does not know (-1).
     pub(crate) fn five(&mut self, line: &str) -> (bool, u64) {
         assert_eq!(self.ask(line), "*5", "{line}");
         let numbers: Vec<String> = (0..5).map(|_| self.line()).collect();
         // redis-cell's 1 is a no.
         let yes = if line.starts_with("CL.THROTTLE") { ":0" } else { ":1" };
-        (numbers[0] == yes, numbers[2].trim_start_matches(':').parse().expect("a number"))
+        let remaining: i64 = numbers[2].trim_start_matches(':').parse().expect("a number");
+        (numbers[0] == yes, u64::try_from(remaining).unwrap_or(u64::MAX))
     }
 }
