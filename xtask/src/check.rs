@@ -11,7 +11,7 @@ use crate::{deny, tidy};
 /// What answers in a second goes first, and what may have to be installed goes last.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "formatting", run: formatting },
-    Step { name: "tidy", run: tidy::run },
+    Step { name: "tidy", run: |workspace| tidy::run(workspace, &[]) },
     Step { name: "clippy", run: clippy },
     Step { name: "docs", run: docs },
     Step { name: "dependency policy", run: deny::policy },

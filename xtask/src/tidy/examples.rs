@@ -1,78 +1,91 @@
-//! Everything public has an example that runs.
+//! What a reader would look up has an example that runs: each type, trait, function and macro at the
+//! root of a crate that people program against.
 //!
-//! Rejected rustdoc's own lint, `missing_doc_code_examples`: it is unstable, it asks inherent
-//!          `impl` blocks for an example, and it passes over what a private module defines and
-//!          the crate re-exports, which is most of a well-made interface.
-//! Always   Reads text, and may: `unreachable_pub` makes `pub` mean public, and rustfmt puts every
-//!          item and every closing brace where this expects them.
-//! Not read Fields, variants, constants, aliases and modules: their type's example shows them.
+//! A method needs none: its type's example shows the main ones. Neither do items that are public only in
+//! a module, because those are rarely used.
+//!
+//! Rejected rustdoc's own lint, `missing_doc_code_examples`: it is unstable, wants an example for every
+//!          `impl` block, and misses what a private module defines and the crate re-exports.
+//! Always   Relies on rustfmt: items at the top level of a file start in the first column.
+
+use std::collections::BTreeSet;
 
 use super::Violation;
+use super::imports::{self, Origin};
+use super::rust_source;
 use super::tree::{File, Tree};
 
 const RULE: &str = "example";
 
 /// The crates that other people program against.
-const SOURCES: &[&str] = &[
-    "crates/tidegate-core/src/",
-    "crates/tidegate-macros/src/",
-    "crates/tidegate-redis/src/",
-    "crates/tidegate-tower/src/",
-    "crates/tidegate/src/",
+const CRATES: &[&str] = &[
+    "tidegate",
+    "tidegate-core",
+    "tidegate-http",
+    "tidegate-macros",
+    "tidegate-redis",
+    "tidegate-tower",
 ];
 
 /// Fences with these words hold Rust that is at least compiled.
 const COMPILED: &[&str] = &["", "rust", "no_run", "should_panic", "compile_fail"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let is_ours = |path: &str| SOURCES.iter().any(|prefix| path.starts_with(prefix));
-    let files = tree.files().filter(|file| is_ours(&file.path) && file.extension() == "rs");
-    files.flat_map(without_example).collect()
+    CRATES.iter().flat_map(|name| check_crate(tree, &format!("crates/{name}/src/"))).collect()
 }
 
-fn without_example(file: &File) -> Vec<Violation> {
+fn check_crate(tree: &Tree, source: &str) -> Vec<Violation> {
+    let root = tree.file(&format!("{source}lib.rs")).map(exported).unwrap_or_default();
+    let files =
+        tree.files().filter(|file| file.path.starts_with(source) && file.extension() == "rs");
+    files.flat_map(|file| without_example(file, &root)).collect()
+}
+
+/// The names that the root of the crate re-exports.
+fn exported(root: &File) -> BTreeSet<String> {
+    let imports = imports::imports(&rust_source::lines(&root.text)).into_iter();
+    let exported = imports.filter(|import| import.origin == Origin::Exported);
+    exported.filter_map(|mut import| import.path.pop()).collect()
+}
+
+fn without_example(file: &File, root: &BTreeSet<String>) -> Vec<Violation> {
+    let is_root = file.path.ends_with("/src/lib.rs");
     let mut violations = Vec::new();
     let mut preamble = Preamble::default();
-    // The indentation of the public trait that we are in.
-    let mut in_trait: Option<usize> = None;
     for (number, line) in file.lines() {
-        let indent = line.len() - line.trim_start().len();
         if preamble.takes(line.trim()) {
             continue;
         }
-        let is_method = in_trait.is_some_and(|outer| indent == outer + 4);
-        if let Some(item) = item(line.trim(), is_method, &preamble)
+        if let Some(item) = item(line, &preamble)
+            && (is_root || item.kind == "macro" || root.contains(item.name))
             && preamble.lacks_example()
         {
             violations.push(violation(file, number, &item));
         }
         preamble = Preamble::default();
-        if in_trait == Some(indent) && line.trim() == "}" {
-            in_trait = None;
-        } else if item_words(line.trim()).first() == Some(&"trait") && !line.ends_with('}') {
-            in_trait = Some(indent);
-        }
     }
     violations
 }
 
-fn violation(file: &File, line: usize, item: &str) -> Violation {
-    let what =
-        format!("`{item}` is public and its documentation has no example that runs; add one");
+fn violation(file: &File, line: usize, Item { kind, name }: &Item<'_>) -> Violation {
+    let what = format!(
+        "`{kind} {name}` is at the root of its crate and its documentation has no example that runs; \
+         add one, or move the item into a public module"
+    );
     Violation { path: file.path.clone(), line, rule: RULE, what }
 }
 
-/// What stands above an item: its documentation and attributes.
+/// The documentation and the attributes above an item.
 #[derive(Default)]
 struct Preamble {
     has_example: bool,
-    /// Hidden, only for tests, or documented from elsewhere.
+    /// The item is hidden, only for tests, or documented in another file.
     exempt: bool,
     exported: bool,
     inside: Inside,
 }
 
-/// What the lines so far have opened and not closed.
+/// The construct that the lines so far have opened and not closed.
 #[derive(Default, PartialEq)]
 enum Inside {
     #[default]
@@ -82,7 +95,7 @@ enum Inside {
 }
 
 impl Preamble {
-    /// Whether the line belongs above an item, in which case it has been noted.
+    /// Reads a line that can precede an item, and returns whether it is one.
     fn takes(&mut self, line: &str) -> bool {
         if let Some(doc) = line.strip_prefix("///") {
             self.note_doc(doc.trim());
@@ -118,30 +131,27 @@ impl Preamble {
     }
 }
 
-/// What the line declares, if that needs an example: `fn check`, `struct Limit`, `macro limit`.
-fn item(line: &str, is_method: bool, preamble: &Preamble) -> Option<String> {
+struct Item<'a> {
+    kind: &'a str,
+    name: &'a str,
+}
+
+/// The public item that the line declares, if it is of a kind that needs an example.
+fn item<'a>(line: &'a str, preamble: &Preamble) -> Option<Item<'a>> {
     if preamble.exported
         && let Some(rest) = line.strip_prefix("macro_rules! ")
     {
-        return Some(format!("macro {}", name(rest)));
+        return Some(Item { kind: "macro", name: name(rest) });
     }
-    let words = if is_method { significant(line) } else { item_words(line) };
-    match words[..] {
-        [kind @ ("fn" | "struct" | "enum" | "union" | "trait"), rest, ..] => {
-            Some(format!("{kind} {}", name(rest)))
+    let qualifiers = ["const", "async", "unsafe", "extern", "\"C\""];
+    let words = line.strip_prefix("pub ")?.split_whitespace();
+    let mut words = words.skip_while(|word| qualifiers.contains(word));
+    match (words.next()?, words.next()?) {
+        (kind @ ("fn" | "struct" | "enum" | "union" | "trait"), rest) => {
+            Some(Item { kind, name: name(rest) })
         }
         _ => None,
     }
-}
-
-/// The words of a public item from its kind on; none if it is not public.
-fn item_words(line: &str) -> Vec<&str> {
-    line.strip_prefix("pub ").map(significant).unwrap_or_default()
-}
-
-fn significant(line: &str) -> Vec<&str> {
-    let qualifiers = ["const", "async", "unsafe", "extern", "\"C\""];
-    line.split_whitespace().skip_while(|word| qualifiers.contains(word)).collect()
 }
 
 fn name(text: &str) -> &str {
@@ -152,26 +162,31 @@ fn name(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// The items that are reported for this text.
+    /// The items that are reported for this text, all of whose names the root exports.
     fn reported(text: &str) -> Vec<String> {
-        let tree = Tree::of(&[("crates/tidegate-core/src/limit.rs", text)]);
+        let root = "pub use limit::{a, b, C, D, f, G as Renamed};\n";
+        let tree = Tree::of(&[
+            ("crates/tidegate-core/src/lib.rs", root),
+            ("crates/tidegate-core/src/limit.rs", text),
+        ]);
         let item = |violation: Violation| violation.what.split('`').nth(1).unwrap().to_owned();
         check(&tree).into_iter().map(item).collect()
     }
 
     #[test]
-    fn public_items_without_an_example_are_found() {
+    fn items_at_the_root_without_an_example_are_found() {
         let text = "//! Limits.\n\npub fn a() {}\n/// Doc.\npub const fn b<T>() {}\n\
                     /// Doc.\n#[derive(\n    Debug,\n)]\npub struct C;\npub enum D {}\n\
-                    impl C {\n    /// Doc.\n    pub fn e(&self) {}\n}\n\
-                    #[macro_export]\nmacro_rules! f {\n}\n";
-        assert_eq!(reported(text), ["fn a", "fn b", "struct C", "enum D", "fn e", "macro f"]);
+                    #[macro_export]\nmacro_rules! e {\n}\npub trait G {}\n";
+        assert_eq!(reported(text), ["fn a", "fn b", "struct C", "enum D", "macro e", "trait G"]);
+        let tree = Tree::of(&[("crates/tidegate/src/lib.rs", "pub fn a() {}\n")]);
+        assert_eq!(check(&tree).len(), 1);
     }
 
     #[test]
     fn an_example_above_the_attributes_counts() {
         let text = "/// Doc.\n///\n/// ```\n/// x();\n/// ```\n#[must_use]\n// Why.\npub fn a() {}\n\
-                    /// ```rust,no_run\n/// x();\n/// ```\npub struct B;\n";
+                    /// ```rust,no_run\n/// x();\n/// ```\npub struct C;\n";
         assert_eq!(reported(text), [""; 0]);
     }
 
@@ -182,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_run_is_no_example() {
+    fn an_example_that_does_not_run_does_not_count() {
         for info in ["text", "ignore", "toml", "rust,ignore", "scenario"] {
             let text = format!("/// ```{info}\n/// x\n/// ```\npub fn a() {{}}\n");
             assert_eq!(reported(&text), ["fn a"], "{info}");
@@ -190,26 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn methods_of_public_traits_are_public() {
-        let text = "/// ```\n/// ```\npub trait Clock: Send {\n    /// Doc.\n    fn now(&self);\n\
-                    \x20   /// ```\n    /// ```\n    fn later(&self) {\n        fn inner() {}\n    }\n\
-                    \x20   const MAX: u32;\n}\n\nimpl Clock for A {\n    fn now(&self) {}\n}\n";
-        assert_eq!(reported(text), ["fn now"]);
-    }
-
-    #[test]
-    fn what_is_not_public_or_hidden_or_shown_by_its_type_needs_none() {
-        let text = "fn a() {}\npub(crate) fn b() {}\npub use x::y;\npub mod c;\n\
+    fn methods_and_items_that_the_root_does_not_export_need_none() {
+        let text = "pub fn other() {}\nfn a() {}\npub(crate) fn b() {}\npub use x::y;\npub mod c;\n\
                     pub const D: u32 = 1;\npub type E = u32;\n#[doc(hidden)]\npub fn f() {}\n\
                     #[doc = include_str!(\"../README.md\")]\npub struct G;\n\
-                    trait H {\n    fn i();\n}\n    pub field: u32,\nmacro_rules! j {\n}\n";
+                    impl C {\n    pub fn a(&self) {}\n}\nmacro_rules! j {\n}\n";
         assert_eq!(reported(text), [""; 0]);
     }
 
     #[test]
-    fn only_what_people_program_against_is_read() {
-        assert!(check(&Tree::of(&[("xtask/src/a.rs", "pub fn a() {}\n")])).is_empty());
-        assert!(check(&Tree::of(&[("crates/tidegate/tests/a.rs", "pub fn a() {}\n")])).is_empty());
-        assert!(!check(&Tree::of(&[("crates/tidegate/src/a.rs", "pub fn a() {}\n")])).is_empty());
+    fn only_crates_that_people_program_against_are_read() {
+        assert!(check(&Tree::of(&[("xtask/src/lib.rs", "pub fn a() {}\n")])).is_empty());
+        assert!(
+            check(&Tree::of(&[("crates/tidegate-bench/src/lib.rs", "pub fn a() {}\n")])).is_empty()
+        );
     }
 }

@@ -1,8 +1,11 @@
-//! Every crate is called what its directory is called, obeys the workspace's lints, and is on
-//! the map.
+//! Every crate is named like its directory, obeys the workspace's lints, is on the map in
+//! ARCHITECTURE.md, and depends only on crates above it there.
 //!
 //! Always   Reads manifests as lines. The few shapes that cargo accepts and this does not know,
 //!          like `package = { name = … }`, are reported and not passed over.
+//! Not read Dependencies for tests: a test may use any crate.
+
+use std::collections::BTreeSet;
 
 use super::Violation;
 use super::tree::Tree;
@@ -53,13 +56,61 @@ fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
 
 pub(super) fn architecture(tree: &Tree) -> Vec<Violation> {
     let map = tree.file(MAP).map_or("", |file| &file.text);
-    let unnamed = tree.crates().into_iter().filter(|name| !has_word(map, name));
-    unnamed.map(unmapped).collect()
+    let crates = tree.crates();
+    let unnamed = crates.iter().filter(|name| !has_word(map, name)).map(|name| unmapped(name));
+    let order = order(map, &crates);
+    let against = (0..order.len()).flat_map(|at| {
+        let below: Vec<&str> = order[at + 1..].concat();
+        order[at].iter().flat_map(|name| upwards(tree, name, &below)).collect::<Vec<Violation>>()
+    });
+    unnamed.chain(against).collect()
 }
 
 fn unmapped(name: &str) -> Violation {
     let what = format!("does not name the crate `{name}`; say what it is for");
     Violation { path: MAP.to_owned(), line: 1, rule: "architecture", what }
+}
+
+/// The crates as the diagram lists them, which is the first fenced block: each at the start of a line.
+/// Crates on one line, separated by commas, may use each other.
+fn order<'a>(map: &'a str, crates: &BTreeSet<&str>) -> Vec<Vec<&'a str>> {
+    let diagram = map.split("```").nth(1).unwrap_or("");
+    let names = |line: &'a str| line.split_whitespace().map_while(name_in_list(crates)).collect();
+    diagram.lines().map(names).collect()
+}
+
+fn name_in_list<'a>(crates: &BTreeSet<&str>) -> impl Fn(&'a str) -> Option<&'a str> {
+    |word| Some(word.trim_end_matches(',')).filter(|name| crates.contains(name))
+}
+
+/// Dependencies on crates that the diagram lists below.
+fn upwards(tree: &Tree, name: &str, below: &[&str]) -> Vec<Violation> {
+    let path = format!("crates/{name}/Cargo.toml");
+    let Some(file) = tree.file(&path) else { return Vec::new() };
+    let used = dependencies(&file.text).into_iter().filter(|(_, used)| below.contains(used));
+    let violation = |(line, used): (usize, &str)| {
+        let what = format!(
+            "`{name}` uses `{used}`, which stands below it in {MAP}; turn the dependency around"
+        );
+        Violation { path: path.clone(), line, rule: "architecture", what }
+    };
+    used.map(violation).collect()
+}
+
+/// The packages in `[dependencies]` and its tables for targets, with their lines.
+fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for (number, line) in (1..).zip(manifest.lines().map(str::trim)) {
+        if let Some(header) = line.strip_prefix('[') {
+            let table = header.trim_end_matches(']');
+            inside = table.ends_with("dependencies") && !table.ends_with("dev-dependencies");
+            found.extend(table.strip_prefix("dependencies.").map(|name| (number, name)));
+        } else if inside && let Some((name, _)) = line.split_once(['=', '.']) {
+            found.push((number, name.trim()));
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -112,5 +163,21 @@ mod tests {
     #[test]
     fn without_a_map_every_crate_is_unnamed() {
         assert_eq!(architecture(&Tree::of(&[(CORE, GOOD)])).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_that_uses_one_below_it_is_found() {
+        let map = "```text\n  tidegate-core   pure; used by tidegate\n     │\n  tidegate\n  tidegate-redis\n```\n\
+                   ```text\n  tidegate\n```\n";
+        let core = "[dependencies]\nserde = \"1\"\ntidegate-redis.workspace = true\n\
+                    [dev-dependencies]\ntidegate = { path = \"x\" }\n";
+        let redis = "[dependencies]\ntidegate = \"1\"\n[dependencies.tidegate-core]\n";
+        let tree = Tree::of(&[
+            (MAP, map),
+            (CORE, core),
+            ("crates/tidegate/Cargo.toml", ""),
+            ("crates/tidegate-redis/Cargo.toml", redis),
+        ]);
+        assert_eq!(places(&architecture(&tree)), [format!("{CORE}:3")]);
     }
 }

@@ -4,14 +4,20 @@
 //!          fail on a bad sample. All violations are reported, not just the first.
 //! Always   A violation says what to do about it.
 
+mod allowance;
+mod cycles;
 mod drawers;
 mod examples;
 mod forbidden;
+mod imports;
 mod links;
 mod manifests;
 mod modules;
+mod names;
+mod rust_source;
 mod tree;
 mod twins;
+mod wording;
 mod words;
 
 use std::fmt;
@@ -19,6 +25,7 @@ use std::fmt;
 use anyhow::bail;
 
 use crate::workspace::Workspace;
+use allowance::Split;
 use tree::Tree;
 
 const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
@@ -31,6 +38,9 @@ const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
     forbidden::check,
     links::check,
     examples::check,
+    names::check,
+    cycles::check,
+    wording::check,
 ];
 
 /// These files have to spell out what they forbid.
@@ -51,14 +61,27 @@ impl fmt::Display for Violation {
     }
 }
 
-pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
+/// `--left` lists what is still tolerated, too.
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
+    let lists_tolerated = match arguments {
+        [] => false,
+        [only] if only == "--left" => true,
+        _ => bail!("`tidy` takes no argument but `--left`"),
+    };
     let tree = Tree::read(workspace)?;
     let mut violations: Vec<Violation> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
     violations.sort();
-    for violation in &violations {
+    let Split { failing, tolerated } = allowance::split(violations);
+    for violation in tolerated.iter().filter(|_| lists_tolerated).chain(&failing) {
         println!("{violation}");
     }
-    match violations.len() {
+    for line in allowance::summary(&tolerated) {
+        println!("{line}");
+    }
+    if !tolerated.is_empty() && !lists_tolerated {
+        println!("`cargo xtask tidy --left` lists what is left, by file");
+    }
+    match failing.len() {
         0 => {
             println!("{} files are tidy", tree.files().count());
             Ok(())
