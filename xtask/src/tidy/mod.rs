@@ -71,7 +71,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     let tree = Tree::read(workspace)?;
     let mut violations: Vec<Violation> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
     violations.sort();
-    let Split { failing, tolerated } = allowance::split(violations);
+    let Split { failing, tolerated, exceeded } = allowance::split(violations);
     for violation in tolerated.iter().filter(|_| lists_tolerated).chain(&failing) {
         println!("{violation}");
     }
@@ -80,6 +80,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     }
     if !tolerated.is_empty() && !lists_tolerated {
         println!("`cargo xtask tidy --left` lists what is left, by file");
+    }
+    if !exceeded.is_empty() {
+        bail!("tidy tolerates no more than before: {}", exceeded.join("; "));
     }
     match failing.len() {
         0 => {
