@@ -27,7 +27,6 @@ pub mod listen;
 pub mod matching;
 pub mod resp;
 pub mod server;
-pub mod shares;
 pub mod status;
 pub mod store;
 mod tls;

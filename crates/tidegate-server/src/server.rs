@@ -4,7 +4,6 @@ use crate::clock::ServerClock;
 use crate::config::{self, Config, ConfigErrors};
 use crate::engine::Engine;
 use crate::listen::Wire;
-use crate::shares::{PeerId, Shares};
 use crate::status::{LogDrops, SnapshotStatus};
 use arc_swap::ArcSwap;
 use std::net::IpAddr;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use tidegate::store::{ClientId, Shares};
 use tidegate::{Clock, Snapshot};
 use tidegate_redis::RedisStore;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -119,7 +119,7 @@ pub struct ByListener {
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     server: &'a Server,
-    peer: PeerId,
+    peer: ClientId,
 }
 
 impl Drop for Waiting<'_> {
@@ -269,7 +269,7 @@ impl Server {
     /// Taken before a question is asked whose answer may have to be waited for. Who is one too many is refused here,
     /// before it is charged, so that all others are answered in time. What is decided in memory and at once is not
     /// counted: to refuse it would take as long as to decide it.
-    pub(crate) fn wait(&self, wire: Wire, peer: PeerId) -> Result<Waiting<'_>, Busy> {
+    pub(crate) fn wait(&self, wire: Wire, peer: ClientId) -> Result<Waiting<'_>, Busy> {
         let before = self.status.waiting.fetch_add(1, Ordering::Relaxed);
         if before < self.waiting.max() && self.waiting.take(peer) {
             return Ok(Waiting { server: self, peer });
@@ -320,7 +320,7 @@ impl Server {
     }
 
     /// The id of a peer that comes from this address and was [admitted](Self::admits) by this token.
-    pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> PeerId {
+    pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> ClientId {
         // Where nobody needs one, anybody can make up one for each request.
         let token = token.filter(|_| !self.config.load().server.tokens.is_empty());
         self.engine.peer(address, token)

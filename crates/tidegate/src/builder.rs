@@ -3,6 +3,7 @@
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::Limiter;
 use crate::rule::Rule;
+use crate::store::IdempotencyCache;
 use crate::sync::Arc;
 use crate::table::{Overflow, Plan, Table};
 
@@ -23,6 +24,7 @@ use crate::table::{Overflow, Plan, Table};
 pub struct Builder {
     rule: Rule,
     plan: Plan,
+    idempotency: Option<Arc<IdempotencyCache>>,
 }
 
 /// How many keys are remembered unless it is said otherwise.
@@ -32,7 +34,7 @@ impl Builder {
     pub(crate) fn new(rule: Rule) -> Self {
         let overflow = Overflow::default();
         let plan = Plan { max_keys: MAX_KEYS, overflow, has_top: false, audit: None };
-        Self { rule, plan }
+        Self { rule, plan, idempotency: None }
     }
 
     /// The most keys that are remembered; a million unless told, and at least one. It bounds the
@@ -95,8 +97,19 @@ impl Builder {
         self
     }
 
-    pub(crate) fn into_parts(self) -> (Rule, Plan) {
-        (self.rule, self.plan)
+    /// Shares one cache of idempotent requests, and its bound, with other limiters; see [`Limiter::check_once`].
+    pub fn idempotency_cache(mut self, cache: Arc<IdempotencyCache>) -> Self {
+        self.idempotency = Some(cache);
+        self
+    }
+
+    /// Makes a limiter with the table that `make` returns.
+    pub(crate) fn over<C: Clock>(self, make: impl FnOnce(Rule, Plan) -> Table<C>) -> Limiter<C> {
+        let table = make(self.rule, self.plan);
+        if let Some(cache) = self.idempotency {
+            let _ = table.idempotency.set(cache);
+        }
+        Limiter { table: Arc::new(table) }
     }
 
     /// Makes the limiter, by the machine's clock.
@@ -120,6 +133,6 @@ impl Builder {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn with_clock<C: Clock>(self, clock: C) -> Limiter<C> {
-        Limiter { table: Arc::new(Table::new(self.rule.limit, clock, self.plan)) }
+        self.over(|rule, plan| Table::new(rule.limit, clock, plan))
     }
 }

@@ -72,6 +72,7 @@ mod shed;
 mod slot;
 mod snapshot;
 mod spot;
+pub mod store;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;

@@ -1,5 +1,7 @@
 //! A limit for each key.
 
+mod limit_store;
+
 use crate::acquire::Acquire;
 use crate::ask::Ask;
 use crate::builder::Builder;
@@ -8,6 +10,7 @@ use crate::permit::{Permit, PermitRecord};
 use crate::reservation::Reservation;
 use crate::rule::Rule;
 use crate::spot::Spot;
+use crate::store::{ClientId, IdempotencyKey, IdempotentRequest, StoreError};
 use crate::sync::Arc;
 use crate::table::{Audit, Batch, KeyName, Stats, Table, Top};
 use std::fmt;
@@ -101,6 +104,44 @@ impl<C: Clock> Limiter<C> {
     /// ```
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
         self.table.check(key, cost)
+    }
+
+    /// Decides a request that its sender may repeat: within [`IDEMPOTENCY_WINDOW`](crate::store::IDEMPOTENCY_WINDOW), an
+    /// admitted request with the same key, cost and `id` is charged once, and its repetitions get the first decision again. A
+    /// denied request is decided anew.
+    ///
+    /// # Errors
+    /// Too many requests with an id are remembered. The request was not charged.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, store::IdempotencyKey};
+    /// let limiter = Limiter::new("5/day".parse()?);
+    /// let id = IdempotencyKey::new("order 7")?;
+    /// let first = limiter.check_once("alice", 1, id)?;
+    /// assert_eq!(limiter.check_once("alice", 1, id)?, first, "charged once");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_once<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        cost: u64,
+        id: IdempotencyKey<'_>,
+    ) -> Result<Decision, StoreError> {
+        self.check_once_for(ClientId::OWN, key, cost, id)
+    }
+
+    fn check_once_for<K: Hash + ?Sized>(
+        &self,
+        client: ClientId,
+        key: &K,
+        cost: u64,
+        id: IdempotencyKey<'_>,
+    ) -> Result<Decision, StoreError> {
+        let table = &*self.table;
+        let cache = table.idempotency.get_or_init(Default::default);
+        let key_number = table.secret.of(key).number();
+        let request = IdempotentRequest { limit: table.number, key: key_number, cost, id };
+        cache.decide((&request, client), || table.clock.now(), || self.check_n(key, cost))
     }
 
     /// What [`check`](Self::check) would say, without charging.

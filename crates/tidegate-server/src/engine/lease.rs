@@ -14,7 +14,6 @@
 use super::Limit;
 use super::attached::{self, Reader};
 use crate::clock::ServerClock;
-use crate::shares::{PeerId, Shares};
 use crate::store::{Key, Permit};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -23,6 +22,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use tidegate::store::{ClientId, Shares};
 use tidegate::{Attached, Clock, Decision, PermitRecord, Snapshot, Span, Timestamp};
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ struct Held {
     /// Under which limit, and which of its keys.
     under: Under,
     /// Who took it.
-    owner: PeerId,
+    owner: ClientId,
 }
 
 /// A limit, and a key by a hash that is its alone. In order, the keys of a limit are beside each other.
@@ -145,7 +145,7 @@ impl Leases {
         &self,
         (limit, key): (&Limit, Key<'_>),
         permit: Permit,
-        owner: PeerId,
+        owner: ClientId,
         clock: &ServerClock,
     ) -> Option<Lease> {
         let (decision, lease) = (permit.decision(), longest(limit));
@@ -255,7 +255,7 @@ impl Leases {
                 if let Some(record) = held.permit.record() {
                     let words = by_limit.entry(Arc::clone(&held.under.limit)).or_default();
                     words.extend([id.0, held.under.key].map(attached::halves).as_flattened());
-                    words.push(held.owner.0);
+                    words.push(held.owner.get());
                     words.extend(record.to_words());
                 }
             }
@@ -312,7 +312,7 @@ impl Leases {
         let [id_high, id_low, key_high, key_low, owner, record @ ..] = lease;
         let limiter = limit.counters().limiter()?;
         let (permit, left) = limiter.reclaim(&PermitRecord::from_words(record))?;
-        let (owner, is_ad_hoc) = (PeerId(owner), limit.is_ad_hoc());
+        let (owner, is_ad_hoc) = (ClientId::from_u64(owner), limit.is_ad_hoc());
         let key = attached::whole([key_high, key_low]);
         let under = Under { limit: limit.shared_name(), is_ad_hoc, key };
         let left = left.saturating_sub(beyond_longest(limit));

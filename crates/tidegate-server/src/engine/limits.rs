@@ -6,10 +6,10 @@ use super::rules::{RULES_LOOKED_AT, RULES_MAX, Rules};
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
 use crate::matching::Descriptors;
-use crate::shares::PeerId;
 use crate::store::Store;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tidegate::store::ClientId;
 use tidegate::{Attached, Rule, RuleError, Snapshot, Stats};
 use tidegate_redis::Unsuited;
 
@@ -161,7 +161,7 @@ impl Limits {
     pub(super) fn find(
         &self,
         text: &str,
-        peer: PeerId,
+        peer: ClientId,
         store: &Store,
     ) -> Result<Arc<Limit>, NoSuchLimit> {
         if let Some(limit) = self.named.get(text) {

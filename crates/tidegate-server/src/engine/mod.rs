@@ -26,12 +26,12 @@ pub use tidegate_tower::Answer;
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode};
 use crate::matching::counts_credentials;
-use crate::shares::PeerId;
-use crate::store::{self, Key, RequestId, Store, StoreError};
+use crate::store::{self, IdempotencyKey, Key, Store, StoreError};
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use tidegate::store::ClientId;
 use tidegate::{Attached, Clock as _, Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
 use tidegate_redis::{Latencies, RedisStore};
 use tidegate_tower::ShadowAsk;
@@ -114,17 +114,17 @@ impl Engine {
 
     /// The limit of this name or, if there is none, of this rule text.
     pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
-        self.by(PeerId::OWN).find(name_or_rule)
+        self.by(ClientId::OWN).find(name_or_rule)
     }
 
     /// The engine as this peer asks it.
-    pub fn by(&self, peer: PeerId) -> PeerEngine<'_> {
+    pub fn by(&self, peer: ClientId) -> PeerEngine<'_> {
         PeerEngine { engine: self, peer }
     }
 
     /// The id of a peer that comes from this address, and may have shown a token that is good.
-    pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> PeerId {
-        PeerId::new(self.throttles().limiter(), address, token)
+    pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> ClientId {
+        ClientId::new(|identity| self.throttles().limiter().fingerprint(identity), address, token)
     }
 
     /// Returns a key as text for people: with escapes, or the digest that stands for a key with a credential in it.
@@ -253,15 +253,19 @@ impl Engine {
     }
 
     /// The same for a request that may be sent twice: charged once, and told the same.
-    pub async fn check_once(&self, ask: &Ask<'_>, id: RequestId<'_>) -> Result<Answer, CheckError> {
-        self.by(PeerId::OWN).check_once(ask, id).await
+    pub async fn check_once(
+        &self,
+        ask: &Ask<'_>,
+        id: IdempotencyKey<'_>,
+    ) -> Result<Answer, CheckError> {
+        self.by(ClientId::OWN).check_once(ask, id).await
     }
 
     async fn check_once_for(
         &self,
-        peer: PeerId,
+        peer: ClientId,
         ask: &Ask<'_>,
-        id: RequestId<'_>,
+        id: IdempotencyKey<'_>,
     ) -> Result<Answer, CheckError> {
         ask.limit.refuse_in_flight()?;
         if ask.limit.mode() == Mode::Off {
@@ -336,12 +340,12 @@ impl Engine {
 
     /// Takes a place under a concurrency limit, for as long as the lease.
     pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Lease, Answer>, StoreError> {
-        self.by(PeerId::OWN).acquire(ask).await
+        self.by(ClientId::OWN).acquire(ask).await
     }
 
     async fn acquire_for(
         &self,
-        peer: PeerId,
+        peer: ClientId,
         ask: &Ask<'_>,
     ) -> Result<Result<Lease, Answer>, StoreError> {
         if ask.limit.mode() == Mode::Off {
@@ -376,7 +380,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct PeerEngine<'a> {
     engine: &'a Engine,
-    peer: PeerId,
+    peer: ClientId,
 }
 
 impl std::ops::Deref for PeerEngine<'_> {
@@ -394,7 +398,11 @@ impl PeerEngine<'_> {
     }
 
     /// See [`Engine::check_once`].
-    pub async fn check_once(&self, ask: &Ask<'_>, id: RequestId<'_>) -> Result<Answer, CheckError> {
+    pub async fn check_once(
+        &self,
+        ask: &Ask<'_>,
+        id: IdempotencyKey<'_>,
+    ) -> Result<Answer, CheckError> {
         self.engine.check_once_for(self.peer, ask, id).await
     }
 

@@ -16,11 +16,11 @@ use super::lease::Leases;
 use super::limits::NoSuchLimit;
 use crate::clock::ServerClock;
 use crate::config::{LimitConfig, ServerConfig};
-use crate::shares::{PeerId, Shares};
 use crate::store::{Permit, Store};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use tidegate::store::{ClientId, Shares};
 use tidegate::{Attached, Clock, Limiter, Rule, Snapshot, Span, Stats, Timestamp};
 use tidegate_redis::Unsuited;
 
@@ -57,9 +57,9 @@ struct Made {
     /// Each once, by the text that the rule itself is written as.
     limits: HashMap<String, AdHocRule>,
     /// The same texts, by who has a place less for them, in the order in which they are looked at when one has to go.
-    by_owner: HashMap<PeerId, VecDeque<String>>,
+    by_owner: HashMap<ClientId, VecDeque<String>>,
     /// Those who have some, in the order in which one of theirs is looked at.
-    owners: VecDeque<PeerId>,
+    owners: VecDeque<ClientId>,
     /// Other texts of the same rules, or of rules that have gone: a text is always of one rule. Nothing is lost when they are
     /// forgotten.
     aliases: HashMap<String, String>,
@@ -72,7 +72,7 @@ struct Made {
 struct AdHocRule {
     limit: Arc<Limit>,
     /// Who asked for it first, and has a place less for it.
-    owner: PeerId,
+    owner: ClientId,
     /// When somebody asked for it last, by the calendar: so that it is known after a restart.
     asked_us: AtomicU64,
 }
@@ -112,7 +112,7 @@ impl Rules {
         let asked = asked.unwrap_or_default();
         let now = self.clock.calendar_now();
         for name in restored.names().filter(|name| !is_named(name)) {
-            let (owner, at) = asked.get(name).copied().unwrap_or((PeerId::OWN, now));
+            let (owner, at) = asked.get(name).copied().unwrap_or((ClientId::OWN, now));
             let Ok(rule) = name.parse::<Rule>() else { continue };
             if now.since(at) < UNASKED_MAX && !self.take_back(rule, (owner, at), store, restored) {
                 tracing::error!("no room for what the snapshot knows of `{name}`");
@@ -123,7 +123,7 @@ impl Rules {
     fn take_back(
         &self,
         rule: Rule,
-        (owner, at): (PeerId, Timestamp),
+        (owner, at): (ClientId, Timestamp),
         store: &Store,
         restored: &Snapshot,
     ) -> bool {
@@ -169,7 +169,7 @@ impl Rules {
         for (text, made) in &made.limits {
             attached::write_text(&mut bytes, text);
             let asked_us = made.asked_us.load(Ordering::Relaxed);
-            attached::write_words(&mut bytes, &[made.owner.0, asked_us]);
+            attached::write_words(&mut bytes, &[made.owner.get(), asked_us]);
         }
         (ATTACHED_NAME.to_owned(), bytes)
     }
@@ -193,7 +193,7 @@ impl Rules {
         &self,
         text: &str,
         rule: Rule,
-        peer: PeerId,
+        peer: ClientId,
         store: &Store,
     ) -> Result<Arc<Limit>, NoSuchLimit> {
         let canonical = rule.to_string();
@@ -219,7 +219,7 @@ impl Rules {
         &self,
         made: &mut Made,
         rule: Rule,
-        (peer, now): (PeerId, Timestamp),
+        (peer, now): (ClientId, Timestamp),
         store: &Store,
     ) -> Result<(Arc<Limit>, Vec<Permit>), NoSuchLimit> {
         let replaced = if self.shares.take(peer) {
@@ -251,7 +251,7 @@ impl Rules {
     /// Puts nothing in the place of this rule, and counts the place for this peer. What was held under it is given back when it is
     /// dropped.
     #[must_use = "dropping permits wakes others: not while locks are held"]
-    fn replace(&self, made: &mut Made, text: &str, peer: PeerId) -> Vec<Permit> {
+    fn replace(&self, made: &mut Made, text: &str, peer: ClientId) -> Vec<Permit> {
         let mut gone = made.remove(text).expect("it was looked at under the same lock");
         self.shares.hand_over(gone.owner, peer);
         // Nobody holds a place where all keys are at rest, and to look for places takes long.
@@ -287,17 +287,17 @@ impl Rules {
 }
 
 /// What was attached to a snapshot: who asked for each rule, and when.
-fn read(bytes: &[u8]) -> Option<HashMap<&str, (PeerId, Timestamp)>> {
+fn read(bytes: &[u8]) -> Option<HashMap<&str, (ClientId, Timestamp)>> {
     let (mut reader, mut asked) = (Reader(bytes), HashMap::new());
     while !reader.is_at_end() {
         let (text, [owner, asked_us]) = (reader.text()?, reader.words()?);
-        asked.insert(text, (PeerId(owner), Timestamp::from_micros(asked_us)));
+        asked.insert(text, (ClientId::from_u64(owner), Timestamp::from_micros(asked_us)));
     }
     Some(asked)
 }
 
 impl AdHocRule {
-    fn new(limit: Limit, owner: PeerId, asked: Timestamp) -> Self {
+    fn new(limit: Limit, owner: ClientId, asked: Timestamp) -> Self {
         Self { limit: Arc::new(limit), owner, asked_us: AtomicU64::new(asked.as_micros()) }
     }
 
@@ -350,14 +350,14 @@ impl Made {
     }
 
     /// How many this peer has.
-    fn count(&self, owner: PeerId) -> usize {
+    fn count(&self, owner: ClientId) -> usize {
         self.by_owner.get(&owner).map_or(0, VecDeque::len)
     }
 
     /// A rule whose place this peer may take. It is one that nobody has at hand, and under which nobody owes anything (the peer's
     /// own, or of a peer that has more) or that nobody has asked for a day (anybody's, if the peer's share has room for it).
     /// Looks at a few, where the last look ended, and at the peer's own first.
-    fn replaceable(&mut self, peer: PeerId, has_share: bool, now: Timestamp) -> Option<String> {
+    fn replaceable(&mut self, peer: ClientId, has_share: bool, now: Timestamp) -> Option<String> {
         let count = self.count(peer);
         let mut starts_empty_too = None;
         for turn in 0..RULES_LOOKED_AT {
@@ -380,14 +380,14 @@ impl Made {
     }
 
     /// The next of those who have rules.
-    fn next_owner(&mut self) -> Option<PeerId> {
+    fn next_owner(&mut self) -> Option<ClientId> {
         let owner = self.owners.pop_front()?;
         self.owners.push_back(owner);
         Some(owner)
     }
 
     /// The next rule of this one.
-    fn next_of(&mut self, owner: PeerId) -> Option<String> {
+    fn next_of(&mut self, owner: ClientId) -> Option<String> {
         let texts = self.by_owner.get_mut(&owner)?;
         let text = texts.pop_front()?;
         texts.push_back(text.clone());

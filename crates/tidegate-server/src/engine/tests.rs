@@ -32,7 +32,7 @@ impl Bench {
 
     /// Takes a place; `None` if all are taken.
     async fn acquire(&self, peer: u64, rule: &str) -> Result<Option<Lease>, StoreError> {
-        let engine = self.engine.by(PeerId(peer));
+        let engine = self.engine.by(ClientId::from_u64(peer));
         let limit = engine.find(rule).expect("there is room for the rule");
         Ok(engine.acquire(&Ask { limit: &limit, key: Key(b"k"), cost: 1 }).await?.ok())
     }
@@ -91,7 +91,7 @@ async fn neither_a_restart_nor_a_refused_request_asks_for_a_rule() {
     let bench = bench.restarted();
     assert_eq!(bench.engine.remembered().len(), 2, "the rule, and `CL.THROTTLE`");
     bench.engine.take_ad_hoc_rules(false);
-    assert!(bench.engine.by(PeerId(1)).find(rule).is_err());
+    assert!(bench.engine.by(ClientId::from_u64(1)).find(rule).is_err());
     bench.clock.advance(hours(2));
     assert_eq!(bench.engine.remembered().len(), 1, "nobody has asked for it for 25 hours");
 }
@@ -100,7 +100,7 @@ async fn neither_a_restart_nor_a_refused_request_asks_for_a_rule() {
 async fn a_rule_that_goes_for_another_gives_back_the_places_that_are_held_under_it() {
     let bench = Bench::new();
     bench.acquire(1, "concurrency 1").await.expect("there is room").expect("a place");
-    let engine = bench.engine.by(PeerId(1));
+    let engine = bench.engine.by(ClientId::from_u64(1));
     let find = |count| engine.find(&format!("concurrency {count}")).expect("there is room");
     let limiter = find(1).counters().limiter().expect("it is in memory").clone();
     assert!(!limiter.is_at_rest(), "it is held");

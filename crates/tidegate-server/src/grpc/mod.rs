@@ -30,7 +30,6 @@ pub use wire::Malformed;
 use crate::http::bearer;
 use crate::listen::{Activity, Wire};
 use crate::server::Server;
-use crate::shares::PeerId;
 use bytes::{Bytes, BytesMut};
 use codec::RequestBytes;
 use health::ServerHealth;
@@ -39,6 +38,7 @@ use proto::RateLimitResponse;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tidegate::store::ClientId;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::Status;
 use tonic::body::Body;
@@ -138,7 +138,7 @@ impl Grpc {
             return Status::unauthenticated("a token is needed: `authorization: Bearer …`")
                 .into_http();
         }
-        let peer = self.connection.as_ref().map_or(PeerId::OWN, |(address, activity)| {
+        let peer = self.connection.as_ref().map_or(ClientId::OWN, |(address, activity)| {
             if activity.is_unknown() && server.must_show_itself(Wire::Grpc) {
                 activity.is_known();
             }

@@ -12,10 +12,10 @@ use super::reply;
 use super::request::Request;
 use crate::engine::{Answer, Ask, CheckError};
 use crate::server::Server;
-use crate::shares::PeerId;
 use crate::store::{Key, StoreError};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
+use tidegate::store::ClientId;
 use tidegate::{Clock, Decision, Retry, Span, Verdict};
 use tonic::Status;
 
@@ -58,13 +58,13 @@ impl RateLimits {
 
     /// Decides. Where the rule makes the request wait, so does this.
     pub async fn answer(&self, request: &Request<'_>) -> Result<RateLimitResponse, Status> {
-        self.answer_for(PeerId::OWN, request).await
+        self.answer_for(ClientId::OWN, request).await
     }
 
     /// The same for a peer, which gets its [share](crate::shares) of the room for rules that come with descriptors.
     pub async fn answer_for(
         &self,
-        peer: PeerId,
+        peer: ClientId,
         request: &Request<'_>,
     ) -> Result<RateLimitResponse, Status> {
         let book = self.book();

@@ -16,12 +16,12 @@ use crate::config::{Fallback, near};
 use crate::engine::{Answer, Ask, PeerEngine};
 use crate::matching::{self, Counted, Look};
 use crate::server::Server;
-use crate::shares::PeerId;
 use crate::store::Key;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use tidegate::store::ClientId;
 use tidegate::{Clock, Verdict};
 use tidegate_tower::{HeaderStyle, Told};
 
@@ -37,7 +37,7 @@ const LIMITS_MAX: usize = super::said::CHECKS_MAX;
 pub(super) async fn authorize(
     server: &Server,
     request: &Parts,
-    (peer, id): (SocketAddr, PeerId),
+    (peer, id): (SocketAddr, ClientId),
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
     let asked = Asked::read(request.uri.query().unwrap_or_default())?;

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::question::Question;
 use super::said::{self, FREE, ONE, SEVERAL, Said};
 use crate::engine::{Answer, Ask, Engine, PeerEngine};
-use crate::store::RequestId;
+use crate::store::IdempotencyKey;
 use tidegate_tower::{HeaderStyle, Told};
 
 /// Decides, one question or several as one.
@@ -29,7 +29,7 @@ pub(super) async fn check(
     let question = said.question(engine)?;
     let answer = match &id {
         None => engine.check(&question.ask()).await?,
-        Some(id) => engine.check_once(&question.ask(), RequestId::new(id)?).await?,
+        Some(id) => engine.check_once(&question.ask(), IdempotencyKey::new(id)?).await?,
     };
     Ok(tell(&question, answer, style))
 }

@@ -5,7 +5,7 @@ use crate::config;
 use crate::engine::{self, CheckError, InFlight, NoSuchLimit};
 use crate::escape::Escaped;
 use crate::server::Busy;
-use crate::store::{NoRequestId, StoreError};
+use crate::store::{InvalidIdempotencyKey, StoreError};
 use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use std::borrow::Cow;
@@ -90,8 +90,8 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<NoRequestId> for Problem {
-    fn from(error: NoRequestId) -> Self {
+impl From<InvalidIdempotencyKey> for Problem {
+    fn from(error: InvalidIdempotencyKey) -> Self {
         Self::bad(error.to_string())
     }
 }

@@ -8,10 +8,10 @@
 //!          may come to a worker that has no stranger.
 
 use super::Activity;
-use crate::shares::PeerId;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
+use tidegate::store::ClientId;
 use tokio::task::AbortHandle;
 
 /// The strangers of some listeners that are full together.
@@ -22,7 +22,7 @@ pub(super) struct Strangers(Mutex<Here>);
 struct Here {
     /// Those that can be closed, in the order they came in.
     closable: BTreeMap<u64, Connection>,
-    by_address: HashMap<PeerId, usize>,
+    by_address: HashMap<ClientId, usize>,
     last: u64,
 }
 
@@ -36,7 +36,7 @@ struct Connection {
 #[derive(Debug)]
 pub(super) struct Place {
     strangers: Arc<Strangers>,
-    address: PeerId,
+    address: ClientId,
     number: u64,
 }
 
@@ -49,14 +49,14 @@ impl Strangers {
     }
 
     /// How many connections this address has here.
-    pub(super) fn of(&self, address: PeerId) -> usize {
+    pub(super) fn of(&self, address: ClientId) -> usize {
         self.here().by_address.get(&address).copied().unwrap_or_default()
     }
 
     /// A connection has come in, and can be closed by this; one without it is counted only.
     pub(super) fn enter(
         self: &Arc<Self>,
-        address: PeerId,
+        address: ClientId,
         activity: &Arc<Activity>,
         close: Option<AbortHandle>,
     ) {
@@ -88,7 +88,7 @@ impl Strangers {
 }
 
 impl Here {
-    fn leave(&mut self, address: PeerId, number: u64) -> Option<Connection> {
+    fn leave(&mut self, address: ClientId, number: u64) -> Option<Connection> {
         if let Entry::Occupied(mut count) = self.by_address.entry(address) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -120,7 +120,7 @@ mod tests {
     async fn of_strangers_the_first_idle_one_makes_room_and_who_is_known_does_not() {
         let peers = Peers::new(Arc::new(Wakeful::new(Span::ZERO)));
         let strangers = Arc::new(Strangers::default());
-        let (one, two) = (PeerId(1), PeerId(2));
+        let (one, two) = (ClientId::from_u64(1), ClientId::from_u64(2));
         let mut tasks = Vec::new();
         for address in [one, one, two, two] {
             let activity = peers.enter(Wire::Resp, &Caps::default()).1;

@@ -9,7 +9,6 @@ use super::wakeful::Wakeful;
 use crate::config::ServerConfig;
 use crate::grpc::Grpc;
 use crate::server::Server;
-use crate::shares::PeerId;
 use crate::tls::Alpn;
 use crate::{admin, resp};
 use ::http::Request;
@@ -21,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tidegate::store::ClientId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -191,7 +191,7 @@ impl Worker {
     }
 
     /// Whether one more may come in; perhaps a connection that has shown no token has to leave for it, where tokens are needed.
-    fn has_room(&self, wire: Wire, address: PeerId) -> bool {
+    fn has_room(&self, wire: Wire, address: ClientId) -> bool {
         let status = &self.server.status;
         let here = |wire| status.connections.of(wire).load(Ordering::Relaxed);
         let strangers = self.rooms.of(wire);
@@ -213,7 +213,7 @@ impl Worker {
 
     /// Keeps a connection in mind until its peer has shown who it is. Where nobody has to, the operator's make room for each
     /// other, and others are counted only.
-    fn know(&self, wire: Wire, address: PeerId, activity: &Arc<Activity>, close: AbortHandle) {
+    fn know(&self, wire: Wire, address: ClientId, activity: &Arc<Activity>, close: AbortHandle) {
         let must_show = self.server.must_show_itself(wire);
         if must_show {
             activity.must_be_known_within(self.server.config().server.caps.unauthenticated);

@@ -9,11 +9,11 @@ use super::{OUTPUT_STEP, STRANGERS_OUTPUT_STEP, client, tide};
 use crate::config::Token;
 use crate::escape::Escaped;
 use crate::server::Server;
-use crate::shares::PeerId;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::Clock as _;
+use tidegate::store::ClientId;
 
 /// A conversation, without the socket: bytes in, bytes out.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Session {
     /// Where it comes from; nowhere, if it is this program.
     address: Option<IpAddr>,
     /// Whose share it takes from what all share.
-    pub(super) peer: PeerId,
+    pub(super) peer: ClientId,
     /// How often tokens had changed when it was last looked whether it is known.
     token_changes: u64,
     pub(super) is_over: bool,
@@ -74,7 +74,7 @@ impl Session {
             is_known: server.admits(None),
             token: None,
             address,
-            peer: PeerId::OWN,
+            peer: ClientId::OWN,
             is_shared: server.engine.store().is_shared(),
             server,
             reply: Reply::default(),

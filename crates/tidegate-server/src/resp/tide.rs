@@ -9,7 +9,7 @@ use super::parse::Words;
 use super::reply::Reply;
 use super::session::shown;
 use crate::engine::{Answer, Ask, CheckError, InFlight, LeaseId, Limit, NoSuchLimit, PeerEngine};
-use crate::store::{Key, NoRequestId, RequestId, StoreError};
+use crate::store::{IdempotencyKey, InvalidIdempotencyKey, Key, StoreError};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 
@@ -31,7 +31,7 @@ enum TideError {
     )]
     CheckSyntax(String),
     #[error("ERR {0}")]
-    NoId(#[from] NoRequestId),
+    NoId(#[from] InvalidIdempotencyKey),
     #[error("ERR `{0}` counts who is in flight: use TIDE.ACQUIRE and TIDE.RELEASE")]
     Concurrency(String),
     #[error("ERR `{0}` is not a concurrency limit: use TIDE.CHECK")]
@@ -140,7 +140,10 @@ async fn check(
 }
 
 /// `[COST n] [ID token]`, in any order.
-fn options<'a>(bytes: &'a [u8], words: &Words) -> Result<(u64, Option<RequestId<'a>>), TideError> {
+fn options<'a>(
+    bytes: &'a [u8],
+    words: &Words,
+) -> Result<(u64, Option<IdempotencyKey<'a>>), TideError> {
     let (mut cost, mut id) = (None, None);
     let wrong = |word| TideError::CheckSyntax(shown(word));
     for at in (3..words.len()).step_by(2) {
@@ -153,7 +156,7 @@ fn options<'a>(bytes: &'a [u8], words: &Words) -> Result<(u64, Option<RequestId<
             cost = Some(number(value).ok_or_else(|| wrong(value))?);
         } else if id.is_none() && option.eq_ignore_ascii_case(b"ID") {
             let text = std::str::from_utf8(value).map_err(|_| wrong(value))?;
-            id = Some(RequestId::new(text)?);
+            id = Some(IdempotencyKey::new(text)?);
         } else {
             return Err(wrong(option));
         }

@@ -13,8 +13,8 @@ use super::session::Session;
 use super::{throttle, tide};
 use crate::listen::Wire;
 use crate::server::Server;
-use crate::shares::PeerId;
 use std::pin::Pin;
+use tidegate::store::ClientId;
 
 /// So many are under way at once.
 const TOGETHER_MAX: usize = 128;
@@ -144,7 +144,7 @@ impl Session {
 }
 
 fn answer<'a>(
-    (server, peer): (&'a Server, PeerId),
+    (server, peer): (&'a Server, ClientId),
     version: Version,
     asked: &'a Asked<'a>,
 ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {

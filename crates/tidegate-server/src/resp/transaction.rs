@@ -10,8 +10,8 @@ use super::parse::{Caps, Words, parse};
 use super::session::Session;
 use super::together::Together;
 use crate::server::Server;
-use crate::shares::PeerId;
 use std::sync::Arc;
+use tidegate::store::ClientId;
 
 /// What was put off.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Transaction {
 struct QueueRoom {
     server: Arc<Server>,
     /// As it was when the transaction began: who it is may change before it ends.
-    peer: PeerId,
+    peer: ClientId,
     bytes: u32,
 }
 
@@ -124,7 +124,7 @@ impl Session {
 
 impl Transaction {
     /// The transaction of a peer that has just begun it.
-    fn of(server: &Arc<Server>, peer: PeerId) -> Self {
+    fn of(server: &Arc<Server>, peer: ClientId) -> Self {
         let room = QueueRoom { server: Arc::clone(server), peer, bytes: 0 };
         Self { commands: Vec::new(), count: 0, room, is_broken: false }
     }

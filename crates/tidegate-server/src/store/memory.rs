@@ -1,11 +1,12 @@
 //! Counters in this process: the `tidegate` library's keyed limiters.
 
-use super::once::{Onces, Request, RequestId};
+use super::IdempotencyKey;
 use super::{Ask, Counters, Key, StoreError};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
-use crate::shares::PeerId;
 use std::sync::Arc;
+use tidegate::store::ClientId;
+use tidegate::store::{IdempotencyCache, LimitStore};
 use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttles, Top};
 
 /// Counters that live as long as this process, or longer by a snapshot.
@@ -13,7 +14,7 @@ use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttle
 pub struct Memory {
     clock: ServerClock,
     throttles: Throttles<ServerClock>,
-    onces: Arc<Onces>,
+    idempotency: Arc<IdempotencyCache>,
 }
 
 /// What debts of `CL.THROTTLE` are called in a snapshot, and what it has counted is called for the operator. No limit of
@@ -24,7 +25,6 @@ pub(crate) const THROTTLES_NAME: &str = "CL.THROTTLE";
 #[derive(Clone, Debug)]
 pub struct MemoryCounters {
     limiter: Limiter<ServerClock>,
-    name: Arc<str>,
 }
 
 impl Memory {
@@ -32,7 +32,7 @@ impl Memory {
         let builder = Limiter::builder(Throttles::rule()).max_keys(max_keys);
         let limiter = restored.restore_with_clock(THROTTLES_NAME, builder, clock.clone());
         let throttles = Throttles::over(limiter).expect("it was built with the rule");
-        Self { clock, throttles, onces: Arc::default() }
+        Self { clock, throttles, idempotency: Arc::default() }
     }
 
     pub(super) fn throttles(&self) -> &Throttles<ServerClock> {
@@ -41,22 +41,12 @@ impl Memory {
 
     pub(super) fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> MemoryCounters {
         let mut builder = Limiter::builder(limit.rule.clone()).overflow(limit.overflow).top_keys();
+        builder = builder.idempotency_cache(Arc::clone(&self.idempotency));
         if let Some(max_keys) = limit.max_keys {
             builder = builder.max_keys(max_keys);
         }
         let limiter = restored.restore_with_clock(&limit.name, builder, self.clock.clone());
-        MemoryCounters { limiter, name: limit.name.as_str().into() }
-    }
-
-    pub(super) fn check_once(
-        &self,
-        counters: &MemoryCounters,
-        (key, cost): (Key<'_>, u64),
-        id: RequestId<'_>,
-        peer: PeerId,
-    ) -> Result<Decision, StoreError> {
-        let request = Request { limit: &counters.name, key, cost, id };
-        self.onces.decide((&request, peer), &self.clock, || counters.check(key, cost))
+        MemoryCounters { limiter }
     }
 }
 
@@ -73,6 +63,17 @@ impl MemoryCounters {
     #[inline]
     pub(super) fn check(&self, key: Key<'_>, cost: u64) -> Decision {
         self.limiter.check_n(&key, cost)
+    }
+
+    pub(super) fn check_once(
+        &self,
+        (key, cost): (Key<'_>, u64),
+        id: IdempotencyKey<'_>,
+        client: ClientId,
+    ) -> Result<Decision, StoreError> {
+        let decided = LimitStore::check_once(&self.limiter, key.0, cost, id, client);
+        let decided = decided.ready().unwrap_or_else(|_| unreachable!("memory replies at once"));
+        Ok(decided?)
     }
 
     pub(super) fn peek(&self, key: Key<'_>, cost: u64) -> Decision {

@@ -10,7 +10,6 @@ mod counters;
 mod findings;
 mod health;
 mod memory;
-mod once;
 mod redis;
 
 pub use counters::{Counters, Permit};
@@ -18,12 +17,12 @@ pub(crate) use findings::Examination;
 pub use health::ServerHealth;
 pub(crate) use memory::THROTTLES_NAME;
 pub use memory::{Memory, MemoryCounters};
-pub use once::{ID_BYTES_MAX, NoRequestId, RequestId};
 pub use redis::{Redis, RedisCounters};
+pub use tidegate::store::{IdempotencyKey, InvalidIdempotencyKey};
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
-use crate::shares::PeerId;
+use tidegate::store::ClientId;
 use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
 use tidegate_redis::{Finding, Latencies, LimitHealth, RedisStore, Unsuited};
 use tokio::runtime::Handle;
@@ -71,21 +70,15 @@ pub enum StoreError {
         /// How many there can be.
         max: usize,
     },
-    /// Too many requests have come that may be sent twice. It is not charged.
-    #[error(
-        "there is room for the answers to {max} requests with an id, of which one peer gets three quarters at most, and it is taken: \
-         ask again in a moment, or without an id"
-    )]
-    TooManyIds {
-        /// How many there can be.
-        max: usize,
-    },
+    /// The store in this process could not do it.
+    #[error(transparent)]
+    Memory(#[from] tidegate::store::StoreError),
 }
 
 impl std::hash::Hash for Key<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        // The whole key is one run of bytes, so nothing has to say where it ends.
-        state.write(self.0);
+        // As the contract of stores hashes keys, so that a key is the same through either.
+        self.0.hash(state);
     }
 }
 
@@ -215,15 +208,12 @@ impl Store {
     pub async fn decide_once(
         &self,
         ask: &Ask<'_>,
-        id: RequestId<'_>,
-        peer: PeerId,
+        id: IdempotencyKey<'_>,
+        peer: ClientId,
     ) -> Result<Decision, StoreError> {
-        match (self, ask.counters) {
-            (Self::Memory(memory), Counters::Memory(counters)) => {
-                memory.check_once(counters, (ask.key, ask.cost), id, peer)
-            }
-            (_, Counters::Redis(counters)) => Ok(counters.check_once(ask.key, ask.cost, id).await),
-            (Self::Redis(_), Counters::Memory(_)) => unreachable!("a server has one store"),
+        match ask.counters {
+            Counters::Memory(counters) => counters.check_once((ask.key, ask.cost), id, peer),
+            Counters::Redis(counters) => Ok(counters.check_once(ask.key, ask.cost, id).await),
         }
     }
 

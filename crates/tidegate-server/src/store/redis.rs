@@ -6,7 +6,7 @@
 
 use super::findings::Findings;
 use super::health::{Seen, ServerHealth};
-use super::{Ask, Counters, Key, RequestId, StoreError};
+use super::{Ask, Counters, IdempotencyKey, Key, StoreError};
 use crate::clock::ServerClock;
 use crate::config::{LimitConfig, OnError, StoreConfig};
 use std::pin::Pin;
@@ -164,7 +164,7 @@ impl RedisCounters {
         &'a self,
         key: Key<'a>,
         cost: u64,
-        id: RequestId<'a>,
+        id: IdempotencyKey<'a>,
     ) -> Later<'a, Decision> {
         Box::pin(self.limiter.check_once(key.0, cost, id.as_str()))
     }

@@ -15,7 +15,6 @@ use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::limiter::Limiter;
 use crate::slot::Slot;
-use crate::sync::Arc;
 use crate::table::{Fingerprint, Origin, Secret, Table, Terms};
 use crate::turn::Wakes;
 use format::{Contents, Head, Keys, Section, Writer};
@@ -281,11 +280,12 @@ impl Snapshot {
         let Some(section) = section else {
             return builder.with_clock(clock);
         };
-        let (rule, plan) = builder.into_parts();
-        let origin = section.origin(&clock);
-        let table = Table::reborn(rule.limit, clock, plan, &origin);
-        section.pour_into(&table);
-        Limiter { table: Arc::new(table) }
+        builder.over(|rule, plan| {
+            let origin = section.origin(&clock);
+            let table = Table::reborn(rule.limit, clock, plan, &origin);
+            section.pour_into(&table);
+            table
+        })
     }
 }
 

@@ -45,6 +45,7 @@ use crate::clock::Clock;
 use crate::latch::{Latch, Latched};
 use crate::slot::Slot;
 use crate::spot;
+use crate::store::IdempotencyCache;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use audit::Auditor;
 use hot::Hot;
@@ -52,6 +53,7 @@ use memory::Plot;
 use prefetch::Signpost;
 use shard::{Change, Look, TREMBLE};
 use stages::Stages;
+use std::sync::OnceLock;
 use tidegate_core::{Limit, NarrowBucket, State, Timestamp, Verdict};
 use watch::{Sketches, Watch};
 
@@ -99,6 +101,8 @@ pub(crate) struct Table<C> {
     pub(crate) has_top: bool,
     /// The rule as it stands. Latched while it changes, so that two changes do not mix.
     ruling: Mutex<Limit>,
+    /// The decisions of idempotent requests.
+    pub(crate) idempotency: OnceLock<Arc<IdempotencyCache>>,
 }
 
 /// Two locks in one line of memory would be one lock. What a quick decision looks at comes first: with
@@ -166,6 +170,7 @@ impl<C: Clock> Table<C> {
             has_top: plan.has_top,
             is_quick: AtomicBool::new(limit.narrow_bucket().is_some()),
             ruling: Mutex::new(limit),
+            idempotency: OnceLock::new(),
         }
     }
 

@@ -19,7 +19,7 @@ async fn take_under(
 ) -> Result<LeaseId, StoreError> {
     let limit = engine.find(limit).expect("it is a limit");
     let ask = Ask { limit: &limit, key: Key(b"pool"), cost };
-    let taken = engine.by(PeerId(peer)).acquire(&ask).await?;
+    let taken = engine.by(ClientId::from_u64(peer)).acquire(&ask).await?;
     Ok(taken.expect("there are places").id)
 }
 
@@ -97,7 +97,7 @@ impl Restarted {
     async fn take(&self, limit: &str, key: &[u8]) -> Option<LeaseId> {
         let limit = self.engine.find(limit).expect("it is a limit");
         let ask = Ask { limit: &limit, key: Key(key), cost: 1 };
-        let taken = self.engine.by(PeerId(7)).acquire(&ask).await;
+        let taken = self.engine.by(ClientId::from_u64(7)).acquire(&ask).await;
         taken.expect("memory answers").ok().map(|lease| lease.id)
     }
 

@@ -7,8 +7,8 @@ use crate::store::Key;
 use tidegate::ManualClock;
 
 /// A peer of its own for each number.
-fn peer(number: usize) -> PeerId {
-    PeerId((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+fn peer(number: usize) -> ClientId {
+    ClientId::from_u64((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 fn limits(max_keys: usize) -> (Limits, Store, ManualClock) {
@@ -21,7 +21,7 @@ fn limits(max_keys: usize) -> (Limits, Store, ManualClock) {
 }
 
 /// Takes one under this rule, and says how many are left.
-fn take(limits: &Limits, store: &Store, peer: PeerId, text: &str) -> Result<u64, NoSuchLimit> {
+fn take(limits: &Limits, store: &Store, peer: ClientId, text: &str) -> Result<u64, NoSuchLimit> {
     let limit = limits.find(text, peer, store)?;
     let limiter = limit.counters().limiter().expect("it is in memory");
     Ok(limiter.check(&Key(b"alice")).remaining)

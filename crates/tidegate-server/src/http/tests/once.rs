@@ -1,8 +1,8 @@
 //! Requests with an id: charged once, however often they are sent.
 
 use super::Bench;
-use crate::store::ID_BYTES_MAX;
 use tidegate::Span;
+use tidegate::store::IDEMPOTENCY_KEY_BYTES_MAX as ID_BYTES_MAX;
 
 async fn left(bench: &Bench) -> u64 {
     let reply = bench.post("/v1/peek", r#"{"limit":"api","key":"alice","cost":0}"#).await;
