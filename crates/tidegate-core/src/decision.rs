@@ -237,13 +237,13 @@ impl Decision {
     /// # let mut state = limit.fresh(Timestamp::EPOCH);
     /// limit.decide(&mut state, Timestamp::EPOCH, 2);
     /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
-    /// let later = denied.denied_later(Span::from_millis(100));
+    /// let later = denied.after_elapsed(Span::from_millis(100));
     /// assert_eq!(later, limit.peek(&state, Timestamp::from_micros(100_000), 1));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     #[inline]
     #[must_use]
-    pub const fn denied_later(self, elapsed: Span) -> Self {
+    pub const fn after_elapsed(self, elapsed: Span) -> Self {
         let verdict = match self.verdict {
             Verdict::Deny(Retry::After(retry)) => {
                 Verdict::Deny(Retry::After(retry.saturating_sub(elapsed)))

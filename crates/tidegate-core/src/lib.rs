@@ -25,31 +25,25 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod adaptive;
 mod algorithm;
-mod bound;
-mod civil;
-mod closed_set;
+mod codec;
 mod decision;
 mod limit;
-mod packed;
+mod load;
 mod rate;
-mod retries;
 mod rule;
-mod shed;
 mod throttle;
 mod ticket;
 mod time;
-mod twin;
 
-pub use adaptive::{Adaptive, Sample};
 pub use algorithm::{CalendarUnit, NarrowBucket, Window, Windows};
+pub use codec::lua::TooLargeForLua;
 pub use decision::{Decision, Denied, Retry, Verdict};
 pub use limit::{Limit, State};
-pub use retries::Retries;
-pub use rule::{Lending, Rule, RuleError, RuleErrorKind};
-pub use shed::{Level, Marks, Priority, UnknownPriority};
+pub use load::{Adaptive, Level, Priority, Retries, Sample, UnknownPriority, Watermarks};
+#[doc(hidden)]
+pub use rule::diagnostics;
+pub use rule::{LeaseTerms, Rule, RuleError, RuleErrorKind};
 pub use throttle::{Throttle, Throttled, ZeroRate};
 pub use ticket::Ticket;
 pub use time::{Span, Timestamp};
-pub use twin::TooLarge;

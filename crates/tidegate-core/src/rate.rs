@@ -7,9 +7,7 @@
 //! Always   Counts and capacities are at most [`COUNT_MAX`], periods at most [`PERIOD_MAX`], so any
 //!          `u64` of microseconds and any capacity fit into a `u128` of ticks with bits to spare.
 
-use crate::algorithm::Words;
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half, whole};
 
 /// The largest count, burst or capacity: what Redis's Lua still counts exactly.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
@@ -60,48 +58,6 @@ impl Ticks {
     /// The whole units that surely are in this many ticks.
     pub(crate) fn units_floor(self, ticks: u128) -> u64 {
         u64::try_from(ticks / u128::from(self.per_unit)).unwrap_or(u64::MAX)
-    }
-}
-
-impl Ticks {
-    /// An instant in ticks, as one word counted from `epoch`. Zero is the beginning of time, whatever
-    /// the epoch: a bucket that has always been full. `None` also for what lies before the epoch, which
-    /// only a step back of the clock can bring about.
-    pub(crate) fn pack(self, instant: u128, epoch: Timestamp) -> Option<Words> {
-        if instant == 0 {
-            return Some([0; 3]);
-        }
-        let word = u64::try_from(instant.checked_sub(self.at(epoch))?).ok()?;
-        // The ends are taken: zero by the above, the top value by the owner, as a mark.
-        (1..u64::MAX).contains(&word).then_some([word, 0, 0])
-    }
-
-    pub(crate) fn unpack(self, words: &Words, epoch: Timestamp) -> u128 {
-        match words[0] {
-            0 => 0,
-            word => self.at(epoch) + u128::from(word),
-        }
-    }
-}
-
-impl Ticks {
-    /// Whole microseconds and the ticks that are left, as the Lua twins count; `None` where a double could
-    /// not hold the sum of two.
-    pub(crate) fn split(self, ticks: u128) -> Option<[f64; 2]> {
-        let per_us = u128::from(self.per_us);
-        let parts = [ticks / per_us, ticks % per_us].map(|part| u64::try_from(part).ok());
-        Some([exact_half(parts[0]?)?, exact_half(parts[1]?)?])
-    }
-
-    /// The same for an instant, to which nothing is added that [`split`](Self::split) has not said.
-    pub(crate) fn split_instant(self, instant: u128) -> Option<[f64; 2]> {
-        let per_us = u128::from(self.per_us);
-        let parts = [instant / per_us, instant % per_us].map(|part| u64::try_from(part).ok());
-        Some([exact(parts[0]?)?, exact_half(parts[1]?)?])
-    }
-
-    pub(crate) fn joined(self, us: f64, rest: f64) -> Option<u128> {
-        Some(u128::from(whole(us)?) * u128::from(self.per_us) + u128::from(whole(rest)?))
     }
 }
 

@@ -109,7 +109,7 @@ fn t12_no_change_gives_back_more_than_one_or_locks_out_for_longer() {
         let next = new.peek(&state, now, 1).retry_after().unwrap_or(Span::ZERO);
         assert!(next <= drain, "{units} of {old} -> {new}: {next}, and not {drain}");
         // Where both count what is used against what they hold.
-        let counts = |limit: &Limit| !limit.is_waiting();
+        let counts = |limit: &Limit| !limit.delays_requests();
         if counts(&old) && counts(&new) {
             let used = (had.limit - had.remaining).min(has.limit);
             assert!(has.remaining <= has.limit - used + 1, "{units} of {old} -> {new}: {has:?}");

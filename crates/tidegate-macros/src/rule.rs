@@ -19,7 +19,7 @@ pub(crate) struct Facts {
 pub(crate) fn read(text: &LitStr) -> syn::Result<Facts> {
     let limit = Limit::read(&text.value(), find).map_err(|error| refusal(text, &error))?;
     let holds = limit.is_concurrency();
-    Ok(Facts { holds, waits: limit.is_waiting() || limit.permit_wait().is_some() })
+    Ok(Facts { holds, waits: limit.delays_requests() || limit.permit_wait().is_some() })
 }
 
 /// A time such as `1s`.

@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate::Rule;
-use tidegate_core::TooLarge;
+use tidegate_core::TooLargeForLua;
 
 /// What else there is to say about a limit; made by [`RedisStore::builder`].
 ///
@@ -57,7 +57,7 @@ pub struct Unsuited {
     /// The rule.
     pub rule: String,
     /// Why not.
-    pub source: TooLarge,
+    pub source: TooLargeForLua,
 }
 
 impl Builder {
@@ -119,7 +119,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn build(self) -> Result<RedisLimiter, Unsuited> {
-        if let Err(source) = self.rule.limit().twin_numbers() {
+        if let Err(source) = self.rule.limit().lua_params() {
             return Err(Unsuited { rule: self.rule.to_string(), source });
         }
         let deadline = self.deadline.unwrap_or(self.store.inner.settings.deadline);

@@ -136,7 +136,7 @@ impl<C: Clock> DeniedKeys<C> {
                 return None;
             }
             let now = self.clock.now();
-            (now < last.ends).then(|| last.decision.denied_later(now.since(last.sent)))
+            (now < last.ends).then(|| last.decision.after_elapsed(now.since(last.sent)))
         })
     }
 
@@ -167,7 +167,7 @@ impl<C: Clock> DeniedKeys<C> {
             let Denial { decision, sent, ends, .. } = *denial;
             let (number, key) = (self.number, key.to_vec());
             LAST.set(Some(Last { number, generation, version, key, decision, sent, ends }));
-            return Some(decision.denied_later(elapsed));
+            return Some(decision.after_elapsed(elapsed));
         }
         let later = denial.answer.later(elapsed);
         drop(kept);

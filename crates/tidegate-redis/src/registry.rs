@@ -14,7 +14,7 @@ use crate::value;
 use redis::Value;
 use std::collections::BTreeMap;
 use tidegate::{Rule, RuleError};
-use tidegate_core::{Lending, Timestamp};
+use tidegate_core::{LeaseTerms, Timestamp};
 
 /// A limit's rule as all know it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Current {
     /// As users know it.
     pub(crate) rule: Rule,
     /// How it is lent out, if it is.
-    pub(crate) lending: Option<Lending>,
+    pub(crate) lending: Option<LeaseTerms>,
     pub(crate) version: u64,
     /// What Redis goes by: the rule, or what is left of it when a part is lent out.
     pub(crate) shared: Shared,
@@ -53,7 +53,7 @@ const LENT: &str = "lent ";
 
 /// A rule as it stands in the registry.
 fn text(rule: &Rule, is_lent: bool) -> String {
-    if is_lent && rule.limit().rule().lend().is_some() {
+    if is_lent && rule.limit().rule().lease_terms().is_some() {
         format!("{LENT}{rule}")
     } else {
         rule.to_string()
@@ -61,10 +61,10 @@ fn text(rule: &Rule, is_lent: bool) -> String {
 }
 
 /// The rule that a text of the registry is about, and how it is lent out.
-fn published(text: &str) -> Result<(Rule, Option<Lending>), RuleError> {
+fn published(text: &str) -> Result<(Rule, Option<LeaseTerms>), RuleError> {
     match text.strip_prefix(LENT) {
         Some(text) => text.parse().map(|rule: Rule| {
-            let lending = rule.limit().rule().lend();
+            let lending = rule.limit().rule().lease_terms();
             (rule, lending)
         }),
         None => Ok((text.parse()?, None)),
@@ -72,7 +72,7 @@ fn published(text: &str) -> Result<(Rule, Option<Lending>), RuleError> {
 }
 
 /// What Redis goes by.
-fn effective(rule: &Rule, lending: Option<&Lending>) -> Rule {
+fn effective(rule: &Rule, lending: Option<&LeaseTerms>) -> Rule {
     let Some(lending) = lending else { return rule.clone() };
     lending.rule.to_string().parse().expect("a rule with less room is a rule of the same zone")
 }

@@ -6,7 +6,7 @@
 
 use crate::script::{self, Script, Shape, Twin};
 use redis::Value;
-use tidegate_core::{Decision, Limit, Retry, Span, State, Timestamp, TooLarge};
+use tidegate_core::{Decision, Limit, Retry, Span, State, Timestamp, TooLargeForLua};
 
 /// A limit, ready to be asked about in Redis.
 #[derive(Debug)]
@@ -64,11 +64,15 @@ pub(crate) struct Malformed {
 }
 
 impl Shared {
-    pub(crate) fn new(limit: Limit, version: u64, birth: Timestamp) -> Result<Self, TooLarge> {
+    pub(crate) fn new(
+        limit: Limit,
+        version: u64,
+        birth: Timestamp,
+    ) -> Result<Self, TooLargeForLua> {
         let twin = Twin::of(limit.stem()).expect("every algorithm has a twin: a test says so");
-        let numbers = limit.twin_numbers()?;
+        let numbers = limit.lua_params()?;
         let fresh = match twin.shape {
-            Shape::Cell { .. } => bytes(&limit.to_twin(&limit.fresh(birth))?),
+            Shape::Cell { .. } => bytes(&limit.state_to_lua(&limit.fresh(birth))?),
             Shape::Rows { .. } => Vec::new(),
         };
         #[expect(clippy::cast_precision_loss, reason = "a version is a time in microseconds")]
@@ -80,7 +84,7 @@ impl Shared {
     }
 
     /// The same limit in another version.
-    pub(crate) fn of_version(&self, limit: Limit, version: u64) -> Result<Self, TooLarge> {
+    pub(crate) fn of_version(&self, limit: Limit, version: u64) -> Result<Self, TooLargeForLua> {
         Self::new(limit, version, self.birth)
     }
 
@@ -114,7 +118,7 @@ impl Shared {
             Verb::Refund => 1.0,
             Verb::Look => 2.0,
         };
-        let price = self.limit.twin_price(self.sendable(verb, cost));
+        let price = self.limit.lua_cost(self.sendable(verb, cost));
         let price = price.expect("nothing costs nothing, and other costs were tried");
         let mut args = bytes(&[self.version, which, self.rests]);
         args.extend(bytes(&price));
@@ -133,7 +137,7 @@ impl Shared {
         around: Timestamp,
     ) -> (&'static Script, Vec<Vec<u8>>) {
         if let (Verb::Take, Some(capacity_us), Ok(price)) =
-            (verb, self.whole_capacity(), self.limit.twin_price(cost))
+            (verb, self.whole_capacity(), self.limit.lua_cost(cost))
         {
             let numbers = bytes(&[self.version, price[0], capacity_us]);
             return (script::bucket(), vec![numbers, owing_lives_ms(price[0])]);
@@ -161,7 +165,7 @@ impl Shared {
             Verb::Take | Verb::Look => 0,
             Verb::Refund => {
                 let mut most = cost;
-                while self.limit.twin_price(most).is_err() {
+                while self.limit.lua_cost(most).is_err() {
                     most /= 2;
                 }
                 most
@@ -171,7 +175,7 @@ impl Shared {
 
     /// Whether a twin can be told this cost.
     pub(crate) fn is_sendable(&self, cost: u64) -> bool {
-        self.limit.twin_price(cost).is_ok()
+        self.limit.lua_cost(cost).is_ok()
     }
 
     /// Whether the rule never admits this cost, whoever counts it.
@@ -250,7 +254,7 @@ impl Shared {
     pub(crate) fn state(&self, answer: &Answer) -> Result<State, Malformed> {
         let Some(numbers) = &answer.state else { return Ok(self.limit.fresh(self.birth)) };
         let malformed = || Malformed { got: format!("the state {numbers:?}") };
-        self.limit.of_twin(numbers).ok_or_else(malformed)
+        self.limit.state_from_lua(numbers).ok_or_else(malformed)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::script::{Shape, Twin};
 use crate::shared::{bytes, numbers};
 use tidegate::Rule;
-use tidegate_core::{Limit, Span, State, Timestamp, TooLarge};
+use tidegate_core::{Limit, Span, State, Timestamp, TooLargeForLua};
 
 /// Doubles of a row of core's, where twins carry sums besides.
 const HOLD: usize = 4;
@@ -40,7 +40,7 @@ pub(crate) fn read(limit: &Limit, value: &[u8]) -> Option<State> {
     match Twin::of(limit.stem())?.shape {
         Shape::Cell { state } => {
             let held = numbers.get(CELL_HEADER..).filter(|held| held.len() == state + 1)?;
-            limit.of_twin(&held[..state])
+            limit.state_from_lua(&held[..state])
         }
         Shape::Rows { width } => {
             let [_, _, _, head, tail, sum, ticket, ..] = *numbers.first_chunk::<ROWS_HEADER>()?;
@@ -82,15 +82,15 @@ pub(crate) fn write(
     version: u64,
     state: &State,
     now: Timestamp,
-) -> Result<Option<(Vec<u8>, Span)>, TooLarge> {
+) -> Result<Option<(Vec<u8>, Span)>, TooLargeForLua> {
     let drain = limit.peek(state, now, 0).reset_after;
     if drain.is_zero() {
         return Ok(None);
     }
     let lives = drain.min(LIFE_MAX) + SPARE;
     let lives = if drain == Span::MAX { ORPHANED } else { lives };
-    let twin = Twin::of(limit.stem()).ok_or(TooLarge)?;
-    let mut state_numbers = limit.to_twin(state)?;
+    let twin = Twin::of(limit.stem()).ok_or(TooLargeForLua)?;
+    let mut state_numbers = limit.state_to_lua(state)?;
     let mut all = vec![float(version), float((now + lives).as_micros())];
     if let Shape::Rows { width } = twin.shape {
         let (mut sum, mut ticket) = (0.0, 0.0);

@@ -205,7 +205,7 @@ impl<C: Clock> Ask<C> {
     pub(crate) fn rule_patience(&self) -> Span {
         self.spot.look(|_, limit, _, _| match limit.permit_wait() {
             Some(wait) => wait,
-            None if limit.is_waiting() => Span::MAX,
+            None if limit.delays_requests() => Span::MAX,
             None => Span::ZERO,
         })
     }
@@ -217,7 +217,7 @@ impl<C: Clock> Ask<C> {
 
     /// Whether it asks a rule that makes requests wait by itself.
     pub(crate) fn is_for_turn(&self) -> bool {
-        self.spot.look(|_, limit, _, _| limit.is_waiting())
+        self.spot.look(|_, limit, _, _| limit.delays_requests())
     }
 }
 

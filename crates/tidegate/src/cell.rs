@@ -44,7 +44,7 @@ impl Cell {
         let mut full_at = self.full_at.load(Ordering::Acquire);
         let mut backoff = Backoff::new();
         loop {
-            if full_at == MOVED || self.bucket.is_from_the_future(full_at, now) {
+            if full_at == MOVED || self.bucket.is_ahead_of_clock(full_at, now) {
                 return None;
             }
             let Some(after) = self.bucket.take(full_at, now, cost) else {

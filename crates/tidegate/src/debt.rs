@@ -51,7 +51,7 @@ pub(crate) fn paid_at(
 /// Since when a state counts that is not of now but of a time to come, as it is where something is owed. `None` for all
 /// others: they are as new when they say that they are.
 pub(crate) fn counts_from(limit: &Limit, state: &State, now: Timestamp) -> Option<Timestamp> {
-    if limit.is_waiting() || limit.is_concurrency() {
+    if limit.delays_requests() || limit.is_concurrency() {
         return None;
     }
     let reset_after = |at: Timestamp| limit.peek(state, at, 0).reset_after;

@@ -109,8 +109,8 @@ pub use stream::{Consume, LimitStream, Limited};
 pub use table::{Audit, Batch, KeyName, Overflow, Stats, ThrottleBatch, Top, TopKey};
 pub use throttles::Throttles;
 pub use tidegate_core::{
-    Adaptive, Decision, Denied, Level, Marks, Priority, Retries, Retry, RuleError, RuleErrorKind,
-    Sample, Span, Throttle, Throttled, Timestamp, UnknownPriority, Verdict, Window, ZeroRate,
+    Adaptive, Decision, Denied, Level, Priority, Retries, Retry, RuleError, RuleErrorKind, Sample,
+    Span, Throttle, Throttled, Timestamp, UnknownPriority, Verdict, Watermarks, Window, ZeroRate,
 };
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;

@@ -187,7 +187,7 @@ impl Line {
         self.base.get_or_insert_with(|| before.clone());
         let turn = Arc::new(Turn::new(Status::At(at)));
         let number = crate::spot::next_number();
-        let charged_at = if limit.is_waiting() { now } else { at };
+        let charged_at = if limit.delays_requests() { now } else { at };
         let place = Place { number, turn: Arc::clone(&turn) };
         let (is_final, debt) = (false, None);
         self.pending.push_back(Pending { number, cost, charged_at, at, turn, is_final, debt });
@@ -238,7 +238,7 @@ impl Line {
         for pending in self.pending.iter_mut().filter(|pending| pending.number == number) {
             pending.is_final = true;
         }
-        if limit.is_waiting() && self.pending.iter().all(|pending| pending.is_final) {
+        if limit.delays_requests() && self.pending.iter().all(|pending| pending.is_final) {
             self.freeze();
         }
     }
@@ -285,7 +285,7 @@ impl Line {
             if let Some(after) = &mut pending.debt {
                 (**after).clone_from(state);
             }
-            pending.charged_at = if limit.is_waiting() { now } else { pending.at };
+            pending.charged_at = if limit.delays_requests() { now } else { pending.at };
             end = Some(pending.at);
         }
     }
@@ -309,10 +309,10 @@ pub(crate) fn turn_at(
     cost: u64,
 ) -> Result<(Timestamp, Decision), Denied> {
     // A rule that makes requests wait knows its own line, and counts it as of now.
-    let from = if limit.is_waiting() { now } else { end.map_or(now, |end| end.max(now)) };
+    let from = if limit.delays_requests() { now } else { end.map_or(now, |end| end.max(now)) };
     let first = limit.decide(state, from, cost);
     let (as_of, decision) = match first.verdict {
-        Verdict::Deny(Retry::After(span)) if !limit.is_waiting() => {
+        Verdict::Deny(Retry::After(span)) if !limit.delays_requests() => {
             let Some(from) = later(from, span) else {
                 return Err(first.deny(Retry::Never));
             };

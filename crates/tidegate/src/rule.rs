@@ -93,11 +93,11 @@ impl Rule {
     /// Whether it makes requests wait by itself: `queue`, `smooth`, `warmup`, and nginx's delay.
     ///
     /// ```
-    /// assert!("10/s queue".parse::<tidegate::Rule>()?.is_waiting());
+    /// assert!("10/s queue".parse::<tidegate::Rule>()?.delays_requests());
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
-    pub fn is_waiting(&self) -> bool {
-        self.limit.is_waiting()
+    pub fn delays_requests(&self) -> bool {
+        self.limit.delays_requests()
     }
 }
 

@@ -141,7 +141,7 @@ impl Slot {
         (cost, patience): (u64, Span),
         wakes: &mut Wakes,
     ) -> Decision {
-        if limit.is_waiting() && patience < Span::MAX {
+        if limit.delays_requests() && patience < Span::MAX {
             let decision = self.peek_within(limit, now, (cost, patience), wakes);
             if decision.is_deny() {
                 return decision;
@@ -210,9 +210,9 @@ impl Slot {
             return seen;
         }
         match self.line.foresee(limit, &self.state, now, cost) {
-            Ok((_, _, joined)) if limit.is_waiting() => joined,
+            Ok((_, _, joined)) if limit.delays_requests() => joined,
             Ok((at, ..)) => seen.deny(Retry::After(at.since(now))).decision,
-            Err(denied) if limit.is_waiting() => denied.decision,
+            Err(denied) if limit.delays_requests() => denied.decision,
             // It is told when the line has passed; the numbers are those of now.
             Err(_) => seen.deny(Retry::Never).decision,
         }
@@ -220,7 +220,7 @@ impl Slot {
 
     /// The numbers as they stand behind the line: nothing is left over for now.
     fn seen_behind(&self, limit: &Limit, now: Timestamp) -> Decision {
-        if limit.is_waiting() {
+        if limit.delays_requests() {
             return limit.peek(&self.state, now, 0);
         }
         let mut seen = match self.line.foresee(limit, &self.state, now, 0) {
@@ -251,7 +251,7 @@ impl Slot {
         if cost == 0 {
             return Booking::Now(self.peek(limit, now, 0, wakes), None);
         }
-        if patience.is_zero() && self.line.is_empty() && !limit.is_waiting() {
+        if patience.is_zero() && self.line.is_empty() && !limit.delays_requests() {
             // Now or not at all: nothing has to be foreseen.
             let decision = limit.decide(&mut self.state, now, cost);
             return match decision.verdict {
@@ -274,11 +274,11 @@ impl Slot {
                 }
                 Booking::Later(decision, self.line.join(limit, &before, now, at, cost))
             }
-            Ok((at, ..)) if !limit.is_waiting() => {
+            Ok((at, ..)) if !limit.delays_requests() => {
                 let retry_after = at.since(now).saturating_sub(patience);
                 Booking::Not(self.peek(limit, now, 0, wakes).deny(Retry::After(retry_after)))
             }
-            Err(_) if !limit.is_waiting() => {
+            Err(_) if !limit.delays_requests() => {
                 Booking::Not(self.peek(limit, now, 0, wakes).deny(Retry::Never))
             }
             Ok(_) | Err(_) => Booking::Not(self.refusal(limit, now, cost, patience)),
@@ -398,7 +398,7 @@ impl Slot {
         let is_taken = !self.check(limit, now, room, wakes).is_deny();
         let owed = if is_taken { cost - room } else { cost };
         // Where nothing is ever admitted, no time to come pays a debt.
-        if owed > 0 && !limit.is_waiting() && refused.limit > 0 {
+        if owed > 0 && !limit.delays_requests() && refused.limit > 0 {
             self.line.owe(limit, &mut self.state, now, owed);
         }
     }
@@ -437,11 +437,11 @@ impl Slot {
         wakes: &mut Wakes,
     ) {
         if let Some((limit, parked)) = self.parked.as_deref_mut() {
-            limit.forget_in_flight(parked);
+            limit.release_all(parked);
             self.forgotten_at = Some(now);
         }
         if limit.is_concurrency() {
-            limit.forget_in_flight(&mut self.state);
+            limit.release_all(&mut self.state);
             self.forgotten_at = Some(now);
             self.crowd.grant(limit, &mut self.state, now, wakes);
             return;

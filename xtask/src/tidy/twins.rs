@@ -14,8 +14,8 @@ const RULE: &str = "twins";
 const ALGORITHMS: Place = Place {
     directory: "crates/tidegate-core/src/algorithm",
     extension: "rs",
-    // The enum itself, and arithmetic that several algorithms share.
-    others: &["mod.rs", "bucket.rs", "window.rs"],
+    // The trait, the enum of all algorithms, and arithmetic that several of them share.
+    others: &["mod.rs", "dispatch.rs", "window.rs"],
 };
 const SPECIFICATIONS: Place =
     Place { directory: "spec", extension: "md", others: &["README.md", "LANGUAGE.md"] };
@@ -28,7 +28,7 @@ const SCRIPTS: Place = Place {
 
 /// Laws of adaptive limits: they obey no rule text, so they have pages of their own and no Lua twin.
 const LAWS: Place = Place {
-    directory: "crates/tidegate-core/src/adaptive",
+    directory: "crates/tidegate-core/src/load/adaptive",
     extension: "rs",
     // The type itself, its tests, and what the laws go by.
     others: &["mod.rs", "tests.rs", "round.rs", "baseline.rs"],
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_law_has_a_page_and_a_page_a_law_and_neither_needs_lua() {
-        let law = ("crates/tidegate-core/src/adaptive/vegas.rs", "");
+        let law = ("crates/tidegate-core/src/load/adaptive/vegas.rs", "");
         let page = ("spec/adaptive/vegas.md", "");
         assert!(check(&Tree::of(&[law, page, GCRA, GCRA_SPEC, GCRA_LUA])).is_empty());
         assert_eq!(places(&check(&Tree::of(&[law]))), [format!("{}:1", law.0)]);
@@ -131,7 +131,7 @@ mod tests {
     fn shared_files_need_no_twin() {
         let tree = Tree::of(&[
             ("crates/tidegate-core/src/algorithm/mod.rs", ""),
-            ("crates/tidegate-core/src/algorithm/bucket.rs", ""),
+            ("crates/tidegate-core/src/algorithm/dispatch.rs", ""),
             ("crates/tidegate-redis/lua/driver/cell.lua", ""),
             ("spec/LANGUAGE.md", ""),
         ]);

@@ -36,7 +36,7 @@ pub fn decide(bytes: &[u8]) {
             1 => drop(limit.peek(&state, now, cost)),
             _ => {
                 let decision = limit.decide(&mut state, now, cost);
-                let is_on_credit = limit.is_waiting();
+                let is_on_credit = limit.delays_requests();
                 assert!(cost <= decision.limit || is_on_credit || decision.is_deny());
                 if let Some(wait) = decision.retry_after() {
                     let due = now + wait;

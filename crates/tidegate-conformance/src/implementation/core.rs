@@ -119,7 +119,7 @@ impl Implementation for Core {
         if kept.limit.is_concurrency() {
             // The tickets that are out are known to be forgotten.
             let mut state = kept.state(on.key);
-            kept.limit.forget_in_flight(&mut state);
+            kept.limit.release_all(&mut state);
             kept.keep(on.key, state);
         } else {
             kept.keys.remove(on.key);

@@ -126,7 +126,7 @@ fn decide(bucket: NarrowBucket, full_at: &mut u64, now: u64, cost: u64) -> Decis
     let taken = bucket.take(*full_at, now, cost);
     match taken {
         Some(next) => *full_at = next,
-        None if bucket.is_from_the_future(*full_at, now) => *full_at = bucket.clamped(now),
+        None if bucket.is_ahead_of_clock(*full_at, now) => *full_at = bucket.clamped(now),
         None => {}
     }
     bucket.decision(*full_at, now, cost, taken.is_some())

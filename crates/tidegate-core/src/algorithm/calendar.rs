@@ -7,11 +7,12 @@
 //! Spec     `spec/calendar.md`.
 
 use super::window::{Counter, Window};
-use super::{Algorithm, Usage, Words};
-use crate::civil;
+use super::{Algorithm, Usage};
+use crate::codec::lua::exact_f64;
+use crate::codec::packed::PackedWords;
 use crate::decision::Decision;
+use crate::time::civil;
 use crate::time::{Span, Timestamp};
-use crate::twin::exact;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -115,7 +116,7 @@ impl Calendar {
 
     fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
         // Calendar windows are minutes at the least.
-        self.windows.window_at(Span::MAX.ridden(counter.start, now))
+        self.windows.window_at(Span::MAX.absorb_skew(counter.start, now))
     }
 }
 
@@ -142,37 +143,37 @@ impl Algorithm for Calendar {
         Counter::adopt(usage, self.count, self.windows.window_at(now), now)
     }
 
-    fn write(&self, counter: &Counter) -> Vec<u64> {
+    fn to_words(&self, counter: &Counter) -> Vec<u64> {
         counter.pack()[..2].to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<Counter> {
+    fn from_words(&self, words: &[u64]) -> Option<Counter> {
         let [start, used] = *words else { return None };
         Some(Counter::unpack(&[start, used, 0]))
     }
 
     /// The twin is told the edges of its windows with each request: it has no calendar.
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        Some([exact(self.count)?].to_vec())
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        Some([exact_f64(self.count)?].to_vec())
     }
 
-    fn to_twin(&self, counter: &Counter) -> Option<Vec<f64>> {
-        counter.to_twin()
+    fn state_to_lua(&self, counter: &Counter) -> Option<Vec<f64>> {
+        counter.state_to_lua()
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<Counter> {
-        Counter::of_twin(numbers)
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<Counter> {
+        Counter::state_from_lua(numbers)
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         2
     }
 
-    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<PackedWords> {
         Some(counter.pack())
     }
 
-    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Counter {
+    fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> Counter {
         Counter::unpack(words)
     }
 

@@ -7,9 +7,9 @@
 //! Spec     `spec/concurrency.md`.
 
 use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half, whole};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ const NO_LEASE: f64 = -1.0;
 
 /// One admission that has not been given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hold {
+struct Admission {
     cost: u64,
     since: Timestamp,
     /// When its lease runs out; never without one.
@@ -36,7 +36,7 @@ pub(crate) struct InFlight {
     /// The sum of the holds' costs.
     count: u64,
     /// By ticket, so oldest first; leases last equally long, so they also end in this order.
-    holds: BTreeMap<u64, Hold>,
+    holds: BTreeMap<u64, Admission>,
     /// The last ticket given out.
     ticket: u64,
 }
@@ -49,7 +49,7 @@ impl Concurrency {
     fn end_leases(&self, in_flight: &mut InFlight, now: Timestamp) {
         let Some(length) = self.lease else { return };
         let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
-        if last.is_some_and(|until| until.since(now) > length + length.tremble()) {
+        if last.is_some_and(|until| until.since(now) > length + length.skew_tolerance()) {
             // From before a step of the clock, and too far ahead to be ridden out.
             in_flight.shorten(now + length);
         }
@@ -69,7 +69,7 @@ impl Concurrency {
         for hold in in_flight.holds.values() {
             missing = missing.saturating_sub(hold.cost);
             if missing == 0 {
-                let after = |until: Timestamp| Retry::After(until.since(now).at_least_one());
+                let after = |until: Timestamp| Retry::After(until.since(now).at_least_1us());
                 return hold.until.map_or(Retry::OnRelease, after);
             }
         }
@@ -100,8 +100,8 @@ impl Concurrency {
             limit: self.max,
             remaining: self.max.saturating_sub(in_flight.count),
             reset_after: match last {
-                Some(Hold { until: Some(until), .. }) => until.since(now).at_least_one(),
-                Some(Hold { until: None, .. }) => Span::MAX,
+                Some(Admission { until: Some(until), .. }) => until.since(now).at_least_1us(),
+                Some(Admission { until: None, .. }) => Span::MAX,
                 None => Span::ZERO,
             },
         }
@@ -157,7 +157,7 @@ impl Algorithm for Concurrency {
             // Not before the one before it, which a step of the clock may have put ahead.
             let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
             let until = self.lease.map(|length| (now + length).max(last.unwrap_or(now)));
-            in_flight.holds.insert(in_flight.ticket, Hold { cost, since: now, until });
+            in_flight.holds.insert(in_flight.ticket, Admission { cost, since: now, until });
         }
         self.answer(Verdict::Allow, in_flight, now)
     }
@@ -167,8 +167,8 @@ impl Algorithm for Concurrency {
     fn refund(&self, _in_flight: &mut InFlight, _now: Timestamp, _cost: u64) {}
 
     /// Only those with a lease: whoever reads this later cannot know that the others still run.
-    fn write(&self, in_flight: &InFlight) -> Vec<u64> {
-        let hold = |(ticket, hold): (&u64, &Hold)| {
+    fn to_words(&self, in_flight: &InFlight) -> Vec<u64> {
+        let hold = |(ticket, hold): (&u64, &Admission)| {
             let until = hold.until?;
             Some([*ticket, hold.cost, hold.since.as_micros(), until.as_micros()])
         };
@@ -176,46 +176,51 @@ impl Algorithm for Concurrency {
         core::iter::once(in_flight.ticket).chain(holds).collect()
     }
 
-    fn read(&self, words: &[u64]) -> Option<InFlight> {
+    fn from_words(&self, words: &[u64]) -> Option<InFlight> {
         let (ticket, holds) = words.split_first()?;
         let (holds, []) = holds.as_chunks::<4>() else { return None };
         let mut in_flight = InFlight { ticket: *ticket, ..InFlight::default() };
         for &[number, cost, since, until] in holds {
             let [since, until] = [since, until].map(Timestamp::from_micros);
             in_flight.count = in_flight.count.checked_add(cost)?;
-            in_flight.holds.insert(number, Hold { cost, since, until: Some(until) });
+            in_flight.holds.insert(number, Admission { cost, since, until: Some(until) });
         }
         (in_flight.holds.len() == holds.len()).then_some(in_flight)
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
+    fn lua_params(&self) -> Option<Vec<f64>> {
         let lease = match self.lease {
-            Some(lease) => exact_half(lease.as_micros())?,
+            Some(lease) => exact_f64_addend(lease.as_micros())?,
             None => NO_LEASE,
         };
-        Some([exact(self.max)?, lease].to_vec())
+        Some([exact_f64(self.max)?, lease].to_vec())
     }
 
     /// Rows of ticket, cost, since when and until when.
-    fn to_twin(&self, in_flight: &InFlight) -> Option<Vec<f64>> {
-        let row = |(ticket, hold): (&u64, &Hold)| {
+    fn state_to_lua(&self, in_flight: &InFlight) -> Option<Vec<f64>> {
+        let row = |(ticket, hold): (&u64, &Admission)| {
             // What ends with time itself does not end.
             let until = hold.until.filter(|until| *until < Timestamp::MAX);
-            let until = until.map_or(Some(NO_LEASE), |until| exact(until.as_micros()));
-            Some([exact(*ticket)?, exact(hold.cost)?, exact(hold.since.as_micros())?, until?])
+            let until = until.map_or(Some(NO_LEASE), |until| exact_f64(until.as_micros()));
+            Some([
+                exact_f64(*ticket)?,
+                exact_f64(hold.cost)?,
+                exact_f64(hold.since.as_micros())?,
+                until?,
+            ])
         };
         Some(in_flight.holds.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
     }
 
     /// How many are in flight and until when, and how many of them must go for the request to be admitted.
-    fn of_twin(&self, numbers: &[f64]) -> Option<InFlight> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<InFlight> {
         let [count, last, missing, missing_until] = *numbers else { return None };
-        let (count, missing) = (whole(count)?, whole(missing)?);
+        let (count, missing) = (exact_u64(count)?, exact_u64(missing)?);
         let until = |number: f64| {
-            let us = if number < 0.0 { None } else { Some(whole(number)?) };
+            let us = if number < 0.0 { None } else { Some(exact_u64(number)?) };
             Some(us.map(Timestamp::from_micros))
         };
-        let hold = |cost, until| Hold { cost, since: Timestamp::EPOCH, until };
+        let hold = |cost, until| Admission { cost, since: Timestamp::EPOCH, until };
         let first = hold(missing, until(missing_until)?);
         let rest = hold(count.checked_sub(missing)?, until(last)?);
         let holds = [(1, first), (2, rest)].into_iter().filter(|(_, hold)| hold.cost > 0);

@@ -8,22 +8,23 @@
 //! Spec     `spec/fixed.md`.
 
 use super::window::{self, Counter, Window};
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend};
+use crate::codec::packed::PackedWords;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     rate: Rate,
-    start: Start,
+    start: Alignment,
 }
 
 /// Where the windows begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum Alignment {
     /// One of them this long after the epoch, the others a whole number of periods from it.
     Aligned(Span),
     /// With the first request that is counted.
@@ -31,17 +32,17 @@ pub(crate) enum Start {
 }
 
 impl Fixed {
-    pub(crate) fn new(rate: Rate, start: Start) -> Self {
+    pub(crate) fn new(rate: Rate, start: Alignment) -> Self {
         Self { rate, start }
     }
 
     fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
         match self.start {
-            Start::Aligned(offset) => {
-                let now = self.rate.period.ridden(counter.start, now);
+            Alignment::Aligned(offset) => {
+                let now = self.rate.period.absorb_skew(counter.start, now);
                 window::aligned(now, self.rate.period, offset)
             }
-            Start::FirstRequest => {
+            Alignment::FirstRequest => {
                 let open = counter.used > 0
                     && counter.start <= now
                     && now.since(counter.start) < self.rate.period;
@@ -85,42 +86,42 @@ impl Algorithm for Fixed {
         self.adopt(old.usage(counter, now), now)
     }
 
-    fn write(&self, counter: &Counter) -> Vec<u64> {
+    fn to_words(&self, counter: &Counter) -> Vec<u64> {
         counter.pack()[..2].to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<Counter> {
+    fn from_words(&self, words: &[u64]) -> Option<Counter> {
         let [start, used] = *words else { return None };
         Some(Counter::unpack(&[start, used, 0]))
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
+    fn lua_params(&self) -> Option<Vec<f64>> {
         let offset = match self.start {
-            Start::Aligned(offset) => exact_half(offset.as_micros())?,
+            Alignment::Aligned(offset) => exact_f64_addend(offset.as_micros())?,
             // No offset is below zero.
-            Start::FirstRequest => -1.0,
+            Alignment::FirstRequest => -1.0,
         };
-        let period = exact_half(self.rate.period.as_micros())?;
-        Some([exact(self.rate.count)?, period, offset].to_vec())
+        let period = exact_f64_addend(self.rate.period.as_micros())?;
+        Some([exact_f64(self.rate.count)?, period, offset].to_vec())
     }
 
-    fn to_twin(&self, counter: &Counter) -> Option<Vec<f64>> {
-        counter.to_twin()
+    fn state_to_lua(&self, counter: &Counter) -> Option<Vec<f64>> {
+        counter.state_to_lua()
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<Counter> {
-        Counter::of_twin(numbers)
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<Counter> {
+        Counter::state_from_lua(numbers)
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         2
     }
 
-    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<PackedWords> {
         Some(counter.pack())
     }
 
-    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Counter {
+    fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> Counter {
         Counter::unpack(words)
     }
 

@@ -9,7 +9,8 @@
 //! Spec     `spec/leaky.md`.
 
 use super::token_bucket::{NarrowBucket, TokenBucket};
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage};
+use crate::codec::packed::PackedWords;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Timestamp;
@@ -51,39 +52,39 @@ impl Algorithm for Leaky {
         self.0.adopt(usage, now)
     }
 
-    fn write(&self, empty_at: &u128) -> Vec<u64> {
-        self.0.write(empty_at)
+    fn to_words(&self, empty_at: &u128) -> Vec<u64> {
+        self.0.to_words(empty_at)
     }
 
-    fn read(&self, words: &[u64]) -> Option<u128> {
-        self.0.read(words)
+    fn from_words(&self, words: &[u64]) -> Option<u128> {
+        self.0.from_words(words)
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        self.0.twin_numbers()
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        self.0.lua_params()
     }
 
-    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-        self.0.twin_price(cost)
+    fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+        self.0.lua_cost(cost)
     }
 
-    fn to_twin(&self, full_at: &u128) -> Option<Vec<f64>> {
-        self.0.to_twin(full_at)
+    fn state_to_lua(&self, full_at: &u128) -> Option<Vec<f64>> {
+        self.0.state_to_lua(full_at)
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<u128> {
-        self.0.of_twin(numbers)
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<u128> {
+        self.0.state_from_lua(numbers)
     }
 
-    fn words(&self) -> usize {
-        self.0.words()
+    fn packed_words(&self) -> usize {
+        self.0.packed_words()
     }
 
-    fn pack(&self, empty_at: &u128, epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, empty_at: &u128, epoch: Timestamp) -> Option<PackedWords> {
         self.0.pack(empty_at, epoch)
     }
 
-    fn unpack(&self, words: &Words, epoch: Timestamp) -> u128 {
+    fn unpack(&self, words: &PackedWords, epoch: Timestamp) -> u128 {
         self.0.unpack(words, epoch)
     }
 }

@@ -1,10 +1,11 @@
 //! Every limiting algorithm, one file each, behind one interface.
 //!
-//! They are a closed set, declared in `closed_set.rs`: the compiler lists what a new one still lacks.
+//! They are a closed set, declared in `dispatch.rs`: the compiler lists what a new one still lacks.
 //! To add one: `spec/<name>.md`, `<name>.rs` here, a variant there, and its rule text.
 
 pub(crate) mod calendar;
 pub(crate) mod concurrency;
+pub(crate) mod dispatch;
 pub(crate) mod fixed;
 pub(crate) mod leaky;
 pub(crate) mod nginx;
@@ -20,15 +21,13 @@ pub use calendar::{CalendarUnit, Windows};
 pub use token_bucket::NarrowBucket;
 pub use window::Window;
 
+use crate::codec::lua::exact_f64;
+use crate::codec::packed::PackedWords;
 use crate::decision::Decision;
 use crate::rate::Ticks;
 use crate::time::{Span, Timestamp};
-use crate::twin::exact;
 use alloc::vec::Vec;
 use core::fmt;
-
-/// A state that fits into a few words, of which only the first [`words`](Algorithm::words) count.
-pub(crate) type Words = [u64; 3];
 
 /// What every algorithm can do. Pure: the state and the time come in, the answer goes out.
 pub(crate) trait Algorithm: fmt::Debug {
@@ -63,55 +62,45 @@ pub(crate) trait Algorithm: fmt::Debug {
     }
 
     /// How many words [`pack`](Self::pack) needs; none where a state has no largest size.
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         0
     }
 
     /// The state in so many words, with times counted from `epoch`; `None` if it does not fit.
-    fn pack(&self, _state: &Self::State, _epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, _state: &Self::State, _epoch: Timestamp) -> Option<PackedWords> {
         None
     }
 
     /// The way back: exactly the state that was packed.
-    fn unpack(&self, _words: &Words, epoch: Timestamp) -> Self::State {
+    fn unpack(&self, _words: &PackedWords, epoch: Timestamp) -> Self::State {
         self.fresh(epoch)
     }
 
     /// All of the state in words, whatever its size: for those who write it down.
-    fn write(&self, state: &Self::State) -> Vec<u64>;
+    fn to_words(&self, state: &Self::State) -> Vec<u64>;
 
     /// The way back; `None` for what this algorithm has not written.
-    fn read(&self, words: &[u64]) -> Option<Self::State>;
+    fn from_words(&self, words: &[u64]) -> Option<Self::State>;
 
     /// The rule in numbers that a double holds exactly, for the Lua twin; `None` where one does not.
-    fn twin_numbers(&self) -> Option<Vec<f64>>;
+    fn lua_params(&self) -> Option<Vec<f64>>;
 
     /// The same for what a cost amounts to.
-    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-        Some([exact(cost)?].to_vec())
+    fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+        Some([exact_f64(cost)?].to_vec())
     }
 
     /// The state as the twin keeps it.
-    fn to_twin(&self, state: &Self::State) -> Option<Vec<f64>>;
+    fn state_to_lua(&self, state: &Self::State) -> Option<Vec<f64>>;
 
     /// The way back. What the twin tells of a long state may be less than all of it: enough for the answer
     /// to one request.
-    fn of_twin(&self, numbers: &[f64]) -> Option<Self::State>;
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<Self::State>;
 
     /// The window of `now`, for algorithms that have windows.
     fn window(&self, _state: &Self::State, _now: Timestamp) -> Option<Window> {
         None
     }
-}
-
-/// A wide number as two words, the high one first.
-#[expect(clippy::cast_possible_truncation, reason = "the other half is kept too")]
-fn halves(wide: u128) -> [u64; 2] {
-    [(wide >> 64) as u64, wide as u64]
-}
-
-fn joined(high: u64, low: u64) -> u128 {
-    u128::from(high) << 64 | u128::from(low)
 }
 
 /// How much of a limit is used up, and how long until none of it is.

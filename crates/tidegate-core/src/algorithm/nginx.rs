@@ -8,14 +8,15 @@
 //! Rounding nginx's: rate, leak and delay are cut. `retry_after` is exact for that arithmetic.
 //! Spec     `spec/nginx.md`.
 
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
+use crate::codec::packed::PackedWords;
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half, whole};
 use alloc::vec::Vec;
 
 /// A step back of the clock that is ridden out.
-const TREMBLE_MS: u64 = 1;
+const CLOCK_SKEW_MS: u64 = 1;
 /// One request, in thousandths.
 const REQUEST: u64 = 1_000;
 
@@ -29,7 +30,7 @@ pub(crate) struct Nginx {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Node {
+pub(crate) struct NginxState {
     level: u64,
     last_ms: u64,
 }
@@ -48,10 +49,10 @@ impl Nginx {
     /// Milliseconds since the node was touched. A node from the future stands still until the clock
     /// has caught up, as nginx has it, but only for a tremble of the clock: beyond, it is touched
     /// now, because standing still locks out for as long as the step.
-    fn touch(&self, node: &mut Node, now: Timestamp) -> u64 {
+    fn touch(&self, node: &mut NginxState, now: Timestamp) -> u64 {
         let now_ms = now.as_micros() / 1_000;
-        let tremble_ms = self.ms_to_leak(self.room()).min(TREMBLE_MS);
-        if node.last_ms.saturating_sub(now_ms) > tremble_ms {
+        let skew_ms = self.ms_to_leak(self.room()).min(CLOCK_SKEW_MS);
+        if node.last_ms.saturating_sub(now_ms) > skew_ms {
             node.last_ms = now_ms;
         }
         now_ms.saturating_sub(node.last_ms)
@@ -69,9 +70,9 @@ impl Nginx {
     }
 
     /// How long until `level` of what the node holds has leaked, counted from `now`.
-    fn until_leaked(&self, node: &Node, now: Timestamp, level: u64) -> Span {
+    fn until_leaked(&self, node: &NginxState, now: Timestamp, level: u64) -> Span {
         let due_ms = node.last_ms.saturating_add(self.ms_to_leak(level));
-        Timestamp::from_micros(due_ms.saturating_mul(1_000)).since(now).at_least_one()
+        Timestamp::from_micros(due_ms.saturating_mul(1_000)).since(now).at_least_1us()
     }
 
     fn wait(&self, level: u64) -> Span {
@@ -81,7 +82,7 @@ impl Nginx {
         Span::from_millis(beyond * 1_000 / self.rate)
     }
 
-    fn answer(&self, verdict: Verdict, node: &Node, now: Timestamp) -> Decision {
+    fn answer(&self, verdict: Verdict, node: &NginxState, now: Timestamp) -> Decision {
         let elapsed_ms = self.touch(&mut node.clone(), now);
         let level = node.level.saturating_sub(self.leaked(elapsed_ms));
         Decision {
@@ -98,13 +99,13 @@ impl Nginx {
 }
 
 impl Algorithm for Nginx {
-    type State = Node;
+    type State = NginxState;
 
-    fn fresh(&self, _birth: Timestamp) -> Node {
-        Node::default()
+    fn fresh(&self, _birth: Timestamp) -> NginxState {
+        NginxState::default()
     }
 
-    fn decide(&self, node: &mut Node, now: Timestamp, cost: u64) -> Decision {
+    fn decide(&self, node: &mut NginxState, now: Timestamp, cost: u64) -> Decision {
         let elapsed_ms = self.touch(node, now);
         if cost == 0 {
             return self.answer(Verdict::Allow, node, now);
@@ -118,7 +119,7 @@ impl Algorithm for Nginx {
             let retry = Retry::After(self.until_leaked(node, now, missing));
             return self.answer(Verdict::Deny(retry), node, now);
         }
-        *node = Node { level, last_ms: node.last_ms.max(now.as_micros() / 1_000) };
+        *node = NginxState { level, last_ms: node.last_ms.max(now.as_micros() / 1_000) };
         let verdict = match self.wait(level) {
             Span::ZERO => Verdict::Allow,
             wait => Verdict::Wait(wait),
@@ -126,18 +127,18 @@ impl Algorithm for Nginx {
         self.answer(verdict, node, now)
     }
 
-    fn refund(&self, node: &mut Node, _now: Timestamp, cost: u64) {
+    fn refund(&self, node: &mut NginxState, _now: Timestamp, cost: u64) {
         node.level = node.level.saturating_sub(cost.saturating_mul(REQUEST));
     }
 
-    fn usage(&self, node: &Node, now: Timestamp) -> Usage {
+    fn usage(&self, node: &NginxState, now: Timestamp) -> Usage {
         let decision = self.answer(Verdict::Allow, node, now);
         Usage::whole(self.burst + 1 - decision.remaining, decision.reset_after)
     }
 
-    fn adopt(&self, usage: Usage, now: Timestamp) -> Node {
+    fn adopt(&self, usage: Usage, now: Timestamp) -> NginxState {
         let used = usage.units_ceil().min(self.burst + 1);
-        let mut node = Node { level: used * REQUEST, last_ms: now.as_micros() / 1_000 };
+        let mut node = NginxState { level: used * REQUEST, last_ms: now.as_micros() / 1_000 };
         let next = self.decide(&mut node.clone(), now, 1);
         if next.retry_after().is_some_and(|wait| wait > usage.drain) {
             node.level = self.burst * REQUEST;
@@ -147,7 +148,7 @@ impl Algorithm for Nginx {
 
     /// The level goes on, to the thousandth, as far as there is room for it and as far as the next
     /// one comes no later than under the old rate.
-    fn inherit(&self, old: &Self, node: &Node, now: Timestamp) -> Node {
+    fn inherit(&self, old: &Self, node: &NginxState, now: Timestamp) -> NginxState {
         let drain = old.usage(node, now).drain;
         let mut node = *node;
         let elapsed_ms = old.touch(&mut node, now);
@@ -155,49 +156,49 @@ impl Algorithm for Nginx {
         let bearable =
             (self.burst * REQUEST).saturating_add(self.leaked(drain.as_micros() / 1_000));
         let last_ms = now.as_micros() / 1_000;
-        Node { level: level.min(self.room()).min(bearable), last_ms }
+        NginxState { level: level.min(self.room()).min(bearable), last_ms }
     }
 
-    fn write(&self, node: &Node) -> Vec<u64> {
+    fn to_words(&self, node: &NginxState) -> Vec<u64> {
         [node.level, node.last_ms].to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<Node> {
+    fn from_words(&self, words: &[u64]) -> Option<NginxState> {
         let [level, last_ms] = *words else { return None };
-        Some(Node { level, last_ms })
+        Some(NginxState { level, last_ms })
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
+    fn lua_params(&self) -> Option<Vec<f64>> {
         // All that leaks until a full node is empty, in millionths, must still be exact.
         let full_ms = self.ms_to_leak(self.room());
-        exact(self.rate.checked_mul(full_ms.checked_add(1)?)?)?;
-        let tremble_ms = full_ms.min(TREMBLE_MS);
-        let numbers = [self.rate, self.room(), full_ms, tremble_ms].map(exact_half);
+        exact_f64(self.rate.checked_mul(full_ms.checked_add(1)?)?)?;
+        let skew_ms = full_ms.min(CLOCK_SKEW_MS);
+        let numbers = [self.rate, self.room(), full_ms, skew_ms].map(exact_f64_addend);
         numbers.into_iter().collect()
     }
 
-    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-        Some([exact_half(cost.checked_mul(REQUEST)?)?].to_vec())
+    fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+        Some([exact_f64_addend(cost.checked_mul(REQUEST)?)?].to_vec())
     }
 
-    fn to_twin(&self, node: &Node) -> Option<Vec<f64>> {
-        Some([exact(node.level)?, exact(node.last_ms)?].to_vec())
+    fn state_to_lua(&self, node: &NginxState) -> Option<Vec<f64>> {
+        Some([exact_f64(node.level)?, exact_f64(node.last_ms)?].to_vec())
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<Node> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<NginxState> {
         let [level, last_ms] = *numbers else { return None };
-        Some(Node { level: whole(level)?, last_ms: whole(last_ms)? })
+        Some(NginxState { level: exact_u64(level)?, last_ms: exact_u64(last_ms)? })
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         2
     }
 
-    fn pack(&self, node: &Node, _epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, node: &NginxState, _epoch: Timestamp) -> Option<PackedWords> {
         Some([node.level, node.last_ms, 0])
     }
 
-    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Node {
-        Node { level: words[0], last_ms: words[1] }
+    fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> NginxState {
+        NginxState { level: words[0], last_ms: words[1] }
     }
 }

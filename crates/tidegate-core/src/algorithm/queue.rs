@@ -7,11 +7,13 @@
 //! Bound    Of what leaves: at most `1 + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/queue.md`.
 
-use super::{Algorithm, Usage, Words, halves, joined};
+use super::{Algorithm, Usage};
+use crate::codec::lua::exact_f64_addend;
+use crate::codec::packed::PackedWords;
+use crate::codec::snapshot::{join_words, split_words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
-use crate::twin::exact_half;
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +37,8 @@ impl Queue {
 
     fn backlog(&self, free_at: &mut u128, now: u128) -> u128 {
         let backlog = free_at.saturating_sub(now);
-        let tremble = self.ticks.in_span(Span::MAX.tremble()).min(self.room_ticks);
-        if backlog > self.room_ticks + tremble {
+        let skew = self.ticks.in_span(Span::MAX.skew_tolerance()).min(self.room_ticks);
+        if backlog > self.room_ticks + skew {
             // Longer than the queue can be, and too long to be ridden out: the clock went back.
             *free_at = now + self.room_ticks;
             return self.room_ticks;
@@ -128,47 +130,47 @@ impl Algorithm for Queue {
         self.ticks.at(now) + owed.min(self.room_ticks)
     }
 
-    fn write(&self, instant: &u128) -> Vec<u64> {
-        halves(*instant).to_vec()
+    fn to_words(&self, instant: &u128) -> Vec<u64> {
+        split_words(*instant).to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<u128> {
+    fn from_words(&self, words: &[u64]) -> Option<u128> {
         let [high, low] = *words else { return None };
-        Some(joined(high, low))
+        Some(join_words(high, low))
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        let tremble = self.ticks.in_span(Span::MAX.tremble()).min(self.room_ticks);
-        let most = self.room_ticks + tremble;
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        let skew = self.ticks.in_span(Span::MAX.skew_tolerance()).min(self.room_ticks);
+        let most = self.room_ticks + skew;
         let [room, wait, most] =
-            [self.room_ticks, self.wait_ticks, most].map(|t| self.ticks.split(t));
+            [self.room_ticks, self.wait_ticks, most].map(|t| self.ticks.split_parts(t));
         let mut numbers = [room?, wait?, most?].concat();
-        numbers.push(exact_half(self.ticks.per_us)?);
+        numbers.push(exact_f64_addend(self.ticks.per_us)?);
         Some(numbers)
     }
 
-    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-        self.ticks.split(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+    fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+        self.ticks.split_parts(self.ticks.of_cost(cost)).map(|price| price.to_vec())
     }
 
-    fn to_twin(&self, free_at: &u128) -> Option<Vec<f64>> {
+    fn state_to_lua(&self, free_at: &u128) -> Option<Vec<f64>> {
         self.ticks.split_instant(*free_at).map(|instant| instant.to_vec())
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<u128> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<u128> {
         let [us, rest] = *numbers else { return None };
-        self.ticks.joined(us, rest)
+        self.ticks.join_parts(us, rest)
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         1
     }
 
-    fn pack(&self, free_at: &u128, epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, free_at: &u128, epoch: Timestamp) -> Option<PackedWords> {
         self.ticks.pack(*free_at, epoch)
     }
 
-    fn unpack(&self, words: &Words, epoch: Timestamp) -> u128 {
+    fn unpack(&self, words: &PackedWords, epoch: Timestamp) -> u128 {
         self.ticks.unpack(words, epoch)
     }
 }

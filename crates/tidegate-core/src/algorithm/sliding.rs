@@ -11,11 +11,12 @@
 //! Spec     `spec/sliding.md`.
 
 use super::window::{self, Window};
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
+use crate::codec::packed::PackedWords;
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half, whole};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,7 @@ impl Sliding {
     }
 
     fn window_of(&self, counters: &TwoCounters, now: Timestamp) -> Window {
-        self.window_at(self.rate.period.ridden(counters.start, now))
+        self.window_at(self.rate.period.absorb_skew(counters.start, now))
     }
 
     fn window_at(&self, now: Timestamp) -> Window {
@@ -159,43 +160,45 @@ impl Algorithm for Sliding {
         self.adopt(old.usage(counters, now), now)
     }
 
-    fn write(&self, counters: &TwoCounters) -> Vec<u64> {
+    fn to_words(&self, counters: &TwoCounters) -> Vec<u64> {
         [counters.start.as_micros(), counters.previous, counters.current].to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<TwoCounters> {
+    fn from_words(&self, words: &[u64]) -> Option<TwoCounters> {
         let [start, previous, current] = *words else { return None };
         Some(TwoCounters { start: Timestamp::from_micros(start), previous, current })
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        Some([exact(self.rate.count)?, exact_half(self.rate.period.as_micros())?].to_vec())
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        Some(
+            [exact_f64(self.rate.count)?, exact_f64_addend(self.rate.period.as_micros())?].to_vec(),
+        )
     }
 
-    fn to_twin(&self, counters: &TwoCounters) -> Option<Vec<f64>> {
+    fn state_to_lua(&self, counters: &TwoCounters) -> Option<Vec<f64>> {
         let numbers = [counters.start.as_micros(), counters.previous, counters.current];
-        numbers.into_iter().map(exact).collect()
+        numbers.into_iter().map(exact_f64).collect()
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<TwoCounters> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<TwoCounters> {
         let [start, previous, current] = *numbers else { return None };
-        let start = Timestamp::from_micros(whole(start)?);
-        Some(TwoCounters { start, previous: whole(previous)?, current: whole(current)? })
+        let start = Timestamp::from_micros(exact_u64(start)?);
+        Some(TwoCounters { start, previous: exact_u64(previous)?, current: exact_u64(current)? })
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         2
     }
 
     /// Both counts in one word; one that does not fit into half of it is not packed.
-    fn pack(&self, counters: &TwoCounters, _epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, counters: &TwoCounters, _epoch: Timestamp) -> Option<PackedWords> {
         let previous = u32::try_from(counters.previous).ok()?;
         let current = u32::try_from(counters.current).ok()?;
         let counts = u64::from(previous) << 32 | u64::from(current);
         Some([counters.start.as_micros(), counts, 0])
     }
 
-    fn unpack(&self, words: &Words, _epoch: Timestamp) -> TwoCounters {
+    fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> TwoCounters {
         TwoCounters {
             start: Timestamp::from_micros(words[0]),
             previous: words[1] >> 32,

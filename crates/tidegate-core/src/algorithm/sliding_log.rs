@@ -9,10 +9,10 @@
 //! Spec     `spec/sliding_log.md`.
 
 use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half, whole};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -61,7 +61,7 @@ impl SlidingLog {
     /// back: a tremble of it is ridden out, beyond that they all count as of now.
     fn latest(&self, log: &Log, now: Timestamp) -> Timestamp {
         let last = log.entries.back().map_or(now, |entry| entry.at);
-        if last.since(now) > self.rate.period.tremble() { now } else { last.max(now) }
+        if last.since(now) > self.rate.period.skew_tolerance() { now } else { last.max(now) }
     }
 
     /// Writes down what [`latest`](Self::latest) says.
@@ -183,11 +183,11 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn write(&self, log: &Log) -> Vec<u64> {
+    fn to_words(&self, log: &Log) -> Vec<u64> {
         log.entries.iter().flat_map(|entry| [entry.at.as_micros(), entry.cost]).collect()
     }
 
-    fn read(&self, words: &[u64]) -> Option<Log> {
+    fn from_words(&self, words: &[u64]) -> Option<Log> {
         let (entries, []) = words.as_chunks::<2>() else { return None };
         let entry = |&[at, cost]: &[u64; 2]| Entry { at: Timestamp::from_micros(at), cost };
         let entries: VecDeque<Entry> = entries.iter().map(entry).collect();
@@ -195,29 +195,29 @@ impl Algorithm for SlidingLog {
         Some(Log { entries, total })
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
+    fn lua_params(&self) -> Option<Vec<f64>> {
         let period = self.rate.period;
-        let tremble = exact(period.tremble().as_micros())?;
-        Some([exact(self.rate.count)?, exact_half(period.as_micros())?, tremble].to_vec())
+        let skew = exact_f64(period.skew_tolerance().as_micros())?;
+        Some([exact_f64(self.rate.count)?, exact_f64_addend(period.as_micros())?, skew].to_vec())
     }
 
     /// Rows of when and how much there has been by then.
-    fn to_twin(&self, log: &Log) -> Option<Vec<f64>> {
+    fn state_to_lua(&self, log: &Log) -> Option<Vec<f64>> {
         let mut sum = 0;
         let row = |entry: &Entry| {
             sum += entry.cost;
-            Some([exact(entry.at.as_micros())?, exact(sum)?])
+            Some([exact_f64(entry.at.as_micros())?, exact_f64(sum)?])
         };
         Some(log.entries.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
     }
 
     /// How much there is and since when, and how much of it goes when the request is admitted.
-    fn of_twin(&self, numbers: &[f64]) -> Option<Log> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<Log> {
         let [total, last, missing, missing_at] = *numbers else { return None };
-        let (total, missing) = (whole(total)?, whole(missing)?);
+        let (total, missing) = (exact_u64(total)?, exact_u64(missing)?);
         let mut log = Log::default();
-        log.push(Timestamp::from_micros(whole(missing_at)?), missing);
-        log.push(Timestamp::from_micros(whole(last)?), total.checked_sub(missing)?);
+        log.push(Timestamp::from_micros(exact_u64(missing_at)?), missing);
+        log.push(Timestamp::from_micros(exact_u64(last)?), total.checked_sub(missing)?);
         Some(log)
     }
 

@@ -5,15 +5,17 @@
 //! Always   A request is never refused and never split: it waits for those before it, then passes
 //!          whole. Its own cost is charged to whoever comes next.
 //! Rounding Waits up. Guava drops the fraction of a microsecond of every charge, so that at 3/s it
-//!          runs ahead by a second in three million; with us the fraction stays in the account.
+//!          runs ahead by a second in three million; with us the fraction stays in the state.
 //! Bound    In any interval of length L: `burst + ⌊L · rate⌋` plus the cost of the last one (credit).
 //! Spec     `spec/smooth.md`.
 
-use super::{Algorithm, Usage, Words, halves, joined};
+use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
+use crate::codec::packed::PackedWords;
+use crate::codec::snapshot::{join_words, split_words};
 use crate::decision::{Decision, Verdict};
 use crate::rate::{Rate, Ticks, share_floor};
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, exact_half, whole};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,7 @@ pub(crate) struct Smooth {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct SmoothState {
     saved: u128,
     /// When the next request may pass.
     free_at: u128,
@@ -39,23 +41,23 @@ impl Smooth {
         Self { ticks, saved_max: burst.map_or(second, |burst| ticks.of_cost(burst)) }
     }
 
-    /// Brings the account to `now` and says what time that is: time that nobody used is saved. After
+    /// Brings the state to `now` and says what time that is: time that nobody used is saved. After
     /// a step back of the clock that can be ridden out, time stands still until it has caught up.
-    fn sync(&self, account: &mut Account, now: Timestamp) -> Timestamp {
-        let step = self.ticks.in_span(account.seen.since(now));
-        let owed = account.free_at.saturating_sub(self.ticks.at(account.seen));
+    fn sync(&self, state: &mut SmoothState, now: Timestamp) -> Timestamp {
+        let step = self.ticks.in_span(state.seen.since(now));
+        let owed = state.free_at.saturating_sub(self.ticks.at(state.seen));
         if step > self.saved_max.saturating_add(owed) {
             // Too long to be ridden out: what is owed goes along, and is paid in the same time.
-            account.free_at = account.free_at.saturating_sub(step);
-            account.seen = now;
+            state.free_at = state.free_at.saturating_sub(step);
+            state.seen = now;
         }
-        let now = account.seen.max(now);
-        account.seen = now;
+        let now = state.seen.max(now);
+        state.seen = now;
         let now_ticks = self.ticks.at(now);
-        if now_ticks > account.free_at {
-            let saved = account.saved.saturating_add(now_ticks - account.free_at);
-            account.saved = saved.min(self.saved_max);
-            account.free_at = now_ticks;
+        if now_ticks > state.free_at {
+            let saved = state.saved.saturating_add(now_ticks - state.free_at);
+            state.saved = saved.min(self.saved_max);
+            state.free_at = now_ticks;
         }
         now
     }
@@ -65,51 +67,51 @@ impl Smooth {
         self.ticks.units_floor(saved).saturating_add(1)
     }
 
-    fn answer(&self, verdict: Verdict, account: &Account, now: Timestamp) -> Decision {
-        let owed = account.free_at - self.ticks.at(now);
+    fn answer(&self, verdict: Verdict, state: &SmoothState, now: Timestamp) -> Decision {
+        let owed = state.free_at - self.ticks.at(now);
         Decision {
             verdict,
             limit: self.with_credit(self.saved_max),
-            remaining: if owed == 0 { self.with_credit(account.saved) } else { 0 },
-            reset_after: self.ticks.span_ceil(owed.saturating_add(self.saved_max - account.saved)),
+            remaining: if owed == 0 { self.with_credit(state.saved) } else { 0 },
+            reset_after: self.ticks.span_ceil(owed.saturating_add(self.saved_max - state.saved)),
         }
     }
 }
 
 impl Algorithm for Smooth {
-    type State = Account;
+    type State = SmoothState;
 
-    fn fresh(&self, birth: Timestamp) -> Account {
-        Account { saved: 0, free_at: self.ticks.at(birth), seen: birth }
+    fn fresh(&self, birth: Timestamp) -> SmoothState {
+        SmoothState { saved: 0, free_at: self.ticks.at(birth), seen: birth }
     }
 
-    fn decide(&self, account: &mut Account, now: Timestamp, cost: u64) -> Decision {
-        let now = self.sync(account, now);
+    fn decide(&self, state: &mut SmoothState, now: Timestamp, cost: u64) -> Decision {
+        let now = self.sync(state, now);
         if cost == 0 {
-            return self.answer(Verdict::Allow, account, now);
+            return self.answer(Verdict::Allow, state, now);
         }
-        let wait = self.ticks.span_ceil(account.free_at - self.ticks.at(now));
+        let wait = self.ticks.span_ceil(state.free_at - self.ticks.at(now));
         let price = self.ticks.of_cost(cost);
-        let from_saved = price.min(account.saved);
-        account.saved -= from_saved;
-        account.free_at = account.free_at.saturating_add(price - from_saved);
+        let from_saved = price.min(state.saved);
+        state.saved -= from_saved;
+        state.free_at = state.free_at.saturating_add(price - from_saved);
         let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
-        self.answer(verdict, account, now)
+        self.answer(verdict, state, now)
     }
 
-    fn refund(&self, account: &mut Account, now: Timestamp, cost: u64) {
-        let now = self.sync(account, now);
+    fn refund(&self, state: &mut SmoothState, now: Timestamp, cost: u64) {
+        let now = self.sync(state, now);
         let refund = self.ticks.of_cost(cost);
-        let from_owed = refund.min(account.free_at - self.ticks.at(now));
-        account.free_at -= from_owed;
-        account.saved = account.saved.saturating_add(refund - from_owed).min(self.saved_max);
+        let from_owed = refund.min(state.free_at - self.ticks.at(now));
+        state.free_at -= from_owed;
+        state.saved = state.saved.saturating_add(refund - from_owed).min(self.saved_max);
     }
 
-    fn usage(&self, account: &Account, now: Timestamp) -> Usage {
-        let mut account = *account;
-        let now = self.sync(&mut account, now);
-        let owed = account.free_at - self.ticks.at(now);
-        let used = owed.saturating_add(self.saved_max - account.saved);
+    fn usage(&self, state: &SmoothState, now: Timestamp) -> Usage {
+        let mut state = *state;
+        let now = self.sync(&mut state, now);
+        let owed = state.free_at - self.ticks.at(now);
+        let used = owed.saturating_add(self.saved_max - state.saved);
         let per_unit = u128::from(self.ticks.per_unit);
         Usage {
             units: self.ticks.units_floor(used),
@@ -119,11 +121,11 @@ impl Algorithm for Smooth {
         }
     }
 
-    fn adopt(&self, usage: Usage, now: Timestamp) -> Account {
+    fn adopt(&self, usage: Usage, now: Timestamp) -> SmoothState {
         let used = usage.in_ticks(self.ticks);
         let from_saved = used.min(self.saved_max);
         let owed = (used - from_saved).min(self.ticks.in_span(usage.drain));
-        Account {
+        SmoothState {
             saved: self.saved_max - from_saved,
             free_at: self.ticks.at(now) + owed,
             seen: now,
@@ -131,77 +133,77 @@ impl Algorithm for Smooth {
     }
 
     /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
-    fn inherit(&self, old: &Self, account: &Account, now: Timestamp) -> Account {
-        let mut account = *account;
-        let now = old.sync(&mut account, now);
-        let owed = old.ticks.span_ceil(account.free_at - old.ticks.at(now));
-        Account {
-            saved: share_floor(self.saved_max, account.saved, old.saved_max),
+    fn inherit(&self, old: &Self, state: &SmoothState, now: Timestamp) -> SmoothState {
+        let mut state = *state;
+        let now = old.sync(&mut state, now);
+        let owed = old.ticks.span_ceil(state.free_at - old.ticks.at(now));
+        SmoothState {
+            saved: share_floor(self.saved_max, state.saved, old.saved_max),
             free_at: self.ticks.at(now).saturating_add(self.ticks.in_span(owed)),
             seen: now,
         }
     }
 
-    fn write(&self, account: &Account) -> Vec<u64> {
-        let [saved, free_at] = [account.saved, account.free_at].map(halves);
-        [saved[0], saved[1], free_at[0], free_at[1], account.seen.as_micros()].to_vec()
+    fn to_words(&self, state: &SmoothState) -> Vec<u64> {
+        let [saved, free_at] = [state.saved, state.free_at].map(split_words);
+        [saved[0], saved[1], free_at[0], free_at[1], state.seen.as_micros()].to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<Account> {
+    fn from_words(&self, words: &[u64]) -> Option<SmoothState> {
         let [saved_high, saved_low, free_high, free_low, seen] = *words else { return None };
         let seen = Timestamp::from_micros(seen);
-        // What every account that this limit has made obeys, whatever was written.
-        Some(Account {
-            saved: joined(saved_high, saved_low).min(self.saved_max),
-            free_at: joined(free_high, free_low).max(self.ticks.at(seen)),
+        // What every state that this limit has made obeys, whatever was written.
+        Some(SmoothState {
+            saved: join_words(saved_high, saved_low).min(self.saved_max),
+            free_at: join_words(free_high, free_low).max(self.ticks.at(seen)),
             seen,
         })
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        let [us, rest] = self.ticks.split(self.saved_max)?;
-        Some([us, rest, exact_half(self.ticks.per_us)?].to_vec())
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        let [us, rest] = self.ticks.split_parts(self.saved_max)?;
+        Some([us, rest, exact_f64_addend(self.ticks.per_us)?].to_vec())
     }
 
-    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-        self.ticks.split(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+    fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+        self.ticks.split_parts(self.ticks.of_cost(cost)).map(|price| price.to_vec())
     }
 
-    fn to_twin(&self, account: &Account) -> Option<Vec<f64>> {
-        let saved = self.ticks.split(account.saved)?;
-        let free_at = self.ticks.split_instant(account.free_at)?;
+    fn state_to_lua(&self, state: &SmoothState) -> Option<Vec<f64>> {
+        let saved = self.ticks.split_parts(state.saved)?;
+        let free_at = self.ticks.split_instant(state.free_at)?;
         let mut numbers = [saved, free_at].concat();
-        numbers.push(exact(account.seen.as_micros())?);
+        numbers.push(exact_f64(state.seen.as_micros())?);
         Some(numbers)
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<Account> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<SmoothState> {
         let [saved, saved_rest, free_at, free_rest, seen] = *numbers else { return None };
-        Some(Account {
-            saved: self.ticks.joined(saved, saved_rest)?,
-            free_at: self.ticks.joined(free_at, free_rest)?,
-            seen: Timestamp::from_micros(whole(seen)?),
+        Some(SmoothState {
+            saved: self.ticks.join_parts(saved, saved_rest)?,
+            free_at: self.ticks.join_parts(free_at, free_rest)?,
+            seen: Timestamp::from_micros(exact_u64(seen)?),
         })
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         2
     }
 
     /// Who owes has nothing saved, so the two are one number with a sign.
-    fn pack(&self, account: &Account, _epoch: Timestamp) -> Option<Words> {
-        let owed = account.free_at.checked_sub(self.ticks.at(account.seen))?;
-        if owed > 0 && account.saved > 0 {
+    fn pack(&self, state: &SmoothState, _epoch: Timestamp) -> Option<PackedWords> {
+        let owed = state.free_at.checked_sub(self.ticks.at(state.seen))?;
+        if owed > 0 && state.saved > 0 {
             return None;
         }
-        let balance = i64::try_from(account.saved).ok()? - i64::try_from(owed).ok()?;
-        Some([account.seen.as_micros(), balance.cast_unsigned(), 0])
+        let balance = i64::try_from(state.saved).ok()? - i64::try_from(owed).ok()?;
+        Some([state.seen.as_micros(), balance.cast_unsigned(), 0])
     }
 
-    fn unpack(&self, words: &Words, _epoch: Timestamp) -> Account {
+    fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> SmoothState {
         let (seen, balance) = (Timestamp::from_micros(words[0]), words[1].cast_signed());
         let owed = u128::from(balance.min(0).unsigned_abs());
-        Account {
+        SmoothState {
             saved: u128::from(balance.max(0).unsigned_abs()),
             free_at: self.ticks.at(seen) + owed,
             seen,

@@ -9,11 +9,13 @@
 //! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/token_bucket.md`.
 
-use super::{Algorithm, Usage, Words, halves, joined};
+use super::{Algorithm, Usage};
+use crate::codec::lua::exact_f64_addend;
+use crate::codec::packed::PackedWords;
+use crate::codec::snapshot::{join_words, split_words};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::{Rate, Ticks};
 use crate::time::{Span, Timestamp};
-use crate::twin::exact_half;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -32,7 +34,7 @@ impl TokenBucket {
     pub(crate) fn new(rate: Rate, burst: u64, starts_empty: bool) -> Self {
         let ticks = rate.ticks();
         let capacity = ticks.of_cost(burst);
-        let debt_max = capacity + ticks.in_span(Span::MAX.tremble()).min(capacity);
+        let debt_max = capacity + ticks.in_span(Span::MAX.skew_tolerance()).min(capacity);
         Self { ticks, burst, capacity, debt_max, starts_empty }
     }
 
@@ -118,43 +120,44 @@ impl Algorithm for TokenBucket {
         self.ticks.at(now) + used.min(self.capacity).min(bearable)
     }
 
-    fn write(&self, instant: &u128) -> Vec<u64> {
-        halves(*instant).to_vec()
+    fn to_words(&self, instant: &u128) -> Vec<u64> {
+        split_words(*instant).to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<u128> {
+    fn from_words(&self, words: &[u64]) -> Option<u128> {
         let [high, low] = *words else { return None };
-        Some(joined(high, low))
+        Some(join_words(high, low))
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        let [capacity, debt_max] = [self.capacity, self.debt_max].map(|t| self.ticks.split(t));
-        let per_us = exact_half(self.ticks.per_us)?;
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        let [capacity, debt_max] =
+            [self.capacity, self.debt_max].map(|t| self.ticks.split_parts(t));
+        let per_us = exact_f64_addend(self.ticks.per_us)?;
         Some([capacity?, debt_max?, [per_us, 0.0]].concat()[..5].to_vec())
     }
 
-    fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-        self.ticks.split(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+    fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+        self.ticks.split_parts(self.ticks.of_cost(cost)).map(|price| price.to_vec())
     }
 
-    fn to_twin(&self, full_at: &u128) -> Option<Vec<f64>> {
+    fn state_to_lua(&self, full_at: &u128) -> Option<Vec<f64>> {
         self.ticks.split_instant(*full_at).map(|instant| instant.to_vec())
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<u128> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<u128> {
         let [us, rest] = *numbers else { return None };
-        self.ticks.joined(us, rest)
+        self.ticks.join_parts(us, rest)
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         1
     }
 
-    fn pack(&self, full_at: &u128, epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, full_at: &u128, epoch: Timestamp) -> Option<PackedWords> {
         self.ticks.pack(*full_at, epoch)
     }
 
-    fn unpack(&self, words: &Words, epoch: Timestamp) -> u128 {
+    fn unpack(&self, words: &PackedWords, epoch: Timestamp) -> u128 {
         self.ticks.unpack(words, epoch)
     }
 }
@@ -240,7 +243,7 @@ impl NarrowBucket {
             return None;
         }
         if cost == 0 {
-            return Some(if self.is_from_the_future(full_at, now) {
+            return Some(if self.is_ahead_of_clock(full_at, now) {
                 self.clamped(now)
             } else {
                 full_at
@@ -256,12 +259,12 @@ impl NarrowBucket {
     /// ```
     /// # use tidegate_core::{Limit, Span};
     /// let bucket = "1/s".parse::<Limit>()?.narrow_bucket().unwrap();
-    /// assert!(!bucket.is_from_the_future(1_001_005, 5), "a second, and a millisecond's tremble");
-    /// assert!(bucket.is_from_the_future(1_001_006, 5));
+    /// assert!(!bucket.is_ahead_of_clock(1_001_005, 5), "a second, and a millisecond's tremble");
+    /// assert!(bucket.is_ahead_of_clock(1_001_006, 5));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     #[inline]
-    pub fn is_from_the_future(&self, full_at: u64, now: u64) -> bool {
+    pub fn is_ahead_of_clock(&self, full_at: u64, now: u64) -> bool {
         full_at.saturating_sub(now) > self.debt_max
     }
 

@@ -12,11 +12,12 @@
 //!          by less than a microsecond in four thousand million requests.
 //! Spec     `spec/warmup.md`.
 
-use super::{Algorithm, Usage, Words};
+use super::{Algorithm, Usage};
+use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
+use crate::codec::packed::PackedWords;
 use crate::decision::{Decision, Verdict};
 use crate::rate::Rate;
 use crate::time::{Span, Timestamp};
-use crate::twin::{self, exact, exact_half};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ pub(crate) struct Warmup {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Engine {
+pub(crate) struct WarmupState {
     saved: f64,
     /// When the next request may pass.
     free_at: Timestamp,
@@ -65,7 +66,7 @@ impl Warmup {
 
     /// Tells the engine the time and says what time that is: after a step back of the clock that
     /// can be ridden out, time stands still until it has caught up.
-    fn tell(&self, engine: &mut Engine, now: Timestamp) -> Timestamp {
+    fn tell(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
         let step = engine.seen.since(now);
         if step > engine.free_at.since(engine.seen) + self.cooling {
             // Too long to be ridden out: what is owed goes along, and is paid in the same time.
@@ -78,7 +79,7 @@ impl Warmup {
 
     /// Brings the engine to `now`. To do so in two steps saves as much but for the rounding, so nobody
     /// does it who only looks.
-    fn sync(&self, engine: &mut Engine, now: Timestamp) -> Timestamp {
+    fn sync(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
         let now = self.tell(engine, now);
         if now > engine.free_at {
             let rested = float(now.since(engine.free_at).as_micros()) - engine.carried();
@@ -90,7 +91,7 @@ impl Warmup {
     }
 
     /// How long until the next may pass. What is due after the end of time is never due.
-    fn owed(engine: &Engine, now: Timestamp) -> Span {
+    fn owed(engine: &WarmupState, now: Timestamp) -> Span {
         match engine.free_at {
             Timestamp::MAX => Span::MAX,
             free_at => free_at.since(now),
@@ -109,7 +110,7 @@ impl Warmup {
         ramp + self.interval * (take - on_ramp)
     }
 
-    fn answer(&self, verdict: Verdict, engine: &Engine, now: Timestamp) -> Decision {
+    fn answer(&self, verdict: Verdict, engine: &WarmupState, now: Timestamp) -> Decision {
         let owed = Self::owed(engine, now);
         let cooling = (self.saved_max - engine.saved) * self.cool_down;
         Decision {
@@ -122,14 +123,14 @@ impl Warmup {
 }
 
 impl Algorithm for Warmup {
-    type State = Engine;
+    type State = WarmupState;
 
     /// Cold.
-    fn fresh(&self, birth: Timestamp) -> Engine {
-        Engine { saved: self.saved_max, free_at: birth, carry: 0, seen: birth }
+    fn fresh(&self, birth: Timestamp) -> WarmupState {
+        WarmupState { saved: self.saved_max, free_at: birth, carry: 0, seen: birth }
     }
 
-    fn decide(&self, engine: &mut Engine, now: Timestamp, cost: u64) -> Decision {
+    fn decide(&self, engine: &mut WarmupState, now: Timestamp, cost: u64) -> Decision {
         if cost == 0 {
             self.tell(engine, now);
             let mut rested = *engine;
@@ -154,43 +155,43 @@ impl Algorithm for Warmup {
 
     /// What is owed is given back at the steady pace; a request slowed by the ramp has already
     /// warmed the engine, and stays warm.
-    fn refund(&self, engine: &mut Engine, now: Timestamp, cost: u64) {
+    fn refund(&self, engine: &mut WarmupState, now: Timestamp, cost: u64) {
         let now = self.sync(engine, now);
         let refund = Span::from_micros(whole(self.interval * float(cost)));
         engine.free_at = (engine.free_at - refund).max(now);
     }
 
-    fn usage(&self, engine: &Engine, now: Timestamp) -> Usage {
+    fn usage(&self, engine: &WarmupState, now: Timestamp) -> Usage {
         let mut engine = *engine;
         let now = self.sync(&mut engine, now);
         let owed = Self::owed(&engine, now);
         Usage::whole(whole(float(owed.as_micros()) / self.interval), owed)
     }
 
-    fn adopt(&self, usage: Usage, now: Timestamp) -> Engine {
+    fn adopt(&self, usage: Usage, now: Timestamp) -> WarmupState {
         let owed = Span::from_micros(whole(self.interval * float(usage.units_ceil())));
         let free_at = now + owed.min(usage.drain);
-        Engine { saved: self.saved_max, free_at, carry: 0, seen: now }
+        WarmupState { saved: self.saved_max, free_at, carry: 0, seen: now }
     }
 
     /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
-    fn inherit(&self, old: &Self, engine: &Engine, now: Timestamp) -> Engine {
+    fn inherit(&self, old: &Self, engine: &WarmupState, now: Timestamp) -> WarmupState {
         let mut engine = *engine;
         old.sync(&mut engine, now);
         engine.saved *= self.saved_max / old.saved_max;
         engine
     }
 
-    fn write(&self, engine: &Engine) -> Vec<u64> {
+    fn to_words(&self, engine: &WarmupState) -> Vec<u64> {
         let times = [engine.free_at, engine.seen].map(Timestamp::as_micros);
         [engine.saved.to_bits(), times[0], u64::from(engine.carry), times[1]].to_vec()
     }
 
-    fn read(&self, words: &[u64]) -> Option<Engine> {
+    fn from_words(&self, words: &[u64]) -> Option<WarmupState> {
         let [saved, free_at, carry, seen] = *words else { return None };
         let saved = f64::from_bits(saved);
         // Neither more than can be saved, nor less than nothing, nor no number at all.
-        (saved >= 0.0 && saved <= self.saved_max).then_some(Engine {
+        (saved >= 0.0 && saved <= self.saved_max).then_some(WarmupState {
             saved,
             free_at: Timestamp::from_micros(free_at),
             carry: u32::try_from(carry).ok()?,
@@ -198,33 +199,33 @@ impl Algorithm for Warmup {
         })
     }
 
-    fn twin_numbers(&self) -> Option<Vec<f64>> {
-        let cooling = exact_half(self.cooling.as_micros())?;
+    fn lua_params(&self) -> Option<Vec<f64>> {
+        let cooling = exact_f64_addend(self.cooling.as_micros())?;
         let ramp = [self.interval, self.threshold, self.saved_max, self.slope, self.cool_down];
         Some([&ramp[..], &[cooling]].concat())
     }
 
-    fn to_twin(&self, engine: &Engine) -> Option<Vec<f64>> {
-        let [free_at, seen] = [engine.free_at, engine.seen].map(|at| exact(at.as_micros()));
+    fn state_to_lua(&self, engine: &WarmupState) -> Option<Vec<f64>> {
+        let [free_at, seen] = [engine.free_at, engine.seen].map(|at| exact_f64(at.as_micros()));
         Some([engine.saved, free_at?, f64::from(engine.carry), seen?].to_vec())
     }
 
-    fn of_twin(&self, numbers: &[f64]) -> Option<Engine> {
+    fn state_from_lua(&self, numbers: &[f64]) -> Option<WarmupState> {
         let [saved, free_at, carry, seen] = *numbers else { return None };
-        self.read(&[
+        self.from_words(&[
             saved.to_bits(),
-            twin::whole(free_at)?,
-            twin::whole(carry)?,
-            twin::whole(seen)?,
+            exact_u64(free_at)?,
+            exact_u64(carry)?,
+            exact_u64(seen)?,
         ])
     }
 
-    fn words(&self) -> usize {
+    fn packed_words(&self) -> usize {
         3
     }
 
     /// Two times of 48 bits each, which is nine years from the epoch, and half of the carry with each.
-    fn pack(&self, engine: &Engine, epoch: Timestamp) -> Option<Words> {
+    fn pack(&self, engine: &WarmupState, epoch: Timestamp) -> Option<PackedWords> {
         let time = |at: Timestamp| {
             let us = at.as_micros().checked_sub(epoch.as_micros())?;
             (us < 1 << TIME_BITS).then_some(us)
@@ -237,10 +238,10 @@ impl Algorithm for Warmup {
         ])
     }
 
-    fn unpack(&self, words: &Words, epoch: Timestamp) -> Engine {
+    fn unpack(&self, words: &PackedWords, epoch: Timestamp) -> WarmupState {
         let time = |word: u64| epoch + Span::from_micros(word & ((1 << TIME_BITS) - 1));
         let [high, low] = [words[1], words[2]].map(|word| (word >> TIME_BITS) as u32);
-        Engine {
+        WarmupState {
             saved: f64::from_bits(words[0]),
             free_at: time(words[1]),
             carry: high << 16 | low,
@@ -252,7 +253,7 @@ impl Algorithm for Warmup {
 /// Of a packed word, the bits that are a time.
 const TIME_BITS: u32 = 48;
 
-impl Engine {
+impl WarmupState {
     fn carried(&self) -> f64 {
         f64::from(self.carry) / PARTS
     }

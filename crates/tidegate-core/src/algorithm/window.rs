@@ -5,10 +5,11 @@
 //!          window: it must not open that one twice. A count from further ahead (the clock went
 //!          back) is kept, in now's window: it costs at most one window, and refunds nothing.
 
-use super::{Usage, Words};
+use super::Usage;
+use crate::codec::lua::{exact_f64, exact_u64};
+use crate::codec::packed::PackedWords;
 use crate::decision::{Decision, Retry, Verdict};
 use crate::time::{Span, Timestamp};
-use crate::twin::{exact, whole};
 use alloc::vec::Vec;
 
 /// A stretch of time in which requests are counted together: `start <= t < end`.
@@ -93,21 +94,21 @@ impl Counter {
         Self { start: window.start, used }
     }
 
-    pub(super) fn pack(self) -> Words {
+    pub(super) fn pack(self) -> PackedWords {
         [self.start.as_micros(), self.used, 0]
     }
 
-    pub(super) fn unpack(words: &Words) -> Self {
+    pub(super) fn unpack(words: &PackedWords) -> Self {
         Self { start: Timestamp::from_micros(words[0]), used: words[1] }
     }
 
-    pub(super) fn to_twin(self) -> Option<Vec<f64>> {
-        Some([exact(self.start.as_micros())?, exact(self.used)?].to_vec())
+    pub(super) fn state_to_lua(self) -> Option<Vec<f64>> {
+        Some([exact_f64(self.start.as_micros())?, exact_f64(self.used)?].to_vec())
     }
 
-    pub(super) fn of_twin(numbers: &[f64]) -> Option<Self> {
+    pub(super) fn state_from_lua(numbers: &[f64]) -> Option<Self> {
         let [start, used] = *numbers else { return None };
-        Some(Self { start: Timestamp::from_micros(whole(start)?), used: whole(used)? })
+        Some(Self { start: Timestamp::from_micros(exact_u64(start)?), used: exact_u64(used)? })
     }
 
     fn answer(self, verdict: Verdict, count: u64, window: Window, now: Timestamp) -> Decision {
@@ -121,5 +122,5 @@ impl Counter {
 }
 
 fn left(window: Window, now: Timestamp) -> Span {
-    window.end.since(now).at_least_one()
+    window.end.since(now).at_least_1us()
 }

@@ -2,23 +2,23 @@
 //!
 //! Always   The numbers are the tested bounds of `docs/guide/bounds.md`, not an impression.
 
-use super::{Delay, From, Kind, print};
+use super::{NginxDelay, RuleKind, WindowStart, print};
 use crate::rate::Rate;
 use crate::time::Span;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-pub(super) fn explain(kind: &Kind) -> String {
+pub(super) fn explain(kind: &RuleKind) -> String {
     match kind {
-        Kind::TokenBucket { rate, burst, starts_empty } => {
+        RuleKind::TokenBucket { rate, burst, starts_empty } => {
             let start = if *starts_empty { "; starts empty" } else { "" };
             format!("{}{start}", bucket(*rate, *burst))
         }
-        Kind::Leaky { rate, capacity } => bucket(*rate, *capacity),
-        Kind::Queue { rate, capacity, wait } => queue(*rate, *capacity, *wait),
-        Kind::Fixed { rate, from } => fixed(*rate, from),
-        Kind::Calendar { count, unit, zone } => {
+        RuleKind::Leaky { rate, capacity } => bucket(*rate, *capacity),
+        RuleKind::Queue { rate, capacity, wait } => queue(*rate, *capacity, *wait),
+        RuleKind::Fixed { rate, from } => fixed(*rate, from),
+        RuleKind::Calendar { count, unit, zone } => {
             let zone = zone.as_deref().unwrap_or("UTC");
             let twice = count.saturating_mul(2);
             let name = match print::unit_name(*unit) {
@@ -33,15 +33,15 @@ pub(super) fn explain(kind: &Kind) -> String {
             };
             format!("admits {count} in each calendar {name} of {zone}; up to {twice} around {edge}")
         }
-        Kind::SlidingLog { rate: Rate { count, period } } => {
+        RuleKind::SlidingLog { rate: Rate { count, period } } => {
             format!("admits {count} at once, and never more than {count} in any {period}")
         }
-        Kind::Sliding { rate: Rate { count, period } } => format!(
+        RuleKind::Sliding { rate: Rate { count, period } } => format!(
             "admits {count} at once, and about {count} in any {period}; \
              an attacker who knows the windows gets fewer than {}",
             count.saturating_mul(2)
         ),
-        Kind::Smooth { rate, burst } => {
+        RuleKind::Smooth { rate, burst } => {
             let saved = burst.map_or("one second's worth".to_owned(), |burst| burst.to_string());
             format!(
                 "admits one every {}; saves up to {saved} while idle; \
@@ -49,14 +49,14 @@ pub(super) fn explain(kind: &Kind) -> String {
                 interval(*rate)
             )
         }
-        Kind::Warmup { rate, warmup, cold } => format!(
+        RuleKind::Warmup { rate, warmup, cold } => format!(
             "admits one every {} when warm; starts {cold} times slower and warms up in {warmup}; \
              never refuses: each waits for those before it",
             interval(*rate)
         ),
-        Kind::Concurrency { max, wait, lease } => concurrency(*max, *wait, *lease),
-        Kind::Nothing => "admits nothing: every request is denied".to_owned(),
-        Kind::Nginx { count, per_second, burst, delay } => {
+        RuleKind::Concurrency { max, wait, lease } => concurrency(*max, *wait, *lease),
+        RuleKind::Nothing => "admits nothing: every request is denied".to_owned(),
+        RuleKind::Nginx { count, per_second, burst, delay } => {
             nginx(*count, *per_second, *burst, *delay)
         }
     }
@@ -97,16 +97,16 @@ fn queue(rate: Rate, capacity: u64, wait: Option<Span>) -> String {
     format!("lets one through every {}; at most {capacity} wait{longest}", interval(rate))
 }
 
-fn fixed(Rate { count, period }: Rate, from: &From) -> String {
+fn fixed(Rate { count, period }: Rate, from: &WindowStart) -> String {
     let start = match from {
-        From::Epoch => format!("every {period} of the clock"),
-        From::FirstRequest => format!("the {period} after a first request"),
-        From::Anchor(anchor) => format!("every {period} from {anchor}"),
+        WindowStart::Epoch => format!("every {period} of the clock"),
+        WindowStart::FirstRequest => format!("the {period} after a first request"),
+        WindowStart::Anchor(anchor) => format!("every {period} from {anchor}"),
     };
     // The request that opens a window from the first one is not at its edge, but at its start.
     let most = match from {
-        From::FirstRequest => count.saturating_mul(2) - 1,
-        From::Epoch | From::Anchor(_) => count.saturating_mul(2),
+        WindowStart::FirstRequest => count.saturating_mul(2) - 1,
+        WindowStart::Epoch | WindowStart::Anchor(_) => count.saturating_mul(2),
     };
     match most {
         1 => format!("admits 1 in {start}; never 2 in any {period}"),
@@ -120,10 +120,10 @@ fn concurrency(max: u64, wait: Option<Span>, lease: Option<Span>) -> String {
     format!("admits {max} in flight at a time{waits}{ends}")
 }
 
-fn nginx(count: u64, per_second: bool, burst: u64, delay: Delay) -> String {
+fn nginx(count: u64, per_second: bool, burst: u64, delay: NginxDelay) -> String {
     let at_once = match delay {
-        Delay::Never => burst + 1,
-        Delay::After(requests) => requests.min(burst) + 1,
+        NginxDelay::Never => burst + 1,
+        NginxDelay::After(requests) => requests.min(burst) + 1,
     };
     let waiting = burst + 1 - at_once;
     let waits = match waiting {

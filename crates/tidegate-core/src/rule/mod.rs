@@ -3,28 +3,22 @@
 //! Always   Every [`Rule`] is valid: its numbers are in range and fit together, so nobody checks
 //!          again. It prints back as canonical text that reads as the same rule.
 
-mod error;
+pub mod diagnostics;
 mod explain;
-mod first;
-mod instant;
-mod leftover;
-mod lend;
-mod near;
-mod number;
+mod lease;
 mod parse;
 mod print;
 mod share;
-mod words;
 
-pub use error::{RuleError, RuleErrorKind};
-pub use lend::Lending;
+pub use diagnostics::{RuleError, RuleErrorKind};
+pub use lease::LeaseTerms;
 
 use crate::algorithm::CalendarUnit;
 use crate::rate::Rate;
 use crate::time::Span;
 use alloc::string::{String, ToString};
 use core::str::FromStr;
-use instant::Anchor;
+use parse::anchor::Anchor;
 
 /// A rule: what a limit allows, as text that has been read and found good.
 ///
@@ -41,12 +35,12 @@ use instant::Anchor;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    kind: Kind,
+    kind: RuleKind,
 }
 
 /// What the rule says, in numbers that are known to be in range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum RuleKind {
     TokenBucket {
         rate: Rate,
         burst: u64,
@@ -54,7 +48,7 @@ pub(crate) enum Kind {
     },
     Fixed {
         rate: Rate,
-        from: From,
+        from: WindowStart,
     },
     /// No zone is UTC.
     Calendar {
@@ -98,26 +92,26 @@ pub(crate) enum Kind {
         count: u64,
         per_second: bool,
         burst: u64,
-        delay: Delay,
+        delay: NginxDelay,
     },
 }
 
 /// Where a fixed window's windows begin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum From {
+pub(crate) enum WindowStart {
     Epoch,
     FirstRequest,
     Anchor(Anchor),
 }
 
-/// From which request on nginx makes them wait.
+/// WindowStart which request on nginx makes them wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Delay {
+pub(crate) enum NginxDelay {
     After(u64),
     Never,
 }
 
-impl Delay {
+impl NginxDelay {
     pub(crate) fn threshold(self) -> Option<u64> {
         match self {
             Self::After(requests) => Some(requests),
@@ -151,7 +145,7 @@ impl Rule {
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     pub fn admits_nothing(&self) -> bool {
-        matches!(self.kind, Kind::Nothing)
+        matches!(self.kind, RuleKind::Nothing)
     }
 
     /// How much it admits in the long run, and in how long, as the rule says it. `None` where nothing is
@@ -168,31 +162,31 @@ impl Rule {
     /// ```
     pub fn rate(&self) -> Option<(u64, Span)> {
         match &self.kind {
-            Kind::TokenBucket { rate, .. }
-            | Kind::Fixed { rate, .. }
-            | Kind::SlidingLog { rate }
-            | Kind::Sliding { rate }
-            | Kind::Leaky { rate, .. }
-            | Kind::Queue { rate, .. }
-            | Kind::Smooth { rate, .. }
-            | Kind::Warmup { rate, .. } => Some((rate.count, rate.period)),
-            Kind::Calendar { count, unit, .. } => Some((*count, unit.usual_length()?)),
-            Kind::Nginx { count, per_second, .. } => {
+            RuleKind::TokenBucket { rate, .. }
+            | RuleKind::Fixed { rate, .. }
+            | RuleKind::SlidingLog { rate }
+            | RuleKind::Sliding { rate }
+            | RuleKind::Leaky { rate, .. }
+            | RuleKind::Queue { rate, .. }
+            | RuleKind::Smooth { rate, .. }
+            | RuleKind::Warmup { rate, .. } => Some((rate.count, rate.period)),
+            RuleKind::Calendar { count, unit, .. } => Some((*count, unit.usual_length()?)),
+            RuleKind::Nginx { count, per_second, .. } => {
                 Some((*count, Span::from_secs(if *per_second { 1 } else { 60 })))
             }
-            Kind::Nothing => Some((0, Span::from_secs(1))),
-            Kind::Concurrency { .. } => None,
+            RuleKind::Nothing => Some((0, Span::from_secs(1))),
+            RuleKind::Concurrency { .. } => None,
         }
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &RuleKind {
         &self.kind
     }
 
     pub(crate) fn unknown_zone(&self) -> RuleError {
         let text = self.to_string();
         let zone = match &self.kind {
-            Kind::Calendar { zone: Some(zone), .. } => zone.as_str(),
+            RuleKind::Calendar { zone: Some(zone), .. } => zone.as_str(),
             _ => "UTC",
         };
         let start = text.len() - zone.len();
@@ -221,6 +215,6 @@ impl FromStr for Span {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        number::whole_span(text)
+        parse::number::whole_span(text)
     }
 }

@@ -1,6 +1,6 @@
 //! Prints a rule as canonical text: one spelling for each rule, and nothing that is a default.
 
-use super::{Delay, From, Kind, Rule};
+use super::{NginxDelay, Rule, RuleKind, WindowStart};
 use crate::algorithm::CalendarUnit;
 use crate::rate::Rate;
 use crate::time::Span;
@@ -9,55 +9,55 @@ use core::fmt;
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::TokenBucket { rate, burst, starts_empty } => {
+            RuleKind::TokenBucket { rate, burst, starts_empty } => {
                 token_bucket(f, *rate, *burst, *starts_empty)
             }
-            Kind::Fixed { rate, from } => {
+            RuleKind::Fixed { rate, from } => {
                 write!(f, "{rate} fixed")?;
                 match from {
-                    From::Epoch => Ok(()),
-                    From::FirstRequest => f.write_str(" from first"),
-                    From::Anchor(anchor) => write!(f, " from {anchor}"),
+                    WindowStart::Epoch => Ok(()),
+                    WindowStart::FirstRequest => f.write_str(" from first"),
+                    WindowStart::Anchor(anchor) => write!(f, " from {anchor}"),
                 }
             }
-            Kind::Calendar { count, unit, zone } => {
+            RuleKind::Calendar { count, unit, zone } => {
                 write!(f, "{count}/{} calendar", unit_name(*unit))?;
                 zone.iter().try_for_each(|zone| write!(f, " in {zone}"))
             }
-            Kind::SlidingLog { rate } => write!(f, "{rate} sliding-log"),
-            Kind::Sliding { rate } => write!(f, "{rate} sliding"),
-            Kind::Leaky { rate, capacity } => {
+            RuleKind::SlidingLog { rate } => write!(f, "{rate} sliding-log"),
+            RuleKind::Sliding { rate } => write!(f, "{rate} sliding"),
+            RuleKind::Leaky { rate, capacity } => {
                 write!(f, "{rate} leaky")?;
                 option(f, "capacity", Some(capacity).filter(|c| **c != rate.count))
             }
-            Kind::Queue { rate, capacity, wait } => {
+            RuleKind::Queue { rate, capacity, wait } => {
                 write!(f, "{rate} queue")?;
                 option(f, "capacity", Some(capacity).filter(|c| **c != rate.count))?;
                 option(f, "wait", wait.as_ref())
             }
-            Kind::Smooth { rate, burst } => {
+            RuleKind::Smooth { rate, burst } => {
                 write!(f, "{rate} smooth")?;
                 option(f, "burst", burst.as_ref())
             }
-            Kind::Warmup { rate, warmup, cold } => {
+            RuleKind::Warmup { rate, warmup, cold } => {
                 write!(f, "{rate} warmup {warmup}")?;
                 option(f, "cold", Some(cold).filter(|cold| **cold != 3))
             }
-            Kind::Concurrency { max, wait, lease } => {
+            RuleKind::Concurrency { max, wait, lease } => {
                 write!(f, "concurrency {max}")?;
                 option(f, "wait", wait.as_ref())?;
                 option(f, "lease", lease.as_ref())
             }
-            Kind::Nothing => f.write_str("0/s"),
-            Kind::Nginx { count, per_second, burst, delay } => {
+            RuleKind::Nothing => f.write_str("0/s"),
+            RuleKind::Nginx { count, per_second, burst, delay } => {
                 write!(f, "{count}r/{}", if *per_second { "s" } else { "m" })?;
                 if *burst > 0 {
                     write!(f, " burst={burst}")?;
                 }
                 match delay {
-                    Delay::Never => f.write_str(" nodelay"),
-                    Delay::After(0) => Ok(()),
-                    Delay::After(requests) => write!(f, " delay={requests}"),
+                    NginxDelay::Never => f.write_str(" nodelay"),
+                    NginxDelay::After(0) => Ok(()),
+                    NginxDelay::After(requests) => write!(f, " delay={requests}"),
                 }
             }
         }

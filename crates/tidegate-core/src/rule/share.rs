@@ -3,7 +3,7 @@
 //! Always   Together they admit no more than the rule: rates and capacities are divided and rounded down. Where
 //!          less than one is left, one is: then `nodes` times one is the bound.
 
-use super::{Kind, Rule};
+use super::{Rule, RuleKind};
 use crate::rate::{PERIOD_MAX, Rate};
 use crate::time::Span;
 
@@ -25,34 +25,36 @@ impl Rule {
         let line = |capacity: u64| ((capacity + 1) / nodes).max(1) - 1;
         let mut kind = self.kind.clone();
         match &mut kind {
-            Kind::TokenBucket { rate, burst, .. } => {
+            RuleKind::TokenBucket { rate, burst, .. } => {
                 *rate = slower(*rate, nodes);
                 *burst = part(*burst);
             }
-            Kind::Leaky { rate, capacity } => {
+            RuleKind::Leaky { rate, capacity } => {
                 *rate = slower(*rate, nodes);
                 *capacity = part(*capacity);
             }
-            Kind::Queue { rate, capacity, .. } => {
+            RuleKind::Queue { rate, capacity, .. } => {
                 *rate = slower(*rate, nodes);
                 *capacity = line(*capacity).max(1);
             }
-            Kind::Smooth { rate, burst } => {
+            RuleKind::Smooth { rate, burst } => {
                 // One second's worth is the rate's own, and shrinks with it.
                 *rate = slower(*rate, nodes);
                 *burst = burst.map(part);
             }
-            Kind::Warmup { rate, .. } => *rate = slower(*rate, nodes),
-            Kind::Fixed { rate, .. } | Kind::SlidingLog { rate } | Kind::Sliding { rate } => {
+            RuleKind::Warmup { rate, .. } => *rate = slower(*rate, nodes),
+            RuleKind::Fixed { rate, .. }
+            | RuleKind::SlidingLog { rate }
+            | RuleKind::Sliding { rate } => {
                 rate.count = part(rate.count);
             }
-            Kind::Calendar { count, .. } => *count = part(*count),
-            Kind::Nginx { count, burst, .. } => {
+            RuleKind::Calendar { count, .. } => *count = part(*count),
+            RuleKind::Nginx { count, burst, .. } => {
                 *count = part(*count);
                 *burst = line(*burst);
             }
-            Kind::Concurrency { max, .. } => *max = part(*max),
-            Kind::Nothing => {}
+            RuleKind::Concurrency { max, .. } => *max = part(*max),
+            RuleKind::Nothing => {}
         }
         Self { kind }
     }

@@ -38,7 +38,10 @@ impl Stage {
             let exact = &stage.inner().exact;
             stage.leases().current(exact, exact.within()).await
         };
-        assert_eq!(current.expect("Redis is there").lending.as_ref().expect("it lends").most, MOST);
+        assert_eq!(
+            current.expect("Redis is there").lending.as_ref().expect("it lends").leased_max,
+            MOST
+        );
         stage.becomes(|stage| !stage.leases().is_quiet(&stage.inner().exact)).await;
         stage
     }

@@ -3,7 +3,7 @@
 use super::LASTS;
 use super::purse::{Grant, Micros, Request};
 use super::wire::{self, Terms};
-use tidegate_core::{Lending, Limit, Span, State, Timestamp};
+use tidegate_core::{LeaseTerms, Limit, Span, State, Timestamp};
 
 /// So many leases of one key are counted.
 pub(super) const LEASES_MAX: usize = 256;
@@ -28,7 +28,7 @@ impl Ledger {
     pub(super) fn lend(
         &mut self,
         limit: &Limit,
-        lending: &Lending,
+        lending: &LeaseTerms,
         now: Micros,
         terms: &Terms,
         asked: &Request,
@@ -44,7 +44,8 @@ impl Ledger {
         }
         let sizes = wire::sizes(asked.size, terms.at_least);
         for (left, amount) in (0..sizes.len()).rev().zip(sizes) {
-            let is_spare = self.lent() + amount <= lending.most && self.leases.len() < LEASES_MAX;
+            let is_spare =
+                self.lent() + amount <= lending.leased_max && self.leases.len() < LEASES_MAX;
             let is_last = left == 0;
             let leaves_as_much = !limit.peek(&self.state, at, amount * 2).is_deny();
             if is_spare

@@ -264,7 +264,7 @@ async fn story(desk: &Desk, seed: u64) {
                 lasts: told.lasts,
             });
             assert_eq!(told, lent, "seed {seed}, {number}: {terms:?}, {request:?}");
-            assert!(ledger.lent() <= lending.most);
+            assert!(ledger.lent() <= lending.leased_max);
             grants.extend(lent);
         }
         let left = limit.peek(&ledger.state, Timestamp::from_micros(now), 1);

@@ -2,7 +2,7 @@
 //!
 //! Always   Zero over-admission, by construction. What is lent is charged before it is used (`lua/driver/lend.lua`); what is
 //!          lent and unused is at most half of the limit, and the limit that lends runs with so much less room
-//!          (`tidegate_core::Lending`); a lease ends on the node before it ends in Redis (`purse.rs`); what is lent in
+//!          (`tidegate_core::LeaseTerms`); a lease ends on the node before it ends in Redis (`purse.rs`); what is lent in
 //!          a window ends with it; who dies has charged what nobody uses.
 //! Always   After a primary was replaced or restarted, and when a node has just come, nothing is lent for as long as
 //!          a lease lasts: leases that the new one knows nothing of have run out by then.
@@ -232,7 +232,7 @@ impl Leases {
             return Ok(Outcome::Direct);
         }
         let current = self.current(exact, deadline).await?;
-        let most = current.lending.as_ref().map_or(0, |lending| lending.most);
+        let most = current.lending.as_ref().map_or(0, |lending| lending.leased_max);
         if cost > most {
             return Ok(Outcome::Direct);
         }
@@ -282,7 +282,7 @@ impl Leases {
             if !purse.is_low(purse.left(now)) || purse.is_resting(now) {
                 return;
             }
-            purse.ask(now, 1, size_max(lending.most))
+            purse.ask(now, 1, size_max(lending.leased_max))
         };
         if let Err(error) = Errand::new(inner, key, 0, kept, request, asked).run().await {
             tracing::debug!("no lease ahead: {error}");

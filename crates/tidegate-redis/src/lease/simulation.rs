@@ -14,7 +14,7 @@ use super::quiet::Quiet;
 use super::wire::Terms;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use tidegate_core::{Lending, Limit, Rule, Timestamp};
+use tidegate_core::{LeaseTerms, Limit, Rule, Timestamp};
 use tidegate_testbed::Random;
 
 const NODES: usize = 100;
@@ -98,7 +98,7 @@ enum Event {
 struct World {
     random: Random,
     limit: Limit,
-    lending: Lending,
+    lending: LeaseTerms,
     ledger: Ledger,
     /// What the replica knows: the primary, some time ago.
     replica: Ledger,
@@ -116,7 +116,7 @@ struct World {
 impl World {
     fn new(seed: u64, rule: &Rule) -> Self {
         let mut random = Random(seed);
-        let lending = rule.lend().expect("it can be lent");
+        let lending = rule.lease_terms().expect("it can be lent");
         let limit = Limit::with_windows(lending.rule.clone(), |_, _| None).expect("it is in UTC");
         let ledger = Ledger::new(&limit, Timestamp::EPOCH);
         let nodes = (0..NODES)
@@ -192,7 +192,7 @@ impl World {
 
     fn arrival(&mut self, now: Micros, place: usize, cost: u64) {
         let clock = self.nodes[place].clock(now);
-        let most = (self.lending.most / 2).max(1);
+        let most = (self.lending.leased_max / 2).max(1);
         if self.nodes[place].purse.spend(clock, cost) {
             self.admit(now, cost);
             self.leased += cost;
@@ -324,7 +324,7 @@ impl World {
 
     /// What was charged is charged on, and what was lent is counted on until it ends; on the replica too.
     fn change(&mut self, now: Micros, rule: &Rule) {
-        self.lending = rule.lend().expect("it can be lent");
+        self.lending = rule.lease_terms().expect("it can be lent");
         let windows = self.lending.rule.clone();
         let limit = Limit::with_windows(windows, |_, _| None).expect("it is in UTC");
         let at = Timestamp::from_micros(now);

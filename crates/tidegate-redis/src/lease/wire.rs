@@ -47,9 +47,11 @@ impl Exact {
             let current = self.known(deadline).await?;
             let shared = &current.shared;
             let (sizes, most, is_windowed) = match &current.lending {
-                Some(lending) => {
-                    (sizes(request.size, terms.at_least), lending.most, lending.is_windowed)
-                }
+                Some(lending) => (
+                    sizes(request.size, terms.at_least),
+                    lending.leased_max,
+                    lending.ends_with_window,
+                ),
                 None => (Vec::new(), 0, false),
             };
             let args = |verb, cost| shared.args(verb, cost, around);

@@ -102,7 +102,7 @@ fn limit<'a>(
 
 /// Scripts count in doubles: a rule whose numbers do not fit is refused here, and not when somebody asks.
 fn check_shared(limit: &LimitConfig, value: &Value<'_>) {
-    if let Err(error) = limit.rule.limit().twin_numbers()
+    if let Err(error) = limit.rule.limit().lua_params()
         && let Some(rule) = value.table().and_then(|table| table.get("rule"))
     {
         let wrong = Wrong::new(format!("this rule cannot be kept in the store: {error}"));

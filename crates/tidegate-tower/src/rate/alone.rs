@@ -37,7 +37,7 @@ impl<C: Clock> Shared<C> {
             },
         };
         let cost = limit.cost_of(head);
-        if !self.patience.is_zero() || limit.rule.is_waiting() {
+        if !self.patience.is_zero() || limit.rule.delays_requests() {
             return self.wait_alone(limiter, key, cost);
         }
         let decision = limiter.check_n(key, cost);

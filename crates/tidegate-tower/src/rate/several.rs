@@ -105,7 +105,7 @@ impl<C: Clock> Shared<C> {
         let Verdict::Deny(Retry::After(span)) = round.all.verdict else { return None };
         // A rule that makes requests wait has said by its denial that this one may not.
         let is_final = |(place, decision): &(usize, Decision)| {
-            decision.is_deny() && self.limits[*place].store.rule().is_waiting()
+            decision.is_deny() && self.limits[*place].store.rule().delays_requests()
         };
         let is_in_time = left.is_some_and(|left| !left.is_zero() && span <= left);
         (is_in_time && !round.each.iter().any(is_final)).then_some(span)

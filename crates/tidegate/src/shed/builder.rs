@@ -6,7 +6,7 @@ use super::{Desk, EVERY, Inner, NEVER, Shedder};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, AtomicU64, Mutex};
 use std::path::PathBuf;
-use tidegate_core::{Marks, Priority, Span};
+use tidegate_core::{Priority, Span, Watermarks};
 
 /// The share of what may be in flight that requests of each priority fill, in hundredths: a fifth is kept
 /// for critical traffic, as in Stripe's example, and half for what somebody waits for.
@@ -16,10 +16,10 @@ const SHARES: [u64; Priority::ALL.len()] = [50, 65, 80, 100];
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Marks, Priority, Shedder, Signal};
+/// use tidegate::{Watermarks, Priority, Shedder, Signal};
 ///
 /// let shedder = Shedder::builder()
-///     .watch(Signal::MemoryPressure, Marks::percent(5..=10))
+///     .watch(Signal::MemoryPressure, Watermarks::percent(5..=10))
 ///     .in_flight_max(200)
 ///     .share(Priority::Batch, 20)
 ///     .every(Duration::from_millis(500))
@@ -31,7 +31,7 @@ pub struct ShedderBuilder {
     root: PathBuf,
     every: Span,
     /// `None` is what is watched unless told.
-    watches: Option<Vec<(Signal, Marks)>>,
+    watches: Option<Vec<(Signal, Watermarks)>>,
     in_flight_max: Option<u64>,
     shares: [u64; Priority::ALL.len()],
 }
@@ -52,11 +52,11 @@ impl ShedderBuilder {
     /// [its marks](Signal::marks). Told twice, the last marks count.
     ///
     /// ```
-    /// # use tidegate::{Marks, Shedder, Signal};
-    /// let shedder = Shedder::builder().watch(Signal::Cpu, Marks::percent(60..=80)).build();
+    /// # use tidegate::{Watermarks, Shedder, Signal};
+    /// let shedder = Shedder::builder().watch(Signal::Cpu, Watermarks::percent(60..=80)).build();
     /// assert_eq!(shedder.readings().len(), 1);
     /// ```
-    pub fn watch(mut self, signal: Signal, marks: Marks) -> Self {
+    pub fn watch(mut self, signal: Signal, marks: Watermarks) -> Self {
         let watches = self.watches.get_or_insert_default();
         watches.retain(|(watched, _)| *watched != signal);
         watches.push((signal, marks));
@@ -179,7 +179,7 @@ impl ShedderBuilder {
     }
 }
 
-fn usual() -> Vec<(Signal, Marks)> {
+fn usual() -> Vec<(Signal, Watermarks)> {
     let signals = [Signal::Cpu, Signal::Memory, Signal::CpuPressure, Signal::MemoryPressure];
     signals.map(|signal| (signal, signal.marks())).to_vec()
 }

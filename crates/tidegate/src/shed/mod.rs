@@ -85,9 +85,9 @@ impl Shedder {
     /// A shedder that is told what to watch.
     ///
     /// ```
-    /// # use tidegate::{Marks, Shedder, Signal};
+    /// # use tidegate::{Watermarks, Shedder, Signal};
     /// let shedder = Shedder::builder()
-    ///     .watch(Signal::Cpu, Marks::percent(60..=80))
+    ///     .watch(Signal::Cpu, Watermarks::percent(60..=80))
     ///     .in_flight_max(500)
     ///     .build();
     /// ```

@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use std::fmt;
 use std::path::PathBuf;
-use tidegate_core::{Marks, Timestamp};
+use tidegate_core::{Timestamp, Watermarks};
 
 /// Something that tells how much the machine has to do. All are shares of what there is.
 ///
@@ -38,11 +38,11 @@ impl Signal {
     /// time (5 % to 15 %), and where disks hold everybody up (40 % to 60 %).
     ///
     /// ```
-    /// # use tidegate::{Marks, Signal};
-    /// assert_eq!(Signal::Cpu.marks(), Marks::percent(75..=90));
+    /// # use tidegate::{Watermarks, Signal};
+    /// assert_eq!(Signal::Cpu.marks(), Watermarks::percent(75..=90));
     /// ```
-    pub fn marks(self) -> Marks {
-        Marks::percent(match self {
+    pub fn marks(self) -> Watermarks {
+        Watermarks::percent(match self {
             Self::Cpu => 75..=90,
             Self::Memory => 85..=95,
             Self::CpuPressure => 30..=50,
@@ -83,7 +83,7 @@ pub struct Reading {
     /// Which signal.
     pub signal: Signal,
     /// Where it begins to shed, and where it stops.
-    pub marks: Marks,
+    pub marks: Watermarks,
     /// In thousandths of what there is; or why that is not known.
     pub value: Result<u32, Unread>,
 }
@@ -149,7 +149,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(signal: Signal, marks: Marks) -> Self {
+    pub(super) fn new(signal: Signal, marks: Watermarks) -> Self {
         Self { reading: Reading { signal, marks, value: Err(Unread::TooEarly) } }
     }
 

@@ -184,7 +184,7 @@ impl Found<'_> {
         // After the value, see above.
         let is_it = cell.high.load(Ordering::Acquire) == key.high
             && cell.low.load(Ordering::Acquire) == key.low;
-        if full_at == MOVED || !is_it || bucket.is_from_the_future(full_at, now) {
+        if full_at == MOVED || !is_it || bucket.is_ahead_of_clock(full_at, now) {
             return Attempt::NotHere;
         }
         let Some(after) = bucket.take(full_at, now, cost) else {

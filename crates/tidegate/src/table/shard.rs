@@ -178,7 +178,7 @@ impl Shard {
         }
         let full_at = &mut rows.get_mut(key)?[2];
         // That includes what was lent to a cell.
-        if bucket.is_from_the_future(*full_at, ticks) {
+        if bucket.is_ahead_of_clock(*full_at, ticks) {
             return None;
         }
         self.seen = now;
@@ -208,7 +208,7 @@ impl Shard {
             return None;
         }
         let fresh = self.terms.fresh_word?;
-        if rows.find(key).is_ok() || bucket.is_from_the_future(fresh, ticks) {
+        if rows.find(key).is_ok() || bucket.is_ahead_of_clock(fresh, ticks) {
             return None;
         }
         let after = bucket.take(fresh, ticks, cost).filter(|_| room.enter())?;

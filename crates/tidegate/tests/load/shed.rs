@@ -5,7 +5,7 @@ use crate::tree::Tree;
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use tidegate::{Cause, Level, ManualClock, Marks, Priority, Shed, Shedder, Signal, Span};
+use tidegate::{Cause, Level, ManualClock, Priority, Shed, Shedder, Signal, Span, Watermarks};
 
 /// A shedder by pressure on the processor alone, which the test sets.
 struct Scene {
@@ -17,7 +17,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let (tree, clock) = (Tree::machine(), ManualClock::new());
-        let builder = Shedder::builder().watch(Signal::CpuPressure, Marks::percent(30..=50));
+        let builder = Shedder::builder().watch(Signal::CpuPressure, Watermarks::percent(30..=50));
         let shedder = builder.root(tree.path()).build_with_clock(clock.clone());
         Self { tree, clock, shedder }
     }

@@ -63,12 +63,12 @@ fn schedule(rule: &str, now: Timestamp, costs: &[u64]) -> Vec<Option<Timestamp>>
     let mut state = limit.fresh(now);
     let mut last = now;
     let mut pass = |cost: &u64| loop {
-        let from = if limit.is_waiting() { now } else { last };
+        let from = if limit.delays_requests() { now } else { last };
         let decision = limit.decide(&mut state, from, *cost);
         match (decision.verdict, decision.retry_after()) {
             (Verdict::Allow, _) => return Some(from),
             (Verdict::Wait(span), _) => return Some(from + span),
-            (_, Some(span)) if !limit.is_waiting() => last = from + span,
+            (_, Some(span)) if !limit.delays_requests() => last = from + span,
             _ => return None,
         }
     };

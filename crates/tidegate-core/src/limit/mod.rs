@@ -2,9 +2,13 @@
 //!
 //! Everything above it — stores, limiters, servers — asks a [`Limit`] and keeps its [`State`]s.
 
+mod bound;
+mod encode;
+
 use crate::algorithm::calendar::{Calendar, Utc};
 use crate::algorithm::concurrency::Concurrency;
-use crate::algorithm::fixed::{Fixed, Start};
+use crate::algorithm::dispatch::{Algorithms, States};
+use crate::algorithm::fixed::{Alignment, Fixed};
 use crate::algorithm::leaky::Leaky;
 use crate::algorithm::nginx::Nginx;
 use crate::algorithm::queue::Queue;
@@ -14,10 +18,9 @@ use crate::algorithm::smooth::Smooth;
 use crate::algorithm::token_bucket::TokenBucket;
 use crate::algorithm::warmup::Warmup;
 use crate::algorithm::{CalendarUnit, Usage, Window, Windows};
-use crate::closed_set::{Algorithms, States};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
-use crate::rule::{From, Kind, Rule, RuleError};
+use crate::rule::{Rule, RuleError, RuleKind, WindowStart};
 use crate::ticket::Ticket;
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
@@ -72,23 +75,25 @@ impl Limit {
         find: impl FnOnce(CalendarUnit, &str) -> Option<Arc<dyn Windows>>,
     ) -> Result<Self, RuleError> {
         let algorithm = match rule.kind() {
-            Kind::TokenBucket { rate, burst, starts_empty } => {
+            RuleKind::TokenBucket { rate, burst, starts_empty } => {
                 Algorithms::TokenBucket(TokenBucket::new(*rate, *burst, *starts_empty))
             }
-            Kind::Fixed { rate, from } => Algorithms::Fixed(Fixed::new(
+            RuleKind::Fixed { rate, from } => Algorithms::Fixed(Fixed::new(
                 *rate,
                 match from {
-                    From::Epoch => Start::Aligned(Span::ZERO),
-                    From::FirstRequest => Start::FirstRequest,
-                    From::Anchor(anchor) => Start::Aligned(anchor.offset_within(rate.period)),
+                    WindowStart::Epoch => Alignment::Aligned(Span::ZERO),
+                    WindowStart::FirstRequest => Alignment::FirstRequest,
+                    WindowStart::Anchor(anchor) => {
+                        Alignment::Aligned(anchor.offset_within(rate.period))
+                    }
                 },
             )),
             // Windows of which each admits nothing. How long they are is of no account.
-            Kind::Nothing => Algorithms::Fixed(Fixed::new(
+            RuleKind::Nothing => Algorithms::Fixed(Fixed::new(
                 Rate { count: 0, period: Span::from_secs(1) },
-                Start::Aligned(Span::ZERO),
+                Alignment::Aligned(Span::ZERO),
             )),
-            Kind::Calendar { count, unit, zone } => {
+            RuleKind::Calendar { count, unit, zone } => {
                 let windows: Option<Arc<dyn Windows>> = match zone {
                     None => Some(Arc::new(Utc(*unit))),
                     Some(zone) => find(*unit, zone),
@@ -96,20 +101,20 @@ impl Limit {
                 let Some(windows) = windows else { return Err(rule.unknown_zone()) };
                 Algorithms::Calendar(Calendar::new(*count, windows))
             }
-            Kind::SlidingLog { rate } => Algorithms::SlidingLog(SlidingLog::new(*rate)),
-            Kind::Sliding { rate } => Algorithms::Sliding(Sliding::new(*rate)),
-            Kind::Leaky { rate, capacity } => Algorithms::Leaky(Leaky::new(*rate, *capacity)),
-            Kind::Queue { rate, capacity, wait } => {
+            RuleKind::SlidingLog { rate } => Algorithms::SlidingLog(SlidingLog::new(*rate)),
+            RuleKind::Sliding { rate } => Algorithms::Sliding(Sliding::new(*rate)),
+            RuleKind::Leaky { rate, capacity } => Algorithms::Leaky(Leaky::new(*rate, *capacity)),
+            RuleKind::Queue { rate, capacity, wait } => {
                 Algorithms::Queue(Queue::new(*rate, *capacity, *wait))
             }
-            Kind::Smooth { rate, burst } => Algorithms::Smooth(Smooth::new(*rate, *burst)),
-            Kind::Warmup { rate, warmup, cold } => {
+            RuleKind::Smooth { rate, burst } => Algorithms::Smooth(Smooth::new(*rate, *burst)),
+            RuleKind::Warmup { rate, warmup, cold } => {
                 Algorithms::Warmup(Warmup::new(*rate, *warmup, *cold))
             }
-            Kind::Concurrency { max, lease, .. } => {
+            RuleKind::Concurrency { max, lease, .. } => {
                 Algorithms::Concurrency(Concurrency::new(*max, *lease))
             }
-            Kind::Nginx { count, per_second, burst, delay } => {
+            RuleKind::Nginx { count, per_second, burst, delay } => {
                 Algorithms::Nginx(Nginx::new(*count, *per_second, *burst, delay.threshold()))
             }
         };
@@ -200,7 +205,7 @@ impl Limit {
             Verdict::Allow => false,
             Verdict::Wait(wait) => wait > patience,
             // Only the rule's own line can be too long behind its own refusal.
-            Verdict::Deny(_) => self.is_waiting(),
+            Verdict::Deny(_) => self.delays_requests(),
         };
         if is_refused {
             let retry = self.retry_within(state, now, cost, patience);
@@ -333,13 +338,13 @@ impl Limit {
     /// let limit: Limit = "concurrency 5".parse()?;
     /// let mut state = limit.fresh(Timestamp::EPOCH);
     /// let (_, forgotten) = limit.enter(&mut state, Timestamp::EPOCH, 5);
-    /// limit.forget_in_flight(&mut state);
+    /// limit.release_all(&mut state);
     /// limit.enter(&mut state, Timestamp::EPOCH, 2);
     /// limit.release(&mut state, forgotten.unwrap());
     /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 3);
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
-    pub fn forget_in_flight(&self, state: &mut State) {
+    pub fn release_all(&self, state: &mut State) {
         if let States::Concurrency(in_flight) = &mut state.0 {
             Concurrency::forget(in_flight);
         }
@@ -460,11 +465,11 @@ impl Limit {
     ///
     /// ```
     /// # use tidegate_core::Limit;
-    /// assert!("10/s queue".parse::<Limit>()?.is_waiting());
-    /// assert!(!"10/s".parse::<Limit>()?.is_waiting());
+    /// assert!("10/s queue".parse::<Limit>()?.delays_requests());
+    /// assert!(!"10/s".parse::<Limit>()?.delays_requests());
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
-    pub fn is_waiting(&self) -> bool {
+    pub fn delays_requests(&self) -> bool {
         match &self.algorithm {
             Algorithms::Queue(_)
             | Algorithms::Smooth(_)
@@ -491,8 +496,8 @@ impl Limit {
     pub fn follows_calendar(&self) -> bool {
         match self.rule.kind() {
             // Nothing is admitted in windows of the clock too, so that those of a rule with the same ones count on.
-            Kind::Calendar { .. } | Kind::Nothing => true,
-            Kind::Fixed { from, .. } => *from != From::FirstRequest,
+            RuleKind::Calendar { .. } | RuleKind::Nothing => true,
+            RuleKind::Fixed { from, .. } => *from != WindowStart::FirstRequest,
             _ => false,
         }
     }
@@ -535,7 +540,7 @@ impl Limit {
     /// ```
     pub fn permit_wait(&self) -> Option<Span> {
         match self.rule.kind() {
-            Kind::Concurrency { wait, .. } => *wait,
+            RuleKind::Concurrency { wait, .. } => *wait,
             _ => None,
         }
     }
@@ -550,7 +555,7 @@ impl Limit {
     /// ```
     pub fn permit_lease(&self) -> Option<Span> {
         match self.rule.kind() {
-            Kind::Concurrency { lease, .. } => *lease,
+            RuleKind::Concurrency { lease, .. } => *lease,
             _ => None,
         }
     }

@@ -11,23 +11,24 @@
 //!
 //! Always   Any text at all gets an answer: a rule or an error that points at the first thing wrong.
 
-use super::error::{RuleError, RuleErrorKind};
-use super::instant::Anchor;
-use super::words::{Word, Words};
-use super::{Delay, From, Kind, first, leftover, number};
+pub(crate) mod anchor;
+pub(super) mod number;
+
+use super::diagnostics::words::{Word, Words};
+use super::diagnostics::{BYTES_MAX, RuleError, RuleErrorKind, leading_word, trailing_word};
+use super::{NginxDelay, RuleKind, WindowStart};
 use crate::algorithm::{CalendarUnit, sliding_log};
 use crate::rate::{COUNT_MAX, PER_MICROSECOND_MAX, Rate};
 use crate::time::Span;
 use alloc::borrow::ToOwned;
+use anchor::Anchor;
 
 type Result<T> = core::result::Result<T, RuleError>;
 
-/// No rule is longer; what is longer is not read.
-pub(crate) const BYTES_MAX: usize = 256;
 /// A warm-up that starts this many times slower is no longer a warm-up.
 const COLD_MAX: u64 = 1_000;
 
-pub(super) fn parse(text: &str) -> Result<Kind> {
+pub(super) fn parse(text: &str) -> Result<RuleKind> {
     if text.len() > BYTES_MAX {
         return Err(RuleError::new(text, 0..0, RuleErrorKind::TooLong));
     }
@@ -40,23 +41,23 @@ pub(super) fn parse(text: &str) -> Result<Kind> {
         Some((count, _)) if is_rate && count.ends_with('r') => nginx(first, &mut words)?,
         Some((count, _)) if is_rate => limited(first.split(count.len()), &mut words)?,
         None if first.text == "concurrency" => concurrency(&mut words)?,
-        _ => return Err(first::error(first)),
+        _ => return Err(leading_word::error(first)),
     };
     match words.next() {
-        Some(word) => Err(leftover::error(&kind, word)),
+        Some(word) => Err(trailing_word::error(&kind, word)),
         None => Ok(kind),
     }
 }
 
 /// `N/period` and the words that follow.
-fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Result<Kind> {
+fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Result<RuleKind> {
     if let Some(at) = period.text.find([',', ';', '&', '+'])
         && goes_on_with_a_rate(period.from(at))
     {
         return Err(period.from(at).error(RuleErrorKind::SeveralRules));
     }
-    if first::is_counted(count) {
-        return Err(first::error(count));
+    if leading_word::is_counted(count) {
+        return Err(leading_word::error(count));
     }
     if count.text.contains('.') {
         let expected = "a whole number (write `3/2s` for 1.5 a second)";
@@ -64,7 +65,7 @@ fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Resu
     }
     if count.text.bytes().all(|digit| digit == b'0') && !count.text.is_empty() {
         number::period(period)?;
-        return Ok(Kind::Nothing);
+        return Ok(RuleKind::Nothing);
     }
     let count_value = number::count(count, "the count")?;
     let shape = words.peek();
@@ -82,13 +83,13 @@ fn limited((count, period): (Word<'_>, Word<'_>), words: &mut Words<'_>) -> Resu
         Ok(kind)
     };
     match shape.text {
-        "paced" => take(Kind::TokenBucket { rate, burst: 1, starts_empty: false }),
-        "sliding" => take(Kind::Sliding { rate }),
+        "paced" => take(RuleKind::TokenBucket { rate, burst: 1, starts_empty: false }),
+        "sliding" => take(RuleKind::Sliding { rate }),
         "sliding-log" if rate.count > sliding_log::COUNT_MAX => {
             let (what, max) = ("the count of a log", sliding_log::COUNT_MAX);
             Err(count.error(RuleErrorKind::TooLarge { what, max, unit: "" }))
         }
-        "sliding-log" => take(Kind::SlidingLog { rate }),
+        "sliding-log" => take(RuleKind::SlidingLog { rate }),
         "fixed" => fixed(rate, words),
         "leaky" => leaky(rate, words),
         "queue" => queue(rate, words),
@@ -112,7 +113,7 @@ fn rate(word: Word<'_>, count: u64, period: Word<'_>) -> Result<Rate> {
     Ok(Rate { count, period })
 }
 
-fn token_bucket(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
+fn token_bucket(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     let burst = words.option("burst", "the burst", number::count)?.unwrap_or(rate.count);
     let starts_empty = words.take("start");
     if starts_empty {
@@ -122,27 +123,27 @@ fn token_bucket(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
             return Err(word.error(RuleErrorKind::Expected { expected }));
         }
     }
-    Ok(Kind::TokenBucket { rate, burst, starts_empty })
+    Ok(RuleKind::TokenBucket { rate, burst, starts_empty })
 }
 
-fn fixed(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
+fn fixed(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     words.next();
     if !words.take("from") {
-        return Ok(Kind::Fixed { rate, from: From::Epoch });
+        return Ok(RuleKind::Fixed { rate, from: WindowStart::Epoch });
     }
     let word = words.needed("`first`, or an instant such as `2024-01-01T00:00:00+08:00`,")?;
     let from = match word.text {
-        "first" => From::FirstRequest,
+        "first" => WindowStart::FirstRequest,
         _ => match Anchor::parse(word)? {
             // The epoch said in other words.
-            anchor if anchor.offset_within(rate.period).is_zero() => From::Epoch,
-            anchor => From::Anchor(anchor),
+            anchor if anchor.offset_within(rate.period).is_zero() => WindowStart::Epoch,
+            anchor => WindowStart::Anchor(anchor),
         },
     };
-    Ok(Kind::Fixed { rate, from })
+    Ok(RuleKind::Fixed { rate, from })
 }
 
-fn calendar(count: u64, period: Word<'_>, words: &mut Words<'_>) -> Result<Kind> {
+fn calendar(count: u64, period: Word<'_>, words: &mut Words<'_>) -> Result<RuleKind> {
     let unit = match period.text {
         "min" => CalendarUnit::Minute,
         "h" => CalendarUnit::Hour,
@@ -166,25 +167,25 @@ fn calendar(count: u64, period: Word<'_>, words: &mut Words<'_>) -> Result<Kind>
         let is_utc = ["UTC", "Etc/UTC"].iter().any(|utc| utc.eq_ignore_ascii_case(word.text));
         zone = (!is_utc).then(|| word.text.to_owned());
     }
-    Ok(Kind::Calendar { count, unit, zone })
+    Ok(RuleKind::Calendar { count, unit, zone })
 }
 
-fn leaky(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
+fn leaky(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     words.next();
     let capacity = words.option("capacity", "the capacity", number::count)?;
-    Ok(Kind::Leaky { rate, capacity: capacity.unwrap_or(rate.count) })
+    Ok(RuleKind::Leaky { rate, capacity: capacity.unwrap_or(rate.count) })
 }
 
-fn queue(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
+fn queue(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     words.next();
     let (mut capacity, mut wait) = (None, None);
     while words.set(&mut capacity, "capacity", "the capacity", number::count)?
         || words.set(&mut wait, "wait", "the wait", number::span)?
     {}
-    Ok(Kind::Queue { rate, capacity: capacity.unwrap_or(rate.count), wait })
+    Ok(RuleKind::Queue { rate, capacity: capacity.unwrap_or(rate.count), wait })
 }
 
-fn smooth(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
+fn smooth(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     words.next();
     let burst = words.option("burst", "the burst", number::count)?;
     // One second's worth said in words is the default, and prints as such.
@@ -192,10 +193,10 @@ fn smooth(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
         u128::from(*burst) * u128::from(rate.period.as_micros())
             == u128::from(rate.count) * u128::from(Span::from_secs(1).as_micros())
     };
-    Ok(Kind::Smooth { rate, burst: burst.filter(|burst| !is_default(burst)) })
+    Ok(RuleKind::Smooth { rate, burst: burst.filter(|burst| !is_default(burst)) })
 }
 
-fn warmup(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
+fn warmup(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     words.next();
     let word = words.needed("how long it takes, such as `warmup 1s`,")?;
     let warmup = number::span(word, "the warm-up")?;
@@ -210,21 +211,21 @@ fn warmup(rate: Rate, words: &mut Words<'_>) -> Result<Kind> {
             }
             cold => Ok(cold),
         })?;
-    Ok(Kind::Warmup { rate, warmup, cold: cold.unwrap_or(3) })
+    Ok(RuleKind::Warmup { rate, warmup, cold: cold.unwrap_or(3) })
 }
 
-fn concurrency(words: &mut Words<'_>) -> Result<Kind> {
+fn concurrency(words: &mut Words<'_>) -> Result<RuleKind> {
     let word = words.needed("how many may be in flight, such as `concurrency 5`,")?;
     let max = number::count(word, "the number in flight")?;
     let (mut wait, mut lease) = (None, None);
     while words.set(&mut wait, "wait", "the wait", number::span)?
         || words.set(&mut lease, "lease", "the lease", number::span)?
     {}
-    Ok(Kind::Concurrency { max, wait, lease })
+    Ok(RuleKind::Concurrency { max, wait, lease })
 }
 
 /// nginx's own spelling, of one `limit_req_zone` rate and one `limit_req`.
-fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<Kind> {
+fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<RuleKind> {
     let digits = first.digits();
     let per_second = match &first.text[digits.text.len()..] {
         "r/s" => true,
@@ -251,9 +252,9 @@ fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<Kind> {
             }
             Some(("delay", value)) => {
                 let value = word.from(word.text.len() - value.len());
-                delay.replace(Delay::After(nginx_count(value, "the delay")?)).is_some()
+                delay.replace(NginxDelay::After(nginx_count(value, "the delay")?)).is_some()
             }
-            _ if word.text == "nodelay" => delay.replace(Delay::Never).is_some(),
+            _ if word.text == "nodelay" => delay.replace(NginxDelay::Never).is_some(),
             _ => break,
         };
         if is_repeated {
@@ -262,8 +263,8 @@ fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<Kind> {
         }
         words.next();
     }
-    let delay = delay.unwrap_or(Delay::After(0));
-    Ok(Kind::Nginx { count, per_second, burst: burst.unwrap_or(0), delay })
+    let delay = delay.unwrap_or(NginxDelay::After(0));
+    Ok(RuleKind::Nginx { count, per_second, burst: burst.unwrap_or(0), delay })
 }
 
 /// nginx counts in thousandths, in 64 bits.

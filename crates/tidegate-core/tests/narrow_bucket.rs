@@ -33,7 +33,7 @@ fn it_decides_as_its_wide_twin_by_a_clock_that_goes_both_ways() {
             let expected = limit.decide(&mut wide, Timestamp::from_micros(now_us), cost);
 
             let now = bucket.at(Span::from_micros(now_us)).unwrap();
-            if bucket.is_from_the_future(full_at, now) {
+            if bucket.is_ahead_of_clock(full_at, now) {
                 full_at = bucket.clamped(now);
             }
             let taken = bucket.take(full_at, now, cost);
@@ -49,9 +49,9 @@ fn it_decides_as_its_wide_twin_by_a_clock_that_goes_both_ways() {
 fn a_debt_is_believed_up_to_the_burst_and_a_tremble() {
     let bucket = bucket("1/s burst 2");
     let (now, most) = (5, 2_001_000);
-    assert!(!bucket.is_from_the_future(now + most, now));
-    assert!(bucket.is_from_the_future(now + most + 1, now));
-    assert!(bucket.is_from_the_future(now + 2 * most, now));
+    assert!(!bucket.is_ahead_of_clock(now + most, now));
+    assert!(bucket.is_ahead_of_clock(now + most + 1, now));
+    assert!(bucket.is_ahead_of_clock(now + 2 * most, now));
     // Asking for nothing repairs, if there is something to repair.
     assert_eq!(bucket.take(now + most, now, 0), Some(now + most));
     assert_eq!(bucket.take(now + most + 1, now, 0), Some(now + 2_000_000));
@@ -60,8 +60,8 @@ fn a_debt_is_believed_up_to_the_burst_and_a_tremble() {
 #[test]
 fn a_bucket_smaller_than_a_tremble_rides_out_no_more_than_itself() {
     let bucket = bucket("1000000/s burst 10");
-    assert!(!bucket.is_from_the_future(20, 0));
-    assert!(bucket.is_from_the_future(21, 0));
+    assert!(!bucket.is_ahead_of_clock(20, 0));
+    assert!(bucket.is_ahead_of_clock(21, 0));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn who_waits_who_follows_the_calendar_who_has_windows_and_who_counts_those_in_fl
     for (rule, expected) in all {
         let limit = limit(rule);
         let has_windows = limit.window(&limit.fresh(NOW), NOW).is_some();
-        let waiting = limit.is_waiting();
+        let waiting = limit.delays_requests();
         let said = [waiting, limit.follows_calendar(), has_windows, limit.is_concurrency()];
         assert_eq!(said, expected, "{rule}");
     }

@@ -3,10 +3,10 @@
 //! This is deliberately not how any algorithm decides: it looks at what has passed, not at a state, so
 //! that an auditor who keeps a log can tell whether the algorithm kept its promise.
 
+use super::Limit;
 use crate::algorithm::CalendarUnit;
-use crate::limit::Limit;
 use crate::rate::Rate;
-use crate::rule::Kind;
+use crate::rule::RuleKind;
 use crate::time::{Span, Timestamp};
 
 const HOUR: u64 = 3_600;
@@ -29,38 +29,38 @@ impl Limit {
     pub fn permits(&self, total: u64, last: u64, interval: Span) -> bool {
         let before_last = total.saturating_sub(last);
         match self.rule().kind() {
-            Kind::TokenBucket { rate, burst, .. } => total <= refilled(*rate, interval, *burst),
-            Kind::Leaky { rate, capacity } => total <= refilled(*rate, interval, *capacity),
+            RuleKind::TokenBucket { rate, burst, .. } => total <= refilled(*rate, interval, *burst),
+            RuleKind::Leaky { rate, capacity } => total <= refilled(*rate, interval, *capacity),
             // The last one passes on what the next has to wait for. A wait is rounded up to a whole
             // microsecond, so two that pass may be closer by one than they are.
-            Kind::Queue { rate, .. } => before_last <= refilled(*rate, loosened(interval), 0),
-            Kind::Warmup { rate, .. } => {
+            RuleKind::Queue { rate, .. } => before_last <= refilled(*rate, loosened(interval), 0),
+            RuleKind::Warmup { rate, .. } => {
                 // Floating point: a few of the last bits may be wrong.
                 before_last <= refilled(*rate, loosened(interval), 1 + (total >> 50))
             }
-            Kind::Smooth { rate, burst } => {
+            RuleKind::Smooth { rate, burst } => {
                 let second = || refilled(*rate, Span::from_secs(1), 1);
                 before_last <= refilled(*rate, loosened(interval), burst.unwrap_or_else(second))
             }
-            Kind::Fixed { rate, .. } => in_windows(total, rate.count, rate.period, interval),
-            Kind::Calendar { count, unit, .. } => {
+            RuleKind::Fixed { rate, .. } => in_windows(total, rate.count, rate.period, interval),
+            RuleKind::Calendar { count, unit, .. } => {
                 in_windows(total, *count, shortest(*unit), interval)
             }
-            Kind::SlidingLog { rate } => {
+            RuleKind::SlidingLog { rate } => {
                 total <= rate.count.saturating_mul(periods(rate.period, interval))
             }
-            Kind::Sliding { rate } => {
+            RuleKind::Sliding { rate } => {
                 let most = rate.count.saturating_mul(2) - 1;
                 total <= most.saturating_mul(periods(rate.period, interval))
             }
-            Kind::Nginx { count, per_second, burst, .. } => {
+            RuleKind::Nginx { count, per_second, burst, .. } => {
                 // In its own milliseconds, of which an interval may touch one more than it is long.
                 let rate = count * 1_000 / if *per_second { 1 } else { 60 };
                 let rate = Rate { count: rate, period: Span::from_secs(1_000) };
                 total <= refilled(rate, interval + Span::from_millis(1), burst + 1)
             }
-            Kind::Nothing => total == 0,
-            Kind::Concurrency { .. } => true,
+            RuleKind::Nothing => total == 0,
+            RuleKind::Concurrency { .. } => true,
         }
     }
 }
@@ -77,7 +77,7 @@ impl Limit {
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     pub fn passes_at(&self, now: Timestamp, wait: Span) -> Timestamp {
-        if matches!(self.rule().kind(), Kind::Nginx { .. }) { now } else { now + wait }
+        if matches!(self.rule().kind(), RuleKind::Nginx { .. }) { now } else { now + wait }
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
         assert_most("10/s smooth burst 5", SECOND, 16);
         assert_most("10/s smooth", SECOND, 22);
         assert_most("10/s warmup 1s", SECOND, 12);
-        // From 2^50 on, one more for each bit that floating point may have lost.
+        // WindowStart 2^50 on, one more for each bit that floating point may have lost.
         let long = Span::from_micros(225_179_981_368);
         assert_most("10000/us warmup 1s", long, (long + US).as_micros() * 10_000 + 4);
     }

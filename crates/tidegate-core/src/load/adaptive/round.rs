@@ -54,6 +54,6 @@ impl Round {
     /// The mean time of those that were served, rounded up, and at least a microsecond.
     pub(super) fn rtt(&self) -> Option<Span> {
         let served = u128::from(self.served);
-        (served > 0).then(|| Span::from_wide(self.rtt_sum.div_ceil(served)).at_least_one())
+        (served > 0).then(|| Span::from_wide(self.rtt_sum.div_ceil(served)).at_least_1us())
     }
 }

@@ -105,7 +105,7 @@ impl Retries {
     /// ```
     #[must_use]
     pub fn window(mut self, window: Span) -> Self {
-        self.slot = Span::from_micros(window.as_micros() / SLOTS as u64).at_least_one();
+        self.slot = Span::from_micros(window.as_micros() / SLOTS as u64).at_least_1us();
         self.slots = [Slot::default(); SLOTS];
         self
     }

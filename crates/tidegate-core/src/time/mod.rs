@@ -3,6 +3,9 @@
 //! Always   Arithmetic saturates: a time beyond `u64::MAX` µs (the year 586 000) is that maximum.
 //! Rounding None here. Whoever divides says which way, and never in the caller's favour.
 
+pub(crate) mod civil;
+mod clock_skew;
+
 use core::fmt;
 use core::time::Duration;
 
@@ -222,20 +225,8 @@ impl Span {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The part of this span for which a step back of the clock is ridden out: a millisecond at most.
-    /// The counters of two processor cores differ by microseconds.
-    pub(crate) fn tremble(self) -> Self {
-        self.min(Self::from_millis(1))
-    }
-
-    /// The time that counts for what was last asked at `latest`: while a step back is ridden out, time
-    /// stands still.
-    pub(crate) fn ridden(self, latest: Timestamp, now: Timestamp) -> Timestamp {
-        if latest.since(now) <= self.tremble() { now.max(latest) } else { now }
-    }
-
     /// At the end of time the time that is left is cut off; what is not over has not passed.
-    pub(crate) fn at_least_one(self) -> Self {
+    pub(crate) fn at_least_1us(self) -> Self {
         self.max(Self(1))
     }
 
@@ -343,18 +334,5 @@ mod tests {
         assert_eq!(format!("{:?}", Timestamp::from_micros(1_500)), "1500us");
         assert_eq!(format!("{:?}", Span::from_micros(1_500)), "1500us");
         assert_eq!(format!("{:?}", Span::from_micros(2_000)), "2ms");
-    }
-
-    #[test]
-    fn time_stands_still_for_a_step_back_of_up_to_a_millisecond() {
-        let at = Timestamp::from_micros;
-        let ridden = |now| Span::from_secs(1).ridden(at(5_000), at(now));
-        assert_eq!(ridden(6_000), at(6_000));
-        assert_eq!(ridden(4_999), at(5_000));
-        assert_eq!(ridden(4_000), at(5_000));
-        assert_eq!(ridden(3_999), at(3_999));
-        let shorter = Span::from_micros(10);
-        assert_eq!(shorter.ridden(at(5_000), at(4_990)), at(5_000), "no longer than itself");
-        assert_eq!(shorter.ridden(at(5_000), at(4_989)), at(4_989));
     }
 }

@@ -1,20 +1,20 @@
 //! The text as words, each with its place, so that an error can point at it.
 
-use super::error::{RuleError, RuleErrorKind};
+use super::{RuleError, RuleErrorKind};
 use core::ops::Range;
 
 type Result<T> = core::result::Result<T, RuleError>;
 
 /// A word and where it stands.
 #[derive(Clone, Copy)]
-pub(super) struct Word<'t> {
+pub(in crate::rule) struct Word<'t> {
     whole: &'t str,
     start: usize,
-    pub(super) text: &'t str,
+    pub(in crate::rule) text: &'t str,
 }
 
 impl<'t> Word<'t> {
-    pub(super) fn error(self, kind: RuleErrorKind) -> RuleError {
+    pub(in crate::rule) fn error(self, kind: RuleErrorKind) -> RuleError {
         RuleError::new(self.whole, self.span(), kind)
     }
 
@@ -23,56 +23,56 @@ impl<'t> Word<'t> {
     }
 
     /// The digits it starts with.
-    pub(super) fn digits(self) -> Self {
+    pub(in crate::rule) fn digits(self) -> Self {
         let end = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
         Self { text: &self.text[..end], ..self }
     }
 
     /// The rest of it from this byte on.
-    pub(super) fn from(self, at: usize) -> Self {
+    pub(in crate::rule) fn from(self, at: usize) -> Self {
         Self { start: self.start + at, text: &self.text[at..], ..self }
     }
 
     /// What stands before and after the byte at `at`.
-    pub(super) fn split(self, at: usize) -> (Self, Self) {
+    pub(in crate::rule) fn split(self, at: usize) -> (Self, Self) {
         (Self { text: &self.text[..at], ..self }, self.from(at + 1))
     }
 
     /// The words before it.
-    pub(super) fn before(self) -> Words<'t> {
+    pub(in crate::rule) fn before(self) -> Words<'t> {
         Words { text: &self.whole[..self.start], at: 0 }
     }
 
     /// The words after it.
-    pub(super) fn after(self) -> Words<'t> {
+    pub(in crate::rule) fn after(self) -> Words<'t> {
         Words { text: self.whole, at: self.span().end }
     }
 
     /// All that stands before its end without a space: the whole word that it is a part of.
-    pub(super) fn unbroken(self) -> &'t str {
+    pub(in crate::rule) fn unbroken(self) -> &'t str {
         let end = self.span().end;
         let start = self.whole[..end].rfind(|c: char| c.is_ascii_whitespace());
         &self.whole[start.map_or(0, |at| at + 1)..end]
     }
 
     /// The text from this word's first byte to the end.
-    pub(super) fn onwards(self) -> &'t str {
+    pub(in crate::rule) fn onwards(self) -> &'t str {
         &self.whole[self.start..]
     }
 }
 
 /// Words from left to right.
-pub(super) struct Words<'t> {
+pub(in crate::rule) struct Words<'t> {
     text: &'t str,
     at: usize,
 }
 
 impl<'t> Words<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(in crate::rule) fn new(text: &'t str) -> Self {
         Self { text, at: 0 }
     }
 
-    pub(super) fn peek(&self) -> Option<Word<'t>> {
+    pub(in crate::rule) fn peek(&self) -> Option<Word<'t>> {
         let rest = &self.text[self.at..];
         let start = self.at + rest.find(|c: char| !c.is_ascii_whitespace())?;
         let rest = &self.text[start..];
@@ -81,7 +81,7 @@ impl<'t> Words<'t> {
     }
 
     /// Takes the next word if it is this one.
-    pub(super) fn take(&mut self, wanted: &str) -> bool {
+    pub(in crate::rule) fn take(&mut self, wanted: &str) -> bool {
         let found = self.peek().is_some_and(|word| word.text == wanted);
         if found {
             self.next();
@@ -89,7 +89,7 @@ impl<'t> Words<'t> {
         found
     }
 
-    pub(super) fn needed(&mut self, expected: &'static str) -> Result<Word<'t>> {
+    pub(in crate::rule) fn needed(&mut self, expected: &'static str) -> Result<Word<'t>> {
         let end = self.text.len();
         self.next().ok_or_else(|| {
             RuleError::new(self.text, end..end, RuleErrorKind::Unfinished { expected })
@@ -97,7 +97,7 @@ impl<'t> Words<'t> {
     }
 
     /// `name value`, if the next word is the name.
-    pub(super) fn option<T>(
+    pub(in crate::rule) fn option<T>(
         &mut self,
         name: &str,
         what: &'static str,
@@ -111,7 +111,7 @@ impl<'t> Words<'t> {
     }
 
     /// The same, for options that may come in any order; `true` if this was it.
-    pub(super) fn set<T>(
+    pub(in crate::rule) fn set<T>(
         &mut self,
         option: &mut Option<T>,
         name: &str,

@@ -4,26 +4,26 @@
 //!          interval, what was lent before it and what is lent in it add up to the rule's own bound. A window has no
 //!          room to reserve: what is lent in it is counted in it, and ends with it.
 
-use super::{Kind, Rule};
+use super::{Rule, RuleKind};
 
-/// How a rule is lent out; made by [`Rule::lend`].
+/// How a rule is lent out; made by [`Rule::lease_terms`].
 ///
 /// ```
 /// # use tidegate_core::Rule;
 /// let rule: Rule = "100/s burst 20".parse()?;
-/// let lending = rule.lend().expect("twenty are enough");
-/// assert_eq!((lending.rule.to_string().as_str(), lending.most), ("100/s burst 10", 10));
+/// let terms = rule.lease_terms().expect("twenty are enough");
+/// assert_eq!((terms.rule.to_string().as_str(), terms.leased_max), ("100/s burst 10", 10));
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lending {
+pub struct LeaseTerms {
     /// What whoever lends goes by.
     pub rule: Rule,
     /// How much may be lent and unused.
-    pub most: u64,
+    pub leased_max: u64,
     /// Whether what is lent ends with its window.
-    pub is_windowed: bool,
+    pub ends_with_window: bool,
 }
 
 /// With less than this there is nothing to lend.
@@ -35,31 +35,31 @@ impl Rule {
     ///
     /// ```
     /// # use tidegate_core::Rule;
-    /// assert!("100/min fixed".parse::<Rule>()?.lend().is_some());
-    /// assert!("2/s".parse::<Rule>()?.lend().is_none());
-    /// assert!("100/min sliding-log".parse::<Rule>()?.lend().is_none());
+    /// assert!("100/min fixed".parse::<Rule>()?.lease_terms().is_some());
+    /// assert!("2/s".parse::<Rule>()?.lease_terms().is_none());
+    /// assert!("100/min sliding-log".parse::<Rule>()?.lease_terms().is_none());
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
-    pub fn lend(&self) -> Option<Lending> {
+    pub fn lease_terms(&self) -> Option<LeaseTerms> {
         let mut rule = self.clone();
-        let (most, is_windowed) = match &mut rule.kind {
-            Kind::TokenBucket { burst: room, .. } | Kind::Leaky { capacity: room, .. } => {
+        let (leased_max, ends_with_window) = match &mut rule.kind {
+            RuleKind::TokenBucket { burst: room, .. } | RuleKind::Leaky { capacity: room, .. } => {
                 let most = *room / 2;
                 *room -= most;
                 (most, false)
             }
-            Kind::Fixed { rate, .. } => (rate.count / 2, true),
-            Kind::Calendar { count, .. } => (*count / 2, true),
-            Kind::Nothing
-            | Kind::SlidingLog { .. }
-            | Kind::Sliding { .. }
-            | Kind::Queue { .. }
-            | Kind::Smooth { .. }
-            | Kind::Warmup { .. }
-            | Kind::Concurrency { .. }
-            | Kind::Nginx { .. } => return None,
+            RuleKind::Fixed { rate, .. } => (rate.count / 2, true),
+            RuleKind::Calendar { count, .. } => (*count / 2, true),
+            RuleKind::Nothing
+            | RuleKind::SlidingLog { .. }
+            | RuleKind::Sliding { .. }
+            | RuleKind::Queue { .. }
+            | RuleKind::Smooth { .. }
+            | RuleKind::Warmup { .. }
+            | RuleKind::Concurrency { .. }
+            | RuleKind::Nginx { .. } => return None,
         };
-        (most >= LENT_MIN / 2).then_some(Lending { rule, most, is_windowed })
+        (leased_max >= LENT_MIN / 2).then_some(LeaseTerms { rule, leased_max, ends_with_window })
     }
 }
 
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn what_is_lent_and_what_is_left_are_the_rule() {
         let lent = |text: &str| {
-            let lending = text.parse::<Rule>().expect("it is a rule").lend();
-            lending.map(|lending| (lending.rule.to_string(), lending.most, lending.is_windowed))
+            let terms = text.parse::<Rule>().expect("it is a rule").lease_terms();
+            terms.map(|terms| (terms.rule.to_string(), terms.leased_max, terms.ends_with_window))
         };
         assert_eq!(lent("10/s burst 5"), Some(("10/s burst 3".to_owned(), 2, false)));
         assert_eq!(

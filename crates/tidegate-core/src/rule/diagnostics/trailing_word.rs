@@ -3,17 +3,17 @@
 //!
 //! Always   No message offers a word that is said already or that the rest of the rule rules out.
 
-use super::Kind;
-use super::error::{RuleError, RuleErrorKind};
-use super::near::nearest;
+use super::super::RuleKind;
+use super::edit_distance::nearest_word;
 use super::words::Word;
+use super::{RuleError, RuleErrorKind};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The words that name an algorithm; each stands right after the rate.
-pub(super) const SHAPES: [&str; 9] =
+pub(in crate::rule) const SHAPES: [&str; 9] =
     ["paced", "fixed", "calendar", "sliding", "sliding-log", "leaky", "queue", "smooth", "warmup"];
 
 const IS_NGINX: &str = "`=` is nginx's and goes with a rate such as `10r/s`";
@@ -21,7 +21,7 @@ const IS_NGINX: &str = "`=` is nginx's and goes with a rate such as `10r/s`";
 const VALUE_BYTES_MAX: usize = 20;
 
 /// The error for `word`, which follows a rule that is complete without it.
-pub(super) fn error(kind: &Kind, word: Word<'_>) -> RuleError {
+pub(in crate::rule) fn error(kind: &RuleKind, word: Word<'_>) -> RuleError {
     let open = open(kind, word);
     word.error(
         several(word)
@@ -32,9 +32,9 @@ pub(super) fn error(kind: &Kind, word: Word<'_>) -> RuleError {
 }
 
 /// The options of each algorithm, as they are written.
-fn options(kind: &Kind) -> &'static [&'static str] {
+fn options(kind: &RuleKind) -> &'static [&'static str] {
     match kind {
-        Kind::TokenBucket { .. } => &[
+        RuleKind::TokenBucket { .. } => &[
             "burst N",
             "start empty",
             "paced",
@@ -47,28 +47,28 @@ fn options(kind: &Kind) -> &'static [&'static str] {
             "smooth",
             "warmup T",
         ],
-        Kind::Fixed { .. } => &["from first", "from <instant>"],
-        Kind::Calendar { .. } => &["in <time zone>"],
-        Kind::Leaky { .. } => &["capacity N"],
-        Kind::Queue { .. } => &["capacity N", "wait T"],
-        Kind::Smooth { .. } => &["burst N"],
-        Kind::Warmup { .. } => &["cold N"],
-        Kind::Concurrency { .. } => &["wait T", "lease T"],
-        Kind::Nginx { .. } => &["burst=N", "nodelay", "delay=N"],
-        Kind::Sliding { .. } | Kind::SlidingLog { .. } | Kind::Nothing => &[],
+        RuleKind::Fixed { .. } => &["from first", "from <instant>"],
+        RuleKind::Calendar { .. } => &["in <time zone>"],
+        RuleKind::Leaky { .. } => &["capacity N"],
+        RuleKind::Queue { .. } => &["capacity N", "wait T"],
+        RuleKind::Smooth { .. } => &["burst N"],
+        RuleKind::Warmup { .. } => &["cold N"],
+        RuleKind::Concurrency { .. } => &["wait T", "lease T"],
+        RuleKind::Nginx { .. } => &["burst=N", "nodelay", "delay=N"],
+        RuleKind::Sliding { .. } | RuleKind::SlidingLog { .. } | RuleKind::Nothing => &[],
     }
 }
 
 /// The options that what was said before `word` leaves open.
-fn open(kind: &Kind, word: Word<'_>) -> Vec<&'static str> {
+fn open(kind: &RuleKind, word: Word<'_>) -> Vec<&'static str> {
     let said: Vec<&str> = word.before().map(|word| name(word.text)).collect();
     let is_open = |option: &&&'static str| match kind {
         // Only the rate is said: all is open. After that only `burst N` leaves something.
-        Kind::TokenBucket { .. } if said.len() == 1 => true,
-        Kind::TokenBucket { .. } => {
+        RuleKind::TokenBucket { .. } if said.len() == 1 => true,
+        RuleKind::TokenBucket { .. } => {
             **option == "start empty" && said.contains(&"burst") && !said.contains(&"start")
         }
-        Kind::Nginx { .. } if **option != "burst=N" => {
+        RuleKind::Nginx { .. } if **option != "burst=N" => {
             !said.contains(&"nodelay") && !said.contains(&"delay")
         }
         _ => !said.contains(&name(option)),
@@ -90,25 +90,25 @@ fn several(word: Word<'_>) -> Option<RuleErrorKind> {
 }
 
 /// A word that is right but for how it is joined with the next one.
-fn rewrite(kind: &Kind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKind> {
+fn rewrite(kind: &RuleKind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKind> {
     let is_open = |wanted: &str| open.iter().any(|option| name(option) == wanted);
     match (kind, word.text.split_once('=')) {
-        (Kind::Sliding { .. }, None) if word.text == "log" => {
+        (RuleKind::Sliding { .. }, None) if word.text == "log" => {
             let (why, write) = ("the log is one word", "sliding-log".to_owned());
             Some(RuleErrorKind::Rewrite { why, write })
         }
-        (Kind::Nginx { .. }, None) if word.text != "nodelay" && is_open(word.text) => {
+        (RuleKind::Nginx { .. }, None) if word.text != "nodelay" && is_open(word.text) => {
             let value = word.after().next().map_or("", |value| value.text);
             let write = format!("{}={}", word.text, shown(value, "N"));
             Some(RuleErrorKind::Rewrite { why: "nginx writes it with `=`", write })
         }
-        (Kind::Leaky { .. } | Kind::Queue { .. }, Some(("burst", value)))
+        (RuleKind::Leaky { .. } | RuleKind::Queue { .. }, Some(("burst", value)))
             if is_open("capacity") =>
         {
             let write = format!("capacity {}", shown(value, "N"));
             Some(RuleErrorKind::Rewrite { why: IS_NGINX, write })
         }
-        (Kind::Nginx { .. }, Some(_)) | (_, None) => None,
+        (RuleKind::Nginx { .. }, Some(_)) | (_, None) => None,
         (_, Some((option, value))) if is_open(option) => {
             let write = format!("{option} {}", shown(value, "N"));
             Some(RuleErrorKind::Rewrite { why: IS_NGINX, write })
@@ -124,10 +124,10 @@ fn shown<'t>(value: &'t str, placeholder: &'t str) -> &'t str {
 }
 
 /// Why a word of the language cannot stand here.
-fn conflict(kind: &Kind, word: Word<'_>) -> Option<&'static str> {
+fn conflict(kind: &RuleKind, word: Word<'_>) -> Option<&'static str> {
     let said = |wanted: &str| word.before().any(|word| word.text == wanted);
-    let is_bucket = matches!(kind, Kind::TokenBucket { .. });
-    if matches!(kind, Kind::Nothing) {
+    let is_bucket = matches!(kind, RuleKind::TokenBucket { .. });
+    if matches!(kind, RuleKind::Nothing) {
         return Some("a rate of 0 denies everything, and nothing goes with it");
     }
     Some(match word.text {
@@ -141,7 +141,7 @@ fn conflict(kind: &Kind, word: Word<'_>) -> Option<&'static str> {
         "start" => "only a token bucket starts empty",
         "burst" if is_bucket => "`burst N` stands before `start empty`",
         // They have a capacity, which is offered instead.
-        "burst" if matches!(kind, Kind::Leaky { .. } | Kind::Queue { .. }) => return None,
+        "burst" if matches!(kind, RuleKind::Leaky { .. } | RuleKind::Queue { .. }) => return None,
         "burst" => "only a token bucket and `smooth` have a burst",
         text if SHAPES.contains(&text) && is_bucket => {
             "a rule has one algorithm, and what is said before makes it a token bucket"
@@ -165,13 +165,13 @@ fn conflict(kind: &Kind, word: Word<'_>) -> Option<&'static str> {
     })
 }
 
-fn unknown(kind: &Kind, word: Word<'_>, open: &[&'static str]) -> RuleErrorKind {
+fn unknown(kind: &RuleKind, word: Word<'_>, open: &[&'static str]) -> RuleErrorKind {
     let is_capacity = word.text == "burst" && open.contains(&"capacity N");
-    let near = nearest(name(word.text), open.iter().map(|option| name(option)));
+    let near = nearest_word(name(word.text), open.iter().map(|option| name(option)));
     let hint = match kind {
         _ if is_capacity => Some("capacity"),
         // nginx's options are one word with their value.
-        Kind::Nginx { .. } => open.iter().find(|option| near == Some(name(option))).copied(),
+        RuleKind::Nginx { .. } => open.iter().find(|option| near == Some(name(option))).copied(),
         _ => near,
     };
     RuleErrorKind::UnknownWord { expected: expected(open), hint }
@@ -193,7 +193,7 @@ fn expected(open: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::super::super::parse;
     use super::*;
 
     #[test]

@@ -2,10 +2,9 @@
 //!
 //! Always   Only instants from 1970 on that exist: no February 30th, no 25th hour, no leap second.
 
-use super::error::RuleErrorKind;
-use super::words::Word;
-use crate::civil;
-use crate::time::Span;
+use super::super::diagnostics::words::Word;
+use super::super::diagnostics::{RuleError, RuleErrorKind};
+use crate::time::{Span, civil};
 use core::fmt;
 
 /// An instant in whole seconds, and the offset in which it was written.
@@ -26,7 +25,7 @@ impl Anchor {
         Span::from_wide(offset.unsigned_abs())
     }
 
-    pub(super) fn parse(word: Word<'_>) -> Result<Self, super::RuleError> {
+    pub(super) fn parse(word: Word<'_>) -> Result<Self, RuleError> {
         read(word.text.as_bytes()).ok_or_else(|| {
             let expected = "`first`, or an instant such as `2024-01-01T00:00:00+08:00`";
             word.error(RuleErrorKind::Expected { expected })

@@ -3,6 +3,14 @@
 //! Always   The position is that of the offending characters in the text as given. What is shown of
 //!          the text is bounded and printable, whatever was thrown at the parser.
 
+mod edit_distance;
+pub(super) mod leading_word;
+pub(super) mod trailing_word;
+pub(super) mod unit_names;
+pub(super) mod words;
+
+pub use edit_distance::nearest_name;
+
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -111,6 +119,8 @@ pub enum RuleErrorKind {
     UnknownZone,
 }
 
+/// The longest rule text, in bytes; a longer one is rejected unread.
+pub(super) const BYTES_MAX: usize = 256;
 /// How much of a long text is shown on each side of the place.
 const SHOWN_BEFORE_MAX: usize = 40;
 const SHOWN_AFTER_MAX: usize = 40;
@@ -169,7 +179,7 @@ impl RuleError {
         match &self.kind {
             RuleErrorKind::Empty => "a rule is needed, such as `100/s burst 20`".to_string(),
             RuleErrorKind::TooLong => {
-                format!("longer than {} bytes: this is no rule", super::parse::BYTES_MAX)
+                format!("longer than {} bytes: this is no rule", BYTES_MAX)
             }
             RuleErrorKind::Expected { expected } => {
                 format!("`{culprit}` is not {expected}")

@@ -90,7 +90,7 @@ impl Baseline {
     fn move_to(&mut self, baseline: Span, rtt: Span) {
         let (from, to) = (baseline.as_micros(), rtt.as_micros());
         let moved = if to > from { from + (to - from) / PART } else { from - (from - to) / PART };
-        self.rtt = Some(Span::from_micros(moved).at_least_one());
+        self.rtt = Some(Span::from_micros(moved).at_least_1us());
     }
 
     fn probe(&mut self, limit: u64, min: u64, rtt: Span) -> u64 {
@@ -134,7 +134,7 @@ fn confirmed(known: Span, measured: Span) -> Span {
     if has_fallen(known, measured) || has_fallen(measured, known) {
         return measured;
     }
-    Span::from_micros(known.as_micros().midpoint(measured.as_micros())).at_least_one()
+    Span::from_micros(known.as_micros().midpoint(measured.as_micros())).at_least_1us()
 }
 
 /// Whether there still is a queue after a halving. As long as there is one, latency is halved with the

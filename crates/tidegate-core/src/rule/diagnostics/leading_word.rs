@@ -2,11 +2,10 @@
 //!
 //! Always   A suggestion with a slash is a whole rule that can be read.
 
-use super::error::{RuleError, RuleErrorKind};
-use super::leftover::SHAPES;
-use super::near::nearest;
-use super::number;
+use super::edit_distance::nearest_word;
+use super::trailing_word::SHAPES;
 use super::words::Word;
+use super::{RuleError, RuleErrorKind, unit_names};
 use crate::rate::PER_MICROSECOND_MAX;
 use crate::time::UNITS;
 use alloc::borrow::ToOwned;
@@ -19,13 +18,13 @@ const COUNT_MAX: u64 = 1_000_000;
 /// Nor is a period of more units than these.
 const PERIODS_MAX: u64 = 1_000;
 
-pub(super) fn error(first: Word<'_>) -> RuleError {
+pub(in crate::rule) fn error(first: Word<'_>) -> RuleError {
     let kind = if first.digits().text.is_empty() { word_first(first) } else { number_first(first) };
     first.error(kind)
 }
 
 /// Whether this count is a number of somethings: `10req`.
-pub(super) fn is_counted(count: Word<'_>) -> bool {
+pub(in crate::rule) fn is_counted(count: Word<'_>) -> bool {
     let digits = count.digits().text.len();
     digits > 0 && is_noun(&count.text[digits..])
 }
@@ -39,7 +38,7 @@ fn is_noun(text: &str) -> bool {
 /// `10`, `10 / s`, `10 per sec`, `10rps`, `10 req/s`, `5 concurrency`.
 fn number_first(first: Word<'_>) -> RuleErrorKind {
     let next = first.after().next().map_or("", |word| word.text);
-    if nearest(next, ["concurrency"]).is_some() {
+    if nearest_word(next, ["concurrency"]).is_some() {
         let write = format!("concurrency {}", count(first).unwrap_or(5));
         return RuleErrorKind::Rewrite { why: "the word comes first", write };
     }
@@ -58,12 +57,12 @@ fn word_first(first: Word<'_>) -> RuleErrorKind {
         let (why, write) = ("a rule that denies everything is a rate of 0", "0/s".to_owned());
         return RuleErrorKind::Rewrite { why, write };
     }
-    if let Some(hint) = nearest(first.text, ["concurrency"]) {
+    if let Some(hint) = nearest_word(first.text, ["concurrency"]) {
         let expected = "a rate such as `100/s`, or `concurrency 5`".to_owned();
         return RuleErrorKind::UnknownWord { expected, hint: Some(hint) };
     }
     let known = SHAPES.into_iter().chain(["burst", "token", "token-bucket"]);
-    let Some(shape) = nearest(first.text, known) else {
+    let Some(shape) = nearest_word(first.text, known) else {
         let expected = "a rate such as `100/s`, or `concurrency 5`";
         return RuleErrorKind::Expected { expected };
     };
@@ -102,7 +101,7 @@ fn rate(word: Word<'_>) -> Option<String> {
         "rpm" | "qpm" => "min",
         "rph" => "h",
         "rpd" => "day",
-        unit => number::meant(unit).filter(|unit| !unit.contains(' '))?,
+        unit => unit_names::meant(unit).filter(|unit| !unit.contains(' '))?,
     };
     let periods: u64 = if number.is_empty() { 1 } else { number.parse().ok()? };
     let unit_us = UNITS.iter().find(|(name, _)| *name == unit)?.1;

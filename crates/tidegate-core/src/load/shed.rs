@@ -91,15 +91,15 @@ impl core::str::FromStr for Priority {
 /// thousandths of what there is.
 ///
 /// ```
-/// use tidegate_core::Marks;
+/// use tidegate_core::Watermarks;
 ///
-/// let cpu = Marks::percent(75..=90);
+/// let cpu = Watermarks::percent(75..=90);
 /// assert!(cpu.push(950) > 0, "more");
 /// assert_eq!(cpu.push(800), 0, "as it is");
 /// assert!(cpu.push(500) < 0, "less");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks {
+pub struct Watermarks {
     low: u32,
     high: u32,
 }
@@ -109,12 +109,12 @@ const PUSH_MAX: u32 = 1_000;
 /// What is hardly above the high mark still pushes.
 const PUSH_MIN: u32 = 250;
 
-impl Marks {
-    /// Marks in hundredths. A low mark that is not below the high one is moved below it.
+impl Watermarks {
+    /// Watermarks in hundredths. A low mark that is not below the high one is moved below it.
     ///
     /// ```
-    /// # use tidegate_core::Marks;
-    /// assert_eq!(Marks::percent(80..=80), Marks::percent(79..=80));
+    /// # use tidegate_core::Watermarks;
+    /// assert_eq!(Watermarks::percent(80..=80), Watermarks::percent(79..=80));
     /// ```
     pub fn percent(marks: RangeInclusive<u32>) -> Self {
         let high = (*marks.end()).max(1);
@@ -125,8 +125,8 @@ impl Marks {
     /// Where this value pushes the level, and how hard: from -1000 to 1000.
     ///
     /// ```
-    /// # use tidegate_core::Marks;
-    /// let marks = Marks::percent(75..=90);
+    /// # use tidegate_core::Watermarks;
+    /// let marks = Watermarks::percent(75..=90);
     /// assert_eq!((marks.push(901), marks.push(1_000)), (250, 666));
     /// ```
     pub fn push(self, value: u32) -> i32 {
@@ -142,7 +142,7 @@ impl Marks {
     }
 }
 
-impl fmt::Display for Marks {
+impl fmt::Display for Watermarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "marks {} % to {} %", self.low / 10, self.high / 10)
     }

@@ -14,7 +14,8 @@ use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::smooth::Smooth;
 use crate::algorithm::token_bucket::TokenBucket;
 use crate::algorithm::warmup::Warmup;
-use crate::algorithm::{Algorithm, Usage, Window, Words};
+use crate::algorithm::{Algorithm, Usage, Window};
+use crate::codec::packed::PackedWords;
 use crate::decision::Decision;
 use crate::time::Timestamp;
 use alloc::vec::Vec;
@@ -37,7 +38,7 @@ macro_rules! each_algorithm {
                 match (self, &mut *state) {
                     $((Self::$name(a), States::$name(s)) => a.decide(s, now, cost),)+
                     _ => {
-                        *state = self.stranger(now);
+                        *state = self.reset_mismatched(now);
                         self.decide(state, now, cost)
                     }
                 }
@@ -46,21 +47,21 @@ macro_rules! each_algorithm {
             pub(crate) fn peek(&self, state: &States, now: Timestamp, cost: u64) -> Decision {
                 match (self, state) {
                     $((Self::$name(a), States::$name(s)) => a.peek(s, now, cost),)+
-                    _ => self.peek(&self.stranger(now), now, cost),
+                    _ => self.peek(&self.reset_mismatched(now), now, cost),
                 }
             }
 
             pub(crate) fn refund(&self, state: &mut States, now: Timestamp, cost: u64) {
                 match (self, &mut *state) {
                     $((Self::$name(a), States::$name(s)) => a.refund(s, now, cost),)+
-                    _ => *state = self.stranger(now),
+                    _ => *state = self.reset_mismatched(now),
                 }
             }
 
             pub(crate) fn usage(&self, state: &States, now: Timestamp) -> Usage {
                 match (self, state) {
                     $((Self::$name(a), States::$name(s)) => a.usage(s, now),)+
-                    _ => self.usage(&self.stranger(now), now),
+                    _ => self.usage(&self.reset_mismatched(now), now),
                 }
             }
 
@@ -77,61 +78,61 @@ macro_rules! each_algorithm {
                 match self { $(Self::$name(a) => States::$name(a.adopt(usage, now))),+ }
             }
 
-            pub(crate) fn words(&self) -> usize {
-                match self { $(Self::$name(a) => a.words()),+ }
+            pub(crate) fn packed_words(&self) -> usize {
+                match self { $(Self::$name(a) => a.packed_words()),+ }
             }
 
             #[inline]
-            pub(crate) fn pack(&self, state: &States, epoch: Timestamp) -> Option<Words> {
+            pub(crate) fn pack(&self, state: &States, epoch: Timestamp) -> Option<PackedWords> {
                 match (self, state) {
                     $((Self::$name(a), States::$name(s)) => a.pack(s, epoch),)+
-                    _ => self.pack(&self.stranger(epoch), epoch),
+                    _ => self.pack(&self.reset_mismatched(epoch), epoch),
                 }
             }
 
             #[inline]
-            pub(crate) fn unpack(&self, words: &Words, epoch: Timestamp) -> States {
+            pub(crate) fn unpack(&self, words: &PackedWords, epoch: Timestamp) -> States {
                 match self { $(Self::$name(a) => States::$name(a.unpack(words, epoch))),+ }
             }
 
-            pub(crate) fn write(&self, state: &States) -> Vec<u64> {
+            pub(crate) fn to_words(&self, state: &States) -> Vec<u64> {
                 match (self, state) {
-                    $((Self::$name(a), States::$name(s)) => a.write(s),)+
+                    $((Self::$name(a), States::$name(s)) => a.to_words(s),)+
                     _ => Vec::new(),
                 }
             }
 
-            pub(crate) fn read(&self, words: &[u64]) -> Option<States> {
-                match self { $(Self::$name(a) => a.read(words).map(States::$name)),+ }
+            pub(crate) fn from_words(&self, words: &[u64]) -> Option<States> {
+                match self { $(Self::$name(a) => a.from_words(words).map(States::$name)),+ }
             }
 
             pub(crate) fn stem(&self) -> &'static str {
                 match self { $(Self::$name(_) => $stem),+ }
             }
 
-            pub(crate) fn twin_numbers(&self) -> Option<Vec<f64>> {
-                match self { $(Self::$name(a) => a.twin_numbers()),+ }
+            pub(crate) fn lua_params(&self) -> Option<Vec<f64>> {
+                match self { $(Self::$name(a) => a.lua_params()),+ }
             }
 
-            pub(crate) fn twin_price(&self, cost: u64) -> Option<Vec<f64>> {
-                match self { $(Self::$name(a) => a.twin_price(cost)),+ }
+            pub(crate) fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
+                match self { $(Self::$name(a) => a.lua_cost(cost)),+ }
             }
 
-            pub(crate) fn to_twin(&self, state: &States) -> Option<Vec<f64>> {
+            pub(crate) fn state_to_lua(&self, state: &States) -> Option<Vec<f64>> {
                 match (self, state) {
-                    $((Self::$name(a), States::$name(s)) => a.to_twin(s),)+
+                    $((Self::$name(a), States::$name(s)) => a.state_to_lua(s),)+
                     _ => None,
                 }
             }
 
-            pub(crate) fn of_twin(&self, numbers: &[f64]) -> Option<States> {
-                match self { $(Self::$name(a) => a.of_twin(numbers).map(States::$name)),+ }
+            pub(crate) fn state_from_lua(&self, numbers: &[f64]) -> Option<States> {
+                match self { $(Self::$name(a) => a.state_from_lua(numbers).map(States::$name)),+ }
             }
 
             pub(crate) fn window(&self, state: &States, now: Timestamp) -> Option<Window> {
                 match (self, state) {
                     $((Self::$name(a), States::$name(s)) => a.window(s, now),)+
-                    _ => self.window(&self.stranger(now), now),
+                    _ => self.window(&self.reset_mismatched(now), now),
                 }
             }
         }
@@ -155,7 +156,7 @@ each_algorithm!(
 impl Algorithms {
     /// For a state that another algorithm made, which is a bug in whoever keeps the states: start
     /// anew rather than stop the service.
-    pub(crate) fn stranger(&self, now: Timestamp) -> States {
+    pub(crate) fn reset_mismatched(&self, now: Timestamp) -> States {
         debug_assert!(false, "this state was made by a limit with another algorithm");
         self.fresh(now)
     }

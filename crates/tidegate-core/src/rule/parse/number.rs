@@ -3,9 +3,8 @@
 //! Always   No sign, no fraction, no exponent, no separators: what is not plainly a whole number is
 //!          an error that says so. Too large is an error too, never a wrap.
 
-use super::error::{RuleError, RuleErrorKind};
-use super::parse::BYTES_MAX;
-use super::words::{Word, Words};
+use super::super::diagnostics::words::{Word, Words};
+use super::super::diagnostics::{BYTES_MAX, RuleError, RuleErrorKind, unit_names};
 use crate::rate::{COUNT_MAX, PERIOD_MAX};
 use crate::time::{Span, UNITS};
 use alloc::format;
@@ -66,7 +65,7 @@ fn written_out(text: &str) -> Option<u64> {
 }
 
 /// A span that is all the text there is.
-pub(super) fn whole_span(text: &str) -> Result<Span> {
+pub(in crate::rule) fn whole_span(text: &str) -> Result<Span> {
     if text.len() > BYTES_MAX {
         return Err(RuleError::new(text, 0..0, RuleErrorKind::TooLong));
     }
@@ -146,14 +145,14 @@ fn unit(word: Word<'_>) -> Result<u64> {
         return Err(without_unit(word));
     }
     let known = UNITS.iter().find(|(name, _)| *name == word.text);
-    known
-        .map(|(_, us)| *us)
-        .ok_or_else(|| word.error(RuleErrorKind::UnknownUnit { hint: hint(word.text) }))
+    known.map(|(_, us)| *us).ok_or_else(|| {
+        word.error(RuleErrorKind::UnknownUnit { hint: unit_names::synonym(word.text) })
+    })
 }
 
 /// `5/15 min`, or nothing that is a unit.
 fn without_unit(word: Word<'_>) -> RuleError {
-    let joined = word.after().next().and_then(|next| Some((next, meant(next.text)?)));
+    let joined = word.after().next().and_then(|next| Some((next, unit_names::meant(next.text)?)));
     match joined {
         Some((next, unit)) if word.unbroken().len() <= SHOWN_BYTES_MAX => {
             let why = "no space may stand before a unit";
@@ -169,29 +168,6 @@ fn without_unit(word: Word<'_>) -> RuleError {
 
 /// What is repeated of a rule in a suggestion is no longer than this.
 const SHOWN_BYTES_MAX: usize = 40;
-
-/// The unit that is said or meant.
-pub(super) fn meant(text: &str) -> Option<&'static str> {
-    let known = UNITS.iter().find(|(name, _)| *name == text);
-    known.map(|(name, _)| *name).or_else(|| hint(text))
-}
-
-/// What people write who mean one of our units.
-fn hint(unit: &str) -> Option<&'static str> {
-    let plain = unit.trim_end_matches([',', ';', '.']).to_ascii_lowercase();
-    Some(match plain.as_str() {
-        "s" | "sec" | "secs" | "second" | "seconds" => "s",
-        "m" | "min" | "mins" | "minute" | "minutes" => "min",
-        "h" | "hour" | "hours" | "hr" | "hrs" => "h",
-        "d" | "day" | "days" => "day",
-        "w" | "week" | "weeks" => "week",
-        "us" | "µs" | "μs" | "usec" | "microsecond" | "microseconds" => "us",
-        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => "ms",
-        "mo" | "month" | "months" => "month calendar",
-        "y" | "yr" | "year" | "years" => "year calendar",
-        _ => return None,
-    })
-}
 
 #[cfg(test)]
 mod tests {
