@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 use tidegate::Overflow;
+use tidegate_http::ProxyHeader;
 use tidegate_server::config::{self, Config, FILE_BYTES_MAX, MissingKey, Mode, OnError};
-use tidegate_tower::ProxyHeader;
 
 fn read(text: &str) -> Config {
     config::read(text, "tidegate.toml").unwrap_or_else(|errors| panic!("{errors}"))

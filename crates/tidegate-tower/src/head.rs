@@ -1,13 +1,13 @@
 //! A request without its body: what keys, costs and conditions look at.
 
-use crate::address::{ProxyHeader, client_ip_by};
 #[cfg(feature = "axum")]
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use ipnet::IpNet;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tidegate_http::{ProxyHeader, client_ip_from_headers};
 
 /// What is known of a request before its body is read.
 ///
@@ -184,26 +184,7 @@ impl<'a> Head<'a> {
     pub fn client_ip(&self) -> Option<IpAddr> {
         let peer = self.peer()?;
         let Surroundings { trusted_proxies, proxy_header, .. } = self.surroundings;
-        Some(client_ip_by(*proxy_header, peer, self.headers, trusted_proxies))
-    }
-
-    /// The client's address, where one look finds it: an IPv4 peer, and nobody is trusted to stand before it.
-    #[inline]
-    pub(crate) fn client_v4(&self) -> Option<Ipv4Addr> {
-        let Surroundings { trusted_proxies, peer, .. } = self.surroundings;
-        if !trusted_proxies.is_empty() || peer.is_some() {
-            return None;
-        }
-        #[cfg(feature = "axum")]
-        let ConnectInfo(peer) = self.extension::<ConnectInfo<SocketAddr>>()?;
-        #[cfg(feature = "axum")]
-        let peer = peer.ip();
-        #[cfg(not(feature = "axum"))]
-        let Peer(peer) = *self.extension::<Peer>()?;
-        match peer {
-            IpAddr::V4(ip) => Some(ip),
-            IpAddr::V6(_) => None,
-        }
+        Some(client_ip_from_headers(*proxy_header, peer, self.headers, trusted_proxies))
     }
 
     fn peer(&self) -> Option<IpAddr> {
@@ -246,34 +227,6 @@ fn without_port(host: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_short_way_to_an_address_leads_where_the_long_one_does() {
-        let addresses = ["192.0.2.7:1", "[2001:db8::1]:1", "[::ffff:192.0.2.8]:1"];
-        let proxy = || vec!["192.0.2.0/24".parse().unwrap()];
-        let all = [
-            Surroundings::default(),
-            Surroundings { trusted_proxies: proxy(), ..Surroundings::default() },
-            Surroundings { peer: Some(Arc::new(|_| None)), ..Surroundings::default() },
-        ];
-        for address in addresses.map(|address| address.parse::<SocketAddr>().unwrap()) {
-            let mut request =
-                Request::get("/").header("x-forwarded-for", "10.1.1.1").body(()).unwrap();
-            request.extensions_mut().insert(Peer("198.51.100.1".parse().unwrap()));
-            #[cfg(feature = "axum")]
-            request.extensions_mut().insert(ConnectInfo(address));
-            #[cfg(not(feature = "axum"))]
-            request.extensions_mut().insert(Peer::from(address));
-            let plain = Head::within(&request, &all[0]);
-            assert_eq!(plain.client_v4().is_some(), address.is_ipv4(), "{address}");
-            for surroundings in &all {
-                let head = Head::within(&request, surroundings);
-                if let Some(ip) = head.client_v4() {
-                    assert_eq!(head.client_ip(), Some(IpAddr::V4(ip)), "{address}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn a_host_is_one_however_it_is_spelled() {

@@ -58,7 +58,7 @@ impl Clone for Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::{Answer, retry_after_s};
+    use tidegate_http::retry_after_secs;
 
     /// T48: ten thousand are denied at once, and all obey.
     #[test]
@@ -66,7 +66,7 @@ mod tests {
         let denied = Decision::UNLIMITED.deny(Retry::After(Span::from_millis(9_500))).decision;
         let in_first_tenth = |most: Span| {
             let jitter = Jitter::new(most);
-            let seconds = || retry_after_s(&Answer::obeyed(jitter.spread(denied))).unwrap();
+            let seconds = || retry_after_secs(&jitter.spread(denied)).unwrap();
             let arrivals: Vec<u64> = (0..10_000).map(|_| seconds()).collect();
             assert!(arrivals.iter().all(|seconds| *seconds >= 10), "never earlier");
             let first = *arrivals.iter().min().unwrap();

@@ -26,11 +26,7 @@
 //! - `axum`: the peer's address from axum's `ConnectInfo`; keys by route.
 //! - `redis`: limits that many processes share.
 //! - `tracing`: an observer for the log.
-//!
-//! What every answer says — fields, problems, addresses behind proxies — is used by the daemon as well.
 
-mod address;
-mod answer;
 mod body;
 mod concurrency;
 mod guarded;
@@ -46,23 +42,14 @@ mod outgoing;
 mod pace;
 mod rate;
 mod refusal;
-mod short;
 mod store;
 
-pub use address::{
-    AddressBits, Forwarding, ProxyHeader, client_ip, client_ip_by, client_ip_of, is_trusted,
-};
-pub use answer::{
-    Answer, FIELD_INTEGER_MAX, Fields, HeaderStyle, JSON_INTEGER_MAX, Mode, PROBLEM_TYPES,
-    ShadowAsk, Told, Value, as_ms_ceil, put_denial, put_members, resets_after, retry_after_s,
-};
 pub use body::LimitedBody;
 pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};
 pub use guarded::GuardedBody;
 pub use head::{Head, Peer};
 pub use instead::{Instead, Other, Refuse};
-pub use ipnet::IpNet;
-pub use key::{Key, put_joined, sole};
+pub use key::Key;
 pub use limit::{Limit, LimitError, OnMissing};
 pub use load::{AdaptiveLayer, Load, LoadFuture, LoadLayer, Loaded, Outcome, ShedLayer};
 #[cfg(feature = "tracing")]
@@ -74,7 +61,7 @@ pub use pace::{
 };
 pub use rate::{RateLimit, RateLimitFuture, RateLimitLayer};
 pub use refusal::Denial;
-pub use short::Out;
+pub use tidegate_http::{AddressBits, HeaderStyle, IpNet, ProxyHeader};
 
 /// Runs every example of the README and of the page about layers as a test.
 #[cfg(all(doctest, feature = "axum", feature = "tracing"))]

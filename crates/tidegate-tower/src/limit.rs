@@ -1,7 +1,5 @@
 //! One limit of a layer: its name, what it admits, whom it counts, what a request costs.
 
-use crate::answer::Mode;
-use crate::answer::Standing;
 use crate::head::Head;
 use crate::key::{Found, Key, LaterKey, Missing};
 use crate::store::Store;
@@ -9,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use std::fmt;
 use std::sync::Arc;
 use tidegate::{Clock, Limiter, Rule, RuleError, SystemClock};
+use tidegate_http::Mode;
 
 /// One limit of a layer.
 ///
@@ -28,12 +27,9 @@ pub struct Limit<C: Clock = SystemClock> {
     pub(crate) name: Arc<str>,
     pub(crate) store: Store<C>,
     pub(crate) clock: C,
-    /// The rule that it was made with, and what fields say of it.
+    /// The rule that it was made with.
     pub(crate) rule: Rule,
-    pub(crate) standing: Option<&'static Standing>,
     pub(crate) key: Key,
-    /// Nobody else can ask its limiter, so nobody else has to make the same keys.
-    is_own: bool,
     cost: Cost,
     on_missing: Option<OnMissing>,
     pub(crate) mode: Mode,
@@ -191,7 +187,7 @@ impl Limit {
     /// ```
     pub fn new(name: &str, rule: &str) -> Result<Self, LimitError> {
         let rule = rule.parse().map_err(|source| LimitError::bad(name, source))?;
-        Ok(Self { is_own: true, ..Self::over(name, Limiter::new(rule)) })
+        Ok(Self::over(name, Limiter::new(rule)))
     }
 
     /// A limit that many processes share.
@@ -236,11 +232,9 @@ impl<C: Clock> Limit<C> {
             name: name.into(),
             store,
             clock,
-            standing: Standing::of(name, &rule),
             rule,
             key: Key::everyone(),
             cost: Cost::Fixed(1),
-            is_own: false,
             on_missing: None,
             mode: Mode::Enforce,
             conditions: Vec::new(),
@@ -418,12 +412,12 @@ impl<C: Clock> Limit<C> {
     /// Whom it counts this request for.
     #[inline]
     pub(crate) fn key_of(&self, head: &Head<'_>) -> Found {
-        self.key.find(head, self.is_own)
+        self.key.find(head)
     }
 
     /// The same, where it has to be waited for.
     pub(crate) fn later_key_of(&self, head: &Head<'_>) -> LaterKey {
-        self.key.later(head, self.is_own)
+        self.key.later(head)
     }
 
     #[inline]

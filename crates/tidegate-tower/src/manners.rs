@@ -4,9 +4,8 @@
 //!          all have. It is a macro and no trait, so that nobody has to import one to set up a layer, and each method
 //!          stands with the others of its layer in the documentation.
 
-use crate::answer::{Answer, HeaderStyle, Told};
 use crate::head::{Head, Surroundings};
-use crate::key::{KeyValue, Missing};
+use crate::key::Missing;
 use crate::limit::Limit;
 use crate::observe::{Event, Observer};
 use crate::refusal::{self, Denial, Maker};
@@ -14,6 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Retry, Verdict};
+use tidegate_http::{HeaderStyle, LimitStatus};
 
 #[derive(Clone)]
 pub(crate) struct Manners {
@@ -43,7 +43,7 @@ impl Manners {
         &self,
         limit: &Limit<C>,
         decision: Decision,
-        key: Option<&KeyValue>,
+        key: Option<&[u8]>,
         cost: u64,
     ) {
         if !self.observers.is_empty() {
@@ -51,22 +51,14 @@ impl Manners {
         }
     }
 
-    fn tell<C: Clock>(
-        &self,
-        limit: &Limit<C>,
-        decision: Decision,
-        key: Option<&KeyValue>,
-        cost: u64,
-    ) {
-        let is_wanted = self.observers.iter().any(|observer| observer.wants_keys());
-        let text = key.filter(|_| is_wanted).map(KeyValue::text);
+    fn tell<C: Clock>(&self, limit: &Limit<C>, decision: Decision, key: Option<&[u8]>, cost: u64) {
         for observer in &self.observers {
             observer.decided(&Event {
                 limit: &limit.name,
                 decision,
                 is_shadow: limit.is_shadow(),
                 cost,
-                key: text.as_deref().filter(|_| observer.wants_keys()),
+                key: key.filter(|_| observer.wants_keys()),
                 has_key: key.is_some(),
                 priority: None,
             });
@@ -77,7 +69,7 @@ impl Manners {
     pub(crate) fn denied(
         &self,
         head: &Head<'_>,
-        told: &[Told<'_>],
+        told: &[LimitStatus<'_>],
         decision: Decision,
     ) -> Response<Bytes> {
         match &self.maker {
@@ -105,7 +97,7 @@ impl Manners {
     }
 
     /// Writes what these limits said, and what `all` of them together said.
-    pub(crate) fn write(&self, headers: &mut HeaderMap, told: &[Told<'_>], all: &Answer) {
+    pub(crate) fn write(&self, headers: &mut HeaderMap, told: &[LimitStatus<'_>], all: &Decision) {
         if let Some(style) = self.style {
             style.write(headers, told, all);
         }

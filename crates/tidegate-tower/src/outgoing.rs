@@ -3,12 +3,13 @@
 //! Always   A call waits for its turn no longer than it was told, and who gives up gives the turn back. Under a
 //!          `concurrency` rule its place is held until the client has answered.
 
+use crate::key::KeyBytes;
 use crate::limit::LimitError;
 use crate::manners::observe_method;
 use crate::observe::{Event, Observer};
-use crate::short::Short;
 use pin_project_lite::pin_project;
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -268,9 +269,9 @@ where
 
     fn call(&mut self, request: Q) -> Self::Future {
         let Terms { limiter, key, patience, observers } = &*self.terms;
-        let mut short: Short = Short::new();
+        let mut short = KeyBytes::new();
         key.put(&request, &mut short);
-        let acquire = limiter.ask(short.as_bytes()).within(*patience).acquire();
+        let acquire = limiter.ask(&short[..]).within(*patience).acquire();
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         let pending = Some((ready, request));
@@ -326,7 +327,7 @@ pin_project! {
 /// Who hears what becomes of a call, and whose it is.
 struct Hearing {
     observers: Vec<Arc<dyn Observer>>,
-    key: Short,
+    key: KeyBytes,
 }
 
 impl Hearing {
@@ -341,7 +342,7 @@ impl Hearing {
                 decision,
                 is_shadow: false,
                 cost: 1,
-                key: observer.wants_keys().then_some(self.key.as_bytes()),
+                key: observer.wants_keys().then_some(&self.key[..]),
                 has_key: true,
                 priority: None,
             });

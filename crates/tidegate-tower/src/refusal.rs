@@ -3,14 +3,16 @@
 //! Always   HTTP is answered with a problem (RFC 9457) that says what to do; gRPC with a status, as its clients
 //!          expect. What is refused may not be cached.
 
-use crate::answer::{Answer, NO_STORE, PROBLEM, PROBLEM_TYPES, Told, as_ms_ceil, put_denial};
 use crate::head::Head;
-use crate::short::Out;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
+use tidegate_http::{
+    ByteWriter as _, EffectiveDecision, LimitStatus, NO_STORE, PROBLEM_JSON, PROBLEM_TYPES,
+    millis_ceil, put_denial,
+};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -32,12 +34,12 @@ pub(crate) type Maker = Arc<dyn Fn(&Head<'_>, &Denial<'_>) -> Response<Bytes> + 
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Denial<'a> {
-    told: &'a [Told<'a>],
+    told: &'a [LimitStatus<'a>],
     decision: Decision,
 }
 
 impl<'a> Denial<'a> {
-    pub(crate) fn new(told: &'a [Told<'a>], decision: Decision) -> Self {
+    pub(crate) fn new(told: &'a [LimitStatus<'a>], decision: Decision) -> Self {
         Self { told, decision }
     }
 
@@ -77,7 +79,7 @@ impl<'a> Denial<'a> {
     /// }
     /// ```
     pub fn limits(&self) -> impl Iterator<Item = &'a str> {
-        self.told.iter().filter(|told| !told.answer.passes()).map(|told| told.name)
+        self.told.iter().filter(|told| told.decision.is_deny()).map(|told| told.name)
     }
 }
 
@@ -85,14 +87,14 @@ impl<'a> Denial<'a> {
 pub(crate) fn denied(
     head: &Head<'_>,
     status: StatusCode,
-    told: &[Told<'_>],
+    told: &[LimitStatus<'_>],
     decision: Decision,
 ) -> Response<Bytes> {
     if head.is_grpc() {
         return grpc(RESOURCE_EXHAUSTED, &text(told, decision));
     }
     let mut body = Vec::with_capacity(384);
-    put_denial(&mut body, status, told, &Answer::obeyed(decision), |_| ());
+    put_denial(&mut body, status, told, &EffectiveDecision::enforced(decision), |_| ());
     problem_of(status, body)
 }
 
@@ -162,7 +164,7 @@ fn explained(
 fn problem_of(status: StatusCode, body: Vec<u8>) -> Response<Bytes> {
     // Three more are added to these.
     let mut headers = HeaderMap::with_capacity(6);
-    headers.insert(CONTENT_TYPE, PROBLEM);
+    headers.insert(CONTENT_TYPE, PROBLEM_JSON);
     headers.insert(CACHE_CONTROL, NO_STORE);
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = status;
@@ -186,10 +188,10 @@ fn grpc(code: u8, message: &str) -> Response<Bytes> {
 }
 
 /// What gRPC clients read, in times that people read.
-fn text(told: &[Told<'_>], decision: Decision) -> String {
+fn text(told: &[LimitStatus<'_>], decision: Decision) -> String {
     let retry = match decision.verdict {
         Verdict::Deny(Retry::After(span)) if span < Span::from_secs(1) => {
-            Retry::After(Span::from_millis(as_ms_ceil(span)))
+            Retry::After(Span::from_millis(millis_ceil(span)))
         }
         Verdict::Deny(Retry::After(span)) => Retry::After(Span::from_secs(span.as_secs_ceil())),
         Verdict::Deny(retry) => retry,

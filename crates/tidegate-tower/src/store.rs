@@ -1,6 +1,5 @@
 //! Where a limit counts: in this process or, with the feature `redis`, where many do.
 
-use crate::key::KeyValue;
 use tidegate::{Clock, Decision, Limiter, Rule};
 #[cfg(feature = "redis")]
 use tidegate_redis::RedisLimiter;
@@ -36,22 +35,16 @@ impl<C: Clock> Store<C> {
         }
     }
 
-    /// Whether the rule is surely the one that it was made with.
-    #[inline]
-    pub(crate) fn has_first_rule(&self) -> bool {
-        self.memory().is_some_and(Limiter::has_first_rule)
-    }
-
     /// Decides about one request on its own.
     #[cfg_attr(
         not(feature = "redis"),
         expect(clippy::unused_async, reason = "with the feature it waits")
     )]
-    pub(crate) async fn check(&self, key: &KeyValue, cost: u64) -> Decision {
+    pub(crate) async fn check(&self, key: &[u8], cost: u64) -> Decision {
         match self {
             Self::Memory(limiter) => limiter.check_n(key, cost),
             #[cfg(feature = "redis")]
-            Self::Redis(limiter) => limiter.check_n(&key.text(), cost).await,
+            Self::Redis(limiter) => limiter.check_n(key, cost).await,
         }
     }
 
@@ -60,21 +53,21 @@ impl<C: Clock> Store<C> {
         not(feature = "redis"),
         expect(clippy::unused_async, reason = "with the feature it waits")
     )]
-    pub(crate) async fn peek(&self, key: &KeyValue, cost: u64) -> Option<Decision> {
+    pub(crate) async fn peek(&self, key: &[u8], cost: u64) -> Option<Decision> {
         match self {
             Self::Memory(limiter) => Some(limiter.ask(key).cost(cost).peek()),
             #[cfg(feature = "redis")]
-            Self::Redis(limiter) => limiter.peek(&key.text(), cost).await.ok(),
+            Self::Redis(limiter) => limiter.peek(key, cost).await.ok(),
         }
     }
 
     /// Gives back what was charged. Redis hears of it in the background.
-    pub(crate) fn refund(&self, key: &KeyValue, cost: u64) {
+    pub(crate) fn refund(&self, key: &[u8], cost: u64) {
         match self {
             Self::Memory(limiter) => limiter.refund(key, cost),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => {
-                let (limiter, key) = (limiter.clone(), key.text().into_owned());
+                let (limiter, key) = (limiter.clone(), key.to_vec());
                 // What cannot be given back stays charged until it has drained.
                 background(async move { drop(limiter.refund(key, cost).await) });
             }
@@ -82,7 +75,7 @@ impl<C: Clock> Store<C> {
     }
 
     /// Charges as much of `owed` as there is room for, and tells what is left.
-    pub(crate) fn charge(&self, key: &KeyValue, owed: u64) -> u64 {
+    pub(crate) fn charge(&self, key: &[u8], owed: u64) -> u64 {
         match self {
             Self::Memory(limiter) => {
                 let decision = limiter.check_n(key, owed);
@@ -102,7 +95,7 @@ impl<C: Clock> Store<C> {
     }
 
     /// Charges all of it, whether there is room or not: what is too much is taken from the time to come.
-    pub(crate) fn charge_whole(&self, key: &KeyValue, owed: u64) {
+    pub(crate) fn charge_whole(&self, key: &[u8], owed: u64) {
         if owed == 0 {
             return;
         }
@@ -110,7 +103,7 @@ impl<C: Clock> Store<C> {
             Self::Memory(limiter) => limiter.ask(key).cost(owed).charge(),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => {
-                let (limiter, key) = (limiter.clone(), key.text().into_owned());
+                let (limiter, key) = (limiter.clone(), key.to_vec());
                 background(async move {
                     // Redis knows no debts: more than it has room for becomes all that it has.
                     let decision = limiter.check_n(&key, owed).await;

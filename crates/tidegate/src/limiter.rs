@@ -296,20 +296,6 @@ impl<C: Clock> Limiter<C> {
         Rule { limit: self.table.rule() }
     }
 
-    /// Whether the rule is the one that the limiter was made with: quick, for those who have looked at it then.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("10/s".parse()?);
-    /// assert!(limiter.has_first_rule());
-    /// limiter.set_rule("20/s".parse()?);
-    /// assert!(!limiter.has_first_rule());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
-    pub fn has_first_rule(&self) -> bool {
-        self.table.has_first_rule()
-    }
-
     /// The clock that it goes by.
     ///
     /// ```

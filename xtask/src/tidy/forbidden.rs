@@ -60,7 +60,6 @@ const FORBIDDEN: &[Forbidden] = &[
             "crates/tidegate/src/latch.rs",
             "crates/tidegate/src/table/arena.rs",
             "crates/tidegate/src/table/prefetch.rs",
-            "crates/tidegate-tower/src/answer/start.rs",
             // The attribute is put on an unsafe function.
             "crates/tidegate-macros/tests/functions.rs",
         ],

@@ -5,7 +5,7 @@ use crate::http::{Answered, JSON, Page, Problem};
 use crate::server::Server;
 use http::StatusCode;
 use std::sync::Arc;
-use tidegate_tower::Out;
+use tidegate_http::ByteWriter as _;
 
 /// Puts what the file says in force, or says what is wrong with it.
 pub(super) async fn answer(server: &Arc<Server>) -> Result<Answered, Problem> {

@@ -39,11 +39,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidegate::{Overflow, Rule, Timestamp};
+use tidegate_http::ProxyHeader;
 use tidegate_redis::{Address, Settings};
-use tidegate_tower::ProxyHeader;
 
 /// Whether a limit is obeyed (B6).
-pub use tidegate_tower::Mode;
+pub use tidegate_http::Mode;
 
 /// The whole of it.
 #[derive(Clone, Debug, Default)]

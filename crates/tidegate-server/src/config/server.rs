@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
-use tidegate_tower::ProxyHeader;
+use tidegate_http::ProxyHeader;
 
 /// So many networks of proxies may be named.
 const PROXIES_MAX: usize = 1_024;

@@ -6,8 +6,8 @@ use crate::store::{Counters, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Decision, Rule, Snapshot, Span};
+use tidegate_http::LimitStatus;
 use tidegate_redis::Unsuited;
-use tidegate_tower::Told;
 
 /// A limit, by name or by rule text.
 #[derive(Debug)]
@@ -148,12 +148,12 @@ impl Limit {
     }
 
     /// What the fields of an answer tell a client: of a limit that is in the shadow or off, nothing.
-    pub(crate) fn told(&self, answer: Answer) -> Option<Told<'_>> {
-        self.mode().told(self.name(), self.rule(), answer)
+    pub(crate) fn told(&self, answer: Answer) -> Option<LimitStatus<'_>> {
+        self.mode().status(self.name(), self.rule(), answer.decision)
     }
 
     /// What the caller is told about a decision that was only looked at.
     pub(crate) fn seen(&self, decision: Decision) -> Answer {
-        self.mode().answer(decision)
+        self.mode().apply(decision)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use limits::at;
 pub use limits::{Limits, NoSuchLimit};
 pub(crate) use rules::RULES_MAX;
 /// What a wire has to say.
-pub use tidegate_tower::Answer;
+pub use tidegate_http::EffectiveDecision as Answer;
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, Mode};
@@ -33,8 +33,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tidegate::store::ClientId;
 use tidegate::{Attached, Clock as _, Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
+use tidegate_http::ShadowAction;
 use tidegate_redis::{Latencies, RedisStore};
-use tidegate_tower::ShadowAsk;
 
 /// What wires ask.
 #[derive(Debug)]
@@ -276,7 +276,7 @@ impl Engine {
     }
 
     /// Decides all of them as one: all are charged, or none. Limits that are off or in the shadow stop
-    /// nobody; those in the shadow are charged on their own, as [`ShadowAsk`] says.
+    /// nobody; those in the shadow are charged on their own, as [`ShadowAction`] says.
     pub async fn check_all(&self, asks: &[Ask<'_>]) -> Result<JointAnswer, CheckError> {
         asks.iter().try_for_each(|ask| ask.limit.refuse_in_flight())?;
         let of_mode = |mode| move |(_, ask): &(usize, &Ask<'_>)| ask.limit.mode() == mode;
@@ -289,17 +289,17 @@ impl Engine {
             .unzip();
         let joint = self.timed(self.store.decide_all(&enforced)).await?;
         for (place, decision) in places.into_iter().zip(&joint.each) {
-            each[place] = Answer::obeyed(*decision);
+            each[place] = Answer::enforced(*decision);
         }
-        let mut all = Answer::obeyed(joint.decision);
+        let mut all = Answer::enforced(joint.decision);
         for (place, ask) in asks.iter().enumerate().filter(of_mode(Mode::Shadow)) {
-            match ShadowAsk::after(&joint.decision) {
-                ShadowAsk::Check => {
+            match ShadowAction::after(&joint.decision) {
+                ShadowAction::Check => {
                     each[place] = self.check(ask).await?;
                     all.is_shadowed |= each[place].is_shadowed;
                 }
                 // A look may fail where a decision does not, and a denial stands without it.
-                ShadowAsk::Peek => {
+                ShadowAction::Peek => {
                     each[place] = self.peek(ask).await.unwrap_or(Answer::UNLIMITED);
                 }
             }

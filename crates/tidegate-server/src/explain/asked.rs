@@ -7,11 +7,11 @@ use super::{Entry, Explanation};
 use crate::config::ServerConfig;
 use crate::engine::Engine;
 use crate::grpc::{DESCRIPTORS_MAX, ENTRIES_MAX};
-use crate::matching::{Forwarding, Path, Request, client_ip};
+use crate::matching::{ForwardingHeaders, Path, Request, client_ip};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use tidegate_tower::{ProxyHeader, is_trusted};
+use tidegate_http::{ProxyHeader, is_trusted};
 
 /// A request as it is told: on the command line, or in the body of `POST /v1/explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -147,8 +147,9 @@ impl Asked {
         };
         let (x_forwarded_for, forwarded) =
             (self.values("x-forwarded-for"), self.values("forwarded"));
-        let forwarding = Forwarding { x_forwarded_for: &x_forwarded_for, forwarded: &forwarded };
-        let believed = server.proxy_header.of(forwarding);
+        let forwarding =
+            ForwardingHeaders { x_forwarded_for: &x_forwarded_for, forwarded: &forwarded };
+        let believed = server.proxy_header.select(forwarding);
         let headers = self.headers.iter().flat_map(|(name, Values(values))| {
             values.iter().map(|value| (&name[..], value.as_bytes()))
         });

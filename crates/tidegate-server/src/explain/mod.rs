@@ -18,7 +18,7 @@ use crate::store::Key;
 use serde::Serialize;
 use std::cmp::Reverse;
 use tidegate::{Decision, Retry, Span, Verdict};
-use tidegate_tower::{JSON_INTEGER_MAX, as_ms_ceil};
+use tidegate_http::{JSON_INTEGER_MAX, millis_ceil};
 
 /// What would happen to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -215,8 +215,8 @@ fn standing(decision: &Decision, is_obeyed: bool) -> Standing {
         is_shadowed: !is_obeyed && !decision.is_allow(),
         limit: decision.known_limit().map(in_json),
         remaining: decision.known_remaining().map(in_json),
-        retry_after_ms: wait.map(as_ms_ceil),
-        reset_after_ms: decision.known_reset_after().map(as_ms_ceil),
+        retry_after_ms: wait.map(millis_ceil),
+        reset_after_ms: decision.known_reset_after().map(millis_ceil),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::Answer;
 use prost_types::value::Kind;
 use std::cmp::Reverse;
 use tidegate::{Decision, Retry, Span, Verdict};
-use tidegate_tower::{FIELD_INTEGER_MAX, resets_after};
+use tidegate_http::{FIELD_INTEGER_MAX, reset_after};
 
 /// Draft 06 of the `RateLimit` fields, which is what the reference server sends.
 const LIMIT: &str = "RateLimit-Limit";
@@ -73,7 +73,7 @@ fn until_reset(answer: &Answer) -> Option<prost_types::Duration> {
 
 /// Absent where nobody knows, and where it is never: a rule that admits nothing has no reset (decision 0035).
 fn until_reset_s(decision: &Decision) -> Option<u64> {
-    resets_after(decision).or(decision.retry_after()).map(Span::as_secs_ceil)
+    reset_after(decision).or(decision.retry_after()).map(Span::as_secs_ceil)
 }
 
 /// The tightest limit, as the client sees it: one that denied it, or else the one with the least remaining.
@@ -81,7 +81,7 @@ fn fields<'a>(answered: impl Iterator<Item = (&'a Counted<'a>, &'a Answer)>) -> 
     let is_seen = |counted: &Counted<'_>| match counted {
         Counted::Free => false,
         Counted::Shut(_) => true,
-        Counted::By { limit, .. } => limit.mode().is_told(),
+        Counted::By { limit, .. } => limit.mode().is_visible(),
     };
     let tightness = |answer: &Answer| {
         (answer.passes(), answer.decision.remaining, Reverse(answer.decision.reset_after))
@@ -159,7 +159,7 @@ mod tests {
 
     fn told(decision: Decision) -> (DescriptorStatus, Vec<String>) {
         let limit = RateLimit { requests_per_unit: 7, ..RateLimit::default() };
-        let (counted, answer) = (Counted::Shut(limit), Answer::obeyed(decision));
+        let (counted, answer) = (Counted::Shut(limit), Answer::enforced(decision));
         let mut response = response([(&counted, &answer)].into_iter());
         let fields = response.response_headers_to_add.iter();
         let fields = fields.map(|field| format!("{}: {}", field.key, field.value)).collect();

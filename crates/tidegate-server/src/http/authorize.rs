@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use tidegate::store::ClientId;
 use tidegate::{Clock, Verdict};
-use tidegate_tower::{HeaderStyle, Told};
+use tidegate_http::{HeaderStyle, LimitStatus};
 
 const PARAMETERS: [&str; 6] = ["limit", "key", "cost", "deny", "headers", "from"];
 
@@ -52,7 +52,7 @@ pub(super) async fn authorize(
         .map(|counted| Ask { limit: &counted.limit, key: Key(&counted.key), cost })
         .collect();
     let joint = server.engine.check_all(&asks).await?;
-    let told: Vec<Told<'_>> = counted
+    let told: Vec<LimitStatus<'_>> = counted
         .iter()
         .zip(&joint.each)
         .filter_map(|(counted, answer)| counted.limit.told(*answer))
@@ -72,14 +72,14 @@ fn fallback<'a>(counted: &'a [Counted], answers: &[Answer]) -> Option<&'a Fallba
 }
 
 fn tell(
-    (told, all): (&[Told<'_>], &Answer),
+    (told, all): (&[LimitStatus<'_>], &Answer),
     style: HeaderStyle,
     fallback: Option<&Fallback>,
     deny: Option<StatusCode>,
 ) -> Answered {
     if all.passes() {
         let mut page = Page::new(StatusCode::NO_CONTENT);
-        style.write(&mut page, told, all);
+        style.write(&mut page, told, &all.decision);
         return page.empty();
     }
     // The proxy's own configuration goes first: nginx makes 500 of a status that it does not know.
@@ -94,12 +94,12 @@ fn tell(
 fn instead(
     fallback: &Fallback,
     status: StatusCode,
-    (told, all): (&[Told<'_>], &Answer),
+    (told, all): (&[LimitStatus<'_>], &Answer),
     style: HeaderStyle,
 ) -> Answered {
     let kind = HeaderValue::from_str(&fallback.content_type);
     let mut page = Page::new(status);
-    style.write(&mut page, told, all);
+    style.write(&mut page, told, &all.decision);
     page.body(kind.unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8")), |out| {
         out.extend_from_slice(fallback.body.as_bytes());
     })

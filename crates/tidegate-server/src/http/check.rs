@@ -7,7 +7,7 @@ use super::question::Question;
 use super::said::{self, FREE, ONE, SEVERAL, Said};
 use crate::engine::{Answer, Ask, Engine, PeerEngine};
 use crate::store::IdempotencyKey;
-use tidegate_tower::{HeaderStyle, Told};
+use tidegate_http::{HeaderStyle, LimitStatus};
 
 /// Decides, one question or several as one.
 pub(super) async fn check(
@@ -46,7 +46,7 @@ async fn check_all(
         .collect::<Result<_, _>>()?;
     let asks: Vec<Ask<'_>> = questions.iter().map(Question::ask).collect();
     let joint = engine.check_all(&asks).await?;
-    let told: Vec<Told<'_>> = questions
+    let told: Vec<LimitStatus<'_>> = questions
         .iter()
         .zip(&joint.each)
         .filter_map(|(question, answer)| question.limit.told(*answer))

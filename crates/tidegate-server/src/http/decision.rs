@@ -8,12 +8,12 @@
 use super::page::{Answered, JSON, PROBLEM, Page};
 use crate::engine::Answer;
 use http::StatusCode;
-use tidegate_tower::{HeaderStyle, Out, Told, put_denial, put_members};
+use tidegate_http::{ByteWriter as _, HeaderStyle, LimitStatus, put_decision_members, put_denial};
 
 /// What is said to a caller: what `all` decided together, and `more` members besides.
 pub(super) fn answer(
     style: HeaderStyle,
-    told: &[Told<'_>],
+    told: &[LimitStatus<'_>],
     all: &Answer,
     more: impl FnOnce(&mut Vec<u8>),
 ) -> Answered {
@@ -21,10 +21,10 @@ pub(super) fn answer(
         return deny(StatusCode::TOO_MANY_REQUESTS, style, (told, all), more);
     }
     let mut page = Page::new(StatusCode::OK);
-    style.write(&mut page, told, all);
+    style.write(&mut page, told, &all.decision);
     page.body(JSON, |out| {
         out.push(b'{');
-        put_members(out, all);
+        put_decision_members(out, all);
         more(out);
         out.push(b'}');
     })
@@ -34,11 +34,11 @@ pub(super) fn answer(
 pub(super) fn deny(
     status: StatusCode,
     style: HeaderStyle,
-    (told, all): (&[Told<'_>], &Answer),
+    (told, all): (&[LimitStatus<'_>], &Answer),
     more: impl FnOnce(&mut Vec<u8>),
 ) -> Answered {
     let mut page = Page::new(status);
-    style.write(&mut page, told, all);
+    style.write(&mut page, told, &all.decision);
     page.body(PROBLEM, |out| put_denial(out, status, told, all, more))
 }
 
@@ -47,7 +47,7 @@ pub(super) fn each(out: &mut Vec<u8>, answers: &[Answer]) {
     out.extend_from_slice(br#","each":["#);
     for (place, answer) in answers.iter().enumerate() {
         out.extend_from_slice(if place > 0 { b",{" } else { b"{" });
-        put_members(out, answer);
+        put_decision_members(out, answer);
         out.push(b'}');
     }
     out.push(b']');

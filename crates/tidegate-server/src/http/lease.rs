@@ -7,7 +7,7 @@ use super::said::{self, LEASE, ONE};
 use crate::engine::{Answer, Engine, Lease, LeaseId, PeerEngine};
 use http::StatusCode;
 use std::io::Write;
-use tidegate_tower::{HeaderStyle, as_ms_ceil};
+use tidegate_http::{HeaderStyle, millis_ceil};
 
 /// Takes a place, and says what to give it back by.
 pub(super) async fn acquire(
@@ -25,7 +25,7 @@ pub(super) async fn acquire(
     let limit = &*question.limit;
     Ok(match engine.acquire(&question.ask()).await? {
         Ok(lease) => {
-            let answer = Answer::obeyed(lease.decision);
+            let answer = Answer::enforced(lease.decision);
             let told = limit.told(answer);
             decision::answer(style, told.as_slice(), &answer, |out| held(out, &lease))
         }
@@ -36,7 +36,7 @@ pub(super) async fn acquire(
 fn held(out: &mut Vec<u8>, lease: &Lease) {
     write!(out, r#","lease":"{}""#, lease.id).expect("a buffer takes all");
     match lease.lease {
-        Some(lease) => member(out, r#","lease_ms":"#, as_ms_ceil(lease)),
+        Some(lease) => member(out, r#","lease_ms":"#, millis_ceil(lease)),
         None => out.extend_from_slice(br#","lease_ms":null"#),
     }
 }

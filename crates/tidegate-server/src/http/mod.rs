@@ -34,7 +34,7 @@ pub(crate) use query::parameter;
 #[cfg(test)]
 pub(crate) use route::ROUTES;
 pub(crate) use route::find;
-pub use tidegate_tower::HeaderStyle;
+pub use tidegate_http::HeaderStyle;
 
 use crate::config::ServerConfig;
 use crate::listen::Wire;

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderValue};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use tidegate_tower::client_ip_by;
+use tidegate_http::client_ip_from_headers;
 
 /// The fields that tell of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,12 @@ impl<'a> Original<'a> {
         let told = self.headers.iter().filter(|(name, value)| !is_own_token(server, name, value));
         let headers = told.map(|(name, value)| (name.as_str(), value.as_bytes()));
         matching::Request {
-            ip: Some(client_ip_by(*proxy_header, peer.ip(), self.headers, trusted_proxies)),
+            ip: Some(client_ip_from_headers(
+                *proxy_header,
+                peer.ip(),
+                self.headers,
+                trusted_proxies,
+            )),
             method: Some(&self.method),
             host: self.host.map(without_port),
             path: Some(Path::new(path, escaped_slash)),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use tidegate_tower::Fields;
+use tidegate_http::FieldWriter;
 
 /// What a body is.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -51,7 +51,7 @@ impl Page {
     }
 }
 
-impl Fields for Page {
+impl FieldWriter for Page {
     type Value = Vec<u8>;
 
     fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {

@@ -10,7 +10,7 @@ use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use std::borrow::Cow;
 use tidegate::RuleError;
-use tidegate_tower::{Fields, Out, PROBLEM_TYPES};
+use tidegate_http::{ByteWriter as _, FieldWriter as _, PROBLEM_TYPES};
 
 /// Why there is no answer.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use super::route::Route;
 use crate::config::near;
 use http::header::HeaderName;
 use http::request::Parts;
-use tidegate_tower::HeaderStyle;
+use tidegate_http::HeaderStyle;
 
 /// What each is called.
 const STYLES: [(&str, HeaderStyle); 4] = [

@@ -10,7 +10,7 @@
 use super::values::{Values, sole_header};
 use super::{KeyPart, NoValue, Request, url};
 use std::borrow::Cow;
-use tidegate_tower::{AddressBits, put_joined};
+use tidegate_http::{AddressBits, put_key_part};
 
 /// What a request has for a part; never empty.
 pub(super) fn value<'a>(
@@ -45,7 +45,7 @@ pub(super) fn join<'a>(mut values: impl ExactSizeIterator<Item = Cow<'a, [u8]>>)
     }
     let mut key = Vec::new();
     for (place, value) in values.enumerate() {
-        put_joined(&mut key, place, &value);
+        put_key_part(&mut key, place, &value);
     }
     key
 }

@@ -22,7 +22,7 @@ pub use path::{EscapedSlash, Path};
 use ipnet::IpNet;
 use path::PathPattern;
 use std::net::IpAddr;
-pub use tidegate_tower::{Forwarding, client_ip};
+pub use tidegate_http::{ForwardingHeaders, client_ip};
 
 /// What is known of a request. A wire fills in what it has.
 #[derive(Clone, Debug, Default)]

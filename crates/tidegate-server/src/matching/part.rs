@@ -7,7 +7,7 @@ use crate::config::{LimitConfig, near};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
-use tidegate_tower::AddressBits;
+use tidegate_http::AddressBits;
 
 /// Bits of an IPv4 address that a key has, unless told: all of them.
 pub const V4_BITS: u8 = AddressBits::V4;

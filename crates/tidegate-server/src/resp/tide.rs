@@ -280,7 +280,7 @@ mod tests {
             (Decision::without_state(Verdict::Deny(Retry::OnRelease)), [0, -1, 0, -2, -1]),
         ];
         for (decision, told) in cases {
-            assert_eq!(five(&Answer::obeyed(decision)), told, "{decision:?}");
+            assert_eq!(five(&Answer::enforced(decision)), told, "{decision:?}");
         }
     }
 }

@@ -1,11 +1,10 @@
 //! A request on its way: it finds a place, or waits for one, and holds it until its response is done.
 
 use super::service::{Entry, InFlight};
-use crate::answer::Answer;
 use crate::guarded::GuardedBody;
 use crate::head::Head;
 use crate::instead::Instead;
-use crate::key::{KeyValue, LaterKey, Missing};
+use crate::key::{KeyBytes, LaterKey, Missing};
 use crate::limit::OnMissing;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,21 +13,21 @@ use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use tidegate::{Acquire, Clock, Denied, Permit};
+use tidegate::{Acquire, Clock, Decision, Denied, Permit};
 use tower_service::Service;
 
 /// What an admitted request holds, and is told.
 pub(super) struct Admitted<C: Clock> {
     pub(super) permit: Option<Permit<C>>,
-    pub(super) answer: Option<Answer>,
+    pub(super) decision: Option<Decision>,
 }
 
 impl<C: Clock> Admitted<C> {
-    pub(super) const UNCOUNTED: Self = Self { permit: None, answer: None };
+    pub(super) const UNCOUNTED: Self = Self { permit: None, decision: None };
 }
 
 pin_project! {
-    /// The answer of a service of which only so many requests are in flight, to come.
+    /// The decision of a service of which only so many requests are in flight, to come.
     ///
     /// ```
     /// use tidegate_tower::ConcurrencyLayer;
@@ -75,7 +74,7 @@ pin_project! {
         },
         Waiting {
             acquire: Acquire<C>,
-            key: KeyValue,
+            key: KeyBytes,
             cost: u64,
             pending: Option<Pending<S, B, F>>,
         },
@@ -121,7 +120,7 @@ impl<C: Clock> InFlight<C> {
     /// Where a request stands whose key was waited for.
     fn found<S, B, F>(
         &self,
-        key: Option<KeyValue>,
+        key: Option<KeyBytes>,
         cost: u64,
         mut pending: Pending<S, B, F>,
     ) -> Stage<S, B, C, F>
@@ -131,7 +130,7 @@ impl<C: Clock> InFlight<C> {
     {
         let key = match (key, self.limit.without_key(Missing::Part)) {
             (Some(key), _) => key,
-            (None, Some(OnMissing::Shared)) => KeyValue::SHARED,
+            (None, Some(OnMissing::Shared)) => KeyBytes::new(),
             (None, Some(OnMissing::Allow)) => {
                 let future = pending.service.call(pending.request);
                 return Stage::Calling { future, admitted: Some(Admitted::UNCOUNTED) };
@@ -148,7 +147,7 @@ impl<C: Clock> InFlight<C> {
     fn stand<S, B, F>(
         &self,
         entry: Entry<C>,
-        key: KeyValue,
+        key: KeyBytes,
         cost: u64,
         mut pending: Pending<S, B, F>,
     ) -> Stage<S, B, C, F>
@@ -183,10 +182,10 @@ where
             let next = match this.stage.as_mut().project() {
                 StageProjection::Calling { future, admitted } => {
                     let result = ready!(future.poll(context));
-                    let Admitted { permit, answer } = admitted.take().expect(TWICE);
+                    let Admitted { permit, decision } = admitted.take().expect(TWICE);
                     let mut response = result?;
-                    if let Some(answer) = answer {
-                        this.shared.write_fields(response.headers_mut(), answer);
+                    if let Some(decision) = decision {
+                        this.shared.write_fields(response.headers_mut(), decision);
                     }
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, permit))));
                 }
@@ -199,8 +198,8 @@ where
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, None))));
                 }
                 StageProjection::Waiting { acquire, key, cost, pending } => {
-                    let answer = ready!(Pin::new(acquire).poll(context));
-                    let entry = this.shared.entered(answer, key, *cost);
+                    let decision = ready!(Pin::new(acquire).poll(context));
+                    let entry = this.shared.entered(decision, key, *cost);
                     let (key, pending) = (key.clone(), pending.take().expect(TWICE));
                     this.shared.stand(entry, key, *cost, pending)
                 }

@@ -1,12 +1,11 @@
 //! A service of which only so many requests are in flight.
 
 use super::future::{Admitted, ConcurrencyFuture, Pending, Stage};
-use crate::answer::{Answer, SOON, Told};
 use crate::guarded::GuardedBody;
 use crate::head::Head;
 use crate::instead::{Instead, Refuse};
 use crate::jitter::Jitter;
-use crate::key::{Found, KeyValue};
+use crate::key::{Found, KeyBytes};
 use crate::limit::{Limit, LimitError, OnMissing};
 use crate::manners::Manners;
 use bytes::Bytes;
@@ -16,7 +15,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{Acquire, Clock, Denied, Limiter, Permit, Retry, Span, SystemClock, Verdict};
+use tidegate::{
+    Acquire, Clock, Decision, Denied, Limiter, Permit, Retry, Span, SystemClock, Verdict,
+};
+use tidegate_http::{LimitStatus, RETRY_ON_RELEASE};
 use tower_service::Service;
 
 /// What all clones of a layer's services share.
@@ -53,7 +55,7 @@ impl<C: Clock> InFlight<C> {
         Ok(Self { limit, limiter, manners, patience, jitter })
     }
 
-    pub(super) fn enter(&self, key: &KeyValue, cost: u64) -> Entry<C> {
+    pub(super) fn enter(&self, key: &[u8], cost: u64) -> Entry<C> {
         let patience = if self.limit.is_shadow() { Span::ZERO } else { self.patience };
         let mut acquire = self.limiter.ask(key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
@@ -67,7 +69,7 @@ impl<C: Clock> InFlight<C> {
     pub(super) fn entered(
         &self,
         answer: Result<Permit<C>, Denied>,
-        key: &KeyValue,
+        key: &[u8],
         cost: u64,
     ) -> Entry<C> {
         let decision = match &answer {
@@ -76,13 +78,10 @@ impl<C: Clock> InFlight<C> {
         };
         self.manners.observe(&self.limit, decision, Some(key), cost);
         match answer {
-            Ok(permit) => {
-                let answer = self.limit.mode.answer(decision);
-                Entry::In(Admitted { permit: Some(permit), answer: Some(answer) })
-            }
+            Ok(permit) => Entry::In(Admitted { permit: Some(permit), decision: Some(decision) }),
             Err(_) if self.limit.is_shadow() => {
-                let answer = self.limit.mode.answer(decision);
-                Entry::In(Admitted { permit: None, answer: Some(answer) })
+                let decision = self.limit.mode.apply(decision).decision;
+                Entry::In(Admitted { permit: None, decision: Some(decision) })
             }
             Err(mut denied) => {
                 denied.decision = self.jitter.spread(decision);
@@ -92,15 +91,14 @@ impl<C: Clock> InFlight<C> {
     }
 
     pub(super) fn refusal(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
-        let mut response = self.with_told(Answer::obeyed(denied.decision), |told| {
-            self.manners.denied(head, told, denied.decision)
-        });
+        let mut response = self
+            .with_told(denied.decision, |told| self.manners.denied(head, told, denied.decision));
         self.write_denied(response.headers_mut(), denied);
         response
     }
 
-    pub(super) fn write_fields(&self, headers: &mut HeaderMap, answer: Answer) {
-        self.with_told(answer, |told| self.manners.write(headers, told, &answer));
+    pub(super) fn write_fields(&self, headers: &mut HeaderMap, decision: Decision) {
+        self.with_told(decision, |told| self.manners.write(headers, told, &decision));
     }
 
     /// Tells who finds no place when to come back.
@@ -108,19 +106,17 @@ impl<C: Clock> InFlight<C> {
         let mut all = denied.decision;
         if let Verdict::Deny(Retry::OnRelease) = all.verdict {
             // Nobody knows; a time that is told to all of them is one at which all come.
-            all.verdict = Verdict::Deny(Retry::After(SOON));
+            all.verdict = Verdict::Deny(Retry::After(RETRY_ON_RELEASE));
             all = self.jitter.spread(all);
         }
-        let all = Answer::obeyed(all);
-        self.with_told(Answer::obeyed(denied.decision), |told| {
+        self.with_told(denied.decision, |told| {
             self.manners.write(headers, told, &all);
         });
     }
 
-    fn with_told<R>(&self, answer: Answer, work: impl FnOnce(&[Told<'_>]) -> R) -> R {
-        let changed = (!self.limiter.has_first_rule()).then(|| self.limiter.rule());
-        let rule = changed.as_ref().unwrap_or(&self.limit.rule);
-        work(self.limit.mode.told(&self.limit.name, rule, answer).as_slice())
+    fn with_told<R>(&self, decision: Decision, work: impl FnOnce(&[LimitStatus<'_>]) -> R) -> R {
+        let rule = self.limiter.rule();
+        work(self.limit.mode.status(&self.limit.name, &rule, decision).as_slice())
     }
 }
 
@@ -163,7 +159,7 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
         let key = match limit.key_of(&head) {
             Found::Key(key) => key,
             Found::Missing(missing) => match limit.without_key(missing) {
-                Some(OnMissing::Shared) => KeyValue::SHARED,
+                Some(OnMissing::Shared) => KeyBytes::new(),
                 Some(OnMissing::Allow) => return self.pass(request, Admitted::UNCOUNTED),
                 _ => {
                     let response = shared.manners.without_key(&head, limit, missing);

@@ -6,18 +6,17 @@
 //!          A part that a request has not, or has empty, is missing, and what happens then is said: nobody takes
 //!          the place of "nobody" by sending nothing.
 
-mod value;
-
-pub(crate) use value::KeyValue;
-
-use crate::address::AddressBits;
 use crate::head::Head;
-use crate::short::{Out, Short};
 use http::{HeaderName, HeaderValue};
-use std::fmt::{self, Display, Write};
-use std::net::IpAddr;
+use smallvec::SmallVec;
+use std::fmt::{self, Display};
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
+use tidegate_http::{AddressBits, ByteWriter as _, put_key_part, single_value};
+
+/// The key of one request, as a limiter gets it. Most keys fit inline.
+pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
 
 /// Whom a limit counts.
 ///
@@ -35,7 +34,7 @@ pub struct Key {
     parts: Vec<Part>,
 }
 
-type Put = Arc<dyn Fn(&Head<'_>, &mut Short) + Send + Sync>;
+type Put = Arc<dyn Fn(&Head<'_>, &mut KeyBytes) + Send + Sync>;
 type Value = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
 type Ask = Arc<dyn Fn(&Head<'_>) -> Value + Send + Sync>;
 
@@ -52,7 +51,7 @@ enum Part {
 
 /// What a request has for a key.
 pub(crate) enum Found {
-    Key(KeyValue),
+    Key(KeyBytes),
     /// A part of it is not there.
     Missing(Missing),
     /// It has to be waited for.
@@ -69,7 +68,7 @@ pub(crate) enum Missing {
 }
 
 /// A key that has to be waited for.
-pub(crate) type LaterKey = Pin<Box<dyn Future<Output = Option<KeyValue>> + Send>>;
+pub(crate) type LaterKey = Pin<Box<dyn Future<Output = Option<KeyBytes>> + Send>>;
 
 impl Key {
     /// All requests together.
@@ -153,7 +152,7 @@ impl Key {
     /// ```
     #[cfg(feature = "axum")]
     pub fn route() -> Self {
-        let put = |head: &Head<'_>, out: &mut Short| {
+        let put = |head: &Head<'_>, out: &mut KeyBytes| {
             if let Some(path) = head.extension::<axum::extract::MatchedPath>() {
                 out.put(path.as_str().as_bytes());
             }
@@ -177,7 +176,7 @@ impl Key {
         T: Send + Sync + 'static,
         V: Display,
     {
-        let put = move |head: &Head<'_>, out: &mut Short| {
+        let put = move |head: &Head<'_>, out: &mut KeyBytes| {
             if let Some(there) = head.extension::<T>() {
                 put_display(out, &value(there));
             }
@@ -192,7 +191,7 @@ impl Key {
     /// let tenant = Key::by(|head| head.path().split('/').nth(1).map(str::to_owned));
     /// ```
     pub fn by<V: Display>(value: impl Fn(&Head<'_>) -> Option<V> + Send + Sync + 'static) -> Self {
-        let put = move |head: &Head<'_>, out: &mut Short| {
+        let put = move |head: &Head<'_>, out: &mut KeyBytes| {
             if let Some(value) = value(head) {
                 put_display(out, &value);
             }
@@ -238,35 +237,23 @@ impl Key {
         Self { parts: vec![part] }
     }
 
-    /// The key of a request, for a limit that `is_own` or that others may ask.
+    /// Returns the key of a request, if it is known at once.
     #[inline]
-    pub(crate) fn find(&self, head: &Head<'_>, is_own: bool) -> Found {
-        match &self.parts[..] {
-            // First the most common address, because one that may be of either kind is moved byte by byte.
-            [Part::Ip(bits)] if is_own && bits.has_all_of_v4() => match head.client_v4() {
-                Some(ip) => Found::Key(KeyValue::V4(ip)),
-                None => find_address(*bits, head),
-            },
-            _ => self.find_text(head, is_own),
-        }
-    }
-
-    #[inline(never)]
-    fn find_text(&self, head: &Head<'_>, is_own: bool) -> Found {
-        let mut text = Short::new();
-        match self.put(head, &mut text) {
-            Appended::Whole => Found::Key(KeyValue::of_text(text, is_own)),
+    pub(crate) fn find(&self, head: &Head<'_>) -> Found {
+        let mut key = KeyBytes::new();
+        match self.put(head, &mut key) {
+            Appended::Whole => Found::Key(key),
             Appended::Missing(missing) => Found::Missing(missing),
             Appended::Later => Found::Later,
         }
     }
 
     /// Appends the key of a request.
-    fn put(&self, head: &Head<'_>, out: &mut Short) -> Appended {
+    fn put(&self, head: &Head<'_>, out: &mut KeyBytes) -> Appended {
         if let [part] = &self.parts[..] {
             return part.put(head, out);
         }
-        let (mut value, mut appended) = (Short::new(), Appended::Whole);
+        let (mut value, mut appended) = (KeyBytes::new(), Appended::Whole);
         for (place, part) in self.parts.iter().enumerate() {
             value.clear();
             match part.put(head, &mut value) {
@@ -275,41 +262,27 @@ impl Key {
                 Appended::Later => appended = Appended::Later,
                 missing @ Appended::Missing(_) => return missing,
             }
-            put_joined(out, place, value.as_bytes());
+            put_key_part(out, place, &value);
         }
         appended
     }
 
     /// The key of a request, when it has been found out.
-    pub(crate) fn later(&self, head: &Head<'_>, is_own: bool) -> LaterKey {
+    pub(crate) fn later(&self, head: &Head<'_>) -> LaterKey {
         let values: Vec<Value> = self.parts.iter().map(|part| part.later(head)).collect();
         Box::pin(async move {
-            let (is_alone, mut key) = (values.len() == 1, Short::new());
+            let (is_alone, mut key) = (values.len() == 1, KeyBytes::new());
             for (place, value) in values.into_iter().enumerate() {
                 let value = value.await.filter(|value| !value.is_empty())?;
                 if is_alone {
                     key.put(&value);
                 } else {
-                    put_joined(&mut key, place, &value);
+                    put_key_part(&mut key, place, &value);
                 }
             }
-            Some(KeyValue::of_text(key, is_own))
+            Some(key)
         })
     }
-}
-
-/// An address that is not written out, wherever it comes from.
-#[inline(never)]
-fn find_address(bits: AddressBits, head: &Head<'_>) -> Found {
-    let Some(ip) = head.client_ip() else { return Found::Missing(Missing::Peer) };
-    Found::Key(match ip {
-        IpAddr::V4(ip) => KeyValue::V4(ip),
-        IpAddr::V6(_) => {
-            let mut text = Short::new();
-            bits.put(ip, &mut text);
-            KeyValue::Text(text)
-        }
-    })
 }
 
 /// What was appended of a key.
@@ -320,7 +293,7 @@ enum Appended {
 }
 
 impl Part {
-    fn put(&self, head: &Head<'_>, out: &mut Short) -> Appended {
+    fn put(&self, head: &Head<'_>, out: &mut KeyBytes) -> Appended {
         match self {
             Self::Ip(bits) => return put_ip(*bits, head, out),
             Self::Header(name) => put_header(head, name, out),
@@ -337,72 +310,30 @@ impl Part {
         if let Self::Later(ask) = self {
             return ask(head);
         }
-        let mut value = Short::new();
+        let mut value = KeyBytes::new();
         let appended = self.put(head, &mut value);
-        let value = matches!(appended, Appended::Whole).then(|| value.as_bytes().to_vec());
+        let value = matches!(appended, Appended::Whole).then(|| value.to_vec());
         Box::pin(std::future::ready(value))
     }
 }
 
-// First the most common address, because one that may be of either kind is moved byte by byte.
-fn put_ip(bits: AddressBits, head: &Head<'_>, out: &mut Short) -> Appended {
-    if let Some(ip) = head.client_v4() {
-        bits.put_v4(ip, out);
-        return Appended::Whole;
-    }
+fn put_ip(bits: AddressBits, head: &Head<'_>, out: &mut KeyBytes) -> Appended {
     let Some(ip) = head.client_ip() else { return Appended::Missing(Missing::Peer) };
     bits.put(ip, out);
     Appended::Whole
 }
 
-fn put_header(head: &Head<'_>, name: &HeaderName, out: &mut Short) {
+fn put_header(head: &Head<'_>, name: &HeaderName, out: &mut KeyBytes) {
     let values = head.headers().get_all(name).iter();
-    if let Some(value) = sole(values.map(HeaderValue::as_bytes)) {
+    if let Some(value) = single_value(values.map(HeaderValue::as_bytes)) {
         out.put(value);
     }
 }
 
-/// The value of a header that comes once, without blanks around it. Who sends it twice has none: the service behind
-/// would look at one of them, and with another beside it anybody could be somebody new each time.
-///
-/// ```
-/// use tidegate_tower::sole;
-///
-/// assert_eq!(sole([&b" alice "[..]]), Some(&b"alice"[..]));
-/// assert_eq!(sole([&b"alice"[..], b"bob"]), None);
-/// ```
-#[inline]
-pub fn sole<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-    let mut values = values.into_iter();
-    let value = values.next()?;
-    values.next().is_none().then(|| value.trim_ascii())
-}
-
-fn put_display(out: &mut Short, value: &impl Display) {
+fn put_display(out: &mut KeyBytes, value: &impl Display) {
     // Who cannot say what it is, is missing.
     if write!(out, "{value}").is_err() {
         out.clear();
-    }
-}
-
-/// Appends one of several values.
-///
-/// ```
-/// let mut key = Vec::new();
-/// for (place, value) in ["a|b", "c"].iter().enumerate() {
-///     tidegate_tower::put_joined(&mut key, place, value.as_bytes());
-/// }
-/// assert_eq!(key, br"a\|b|c");
-/// ```
-pub fn put_joined(out: &mut impl Out, place: usize, value: &[u8]) {
-    if place > 0 {
-        out.put(b"|");
-    }
-    for byte in value {
-        if matches!(byte, b'|' | b'\\') {
-            out.put(b"\\");
-        }
-        out.put(&[*byte]);
     }
 }
 
@@ -436,8 +367,8 @@ mod tests {
     use http::Request;
 
     fn key(key: &Key, request: &Request<()>) -> Option<String> {
-        match key.find(&Head::of(request), false) {
-            Found::Key(key) => Some(String::from_utf8(key.text().into_owned()).unwrap()),
+        match key.find(&Head::of(request)) {
+            Found::Key(key) => Some(String::from_utf8(key.to_vec()).unwrap()),
             _ => None,
         }
     }
@@ -473,7 +404,7 @@ mod tests {
             (waited().and(header()), Missing::Part),
             (header(), Missing::Part),
         ] {
-            let found = key.find(&Head::of(&Request::new(())), true);
+            let found = key.find(&Head::of(&Request::new(())));
             assert!(matches!(found, Found::Missing(found) if found == missing), "{key:?}");
         }
     }
@@ -491,8 +422,8 @@ mod tests {
             let value = head.header("a").map(str::to_owned);
             async move { value }
         }));
-        assert!(matches!(waited.find(&Head::of(&request), false), Found::Later));
-        let later = waited.later(&Head::of(&request), false).await.unwrap();
-        assert_eq!(key(&at_once, &request).unwrap().as_bytes(), &*later.text());
+        assert!(matches!(waited.find(&Head::of(&request)), Found::Later));
+        let later = waited.later(&Head::of(&request)).await.unwrap();
+        assert_eq!(key(&at_once, &request).unwrap().as_bytes(), &*later);
     }
 }

@@ -3,17 +3,16 @@
 //! Always   They are told when to come back, whatever else the response says.
 //! Rounding `Retry-After` is rounded up, and never 0.
 
-use crate::answer::{Answer, Fields, SOON, retry_after_s};
 use crate::head::Head;
 use crate::jitter::Jitter;
 use crate::refusal;
-use crate::short::Out;
 use bytes::Bytes;
 use http::Response;
 use http::header::RETRY_AFTER;
 use std::fmt;
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
+use tidegate_http::{ByteWriter as _, FieldWriter as _, RETRY_ON_RELEASE, retry_after_secs};
 
 /// Makes a response of your own for who is turned away.
 pub(super) type Maker<E> = Arc<dyn Fn(&Head<'_>, &E) -> Response<Bytes> + Send + Sync>;
@@ -31,8 +30,7 @@ impl<E: fmt::Display> Away<E> {
             None => refusal::reduced_capacity(head, &refusal.to_string()),
         };
         let denied = Decision::without_state(Verdict::Deny(Retry::After(self.retry_after)));
-        let answer = Answer::obeyed(self.jitter.spread(denied));
-        if let Some(seconds) = retry_after_s(&answer) {
+        if let Some(seconds) = retry_after_secs(&self.jitter.spread(denied)) {
             response.headers_mut().field(RETRY_AFTER, |out| out.put_number(seconds));
         }
         response
@@ -42,7 +40,7 @@ impl<E: fmt::Display> Away<E> {
 impl<E> Default for Away<E> {
     fn default() -> Self {
         // Nobody knows when load goes down.
-        Self { retry_after: SOON, jitter: Jitter::new(Span::ZERO), maker: None }
+        Self { retry_after: RETRY_ON_RELEASE, jitter: Jitter::new(Span::ZERO), maker: None }
     }
 }
 

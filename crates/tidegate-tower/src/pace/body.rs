@@ -4,8 +4,7 @@
 //!          back, and no more than one piece is kept. Nothing is lost, nothing is dropped.
 //! Always   Dropped at any point it gives back the turn that it waits for.
 
-use crate::key::{KeyValue, LaterKey};
-use crate::short::Short;
+use crate::key::{KeyBytes, LaterKey};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -48,7 +47,7 @@ struct Pace<C: Clock> {
 }
 
 enum Meter<C: Clock> {
-    Keyed(Limiter<C>, KeyValue),
+    Keyed(Limiter<C>, KeyBytes),
     Gate(Gate<C>),
 }
 
@@ -73,9 +72,7 @@ impl<B, C: Clock> PacedBody<B, C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn by_key(body: B, limiter: Limiter<C>, key: &[u8]) -> Self {
-        let mut short = Short::new();
-        crate::short::Out::put(&mut short, key);
-        Self::keyed(body, limiter, KeyValue::Text(short))
+        Self::keyed(body, limiter, KeyBytes::from_slice(key))
     }
 
     /// A body whose bytes are counted together with all others at this gate.
@@ -91,14 +88,14 @@ impl<B, C: Clock> PacedBody<B, C> {
         Self::new(body, Some(Pace { meter: Meter::Gate(gate), most }), Waits::Nothing)
     }
 
-    pub(crate) fn keyed(body: B, limiter: Limiter<C>, key: KeyValue) -> Self {
-        let most = limiter.ask(&key).cost(0).peek().limit;
+    pub(crate) fn keyed(body: B, limiter: Limiter<C>, key: KeyBytes) -> Self {
+        let most = limiter.ask(&key[..]).cost(0).peek().limit;
         Self::new(body, Some(Pace { meter: Meter::Keyed(limiter, key), most }), Waits::Nothing)
     }
 
     /// By a key that has to be found out; those without share one.
     pub(crate) fn keyed_later(body: B, limiter: Limiter<C>, key: LaterKey) -> Self {
-        let mut paced = Self::keyed(body, limiter, KeyValue::SHARED);
+        let mut paced = Self::keyed(body, limiter, KeyBytes::new());
         paced.waits = Waits::Key(key);
         paced
     }
@@ -116,7 +113,7 @@ impl<B, C: Clock> PacedBody<B, C> {
 impl<C: Clock> Pace<C> {
     fn acquire(&self, bytes: u64) -> Acquire<C> {
         match &self.meter {
-            Meter::Keyed(limiter, key) => limiter.ask(key).cost(bytes).acquire(),
+            Meter::Keyed(limiter, key) => limiter.ask(&key[..]).cost(bytes).acquire(),
             Meter::Gate(gate) => gate.ask().cost(bytes).acquire(),
         }
     }
@@ -187,7 +184,7 @@ fn admitted<C: Clock>(
             Waits::Key(later) => {
                 let found = ready!(later.as_mut().poll(context));
                 if let Meter::Keyed(_, key) = &mut pace.meter {
-                    *key = found.unwrap_or(KeyValue::SHARED);
+                    *key = found.unwrap_or(KeyBytes::new());
                 }
                 *waits = Waits::Nothing;
             }

@@ -3,7 +3,7 @@
 use super::body::PacedBody;
 use crate::body::LimitedBody;
 use crate::head::Head;
-use crate::key::{Found, Key, KeyValue, LaterKey};
+use crate::key::{Found, Key, KeyBytes, LaterKey};
 use crate::limit::{Limit, LimitError, OnMissing};
 use crate::manners::{Manners, observe_method, surroundings_methods};
 use bytes::Bytes;
@@ -28,7 +28,7 @@ struct Shared<C: Clock> {
 /// Whose bytes these are.
 enum Whose {
     Nobody,
-    Key(KeyValue),
+    Key(KeyBytes),
     Later(LaterKey),
 }
 
@@ -60,7 +60,7 @@ impl<C: Clock> Shared<C> {
             Found::Key(key) => Ok(Whose::Key(key)),
             Found::Later => Ok(Whose::Later(self.limit.later_key_of(&head))),
             Found::Missing(missing) => match self.limit.without_key(missing) {
-                Some(OnMissing::Shared) => Ok(Whose::Key(KeyValue::SHARED)),
+                Some(OnMissing::Shared) => Ok(Whose::Key(KeyBytes::new())),
                 Some(OnMissing::Allow) => Ok(Whose::Nobody),
                 _ => Err(Box::new(self.manners.without_key(&head, &self.limit, missing))),
             },

@@ -1,12 +1,11 @@
 //! One limit in memory: decided where the request stands, without a box and without an allocation.
 
 use super::asked::Question;
-use super::outcome::{Answers, Outcome, Refused, Why};
+use super::outcome::{Decisions, Outcome, Refused, Why};
 use super::settle::Settlement;
 use super::shared::Shared;
-use crate::answer::Answer;
 use crate::head::Head;
-use crate::key::{Found, KeyValue};
+use crate::key::{Found, KeyBytes};
 use crate::limit::{Limit, OnMissing};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,10 +25,10 @@ impl<C: Clock> Shared<C> {
         }
         let found = limit.key_of(head);
         let key = match &found {
-            Found::Key(key) => key,
+            Found::Key(key) => &key[..],
             Found::Later => return self.decide_several(head),
             Found::Missing(missing) => match limit.without_key(*missing) {
-                Some(OnMissing::Shared) => &KeyValue::SHARED,
+                Some(OnMissing::Shared) => &[],
                 Some(OnMissing::Allow) => return Outcome::uncounted(),
                 Some(OnMissing::Deny) | None => {
                     return Outcome::refuse(Why::NoKey { limit: 0, missing: *missing });
@@ -46,37 +45,29 @@ impl<C: Clock> Shared<C> {
 
     /// The key is copied by who needs it later: most do not. To let them take it instead cost all others 8 of 107 ns.
     #[inline]
-    fn conclude_alone(
-        self: &Arc<Self>,
-        key: &KeyValue,
-        cost: u64,
-        decision: Decision,
-    ) -> Outcome<C> {
+    fn conclude_alone(self: &Arc<Self>, key: &[u8], cost: u64, decision: Decision) -> Outcome<C> {
         let limit = &self.limits[0];
         self.manners.observe(limit, decision, Some(key), cost);
         match decision.verdict {
             Verdict::Deny(_) => {
                 let decision = self.jitter.spread(decision);
-                let answers = Answers::One(Answer::obeyed(decision));
-                Outcome::Refuse(Refused { answers, why: Why::Denied(decision) })
+                Outcome::Refuse(Refused { decisions: single(decision), why: Why::Denied(decision) })
             }
-            Verdict::Allow if limit.afterwards.is_nothing() => {
-                Outcome::Pass(self.pass_alone(decision))
-            }
+            Verdict::Allow if limit.afterwards.is_nothing() => self.pass(&single(decision), None),
             Verdict::Allow => {
-                let key = key.clone();
+                let key = KeyBytes::from_slice(key);
                 let drained_at = Some(Question::drains_at(limit.clock.now(), &decision));
                 let question = Question { place: 0, key, cost, drained_at };
                 let settlement = Settlement::of(self, vec![question]);
-                Outcome::Pass(self.pass(Answers::One(Answer::obeyed(decision)), settlement))
+                self.pass(&single(decision), settlement)
             }
             // The rule was changed to one that makes requests wait.
-            Verdict::Wait(span) => self.wait_out(key.clone(), cost, decision, span),
+            Verdict::Wait(span) => self.wait_out(KeyBytes::from_slice(key), cost, decision, span),
         }
     }
 
     /// Takes a turn, if it comes in time. Most often it is now.
-    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: &KeyValue, cost: u64) -> Outcome<C> {
+    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: &[u8], cost: u64) -> Outcome<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
         let asked_at = limiter.clock().now();
@@ -86,12 +77,18 @@ impl<C: Clock> Shared<C> {
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
             return self.conclude_alone(key, cost, turned(answer));
         }
-        Outcome::Later(Box::pin(wait(Arc::clone(self), acquire, key.clone(), cost, asked_at)))
+        Outcome::Later(Box::pin(wait(
+            Arc::clone(self),
+            acquire,
+            KeyBytes::from_slice(key),
+            cost,
+            asked_at,
+        )))
     }
 
     fn wait_out(
         self: &Arc<Self>,
-        key: KeyValue,
+        key: KeyBytes,
         cost: u64,
         mut decision: Decision,
         span: Span,
@@ -108,15 +105,19 @@ impl<C: Clock> Shared<C> {
         Outcome::Later(Box::pin(async move {
             sleep.await;
             let decision = seen_after(decision, clock.now().since(now));
-            Outcome::Pass(shared.pass(Answers::One(Answer::obeyed(decision)), charged.kept()))
+            shared.pass(&single(decision), charged.kept())
         }))
     }
+}
+
+fn single(decision: Decision) -> Decisions {
+    Decisions::from_buf([(0, decision)])
 }
 
 async fn wait<C: Clock>(
     shared: Arc<Shared<C>>,
     acquire: Acquire<C>,
-    key: KeyValue,
+    key: KeyBytes,
     cost: u64,
     asked_at: Timestamp,
 ) -> Outcome<C> {

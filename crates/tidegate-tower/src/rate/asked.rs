@@ -3,21 +3,21 @@
 use super::outcome::Why;
 use super::shared::Shared;
 use crate::head::Head;
-use crate::key::{Found, KeyValue, LaterKey, Missing};
+use crate::key::{Found, KeyBytes, LaterKey, Missing};
 use crate::limit::OnMissing;
 use tidegate::{Clock, Decision, Timestamp};
 
 /// How much, for whom, under which limit.
 pub(super) struct Question {
     pub(super) place: usize,
-    pub(super) key: KeyValue,
+    pub(super) key: KeyBytes,
     pub(super) cost: u64,
     /// When nothing of the charge is left, and there is nothing to give back any more; unknown before it is charged.
     pub(super) drained_at: Option<Timestamp>,
 }
 
 impl Question {
-    pub(super) fn new(place: usize, key: KeyValue, cost: u64) -> Self {
+    pub(super) fn new(place: usize, key: KeyBytes, cost: u64) -> Self {
         Self { place, key, cost, drained_at: None }
     }
 
@@ -81,9 +81,9 @@ impl<C: Clock> Shared<C> {
     }
 
     /// The key of those who have none, or none if they are not counted.
-    fn without_key(&self, place: usize, missing: Missing) -> Result<Option<KeyValue>, Why> {
+    fn without_key(&self, place: usize, missing: Missing) -> Result<Option<KeyBytes>, Why> {
         match self.limits[place].without_key(missing) {
-            Some(OnMissing::Shared) => Ok(Some(KeyValue::SHARED)),
+            Some(OnMissing::Shared) => Ok(Some(KeyBytes::new())),
             Some(OnMissing::Allow) => Ok(None),
             Some(OnMissing::Deny) | None => Err(Why::NoKey { limit: place, missing }),
         }

@@ -1,8 +1,7 @@
 //! A request on its way through the limits: decided, called, answered.
 
-use super::outcome::{Answers, Outcome, Passed, Refused, Rest, Why};
+use super::outcome::{Outcome, Refused, Rest, Why};
 use super::shared::Shared;
-use crate::answer::Answer;
 use crate::body::LimitedBody;
 use crate::head::Head;
 use crate::instead::Instead;
@@ -12,7 +11,8 @@ use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use tidegate::{Clock, Decision};
+use tidegate::Clock;
+use tidegate_http::PreparedFields;
 use tower_service::Service;
 
 pin_project! {
@@ -51,7 +51,7 @@ pin_project! {
         Calling {
             #[pin]
             future: S::Future,
-            passed: Passed<C>,
+            rest: Option<Rest<C>>,
         },
         /// It goes no further.
         Refused { response: Option<Response<Bytes>> },
@@ -59,8 +59,7 @@ pin_project! {
         Instead {
             #[pin]
             future: F::Future,
-            // In a box, so that who is admitted has less to carry.
-            refused: Box<(Arc<Shared<C>>, Answers, Decision)>,
+            fields: PreparedFields,
         },
         /// It waits for its turn, or for what has to be found out first.
         Deciding {
@@ -91,8 +90,8 @@ where
             request.extensions_mut().insert(denied);
             match fallback.instead(request) {
                 Ok(future) => {
-                    let refused = Box::new((Arc::clone(shared), refused.answers, decision));
-                    return Self::Instead { future, refused };
+                    let fields = shared.fields(&refused.decisions, &decision);
+                    return Self::Instead { future, fields };
                 }
                 Err(back) => request = back,
             }
@@ -111,28 +110,10 @@ impl<C: Clock> Shared<C> {
                 return self.manners.without_key(head, &self.limits[limit], missing);
             }
         };
-        if let Some(response) = self.refusal_alone(head, &refused.answers, decision) {
-            return response;
-        }
-        let mut response =
-            self.with_told(&refused.answers, |told| self.manners.denied(head, told, decision));
-        let all = Answer::obeyed(decision);
-        self.write_fields(response.headers_mut(), &refused.answers, &all);
+        let mut response = self
+            .with_statuses(&refused.decisions, |told| self.manners.denied(head, told, decision));
+        self.fields(&refused.decisions, &decision).add_to(response.headers_mut());
         response
-    }
-
-    /// The quick way, if there is one.
-    #[inline]
-    fn refusal_alone(
-        &self,
-        head: &Head<'_>,
-        answers: &Answers,
-        decision: Decision,
-    ) -> Option<Response<Bytes>> {
-        if self.manners.maker.is_some() || head.is_grpc() {
-            return None;
-        }
-        Some(self.say(answers)?.refusal(self.manners.status, &Answer::obeyed(decision)))
     }
 }
 
@@ -147,44 +128,20 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
-        if let StageProjection::Calling { future, passed: Passed::Told(said) } =
-            stage.as_mut().project()
-        {
-            let mut response = ready!(future.poll(context))?.map(LimitedBody::theirs);
-            said.add(response.headers_mut());
-            return Poll::Ready(Ok(response));
-        }
-        stage.poll_other(context)
-    }
-}
-
-impl<S, B, R, C, F> Stage<S, B, C, F>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
-{
-    /// All other ways, in a function of their own: then the usual one is short enough to be inlined.
-    #[inline(never)]
-    fn poll_other(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Response<LimitedBody<R>>, S::Error>> {
         loop {
-            let next = match self.as_mut().project() {
-                StageProjection::Calling { future, passed } => {
+            let next = match stage.as_mut().project() {
+                StageProjection::Calling { future, rest } => {
                     let result = ready!(future.poll(context));
-                    return Poll::Ready(passed.answered(result));
+                    let rest = rest.take().expect("polled after it was ready");
+                    return Poll::Ready(rest.answered(result));
                 }
                 StageProjection::Refused { response } => {
                     let response = response.take().expect("polled after it was ready");
                     return Poll::Ready(Ok(response.map(LimitedBody::ours)));
                 }
-                StageProjection::Instead { future, refused } => {
+                StageProjection::Instead { future, fields } => {
                     let mut response = ready!(future.poll(context))?;
-                    let (shared, answers, decision) = &**refused;
-                    let all = Answer::obeyed(*decision);
-                    shared.write_fields(response.headers_mut(), answers, &all);
+                    std::mem::take(fields).add_to(response.headers_mut());
                     return Poll::Ready(Ok(response.map(LimitedBody::theirs)));
                 }
                 StageProjection::Deciding { outcome, pending } => {
@@ -192,7 +149,7 @@ where
                     pending.take().expect("polled after it was ready").decided(outcome)
                 }
             };
-            self.set(next);
+            stage.set(next);
         }
     }
 }
@@ -213,9 +170,9 @@ where
 {
     fn decided(self: Box<Self>, outcome: Outcome<C>) -> Stage<S, B, C, F> {
         match outcome {
-            Outcome::Pass(passed) => {
+            Outcome::Pass(rest) => {
                 let Pending { mut service, request, .. } = *self;
-                Stage::Calling { future: service.call(request), passed }
+                Stage::Calling { future: service.call(request), rest: Some(rest) }
             }
             Outcome::Refuse(refused) => {
                 let Pending { request, fallback, shared, .. } = *self;
@@ -226,21 +183,9 @@ where
     }
 }
 
-impl<C: Clock> Passed<C> {
-    fn answered<R, E>(
-        &mut self,
-        result: Result<Response<R>, E>,
-    ) -> Result<Response<LimitedBody<R>>, E> {
-        let rest = match self {
-            Self::Told(said) => {
-                let mut response = result?.map(LimitedBody::theirs);
-                said.add(response.headers_mut());
-                return Ok(response);
-            }
-            Self::Later(rest) => rest.take(),
-        };
-        let Some(rest) = rest else { return Ok(result?.map(LimitedBody::theirs)) };
-        let Rest { shared, answers, said, settlement } = *rest;
+impl<C: Clock> Rest<C> {
+    fn answered<R, E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
+        let Self { fields, settlement } = self;
         let mut response = match result {
             Ok(response) => response,
             Err(error) => {
@@ -250,10 +195,7 @@ impl<C: Clock> Passed<C> {
                 return Err(error);
             }
         };
-        match said {
-            Some(said) => said.add(response.headers_mut()),
-            None => shared.write_fields(response.headers_mut(), &answers, &Answer::UNLIMITED),
-        }
+        fields.add_to(response.headers_mut());
         let meter = settlement
             .and_then(|settlement| settlement.answered(response.status(), response.headers()));
         Ok(response.map(|body| match meter {

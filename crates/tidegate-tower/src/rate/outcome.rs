@@ -1,44 +1,28 @@
 //! What became of a request before the service was asked.
 
 use super::settle::Settlement;
-use super::shared::Shared;
-use crate::answer::{Answer, Said};
 use crate::key::Missing;
+use smallvec::SmallVec;
 use std::pin::Pin;
-use std::sync::Arc;
 use tidegate::{Clock, Decision};
+use tidegate_http::PreparedFields;
 
 /// What the limits of a layer have made of a request.
 pub(super) enum Outcome<C: Clock> {
-    Pass(Passed<C>),
+    Pass(Rest<C>),
     Refuse(Refused),
     Later(Pin<Box<dyn Future<Output = Outcome<C>> + Send>>),
 }
 
 /// What is left to do when there is a response.
-pub(super) enum Passed<C: Clock> {
-    /// The caller is told the quick way. That owns nothing, so there is nothing to be dropped.
-    Told(Said),
-    // In a box, so that who is told the quick way has less to carry. Without one there is nothing left to do; a variant for that
-    // would need another word.
-    Later(Option<Box<Rest<C>>>),
-}
-
-impl<C: Clock> Passed<C> {
-    pub(super) const NOTHING: Self = Self::Later(None);
-}
-
-/// What is told, and what is charged or given back.
 pub(super) struct Rest<C: Clock> {
-    pub(super) shared: Arc<Shared<C>>,
-    pub(super) answers: Answers,
-    /// The quick way to say it, as the rule was when it was decided.
-    pub(super) said: Option<Said>,
+    /// With the rule and the numbers as they were when it was decided.
+    pub(super) fields: PreparedFields,
     pub(super) settlement: Option<Settlement<C>>,
 }
 
 pub(super) struct Refused {
-    pub(super) answers: Answers,
+    pub(super) decisions: Decisions,
     pub(super) why: Why,
 }
 
@@ -50,23 +34,16 @@ pub(super) enum Why {
     NoKey { limit: usize, missing: Missing },
 }
 
-/// What each limit that was asked has to say, by its place.
-#[derive(Debug)]
-pub(super) enum Answers {
-    /// Nothing was asked.
-    None,
-    /// The layer has one limit.
-    One(Answer),
-    Several(Vec<(usize, Answer)>),
-}
+/// The decision of each limit that was asked, by its index in the layer.
+pub(super) type Decisions = SmallVec<[(usize, Decision); 1]>;
 
 impl<C: Clock> Outcome<C> {
     /// Nobody counts it.
     pub(super) fn uncounted() -> Self {
-        Self::Pass(Passed::NOTHING)
+        Self::Pass(Rest { fields: PreparedFields::default(), settlement: None })
     }
 
     pub(super) fn refuse(why: Why) -> Self {
-        Self::Refuse(Refused { answers: Answers::None, why })
+        Self::Refuse(Refused { decisions: Decisions::new(), why })
     }
 }

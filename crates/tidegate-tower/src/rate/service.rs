@@ -58,9 +58,9 @@ where
         let outcome =
             self.shared.decide(&Head::within(&request, &self.shared.manners.surroundings));
         match outcome {
-            Outcome::Pass(passed) => {
+            Outcome::Pass(rest) => {
                 let future = self.inner.call(request);
-                RateLimitFuture { stage: Stage::Calling { future, passed } }
+                RateLimitFuture { stage: Stage::Calling { future, rest: Some(rest) } }
             }
             Outcome::Refuse(refused) => {
                 let fallback = self.fallback.clone();

@@ -3,7 +3,6 @@
 use super::asked::Question;
 use super::shared::Shared;
 use crate::body::Meter;
-use crate::key::KeyValue;
 use crate::store::Store;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
@@ -116,7 +115,7 @@ struct Metered<C: Clock> {
 }
 
 impl<C: Clock> Metered<C> {
-    fn each(&mut self, work: impl Fn(&Store<C>, &KeyValue, &mut u64)) {
+    fn each(&mut self, work: impl Fn(&Store<C>, &[u8], &mut u64)) {
         let limits = &self.settlement.shared.limits;
         for (question, owed) in self.settlement.questions.iter().zip(&mut self.owed) {
             let limit = &limits[question.place];

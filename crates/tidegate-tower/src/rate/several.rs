@@ -3,18 +3,18 @@
 //! Always   Limits in memory are decided in one step, under all their locks; limits in Redis in one script. Where a
 //!          layer has both, memory is asked first and given back if Redis denies: others may be denied for that
 //!          moment, never the other way round.
-//!          Limits in the shadow are asked on their own, once, and stop nobody: see [`ShadowAsk`].
+//!          Limits in the shadow are asked on their own, once, and stop nobody: see [`ShadowAction`].
 
 use super::alone::seen_after;
 use super::asked::Question;
-use super::outcome::{Answers, Outcome, Refused, Why};
+use super::outcome::{Decisions, Outcome, Refused, Why};
 use super::settle::Settlement;
 use super::shared::Shared;
-use crate::answer::ShadowAsk;
 use crate::head::Head;
 use crate::jitter::put_off;
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Joint, Retry, Span, Verdict, check_all};
+use tidegate_http::ShadowAction;
 
 /// What the limits that are obeyed say, by their place, and what they say together.
 struct Round {
@@ -137,7 +137,7 @@ impl<C: Clock> Shared<C> {
         each: Vec<(usize, Decision)>,
         all: Decision,
     ) -> Outcome<C> {
-        let mut answers = Vec::with_capacity(each.len());
+        let mut decisions = Decisions::with_capacity(each.len());
         // For all of them the same, so that none tells an earlier time than they do together.
         let later = if all.is_deny() { self.jitter.draw() } else { Span::ZERO };
         for (place, decision) in each {
@@ -145,7 +145,7 @@ impl<C: Clock> Shared<C> {
             if let Some(question) = questions.iter_mut().find(|question| question.place == place) {
                 // Where another denies, this one has admitted nothing. One in the shadow was only looked at then.
                 if !all.is_deny() || (decision.is_deny() && !limit.is_shadow()) {
-                    let key = Some(&question.key);
+                    let key = Some(&question.key[..]);
                     self.manners.observe(limit, decision, key, question.cost);
                 }
                 // Of others it is known since they were charged.
@@ -154,16 +154,15 @@ impl<C: Clock> Shared<C> {
                 }
             }
             let told = if limit.is_shadow() { decision } else { put_off(decision, later) };
-            answers.push((place, limit.mode.answer(told)));
+            decisions.push((place, told));
         }
         // A limit in the shadow that denies has charged nothing, and has nothing to give back.
         questions.retain(|question| question.drained_at.is_some());
-        let answers = Answers::Several(answers);
         if all.is_deny() {
             let why = Why::Denied(put_off(all, later));
-            return Outcome::Refuse(Refused { answers, why });
+            return Outcome::Refuse(Refused { decisions, why });
         }
-        Outcome::Pass(self.pass(answers, Settlement::of(self, questions)))
+        self.pass(&decisions, Settlement::of(self, questions))
     }
 
     /// Asks those that are obeyed and in memory. They wait for no longer than what is left, if the layer has a deadline.
@@ -172,7 +171,7 @@ impl<C: Clock> Shared<C> {
         for question in self.obeyed(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
                 places.push(question.place);
-                let ask = limiter.ask(&question.key).cost(question.cost);
+                let ask = limiter.ask(&question.key[..]).cost(question.cost);
                 asks.push(match left {
                     Some(left) => ask.within(left),
                     None => ask,
@@ -219,7 +218,7 @@ impl<C: Clock> Shared<C> {
         for question in self.obeyed(questions) {
             if let Store::Redis(limiter) = &self.limits[question.place].store {
                 places.push(question.place);
-                asked.push((limiter, question.key.text(), question.cost));
+                asked.push((limiter, &question.key[..], question.cost));
             }
         }
         let ask = asked.iter().map(|(limiter, key, cost)| JointAsk { limiter, key, cost: *cost });
@@ -254,10 +253,10 @@ impl<C: Clock> Shared<C> {
     ) {
         for question in self.shadows(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
-                let ask = limiter.ask(&question.key).cost(question.cost);
-                let decision = match ShadowAsk::after(all) {
-                    ShadowAsk::Check => ask.check(),
-                    ShadowAsk::Peek => ask.peek(),
+                let ask = limiter.ask(&question.key[..]).cost(question.cost);
+                let decision = match ShadowAction::after(all) {
+                    ShadowAction::Check => ask.check(),
+                    ShadowAction::Peek => ask.peek(),
                 };
                 each.push((question.place, decision));
             }
@@ -274,10 +273,10 @@ impl<C: Clock> Shared<C> {
         let shadows: Vec<&Question> = self.shadows(questions).collect();
         for question in shadows {
             let store = &self.limits[question.place].store;
-            let decision = match ShadowAsk::after(all) {
-                ShadowAsk::Check => Some(store.check(&question.key, question.cost).await),
+            let decision = match ShadowAction::after(all) {
+                ShadowAction::Check => Some(store.check(&question.key, question.cost).await),
                 // Where there is nothing to look at, nothing is lost: the request is denied anyway.
-                ShadowAsk::Peek => store.peek(&question.key, question.cost).await,
+                ShadowAction::Peek => store.peek(&question.key, question.cost).await,
             };
             each.extend(decision.map(|decision| (question.place, decision)));
         }
@@ -301,7 +300,7 @@ impl<C: Clock> Drop for InMemory<'_, C> {
             if let Some(limiter) = limit.store.memory()
                 && !question.is_drained(limit.clock.now())
             {
-                limiter.refund(&question.key, question.cost);
+                limiter.refund(&question.key[..], question.cost);
             }
         }
     }
@@ -310,7 +309,7 @@ impl<C: Clock> Drop for InMemory<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyValue;
+    use crate::key::KeyBytes;
     use crate::limit::Limit;
     use tidegate::{Limiter, ManualClock};
 
@@ -322,7 +321,7 @@ mod tests {
         let shared = Shared::new(Limit::over("here", limiter.clone()));
         for asked_for in [99, 100].map(Span::from_millis) {
             clock.advance(Span::from_secs(1));
-            let mut questions = [Question::new(0, KeyValue::SHARED, 1)];
+            let mut questions = [Question::new(0, KeyBytes::new(), 1)];
             assert!(shared.ask_memory(&mut questions, None).all.is_allow());
             let charged = InMemory { shared: &shared, questions: &questions, is_given_back: true };
             clock.advance(asked_for);

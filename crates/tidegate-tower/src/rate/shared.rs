@@ -1,17 +1,16 @@
 //! What all clones of a layer's services share.
 
-use super::outcome::{Answers, Outcome, Passed, Rest};
+use super::outcome::{Decisions, Outcome, Rest};
 use super::settle::Settlement;
-use crate::answer::{Answer, HeaderStyle, Said, Told, retry_after_s};
 use crate::head::Head;
 use crate::jitter::Jitter;
 use crate::limit::Limit;
 use crate::manners::Manners;
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate::{Clock, Decision, Rule, Span};
+use tidegate_http::{LimitStatus, PreparedFields};
 
 #[derive(Clone)]
 pub(crate) struct Shared<C: Clock> {
@@ -64,87 +63,38 @@ impl<C: Clock> Shared<C> {
         self.decide_several(head)
     }
 
-    /// What is left to do for a request that one limit admitted.
-    #[inline]
-    pub(super) fn pass_alone(self: &Arc<Self>, decision: Decision) -> Passed<C> {
-        match self.say_alone(&decision) {
-            Some(said) => Passed::Told(said),
-            None => self.pass(Answers::One(Answer::obeyed(decision)), None),
-        }
-    }
-
     /// What is left to do for a request that was admitted.
-    #[cold]
+    #[inline]
     pub(super) fn pass(
-        self: &Arc<Self>,
-        answers: Answers,
+        &self,
+        decisions: &Decisions,
         settlement: Option<Settlement<C>>,
-    ) -> Passed<C> {
-        let answers = if self.manners.style.is_none() { Answers::None } else { answers };
-        if matches!(answers, Answers::None) && settlement.is_none() {
-            return Passed::NOTHING;
-        }
-        let (shared, said) = (Arc::clone(self), self.say(&answers));
-        Passed::Later(Some(Box::new(Rest { shared, answers, said, settlement })))
+    ) -> Outcome<C> {
+        Outcome::Pass(Rest { fields: self.fields(decisions, &Decision::UNLIMITED), settlement })
     }
 
-    /// What a limit says that is alone, if there is a quick way to say it.
-    #[inline]
-    fn say_alone(&self, decision: &Decision) -> Option<Said> {
-        let [limit] = &self.limits[..] else { return None };
-        if self.manners.style != Some(HeaderStyle::Draft11) || !limit.store.has_first_rule() {
-            return None;
+    /// The header fields for these decisions, with `Retry-After` if `all` is a denial.
+    pub(super) fn fields(&self, decisions: &Decisions, all: &Decision) -> PreparedFields {
+        let mut fields = PreparedFields::default();
+        if let Some(style) = self.manners.style {
+            self.with_statuses(decisions, |statuses| style.write(&mut fields, statuses, all));
         }
-        limit.standing.map(|standing| standing.say(decision))
+        fields
     }
 
-    #[inline]
-    pub(super) fn say(&self, answers: &Answers) -> Option<Said> {
-        match answers {
-            Answers::One(answer) => self.say_alone(&answer.decision),
-            Answers::None | Answers::Several(_) => None,
-        }
-    }
-
-    /// Tells the caller what is left, and when to come back if `all` deny.
-    pub(super) fn write_fields(&self, headers: &mut HeaderMap, answers: &Answers, all: &Answer) {
-        if let Some(said) = self.say(answers) {
-            said.add(headers);
-            if let Some(seconds) = retry_after_s(all) {
-                headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-            }
-            return;
-        }
-        self.with_told(answers, |told| self.manners.write(headers, told, all));
-    }
-
-    /// Hands over each limit that was asked and that clients are told of, its rule as it stands now, and what it said.
-    pub(super) fn with_told<R>(&self, answers: &Answers, work: impl FnOnce(&[Told<'_>]) -> R) -> R {
-        let answers = match answers {
-            Answers::None => return work(&[]),
-            Answers::One(answer) => {
-                let limit = &self.limits[0];
-                let changed = (!limit.store.has_first_rule()).then(|| limit.store.rule());
-                let rule = changed.as_ref().unwrap_or(&limit.rule);
-                return work(limit.mode.told(&limit.name, rule, *answer).as_slice());
-            }
-            Answers::Several(answers) => answers,
-        };
-        let changed: Vec<Option<Rule>> = answers
-            .iter()
-            .map(|(place, _)| &self.limits[*place].store)
-            .map(|store| (!store.has_first_rule()).then(|| store.rule()))
-            .collect();
-        let told: Vec<Told<'_>> = answers
-            .iter()
-            .zip(&changed)
-            .filter_map(|((place, answer), changed)| {
-                let limit = &self.limits[*place];
-                let rule = changed.as_ref().unwrap_or(&limit.rule);
-                limit.mode.told(&limit.name, rule, *answer)
-            })
-            .collect();
-        work(&told)
+    /// Hands over the status of each limit that clients see, with its current rule.
+    pub(super) fn with_statuses<R>(
+        &self,
+        decisions: &Decisions,
+        work: impl FnOnce(&[LimitStatus<'_>]) -> R,
+    ) -> R {
+        let limits = decisions.iter().map(|(index, decision)| (&self.limits[*index], *decision));
+        let rules: SmallVec<[Rule; 1]> =
+            limits.clone().map(|(limit, _)| limit.store.rule()).collect();
+        let statuses = limits
+            .zip(&rules)
+            .filter_map(|((limit, decision), rule)| limit.mode.status(&limit.name, rule, decision));
+        work(&statuses.collect::<SmallVec<[LimitStatus<'_>; 1]>>())
     }
 }
 

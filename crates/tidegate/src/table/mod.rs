@@ -327,10 +327,6 @@ impl<C: Clock> Table<C> {
         lock(&self.ruling).clone()
     }
 
-    pub(crate) fn has_first_rule(&self) -> bool {
-        self.is_original.load(Ordering::Relaxed)
-    }
-
     /// Changes the rule, shard by shard: at every moment every key has one rule.
     pub(crate) fn change(&self, new: Limit) {
         let mut ruling = lock(&self.ruling);

@@ -4,7 +4,7 @@ use super::{Bench, limit};
 use crate::config::Config;
 use crate::matching::{KeyPart, V4_BITS, V6_BITS};
 use http::Request;
-use tidegate_tower::ProxyHeader;
+use tidegate_http::ProxyHeader;
 
 /// A limit by address, and a proxy in 10.0.0.0/8 that is trusted.
 fn bench() -> Bench {
