@@ -46,7 +46,7 @@ const LOOM: Explorer = Explorer {
 };
 pub(crate) const SHUTTLE: Explorer = Explorer {
     name: "shuttle",
-    tests: "test -p tidegate --lib --release --locked -- schedules::",
+    tests: "test -p tidegate --lib --release --locked -- shuttle_tests::",
     rustflags: "--cfg tidegate_shuttle",
 };
 

@@ -181,7 +181,7 @@ impl Arguments {
         };
         let key = self.key.as_ref().map(|key| quote!(&(#key)));
         let cost = self.cost();
-        quote!(#limiter.ask(#key).cost(#cost))
+        quote!(#limiter.request(#key).cost(#cost))
     }
 
     fn cost(&self) -> TokenStream {

@@ -9,7 +9,7 @@ use crate::joint::{self, Charged, JointAsk, Subject, Sums, charge_all};
 use crate::link::{Deadline, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
-use tidegate::{Ask, Decision, Joint, SystemClock};
+use tidegate::{Decision, Joint, Request, SystemClock};
 
 /// Decides several requests as one: all are charged, or none is. All limits are of one store. The shares of
 /// this node are charged too, as by [`decide_all`].
@@ -198,9 +198,9 @@ async fn has_left(
 async fn warm(asks: &[JointAsk<'_>], joint: Joint, charged: Charged, deadline: Deadline) -> Joint {
     let must = |ask: &JointAsk<'_>| {
         let share = ask.limiter.inner.fallback.must_agree(ask.key);
-        share.map(|share| share.ask(ask.key).cost(ask.cost))
+        share.map(|share| share.request(ask.key).cost(ask.cost))
     };
-    let shares: Vec<Option<Ask<SystemClock>>> = asks.iter().map(must).collect();
+    let shares: Vec<Option<Request<SystemClock>>> = asks.iter().map(must).collect();
     let is_asked: Vec<bool> = shares.iter().map(Option::is_some).collect();
     let here = tidegate::check_all(shares.into_iter().flatten());
     if !here.decision.is_deny() {
@@ -251,13 +251,13 @@ fn decide_shares(asks: &[JointAsk<'_>]) -> Vec<Decision> {
         let fallback = &ask.limiter.inner.fallback;
         fallback.share().is_none() && fallback.fixed().is_deny()
     });
-    let share = |ask: &JointAsk<'_>| -> Option<Ask<SystemClock>> {
+    let share = |ask: &JointAsk<'_>| -> Option<Request<SystemClock>> {
         let share = ask.limiter.inner.fallback.share()?;
-        Some(share.ask(ask.key).cost(if is_denied { 0 } else { ask.cost }))
+        Some(share.request(ask.key).cost(if is_denied { 0 } else { ask.cost }))
     };
     let shares = asks.iter().filter_map(share);
     if is_denied {
-        return shares.map(Ask::peek).collect();
+        return shares.map(Request::peek).collect();
     }
     tidegate::check_all(shares).each
 }

@@ -70,11 +70,11 @@ impl<C: Clock> Fallback<C> {
     fn leave_its_part(&self, share: &Limiter<C>, key: &[u8], decision: &Decision) {
         let OnError::Local { nodes } = self.on_error else { return };
         let part = decision.remaining.div_ceil(nodes.max(1));
-        let above = share.ask(key).cost(0).peek().remaining.saturating_sub(part);
+        let above = share.request(key).cost(0).peek().remaining.saturating_sub(part);
         if above == 0 {
             return;
         }
-        let after = share.ask(key).cost(above).peek();
+        let after = share.request(key).cost(above).peek();
         if after.reset_after <= decision.reset_after + CLOCKS_DIFFER {
             let _ = share.check_n(key, above);
         }
@@ -90,7 +90,7 @@ impl<C: Clock> Fallback<C> {
     /// is given back of it later stays charged until it has drained.
     pub(crate) fn lent(&self, key: &[u8], amount: u64) {
         let Some(share) = &self.share else { return };
-        let room = share.ask(key).cost(0).peek().remaining;
+        let room = share.request(key).cost(0).peek().remaining;
         let _ = share.check_n(key, amount.min(room));
     }
 
@@ -106,7 +106,9 @@ impl<C: Clock> Fallback<C> {
 
     /// What [`decide`](Self::decide) would say, without charging.
     pub(crate) fn look(&self, key: &[u8], cost: u64) -> Decision {
-        self.share.as_ref().map_or_else(|| self.fixed(), |share| share.ask(key).cost(cost).peek())
+        self.share
+            .as_ref()
+            .map_or_else(|| self.fixed(), |share| share.request(key).cost(cost).peek())
     }
 
     /// It was decided without Redis: what was admitted counts on when Redis is back.
@@ -125,7 +127,7 @@ impl<C: Clock> Fallback<C> {
         if !self.is_recovering(key) {
             return None;
         }
-        let decision = share.ask(key).cost(cost).peek();
+        let decision = share.request(key).cost(cost).peek();
         decision.is_deny().then_some(decision)
     }
 
@@ -139,7 +141,7 @@ impl<C: Clock> Fallback<C> {
         let Some(share) = self.share.as_ref().filter(|share| share.rule().is_concurrency()) else {
             return Ok(None);
         };
-        match share.ask(key).cost(cost).try_acquire() {
+        match share.request(key).cost(cost).try_acquire() {
             Ok(place) => Ok(Some(place)),
             Err(denied) if self.recovery.is_held(key) => Err(denied),
             Err(_) => Ok(None),
@@ -150,7 +152,7 @@ impl<C: Clock> Fallback<C> {
     pub(crate) fn acquire(&self, key: &[u8], cost: u64) -> Result<Option<Permit<C>>, Denied> {
         match (&self.share, self.on_error) {
             (Some(share), _) => {
-                let place = share.ask(key).cost(cost).try_acquire()?;
+                let place = share.request(key).cost(cost).try_acquire()?;
                 self.recovery.hold(key);
                 self.remember(key, cost, &place.decision());
                 Ok(Some(place))

@@ -83,7 +83,7 @@ impl<C: Clock> RedisThrottles<C> {
         if !self.recovery.counts(key) || !self.store.inner.link.is_up(&self.key(key)) {
             return None;
         }
-        let owed = self.share.limiter().ask(key).cost(0).peek().reset_after;
+        let owed = self.share.limiter().request(key).cost(0).peek().reset_after;
         let (_, throttled) = share.decide(owed.as_micros().saturating_mul(1_000));
         throttled.is_limited.then_some(throttled)
     }
@@ -103,7 +103,7 @@ impl<C: Clock> RedisThrottles<C> {
         let here = self.share.check(key, share);
         let [price, _] = share.as_debts();
         if !here.is_limited && price > 0 {
-            let owed = self.share.limiter().ask(key).cost(0).peek().reset_after;
+            let owed = self.share.limiter().request(key).cost(0).peek().reset_after;
             self.recovery.admitted(key, owed.as_duration());
         }
         here

@@ -271,7 +271,7 @@ where
         let Terms { limiter, key, patience, observers } = &*self.terms;
         let mut short = KeyBytes::new();
         key.put(&request, &mut short);
-        let acquire = limiter.ask(&short[..]).within(*patience).acquire();
+        let acquire = limiter.request(&short[..]).within(*patience).acquire();
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         let pending = Some((ready, request));

@@ -55,7 +55,7 @@ impl<C: Clock> Store<C> {
     )]
     pub(crate) async fn peek(&self, key: &[u8], cost: u64) -> Option<Decision> {
         match self {
-            Self::Memory(limiter) => Some(limiter.ask(key).cost(cost).peek()),
+            Self::Memory(limiter) => Some(limiter.request(key).cost(cost).peek()),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => limiter.peek(key, cost).await.ok(),
         }
@@ -100,7 +100,7 @@ impl<C: Clock> Store<C> {
             return;
         }
         match self {
-            Self::Memory(limiter) => limiter.ask(key).cost(owed).charge(),
+            Self::Memory(limiter) => limiter.request(key).cost(owed).charge(),
             #[cfg(feature = "redis")]
             Self::Redis(limiter) => {
                 let (limiter, key) = (limiter.clone(), key.to_vec());

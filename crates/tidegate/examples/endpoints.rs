@@ -49,7 +49,7 @@ fn line(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
             let (gate, clock, enter) = (gate.clone(), clock.clone(), enter.clone());
             let (inside, most) = (&inside, &most);
             scope.spawn(move || {
-                let Ok(permit) = gate.ask().block() else { return };
+                let Ok(permit) = gate.request().block() else { return };
                 most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 let _ = enter.send((clock.now(), permit));
             });
@@ -82,7 +82,7 @@ fn window(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         done.fetch_add(1, Ordering::SeqCst);
         "done"
     };
-    let call = || gate.ask().run(work).unwrap_or("limited");
+    let call = || gate.request().run(work).unwrap_or("limited");
     for _ in 0..2 {
         count(out, run(THREADS, call))?;
         clock.advance(Span::from_secs(2));

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("Together: the user's limit and the whole site's, both or neither.");
     let site = Gate::with_clock("3/s".parse()?, clock.clone());
-    let joint = check_all([per_user.ask("alice"), site.ask()]);
+    let joint = check_all([per_user.request("alice"), site.request()]);
     println!("  alice: {:?}", joint.decision.verdict);
     println!("  the site still has {} remaining", site.check_n(0).remaining);
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  200 ms later: in {}", turn.wait());
 
     println!("With a deadline: a turn that would come too late is refused at once.");
-    let late = per_user.ask("alice").within(Duration::from_millis(10)).block();
+    let late = per_user.request("alice").within(Duration::from_millis(10)).block();
     println!("  alice: {}", late.map_or_else(|denied| denied.to_string(), |_| "admitted".into()));
 
     println!("In flight: 2 at a time.");

@@ -4,19 +4,18 @@
 //!          other algorithms, waits, refunds, changes of rule — goes through the lock, which takes
 //!          the state out of the cell and puts it back.
 
-use crate::acquire::Acquire;
-use crate::ask::Ask;
-use crate::cell::Cell;
 use crate::clock::{Clock, SystemClock};
-use crate::permit::Permit;
-use crate::reservation::Reservation;
+use crate::request::Request;
 use crate::rule::Rule;
-use crate::slot::Slot;
-use crate::spot::{self, Spot};
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
-use crate::turn::Wakes;
+use crate::store::Target;
+use crate::store::gate::GateInner;
+use crate::sync::Arc;
+use crate::sync::wake::WakeList;
+use crate::wait::Acquire;
+use crate::wait::Permit;
+use crate::wait::Reservation;
 use std::fmt;
-use tidegate_core::{Decision, Denied, Limit, Span, Timestamp, Window};
+use tidegate_core::{Decision, Denied, Span, Window};
 
 /// A limiter without keys: one limit for the whole process.
 ///
@@ -32,25 +31,7 @@ use tidegate_core::{Decision, Denied, Limit, Span, Timestamp, Window};
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub struct Gate<C: Clock = SystemClock> {
-    pub(crate) post: Arc<Post<C>>,
-}
-
-/// What stands at the gate.
-pub(crate) struct Post<C> {
-    pub(crate) number: u64,
-    pub(crate) clock: C,
-    pub(crate) birth: Timestamp,
-    /// The fast side, for a limit that is a bucket.
-    cell: Option<Cell>,
-    slow: Mutex<Slow>,
-}
-
-/// The slow side: the truth when the cell has `MOVED`.
-pub(crate) struct Slow {
-    pub(crate) limit: Limit,
-    pub(crate) slot: Slot,
-    /// The rule is no longer the one the cell was made for.
-    is_changed: bool,
+    pub(crate) inner: Arc<GateInner<C>>,
 }
 
 impl Gate {
@@ -77,14 +58,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn with_clock(rule: Rule, clock: C) -> Self {
-        let limit = rule.limit;
-        let birth = spot::now(&clock, &limit);
-        let cell = Cell::new(&limit, birth);
-        let slot = Slot::new(limit.fresh(birth));
-        let state = Slow { limit, slot, is_changed: false };
-        let post =
-            Post { number: spot::next_number(), clock, birth, cell, slow: Mutex::new(state) };
-        Self { post: Arc::new(post) }
+        Self { inner: Arc::new(GateInner::new(rule.limit, clock)) }
     }
 
     /// May one pass? If so, it has been charged.
@@ -112,11 +86,8 @@ impl<C: Clock> Gate<C> {
     /// ```
     #[inline]
     pub fn check_n(&self, cost: u64) -> Decision {
-        if let Some(cell) = &self.post.cell
-            && let Some((bucket, now)) = cell.bucket_at(self.post.clock.now())
-            && let Some((full_at, was_enough)) = cell.take(now, cost)
-        {
-            return bucket.decision(full_at, now, cost, was_enough);
+        if let Some(decision) = self.inner.check_lock_free(cost) {
+            return decision;
         }
         self.check_slowly(cost)
     }
@@ -124,7 +95,7 @@ impl<C: Clock> Gate<C> {
     #[cold]
     #[inline(never)]
     fn check_slowly(&self, cost: u64) -> Decision {
-        self.spot().check(cost, Span::MAX)
+        self.target().check(cost, Span::MAX)
     }
 
     /// What [`check`](Self::check) would say, without charging.
@@ -137,7 +108,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn peek(&self) -> Decision {
-        self.spot().peek(1, Span::MAX)
+        self.target().peek(1, Span::MAX)
     }
 
     /// Gives back `cost` of what was charged, and never more than is charged.
@@ -151,7 +122,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn refund(&self, cost: u64) {
-        self.spot().refund(cost);
+        self.target().refund(cost);
     }
 
     /// Forgets all that was charged. Under a `concurrency` rule that is who is in flight: they go on without being counted, and
@@ -166,7 +137,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn reset(&self) {
-        self.spot().reset();
+        self.target().reset();
     }
 
     /// Waits for one's turn. First come, first served; dropping the future gives the turn back.
@@ -180,7 +151,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn acquire(&self) -> Acquire<C> {
-        self.ask().acquire()
+        self.request().acquire()
     }
 
     /// A request with a cost or a deadline, or one to be decided together with others.
@@ -188,11 +159,11 @@ impl<C: Clock> Gate<C> {
     /// ```
     /// # use tidegate::{Gate, ManualClock};
     /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// assert_eq!(gate.ask().cost(4).check().remaining, 6);
+    /// assert_eq!(gate.request().cost(4).check().remaining, 6);
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
-    pub fn ask(&self) -> Ask<C> {
-        Ask::new(self.spot())
+    pub fn request(&self) -> Request<C> {
+        Request::new(self.target())
     }
 
     /// Takes a permit if one is free: the in-flight slot of a concurrency limit, which is given
@@ -208,7 +179,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_acquire(&self) -> Result<Permit<C>, Denied> {
-        self.ask().try_acquire()
+        self.request().try_acquire()
     }
 
     /// Reserves a turn and tells how long it takes. Dropping the reservation before it is due gives
@@ -223,7 +194,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&self) -> Result<Reservation<C>, Denied> {
-        self.ask().reserve()
+        self.request().reserve()
     }
 
     /// The window that counts now, for rules that have windows; its end is when the next one starts.
@@ -236,7 +207,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn window(&self) -> Option<Window> {
-        self.spot().window()
+        self.target().window()
     }
 
     /// The rule as it stands.
@@ -247,7 +218,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn rule(&self) -> Rule {
-        Rule { limit: lock(&self.post.slow).limit.clone() }
+        Rule { limit: self.inner.limit() }
     }
 
     /// Changes the rule while in use (B8): what was used stays used as far as the new rule knows it,
@@ -263,17 +234,12 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn set_rule(&self, rule: Rule) {
-        self.change_rule(rule, &mut Wakes::default());
+        self.change_rule(rule, &mut WakeList::default());
     }
 
     /// The same, for somebody who holds a lock: who is to be woken is told to them.
-    pub(crate) fn change_rule(&self, rule: Rule, wakes: &mut Wakes) {
-        self.post.with(|slow, old_now| {
-            let now = spot::now(&self.post.clock, &rule.limit);
-            slow.slot.change((&slow.limit, old_now), (&rule.limit, now), wakes);
-            slow.is_changed = true;
-            slow.limit = rule.limit;
-        });
+    pub(crate) fn change_rule(&self, rule: Rule, wakes: &mut WakeList) {
+        self.inner.change(rule.limit, wakes);
     }
 
     /// The clock that it goes by.
@@ -286,61 +252,22 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn clock(&self) -> &C {
-        &self.post.clock
+        &self.inner.clock
     }
 
     /// How many are in flight, under a concurrency rule.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.post.with(|slow, _| slow.limit.in_flight(&slow.slot.state))
+        self.inner.with(|slow, _| slow.limit.in_flight(&slow.slot.state))
     }
 
-    fn spot(&self) -> Spot<C> {
-        Spot::Gate(Arc::clone(&self.post))
-    }
-}
-
-impl<C: Clock> Post<C> {
-    /// Works on the slow side, with the state there, and gives it back to the cell afterwards.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Slow, Timestamp) -> R) -> R {
-        let mut held = self.hold();
-        let now = held.now;
-        work(&mut held.slow, now)
-    }
-
-    /// Holds the state on the slow side until the holder is dropped.
-    pub(crate) fn hold(&self) -> Held<'_, C> {
-        let mut slow = lock(&self.slow);
-        if let Some(cell) = self.cell.as_ref().filter(|_| !slow.is_changed)
-            && let Some(state) = cell.pull(&slow.limit)
-        {
-            slow.slot.state = state;
-        }
-        // Read under the lock: whoever comes later must not bring an earlier time.
-        let now = spot::now(&self.clock, &slow.limit);
-        Held { post: self, slow, now }
-    }
-}
-
-pub(crate) struct Held<'a, C: Clock> {
-    post: &'a Post<C>,
-    pub(crate) slow: MutexGuard<'a, Slow>,
-    pub(crate) now: Timestamp,
-}
-
-impl<C: Clock> Drop for Held<'_, C> {
-    fn drop(&mut self) {
-        if self.slow.is_changed || self.slow.slot.is_awaited() {
-            return;
-        }
-        if let Some(cell) = &self.post.cell {
-            cell.push(&self.slow.limit, &self.slow.slot.state);
-        }
+    fn target(&self) -> Target<C> {
+        Target::Gate(Arc::clone(&self.inner))
     }
 }
 
 impl<C: Clock> Clone for Gate<C> {
     fn clone(&self) -> Self {
-        Self { post: Arc::clone(&self.post) }
+        Self { inner: Arc::clone(&self.inner) }
     }
 }
 

@@ -18,7 +18,7 @@
 //!   algorithm. [`Rule::explain`] says what a rule means.
 //! - [`Decision`] is the answer: allow, wait or deny, with what remains and when to come back. A denial
 //!   is a value, not an error.
-//! - [`Limiter::acquire`] waits for one's turn, [`Ask::block`] does it with a thread,
+//! - [`Limiter::acquire`] waits for one's turn, [`Request::block`] does it with a thread,
 //!   [`Limiter::reserve`] tells how long it will take. Who gives up gets it back.
 //! - [`Permit`] is a place among those in flight under a concurrency limit; it is given back when it is
 //!   dropped, whatever happens.
@@ -43,77 +43,58 @@
 // What readers copy compiles without a warning.
 #![doc(test(attr(deny(unused_must_use))))]
 
-mod acquire;
-mod adaptive;
-mod ask;
 #[cfg(feature = "macros")]
 mod attribute;
-mod block;
-mod builder;
-mod cell;
 mod clock;
-mod crowd;
-mod debt;
 mod gate;
-mod homes;
-#[cfg(all(test, tidegate_loom))]
-mod interleavings;
 mod joint;
-mod latch;
 mod limiter;
-mod line;
-mod permit;
-mod reservation;
-mod retry_budget;
+mod load;
+#[cfg(all(test, tidegate_loom))]
+mod loom_tests;
+mod request;
 mod rule;
 #[cfg(all(test, tidegate_shuttle))]
-mod schedules;
-mod shed;
+mod shuttle_tests;
 mod slot;
 mod snapshot;
-mod spot;
 pub mod store;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
-mod table;
-mod thread_number;
-mod throttles;
-mod turn;
-#[cfg(feature = "zones")]
-mod zone;
+mod throttle;
+mod wait;
 
-pub use acquire::Acquire;
-pub use adaptive::{AdaptiveAcquire, AdaptiveGate, AdaptivePermit};
-pub use ask::Ask;
 #[cfg(feature = "macros")]
 pub use attribute::FromDenied;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use attribute::expansion as __limit;
-pub use builder::Builder;
 #[cfg(feature = "tokio")]
 pub use clock::TokioClock;
 pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
 pub use gate::Gate;
 pub use joint::{Joint, check_all};
-pub use limiter::Limiter;
-pub use permit::{Permit, PermitRecord};
-pub use reservation::Reservation;
-pub use retry_budget::RetryBudget;
+pub use limiter::{Builder, Limiter};
+pub use load::{
+    AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Cause, Reading, RetryBudget, Shed, ShedPermit,
+    Shedder, ShedderBuilder, Signal, Unread,
+};
+pub use request::Request;
 pub use rule::Rule;
-pub use shed::{Cause, Reading, Shed, ShedPermit, Shedder, ShedderBuilder, Signal, Unread};
 pub use snapshot::{Attached, Loaded, Snapshot, SnapshotError};
+pub use store::memory::{Batch, Overflow, ThrottleBatch};
+pub use store::{Audit, KeyName, Stats, Top, TopKey};
 #[cfg(feature = "stream")]
 pub use stream::{Consume, LimitStream, Limited};
-pub use table::{Audit, Batch, KeyName, Overflow, Stats, ThrottleBatch, Top, TopKey};
-pub use throttles::Throttles;
+pub use throttle::Throttles;
 pub use tidegate_core::{
     Adaptive, Decision, Denied, Level, Priority, Retries, Retry, RuleError, RuleErrorKind, Sample,
     Span, Throttle, Throttled, Timestamp, UnknownPriority, Verdict, Watermarks, Window, ZeroRate,
 };
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;
+pub use wait::{Acquire, Permit, PermitRecord, Reservation};
 
 /// Runs every example of the guide as a test; those of the README need layers too, and run in tidegate-tower.
 #[cfg(doctest)]

@@ -115,11 +115,11 @@ impl Three {
                 return Some(Answers { gate, key: [pure, self.limiter.check_n("alice", cost)] });
             }
             Event::Peek(cost) => {
-                let peek = |ask: tidegate::Ask<ManualClock>| ask.cost(cost).peek();
+                let peek = |ask: tidegate::Request<ManualClock>| ask.cost(cost).peek();
                 let key_state = self.key_state.clone().unwrap_or_else(fresh);
                 let [pure, pure_key] =
                     [state, &key_state].map(|state| limit.peek(state, now, cost));
-                let (gate, key) = (peek(self.gate.ask()), peek(self.limiter.ask("alice")));
+                let (gate, key) = (peek(self.gate.request()), peek(self.limiter.request("alice")));
                 return Some(Answers { gate: [pure, gate], key: [pure_key, key] });
             }
             Event::Refund(cost) => {

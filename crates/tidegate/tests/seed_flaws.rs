@@ -131,14 +131,14 @@ fn flaw_05_the_capacity_is_exactly_the_capacity() {
 fn flaw_06_a_window_does_not_forget_requests_that_have_finished() {
     let (limiter, clock) = limiter("20/20s fixed");
     for done in 0..20 {
-        assert_eq!(limiter.ask("alice").run(|| done), Ok(done));
+        assert_eq!(limiter.request("alice").run(|| done), Ok(done));
     }
-    assert!(limiter.ask("alice").run(|| ()).is_err());
+    assert!(limiter.request("alice").run(|| ()).is_err());
     let permit = limiter.try_acquire("bob").unwrap();
     drop(permit);
     assert_eq!(limiter.check_n("bob", 0).remaining, 19, "a dropped permit gives no count back");
     clock.advance(Span::from_secs(20));
-    assert!(limiter.ask("alice").run(|| ()).is_ok());
+    assert!(limiter.request("alice").run(|| ()).is_ok());
 }
 
 /// The aspect that refuses and then proceeds: flawed code prints that the work was done 10 times.
@@ -149,14 +149,15 @@ fn flaw_07_refused_work_is_not_done() {
         let (limiter, _) = limiter(rule);
         let mut done = 0;
         for _ in 0..10 {
-            let _ = limiter.ask("alice").run(|| done += 1);
+            let _ = limiter.request("alice").run(|| done += 1);
         }
         assert_eq!(done, allowed, "{rule}");
     }
     let (gate, _) = gate("concurrency 1");
-    let inner = gate.ask().run(|| gate.ask().run(|| unreachable!("two in flight")).is_err());
+    let inner =
+        gate.request().run(|| gate.request().run(|| unreachable!("two in flight")).is_err());
     assert_eq!(inner, Ok(true));
-    assert!(gate.ask().run(|| ()).is_ok());
+    assert!(gate.request().run(|| ()).is_ok());
 }
 
 /// One timer for each user: flawed code prints 60 000 threads, or 60 000 timers.
@@ -254,7 +255,7 @@ fn flaw_11_a_permit_comes_back_however_its_holder_ends() {
         let _ = catch_unwind(AssertUnwindSafe(|| fails(how)));
         assert_eq!(gate.check_n(0).remaining, 1, "after way {how}");
     }
-    let panicked = catch_unwind(AssertUnwindSafe(|| gate.ask().run(|| panic!("in the work"))));
+    let panicked = catch_unwind(AssertUnwindSafe(|| gate.request().run(|| panic!("in the work"))));
     assert!(panicked.is_err());
     assert_eq!(gate.check_n(0).remaining, 1);
 }

@@ -265,7 +265,7 @@ fn t38_a_debt_of_any_size_goes_on_as_if_nothing_had_happened() {
                 clock.advance(Span::from_micros(1_234_567));
                 let before = limiter(rule, &clock);
                 let limit = before.peek("alice").limit;
-                before.ask("alice").cost(limit * bursts + 3).charge();
+                before.request("alice").cost(limit * bursts + 3).charge();
                 clock.advance(Span::from_micros(77_777));
                 let bytes = bytes(&before);
                 clock.advance(pause);
@@ -273,7 +273,7 @@ fn t38_a_debt_of_any_size_goes_on_as_if_nothing_had_happened() {
                 let place = format!("{rule}, {bursts} bursts, {pause}");
                 for _ in 0..5 {
                     for cost in [0, 1, 2, limit] {
-                        let [was, is] = [&before, &after].map(|of| of.ask("alice").cost(cost));
+                        let [was, is] = [&before, &after].map(|of| of.request("alice").cost(cost));
                         assert_eq!(is.peek(), was.peek(), "{place}, {cost}");
                     }
                     assert_eq!(after.check("alice"), before.check("alice"), "{place}");
@@ -281,7 +281,7 @@ fn t38_a_debt_of_any_size_goes_on_as_if_nothing_had_happened() {
                     clock.advance(Span::from_micros(wait.as_micros().div_ceil(2)));
                 }
                 for of in [&before, &after] {
-                    of.ask("alice").cost(limit + 1).charge();
+                    of.request("alice").cost(limit + 1).charge();
                 }
                 assert_eq!(after.check("alice"), before.check("alice"), "{place}: and more");
             }
@@ -306,7 +306,7 @@ fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
             for _ in 0..random(&mut seed, 15) {
                 before.check_n("alice", random(&mut seed, limit));
                 if random(&mut seed, 3) == 0 {
-                    before.ask("alice").cost(random(&mut seed, limit * 3)).charge();
+                    before.request("alice").cost(random(&mut seed, limit * 3)).charge();
                 }
                 clock.advance(Span::from_micros(random(&mut seed, longest)));
             }
@@ -315,7 +315,7 @@ fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
             let after = restored(&bytes, rule, &clock);
             for _ in 0..8 {
                 let cost = random(&mut seed, limit + 1);
-                let [was, is] = [&before, &after].map(|of| of.ask("alice").cost(cost).peek());
+                let [was, is] = [&before, &after].map(|of| of.request("alice").cost(cost).peek());
                 assert_eq!(is, was, "{rule}, {start}, {cost}");
                 assert_eq!(after.check("alice"), before.check("alice"), "{rule}, {start}");
                 clock.advance(Span::from_micros(random(&mut seed, longest)));
@@ -328,7 +328,8 @@ fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
 fn t38_what_was_promised_to_those_who_waited_counts_as_used() {
     let clock = ManualClock::new();
     let before = limiter("10/s", &clock);
-    let waits: Vec<_> = (0..4).map(|_| before.ask("alice").cost(10).reserve().unwrap()).collect();
+    let waits: Vec<_> =
+        (0..4).map(|_| before.request("alice").cost(10).reserve().unwrap()).collect();
     let after = restored(&bytes(&before), "10/s", &clock);
     assert_eq!(after.check("alice").retry_after(), Some(Span::from_millis(3_100)));
     drop(waits);
@@ -350,7 +351,7 @@ fn t38_a_debt_goes_over_to_another_rule() {
         let clock = ManualClock::new();
         let before = limiter(old, &clock);
         let limit = before.peek("alice").limit;
-        before.ask("alice").cost(limit + 6_000).charge();
+        before.request("alice").cost(limit + 6_000).charge();
         let owed = before.peek("alice").retry_after().unwrap();
         let after = restored(&bytes(&before), new, &clock);
         let wait = after.check("alice").retry_after().unwrap();
@@ -370,7 +371,7 @@ fn t38_a_debt_that_comes_back_is_forgiven_refunded_and_remembered_as_any_other()
     let clock = ManualClock::new();
     let before = limiter("10/s", &clock);
     for user in ["alice", "bob"] {
-        before.ask(user).cost(1_010).charge();
+        before.request(user).cost(1_010).charge();
     }
     let after = restored(&bytes(&before), "10/s", &clock);
     assert_eq!((after.sweep(), after.keys()), (0, 2), "who owes is never forgotten");
@@ -392,15 +393,15 @@ fn t38_what_is_never_paid_is_never_paid_after_a_restart_and_the_overflow_owes_to
     let clock = ManualClock::new();
     let builder = || Limiter::builder("10/s".parse().unwrap()).max_keys(1);
     let before = builder().with_clock(clock.clone());
-    before.ask("mallory").cost(u64::MAX).charge();
-    before.ask("one of many").cost(1_010).charge();
+    before.request("mallory").cost(u64::MAX).charge();
+    before.request("one of many").cost(1_010).charge();
     assert_eq!((before.keys(), before.stats().keys), (1, 1));
     let snapshot = Snapshot::read(&bytes(&before)).unwrap();
     let after = snapshot.restore_with_clock("api", builder(), clock.clone());
     assert_eq!(after.check("another of many").retry_after(), Some(Span::from_millis(100_100)));
     for rule in EVERY {
         let before = limiter(rule, &clock);
-        before.ask("mallory").cost(u64::MAX).charge();
+        before.request("mallory").cost(u64::MAX).charge();
         let after = restored(&bytes(&before), rule, &clock);
         clock.advance(Span::from_secs(1_000_000_000));
         let [was, is] = [&before, &after].map(|of| of.check("mallory").is_deny());

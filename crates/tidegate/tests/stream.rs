@@ -196,7 +196,7 @@ async fn a_source_that_has_nothing_is_charged_nothing() {
 async fn a_key_of_a_limiter_is_a_limit_too() {
     let limiter = Limiter::with_clock("1/s".parse().unwrap(), TokioClock::new());
     let start = Instant::now();
-    let (alice, bob) = (limiter.ask("alice"), limiter.ask("bob"));
+    let (alice, bob) = (limiter.request("alice"), limiter.request("bob"));
     let both = tokio::join!(
         Counted::to(3).0.limited(alice).collect::<Vec<_>>(),
         Counted::to(3).0.limited(bob).collect::<Vec<_>>()

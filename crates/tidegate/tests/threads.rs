@@ -135,7 +135,7 @@ fn live(gate: &Gate<ManualClock>, key: &Limiter<ManualClock>, seed: u64) -> (u64
                 at_key -= 1;
             }
             _ => {
-                let mut asks = vec![gate.ask(), key.ask("hot")];
+                let mut asks = vec![gate.request(), key.request("hot")];
                 asks.rotate_left(usize::try_from(seed % 2).unwrap());
                 let both = u64::from(check_all(asks).decision.is_allow());
                 (at_gate, at_key) = (at_gate + both, at_key + both);
@@ -226,8 +226,8 @@ fn t10_locks_are_taken_in_one_order_whatever_order_is_asked_for() {
     let next = AtomicU64::new(0);
     let ranks = hammer(8, 500, || {
         let turn = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
-        let mut asks: Vec<_> = gates.iter().map(Gate::ask).collect();
-        asks.extend(limiters.iter().enumerate().map(|(key, limiter)| limiter.ask(&key)));
+        let mut asks: Vec<_> = gates.iter().map(Gate::request).collect();
+        asks.extend(limiters.iter().enumerate().map(|(key, limiter)| limiter.request(&key)));
         asks.rotate_left(turn % 6);
         if turn.is_multiple_of(2) {
             asks.reverse();

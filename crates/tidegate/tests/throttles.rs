@@ -17,13 +17,13 @@ impl Cell {
         Self { throttles: Throttles::with_clock(clock.clone()), clock }
     }
 
-    fn ask(&self, (max_burst, count, period, quantity): Numbers) -> Result<[i64; 5], ZeroRate> {
+    fn request(&self, (max_burst, count, period, quantity): Numbers) -> Result<[i64; 5], ZeroRate> {
         let throttle = Throttle::new(max_burst, count, period, quantity)?;
         Ok(self.throttles.check("k", &throttle).reply())
     }
 
     fn say(&self, numbers: Numbers) -> [i64; 5] {
-        self.ask(numbers).expect("not a rate of zero")
+        self.request(numbers).expect("not a rate of zero")
     }
 }
 
@@ -151,7 +151,7 @@ fn what_is_within_the_limit_is_redis_cells_number() {
 #[test]
 fn a_rate_of_zero_is_refused() {
     for (count, period) in [(0, 1), (1, 0), (0, 0), (2_000_000_000, 1)] {
-        assert_eq!(Cell::new().ask((1, count, period, 1)), Err(ZeroRate));
+        assert_eq!(Cell::new().request((1, count, period, 1)), Err(ZeroRate));
     }
 }
 
@@ -174,7 +174,7 @@ fn years_are_no_trouble() {
         let numbers =
             [(extreme, 1, 1, 1), (1, extreme, 1, 1), (1, 1, extreme, 1), (1, 1, 1, extreme)];
         for numbers in numbers {
-            let _ = Cell::new().ask(numbers);
+            let _ = Cell::new().request(numbers);
         }
     }
 }
@@ -233,7 +233,7 @@ proptest! {
             now += i128::from(pause) * 1000;
             cell.clock.advance(Span::from_micros(pause));
             batched.clock.advance(Span::from_micros(pause));
-            let said = cell.ask(numbers);
+            let said = cell.request(numbers);
             let (burst, count, period, quantity) = numbers;
             let expected = model.throttle(now, b"k", [burst, count, period, quantity]);
             prop_assert_eq!(said.ok(), expected, "{:?}", numbers);

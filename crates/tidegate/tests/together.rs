@@ -7,7 +7,9 @@ mod rules;
 use proptest::prelude::*;
 use rules::EVERY;
 use std::thread;
-use tidegate::{Ask, Clock, Decision, Gate, Limiter, ManualClock, Retry, Span, Verdict, check_all};
+use tidegate::{
+    Clock, Decision, Gate, Limiter, ManualClock, Request, Retry, Span, Verdict, check_all,
+};
 use tidegate_core::{Limit, State};
 
 fn gate(rule: &str, clock: &ManualClock) -> Gate<ManualClock> {
@@ -32,7 +34,7 @@ fn t10_a_denial_by_one_charges_no_other_whatever_its_rule() {
         let (asked, twin, closed) = (gate(rule, &clock), gate(rule, &clock), closed(&clock));
         let (keyed, its_twin) = (limiter(rule, &clock), limiter(rule, &clock));
         for _ in 0..50 {
-            let joint = check_all([asked.ask(), keyed.ask("alice"), closed.ask()]);
+            let joint = check_all([asked.request(), keyed.request("alice"), closed.request()]);
             assert!(joint.decision.is_deny());
             // Numbers as they would be without the joint one, also after a while and a charge.
             assert_eq!(asked.peek(), twin.peek(), "{rule}");
@@ -52,7 +54,7 @@ fn t10_an_admission_charges_each_exactly_once() {
         let open = gate("1000/s", &clock);
         for round in 1..=20 {
             let before = open.check_n(0).remaining;
-            let joint = check_all([asked.ask(), open.ask()]);
+            let joint = check_all([asked.request(), open.request()]);
             assert_eq!(joint.each[0], twin.check(), "{rule}, round {round}: as by itself");
             let charged = before - open.check_n(0).remaining;
             assert_eq!(charged, u64::from(!joint.decision.is_deny()), "{rule}, round {round}");
@@ -75,15 +77,15 @@ impl World {
         Self { gates, keys: limiter(rules[3], &clock), clock }
     }
 
-    fn ask(&self, which: usize, cost: u64) -> Ask<ManualClock> {
+    fn request(&self, which: usize, cost: u64) -> Request<ManualClock> {
         match self.gates.get(which) {
-            Some(gate) => gate.ask().cost(cost),
-            None => self.keys.ask("alice").cost(cost),
+            Some(gate) => gate.request().cost(cost),
+            None => self.keys.request("alice").cost(cost),
         }
     }
 
     fn numbers(&self) -> Vec<Decision> {
-        (0..4).flat_map(|which| [0, 1, 2].map(|cost| self.ask(which, cost).peek())).collect()
+        (0..4).flat_map(|which| [0, 1, 2].map(|cost| self.request(which, cost).peek())).collect()
     }
 }
 
@@ -96,7 +98,7 @@ fn orders() -> Vec<[usize; 4]> {
 fn assert_order_does_not_matter(rules: [&str; 4], costs: [u64; 4]) {
     let ask = |order: [usize; 4]| {
         let world = World::new(rules);
-        let joint = check_all(order.map(|which| world.ask(which, costs[which])));
+        let joint = check_all(order.map(|which| world.request(which, costs[which])));
         let by_limit = |which| joint.each[order.iter().position(|w| *w == which).unwrap()];
         let each: Vec<Decision> = (0..4).map(by_limit).collect();
         (joint.decision, each, world.numbers())
@@ -135,16 +137,17 @@ fn t10_the_order_does_not_matter_when_two_have_equally_little_left() {
 fn t10_costs_for_the_same_limit_add_up() {
     let clock = ManualClock::new();
     let (seven, keys) = (gate("7/s", &clock), limiter("7/s", &clock));
-    assert!(check_all([seven.ask().cost(4), seven.ask().cost(4)]).decision.is_deny());
+    assert!(check_all([seven.request().cost(4), seven.request().cost(4)]).decision.is_deny());
     let same = seven.clone();
-    let joint = check_all([seven.ask().cost(3), same.ask().cost(4)]);
+    let joint = check_all([seven.request().cost(3), same.request().cost(4)]);
     assert_eq!((joint.decision.is_allow(), joint.each[0].remaining), (true, 0));
     assert_eq!(joint.each[0], joint.each[1]);
-    let twice = |a: &str, b: &str| check_all([keys.ask(a).cost(4), keys.clone().ask(b).cost(4)]);
+    let twice =
+        |a: &str, b: &str| check_all([keys.request(a).cost(4), keys.clone().request(b).cost(4)]);
     assert!(twice("alice", "alice").decision.is_deny());
     assert!(twice("alice", "bob").decision.is_allow(), "two keys are two");
     let other = limiter("7/s", &clock);
-    let asks = [keys.ask("carol").cost(7), other.ask("carol").cost(7)];
+    let asks = [keys.request("carol").cost(7), other.request("carol").cost(7)];
     assert!(check_all(asks).decision.is_allow(), "two limiters are two");
 }
 
@@ -155,7 +158,7 @@ fn t09_costs_that_add_up_beyond_any_number_can_never_pass_and_do_not_wrap() {
     {
         let gate = gate(rule, &clock);
         let before = gate.peek();
-        let asks = [u64::MAX, 2, u64::MAX].map(|cost| gate.ask().cost(cost));
+        let asks = [u64::MAX, 2, u64::MAX].map(|cost| gate.request().cost(cost));
         assert_eq!(check_all(asks).decision.verdict, Verdict::Deny(Retry::Never), "{rule}");
         assert_eq!(gate.peek(), before, "{rule}");
     }
@@ -168,26 +171,26 @@ fn a13_never_outweighs_a_release_and_that_outweighs_any_time() {
     let flight = gate("concurrency 1", &clock);
     let _held = flight.try_acquire().unwrap();
     assert!(short.check().is_allow() && long.check().is_allow());
-    let verdict = |asks: Vec<Ask<ManualClock>>| check_all(asks).decision.verdict;
+    let verdict = |asks: Vec<Request<ManualClock>>| check_all(asks).decision.verdict;
     let after = |span| Verdict::Deny(Retry::After(span));
     let (second, hour) = (Span::from_secs(1), Span::from_secs(3_600));
-    assert_eq!(verdict(vec![short.ask()]), after(second));
-    assert_eq!(verdict(vec![short.ask(), long.ask()]), after(hour));
-    assert_eq!(verdict(vec![long.ask(), short.ask()]), after(hour));
-    assert_eq!(verdict(vec![flight.ask(), long.ask()]), Verdict::Deny(Retry::OnRelease));
-    assert_eq!(verdict(vec![long.ask(), flight.ask()]), Verdict::Deny(Retry::OnRelease));
-    let never = [long.ask(), flight.ask(), short.ask().cost(2)].into_iter().collect();
+    assert_eq!(verdict(vec![short.request()]), after(second));
+    assert_eq!(verdict(vec![short.request(), long.request()]), after(hour));
+    assert_eq!(verdict(vec![long.request(), short.request()]), after(hour));
+    assert_eq!(verdict(vec![flight.request(), long.request()]), Verdict::Deny(Retry::OnRelease));
+    assert_eq!(verdict(vec![long.request(), flight.request()]), Verdict::Deny(Retry::OnRelease));
+    let never = [long.request(), flight.request(), short.request().cost(2)].into_iter().collect();
     assert_eq!(verdict(never), Verdict::Deny(Retry::Never));
 }
 
 #[test]
 fn a13_where_nothing_is_asked_nothing_is_refused() {
-    let none: [Ask<ManualClock>; 0] = [];
+    let none: [Request<ManualClock>; 0] = [];
     let joint = check_all(none);
     assert_eq!((joint.decision, joint.each), (Decision::UNLIMITED, vec![]));
     let clock = ManualClock::new();
     let closed = closed(&clock);
-    assert!(check_all([closed.ask().cost(0), closed.ask().cost(0)]).decision.is_allow());
+    assert!(check_all([closed.request().cost(0), closed.request().cost(0)]).decision.is_allow());
 }
 
 #[test]
@@ -195,9 +198,9 @@ fn a13_a_joint_request_does_not_overtake_those_who_wait() {
     let clock = ManualClock::new();
     let (busy, free) = (gate("10/s burst 2", &clock), gate("100/s", &clock));
     assert!(busy.check_n(2).is_allow());
-    let waits = busy.ask().cost(2).reserve().unwrap();
+    let waits = busy.request().cost(2).reserve().unwrap();
     clock.advance(Span::from_millis(100));
-    let joint = check_all([free.ask(), busy.ask()]);
+    let joint = check_all([free.request(), busy.request()]);
     assert_eq!(
         joint.decision.retry_after(),
         Some(Span::from_millis(200)),
@@ -215,7 +218,7 @@ fn a13_a_hundred_a_second_and_two_in_ten_milliseconds() {
     let (mut tenths, mut fifths, mut admitted) = (1_000_u64, 10_u64, 0);
     for ms in 0..=1_000 {
         let expected = tenths >= 10 && fifths >= 5;
-        let joint = check_all([second.ask(), moment.ask()]);
+        let joint = check_all([second.request(), moment.request()]);
         assert_eq!(joint.decision.is_allow(), expected, "at {ms} ms");
         if expected {
             (tenths, fifths, admitted) = (tenths - 10, fifths - 5, admitted + 1);
@@ -232,7 +235,7 @@ fn a13_the_same_with_windows_fills_the_second_in_fifty_moments() {
     let (second, moment) = (gate("100/s fixed", &clock), gate("2/10ms fixed", &clock));
     let mut admitted = Vec::new();
     for ms in 0..1_000_u64 {
-        if check_all([second.ask(), moment.ask()]).decision.is_allow() {
+        if check_all([second.request(), moment.request()]).decision.is_allow() {
             admitted.push(ms);
         }
         clock.advance(Span::from_millis(1));
@@ -250,7 +253,8 @@ fn t10_opposite_orders_that_are_refused_at_once_deadlock_nowhere_and_charge_noth
             let (a, b, closed) = (&a, &b, &closed);
             scope.spawn(move || {
                 for _ in 0..500 {
-                    let mut asks = vec![a.ask(), b.ask("alice"), b.ask("bob"), closed.ask()];
+                    let mut asks =
+                        vec![a.request(), b.request("alice"), b.request("bob"), closed.request()];
                     asks.rotate_left(turn % 4);
                     assert!(check_all(asks).decision.is_deny());
                 }
@@ -282,7 +286,7 @@ proptest! {
         let mut states: Vec<State> = limits.iter().map(|limit| limit.fresh(birth)).collect();
         for (asks, us) in rounds {
             let now = world.clock.now();
-            let joint = check_all(asks.iter().map(|(which, cost)| world.ask(*which, *cost)));
+            let joint = check_all(asks.iter().map(|(which, cost)| world.request(*which, *cost)));
             let mut sums = [None; 4];
             for (which, cost) in &asks {
                 *sums[*which].get_or_insert(0) += cost;
@@ -297,7 +301,7 @@ proptest! {
             }
             for which in 0..4 {
                 let expected = limits[which].peek(&states[which], now, 1);
-                prop_assert_eq!(world.ask(which, 1).peek(), expected, "{}", rules[which]);
+                prop_assert_eq!(world.request(which, 1).peek(), expected, "{}", rules[which]);
             }
             world.clock.advance(Span::from_micros(us));
         }
@@ -309,7 +313,7 @@ fn who_is_denied_by_one_is_not_counted_as_allowed_by_the_others() {
     let clock = ManualClock::new();
     let (users, site) = (limiter("10/h", &clock), limiter("1/h", &clock));
     for _ in 0..3 {
-        let _ = check_all([users.ask("alice"), site.ask("all")]);
+        let _ = check_all([users.request("alice"), site.request("all")]);
     }
     let counted =
         |limiter: &Limiter<ManualClock>| (limiter.stats().allowed, limiter.stats().denied);

@@ -56,7 +56,7 @@ impl<C: Clock + Clone> Entrance<C> {
         }
         let drained_at = self.buyers.clock().now() + decision.reset_after;
         let mut attempt = Attempt { buyers: &self.buyers, buyer, drained_at, is_used: false };
-        match self.tokens.ask().within(PATIENCE).acquire().await {
+        match self.tokens.request().within(PATIENCE).acquire().await {
             Ok(_) => {
                 attempt.is_used = true;
                 Ok(())

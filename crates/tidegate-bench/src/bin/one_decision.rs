@@ -79,7 +79,7 @@ fn two_limiters() -> Decide {
     let user = Limiter::with_clock(rule(ALLOWED), Counter);
     let address = Limiter::with_clock(rule(ALLOWED), Counter);
     let (name, number) = (String::numbered(0), u64::numbered(0));
-    prepared(move || check_all([user.ask(&name), address.ask(&number)]).decision.is_allow())
+    prepared(move || check_all([user.request(&name), address.request(&number)]).decision.is_allow())
 }
 
 fn batch() -> Decide {

@@ -55,10 +55,10 @@ impl Memory {
 }
 
 impl Owner {
-    fn ask(&self, key: &str) -> tidegate::Ask<ManualClock> {
+    fn request(&self, key: &str) -> tidegate::Request<ManualClock> {
         match self {
-            Self::Limiter(limiter) => limiter.ask(key),
-            Self::Gate(gate) => gate.ask(),
+            Self::Limiter(limiter) => limiter.request(key),
+            Self::Gate(gate) => gate.request(),
         }
     }
 
@@ -83,7 +83,7 @@ fn read(rule: &str) -> Result<Rule, Refusal> {
 }
 
 fn within(owner: &Owner, on: Target<'_>, cost: u64, patience: tidegate::Span) -> Decision {
-    let ask = || owner.ask(on.key).cost(cost).within(patience.as_duration());
+    let ask = || owner.request(on.key).cost(cost).within(patience.as_duration());
     // A rule that refuses has nothing to be patient about.
     let seen = ask().peek();
     if seen.is_deny() {
@@ -124,7 +124,7 @@ impl Implementation for Memory {
         if !kept.owner.is_concurrency() {
             return Ok(kept.owner.check(on.key, ask.cost).into());
         }
-        match kept.owner.ask(on.key).cost(ask.cost).try_acquire() {
+        match kept.owner.request(on.key).cost(ask.cost).try_acquire() {
             Err(denied) => Ok(denied.decision.into()),
             Ok(permit) => {
                 let decision = permit.decision();
@@ -142,12 +142,12 @@ impl Implementation for Memory {
         if self.limits.iter().any(|kept| kept.owner.is_concurrency()) {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
         }
-        let asks = self.limits.iter().map(|kept| kept.owner.ask(key).cost(cost));
+        let asks = self.limits.iter().map(|kept| kept.owner.request(key).cost(cost));
         Ok(tidegate::check_all(asks).decision.into())
     }
 
     fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
-        Ok(self.at(now, on)?.owner.ask(on.key).cost(cost).peek().into())
+        Ok(self.at(now, on)?.owner.request(on.key).cost(cost).peek().into())
     }
 
     fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {

@@ -222,7 +222,7 @@ impl Counted {
             wait: stats.waited,
             shadow_deny: 0,
             overflow: stats.overflowed,
-            forgotten: stats.forgotten,
+            forgotten: stats.evicted,
             keys: (!is_shared).then_some(stats.keys),
             max_keys: (!is_shared).then_some(stats.max_keys),
         }

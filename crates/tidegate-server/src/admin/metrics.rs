@@ -207,7 +207,7 @@ impl Counted {
         self.allow += stats.allowed;
         self.wait += stats.waited;
         self.overflowed += stats.overflowed;
-        self.forgotten += stats.forgotten;
+        self.forgotten += stats.evicted;
         self.keys += stats.keys as u64;
         self.keys_max += stats.max_keys as u64;
     }

@@ -406,7 +406,7 @@ impl Made {
 /// Whether nobody has it at hand, which nobody can change while it is looked at, and nobody owes anything.
 fn is_idle(limit: &mut Arc<Limit>) -> bool {
     let limit = Arc::get_mut(limit);
-    limit.is_some_and(|limit| limit.counters().limiter().is_some_and(Limiter::is_at_rest))
+    limit.is_some_and(|limit| limit.counters().limiter().is_some_and(Limiter::is_idle))
 }
 
 /// Whether a rule begins with less than it comes to: made anew it would do so again, and admit less for a while. It goes
@@ -426,5 +426,5 @@ fn add(sum: &mut Stats, stats: &Stats) {
     sum.denied += stats.denied;
     sum.waited += stats.waited;
     sum.overflowed += stats.overflowed;
-    sum.forgotten += stats.forgotten;
+    sum.evicted += stats.evicted;
 }

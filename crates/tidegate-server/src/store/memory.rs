@@ -52,7 +52,7 @@ impl Memory {
 
 pub(super) fn check_all(asks: &[Ask<'_>]) -> Joint {
     let ask = |ask: &Ask<'_>| match ask.counters {
-        Counters::Memory(counters) => counters.limiter.ask(&ask.key).cost(ask.cost),
+        Counters::Memory(counters) => counters.limiter.request(&ask.key).cost(ask.cost),
         Counters::Redis(_) => unreachable!("a server has one store"),
     };
     tidegate::check_all(asks.iter().map(ask))
@@ -77,7 +77,7 @@ impl MemoryCounters {
     }
 
     pub(super) fn peek(&self, key: Key<'_>, cost: u64) -> Decision {
-        self.limiter.ask(&key).cost(cost).peek()
+        self.limiter.request(&key).cost(cost).peek()
     }
 
     pub(super) fn reset(&self, key: Key<'_>) {
@@ -89,7 +89,7 @@ impl MemoryCounters {
     }
 
     pub(super) fn acquire(&self, key: Key<'_>, cost: u64) -> Result<Permit<ServerClock>, Decision> {
-        self.limiter.ask(&key).cost(cost).try_acquire().map_err(|denied| denied.decision)
+        self.limiter.request(&key).cost(cost).try_acquire().map_err(|denied| denied.decision)
     }
 
     /// Goes on under another rule: nobody is refunded, nobody is locked out.

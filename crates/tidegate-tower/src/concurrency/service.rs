@@ -57,7 +57,7 @@ impl<C: Clock> InFlight<C> {
 
     pub(super) fn enter(&self, key: &[u8], cost: u64) -> Entry<C> {
         let patience = if self.limit.is_shadow() { Span::ZERO } else { self.patience };
-        let mut acquire = self.limiter.ask(key).cost(cost).within(patience).acquire();
+        let mut acquire = self.limiter.request(key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         match Pin::new(&mut acquire).poll(&mut nobody) {

@@ -84,12 +84,12 @@ impl<B, C: Clock> PacedBody<B, C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn through(body: B, gate: Gate<C>) -> Self {
-        let most = gate.ask().cost(0).peek().limit;
+        let most = gate.request().cost(0).peek().limit;
         Self::new(body, Some(Pace { meter: Meter::Gate(gate), most }), Waits::Nothing)
     }
 
     pub(crate) fn keyed(body: B, limiter: Limiter<C>, key: KeyBytes) -> Self {
-        let most = limiter.ask(&key[..]).cost(0).peek().limit;
+        let most = limiter.request(&key[..]).cost(0).peek().limit;
         Self::new(body, Some(Pace { meter: Meter::Keyed(limiter, key), most }), Waits::Nothing)
     }
 
@@ -113,8 +113,8 @@ impl<B, C: Clock> PacedBody<B, C> {
 impl<C: Clock> Pace<C> {
     fn acquire(&self, bytes: u64) -> Acquire<C> {
         match &self.meter {
-            Meter::Keyed(limiter, key) => limiter.ask(&key[..]).cost(bytes).acquire(),
-            Meter::Gate(gate) => gate.ask().cost(bytes).acquire(),
+            Meter::Keyed(limiter, key) => limiter.request(&key[..]).cost(bytes).acquire(),
+            Meter::Gate(gate) => gate.request().cost(bytes).acquire(),
         }
     }
 

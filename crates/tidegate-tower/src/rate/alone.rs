@@ -71,7 +71,7 @@ impl<C: Clock> Shared<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
         let asked_at = limiter.clock().now();
-        let mut acquire = limiter.ask(key).cost(cost).within(patience).acquire();
+        let mut acquire = limiter.request(key).cost(cost).within(patience).acquire();
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {

@@ -171,7 +171,7 @@ impl<C: Clock> Shared<C> {
         for question in self.obeyed(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
                 places.push(question.place);
-                let ask = limiter.ask(&question.key[..]).cost(question.cost);
+                let ask = limiter.request(&question.key[..]).cost(question.cost);
                 asks.push(match left {
                     Some(left) => ask.within(left),
                     None => ask,
@@ -253,7 +253,7 @@ impl<C: Clock> Shared<C> {
     ) {
         for question in self.shadows(questions) {
             if let Some(limiter) = self.limits[question.place].store.memory() {
-                let ask = limiter.ask(&question.key[..]).cost(question.cost);
+                let ask = limiter.request(&question.key[..]).cost(question.cost);
                 let decision = match ShadowAction::after(all) {
                     ShadowAction::Check => ask.check(),
                     ShadowAction::Peek => ask.peek(),

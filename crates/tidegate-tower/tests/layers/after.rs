@@ -207,6 +207,6 @@ async fn while_bytes_flow_the_bucket_stays_empty() {
         drop(body.frame().await);
         bodies.push(body);
     }
-    assert_eq!(limiter.ask(&b""[..]).cost(0).peek().remaining, 0, "15 of 20 have been charged");
+    assert_eq!(limiter.request(&b""[..]).cost(0).peek().remaining, 0, "15 of 20 have been charged");
     assert!(limiter.check(&b""[..]).is_deny());
 }

@@ -72,7 +72,7 @@ async fn a_call_that_is_given_up_gives_its_turn_or_its_place_back() {
         assert!(tokio::time::timeout(Duration::from_millis(10), second).await.is_err());
         first.abort();
         let _ = first.await;
-        let wait = limiter.ask(&b""[..]).within(Duration::from_secs(3_600)).acquire();
+        let wait = limiter.request(&b""[..]).within(Duration::from_secs(3_600)).acquire();
         assert!(wait.await.is_ok(), "{rule}");
     }
 }

@@ -127,7 +127,7 @@ pub(crate) fn request(path: &str) -> Request<Body> {
 #[tokio::test(start_paused = true)]
 async fn another_service_answers_who_finds_no_place_and_takes_none() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
-    let free = || limiter.ask(&b""[..]).cost(0).peek().remaining;
+    let free = || limiter.request(&b""[..]).cost(0).peek().remaining;
     for patience in [Duration::ZERO, Duration::from_millis(50)] {
         let (census, others) = (Census::default(), Census::default());
         let mut other = Slow(others.clone());
@@ -176,7 +176,7 @@ async fn who_has_no_key_is_refused_and_not_sent_to_another_service() {
 async fn a_place_is_held_until_the_body_is_done() {
     let census = Census::default();
     let (service, limiter) = limited("concurrency 1", &census);
-    let free = || limiter.ask(&b""[..]).cost(0).peek().remaining;
+    let free = || limiter.request(&b""[..]).cost(0).peek().remaining;
     let response = service.clone().oneshot(request("/")).await.unwrap();
     assert_eq!(response.headers()["ratelimit-policy"], r#""places";q=1;qu="concurrent-requests""#);
     assert_eq!(free(), 0, "the response is here, and its body is not");
@@ -211,7 +211,7 @@ async fn who_waits_is_served_in_the_order_of_arrival() {
     assert_eq!(pairs.len(), 20);
     assert!(pairs.is_sorted(), "{pairs:?}");
     assert_eq!(census.most.load(Ordering::SeqCst), 2);
-    assert_eq!(limiter.ask(&b""[..]).cost(0).peek().remaining, 2);
+    assert_eq!(limiter.request(&b""[..]).cost(0).peek().remaining, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn t13_never_too_many_in_flight_and_none_in_the_end() {
     storm::rage(&service).await;
     assert_eq!(census.most.load(Ordering::SeqCst), 3);
     assert_eq!(census.now.load(Ordering::SeqCst), 0);
-    let free = limiter.ask(&b""[..]).cost(0).peek().remaining;
+    let free = limiter.request(&b""[..]).cost(0).peek().remaining;
     assert_eq!(free, 3, "a place has leaked");
 }
 
@@ -244,7 +244,7 @@ async fn t13_a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
         let ended = GiveUp { future: waiter, polls }.await;
         released.await.unwrap();
         assert_eq!(census.now.load(Ordering::SeqCst), 0, "after {polls} polls");
-        let free = limiter.ask(&b""[..]).cost(0).peek().remaining;
+        let free = limiter.request(&b""[..]).cost(0).peek().remaining;
         assert_eq!(free, 1, "after {polls} polls");
         if let Some(bytes) = ended {
             assert_eq!(bytes, 15);
@@ -307,7 +307,8 @@ async fn places_under_several_limits_are_held_under_all_or_none() {
         ["concurrency 3", "concurrency 2"].map(|rule| Limiter::new(rule.parse().unwrap()));
     let outer = ConcurrencyLayer::new(over(&all, Key::everyone())).unwrap();
     let inner = ConcurrencyLayer::new(over(&each, Key::ip())).unwrap();
-    let free = |limiter: &Limiter, key: &str| limiter.ask(key.as_bytes()).cost(0).peek().remaining;
+    let free =
+        |limiter: &Limiter, key: &str| limiter.request(key.as_bytes()).cost(0).peek().remaining;
     for is_turned in [false, true] {
         let slow = Slow(Census::default());
         let of = |ip: &str| from(ip).body(Body::default()).unwrap();

@@ -80,7 +80,7 @@ async fn a_body_that_is_dropped_gives_its_turn_back() {
     let waiting = tokio::time::timeout(Duration::from_millis(10), body.frame()).await;
     assert!(waiting.is_err());
     drop(body);
-    let wait = limiter.ask(&b"a"[..]).cost(100).reserve().unwrap().wait().as_micros();
+    let wait = limiter.request(&b"a"[..]).cost(100).reserve().unwrap().wait().as_micros();
     assert!(wait <= 990_000, "only what flowed is charged: {wait} us");
 }
 

@@ -62,7 +62,7 @@ async fn a_limit_in_the_shadow_is_not_charged_for_what_another_denies() {
         statuses.push(ask(&service, get("/")).await.status);
     }
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 3);
-    assert_eq!(tried.ask(&b""[..]).cost(0).peek().remaining, 97);
+    assert_eq!(tried.request(&b""[..]).cost(0).peek().remaining, 97);
 }
 
 /// A polite client stops by the numbers that it is told.

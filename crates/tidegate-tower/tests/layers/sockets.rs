@@ -156,7 +156,7 @@ async fn t13_clients_that_go_away_leave_nothing_in_flight() {
     }
     clients.join_all().await;
     // The server hears of it later than the clients know.
-    let all = limiter.ask(&b""[..]).cost(5).within(Duration::from_secs(60)).acquire().await;
+    let all = limiter.request(&b""[..]).cost(5).within(Duration::from_secs(60)).acquire().await;
     assert!(all.is_ok(), "a place has leaked");
     assert_eq!(census.now.load(Ordering::SeqCst), 0);
     assert_eq!(census.most.load(Ordering::SeqCst), 5);

@@ -4,14 +4,14 @@
 //!          given back; then all rates are decided as one. A call that is given up while it waits gives back what it
 //!          was charged.
 
-use crate::ask::Ask;
-use crate::block::block_on;
 use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::joint::{Joint, check_all};
 use crate::limiter::Limiter;
-use crate::permit::Permit;
+use crate::request::Request;
 use crate::rule::Rule;
+use crate::wait::Permit;
+use crate::wait::block_on;
 pub use std::sync::LazyLock;
 use tidegate_core::{Decision, Denied, Span, Timestamp, Verdict};
 
@@ -39,41 +39,41 @@ pub fn cost(cost: impl TryInto<u64>) -> u64 {
 
 /// Waits for as long as the rule itself says.
 #[doc(hidden)]
-pub async fn pass<C: Clock>(ask: Ask<C>) -> Result<Permit<C>, Denied> {
-    let wait = ask.rule_patience();
-    ask.within(wait).acquire().await
+pub async fn pass<C: Clock>(request: Request<C>) -> Result<Permit<C>, Denied> {
+    let wait = request.rule_patience();
+    request.within(wait).acquire().await
 }
 
 #[doc(hidden)]
-pub fn pass_blocking<C: Clock>(ask: Ask<C>) -> Result<Permit<C>, Denied> {
-    match ask.rule_patience() {
-        Span::ZERO => ask.try_acquire(),
-        wait => ask.within(wait).block(),
+pub fn pass_blocking<C: Clock>(request: Request<C>) -> Result<Permit<C>, Denied> {
+    match request.rule_patience() {
+        Span::ZERO => request.try_acquire(),
+        wait => request.within(wait).block(),
     }
 }
 
 /// One of several requests, and how long it would wait.
 #[doc(hidden)]
 pub struct Want<C: Clock> {
-    ask: Ask<C>,
+    request: Request<C>,
     wait: Span,
 }
 
 impl<C: Clock> Want<C> {
     #[doc(hidden)]
-    pub fn within(ask: Ask<C>, wait: Span) -> Self {
-        Self { ask: ask.within(wait), wait }
+    pub fn within(request: Request<C>, wait: Span) -> Self {
+        Self { request: request.within(wait), wait }
     }
 
     #[doc(hidden)]
-    pub fn as_its_rule_says(ask: Ask<C>) -> Self {
-        let wait = ask.rule_patience();
-        Self::within(ask, wait)
+    pub fn as_its_rule_says(request: Request<C>) -> Self {
+        let wait = request.rule_patience();
+        Self::within(request, wait)
     }
 
-    /// What it asks when it has waited so long: with the patience that is left.
-    fn ask_after(&self, waited: Span) -> Ask<C> {
-        self.ask.clone().within(self.wait.saturating_sub(waited))
+    /// What it asks when it has waited so long: with the max_wait that is left.
+    fn ask_after(&self, waited: Span) -> Request<C> {
+        self.request.clone().within(self.wait.saturating_sub(waited))
     }
 }
 
@@ -83,10 +83,10 @@ pub async fn pass_all<C: Clock, const N: usize>(
     wants: [Want<C>; N],
 ) -> Result<Vec<Permit<C>>, Denied> {
     let (places, rates): (Vec<_>, Vec<_>) =
-        wants.into_iter().partition(|want| want.ask.is_for_permit());
+        wants.into_iter().partition(|want| want.request.is_for_permit());
     let mut permits = Vec::with_capacity(places.len());
     for want in places {
-        permits.push(want.ask.acquire().await?);
+        permits.push(want.request.acquire().await?);
     }
     pass_rates(&rates).await?;
     Ok(permits)
@@ -99,11 +99,11 @@ pub fn pass_all_blocking<C: Clock, const N: usize>(
     block_on(pass_all(wants))
 }
 
-/// Asks, sleeps for as long as the slowest says, and asks again, while nobody's patience is at its end. Who is denied
+/// Asks, sleeps for as long as the slowest says, and asks again, while nobody's max_wait is at its end. Who is denied
 /// has been charged nothing; who is told to wait has been charged by all, and gets it back on giving up.
 async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
     let Some(first) = wants.first() else { return Ok(()) };
-    let clock = first.ask.spot.clock().clone();
+    let clock = first.request.target.clock().clone();
     let start = clock.now();
     loop {
         let now = clock.now();
@@ -149,7 +149,7 @@ impl<C: Clock> Drop for Charged<'_, C> {
         for (want, decision) in self.wants.iter().zip(&self.joint.each) {
             // What has drained meanwhile is back already; to give it back again would be to give it twice.
             if waited < decision.reset_after {
-                want.ask.spot.refund(want.ask.cost);
+                want.request.target.refund(want.request.cost);
             }
         }
     }
@@ -162,7 +162,7 @@ fn nap<C: Clock>(wants: &[Want<C>], joint: &Joint, waited: Span) -> Option<Span>
             return Some(Span::ZERO);
         }
         // A rule that makes requests wait has said by its denial that this one may not.
-        let wait = if want.ask.is_for_turn() { Span::ZERO } else { want.wait };
+        let wait = if want.request.is_for_turn() { Span::ZERO } else { want.wait };
         decision.retry_after().filter(|retry| waited + *retry <= wait)
     };
     wants

@@ -45,7 +45,7 @@ pub trait FromDenied {
     /// use tidegate::{Denied, FromDenied, Gate, ManualClock};
     ///
     /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// let denied = gate.ask().cost(2).try_acquire().unwrap_err();
+    /// let denied = gate.request().cost(2).try_acquire().unwrap_err();
     /// let result: Result<u32, Box<dyn std::error::Error>> = FromDenied::from_denied(denied);
     /// assert!(result.is_err());
     /// # Ok::<(), tidegate::RuleError>(())

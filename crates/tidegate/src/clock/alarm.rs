@@ -4,7 +4,7 @@
 //!          is taken out at once: cancelled waits cost no memory until they would have been due.
 //!          It never runs user code under its lock.
 
-use crate::turn::wake_each;
+use crate::sync::wake::wake_each;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ impl Future for Alarm {
             return Poll::Ready(());
         }
         let clerk = clerk();
-        let mut book = clerk.book();
+        let mut book = clerk.admit();
         let number = *self.number.get_or_insert_with(|| {
             book.last_number += 1;
             book.last_number
@@ -59,7 +59,7 @@ impl Future for Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         if let (Some(due), Some(number)) = (self.due, self.number) {
-            let waker = clerk().book().alarms.remove(&(due, number));
+            let waker = clerk().admit().alarms.remove(&(due, number));
             // Dropped after the lock is gone: a waker's drop is not our code.
             drop(waker);
         }
@@ -78,13 +78,13 @@ struct Book {
 }
 
 impl Clerk {
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn admit(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
         loop {
-            let mut book = self.book();
+            let mut book = self.admit();
             let time = now();
             let later = book.alarms.split_off(&(time, u64::MAX));
             let due = std::mem::replace(&mut book.alarms, later);

@@ -1,7 +1,7 @@
 //! A clock that stands still until it is told to move: for tests.
 
 use super::{Clock, Sleep};
-use crate::turn::wake_each;
+use crate::sync::wake::wake_each;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;

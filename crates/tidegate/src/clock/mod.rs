@@ -19,7 +19,7 @@ pub use system::SystemClock;
 #[cfg(feature = "tokio")]
 pub use tokio::TokioClock;
 
-use tidegate_core::Timestamp;
+use tidegate_core::{Limit, Timestamp};
 
 /// Says what time it is and waits for a time to come.
 ///
@@ -86,4 +86,9 @@ pub trait Clock: Clone + Send + Sync + 'static {
     fn sleep_until(&self, at: Timestamp) -> Sleep {
         Sleep::on_alarm(at.since(self.now()))
     }
+}
+
+/// The time by which `limit` counts: the calendar's for calendar windows, else the clock's own.
+pub(crate) fn limit_now<C: Clock>(clock: &C, limit: &Limit) -> Timestamp {
+    if limit.follows_calendar() { clock.calendar_now() } else { clock.now() }
 }

@@ -1,14 +1,14 @@
 //! [`Limiter`] as a [`LimitStore`]: limits whose state is in this process's memory.
 
 use super::Limiter;
-use crate::ask::Ask;
 use crate::clock::Clock;
 use crate::joint::{Joint, check_all};
-use crate::permit::{Permit, PermitRecord};
+use crate::request::Request;
 use crate::rule::Rule;
 use crate::store::{
     CheckRequest, ClientId, IdempotencyKey, LimitStore, Reply, StoreError, StorePermit,
 };
+use crate::wait::{Permit, PermitRecord};
 use std::any::Any;
 use tidegate_core::{Decision, Denied, Span, Window};
 
@@ -49,7 +49,7 @@ impl<C: Clock> LimitStore for Limiter<C> {
     }
 
     fn peek_without_store(&self, key: &[u8], cost: u64) -> Decision {
-        self.ask(key).cost(cost).peek()
+        self.request(key).cost(cost).peek()
     }
 
     fn refund<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>> {
@@ -58,7 +58,7 @@ impl<C: Clock> LimitStore for Limiter<C> {
     }
 
     fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>> {
-        self.ask(key).cost(cost).charge();
+        self.request(key).cost(cost).charge();
         Reply::now(Ok(()))
     }
 
@@ -73,7 +73,7 @@ impl<C: Clock> LimitStore for Limiter<C> {
         cost: u64,
         max_wait: Span,
     ) -> Reply<'a, Result<Box<dyn StorePermit>, Denied>> {
-        let request = self.ask(key).cost(cost);
+        let request = self.request(key).cost(cost);
         if max_wait.is_zero() {
             return Reply::now(request.try_acquire().map(boxed));
         }
@@ -91,9 +91,9 @@ impl<C: Clock> LimitStore for Limiter<C> {
 
 impl<C: Clock> Limiter<C> {
     /// The request, if its limit is in memory and uses the same kind of clock.
-    fn request_of(request: &CheckRequest<'_>) -> Option<Ask<C>> {
+    fn request_of(request: &CheckRequest<'_>) -> Option<Request<C>> {
         let limiter = request.limit.as_any().downcast_ref::<Self>()?;
-        Some(limiter.ask(request.key).cost(request.cost).within(request.max_wait))
+        Some(limiter.request(request.key).cost(request.cost).within(request.max_wait))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! "TIDEGATE" version:u32  then chunks  kind:u8 length:u32 bytes crc:u32, the last of kind End
 //!
-//! Section  secret, birth, time by its own clock and by the calendar (µs), and name of a limiter: its
+//! Section  secret, created_at, time by its own clock and by the calendar (µs), and name of a limiter: its
 //!          keys follow
 //! Rule     the rule that the following keys are under
 //! Rows     width:u64, then rows of so many words: two of fingerprint and a packed state
@@ -17,7 +17,8 @@
 
 use super::error::{Flaw, SnapshotError};
 use crate::rule::Rule;
-use crate::table::{Copied, Fingerprint};
+use crate::store::Fingerprint;
+use crate::store::memory::ShardCopy;
 use std::io::{self, Write};
 use tidegate_core::{Limit, State, Timestamp};
 
@@ -44,7 +45,7 @@ const KINDS: [Kind; 7] =
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) secret: [u64; 2],
-    pub(super) birth: Timestamp,
+    pub(super) created_at: Timestamp,
     /// What its own clock said.
     pub(super) now: Timestamp,
     /// What the calendar said, at the same time or after.
@@ -100,7 +101,7 @@ impl<W: Write> Writer<W> {
     }
 
     pub(super) fn section(&mut self, head: &Head) -> io::Result<()> {
-        let times = [head.birth, head.now, head.taken_at].map(Timestamp::as_micros);
+        let times = [head.created_at, head.now, head.taken_at].map(Timestamp::as_micros);
         let mut bytes = to_bytes(&head.secret);
         bytes.extend(to_bytes(&times));
         bytes.extend_from_slice(head.name.as_bytes());
@@ -111,7 +112,7 @@ impl<W: Write> Writer<W> {
         self.chunk(Kind::Rule, limit.to_string().as_bytes())
     }
 
-    pub(super) fn rows(&mut self, copied: &Copied) -> io::Result<()> {
+    pub(super) fn rows(&mut self, copied: &ShardCopy) -> io::Result<()> {
         let width = copied.words + 2;
         let rows_max = CHUNK_MAX / (width * size_of::<u64>());
         for rows in copied.rows.chunks(rows_max * width) {
@@ -122,7 +123,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    pub(super) fn slots(&mut self, copied: &Copied) -> io::Result<()> {
+    pub(super) fn slots(&mut self, copied: &ShardCopy) -> io::Result<()> {
         let mut bytes = Vec::new();
         for (key, state) in &copied.slots {
             bytes.extend(to_bytes(&[key.high, key.low, state.len() as u64]));
@@ -251,13 +252,13 @@ impl<'a> Reader<'a> {
 
     fn head(&self, bytes: &[u8]) -> Result<Head, SnapshotError> {
         let (numbers, name) = bytes.split_at_checked(40).ok_or_else(|| self.damaged())?;
-        let [k0, k1, birth, now, taken_at] = *self.words(numbers)? else {
+        let [k0, k1, created_at, now, taken_at] = *self.words(numbers)? else {
             return Err(self.damaged());
         };
         Ok(Head {
             name: String::from_utf8(name.to_vec()).map_err(|_| self.damaged())?,
             secret: [k0, k1],
-            birth: Timestamp::from_micros(birth),
+            created_at: Timestamp::from_micros(created_at),
             now: Timestamp::from_micros(now),
             taken_at: Timestamp::from_micros(taken_at),
         })

@@ -11,12 +11,13 @@ mod format;
 
 pub use error::SnapshotError;
 
-use crate::builder::Builder;
 use crate::clock::Clock;
+use crate::limiter::Builder;
 use crate::limiter::Limiter;
 use crate::slot::Slot;
-use crate::table::{Fingerprint, Origin, Secret, Table, Terms};
-use crate::turn::Wakes;
+use crate::store::memory::{LimitParameters, MemoryStore, StoreOrigin};
+use crate::store::{Fingerprint, Secret};
+use crate::sync::wake::WakeList;
 use format::{Contents, Head, Keys, Section, Writer};
 use std::fmt;
 use std::io::{self, Write};
@@ -151,7 +152,7 @@ impl Snapshot {
         let mut output = Writer::new(output);
         output.begin()?;
         for (name, limiter) in limiters {
-            write_table(&mut output, name, &limiter.table)?;
+            write_table(&mut output, name, &limiter.store)?;
         }
         for (name, bytes) in attach() {
             output.attached(&name, &bytes)?;
@@ -280,11 +281,11 @@ impl Snapshot {
         let Some(section) = section else {
             return builder.with_clock(clock);
         };
-        builder.over(|rule, plan| {
+        builder.over(|rule, config| {
             let origin = section.origin(&clock);
-            let table = Table::reborn(rule.limit, clock, plan, &origin);
-            section.pour_into(&table);
-            table
+            let store = MemoryStore::restored(rule.limit, clock, config, &origin);
+            section.pour_into(&store);
+            store
         })
     }
 }
@@ -292,77 +293,79 @@ impl Snapshot {
 fn write_table<W: Write, C: Clock>(
     output: &mut Writer<W>,
     name: &str,
-    table: &Table<C>,
+    store: &MemoryStore<C>,
 ) -> io::Result<()> {
     // The limiter's own clock before the calendar: what lies between them is not counted, rather than
     // twice.
-    let now = table.steady_now();
-    let taken_at = table.clock.calendar_now();
+    let now = store.steady_now();
+    let taken_at = store.clock.calendar_now();
     output.section(&Head {
         name: name.to_owned(),
-        secret: table.secret.words,
-        birth: table.birth,
+        secret: store.secret.words,
+        created_at: store.created_at,
         now,
         taken_at,
     })?;
     let mut rule = None;
-    table.copy_each(|terms, copied| {
+    store.copy_each(|parameters, copied| {
         // A change of rule may be under way: what follows is under this one.
-        if rule.as_ref() != Some(terms.limit.rule()) {
-            output.rule(&terms.limit)?;
-            rule = Some(terms.limit.rule().clone());
+        if rule.as_ref() != Some(parameters.limit.rule()) {
+            output.rule(&parameters.limit)?;
+            rule = Some(parameters.limit.rule().clone());
         }
         output.rows(&copied)?;
         output.slots(&copied)
     })?;
-    let (limit, state) = table.copy_shared();
+    let (limit, state) = store.copy_overflow();
     output.rule(&limit)?;
     output.shared(&limit.write_state(&state))
 }
 
 impl Section {
     /// Time goes on from the snapshot by as much as the calendar says has passed, and never back.
-    fn origin<C: Clock>(&self, clock: &C) -> Origin {
+    fn origin<C: Clock>(&self, clock: &C) -> StoreOrigin {
         let elapsed = clock.calendar_now().since(self.head.taken_at);
         let (then, now) = (self.head.now + elapsed, clock.now());
         let shift = i128::from(then.as_micros()) - i128::from(now.as_micros());
-        Origin {
+        StoreOrigin {
             secret: Secret::new(self.head.secret),
-            birth: self.head.birth,
+            created_at: self.head.created_at,
             shift: i64::try_from(shift).unwrap_or(0),
         }
     }
 
-    /// Hands every key over to a table, under the table's rule.
-    fn pour_into<C: Clock>(&self, table: &Table<C>) {
-        let new = table.rule();
-        let now = table.now_for(&new);
-        table.reserve(self.keys.iter().map(|(_, keys)| keys.rows()).sum());
+    /// Hands every key over to a store, under the store's rule.
+    fn pour_into<C: Clock>(&self, store: &MemoryStore<C>) {
+        let new = store.rule();
+        let now = store.now_for(&new);
+        store.reserve(self.keys.iter().map(|(_, keys)| keys.rows()).sum());
         for (limit, keys) in &self.keys {
-            let (terms, old_now) =
-                (Terms::new(limit.clone(), self.head.birth), table.now_for(limit));
+            let (parameters, old_now) =
+                (LimitParameters::new(limit.clone(), self.head.created_at), store.now_for(limit));
             let pour = |key, state: &State| {
                 let state = new.take_over_between(limit, state, old_now, now);
                 if !new.peek(&state, now, 0).reset_after.is_zero() {
-                    table.take_in(key, state);
+                    store.restore_key(key, state);
                 }
             };
             match keys {
                 Keys::Rows { width, words } => words.chunks_exact(*width).for_each(|row| {
-                    pour(Fingerprint::new(row[0], row[1]), &terms.unpack(&row[2..]));
+                    pour(Fingerprint::new(row[0], row[1]), &parameters.unpack(&row[2..]));
                 }),
                 Keys::Slots(slots) => slots.iter().for_each(|(key, state)| {
                     match in_debt((limit, old_now), (&new, now), state) {
                         None => pour(*key, state),
                         Some(slot) => {
-                            table.take_in(*key, slot.state.clone());
-                            table.with(*key, |own, _, _| own.inherit(slot));
+                            store.restore_key(*key, slot.state.clone());
+                            store.with(*key, |own, _, _| own.inherit(slot));
                         }
                     }
                 }),
                 Keys::Shared(state) => match in_debt((limit, old_now), (&new, now), state) {
-                    None => table.take_in_shared(new.take_over_between(limit, state, old_now, now)),
-                    Some(slot) => table.with_shared(|own, _, _| own.inherit(slot)),
+                    None => {
+                        store.restore_overflow(new.take_over_between(limit, state, old_now, now))
+                    }
+                    Some(slot) => store.with_overflow(|own, _, _| own.inherit(slot)),
                 },
             }
         }
@@ -379,7 +382,7 @@ fn in_debt(
     let mut slot = Slot::of_debtor(old, state, old_now)?;
     // By the same rule nothing has to be worked out anew, and it is exactly as it was.
     if old.rule() != new.rule() {
-        slot.change((old, old_now), (new, now), &mut Wakes::default());
+        slot.change((old, old_now), (new, now), &mut WakeList::default());
     }
     Some(slot)
 }
@@ -396,7 +399,7 @@ impl fmt::Debug for Snapshot {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::table;
+    use crate::store;
 
     /// Keys come back in order. Put at the end of rows that are still to grow, each would push its way past
     /// all before it.
@@ -414,7 +417,7 @@ mod tests {
                 let restore = || {
                     restored = Some(snapshot.restore_with_clock("all", builder(), clock.clone()));
                 };
-                let effort = table::effort(restore);
+                let effort = store::memory::effort(restore);
                 assert_eq!(restored.unwrap().keys(), keys);
                 effort / keys
             };

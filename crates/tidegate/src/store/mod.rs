@@ -9,11 +9,19 @@
 //!          methods return a [`StoreError`] then. Memory never fails.
 //! Fast     Memory replies at once ([`Reply::ready`]), without an allocation. Only a store that waits for a network boxes a future.
 
+mod audit;
 mod error;
+mod fingerprint;
+pub(crate) mod gate;
 mod idempotency;
+pub(crate) mod memory;
 mod reply;
 mod shares;
+mod stats;
+mod target;
+mod top_keys;
 
+pub use audit::Audit;
 pub use error::StoreError;
 pub(crate) use idempotency::IdempotentRequest;
 pub use idempotency::{
@@ -22,10 +30,15 @@ pub use idempotency::{
 };
 pub use reply::Reply;
 pub use shares::{ClientId, ClientIdentity, Shares};
+pub use stats::Stats;
+pub use top_keys::{KeyName, Top, TopKey};
+
+pub(crate) use fingerprint::{Fingerprint, Secret};
+pub(crate) use target::Target;
 
 use crate::joint::Joint;
-use crate::permit::PermitRecord;
 use crate::rule::Rule;
+use crate::wait::PermitRecord;
 use std::any::Any;
 use std::fmt;
 use tidegate_core::{Decision, Denied, Span, Window};

@@ -10,9 +10,9 @@ mod toll;
 
 pub use consume::Consume;
 
-use crate::ask::Ask;
 use crate::clock::{Clock, SystemClock};
 use crate::gate::Gate;
+use crate::request::Request;
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -37,10 +37,10 @@ use toll::Toll;
 /// ```
 pub trait LimitStream: Stream + Sized {
     /// The same items, each when the limit lets it pass. `by` is a `&Gate`, or what
-    /// [`Limiter::ask`](crate::Limiter::ask) makes of a key.
+    /// [`Limiter::ask`](crate::Limiter::request) makes of a key.
     ///
-    /// Each item costs 1; [`Limited::cost`] says otherwise. The limit is asked with all the patience in the world,
-    /// whatever [`within`](Ask::within) said: nothing is refused and nothing is dropped. An item that costs more
+    /// Each item costs 1; [`Limited::cost`] says otherwise. The limit is asked with all the max_wait in the world,
+    /// whatever [`within`](Request::within) said: nothing is refused and nothing is dropped. An item that costs more
     /// than the limit can admit at once pays in parts, and passes when it has paid the last.
     ///
     /// ```
@@ -49,20 +49,20 @@ pub trait LimitStream: Stream + Sized {
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let per_tenant = Limiter::new("1000/s".parse()?);
-    /// let items = tokio_stream::iter(0..3).limited(per_tenant.ask("acme"));
+    /// let items = tokio_stream::iter(0..3).limited(per_tenant.request("acme"));
     /// assert_eq!(items.collect::<Vec<_>>().await, [0, 1, 2]);
     /// # Ok::<(), tidegate::RuleError>(()) }).unwrap();
     /// ```
-    fn limited<C: Clock>(self, by: impl Into<Ask<C>>) -> Limited<Self, C> {
+    fn limited<C: Clock>(self, by: impl Into<Request<C>>) -> Limited<Self, C> {
         Limited { source: self, held: None, toll: Toll::new(by.into()), cost: |_| 1 }
     }
 }
 
 impl<S: Stream> LimitStream for S {}
 
-impl<C: Clock> From<&Gate<C>> for Ask<C> {
+impl<C: Clock> From<&Gate<C>> for Request<C> {
     fn from(gate: &Gate<C>) -> Self {
-        gate.ask()
+        gate.request()
     }
 }
 

@@ -4,9 +4,9 @@
 //!          admit at once is paid in parts of what it can.
 //! Always   Dropped, it gives back the part whose turn has not come.
 
-use crate::acquire::Acquire;
-use crate::ask::Ask;
 use crate::clock::{Clock, Sleep};
+use crate::request::Request;
+use crate::wait::Acquire;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,7 +16,7 @@ use tidegate_core::{Denied, Retry, Span, Verdict};
 const PAUSE: Span = Span::from_millis(10);
 
 pub(super) struct Toll<C: Clock> {
-    ask: Ask<C>,
+    request: Request<C>,
     /// What has not been paid yet, the part that is being paid included.
     rest: u64,
     /// The most that the limit admits at once, as far as is known.
@@ -34,8 +34,8 @@ enum Stage<C: Clock> {
 }
 
 impl<C: Clock> Toll<C> {
-    pub(super) fn new(ask: Ask<C>) -> Self {
-        Self { ask: ask.within(Span::MAX), rest: 0, most: u64::MAX, stage: Stage::Idle }
+    pub(super) fn new(request: Request<C>) -> Self {
+        Self { request: request.within(Span::MAX), rest: 0, most: u64::MAX, stage: Stage::Idle }
     }
 
     /// The next item costs this.
@@ -51,7 +51,7 @@ impl<C: Clock> Toll<C> {
                 Stage::Idle if self.rest == 0 => return Poll::Ready(()),
                 Stage::Idle => {
                     let part = self.rest.min(self.most);
-                    self.stage = Stage::Pay(part, self.ask.clone().cost(part).acquire());
+                    self.stage = Stage::Pay(part, self.request.clone().cost(part).acquire());
                 }
                 Stage::Pay(part, acquire) => {
                     let part = *part;
@@ -83,7 +83,7 @@ impl<C: Clock> Toll<C> {
             Verdict::Deny(Retry::After(span)) => span,
             _ => PAUSE,
         };
-        let clock = self.ask.spot.clock();
+        let clock = self.request.target.clock();
         Stage::Pause(clock.sleep_until(clock.now() + pause))
     }
 }

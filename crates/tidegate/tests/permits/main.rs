@@ -65,7 +65,7 @@ fn s6_of_twenty_threads_on_a_semaphore_of_three_all_finish_and_never_four_at_onc
         for _ in 0..20 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    let permit = gate.ask().block().unwrap();
+                    let permit = gate.request().block().unwrap();
                     most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     thread::yield_now();
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -114,7 +114,7 @@ fn t13_every_permit_comes_back_when_holders_panic() {
                             resume_unwind(Box::new(()))
                         }
                     };
-                    let _ = catch_unwind(AssertUnwindSafe(|| gate.ask().run(fails)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| gate.request().run(fails)));
                 }
             });
         }
@@ -185,7 +185,7 @@ fn a12_a_large_request_at_the_front_is_not_starved_by_small_ones() {
     let (gate, _) = gate("concurrency 4");
     let held: Vec<_> = (0..4).map(|_| gate.try_acquire().unwrap()).collect();
     let mut crew = Crew::new();
-    let large = crew.hire(gate.ask().cost(4).acquire());
+    let large = crew.hire(gate.request().cost(4).acquire());
     let small: Vec<usize> = (0..4).map(|_| crew.hire(gate.acquire())).collect();
     assert!(crew.work().is_empty());
     for permit in held {
@@ -203,9 +203,9 @@ fn a12_a_large_request_at_the_front_is_not_starved_by_small_ones() {
 #[test]
 fn a12_when_the_large_one_gives_up_the_small_ones_behind_it_go() {
     let (gate, _) = gate("concurrency 4");
-    let _held = gate.ask().cost(2).try_acquire().unwrap();
+    let _held = gate.request().cost(2).try_acquire().unwrap();
     let mut crew = Crew::new();
-    let large = crew.hire(gate.ask().cost(4).acquire());
+    let large = crew.hire(gate.request().cost(4).acquire());
     (0..3).for_each(|_| {
         crew.hire(gate.acquire());
     });
@@ -227,7 +227,7 @@ fn a12_a_wait_ends_with_the_deadline_of_the_ask_or_of_the_rule_whichever_is_firs
         let (gate, clock) = gate(rule);
         let held = gate.try_acquire().unwrap();
         let ask = || match patience_ms {
-            Some(ms) => gate.ask().within(Duration::from_millis(ms)).acquire(),
+            Some(ms) => gate.request().within(Duration::from_millis(ms)).acquire(),
             None => gate.acquire(),
         };
         let mut crew = Crew::new();
@@ -288,9 +288,9 @@ fn a15_a_small_request_behind_a_large_one_learns_of_leases_too() {
     let (gate, clock) = gate("concurrency 3 lease 10s");
     let _one = gate.try_acquire().unwrap();
     clock.advance(Span::from_secs(5));
-    let _two = gate.ask().cost(2).try_acquire().unwrap();
+    let _two = gate.request().cost(2).try_acquire().unwrap();
     let mut crew = Crew::new();
-    crew.hire(gate.ask().cost(3).acquire());
+    crew.hire(gate.request().cost(3).acquire());
     crew.hire(gate.acquire());
     assert!(crew.work().is_empty());
     clock.advance(Span::from_secs(5));
@@ -307,14 +307,14 @@ fn a15_a_small_request_behind_a_large_one_learns_of_leases_too() {
 fn a15_peek_and_check_all_see_a_lease_that_has_run_out_as_check_does() {
     let ask = |how: u8| {
         let (gate, clock) = gate("concurrency 2 lease 10s");
-        let _lost = gate.ask().cost(2).try_acquire().unwrap();
+        let _lost = gate.request().cost(2).try_acquire().unwrap();
         let mut waits = Box::pin(gate.acquire());
         assert!(poll(&mut waits).is_pending());
         clock.advance(Span::from_secs(10));
         match how {
             0 => gate.check().verdict,
             1 => gate.peek().verdict,
-            _ => check_all([gate.ask()]).decision.verdict,
+            _ => check_all([gate.request()]).decision.verdict,
         }
     };
     assert_eq!(ask(0), Verdict::Allow, "one for who waits, one is left");
@@ -381,7 +381,7 @@ fn b8_a_raised_limit_lets_those_who_wait_in_at_once_and_in_order() {
     let _held = gate.try_acquire().unwrap();
     let mut crew = Crew::new();
     for cost in [1, 2, 1, 1] {
-        crew.hire(gate.ask().cost(cost).acquire());
+        crew.hire(gate.request().cost(cost).acquire());
     }
     // The second asks for two, which one can never be: it is refused, and holds nobody up.
     assert_eq!(
@@ -399,7 +399,7 @@ fn b8_a_lowered_limit_throws_nobody_out_and_lets_nobody_in_until_they_have_left(
     let (gate, _) = gate("concurrency 4");
     let mut held: Vec<_> = (0..4).map(|_| gate.try_acquire().unwrap()).collect();
     let mut crew = Crew::new();
-    crew.hire(gate.ask().cost(3).acquire());
+    crew.hire(gate.request().cost(3).acquire());
     crew.hire(gate.acquire());
     assert!(crew.work().is_empty());
     gate.set_rule("concurrency 2".parse().unwrap());
@@ -523,11 +523,11 @@ proptest! {
         for event in events {
             match event {
                 Event::Try(cost) => {
-                    let permit = gate.ask().cost(cost).try_acquire().ok();
+                    let permit = gate.request().cost(cost).try_acquire().ok();
                     ledger.held.extend(permit.map(|permit| (cost, permit)));
                 }
                 Event::Join(cost) => {
-                    ledger.waiting.push(crew.hire(gate.ask().cost(cost).acquire()));
+                    ledger.waiting.push(crew.hire(gate.request().cost(cost).acquire()));
                     ledger.costs.push(cost);
                 }
                 Event::Work => ledger.let_in(crew.work()),

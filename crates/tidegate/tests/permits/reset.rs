@@ -38,14 +38,14 @@ fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
     let nothing: fn(&Limiter<ManualClock>) = |_| ();
     for between in [sweep, change, nothing] {
         let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
-        let forgotten = limiter.ask("k").try_acquire().unwrap();
+        let forgotten = limiter.request("k").try_acquire().unwrap();
         limiter.reset("k");
         between(&limiter);
-        let held = limiter.ask("k").try_acquire().unwrap();
+        let held = limiter.request("k").try_acquire().unwrap();
         drop(forgotten);
-        assert!(limiter.ask("k").try_acquire().is_err(), "one is in flight");
+        assert!(limiter.request("k").try_acquire().is_err(), "one is in flight");
         drop(held);
-        assert!(limiter.ask("k").try_acquire().is_ok());
+        assert!(limiter.request("k").try_acquire().is_ok());
     }
 }
 
@@ -67,7 +67,7 @@ fn a_reset_under_a_rate_forgets_who_was_in_flight_under_the_rule_before() {
 fn a_key_whose_permits_were_forgotten_is_swept_when_time_has_moved_on() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), clock.clone());
-    let forgotten = limiter.ask("k").try_acquire().unwrap();
+    let forgotten = limiter.request("k").try_acquire().unwrap();
     limiter.reset("k");
     limiter.sweep();
     assert_eq!(limiter.stats().keys, 1);

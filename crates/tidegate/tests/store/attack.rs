@@ -173,7 +173,7 @@ fn t42_an_attack_on_one_limiter_takes_no_room_from_another_and_forgets_no_key_of
     }
     assert!(attacked.stats().overflowed > 0, "that was an attack");
     let stats = quiet.stats();
-    assert_eq!((stats.forgotten, stats.overflowed), (0, 0));
+    assert_eq!((stats.evicted, stats.overflowed), (0, 0));
     assert_eq!((stats.allowed, stats.denied), (2 * QUIET, 0));
     assert_eq!((stats.keys as u64, quiet.keys() as u64), (2 * QUIET, 2 * QUIET));
     assert!((0..2 * QUIET).all(|key| quiet.check(&key).is_deny()), "all are throttled as before");

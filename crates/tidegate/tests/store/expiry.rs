@@ -101,18 +101,18 @@ fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
 }
 
 #[test]
-fn a_limiter_is_at_rest_when_nobody_owes_anything() {
+fn a_limiter_is_idle_when_nobody_owes_anything() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("1/min".parse().unwrap()).max_keys(8_000);
     let limiter = builder.with_clock(clock.clone());
-    assert!(limiter.is_at_rest(), "nobody has asked");
+    assert!(limiter.is_idle(), "nobody has asked");
     for key in 0..8_100 {
         limiter.check(&key);
     }
     assert_eq!(limiter.stats().overflowed, 100, "there is no room for the last");
-    assert!((0..9).all(|_| !limiter.is_at_rest()), "and all of them owe");
+    assert!((0..9).all(|_| !limiter.is_idle()), "and all of them owe");
     clock.advance(Span::from_secs(70));
-    let looks = (1..100).find(|_| limiter.is_at_rest());
+    let looks = (1..100).find(|_| limiter.is_idle());
     assert!(looks.is_some_and(|looks| looks > 1), "a look is at some of them: {looks:?}");
 }
 
@@ -125,7 +125,7 @@ fn a_few_keys_are_seen_at_once_however_many_there_may_be() {
             let _ = limiter.check(&key);
         }
         clock.advance(Span::from_secs(400 * 86_400));
-        assert!(limiter.is_at_rest(), "{rule}");
+        assert!(limiter.is_idle(), "{rule}");
     }
 }
 
@@ -138,8 +138,8 @@ fn who_shares_the_overflow_and_owes_is_not_at_rest() {
     clock.advance(Span::from_secs(29));
     limiter.check("bob");
     clock.advance(Span::from_secs(2));
-    assert!(!limiter.is_at_rest(), "bob owes");
+    assert!(!limiter.is_idle(), "bob owes");
     assert_eq!(limiter.keys(), 0, "alice does not");
     clock.advance(Span::from_secs(30));
-    assert!(limiter.is_at_rest());
+    assert!(limiter.is_idle());
 }

@@ -35,12 +35,12 @@ fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
             let key = format!("new {round}");
             assert!(limiter.peek(&key).is_deny(), "{rule}: peek");
             assert!(limiter.check(&key).is_deny(), "{rule}: check");
-            assert!(limiter.ask(&key).check().is_deny(), "{rule}: ask");
-            assert!(limiter.ask(&key).within(Span::MAX).check().is_deny(), "{rule}: within");
+            assert!(limiter.request(&key).check().is_deny(), "{rule}: ask");
+            assert!(limiter.request(&key).within(Span::MAX).check().is_deny(), "{rule}: within");
             assert!(limiter.try_acquire(&key).is_err(), "{rule}: try_acquire");
             assert!(limiter.reserve(&key).is_err(), "{rule}: reserve");
             assert!(matches!(now(limiter.acquire(&key)), Some(Err(_))), "{rule}: acquire");
-            assert!(check_all([limiter.ask(&key)]).decision.is_deny(), "{rule}: check_all");
+            assert!(check_all([limiter.request(&key)]).decision.is_deny(), "{rule}: check_all");
             let mut batch = limiter.batch();
             batch.push(&key, 1);
             assert!(batch.decide()[0].is_deny(), "{rule}: batch");
@@ -59,7 +59,7 @@ fn who_only_looks_sees_what_they_would_find() {
             (0..200).any(|_| limiter.check("new").is_deny()),
             "{rule}: what is shared runs out"
         );
-        let seen = [limiter.check_n("newer", 0), limiter.ask("newer").cost(0).peek()];
+        let seen = [limiter.check_n("newer", 0), limiter.request("newer").cost(0).peek()];
         assert_eq!(seen.map(|decision| decision.remaining), [0, 0], "{rule}");
     }
 }
@@ -96,14 +96,14 @@ fn those_without_room_share_what_one_key_has() {
 fn every_way_of_asking_is_counted() {
     let limiter =
         Limiter::builder("2/h".parse().unwrap()).max_keys(1).with_clock(ManualClock::new());
-    assert!(limiter.ask("first").check().is_allow());
-    assert!(check_all([limiter.ask("first")]).decision.is_allow());
+    assert!(limiter.request("first").check().is_allow());
+    assert!(check_all([limiter.request("first")]).decision.is_allow());
     assert!(limiter.try_acquire("first").is_err());
     let stats = limiter.stats();
     assert_eq!((stats.allowed, stats.denied, stats.overflowed), (2, 1, 0));
-    assert!(check_all([limiter.ask("second")]).decision.is_allow());
-    assert!(limiter.ask("third").check().is_allow());
-    assert!(limiter.ask("fourth").check().is_deny());
+    assert!(check_all([limiter.request("second")]).decision.is_allow());
+    assert!(limiter.request("third").check().is_allow());
+    assert!(limiter.request("fourth").check().is_deny());
     let stats = limiter.stats();
     assert_eq!((stats.allowed, stats.denied, stats.overflowed), (4, 2, 3));
 }
@@ -114,8 +114,8 @@ fn who_has_nothing_afterwards_takes_no_room() {
     let limiter = builder.overflow(Overflow::Deny).with_clock(ManualClock::new());
     for n in 0..10 {
         assert!(limiter.check(&n).is_allow(), "{n}: a check is over at once");
-        assert!(limiter.ask(&n).cost(2).check().is_deny(), "{n}: more than there is");
-        assert!(limiter.ask(&n).cost(0).try_acquire().is_ok(), "{n}: nothing is held");
+        assert!(limiter.request(&n).cost(2).check().is_deny(), "{n}: more than there is");
+        assert!(limiter.request(&n).cost(0).try_acquire().is_ok(), "{n}: nothing is held");
         assert_eq!((limiter.keys(), limiter.stats().keys), (0, 0), "{n}");
     }
     assert_eq!(limiter.stats().overflowed, 0);
@@ -152,14 +152,14 @@ fn a_key_at_rest_makes_room_also_if_it_lies_behind_where_the_last_look_ended() {
         }
         for n in 0..300 {
             // Not by `check`, which looks twice.
-            assert!(limiter.ask(&("passer-by", n)).check().is_allow(), "{rule}, {n}");
+            assert!(limiter.request(&("passer-by", n)).check().is_allow(), "{rule}, {n}");
             // At rest again, also without time.
             limiter.refund(&("passer-by", n), 1);
             clock.advance(Span::from_millis(2));
         }
         let stats = limiter.stats();
         assert_eq!(stats.overflowed, 0, "{rule}: there was always one at rest");
-        assert!(stats.forgotten >= 299, "{rule}: {stats:?}");
+        assert!(stats.evicted >= 299, "{rule}: {stats:?}");
     }
 }
 
@@ -174,7 +174,7 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
             // More than anybody may have, so that the room that was made for the others is not used.
             let is_refused = round % 3 == 2;
             let cost = |key: u64| if is_refused && key == keys[3] { 100 } else { 1 };
-            let joint = check_all(keys.map(|key| limiter.ask(&key).cost(cost(key))));
+            let joint = check_all(keys.map(|key| limiter.request(&key).cost(cost(key))));
             assert_eq!(joint.decision.is_deny(), is_refused, "{rule}");
             assert!(limiter.keys() <= 2 && limiter.stats().keys <= 2, "{rule}");
             assert_eq!(limiter.keys(), limiter.stats().keys, "{rule}");
@@ -264,7 +264,7 @@ fn a_few_thousand_clients_at_rest_are_kept_for_a_second() {
             assert!((0..FEW).all(|client| limiter.check(&client).is_allow()), "{rule}");
             clock.advance(Span::from_millis(10));
         }
-        assert_eq!((limiter.stats().forgotten, limiter.keys()), (0, 10_000), "{rule}");
+        assert_eq!((limiter.stats().evicted, limiter.keys()), (0, 10_000), "{rule}");
         for stranger in FEW..FEW * 20 {
             limiter.check(&stranger);
             clock.advance(Span::from_millis(3));

@@ -194,7 +194,7 @@ impl Oracle {
 
     fn together(&mut self, (one, other): (u8, u8), cost: u64) {
         let (now, limit) = (self.now(), self.limit.clone());
-        let asks = [one, other].map(|key| self.limiter.ask(&key).cost(cost));
+        let asks = [one, other].map(|key| self.limiter.request(&key).cost(cost));
         let joint = check_all(asks);
         let keys = if one == other { vec![one] } else { vec![one, other] };
         let cost = if one == other { cost.saturating_mul(2) } else { cost };

@@ -20,7 +20,7 @@ const ROUNDS: usize = 5;
 const MIB: u64 = 1_024 * 1_024;
 
 /// Asks about keys, evenly in time, for as long as it is to.
-fn ask(limiter: &Limiter, keys: u64, mut goes_on: impl FnMut(u64) -> bool) -> Times {
+fn request(limiter: &Limiter, keys: u64, mut goes_on: impl FnMut(u64) -> bool) -> Times {
     let (mut times, mut random, stopwatch) = (Times::new(), Random::new(1), SystemClock::new());
     let start = stopwatch.now();
     for n in (0..).take_while(|n| goes_on(*n)) {
@@ -57,7 +57,7 @@ fn ask_beside(asked: &Limiter, saved: &Limiter, keys: u64, file: &Path) -> Times
             is_saved.store(true, Ordering::Relaxed);
             result.unwrap();
         });
-        ask(asked, keys, |_| !is_saved.load(Ordering::Relaxed))
+        request(asked, keys, |_| !is_saved.load(Ordering::Relaxed))
     })
 }
 
@@ -73,7 +73,7 @@ fn t39_a_snapshot_of_many_keys_delays_nobody_and_takes_little_memory() {
         let mut longest = [const { Vec::new() }; 3];
         for _ in 0..ROUNDS {
             let times = [
-                ask(&limiter, keys, |n| n < size(20_000, 1_000_000)),
+                request(&limiter, keys, |n| n < size(20_000, 1_000_000)),
                 ask_beside(&limiter, &other, keys, &file),
                 ask_beside(&limiter, &limiter, keys, &file),
             ];

@@ -147,7 +147,7 @@ fn keys_of_many_shards_that_are_decided_as_one_are_all_charged_or_none() {
                     for _ in 0..size(4_000, 400_000) {
                         let mut ask = |_| (random.below(KEYS), 1 + random.below(3));
                         let asks: Vec<(u64, u64)> = (0..4).map(&mut ask).collect();
-                        let ask = |(key, cost): &(u64, u64)| limiter.ask(key).cost(*cost);
+                        let ask = |(key, cost): &(u64, u64)| limiter.request(key).cost(*cost);
                         if check_all(asks.iter().map(ask)).decision.is_deny() {
                             denied.fetch_add(1, Ordering::Relaxed);
                             continue;
@@ -183,7 +183,7 @@ fn keys_without_room_that_are_decided_as_one_pay_what_they_share() {
                 let mut random = Random::new(seed);
                 for _ in 0..5_000 {
                     let keys = [random.below(20), random.below(20), random.below(20)];
-                    let joint = check_all(keys.iter().map(|key| limiter.ask(key)));
+                    let joint = check_all(keys.iter().map(|key| limiter.request(key)));
                     passed.fetch_add(3 * u64::from(joint.decision.is_allow()), Ordering::Relaxed);
                 }
             });

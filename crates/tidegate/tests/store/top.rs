@@ -61,14 +61,16 @@ fn a_key_has_its_name_also_if_a_batch_asked_about_it_first() {
 fn a_key_has_its_name_however_it_was_asked_about() {
     type Way = fn(&Limiter<ManualClock>);
     let ways: [(&str, Way); 6] = [
-        ("all allowed", |l| drop(tidegate::check_all([l.ask("alice"), l.ask("bob")]))),
+        ("all allowed", |l| drop(tidegate::check_all([l.request("alice"), l.request("bob")]))),
         ("another denied", |l| {
-            drop(tidegate::check_all([l.ask("alice"), l.ask("bob").cost(2_000_000)]));
+            drop(tidegate::check_all([l.request("alice"), l.request("bob").cost(2_000_000)]));
         }),
-        ("denied", |l| drop(tidegate::check_all([l.ask("bob"), l.ask("alice").cost(2_000_000)]))),
-        ("check", |l| assert!(l.ask("alice").check().is_allow())),
-        ("try_acquire", |l| drop(l.ask("alice").try_acquire())),
-        ("reserve", |l| drop(l.ask("alice").reserve())),
+        ("denied", |l| {
+            drop(tidegate::check_all([l.request("bob"), l.request("alice").cost(2_000_000)]))
+        }),
+        ("check", |l| assert!(l.request("alice").check().is_allow())),
+        ("try_acquire", |l| drop(l.request("alice").try_acquire())),
+        ("reserve", |l| drop(l.request("alice").reserve())),
     ];
     for (way, ask) in ways {
         let limiter = Limiter::builder("1000000/s".parse().unwrap()).top_keys();
@@ -93,9 +95,9 @@ fn counted(ask: impl Fn(&Limiter<ManualClock>)) -> (u64, u64) {
 #[test]
 fn keys_that_ask_for_a_turn_are_counted_like_those_that_check() {
     let ways = [
-        ("ask", counted(|limiter| assert!(limiter.ask("alice").check().limit > 0))),
+        ("ask", counted(|limiter| assert!(limiter.request("alice").check().limit > 0))),
         ("try_acquire", counted(|limiter| drop(limiter.try_acquire("alice")))),
-        ("reserve", counted(|limiter| drop(limiter.ask("alice").within(Span::ZERO).reserve()))),
+        ("reserve", counted(|limiter| drop(limiter.request("alice").within(Span::ZERO).reserve()))),
     ];
     for (way, counts) in ways {
         assert_eq!(counts, (4_000, 3_999), "{way}");

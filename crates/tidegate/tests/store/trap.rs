@@ -39,7 +39,7 @@ fn flood(rule: &str, overflow: Overflow, junk: u64, pause: Span) {
     if pause.is_zero() {
         let room = MAX_KEYS as u64 - 1;
         assert_eq!(stats.overflowed, junk - room, "{rule}: all are in debt, so the rest overflows");
-        assert_eq!(stats.forgotten, 0, "{rule}");
+        assert_eq!(stats.evicted, 0, "{rule}");
     }
     let audit = limiter.audit().unwrap();
     assert!(audit.admissions > 0, "{rule}: somebody was watched");

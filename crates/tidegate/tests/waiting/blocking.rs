@@ -27,7 +27,7 @@ fn r2_threads_pass_one_by_one_in_the_order_they_came() {
         for number in 0..8_usize {
             let (limiter, passed, clock) = (&limiter, &passed, &clock);
             scope.spawn(move || {
-                drop(limiter.ask("alice").block().unwrap());
+                drop(limiter.request("alice").block().unwrap());
                 passed.lock().unwrap().push((number, clock.now()));
             });
             until_asleep(clock, number + 1);
@@ -50,7 +50,7 @@ fn r2_threads_pass_one_by_one_in_the_order_they_came() {
 fn r2_a_thread_that_would_wait_too_long_does_not_wait() {
     let (gate, _) = gate("1/s");
     gate.check();
-    let denied = gate.ask().within(Duration::from_millis(999)).block().unwrap_err();
+    let denied = gate.request().within(Duration::from_millis(999)).block().unwrap_err();
     assert_eq!(denied.to_string(), "denied: retry after 1ms");
 }
 
@@ -58,7 +58,7 @@ fn r2_a_thread_that_would_wait_too_long_does_not_wait() {
 fn r2_a_thread_that_waits_for_a_permit_gives_up_at_its_deadline() {
     let (gate, clock) = gate("concurrency 1");
     let held = gate.try_acquire().unwrap();
-    let ask = |gate: &Gate<ManualClock>| gate.ask().within(Duration::from_secs(2)).block();
+    let ask = |gate: &Gate<ManualClock>| gate.request().within(Duration::from_secs(2)).block();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| ask(&gate).is_err());
         until_asleep(&clock, 1);
@@ -80,7 +80,7 @@ fn r2_threads_pass_no_faster_than_the_rate_by_the_machines_clock() {
     let before = clock.now();
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..20).for_each(|_| drop(gate.ask().block().unwrap())));
+            scope.spawn(|| (0..20).for_each(|_| drop(gate.request().block().unwrap())));
         }
     });
     assert!(clock.now().since(before) >= Span::from_micros(79 * 500), "80 passes, 500 us apart");

@@ -43,7 +43,7 @@ impl Watch {
                 Verdict::Deny(_) => {}
             },
             Event::Join(cost) => {
-                if let Ok(reservation) = self.gate.ask().cost(cost).reserve() {
+                if let Ok(reservation) = self.gate.request().cost(cost).reserve() {
                     self.waiting.push((reservation, cost));
                     self.let_pass(Span::ZERO);
                 }
@@ -51,7 +51,7 @@ impl Watch {
             Event::GiveUp(who) if who < self.waiting.len() => drop(self.waiting.remove(who)),
             Event::GiveUp(_) => {}
             Event::Refused(us) => {
-                drop(self.gate.ask().within(Span::from_micros(us).as_duration()).reserve());
+                drop(self.gate.request().within(Span::from_micros(us).as_duration()).reserve());
             }
             Event::Advance(us) => {
                 self.let_pass(Span::from_micros(us));

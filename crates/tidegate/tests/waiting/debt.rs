@@ -26,7 +26,7 @@ fn take_turns(gate: &Gate<ManualClock>, mut cost: u64) {
     cost -= room;
     while cost > 0 {
         let part = cost.min(seen.limit);
-        gate.ask().cost(part).reserve().unwrap().commit();
+        gate.request().cost(part).reserve().unwrap().commit();
         cost -= part;
     }
 }
@@ -42,10 +42,10 @@ fn a_debt_is_paid_as_a_row_of_turns_is() {
                 for gate in [&one, &row] {
                     assert!(gate.check_n(used).is_allow());
                 }
-                one.ask().cost(cost).charge();
+                one.request().cost(cost).charge();
                 take_turns(&row, cost);
                 for ask in [1, 2, 3] {
-                    let waits = [&one, &row].map(|gate| gate.ask().cost(ask).peek());
+                    let waits = [&one, &row].map(|gate| gate.request().cost(ask).peek());
                     assert_eq!(waits[0], waits[1], "{rule}: {used} used, {cost} charged, {ask}");
                 }
             }
@@ -58,10 +58,10 @@ fn a_debt_is_paid_as_a_row_of_turns_is() {
 fn where_nothing_is_admitted_nothing_is_owed() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("0/s".parse().unwrap(), clock.clone());
-    limiter.ask("alice").cost(1_000_000).charge();
-    assert!(limiter.is_at_rest(), "it has no debt");
+    limiter.request("alice").cost(1_000_000).charge();
+    assert!(limiter.is_idle(), "it has no debt");
     limiter.set_rule("10/s".parse().unwrap());
-    assert_eq!(limiter.ask("alice").cost(10).check().remaining, 0);
+    assert_eq!(limiter.request("alice").cost(10).check().remaining, 0);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_calendar_s_debt_is_never_paid_early() {
         for cost in [4, 5, 6, 80, 86, 400, 2_000] {
             let clock = ManualClock::new();
             let (one, row) = (gate(rule, &clock), gate(rule, &clock));
-            one.ask().cost(cost).charge();
+            one.request().cost(cost).charge();
             take_turns(&row, cost);
             let [one, row] = [one, row].map(|gate| gate.reserve().unwrap().wait().as_micros());
             assert!(row <= one && one <= row + row / 40, "{rule}, {cost}: {row} and {one}");
@@ -83,8 +83,8 @@ fn a_debt_of_any_size_is_charged_in_one_step() {
     for rule in EVEN {
         let clock = ManualClock::new();
         let gate = gate(rule, &clock);
-        gate.ask().cost(u64::MAX).charge();
-        gate.ask().cost(u64::MAX).charge();
+        gate.request().cost(u64::MAX).charge();
+        gate.request().cost(u64::MAX).charge();
         assert!(gate.check().is_deny(), "{rule}");
         clock.advance(Span::from_secs(1_000_000_000));
         assert!(gate.check().is_deny(), "{rule}: thirty years later");
@@ -95,11 +95,11 @@ fn a_debt_of_any_size_is_charged_in_one_step() {
 fn debts_add_up_and_those_in_line_keep_their_turns() {
     let clock = ManualClock::new();
     let gate = gate("10/s", &clock);
-    gate.ask().cost(30).charge();
+    gate.request().cost(30).charge();
     let waits = gate.reserve().unwrap();
     assert_eq!(waits.wait(), Span::from_millis(2_100));
     for _ in 0..100_000 {
-        gate.ask().cost(1).charge();
+        gate.request().cost(1).charge();
     }
     assert_eq!(waits.wait(), Span::from_millis(2_100), "what is owed later is paid later");
     assert_eq!(gate.check().retry_after(), Some(Span::from_millis(10_002_200)));
@@ -114,7 +114,7 @@ fn debts_add_up_and_those_in_line_keep_their_turns() {
 fn a_reset_forgives_and_a_refund_shortens() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("10/s".parse().unwrap(), clock);
-    limiter.ask("alice").cost(1_010).charge();
+    limiter.request("alice").cost(1_010).charge();
     limiter.refund("alice", 10);
     assert_eq!(limiter.check("alice").retry_after(), Some(Span::from_millis(99_100)));
     assert!(limiter.check("bob").is_allow(), "each owes for itself");
@@ -126,10 +126,10 @@ fn a_reset_forgives_and_a_refund_shortens() {
 fn what_fits_is_charged_as_by_a_check() {
     let clock = ManualClock::new();
     let gate = gate("10/s", &clock);
-    gate.ask().cost(0).charge();
-    gate.ask().cost(4).charge();
+    gate.request().cost(0).charge();
+    gate.request().cost(4).charge();
     assert_eq!(gate.check_n(0).remaining, 6);
-    gate.ask().cost(6).charge();
+    gate.request().cost(6).charge();
     assert_eq!(gate.check().retry_after(), Some(Span::from_millis(100)));
 }
 
@@ -137,12 +137,12 @@ fn what_fits_is_charged_as_by_a_check() {
 fn who_cannot_owe_takes_what_there_is_room_for() {
     let clock = ManualClock::new();
     let queue = gate("10/s queue capacity 5", &clock);
-    queue.ask().cost(1_000).charge();
+    queue.request().cost(1_000).charge();
     assert_eq!(queue.check_n(0).remaining, 0);
     clock.advance(Span::from_secs(1));
     assert!(!queue.check().is_deny());
     let places = gate("concurrency 2", &clock);
-    places.ask().cost(1_000).charge();
+    places.request().cost(1_000).charge();
     assert_eq!(places.check_n(0).remaining, 2);
 }
 
@@ -150,7 +150,7 @@ fn who_cannot_owe_takes_what_there_is_room_for() {
 fn a_debt_outlives_a_change_of_rule() {
     let clock = ManualClock::new();
     let gate = gate("10/s", &clock);
-    gate.ask().cost(1_010).charge();
+    gate.request().cost(1_010).charge();
     gate.set_rule("20/s".parse().unwrap());
     let wait = gate.check().retry_after().unwrap();
     assert!(wait > Span::from_secs(49) && wait <= Span::from_secs(101), "{wait}");
@@ -163,7 +163,7 @@ fn a_step_of_the_clock_takes_a_debt_along() {
     let clock = ManualClock::new();
     clock.advance(Span::from_secs(100_000));
     let gate = gate("10/s", &clock);
-    gate.ask().cost(1_010).charge();
+    gate.request().cost(1_010).charge();
     clock.set(clock.now() - Span::from_secs(3_600));
     assert_eq!(
         gate.check().retry_after(),

@@ -83,8 +83,8 @@ fn t21_who_moves_up_to_now_is_woken_now() {
         let (gate, _) = gate(rule);
         gate.check_n(5);
         let mut crew = Crew::new();
-        let large = crew.hire(gate.ask().cost(10).acquire());
-        crew.hire(gate.ask().cost(5).acquire());
+        let large = crew.hire(gate.request().cost(10).acquire());
+        crew.hire(gate.request().cost(5).acquire());
         assert!(crew.work().is_empty(), "{rule}: both wait, the small one behind the large one");
         crew.dismiss(large);
         assert_eq!(crew.work().len(), 1, "{rule}: five are free, so its turn is now");
@@ -97,7 +97,7 @@ fn group() -> impl Strategy<Value = Vec<(u64, Option<u8>)>> {
 }
 
 fn join(gate: &Gate<ManualClock>, costs: impl Iterator<Item = u64>) -> Vec<Option<Span>> {
-    let line: Vec<_> = costs.map(|cost| gate.ask().cost(cost).reserve()).collect();
+    let line: Vec<_> = costs.map(|cost| gate.request().cost(cost).reserve()).collect();
     line.into_iter().map(|one| one.ok().map(|reservation| reservation.wait())).collect()
 }
 
@@ -122,7 +122,7 @@ proptest! {
             }
             let mut line: Vec<_> = group
                 .iter()
-                .map(|(cost, _)| Some(gate.ask().cost(*cost).reserve().unwrap()))
+                .map(|(cost, _)| Some(gate.request().cost(*cost).reserve().unwrap()))
                 .collect();
             let mut leavers: Vec<usize> = (0..group.len()).filter(|i| group[*i].1.is_some()).collect();
             leavers.sort_by_key(|i| group[*i].1);
@@ -135,7 +135,7 @@ proptest! {
             let stayed = |i: &usize| line[*i].is_some();
             let costs = (0..group.len()).filter(stayed).map(|i| group[i].0);
             let expected = {
-                let twins: Vec<_> = costs.map(|cost| twin.ask().cost(cost).reserve().unwrap()).collect();
+                let twins: Vec<_> = costs.map(|cost| twin.request().cost(cost).reserve().unwrap()).collect();
                 twins.iter().map(tidegate::Reservation::wait).collect::<Vec<Span>>()
             };
             let waits: Vec<Span> = line.iter().flatten().map(tidegate::Reservation::wait).collect();

@@ -83,7 +83,7 @@ fn assert_alike(
     what: &str,
 ) {
     let ask = |gate: &Gate<ManualClock>| -> [Decision; 3] {
-        [gate.peek(), gate.ask().cost(2).peek(), gate.check()]
+        [gate.peek(), gate.request().cost(2).peek(), gate.check()]
     };
     its_clock.set(clock.now());
     for round in 0..24 {

@@ -21,7 +21,7 @@ fn t11_dropped_before_it_is_due_a_reservation_is_given_back_whole() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let (twin, its_clock, _) = exhausted(rule);
-        let reservation = gate.ask().reserve().unwrap();
+        let reservation = gate.request().reserve().unwrap();
         clock.advance(wait.saturating_sub(Span::from_micros(1)));
         drop(reservation);
         let step = Span::from_micros(wait.as_micros() / 3);

@@ -103,7 +103,7 @@ fn t22_a_deadline_for_a_permit_is_not_prolonged_by_a_step_forward() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), clock.clone());
     let _held = limiter.try_acquire("alice").unwrap();
     let mut crew = Crew::new();
-    crew.hire(limiter.ask("alice").within(HOUR.as_duration()).acquire());
+    crew.hire(limiter.request("alice").within(HOUR.as_duration()).acquire());
     assert!(crew.work().is_empty());
     clock.set(Timestamp::MAX);
     assert!(crew.work().pop().unwrap().1.is_err());

@@ -13,7 +13,7 @@ fn assert_on_schedule(rule: &str, costs: &[u64]) {
     let due = schedule(rule, clock.now(), costs);
     let mut crew = Crew::new();
     for cost in costs {
-        crew.hire(limiter.ask("alice").cost(*cost).acquire());
+        crew.hire(limiter.request("alice").cost(*cost).acquire());
     }
     let numbers = |at: Option<Timestamp>| -> Vec<usize> {
         (0..costs.len()).filter(|task| due[*task] == at).collect()
@@ -57,7 +57,7 @@ fn a9_a_turn_that_comes_too_late_is_refused_at_once_and_costs_nothing() {
         let mut crew = Crew::new();
         // A nanosecond is rounded away, against the caller.
         let hasty = wait.as_duration().saturating_sub(std::time::Duration::from_nanos(1));
-        crew.hire(gate.ask().within(hasty).acquire());
+        crew.hire(gate.request().within(hasty).acquire());
         let denied = crew.work().pop().unwrap().1.unwrap_err();
         // nginx's clock ticks in milliseconds.
         let tick = if rule.contains("r/") { Span::from_millis(1) } else { Span::from_micros(1) };
@@ -75,7 +75,7 @@ fn a9_a_turn_exactly_at_the_deadline_is_granted() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let mut crew = Crew::new();
-        crew.hire(gate.ask().within(wait.as_duration()).acquire());
+        crew.hire(gate.request().within(wait.as_duration()).acquire());
         assert!(crew.work().is_empty(), "{rule}");
         clock.advance(wait);
         let permit = crew.work().pop().unwrap().1.unwrap();
@@ -87,7 +87,7 @@ fn a9_a_turn_exactly_at_the_deadline_is_granted() {
 fn assert_refusal_is_honest(rule: &str) {
     let (gate, clock, wait) = exhausted(rule);
     let patience = Span::from_micros(wait.as_micros() / 3);
-    let ask = || gate.ask().within(patience.as_duration()).reserve();
+    let ask = || gate.request().within(patience.as_duration()).reserve();
     let retry_after = ask().unwrap_err().decision.retry_after().unwrap();
     clock.advance(retry_after.saturating_sub(Span::from_micros(1)));
     assert!(ask().is_err(), "{rule}: a microsecond early");
@@ -136,7 +136,7 @@ fn r2_asking_for_nothing_is_never_refused_also_behind_a_line() {
         crew.hire(gate.acquire());
         crew.work();
         assert!(gate.check_n(0).is_allow(), "{rule}");
-        assert!(gate.ask().cost(0).peek().is_allow(), "{rule}");
+        assert!(gate.request().cost(0).peek().is_allow(), "{rule}");
     }
 }
 
@@ -145,7 +145,7 @@ fn r2_a_permit_for_nothing_is_never_refused_also_behind_a_line() {
     for rule in AWAITED {
         let (gate, _, _) = exhausted(rule);
         let _waits = gate.reserve().unwrap();
-        assert!(gate.ask().cost(0).try_acquire().is_ok(), "{rule}: by permit as by check");
+        assert!(gate.request().cost(0).try_acquire().is_ok(), "{rule}: by permit as by check");
     }
 }
 
@@ -157,7 +157,7 @@ fn t09_a_cost_that_can_never_pass_is_refused_at_once_and_not_awaited() {
         for cost in [1_000_000, u64::MAX] {
             let (gate, clock) = gate(rule);
             let mut crew = Crew::new();
-            crew.hire(gate.ask().cost(cost).acquire());
+            crew.hire(gate.request().cost(cost).acquire());
             let denied = crew.work().pop().unwrap().1.unwrap_err();
             assert_eq!(denied.decision.verdict, Verdict::Deny(Retry::Never), "{rule} {cost}");
             assert_eq!(clock.sleepers(), 0);
@@ -182,13 +182,13 @@ fn a6_a_queue_that_is_full_refuses_instead_of_letting_wait() {
 fn a9_the_next_caller_pays_as_with_guava() {
     // RateLimiter.create(5): acquire(10) passes at once, the next waits the two seconds it cost.
     let (gate, clock) = gate("5/s smooth");
-    assert!(gate.ask().cost(10).try_acquire().is_ok());
+    assert!(gate.request().cost(10).try_acquire().is_ok());
     let next = gate.reserve().unwrap();
     assert_eq!(next.wait(), Span::from_secs(2));
     clock.advance(Span::from_secs(2));
     next.commit();
     // The ones after it are 200 ms apart, and tryAcquire(199 ms) is false.
-    assert!(gate.ask().within(std::time::Duration::from_millis(199)).reserve().is_err());
+    assert!(gate.request().within(std::time::Duration::from_millis(199)).reserve().is_err());
     assert_eq!(gate.reserve().unwrap().wait(), Span::from_millis(200));
     assert!(clock.now() > Timestamp::EPOCH);
 }
@@ -198,7 +198,7 @@ fn a9_the_next_caller_pays_as_with_guava() {
 fn r2_who_would_not_wait_so_long_is_refused_and_not_charged_by_check_too() {
     for rule in ["5/s smooth", "5/s queue capacity 3", "10r/s burst=15", "5/s warmup 1s"] {
         let (gate, _clock, wait) = exhausted(rule);
-        let hasty = || gate.ask().within(wait.saturating_sub(Span::from_micros(1)));
+        let hasty = || gate.request().within(wait.saturating_sub(Span::from_micros(1)));
         let before = gate.check_n(0);
         for decision in [hasty().check(), hasty().peek(), check_all([hasty()]).decision] {
             // nginx counts in milliseconds.
@@ -206,7 +206,7 @@ fn r2_who_would_not_wait_so_long_is_refused_and_not_charged_by_check_too() {
             assert!(retry_after <= Span::from_millis(1), "{rule}: {retry_after}");
         }
         assert_eq!(gate.check_n(0), before, "{rule}: nothing was charged");
-        assert!(!gate.ask().within(wait).check().is_deny(), "{rule}");
+        assert!(!gate.request().within(wait).check().is_deny(), "{rule}");
     }
 }
 
@@ -219,7 +219,7 @@ fn the_numbers_of_a_refusal_behind_a_line_are_those_of_now() {
     let (never, asked) = (gate.check_n(11), gate.check_n(0));
     assert_eq!(never.verdict, Verdict::Deny(Retry::Never));
     assert_eq!((never.remaining, never.reset_after), (asked.remaining, asked.reset_after));
-    let refused = gate.ask().cost(11).reserve().unwrap_err().decision;
+    let refused = gate.request().cost(11).reserve().unwrap_err().decision;
     assert_eq!((refused.remaining, refused.reset_after), (asked.remaining, asked.reset_after));
 }
 

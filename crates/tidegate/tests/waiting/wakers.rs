@@ -213,10 +213,10 @@ fn t13_a_waker_that_panics_takes_nobody_along() {
     let gate = Gate::new("100/s burst 1".parse().unwrap());
     gate.check();
     let planted = plant(&gate);
-    drop(gate.ask().block().unwrap());
+    drop(gate.request().block().unwrap());
     let other = Gate::new("100/s burst 1".parse().unwrap());
     other.check();
-    drop(other.ask().within(Span::from_secs(60)).block().unwrap());
+    drop(other.request().within(Span::from_secs(60)).block().unwrap());
     drop(planted);
 
     // On the thread that gives a permit back, and on the one that moves the clock.

@@ -1,0 +1,183 @@
+//! Every interleaving of a few threads, tried by loom (T15): the atomic cell, its slow side, permits, and the latch
+//! of a shard.
+//!
+//! Run by `cargo xtask test`, which builds with `--cfg tidegate_loom` so that `sync.rs` takes loom's
+//! atomics and locks.
+
+use crate::sync::spin_mutex::SpinMutex;
+use crate::{Clock, Gate, Sleep, Span, Timestamp};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use std::future::Future;
+
+/// A clock that stands still; who waits for it waits for something else to happen first.
+#[derive(Clone)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_000_000)
+    }
+
+    fn sleep_until(&self, _at: Timestamp) -> Sleep {
+        Sleep::new(std::future::pending())
+    }
+}
+
+fn gate(rule: &str) -> Gate<Still> {
+    Gate::with_clock(rule.parse().unwrap(), Still)
+}
+
+/// Runs the work on two more threads and adds up what they and this one return.
+fn on_three(gate: &Gate<Still>, work: fn(&Gate<Still>) -> u64) -> u64 {
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let gate = gate.clone();
+            thread::spawn(move || work(&gate))
+        })
+        .collect();
+    let mine = work(gate);
+    mine + others.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
+}
+
+fn take_one(gate: &Gate<Still>) -> u64 {
+    u64::from(gate.check().is_allow())
+}
+
+fn take_two(gate: &Gate<Still>) -> u64 {
+    take_one(gate) + take_one(gate)
+}
+
+#[test]
+fn loom_three_threads_take_exactly_the_burst() {
+    loom::model(|| {
+        let gate = gate("1/h burst 2");
+        assert_eq!(on_three(&gate, take_one), 2);
+        assert_eq!(gate.peek().remaining, 0);
+    });
+}
+
+#[test]
+fn loom_two_checks_each_take_exactly_the_burst() {
+    loom::model(|| {
+        let gate = gate("1/h burst 3");
+        let other = gate.clone();
+        let thread = thread::spawn(move || take_two(&other));
+        let mine = take_two(&gate);
+        assert_eq!(mine + thread.join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn loom_a_refund_on_the_slow_side_loses_no_charge() {
+    loom::model(|| {
+        let gate = gate("1/h burst 3");
+        assert!(gate.check().is_allow());
+        let other = gate.clone();
+        let thread = thread::spawn(move || other.refund(1));
+        let taken = take_two(&gate);
+        thread.join().unwrap();
+        assert_eq!(taken, 2);
+        assert_eq!(gate.check_n(0).remaining, 1, "three, less two");
+    });
+}
+
+#[test]
+fn loom_a_reservation_that_is_dropped_leaves_no_trace() {
+    loom::model(|| {
+        let gate = gate("1/h burst 1");
+        let other = gate.clone();
+        let thread = thread::spawn(move || other.reserve().unwrap().wait());
+        let taken = take_one(&gate);
+        let wait = thread.join().unwrap();
+        // One of them had the token. A reservation that was due at once has spent it.
+        assert_eq!(taken == 1, wait > Span::ZERO);
+        assert_eq!(gate.check_n(0).remaining, 0);
+        assert_eq!(gate.check().retry_after(), Some(Span::from_secs(3600)));
+    });
+}
+
+#[test]
+fn loom_a_change_of_rule_refunds_nobody() {
+    loom::model(|| {
+        let gate = gate("1/h burst 1");
+        let other = gate.clone();
+        let thread = thread::spawn(move || other.set_rule("1/h burst 2".parse().unwrap()));
+        let taken = take_two(&gate);
+        thread.join().unwrap();
+        assert!(taken >= 1);
+        assert_eq!(gate.check_n(0).remaining, 2 - taken);
+    });
+}
+
+/// Holds a permit, if one is free, and looks that nobody else does.
+fn hold(gate: &Gate<Still>, inside: &AtomicUsize) -> bool {
+    let Ok(permit) = gate.try_acquire() else { return false };
+    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in flight at once");
+    inside.fetch_sub(1, Ordering::SeqCst);
+    drop(permit);
+    true
+}
+
+#[test]
+fn loom_a_permit_is_held_by_one_and_always_comes_back() {
+    loom::model(|| {
+        let (gate, inside) = (gate("concurrency 1"), Arc::new(AtomicUsize::new(0)));
+        let (other, theirs) = (gate.clone(), Arc::clone(&inside));
+        let thread = thread::spawn(move || hold(&other, &theirs));
+        hold(&gate, &inside);
+        thread.join().unwrap();
+        assert!(hold(&gate, &inside), "nobody holds it any more");
+    });
+}
+
+#[test]
+fn loom_who_waits_for_a_permit_is_always_woken() {
+    loom::model(|| {
+        let gate = gate("concurrency 1");
+        let permit = gate.try_acquire().unwrap();
+        let other = gate.clone();
+        let thread = thread::spawn(move || {
+            drop(loom::future::block_on(other.acquire()).unwrap());
+        });
+        drop(permit);
+        thread.join().unwrap();
+        assert!(gate.try_acquire().is_ok());
+    });
+}
+
+#[test]
+fn loom_a_waiter_that_gives_up_takes_nothing_along() {
+    loom::model(|| {
+        let gate = gate("concurrency 1");
+        let permit = gate.try_acquire().unwrap();
+        let other = gate.clone();
+        let thread = thread::spawn(move || {
+            let mut waiting = std::pin::pin!(other.acquire());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            drop(waiting.as_mut().poll(&mut context));
+            // Dropped here: granted meanwhile, or still in the crowd.
+        });
+        drop(permit);
+        thread.join().unwrap();
+        assert!(gate.try_acquire().is_ok());
+    });
+}
+
+#[test]
+fn loom_a_latch_is_held_by_one_at_a_time() {
+    loom::model(|| {
+        // Not atomic: loom sees who is at it without having waited for the other.
+        let latch = Arc::new(SpinMutex::new(0));
+        let add_twice = |latch: &SpinMutex<u32>| {
+            *latch.hold().0 += 1;
+            *latch.hold().0 += 1;
+        };
+        let other = Arc::clone(&latch);
+        let other = thread::spawn(move || add_twice(&other));
+        add_twice(&latch);
+        other.join().unwrap();
+        assert_eq!(*latch.hold().0, 4);
+    });
+}

@@ -1,0 +1,509 @@
+//! One key under one limit: its state, and those who wait for it.
+//!
+//! Always   A slot is changed under its owner's lock, by one method call; the state and the line are
+//!          never seen apart.
+
+mod debt;
+mod permit_queue;
+mod rate_queue;
+mod waiter;
+
+pub(crate) use permit_queue::PermitWait;
+pub(crate) use rate_queue::RateWait;
+pub(crate) use waiter::WaitOutcome;
+
+use crate::sync::wake::WakeList;
+use permit_queue::PermitQueue;
+use rate_queue::RateQueue;
+use tidegate_core::{Decision, Denied, Limit, Retry, Span, State, Ticket, Timestamp, Verdict};
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) state: State,
+    rate_queue: RateQueue,
+    permit_queue: PermitQueue,
+    /// Who was in flight when the rule stopped counting that; they may come back under a rule that
+    /// counts again.
+    parked: Option<Box<(Limit, State)>>,
+    /// When those in flight were forgotten whose permits may still be out. Until the clock has moved on, only the numbers of their
+    /// tickets tell them from who comes next, so they go on and the key is not forgotten.
+    forgotten_at: Option<Timestamp>,
+    /// Nobody is admitted: it stands for keys that are to be refused.
+    is_closed: bool,
+}
+
+/// What came of asking for admission with max_wait.
+pub(crate) enum Admission {
+    /// Admitted now. A ticket must be given back.
+    Now(Decision, Option<Ticket>),
+    /// Admitted later, at a time that is known.
+    Later(Decision, RateWait),
+    /// Perhaps admitted later, when others have finished.
+    Queued(PermitWait),
+    /// Not admitted, and nothing charged.
+    Denied(Denied),
+}
+
+impl Admission {
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Now(decision, _) | Self::Later(decision, _) => decision.verdict,
+            Self::Queued(_) => Verdict::Wait(Span::MAX),
+            Self::Denied(denied) => denied.decision.verdict,
+        }
+    }
+}
+
+impl Slot {
+    pub(crate) fn new(state: State) -> Self {
+        let (rate_queue, permit_queue) = (RateQueue::default(), PermitQueue::default());
+        Self { state, rate_queue, permit_queue, parked: None, forgotten_at: None, is_closed: false }
+    }
+
+    /// A slot that refuses whoever requests, also those who would wait: whatever they were promised would
+    /// be forgotten with it.
+    pub(crate) fn closed(state: State) -> Self {
+        Self { is_closed: true, ..Self::new(state) }
+    }
+
+    /// A key that owed something, or was waited for, when its state was saved; of all others the state is all there is.
+    pub(crate) fn of_debtor(limit: &Limit, state: &State, now: Timestamp) -> Option<Self> {
+        let rate_queue = RateQueue::of_saved(limit, state, now)?;
+        Some(Self { rate_queue, ..Self::new(state.clone()) })
+    }
+
+    /// Takes over what another one has used and owes.
+    pub(crate) fn inherit(&mut self, other: Self) {
+        (self.state, self.rate_queue) = (other.state, other.rate_queue);
+    }
+
+    /// Whether somebody waits here.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.rate_queue.has_waiters() || !self.permit_queue.is_empty()
+    }
+
+    /// Whether the state is all there is: nobody waits, and no permits are out under another rule.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.has_waiters() && self.parked.is_none()
+    }
+
+    /// Whether forgetting this key changes no answer.
+    ///
+    /// Whoever looks may be told an earlier time than those who wait here: then nothing is said and
+    /// nobody is moved or woken, which is for those who come with a request.
+    pub(crate) fn is_idle(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> bool {
+        if self.has_waiters() && self.rate_queue.is_ahead_of(now) {
+            return false;
+        }
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        let is_parked = |parked: &(Limit, State)| {
+            let (limit, state) = parked;
+            !limit.peek(state, now, 0).reset_after.is_zero()
+        };
+        !self.has_waiters()
+            && !self.has_just_forgotten(now)
+            && !self.parked.as_deref().is_some_and(is_parked)
+            && limit.peek(&self.state, now, 0).reset_after.is_zero()
+    }
+
+    fn has_just_forgotten(&self, now: Timestamp) -> bool {
+        self.forgotten_at.is_some_and(|at| now <= at)
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut WakeList,
+    ) -> Decision {
+        if self.is_closed {
+            return self.peek(limit, now, cost, wakes);
+        }
+        if limit.is_concurrency() {
+            // A check lasts no time, so what it took is given back before anybody can see it.
+            let (decision, ticket) =
+                self.permit_queue.enter(limit, &mut self.state, now, cost, wakes);
+            if let Some(ticket) = ticket {
+                limit.release(&mut self.state, ticket);
+            }
+            return decision;
+        }
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        if self.rate_queue.is_empty() {
+            return limit.decide(&mut self.state, now, cost);
+        }
+        let decision = self.peek_behind(limit, now, cost);
+        if cost > 0 && !decision.is_deny() {
+            // Only a rule that makes requests wait admits behind others; what it promised stands.
+            limit.decide(&mut self.state, now, cost);
+            self.rate_queue.freeze();
+        }
+        decision
+    }
+
+    /// As [`check`](Self::check), for somebody who would not wait longer than `max_wait` where the
+    /// rule says to wait.
+    pub(crate) fn check_within(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        (cost, max_wait): (u64, Span),
+        wakes: &mut WakeList,
+    ) -> Decision {
+        if limit.delays_requests() && max_wait < Span::MAX {
+            let decision = self.peek_within(limit, now, (cost, max_wait), wakes);
+            if decision.is_deny() {
+                return decision;
+            }
+        }
+        self.check(limit, now, cost, wakes)
+    }
+
+    pub(crate) fn peek_within(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        (cost, max_wait): (u64, Span),
+        wakes: &mut WakeList,
+    ) -> Decision {
+        let decision = self.peek(limit, now, cost, wakes);
+        match decision.verdict {
+            Verdict::Wait(wait) if wait > max_wait => {
+                self.refusal(limit, now, cost, max_wait).decision
+            }
+            _ => decision,
+        }
+    }
+
+    pub(crate) fn peek(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut WakeList,
+    ) -> Decision {
+        if self.is_closed && cost > 0 {
+            return self.refused(limit, now, cost).decision;
+        }
+        if limit.is_concurrency() {
+            // Leases may have run out since anybody looked.
+            self.permit_queue.grant(limit, &mut self.state, now, wakes);
+            let mut decision = limit.peek(&self.state, now, cost);
+            if !self.permit_queue.is_empty() && cost > 0 && !decision.is_deny() {
+                decision = limit.peek(&self.state, now, 0).deny(Retry::OnRelease).decision;
+            }
+            return decision;
+        }
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        if self.rate_queue.is_empty() {
+            return limit.peek(&self.state, now, cost);
+        }
+        self.peek_behind(limit, now, cost)
+    }
+
+    /// The refusal of a closed slot. Where its state would admit after a wait, that is when to come
+    /// back.
+    fn refused(&self, limit: &Limit, now: Timestamp, cost: u64) -> Denied {
+        let retry = match limit.peek(&self.state, now, cost).verdict {
+            Verdict::Deny(retry) => retry,
+            Verdict::Wait(wait) => Retry::After(wait),
+            Verdict::Allow => Retry::After(Span::from_micros(1)),
+        };
+        limit.peek(&self.state, now, 0).deny(retry)
+    }
+
+    /// The answer to somebody who will not wait, while others do.
+    fn peek_behind(&self, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
+        let seen = self.seen_behind(limit, now);
+        if cost == 0 {
+            return seen;
+        }
+        match self.rate_queue.forecast(limit, &self.state, now, cost) {
+            Ok((_, _, joined)) if limit.delays_requests() => joined,
+            Ok((at, ..)) => seen.deny(Retry::After(at.since(now))).decision,
+            Err(denied) if limit.delays_requests() => denied.decision,
+            // It is told when the line has passed; the numbers are those of now.
+            Err(_) => seen.deny(Retry::Never).decision,
+        }
+    }
+
+    /// The numbers as they stand behind the line: nothing is left over for now.
+    fn seen_behind(&self, limit: &Limit, now: Timestamp) -> Decision {
+        if limit.delays_requests() {
+            return limit.peek(&self.state, now, 0);
+        }
+        let mut seen = match self.rate_queue.forecast(limit, &self.state, now, 0) {
+            Ok((_, _, decision)) => decision,
+            Err(denied) => denied.decision,
+        };
+        seen.remaining = 0;
+        seen.verdict = Verdict::Allow;
+        seen
+    }
+
+    /// Asks for admission, ready to wait for as long as `max_wait`.
+    pub(crate) fn admit(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        max_wait: Span,
+        wakes: &mut WakeList,
+    ) -> Admission {
+        if self.is_closed && cost > 0 {
+            return Admission::Denied(self.refused(limit, now, cost));
+        }
+        if limit.is_concurrency() {
+            return self.admit_permit(limit, now, cost, max_wait, wakes);
+        }
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        if cost == 0 {
+            return Admission::Now(self.peek(limit, now, 0, wakes), None);
+        }
+        if max_wait.is_zero() && self.rate_queue.is_empty() && !limit.delays_requests() {
+            // Now or not at all: nothing has to be foreseen.
+            let decision = limit.decide(&mut self.state, now, cost);
+            return match decision.verdict {
+                Verdict::Deny(retry) => Admission::Denied(decision.deny(retry)),
+                _ => Admission::Now(decision, None),
+            };
+        }
+        if self.rate_queue.is_full() {
+            return self.turn_away(limit, now, wakes);
+        }
+        match self.rate_queue.forecast(limit, &self.state, now, cost) {
+            Ok((at, after, decision)) if at.since(now) <= max_wait => {
+                let before = std::mem::replace(&mut self.state, after);
+                if at <= now {
+                    if !self.rate_queue.is_empty() {
+                        // Decided on top of those who wait, which only their own rule does.
+                        self.rate_queue.freeze();
+                    }
+                    return Admission::Now(decision, None);
+                }
+                Admission::Later(decision, self.rate_queue.join(limit, &before, now, at, cost))
+            }
+            Ok((at, ..)) if !limit.delays_requests() => {
+                let retry_after = at.since(now).saturating_sub(max_wait);
+                Admission::Denied(self.peek(limit, now, 0, wakes).deny(Retry::After(retry_after)))
+            }
+            Err(_) if !limit.delays_requests() => {
+                Admission::Denied(self.peek(limit, now, 0, wakes).deny(Retry::Never))
+            }
+            Ok(_) | Err(_) => Admission::Denied(self.refusal(limit, now, cost, max_wait)),
+        }
+    }
+
+    /// Why somebody with so little max_wait is not admitted by a rule that makes requests wait. It
+    /// knows best itself when they would be.
+    fn refusal(&self, limit: &Limit, now: Timestamp, cost: u64, max_wait: Span) -> Denied {
+        let mut state = self.state.clone();
+        let refused = limit.decide_within(&mut state, now, cost, max_wait);
+        refused.ok().err().unwrap_or(refused.deny(Retry::Never))
+    }
+
+    /// The line is as long as it may be: come back when the first of them has passed.
+    fn turn_away(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> Admission {
+        let first = self.rate_queue.start().map_or(Span::ZERO, |at| at.since(now));
+        let retry = Retry::After(first.max(Span::from_micros(1)));
+        Admission::Denied(self.peek(limit, now, 0, wakes).deny(retry))
+    }
+
+    fn admit_permit(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        max_wait: Span,
+        wakes: &mut WakeList,
+    ) -> Admission {
+        let (decision, ticket) = self.permit_queue.enter(limit, &mut self.state, now, cost, wakes);
+        match decision.verdict {
+            Verdict::Deny(retry)
+                if retry == Retry::Never || max_wait.is_zero() || self.permit_queue.is_full() =>
+            {
+                Admission::Denied(decision.deny(retry))
+            }
+            Verdict::Deny(_) => Admission::Queued(self.permit_queue.join(cost)),
+            _ => Admission::Now(decision, ticket),
+        }
+    }
+
+    /// Brings the line to now: turns may have come, or moved.
+    pub(crate) fn catch_up(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) {
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+    }
+
+    /// How long until a lease runs out, if any does.
+    pub(crate) fn next_lease_end(&self, limit: &Limit, now: Timestamp) -> Option<Span> {
+        limit.next_lease_end(&self.state, now)
+    }
+
+    /// Gives up a place in the line.
+    pub(crate) fn leave_rate_queue(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        wait: &RateWait,
+        wakes: &mut WakeList,
+    ) {
+        self.rate_queue.leave(limit, &mut self.state, now, wait, wakes);
+    }
+
+    /// Makes a place in the line final.
+    pub(crate) fn commit(&mut self, limit: &Limit, wait: &RateWait) {
+        self.rate_queue.commit(limit, wait.number);
+    }
+
+    /// Gives up waiting for a permit.
+    pub(crate) fn leave_permit_queue(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        wait: &PermitWait,
+        wakes: &mut WakeList,
+    ) {
+        self.permit_queue.leave(limit, &mut self.state, now, wait, wakes);
+    }
+
+    /// Gives back a permit.
+    pub(crate) fn release(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        ticket: Ticket,
+        wakes: &mut WakeList,
+    ) {
+        match self.parked.as_deref_mut() {
+            Some((limit, parked)) => limit.release(parked, ticket),
+            None => limit.release(&mut self.state, ticket),
+        }
+        self.permit_queue.grant(limit, &mut self.state, now, wakes);
+    }
+
+    /// Lets permits that have become free go to those who wait, and says what is to be known.
+    pub(crate) fn look(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut WakeList,
+    ) -> Decision {
+        self.permit_queue.grant(limit, &mut self.state, now, wakes);
+        limit.peek(&self.state, now, cost)
+    }
+
+    /// Charges whether there is room or not. What there is no room for is owed, except to a rule that makes requests
+    /// wait: it holds as much as it holds.
+    pub(crate) fn charge(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut WakeList,
+    ) {
+        if self.is_closed || limit.is_concurrency() {
+            return;
+        }
+        let refused = self.check(limit, now, cost, wakes);
+        if !refused.is_deny() {
+            return;
+        }
+        let room = refused.remaining.min(cost);
+        let is_taken = !self.check(limit, now, room, wakes).is_deny();
+        let owed = if is_taken { cost - room } else { cost };
+        // Where nothing is ever admitted, no time to come pays a debt.
+        if owed > 0 && !limit.delays_requests() && refused.limit > 0 {
+            self.rate_queue.add_debt(limit, &mut self.state, now, owed);
+        }
+    }
+
+    /// Gives back what was charged, and no more: nobody is better off than one who never asked.
+    /// Permits that are out stay out: they come back by themselves.
+    pub(crate) fn refund(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        created_at: Timestamp,
+        wakes: &mut WakeList,
+    ) {
+        if limit.is_concurrency() {
+            return;
+        }
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        let refund = |state: &mut State| {
+            limit.refund(state, now, cost);
+            let fresh = limit.fresh(created_at);
+            let rest = |state: &State| limit.peek(state, now, 0).reset_after;
+            if rest(state) < rest(&fresh) {
+                *state = fresh;
+            }
+        };
+        self.rate_queue.replay(limit, &mut self.state, now, wakes, refund);
+    }
+
+    /// Forgets what was used, what is owed, and who is in flight: their permits give nothing back any more.
+    pub(crate) fn reset(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        created_at: Timestamp,
+        wakes: &mut WakeList,
+    ) {
+        if let Some((limit, parked)) = self.parked.as_deref_mut() {
+            limit.release_all(parked);
+            self.forgotten_at = Some(now);
+        }
+        if limit.is_concurrency() {
+            limit.release_all(&mut self.state);
+            self.forgotten_at = Some(now);
+            self.permit_queue.grant(limit, &mut self.state, now, wakes);
+            return;
+        }
+        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.clear_debts();
+        let fresh = |state: &mut State| *state = limit.fresh(created_at);
+        self.rate_queue.replay(limit, &mut self.state, now, wakes, fresh);
+    }
+
+    /// Goes on under another rule (B8).
+    ///
+    /// The two may go by different clocks, so the time is told twice.
+    pub(crate) fn change(
+        &mut self,
+        (old, old_now): (&Limit, Timestamp),
+        (new, now): (&Limit, Timestamp),
+        wakes: &mut WakeList,
+    ) {
+        self.rate_queue.settle(old, &mut self.state, old_now, wakes);
+        if old_now != now {
+            self.rate_queue.rebase(old_now, now, wakes);
+        }
+        if new.is_concurrency() {
+            // Turns in time mean nothing to it. Those who have one keep it.
+            self.rate_queue.freeze();
+        }
+        let has_just_forgotten = self.has_just_forgotten(old_now);
+        self.forgotten_at = has_just_forgotten.then_some(now);
+        let is_out = |state: &State| {
+            has_just_forgotten || !old.peek(state, old_now, 0).reset_after.is_zero()
+        };
+        if old.is_concurrency() && !new.is_concurrency() && is_out(&self.state) {
+            self.parked = Some(Box::new((old.clone(), self.state.clone())));
+        }
+        let parked = if new.is_concurrency() { self.parked.take() } else { None };
+        let take_over = |state: &mut State| {
+            *state = match parked.as_deref() {
+                Some((limit, parked)) => new.take_over(limit, parked, now),
+                None => new.take_over_between(old, state, old_now, now),
+            };
+        };
+        self.rate_queue.replay(new, &mut self.state, now, wakes, take_over);
+        self.permit_queue.grant(new, &mut self.state, now, wakes);
+        if old.permit_lease() != new.permit_lease() {
+            self.permit_queue.wake_all(wakes);
+        }
+    }
+}

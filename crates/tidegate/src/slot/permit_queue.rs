@@ -1,0 +1,123 @@
+//! Those who wait for a permit under a concurrency limit, in the order they came (A12).
+//!
+//! Always   First come, first served: nobody is admitted past somebody who waits, however little they
+//!          ask. A permit that is granted to somebody who has gone away is released at once.
+
+use crate::slot::rate_queue::WAITERS_MAX;
+use crate::slot::waiter::{WaitOutcome, Waiter, WaiterStatus};
+use crate::sync::wake::WakeList;
+use crate::sync::{Arc, next_id};
+use std::collections::VecDeque;
+use tidegate_core::{Decision, Limit, Retry, State, Ticket, Timestamp, Verdict};
+
+#[derive(Debug, Default)]
+pub(crate) struct PermitQueue {
+    waiting: VecDeque<QueuedPermit>,
+}
+
+#[derive(Debug)]
+struct QueuedPermit {
+    number: u64,
+    cost: u64,
+    waiter: Arc<Waiter>,
+}
+
+/// A place in the crowd.
+#[derive(Debug)]
+pub(crate) struct PermitWait {
+    number: u64,
+    waiter: Arc<Waiter>,
+}
+
+impl PermitWait {
+    pub(crate) fn outcome(&self, waker: Option<&std::task::Waker>) -> Option<WaitOutcome> {
+        self.waiter.outcome(waker)
+    }
+}
+
+impl PermitQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes a permit if one is free and nobody waits for it.
+    pub(crate) fn enter(
+        &mut self,
+        limit: &Limit,
+        state: &mut State,
+        now: Timestamp,
+        cost: u64,
+        wakes: &mut WakeList,
+    ) -> (Decision, Option<Ticket>) {
+        // Leases may have run out since anybody looked.
+        self.grant(limit, state, now, wakes);
+        if self.waiting.is_empty() || cost == 0 {
+            return limit.enter(state, now, cost);
+        }
+        let mut decision = limit.peek(state, now, cost);
+        if !decision.is_deny() {
+            decision = limit.peek(state, now, 0).deny(Retry::OnRelease).decision;
+        }
+        (decision, None)
+    }
+
+    /// Whether as many wait as may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITERS_MAX
+    }
+
+    pub(crate) fn join(&mut self, cost: u64) -> PermitWait {
+        let (number, waiter) = (next_id(), Arc::new(Waiter::new(WaiterStatus::Unknown)));
+        self.waiting.push_back(QueuedPermit { number, cost, waiter: Arc::clone(&waiter) });
+        PermitWait { number, waiter }
+    }
+
+    /// Gives up a place, and what may have been granted to it already.
+    pub(crate) fn leave(
+        &mut self,
+        limit: &Limit,
+        state: &mut State,
+        now: Timestamp,
+        wait: &PermitWait,
+        wakes: &mut WakeList,
+    ) {
+        self.waiting.retain(|queued| queued.number != wait.number);
+        if let Some(WaitOutcome::Granted(ticket)) = wait.outcome(None) {
+            limit.release(state, ticket);
+        }
+        self.grant(limit, state, now, wakes);
+    }
+
+    /// Tells everybody to look again: leases have changed, and may end earlier.
+    pub(crate) fn wake_all(&self, wakes: &mut WakeList) {
+        for queued in &self.waiting {
+            queued.waiter.set(WaiterStatus::Unknown, wakes);
+        }
+    }
+
+    /// Gives what is free to those who have waited longest.
+    pub(crate) fn grant(
+        &mut self,
+        limit: &Limit,
+        state: &mut State,
+        now: Timestamp,
+        wakes: &mut WakeList,
+    ) {
+        while let Some(first) = self.waiting.front() {
+            if !limit.is_concurrency() {
+                first.waiter.set(WaiterStatus::Restart, wakes);
+                self.waiting.pop_front();
+                continue;
+            }
+            let status = match limit.enter(state, now, first.cost) {
+                (_, Some(ticket)) => WaiterStatus::Granted(ticket),
+                (decision, None) if decision.verdict == Verdict::Deny(Retry::Never) => {
+                    WaiterStatus::Refused
+                }
+                _ => break,
+            };
+            first.waiter.set(status, wakes);
+            self.waiting.pop_front();
+        }
+    }
+}

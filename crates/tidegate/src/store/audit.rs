@@ -1,0 +1,263 @@
+//! The auditor: keeps the exact history of some keys and counts every breach of the published bound.
+//!
+//! Always   It shares no arithmetic with the algorithms: it asks [`Limit::permits`] about every
+//!          stretch of the history that ends with the newest admission. What makes the bound speak of
+//!          something else — a refund, a change of rule, a step of the clock — starts a new history.
+
+use super::fingerprint::Fingerprint;
+use std::collections::{HashMap, VecDeque};
+use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict};
+
+/// What the auditor has found; see [`Builder::audit`](crate::Builder::audit).
+///
+/// ```
+/// use tidegate::{Limiter, ManualClock};
+///
+/// let limiter = Limiter::builder("10/s".parse()?).audit(1).with_clock(ManualClock::new());
+/// for _ in 0..100 {
+///     limiter.check("alice");
+/// }
+/// let audit = limiter.audit().expect("it was switched on");
+/// assert_eq!((audit.keys, audit.admissions, audit.violations), (1, 10, 0));
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audit {
+    /// How many keys are watched.
+    pub keys: u64,
+    /// How many admissions were looked at.
+    pub admissions: u64,
+    /// How many of them broke the bound. Anything but zero is a defect of ours.
+    pub violations: u64,
+    /// The first breach, in words.
+    pub first: Option<String>,
+}
+
+/// The longest history that is kept of a key.
+const HISTORY_MAX: usize = 2_048;
+/// The most keys that are watched in all shards together, and the fewest in each.
+const KEYS_MAX: usize = 8_192;
+const KEYS_MIN: usize = 16;
+/// If so many are watched, one that passed nothing for this long makes room for others.
+const SILENCE: Span = Span::from_secs(60);
+const LOOK: Span = Span::from_secs(1);
+
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Auditor {
+    /// One key in so many.
+    sample: u64,
+    keys_max: usize,
+    /// When it last looked for keys that nobody asks about any more.
+    looked: Timestamp,
+    histories: HashMap<Fingerprint, History>,
+    found: Audit,
+}
+
+#[derive(Clone, Debug, Default)]
+struct History {
+    /// What passed, when, and how much.
+    passed: VecDeque<(Timestamp, u64)>,
+    asked: Timestamp,
+}
+
+impl Auditor {
+    /// One of so many, for a shard each.
+    pub(in crate::store) fn new(sample: u64, shards: usize) -> Self {
+        let keys_max = KEYS_MIN.max(KEYS_MAX / shards);
+        let (histories, found) = (HashMap::new(), Audit::default());
+        let looked = Timestamp::EPOCH;
+        Self { sample: sample.max(1), keys_max, looked, histories, found }
+    }
+
+    #[inline]
+    pub(in crate::store) fn watches(&self, key: Fingerprint) -> bool {
+        // Not the word that chooses the shard.
+        key.low.is_multiple_of(self.sample)
+    }
+
+    /// Hears of a decision about a key that it watches.
+    pub(in crate::store) fn hear(
+        &mut self,
+        limit: &Limit,
+        key: Fingerprint,
+        (now, cost): (Timestamp, u64),
+        decision: &Decision,
+    ) {
+        let wait = match decision.verdict {
+            Verdict::Allow => Span::ZERO,
+            Verdict::Wait(wait) => wait,
+            Verdict::Deny(_) => return,
+        };
+        if cost == 0 {
+            return;
+        }
+        if self.histories.len() >= self.keys_max && !self.histories.contains_key(&key) {
+            // Those are watched who are there, until they have not been for a while.
+            self.drop_silent(now);
+            if self.histories.len() >= self.keys_max {
+                return;
+            }
+        }
+        let history = self.histories.entry(key).or_default();
+        if now < history.asked {
+            // The bound holds between steps of the clock.
+            history.passed.clear();
+        }
+        history.asked = now;
+        history.passed.push_back((limit.passes_at(now, wait), cost));
+        if history.passed.len() > HISTORY_MAX {
+            history.passed.pop_front();
+        }
+        self.found.admissions += 1;
+        if let Some(breach) = history.breach(limit) {
+            self.found.violations += 1;
+            self.found.first.get_or_insert(breach);
+        }
+    }
+
+    /// Makes room for others, now and then.
+    fn drop_silent(&mut self, now: Timestamp) {
+        if now < self.looked || now.since(self.looked) >= LOOK {
+            self.looked = now;
+            self.histories.retain(|_, history| now.since(history.asked) < SILENCE);
+        }
+    }
+
+    /// Starts a new history: something happened that the bound does not speak of.
+    pub(in crate::store) fn forget(&mut self, key: Fingerprint) {
+        self.histories.remove(&key);
+    }
+
+    pub(in crate::store) fn forget_all(&mut self) {
+        self.histories.clear();
+    }
+
+    pub(in crate::store) fn add_to(&self, audit: &mut Audit) {
+        audit.keys += self.histories.len() as u64;
+        audit.admissions += self.found.admissions;
+        audit.violations += self.found.violations;
+        if audit.first.is_none() {
+            audit.first.clone_from(&self.found.first);
+        }
+    }
+}
+
+impl History {
+    /// A stretch that ends with the newest admission and holds more than may pass in its length.
+    fn breach(&self, limit: &Limit) -> Option<String> {
+        let (last_at, last) = *self.passed.back()?;
+        let mut total = 0_u64;
+        for (at, cost) in self.passed.iter().rev() {
+            let Some(sum) = total.checked_add(*cost) else {
+                // More than can be counted was promised: a rule that never refuses does that.
+                return None;
+            };
+            total = sum;
+            let interval = last_at.since(*at);
+            if !limit.permits(total, last, interval) {
+                return Some(format!("`{limit}` let {total} pass within {interval}"));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Fingerprint = Fingerprint { high: 1, low: 0 };
+    const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+    /// Rules of every kind, and the most that each lets pass at one instant by its bound.
+    const MOST_AT_ONCE: [(&str, u64); 17] = [
+        ("100/s burst 20", 20),
+        ("3/s paced", 1),
+        ("30/s start empty", 30),
+        ("7/min leaky capacity 30", 30),
+        ("40/s fixed", 40),
+        ("40/s fixed from first", 40),
+        ("40/h fixed from 2024-01-01T00:17:00+08:00", 40),
+        ("25/day calendar", 25),
+        ("64/s sliding-log", 64),
+        ("61/s sliding", 121),
+        ("10r/s burst=15 nodelay", 16),
+        ("10r/s burst=15", 16),
+        ("10r/s burst=15 delay=5", 16),
+        ("10/s queue capacity 12", 1),
+        ("3/s queue capacity 12 wait 2s", 1),
+        ("5/s smooth", 7),
+        ("5/s warmup 1s", 2),
+    ];
+
+    fn hear(auditor: &mut Auditor, limit: &Limit, now: Timestamp, cost: u64) -> u64 {
+        auditor.hear(limit, KEY, (now, cost), &Decision::UNLIMITED);
+        auditor.found.violations
+    }
+
+    #[test]
+    fn one_admission_too_many_is_a_violation_of_every_rule() {
+        for (rule, most) in MOST_AT_ONCE {
+            let limit: Limit = rule.parse().unwrap();
+            let mut auditor = Auditor::new(1, 1);
+            for n in 1..=most {
+                assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "{rule}: {n} may pass");
+            }
+            assert_eq!(hear(&mut auditor, &limit, START, 1), 1, "{rule}: {most} and not more");
+            let first = auditor.found.first.clone().unwrap();
+            assert_eq!(first, format!("`{limit}` let {} pass within 0s", most + 1));
+        }
+    }
+
+    #[test]
+    fn too_much_over_a_long_time_is_a_violation_too() {
+        let limit: Limit = "10/s burst 20".parse().unwrap();
+        let mut auditor = Auditor::new(1, 1);
+        for n in 0..1_000 {
+            let now = START + Span::from_millis(100 * n);
+            assert_eq!(hear(&mut auditor, &limit, now, 1), 0, "one every 100 ms");
+        }
+        let mut now = START + Span::from_secs(100);
+        assert_eq!(hear(&mut auditor, &limit, now, 20), 0, "the burst was never used");
+        now = now + Span::from_millis(99);
+        assert_eq!(hear(&mut auditor, &limit, now, 1), 1, "one more comes a millisecond too early");
+    }
+
+    #[test]
+    fn what_the_bound_does_not_speak_of_is_no_violation() {
+        let limit: Limit = "1/h".parse().unwrap();
+        let mut auditor = Auditor::new(1, 1);
+        assert_eq!(hear(&mut auditor, &limit, START, 1), 0);
+        assert_eq!(hear(&mut auditor, &limit, START, 0), 0, "a cost of zero");
+        auditor.forget(KEY);
+        assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "after a refund");
+        auditor.forget_all();
+        assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "after a change of rule");
+        let earlier = START - Span::from_secs(1);
+        assert_eq!(hear(&mut auditor, &limit, earlier, 1), 0, "after a step of the clock");
+        assert_eq!(hear(&mut auditor, &limit, earlier, 1), 1, "and then it goes on");
+    }
+
+    #[test]
+    fn one_key_in_so_many_is_watched_and_no_more_than_it_has_memory_for() {
+        let mut auditor = Auditor::new(4, 64);
+        let key = |low| Fingerprint { high: 1, low };
+        assert_eq!((1..=100).filter(|low| auditor.watches(key(*low))).count(), 25);
+        let limit: Limit = "1/h".parse().unwrap();
+        for low in 1..=192 {
+            auditor.hear(&limit, key(low), (START, 1), &Decision::UNLIMITED);
+            assert!(auditor.histories.len() <= 128);
+        }
+        assert_eq!(auditor.found.admissions, 128, "the first ones are watched");
+        let later = START + SILENCE;
+        auditor.hear(&limit, key(5), (later, 1), &Decision::UNLIMITED);
+        auditor.hear(&limit, key(200), (later, 1), &Decision::UNLIMITED);
+        assert_eq!(auditor.histories.len(), 2, "who was silent makes room");
+        assert_eq!(
+            (auditor.found.admissions, auditor.found.violations),
+            (130, 1),
+            "5 has its history"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Keys as fingerprints: what a table remembers of a key.
+//!
+//! Always   A fingerprint is 128 bits of SipHash-1-3 under a secret that only this table knows. Whoever
+//!          chooses keys can choose neither where they fall nor which of them are taken for each
+//!          other: two keys share a fingerprint with probability 2^-127.
+
+use super::memory::sip::Sip;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+/// A key, hashed. The high half says where it lies, so it is never zero: that is an empty place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Fingerprint {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+}
+
+impl Fingerprint {
+    /// The fingerprint as one number.
+    pub(crate) fn number(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+
+    /// Which of so many homes it has: a fingerprint is a random number, so this is as good as any.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]
+    pub(in crate::store) fn home(self, homes: usize) -> usize {
+        ((u128::from(self.high) * homes as u128) >> 64) as usize
+    }
+
+    #[inline]
+    pub(crate) fn new(high: u64, low: u64) -> Self {
+        Self { high: high.max(1), low }
+    }
+}
+
+impl Hash for Fingerprint {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.low);
+    }
+}
+
+/// Makes fingerprints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secret {
+    pub(crate) words: [u64; 2],
+    /// What every hash begins with.
+    keyed: [u64; 4],
+}
+
+impl Secret {
+    pub(crate) fn random() -> Self {
+        // The standard library's random keys, which come from the system.
+        let word = || RandomState::new().hash_one(0);
+        Self::new([word(), word()])
+    }
+
+    pub(crate) fn new(words: [u64; 2]) -> Self {
+        Self { words, keyed: Sip::keyed(words) }
+    }
+
+    #[inline]
+    pub(crate) fn of<K: Hash + ?Sized>(&self, key: &K) -> Fingerprint {
+        let mut hasher = Sip::begin(self.keyed);
+        key.hash(&mut hasher);
+        let [high, low] = hasher.finish128();
+        Fingerprint::new(high, low)
+    }
+}
+
+/// A fingerprint is a hash already.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FingerprintHasher(u64);
+
+impl Hasher for FingerprintHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: u64 = 1 << 14;
+    const HOMES: usize = 256;
+    /// The multiplier of `FxHash`, and what it has to be multiplied by to give 1.
+    const FX: u64 = 0x517c_c1b7_2722_0a95;
+    const INVERSE_OF_FX: u64 = 0x2040_003d_7809_70bd;
+
+    const SECRETS: [[u64; 2]; 3] = [[0, 0], [1, 2], [0x0123_4567_89ab_cdef, u64::MAX]];
+
+    /// Where something falls, one of so many.
+    type Place = fn(Fingerprint) -> usize;
+
+    const PLACES: [(&str, Place); 3] = [
+        ("the row", |key| key.home(HOMES)),
+        ("the shard", |key| usize::try_from(key.high).unwrap() % HOMES),
+        ("the hot cell", |key| usize::try_from(key.low >> 56).unwrap()),
+    ];
+
+    /// Keys by their number.
+    type Keys = fn(u64) -> u64;
+
+    /// Keys that hashes without a secret would put side by side, or on top of each other.
+    const CHOSEN: [(&str, Keys); 6] = [
+        ("small numbers", |n| n),
+        ("equal low bits", |n| n << 40),
+        ("equal low bits of FxHash", |n| INVERSE_OF_FX.wrapping_mul(n << 40)),
+        ("equal high bits of FxHash", |n| INVERSE_OF_FX.wrapping_mul(n)),
+        ("a stride as long as a table", |n| n * 131_072),
+        ("one bit or two", |n| 1 << (n % 64) | 1_u64.rotate_left(u32::try_from(n / 64).unwrap())),
+    ];
+
+    fn places(secret: Secret, place: Place, key: Keys) -> Vec<usize> {
+        let mut keys: Vec<u64> = (0..KEYS).map(key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.iter().map(|key| place(secret.of(key))).collect()
+    }
+
+    #[test]
+    fn the_inverse_is_one() {
+        assert_eq!(INVERSE_OF_FX.wrapping_mul(FX), 1);
+    }
+
+    /// T43 without a stopwatch: six standard deviations more than their share is what no place has.
+    #[test]
+    fn t43_whatever_keys_are_chosen_they_are_spread_over_all_places() {
+        for secret in SECRETS.map(Secret::new) {
+            for ((where_, place), (name, key)) in
+                PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
+            {
+                let (mut counts, places) = ([0; HOMES], places(secret, place, key));
+                for place in &places {
+                    counts[*place] += 1;
+                }
+                let (share, fullest) = (places.len() / HOMES, counts.into_iter().max().unwrap());
+                assert!(fullest <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {fullest}");
+            }
+        }
+    }
+
+    /// Who finds keys that collide in one table has found nothing about another: not the same keys,
+    /// and not the same pairs of them, as where a secret is added to a hash that has none.
+    #[test]
+    fn t43_keys_that_collide_under_one_secret_do_not_under_another() {
+        let [one, other, _] = SECRETS.map(Secret::new);
+        for ((where_, place), (name, key)) in
+            PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
+        {
+            let (here, there) = (places(one, place, key), places(other, place, key));
+            let same = here.iter().zip(&there).filter(|(here, there)| here == there).count();
+            let share = here.len() / HOMES;
+            assert!(same <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {same}");
+            // The last key of each place, with the next that comes there.
+            let mut last = [None; HOMES];
+            let pairs: Vec<(usize, usize)> = (0..here.len())
+                .filter_map(|n| last[here[n]].replace(n).map(|before| (before, n)))
+                .collect();
+            let both = pairs.iter().filter(|(a, b)| there[*a] == there[*b]).count();
+            assert!(both <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {both} pairs");
+        }
+    }
+}

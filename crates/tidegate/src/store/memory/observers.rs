@@ -1,0 +1,58 @@
+//! Those who look over a shard's shoulder, if they were asked to: the sketch and the auditor.
+
+use crate::store::audit::Auditor;
+use crate::store::fingerprint::Fingerprint;
+use crate::store::top_keys::{KeyName, Sketch};
+use tidegate_core::{Decision, Limit, Timestamp};
+
+#[derive(Clone, Debug)]
+pub(super) struct Observers {
+    pub(super) sketches: Option<Sketches>,
+    pub(super) auditor: Option<Auditor>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sketches {
+    pub(super) hot: Sketch,
+    pub(super) denied: Sketch,
+}
+
+impl Sketches {
+    #[inline]
+    pub(super) fn hear(
+        &mut self,
+        key: Fingerprint,
+        now: Timestamp,
+        is_denied: bool,
+        name: impl Fn() -> KeyName,
+    ) {
+        if is_denied {
+            self.denied.add(key, now, &name);
+        }
+        self.hot.add(key, now, &name);
+    }
+}
+
+impl Observers {
+    /// Whether it has to hear of every decision about this key.
+    #[inline]
+    pub(super) fn wants(&self, key: Fingerprint) -> bool {
+        self.sketches.is_some() || self.auditor.as_ref().is_some_and(|auditor| auditor.watches(key))
+    }
+
+    pub(super) fn hear(
+        &mut self,
+        limit: &Limit,
+        key: Fingerprint,
+        (now, cost): (Timestamp, u64),
+        decision: &Decision,
+        name: impl Fn() -> KeyName,
+    ) {
+        if let Some(auditor) = self.auditor.as_mut().filter(|auditor| auditor.watches(key)) {
+            auditor.hear(limit, key, (now, cost), decision);
+        }
+        if let Some(sketches) = &mut self.sketches {
+            sketches.hear(key, now, decision.is_deny(), name);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Another rule for all keys of a shard (B8).
+//!
+//! Always   Every key goes over under the shard's lock, so this is as quick as it can be: rows that stay
+//!          as wide as they are stay where they are, what is needed otherwise is kept for the next shard,
+//!          and keys that are at rest under the new rule are left for others to come across.
+
+use super::{Fingerprint, LimitParameters, PackedRows, Shard, Slot, each_width, key_of, row_of};
+use crate::sync::Arc;
+use crate::sync::wake::WakeList;
+use tidegate_core::{State, Timestamp};
+
+/// A change of rule, while it goes from shard to shard.
+pub(in crate::store::memory) struct RuleChange {
+    pub(in crate::store::memory) parameters: Arc<LimitParameters>,
+    /// Those who wait for something else from now on. Woken when this is dropped, when no lock is held.
+    pub(in crate::store::memory) wakes: WakeList,
+    /// Where rows lie that become wider or narrower.
+    rows: Vec<u64>,
+}
+
+impl RuleChange {
+    pub(in crate::store::memory) fn to(parameters: LimitParameters) -> Self {
+        Self { parameters: Arc::new(parameters), wakes: WakeList::default(), rows: Vec::new() }
+    }
+}
+
+impl Shard {
+    /// Goes on under other parameters; the times are those by which the old rule counts, and the new one.
+    pub(in crate::store::memory) fn change(
+        &mut self,
+        change: &mut RuleChange,
+        (old_now, now): (Timestamp, Timestamp),
+    ) {
+        let old = std::mem::replace(&mut self.parameters, Arc::clone(&change.parameters));
+        for slot in self.slots.values_mut() {
+            slot.change((&old.limit, old_now), (&self.parameters.limit, now), &mut change.wakes);
+        }
+        let slots: Vec<Fingerprint> = self.slots.keys().copied().collect();
+        for (key, state) in self.change_rows(&old, (old_now, now), &mut change.rows) {
+            self.slots.insert(key, Slot::new(state));
+        }
+        for key in slots {
+            self.settle(key);
+        }
+        if let Some(auditor) =
+            self.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
+        {
+            auditor.forget_all();
+        }
+        self.cursor = 0;
+        self.seen = now;
+    }
+
+    /// Takes the rows over from the `old` parameters. Hands back those keys that can be rows no longer.
+    fn change_rows(
+        &mut self,
+        old: &LimitParameters,
+        (old_now, now): (Timestamp, Timestamp),
+        scratch: &mut Vec<u64>,
+    ) -> Vec<(Fingerprint, State)> {
+        let (parameters, room_for) = (Arc::clone(&self.parameters), self.len());
+        let new = &parameters.limit;
+        let mut no_rows = Vec::new();
+        let mut take_over = |row: &[u64]| {
+            let state = new.take_over_between(&old.limit, &old.unpack(&row[2..]), old_now, now);
+            let packed = new.pack(&state, parameters.epoch);
+            if packed.is_none() {
+                no_rows.push((key_of(row), state));
+            }
+            packed
+        };
+        if new.packed_words() == old.limit.packed_words() {
+            each_width!(&mut self.rows, rows => rows.change_each(|row| {
+                take_over(row).inspect(|packed| *row = row_of(key_of(row), *packed)).is_some()
+            }), else ());
+        } else {
+            // First out, then in again: there is only one place for them.
+            self.rows.copy_to(scratch);
+            self.rows = PackedRows::None;
+            self.rows = PackedRows::new(new.packed_words(), &self.arena_slot);
+            let mut rows = scratch
+                .chunks_exact(2 + old.limit.packed_words())
+                .filter_map(|row| take_over(row).map(|packed| (key_of(row), packed)));
+            each_width!(&mut self.rows, new_rows => {
+                new_rows.reserve(room_for);
+                new_rows.fill(rows.map(|(key, packed)| row_of(key, packed)));
+            }, else rows.by_ref().for_each(drop));
+        }
+        no_rows
+    }
+}

@@ -1,0 +1,69 @@
+//! What has been decided, counted.
+
+use tidegate_core::{Decision, Verdict};
+
+/// How much a limiter has decided, and how full it is; see [`Limiter::stats`](crate::Limiter::stats).
+///
+/// ```
+/// use tidegate::{Limiter, ManualClock};
+///
+/// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
+/// limiter.check("alice");
+/// limiter.check("alice");
+/// let stats = limiter.stats();
+/// assert_eq!((stats.allowed, stats.denied, stats.keys), (1, 1, 1));
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Requests that were admitted at once.
+    pub allowed: u64,
+    /// Requests that were refused.
+    pub denied: u64,
+    /// Requests that were admitted for later, or that wait for a permit.
+    pub waited: u64,
+    /// Of all these, those of keys for which there was no room: decided in the shared overflow, or
+    /// refused, as the limiter was told.
+    pub overflowed: u64,
+    /// Keys at rest that were forgotten.
+    pub evicted: u64,
+    /// Keys that are remembered now.
+    pub keys: usize,
+    /// The most that are ever remembered.
+    pub max_keys: usize,
+}
+
+/// The same for a part of the keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(in crate::store) allowed: u64,
+    pub(in crate::store) denied: u64,
+    pub(in crate::store) waited: u64,
+    pub(in crate::store) overflowed: u64,
+    pub(in crate::store) evicted: u64,
+}
+
+impl Counters {
+    #[inline]
+    pub(in crate::store) fn count(&mut self, decision: &Decision) {
+        self.count_verdict(decision.verdict);
+    }
+
+    #[inline]
+    pub(in crate::store) fn count_verdict(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Allow => self.allowed += 1,
+            Verdict::Wait(_) => self.waited += 1,
+            Verdict::Deny(_) => self.denied += 1,
+        }
+    }
+
+    pub(in crate::store) fn add_to(&self, stats: &mut Stats) {
+        stats.allowed += self.allowed;
+        stats.denied += self.denied;
+        stats.waited += self.waited;
+        stats.overflowed += self.overflowed;
+        stats.evicted += self.evicted;
+    }
+}

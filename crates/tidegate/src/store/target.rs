@@ -1,0 +1,185 @@
+//! Where a request is decided: at a gate, or at one key of a store.
+
+use crate::clock::Clock;
+use crate::slot::{Admission, Slot};
+use crate::store::gate::GateInner;
+use crate::store::memory::{MemoryStore, Placement};
+use crate::store::{Fingerprint, KeyName};
+use crate::sync::Arc;
+use crate::sync::wake::WakeList;
+use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict, Window};
+
+pub(crate) enum Target<C: Clock> {
+    Gate(Arc<GateInner<C>>),
+    /// With the name of the key, where busy keys are counted.
+    Key(Arc<MemoryStore<C>>, Fingerprint, KeyName),
+    /// What the keys of a table share for which it has no room.
+    Overflow(Arc<MemoryStore<C>>),
+}
+
+impl<C: Clock> Target<C> {
+    /// The same target, to give something back to: that is not counted, so it needs no name.
+    pub(crate) fn without_key_name(&self) -> Self {
+        match self {
+            Self::Gate(inner) => Self::Gate(Arc::clone(inner)),
+            Self::Key(store, key, _) => Self::Key(Arc::clone(store), *key, KeyName::default()),
+            Self::Overflow(store) => Self::Overflow(Arc::clone(store)),
+        }
+    }
+
+    /// What the key is called; empty where busy keys are not counted.
+    pub(crate) fn name(&self) -> &KeyName {
+        const NONE: &KeyName = &KeyName::NONE;
+        match self {
+            Self::Key(_, _, name) => name,
+            Self::Gate(_) | Self::Overflow(_) => NONE,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &C {
+        match self {
+            Self::Gate(inner) => &inner.clock,
+            Self::Key(store, ..) | Self::Overflow(store) => &store.clock,
+        }
+    }
+
+    /// Brings the line to now, and says when that is.
+    pub(crate) fn catch_up(&self) -> Timestamp {
+        self.look(|slot, limit, now, wakes| {
+            slot.catch_up(limit, now, wakes);
+            now
+        })
+    }
+
+    /// Works on the slot under its owner's lock. Who is to be woken is woken after.
+    pub(crate) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
+    ) -> R {
+        let mut wakes = WakeList::default();
+        match self {
+            Self::Gate(inner) => {
+                inner.with(|slow, now| work(&mut slow.slot, &slow.limit, now, &mut wakes))
+            }
+            Self::Key(store, key, _) => {
+                store.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes)).0
+            }
+            Self::Overflow(store) => {
+                store.with_overflow(|slot, limit, now| work(slot, limit, now, &mut wakes))
+            }
+        }
+    }
+
+    /// Works on the slot if there is anything to work on: what a key has that nobody knows cannot be
+    /// given back.
+    fn with_existing(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList)) {
+        let mut wakes = WakeList::default();
+        match self {
+            Self::Gate(_) | Self::Overflow(_) => self.with(work),
+            Self::Key(store, key, _) => {
+                store.with_existing(*key, |slot, limit, now| work(slot, limit, now, &mut wakes));
+            }
+        }
+    }
+
+    /// The same, for looking only: a key that is not known is not remembered for it.
+    pub(crate) fn look<R>(
+        &self,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
+    ) -> R {
+        let mut wakes = WakeList::default();
+        match self {
+            Self::Gate(_) | Self::Overflow(_) => self.with(work),
+            Self::Key(store, key, _) => {
+                store.look(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
+            }
+        }
+    }
+
+    pub(crate) fn check(&self, cost: u64, max_wait: Span) -> Decision {
+        let demand = (cost, max_wait);
+        let mut wakes = WakeList::default();
+        let mut work =
+            |slot: &mut Slot, limit: &Limit, now| slot.check_within(limit, now, demand, &mut wakes);
+        match self {
+            Self::Key(store, key, name) => {
+                store.request((*key, name), |decision| decision.verdict, work).0
+            }
+            Self::Gate(_) | Self::Overflow(_) => {
+                self.with(|slot, limit, now, _| work(slot, limit, now))
+            }
+        }
+    }
+
+    pub(crate) fn peek(&self, cost: u64, max_wait: Span) -> Decision {
+        let demand = (cost, max_wait);
+        self.look(|slot, limit, now, wakes| slot.peek_within(limit, now, demand, wakes))
+    }
+
+    pub(crate) fn refund(&self, cost: u64) {
+        let created_at = self.created_at();
+        self.with_existing(|slot, limit, now, wakes| {
+            slot.refund(limit, now, cost, created_at, wakes)
+        });
+    }
+
+    pub(crate) fn reset(&self) {
+        let created_at = self.created_at();
+        self.with_existing(|slot, limit, now, wakes| slot.reset(limit, now, created_at, wakes));
+    }
+
+    fn created_at(&self) -> Timestamp {
+        match self {
+            Self::Gate(inner) => inner.created_at,
+            Self::Key(store, ..) | Self::Overflow(store) => store.created_at,
+        }
+    }
+
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.look(|slot, limit, now, _| limit.window(&slot.state, now))
+    }
+
+    /// Asks for a turn at a known time, which a concurrency limit has only now.
+    pub(crate) fn reserve(&mut self, cost: u64, max_wait: Span) -> Admission {
+        self.admit_and_pin(Admission::verdict, |slot, limit, now, wakes| {
+            let max_wait = if limit.is_concurrency() { Span::ZERO } else { max_wait };
+            slot.admit(limit, now, cost, max_wait, wakes)
+        })
+    }
+
+    /// Asks for admission with max_wait; tells how much of it there is, which a concurrency rule may
+    /// cut short.
+    pub(crate) fn admit(&mut self, cost: u64, max_wait: Span) -> (Admission, Span) {
+        let verdict = |(admission, _): &(Admission, Span)| admission.verdict();
+        self.admit_and_pin(verdict, |slot, limit, now, wakes| {
+            let max_wait = limit.permit_wait().map_or(max_wait, |wait| wait.min(max_wait));
+            (slot.admit(limit, now, cost, max_wait, wakes), max_wait)
+        })
+    }
+
+    /// Books, and stays where it was booked: what was booked in the overflow is given back there, also
+    /// when there is room for the key by then.
+    fn admit_and_pin<R>(
+        &mut self,
+        verdict: impl FnOnce(&R) -> Verdict,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
+    ) -> R {
+        let Self::Key(store, key, name) = self else { return self.with(work) };
+        let mut wakes = WakeList::default();
+        let work = |slot: &mut Slot, limit: &Limit, now| work(slot, limit, now, &mut wakes);
+        let (admission, home) = store.request((*key, name), verdict, work);
+        if home == Placement::Overflow {
+            *self = Self::Overflow(Arc::clone(store));
+        }
+        admission
+    }
+}
+
+impl<C: Clock> Clone for Target<C> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Key(store, key, name) => Self::Key(Arc::clone(store), *key, name.clone()),
+            Self::Gate(_) | Self::Overflow(_) => self.without_key_name(),
+        }
+    }
+}
