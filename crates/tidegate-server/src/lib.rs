@@ -1,32 +1,31 @@
 //! Tidegate's daemon: one engine behind RESP, HTTP and gRPC.
 //!
-//! Every wire does the same three things: it finds out who asks ([`matching`]), asks the [`engine`], and says
-//! the answer in its own words. No wire knows an algorithm, and the engine knows no wire.
-//!
 //! ```text
-//! resp  http  grpc  admin      one folder each: bytes in, bytes out
-//!    \    |    |    /
-//!      matching               a request, and which limits count it under which key
-//!          |
-//!        engine               limits by name or rule text; modes; leases; reload
-//!          |
-//!        store                memory, or Redis
+//! daemon                        the process: log, signals, snapshots, the store's thread
+//!    |
+//!   net                         sockets, worker threads, deadlines, TLS
+//!    |
+//! protocol  resp http grpc admin    bytes in, bytes out: key, cost and limits of a request
+//!    |
+//! server                        what all listeners share: configuration, status, access, reload
+//!    |
+//! engine                        limits by name or rule text; modes; leases
+//!    |
+//! store                         memory, or Redis
 //! ```
+//!
+//! A module uses only those below it. A protocol knows no algorithm, and the engine knows no protocol. Which limits count a request,
+//! and under which key, is decided by [`matching`].
 
-pub mod admin;
-mod base64;
 pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod engine;
 mod escape;
 pub mod explain;
-pub mod grpc;
-pub mod http;
-pub mod listen;
 pub mod matching;
-pub mod resp;
+pub mod net;
+pub mod protocol;
 pub mod server;
-pub mod status;
 pub mod store;
 mod tls;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, Token};
-use tidegate_server::listen::{self, Running};
+use tidegate_server::net::{self, Running};
 use tidegate_server::server::Server;
 
 /// What `CL.THROTTLE` says.
@@ -19,7 +19,7 @@ fn start(token: Option<&str>) -> Running {
     (server.http, server.grpc, server.admin) = (None, None, None);
     server.tokens = token.into_iter().map(Token::new).collect();
     let server = Server::new(config, None, ServerClock::system(), Snapshot::default());
-    listen::start(server).expect("it listens")
+    net::start(server).expect("it listens")
 }
 
 fn client(running: &Running, auth: &str, options: &str) -> Client {

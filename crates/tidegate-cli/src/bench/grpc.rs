@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
-use tidegate_server::grpc::proto::RateLimitResponse;
+use tidegate_server::protocol::grpc::proto::RateLimitResponse;
 use tokio::task::JoinSet;
 
 /// `RateLimitResponse.Code`.
@@ -64,7 +64,8 @@ async fn shake_hands(plan: &Plan) -> anyhow::Result<SendRequest<Bytes>> {
 
 fn request(plan: &Plan) -> anyhow::Result<Request<()>> {
     let scheme = if plan.target.has_tls { "https" } else { "http" };
-    let uri = format!("{scheme}://{}{}", plan.target.authority, tidegate_server::grpc::PATH);
+    let uri =
+        format!("{scheme}://{}{}", plan.target.authority, tidegate_server::protocol::grpc::PATH);
     let request = Request::builder()
         .method(Method::POST)
         .uri(uri)

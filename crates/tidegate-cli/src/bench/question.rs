@@ -5,7 +5,7 @@ use super::template::{PLACE, Template, first_key};
 use anyhow::{Context, ensure};
 use prost::Message;
 use std::fmt::Write;
-use tidegate_server::grpc::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
+use tidegate_server::protocol::grpc::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
 
 /// What the command line says of it.
 #[derive(Clone, Copy, Debug, Default)]

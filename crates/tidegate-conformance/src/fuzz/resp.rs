@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate::{ManualClock, Snapshot};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, Token};
-use tidegate_server::resp::Session;
+use tidegate_server::protocol::resp::Session;
 use tidegate_server::server::Server;
 
 /// What is said may be so long: a step, and the longest single answer.
@@ -46,10 +46,10 @@ fn talk(needs_token: bool, portion: usize, bytes: &[u8]) -> Vec<u8> {
         input.extend_from_slice(part);
         loop {
             let done = at_once(session.answer(&input));
-            let kept = session.said().len();
+            let kept = session.output().len();
             assert!(kept <= SAID_MAX, "{kept} bytes are kept for a peer that does not read");
-            said.extend_from_slice(session.said());
-            session.forget_said();
+            said.extend_from_slice(session.output());
+            session.clear_output();
             input.drain(..done);
             if session.is_over() {
                 return said;

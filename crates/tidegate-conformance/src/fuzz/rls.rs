@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use tidegate::{ManualClock, Snapshot, Timestamp};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, DescriptorConfig, LimitConfig, Mode};
-use tidegate_server::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
-use tidegate_server::grpc::{BadRequest, RateLimits, Request};
 use tidegate_server::matching::{DescriptorPart, Pattern};
+use tidegate_server::protocol::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
+use tidegate_server::protocol::grpc::{BadRequest, RateLimits, Request};
 use tidegate_server::server::Server;
 
 static LIMITS: LazyLock<RateLimits> = LazyLock::new(|| {

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::config::LimitConfig;
-use tidegate_server::listen::Addresses;
+use tidegate_server::net::Addresses;
 use tidegate_testbed::PATIENCE;
 
 /// The largest integer that the server says in JSON.

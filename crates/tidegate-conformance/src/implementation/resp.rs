@@ -4,7 +4,7 @@ use super::wire::Speaker;
 use super::{Answer, Refusal, failed};
 use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::config::LimitConfig;
-use tidegate_server::listen::Addresses;
+use tidegate_server::net::Addresses;
 use tidegate_testbed::{Client, Reply};
 
 /// Somebody with a Redis client.

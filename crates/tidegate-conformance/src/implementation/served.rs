@@ -11,7 +11,7 @@ use tidegate::{ManualClock, Snapshot};
 use tidegate_redis::{RedisStore, Settings};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, LimitConfig};
-use tidegate_server::listen::{self, Addresses, Running};
+use tidegate_server::net::{self, Addresses, Running};
 use tidegate_server::server::Server;
 use tidegate_testbed::{PATIENCE, RedisServer};
 use tokio::runtime::Runtime;
@@ -50,7 +50,7 @@ impl Served {
             }
             Some(store) => store.server(config, clock)?,
         };
-        let running = listen::start(server).map_err(|error| Refusal::Failed(error.to_string()))?;
+        let running = net::start(server).map_err(|error| Refusal::Failed(error.to_string()))?;
         Ok(Self { running: Some(running) })
     }
 

@@ -5,8 +5,8 @@ use super::{Answer, Ask, DOUBLES_MAX, Http, Implementation, Refusal, Target, Tol
 use std::collections::VecDeque;
 use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict, Window};
 use tidegate_server::config::{DescriptorConfig, LimitConfig};
-use tidegate_server::listen::Addresses;
 use tidegate_server::matching::{DescriptorPart, KeyPart, Pattern};
+use tidegate_server::net::Addresses;
 
 /// What Envoy would say: the domain, and the entries of a descriptor.
 pub(super) const DOMAIN: &str = "spec";

@@ -4,7 +4,7 @@
 use super::read::load_again;
 use super::source::kind_of;
 use super::{CommandLine, Config, ConfigErrors, ServerConfig, TlsConfig};
-use crate::listen::Wire;
+use crate::net::Wire;
 use std::net::SocketAddr;
 use std::path::Path;
 use tidegate::Snapshot;

@@ -1,7 +1,7 @@
 //! What is said at the start: where it listens, and three things to try.
 
 use crate::config::{ServerConfig, TlsConfig};
-use crate::listen::{Addresses, Running};
+use crate::net::{Addresses, Running};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) fn text(running: &Running) -> String {

@@ -1,6 +1,6 @@
 //! Descriptors: each connection takes one, and systems give a process few unless it asks for more.
 
-use crate::listen::{ADMIN_CONNECTIONS_MAX, TURNED_AWAY_MAX};
+use crate::net::{ADMIN_CONNECTIONS_MAX, REJECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a worker has open: its share of the listeners, what it sleeps on, and what wakes it.
@@ -17,7 +17,7 @@ pub(super) fn take_all(connections_max: usize) -> usize {
         tracing::warn!("cannot take all the descriptors it may have: {error}");
     }
     let workers = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
-    let besides = ADMIN_CONNECTIONS_MAX + TURNED_AWAY_MAX as u64 + workers * OF_WORKER + OF_PROCESS;
+    let besides = ADMIN_CONNECTIONS_MAX + REJECTIONS_MAX as u64 + workers * OF_WORKER + OF_PROCESS;
     let needs = (connections_max as u64).saturating_add(besides);
     let Some(has) = getrlimit(Resource::Nofile).current.filter(|has| *has < needs) else {
         return connections_max;

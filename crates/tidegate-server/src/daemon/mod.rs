@@ -17,7 +17,7 @@ pub use store::examine_store;
 
 use crate::clock::ServerClock;
 use crate::config::{self, CommandLine, Config};
-use crate::listen::{self, Addresses, Running};
+use crate::net::{self, Addresses, Running};
 use crate::server::Server;
 use anyhow::Context;
 use sd_notify::NotifyState;
@@ -59,7 +59,7 @@ pub fn run(options: &Options, out: impl Write + Send + 'static) -> anyhow::Resul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::hear() })?;
     let _ = server.status.log.set(Arc::clone(&log.drops));
-    let running = listen::start(server)?;
+    let running = net::start(server)?;
     print_banner(&running, out);
     tell_system(&[NotifyState::Ready]);
     runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));

@@ -2,7 +2,7 @@
 
 use super::{state, tell_system};
 use crate::config::{SnapshotConfig, Sources};
-use crate::listen::Running;
+use crate::net::Running;
 use crate::server::Server;
 use sd_notify::NotifyState;
 use std::sync::Arc;

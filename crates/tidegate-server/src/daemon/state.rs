@@ -2,7 +2,7 @@
 
 use crate::config::SnapshotConfig;
 use crate::server::Server;
-use crate::status::RestoreResult;
+use crate::server::status::RestoreResult;
 use std::io;
 use tidegate::{Clock as _, Snapshot};
 

@@ -376,7 +376,7 @@ impl Engine {
     }
 }
 
-/// The engine as one peer asks it: of what all peers share, it takes from its own [share](crate::shares).
+/// The engine as one peer asks it: of what all peers share, it takes from its own [share](tidegate::store::Shares).
 #[derive(Clone, Copy, Debug)]
 pub struct PeerEngine<'a> {
     engine: &'a Engine,

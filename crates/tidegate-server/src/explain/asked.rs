@@ -6,8 +6,8 @@
 use super::{Entry, Explanation};
 use crate::config::ServerConfig;
 use crate::engine::Engine;
-use crate::grpc::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::matching::{ForwardingHeaders, Path, Request, client_ip};
+use crate::protocol::grpc::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -156,7 +156,7 @@ impl Asked {
         Request {
             ip: self.ip.map(|ip| client_ip(ip, believed, &server.trusted_proxies)),
             method: Some(&self.method),
-            host: self.first("host").map(crate::http::without_port),
+            host: self.first("host").map(crate::protocol::http::without_port),
             path: Some(Path::new(path, server.escaped_slash.common())),
             query,
             headers: headers.collect(),

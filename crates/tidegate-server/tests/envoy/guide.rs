@@ -8,7 +8,7 @@ use tidegate::{ManualClock, Snapshot};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::engine::Ask;
-use tidegate_server::grpc::TEXT_BYTES_MAX;
+use tidegate_server::protocol::grpc::TEXT_BYTES_MAX;
 use tidegate_server::server::Server;
 use tidegate_server::store::Key;
 use tokio::runtime::Runtime;

@@ -22,9 +22,9 @@ use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{
     Config, DescriptorConfig, Fallback, LimitConfig, ServerConfig, Token,
 };
-use tidegate_server::grpc::TEXT_BYTES_MAX;
-use tidegate_server::listen::{self, Running};
 use tidegate_server::matching::DescriptorPart;
+use tidegate_server::net::{self, Running};
+use tidegate_server::protocol::grpc::TEXT_BYTES_MAX;
 use tidegate_server::server::Server;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -74,7 +74,7 @@ fn place() -> ServerConfig {
 }
 
 fn serve_tidegate(server: Arc<Server>) -> Tidegate {
-    Tidegate(Some(listen::start(server).unwrap()))
+    Tidegate(Some(net::start(server).unwrap()))
 }
 
 fn serve_upstream(runtime: &Runtime) -> SocketAddr {

@@ -7,7 +7,7 @@ use crate::frames::{
 };
 use std::io::Read;
 use std::time::{Duration, Instant};
-use tidegate_server::listen::{Running, Wire};
+use tidegate_server::net::{Running, Wire};
 
 /// Somebody who asks one thing at a time.
 pub(crate) struct Asker {

@@ -8,7 +8,7 @@ use crate::frames::{
 use std::io::Read;
 use std::net::Shutdown;
 use std::time::Instant;
-use tidegate_server::listen::Running;
+use tidegate_server::net::Running;
 
 /// Somebody who has said hello.
 pub(crate) fn begun(running: &Running) -> Peer {

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self as read, Token};
-use tidegate_server::grpc::PATH;
-use tidegate_server::listen::{self, Running};
+use tidegate_server::net::{self, Running};
+use tidegate_server::protocol::grpc::PATH;
 use tidegate_server::server::Server;
 
 const FREE: &str = "[limits.a]\nrule = \"5/s\"\n";
@@ -251,7 +251,7 @@ fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
         let mut config = config();
         change(&mut config);
         let server = Server::new(config, None, ServerClock::system(), Snapshot::default());
-        listen::start(server).map(Running::stop).err().map(|error| error.to_string())
+        net::start(server).map(Running::stop).err().map(|error| error.to_string())
     };
     for (key, refused) in [
         ("tokens", refusal(&|config| config.server.resp = EVERYWHERE)),

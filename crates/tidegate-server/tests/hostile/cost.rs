@@ -9,7 +9,7 @@ use crate::pace::{assert_hardly_slower, assert_mostly};
 use crate::processor::{assert_idle, workers_time_of};
 use std::io::Read;
 use std::time::{Duration, Instant};
-use tidegate_server::listen::{Running, Wire};
+use tidegate_server::net::{Running, Wire};
 
 /// Until who has been sent away comes again. On two cores, who never pauses takes from the server what it has of its own.
 const PAUSE: Duration = Duration::from_millis(1);

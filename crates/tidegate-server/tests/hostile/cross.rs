@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, Token, load};
-use tidegate_server::listen::Running;
+use tidegate_server::net::Running;
 use tidegate_server::server::Server;
 
 fn keys(running: &Running) -> u64 {

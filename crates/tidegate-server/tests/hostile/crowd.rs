@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tidegate_server::listen::{Addresses, Running, Wire};
+use tidegate_server::net::{Addresses, Running, Wire};
 
 const CONNECTIONS_MAX: usize = 300;
 /// Of each kind: together more than there is room for.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::Config;
-use tidegate_server::listen::{self, Running};
+use tidegate_server::net::{self, Running};
 use tidegate_server::server::Server;
 
 /// All listeners on free ports, a second for everything, and an end after two.
@@ -86,7 +86,7 @@ pub(crate) fn server(change: impl FnOnce(&mut Config)) -> Arc<Server> {
 
 pub(crate) fn run(server: Arc<Server>) -> Served {
     let beside = OTHERS.read().unwrap_or_else(PoisonError::into_inner);
-    let running = listen::start(server).expect("it listens");
+    let running = net::start(server).expect("it listens");
     Served { running, _beside: Some(beside), _alone: None }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn alone() -> Alone {
 }
 
 pub(crate) fn run_alone(alone: Alone, server: Arc<Server>) -> Served {
-    let running = listen::start(server).expect("it listens");
+    let running = net::start(server).expect("it listens");
     Served { running, _beside: None, _alone: Some(alone) }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::desk::{Peer, alone, eventually, http, secs, server, serves, start, status};
 use std::sync::atomic::Ordering;
-use tidegate_server::listen;
+use tidegate_server::net;
 
 #[test]
 fn t45_who_is_one_too_many_hears_why_and_room_comes_back() {
@@ -50,7 +50,7 @@ fn who_is_stopped_leaves_no_descriptor_behind() {
     let open = || std::fs::read_dir("/proc/self/fd").expect("it can be read").count();
     let _alone = alone();
     let once = || {
-        let running = listen::start(server(|_| ())).unwrap();
+        let running = net::start(server(|_| ())).unwrap();
         serves(&running);
         running.stop().unwrap();
     };

@@ -35,7 +35,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// A call of the rate limit service begins.
 pub(crate) fn headers(stream: u32, is_all: bool) -> Vec<u8> {
-    headers_of(tidegate_server::grpc::PATH, stream, is_all)
+    headers_of(tidegate_server::protocol::grpc::PATH, stream, is_all)
 }
 
 /// A call of this method begins.

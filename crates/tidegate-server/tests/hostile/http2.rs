@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tidegate_server::config::load;
-use tidegate_server::listen::Wire;
+use tidegate_server::net::Wire;
 
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tidegate_server::grpc::PATH;
+use tidegate_server::protocol::grpc::PATH;
 use tokio::task::JoinHandle;
 
 const CONNECTIONS: usize = 8;

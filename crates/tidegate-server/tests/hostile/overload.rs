@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tidegate_server::listen::{self, Running};
+use tidegate_server::net::{self, Running};
 
 const PIPELINE: usize = 64;
 /// Of whom each asks as much as it can: three times as many as can be answered.
@@ -191,7 +191,7 @@ impl Asker {
     }
 
     /// Who asks one thing at a time is answered soon beside a crowd.
-    fn hardly_slows(&self, wire: listen::Wire, running: &Running) {
+    fn hardly_slows(&self, wire: net::Wire, running: &Running) {
         assert_hardly_slower((wire, running), TIMES_MAX, "a crowd", || {
             self.crowded(CROWD);
         });
@@ -286,12 +286,12 @@ fn t47_who_asks_one_thing_at_a_time_waits_for_others_turns_and_not_for_all_they_
     let running = start_alone(|_| ());
     for asker in Asker::all(&running) {
         match asker.wire {
-            Wire::Resp => asker.hardly_slows(listen::Wire::Resp, &running),
-            Wire::Http => asker.hardly_slows(listen::Wire::Http, &running),
+            Wire::Resp => asker.hardly_slows(net::Wire::Resp, &running),
+            Wire::Http => asker.hardly_slows(net::Wire::Http, &running),
             // Calls are answered in the order they come. Who has a thousand under way is waited for, but for no more than that.
             Wire::Grpc => assert_mostly("gRPC", || {
                 let mut rate = 0.0;
-                let took = asked_beside((listen::Wire::Grpc, &running), || {
+                let took = asked_beside((net::Wire::Grpc, &running), || {
                     rate = asker.crowded(CROWD);
                 });
                 #[expect(clippy::cast_precision_loss, reason = "it is a rate")]

@@ -6,7 +6,7 @@ use crate::processor::gives_way;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidegate_server::listen::{Running, Wire};
+use tidegate_server::net::{Running, Wire};
 
 /// The middle of so many rounds has to hold. If it does not, others may have had the machine, and there are some more.
 const ROUNDS_MIN: usize = 3;

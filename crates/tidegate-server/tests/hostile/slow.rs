@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tidegate_server::config::load;
-use tidegate_server::listen::Running;
+use tidegate_server::net::Running;
 
 /// A second of patience, one because the server counts whole ones, and two for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(4);

@@ -7,7 +7,7 @@ use crate::frames::{HEADERS, headers_of, kinds};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tidegate_server::config::{Config, Token};
-use tidegate_server::listen::Running;
+use tidegate_server::net::Running;
 
 /// A second of patience, one because the server counts whole ones, and two for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(4);

@@ -338,7 +338,7 @@ fn with_tls(tables: &str, rest: &str) -> String {
 }
 
 /// Whether each listener shows a certificate of this authority: RESP, HTTP, gRPC and the admin's.
-fn shown(at: tidegate_server::listen::Addresses, client: &Arc<ClientConfig>) -> [bool; 4] {
+fn shown(at: tidegate_server::net::Addresses, client: &Arc<ClientConfig>) -> [bool; 4] {
     let live = "GET /livez HTTP/1.1\r\nHost: localhost";
     [
         ping(at.resp, Arc::clone(client)).is_ok(),

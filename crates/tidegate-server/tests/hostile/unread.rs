@@ -5,7 +5,7 @@ use crate::desk::{
 };
 use std::io::Write;
 use tidegate_server::config::Token;
-use tidegate_server::listen::Running;
+use tidegate_server::net::Running;
 
 /// Asks and asks, and never listens, until it is cut off.
 fn ask_without_listening(running: &Running, what: &[u8]) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tidegate_redis::{RedisStore, Settings};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
-use tidegate_server::listen::{Running, Wire};
+use tidegate_server::net::{Running, Wire};
 use tidegate_server::server::Server;
 use tidegate_testbed::{Fault, FaultProxy, RedisServer};
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use tidegate::{Clock as _, ManualClock, Snapshot, Span};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, LimitConfig, Mode, Token};
-use tidegate_server::resp::Session;
+use tidegate_server::protocol::resp::Session;
 use tidegate_server::server::Server;
 use tidegate_testbed::OWN_TABLE;
 
@@ -41,8 +41,8 @@ impl Peer {
     /// How much of this is taken, and what is answered.
     fn bytes(&mut self, bytes: &[u8]) -> (usize, Vec<u8>) {
         let done = ready(self.session.answer(bytes));
-        let said = self.session.said().to_vec();
-        self.session.forget_said();
+        let said = self.session.output().to_vec();
+        self.session.clear_output();
         (done, said)
     }
 
@@ -190,9 +190,9 @@ fn a_long_pipeline_is_answered_in_parts() {
     while !rest.is_empty() {
         let done = ready(peer.session.answer(&rest));
         assert!(done > 0, "it goes on");
-        assert!(peer.session.said().len() < 128 * 1024, "it stops to be read");
-        answers += peer.session.said().split(|byte| *byte == b'*').count() - 1;
-        peer.session.forget_said();
+        assert!(peer.session.output().len() < 128 * 1024, "it stops to be read");
+        answers += peer.session.output().split(|byte| *byte == b'*').count() - 1;
+        peer.session.clear_output();
         rest.drain(..done);
     }
     assert_eq!(answers, 100_000);

@@ -1,7 +1,7 @@
 //! What a request costs: for all its descriptors, for one of them, nothing, or less than nothing.
 
 use crate::desk::{Desk, about, descriptor, limit, request, seen};
-use tidegate_server::grpc::proto::{Code, RateLimitDescriptor, RateLimitRequest};
+use tidegate_server::protocol::grpc::proto::{Code, RateLimitDescriptor, RateLimitRequest};
 
 fn ten() -> Desk {
     Desk::new(vec![limit("calls", "10/min fixed", "key")])

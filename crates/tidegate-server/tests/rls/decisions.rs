@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use tidegate::Span;
 use tidegate_server::config::{LimitConfig, Mode};
-use tidegate_server::grpc::Request;
-use tidegate_server::grpc::proto::{Code, Unit};
+use tidegate_server::protocol::grpc::Request;
+use tidegate_server::protocol::grpc::proto::{Code, Unit};
 
 #[test]
 fn of_25_under_a_limit_of_20_a_minute_20_pass() {

@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use tidegate::{ManualClock, Snapshot, Timestamp};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, DescriptorConfig, LimitConfig};
-use tidegate_server::grpc::proto::{
+use tidegate_server::matching::{DescriptorPart, Pattern};
+use tidegate_server::protocol::grpc::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
-use tidegate_server::grpc::{RateLimits, Request};
-use tidegate_server::matching::{DescriptorPart, Pattern};
+use tidegate_server::protocol::grpc::{RateLimits, Request};
 use tidegate_server::server::Server;
 use tonic::Status;
 

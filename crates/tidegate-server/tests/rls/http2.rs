@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use tidegate::{ManualClock, Snapshot, Span, Timestamp};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Caps, Config, ServerConfig, Token};
-use tidegate_server::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
-use tidegate_server::grpc::{Grpc, NAME, PATH};
+use tidegate_server::protocol::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
+use tidegate_server::protocol::grpc::{Grpc, NAME, PATH};
 use tidegate_server::server::Server;
 use tokio::net::{TcpListener, TcpStream};
 use tonic::body::Body;
@@ -66,7 +66,7 @@ async fn connect(server: &Arc<Server>) -> Connection {
         let (stream, _) = listener.accept().await.unwrap();
         let service = service_fn(move |request| {
             let grpc = grpc.clone();
-            async move { Ok::<_, Infallible>(grpc.answer(request).await) }
+            async move { Ok::<_, Infallible>(grpc.answer(request, || ()).await) }
         });
         let connection = http2::Builder::new(TokioExecutor::new());
         connection.serve_connection(TokioIo::new(stream), service).await

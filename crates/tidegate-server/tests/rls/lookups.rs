@@ -2,7 +2,7 @@
 
 use crate::desk::{Desk, about, descriptor, limit, request, seen};
 use tidegate_server::config::LimitConfig;
-use tidegate_server::grpc::proto::{Code, DescriptorStatus, RateLimitResponse};
+use tidegate_server::protocol::grpc::proto::{Code, DescriptorStatus, RateLimitResponse};
 
 fn names(response: &RateLimitResponse) -> Vec<&str> {
     fn name(status: &DescriptorStatus) -> &str {

@@ -2,7 +2,7 @@
 
 use crate::desk::{Desk, about, descriptor, limit, request, seen};
 use tidegate_server::config::{LimitConfig, Mode};
-use tidegate_server::grpc::proto::{Code, RateLimitOverride, RateLimitRequest, Unit};
+use tidegate_server::protocol::grpc::proto::{Code, RateLimitOverride, RateLimitRequest, Unit};
 use tonic::Code as Grpc;
 
 fn with_limit(entries: &str, requests_per_unit: u32, unit: Unit) -> RateLimitRequest {

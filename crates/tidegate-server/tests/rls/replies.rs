@@ -4,7 +4,7 @@ use crate::desk::{Desk, about, descriptor, header, limit, request, seen};
 use prost_types::value::Kind;
 use tidegate::Span;
 use tidegate_server::config::{Fallback, LimitConfig, Mode};
-use tidegate_server::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
+use tidegate_server::protocol::grpc::proto::{Code, RateLimitRequest, RateLimitResponse};
 
 fn fields(response: &RateLimitResponse) -> [Option<&str>; 4] {
     ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After"]

@@ -8,8 +8,8 @@ use tidegate::Snapshot;
 use tidegate_redis::RedisStore;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self, Config};
-use tidegate_server::http::Answered;
-use tidegate_server::resp::Session;
+use tidegate_server::protocol::http::Answered;
+use tidegate_server::protocol::resp::Session;
 use tidegate_server::server::Server;
 
 /// A server with these limits at this Redis, and somebody with a Redis client.
@@ -46,8 +46,8 @@ impl Desk {
         while done < bytes.len() {
             done += self.session.answer(&bytes.as_bytes()[done..]).await;
         }
-        let said = String::from_utf8_lossy(self.session.said()).replace("\r\n", " ");
-        self.session.forget_said();
+        let said = String::from_utf8_lossy(self.session.output()).replace("\r\n", " ");
+        self.session.clear_output();
         said.trim_end().to_owned()
     }
 
@@ -57,14 +57,17 @@ impl Desk {
         let (parts, ()) =
             request.header("host", "localhost").body(()).expect("it is a request").into_parts();
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        read(&tidegate_server::http::answer(&self.server, &parts, body.as_bytes(), peer).await)
+        read(
+            &tidegate_server::protocol::http::answer(&self.server, &parts, body.as_bytes(), peer)
+                .await,
+        )
     }
 
     /// The same of the operator.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
         let request = Request::get(path).header("host", "localhost");
         let (parts, ()) = request.body(()).expect("it is a request").into_parts();
-        read(&tidegate_server::admin::answer(&self.server, &parts).await)
+        read(&tidegate_server::protocol::admin::answer(&self.server, &parts).await)
     }
 }
 

@@ -16,11 +16,11 @@ use super::{Answer, Refusal, Told, failed};
 use std::time::Duration;
 use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
 use tidegate_server::config::LimitConfig;
-use tidegate_server::grpc::proto::{
+use tidegate_server::net::Addresses;
+use tidegate_server::protocol::grpc::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse, Unit,
 };
-use tidegate_server::listen::Addresses;
 use tidegate_testbed::{PATIENCE, eventually};
 
 /// Envoy.

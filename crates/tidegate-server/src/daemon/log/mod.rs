@@ -8,7 +8,7 @@
 mod queue;
 mod repeats;
 
-use crate::status::LogDrops;
+use crate::server::status::LogDrops;
 use anyhow::Context;
 use queue::Queue;
 use repeats::{LOG_TARGET, LimitRepeats, REPORT_EVERY, Repeats};

@@ -6,7 +6,7 @@
 //!          dropped is counted.
 
 use crate::escape::Escaped;
-use crate::status::{DropReason, LogDrops};
+use crate::server::status::{DropReason, LogDrops};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -4,7 +4,7 @@
 //!          of them, and whatever a peer does a hundred thousand times is logged as often as [`RULE`] says.
 //! Always   What is suppressed is counted, and told within [`REPORT_EVERY`] by one line a kind, with the first of them.
 
-use crate::status::{DropReason, LogDrops};
+use crate::server::status::{DropReason, LogDrops};
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,0 +1,73 @@
+//! What is deployed beside the server names only metrics that there are.
+
+use super::{bench, get};
+use crate::clock::ServerClock;
+use crate::config::Config;
+use crate::protocol::http::tests::Bench;
+use crate::server::Server;
+use crate::server::status::RestoreResult;
+use crate::tls::tests::Files;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tidegate::Clock as _;
+use tidegate_redis::{RedisStore, Settings};
+
+const DASHBOARD: &str = include_str!("../../../../../../deploy/grafana/dashboard.json");
+const ALERTS: &str = include_str!("../../../../../../deploy/prometheus/alerts.yml");
+
+/// Every word in it that begins as a metric does.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with("tidegate_") || word.starts_with("process_")).collect()
+}
+
+/// The metrics of a server that has all of them: it speaks TLS, its limits are in a store, where nobody answers, it logs, and it
+/// writes snapshots.
+async fn metrics() -> String {
+    let Bench { server, clock } = bench();
+    let mut config = Config::clone(&server.config());
+    config.server.tls = Some(Files::new().config());
+    let address = "redis://127.0.0.1:1".parse().unwrap();
+    let redis = RedisStore::connect_with(&address, Settings::default()).await;
+    let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), redis);
+    server.status.log.get_or_init(Arc::default);
+    server.status.snapshot.begin(RestoreResult::Ok, clock.now());
+    get(&Bench { server, clock }, "/metrics").await.text
+}
+
+/// What they are called.
+fn names(metrics: &str) -> BTreeSet<&str> {
+    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+    samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
+    let metrics = metrics().await;
+    let known = names(&metrics);
+    for (file, text) in [("dashboard.json", DASHBOARD), ("alerts.yml", ALERTS)] {
+        let named = named(text);
+        assert!(!named.is_empty(), "{file} names none");
+        let unknown: Vec<&&str> = named.difference(&known).collect();
+        assert!(unknown.is_empty(), "{file} names {unknown:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_dashboard_shows_every_metric() {
+    let metrics = metrics().await;
+    let shown = named(DASHBOARD);
+    let hidden: Vec<&str> =
+        names(&metrics).into_iter().filter(|name| !shown.contains(name)).collect();
+    assert_eq!(hidden, [""; 0]);
+}
+
+#[test]
+fn the_dashboard_is_json_and_all_its_panels_have_a_title_and_a_place() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut places = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        assert!(panel["title"].as_str().is_some_and(|title| !title.is_empty()), "{panel}");
+        assert!(places.insert(panel["gridPos"].to_string()), "two panels in one place: {panel}");
+    }
+}
