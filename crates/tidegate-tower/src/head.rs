@@ -25,7 +25,7 @@ pub struct Head<'a> {
     uri: &'a Uri,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
-    surroundings: &'a Surroundings,
+    address_source: &'a AddressSource,
 }
 
 /// The address of whoever opened the connection, for servers that are not axum's: put it into the extensions of
@@ -51,23 +51,23 @@ type FindPeer = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
 
 /// Who stands between the client and us, and how the nearest of them is known.
 #[derive(Clone, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct AddressSource {
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) proxy_header: ProxyHeader,
     pub(crate) peer: Option<FindPeer>,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for AddressSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings")
+        f.debug_struct("AddressSource")
             .field("trusted_proxies", &self.trusted_proxies)
             .field("proxy_header", &self.proxy_header)
             .finish_non_exhaustive()
     }
 }
 
-static NOBODY_TRUSTED: Surroundings =
-    Surroundings { trusted_proxies: Vec::new(), proxy_header: ProxyHeader::Either, peer: None };
+static NOBODY_TRUSTED: AddressSource =
+    AddressSource { trusted_proxies: Vec::new(), proxy_header: ProxyHeader::Either, peer: None };
 
 impl<'a> Head<'a> {
     /// The head of this request, where nobody is trusted: for tests of keys and costs of your own.
@@ -78,17 +78,20 @@ impl<'a> Head<'a> {
     /// assert_eq!(Head::of(&http::Request::new("body")).path(), "/");
     /// ```
     pub fn of<B>(request: &'a Request<B>) -> Self {
-        Self::within(request, &NOBODY_TRUSTED)
+        Self::with_source(request, &NOBODY_TRUSTED)
     }
 
     #[inline]
-    pub(crate) fn within<B>(request: &'a Request<B>, surroundings: &'a Surroundings) -> Self {
+    pub(crate) fn with_source<B>(
+        request: &'a Request<B>,
+        address_source: &'a AddressSource,
+    ) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
-            surroundings,
+            address_source,
         }
     }
 
@@ -183,12 +186,12 @@ impl<'a> Head<'a> {
     /// ```
     pub fn client_ip(&self) -> Option<IpAddr> {
         let peer = self.peer()?;
-        let Surroundings { trusted_proxies, proxy_header, .. } = self.surroundings;
+        let AddressSource { trusted_proxies, proxy_header, .. } = self.address_source;
         Some(client_ip_from_headers(*proxy_header, peer, self.headers, trusted_proxies))
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        if let Some(find) = &self.surroundings.peer {
+        if let Some(find) = &self.address_source.peer {
             return find(self.extensions);
         }
         #[cfg(feature = "axum")]

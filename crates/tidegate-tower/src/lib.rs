@@ -27,40 +27,46 @@
 //! - `redis`: limits that many processes share.
 //! - `tracing`: an observer for the log.
 
-mod body;
+mod adaptive;
+mod body_rate;
 mod concurrency;
-mod guarded;
+mod fallback;
+mod guarded_body;
 mod head;
-mod instead;
 mod jitter;
 mod key;
 mod limit;
+mod limited_body;
 mod load;
-mod manners;
-mod observe;
+mod observer;
 mod outgoing;
-mod pace;
-mod rate;
-mod refusal;
+mod rate_limit;
+mod rejection;
+mod response_policy;
+mod shed;
 mod store;
 
-pub use body::LimitedBody;
+pub use adaptive::{AdaptiveLayer, LoadSignal};
+pub use body_rate::{
+    BodyRateFuture, DownloadRate, DownloadRateLayer, ThrottledBody, UploadRate, UploadRateLayer,
+};
 pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};
-pub use guarded::GuardedBody;
+pub use fallback::{Fallback, FallbackService, NoFallback};
+pub use guarded_body::GuardedBody;
 pub use head::{Head, Peer};
-pub use instead::{Instead, Other, Refuse};
 pub use key::Key;
 pub use limit::{Limit, LimitError, OnMissing};
-pub use load::{AdaptiveLayer, Load, LoadFuture, LoadLayer, Loaded, Outcome, ShedLayer};
+pub use limited_body::LimitedBody;
+pub use load::{Load, LoadFuture, LoadLayer, LoadService};
 #[cfg(feature = "tracing")]
-pub use observe::Log;
-pub use observe::{Event, Observer};
-pub use outgoing::{By, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, Together, Whom};
-pub use pace::{
-    DownloadRate, DownloadRateLayer, PaceFuture, PacedBody, UploadRate, UploadRateLayer,
+pub use observer::Log;
+pub use observer::{Event, Observer};
+pub use outgoing::{
+    CallKey, Keyed, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, Unkeyed,
 };
-pub use rate::{RateLimit, RateLimitFuture, RateLimitLayer};
-pub use refusal::Denial;
+pub use rate_limit::{RateLimit, RateLimitFuture, RateLimitLayer};
+pub use rejection::Denial;
+pub use shed::ShedLayer;
 pub use tidegate_http::{AddressBits, HeaderStyle, IpNet, ProxyHeader};
 
 /// Runs every example of the README and of the page about layers as a test.

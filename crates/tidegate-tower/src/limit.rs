@@ -1,7 +1,7 @@
 //! One limit of a layer: its name, what it admits, whom it counts, what a request costs.
 
 use crate::head::Head;
-use crate::key::{Found, Key, LaterKey, Missing};
+use crate::key::{Key, KeyLookup, MissingKey, PendingKey};
 use crate::store::Store;
 use http::{HeaderMap, StatusCode};
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct Limit<C: Clock = SystemClock> {
     on_missing: Option<OnMissing>,
     pub(crate) mode: Mode,
     conditions: Vec<Condition>,
-    pub(crate) afterwards: Afterwards,
+    pub(crate) after_response: AfterResponse,
 }
 
 /// What happens to a request that has no key.
@@ -138,13 +138,13 @@ impl LimitError {
 #[derive(Clone)]
 enum Cost {
     Fixed(u64),
-    By(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
+    Keyed(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
 }
 
 #[derive(Clone)]
 enum Condition {
     Prefix(Box<str>),
-    By(Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>),
+    Keyed(Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>),
 }
 
 /// Looks at a response.
@@ -152,18 +152,18 @@ pub(crate) type Look<T> = Arc<dyn Fn(StatusCode, &HeaderMap) -> T + Send + Sync>
 
 /// What happens when the response is known.
 #[derive(Clone, Default)]
-pub(crate) struct Afterwards {
+pub(crate) struct AfterResponse {
     pub(crate) refund: Option<Look<bool>>,
     pub(crate) charge: Option<Look<u64>>,
     pub(crate) is_charged_by_byte: bool,
 }
 
-impl Afterwards {
+impl AfterResponse {
     pub(crate) fn is_nothing(&self) -> bool {
         self.refund.is_none() && self.charge.is_none() && !self.is_charged_by_byte
     }
 
-    /// How it was told what to do, for layers that do nothing afterwards.
+    /// How it was told what to do, for layers that do nothing after_response.
     fn told_by(&self) -> Option<&'static str> {
         if self.refund.is_some() {
             Some("refund_if")
@@ -238,11 +238,11 @@ impl<C: Clock> Limit<C> {
             on_missing: None,
             mode: Mode::Enforce,
             conditions: Vec::new(),
-            afterwards: Afterwards::default(),
+            after_response: AfterResponse::default(),
         }
     }
 
-    /// Whom it counts.
+    /// CallKey it counts.
     ///
     /// ```
     /// # use tidegate_tower::{Key, Limit};
@@ -290,7 +290,7 @@ impl<C: Clock> Limit<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn cost_by(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        self.cost = Cost::By(Arc::new(cost));
+        self.cost = Cost::Keyed(Arc::new(cost));
         self
     }
 
@@ -317,7 +317,7 @@ impl<C: Clock> Limit<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn when(mut self, condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.conditions.push(Condition::By(Arc::new(condition)));
+        self.conditions.push(Condition::Keyed(Arc::new(condition)));
         self
     }
 
@@ -336,7 +336,7 @@ impl<C: Clock> Limit<C> {
 
     /// Gives the cost back if this is true of the response, and if there is none because the service failed. A
     /// request that its client gives up is not given back: that would make it free. For a
-    /// [`RateLimitLayer`](crate::RateLimitLayer); others refuse it, as they do what is charged afterwards.
+    /// [`RateLimitLayer`](crate::RateLimitLayer); others refuse it, as they do what is charged after_response.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -347,7 +347,7 @@ impl<C: Clock> Limit<C> {
         mut self,
         is_refunded: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.afterwards.refund = Some(Arc::new(is_refunded));
+        self.after_response.refund = Some(Arc::new(is_refunded));
         self
     }
 
@@ -366,7 +366,7 @@ impl<C: Clock> Limit<C> {
         mut self,
         charge: impl Fn(StatusCode, &HeaderMap) -> u64 + Send + Sync + 'static,
     ) -> Self {
-        self.afterwards.charge = Some(Arc::new(charge));
+        self.after_response.charge = Some(Arc::new(charge));
         self
     }
 
@@ -381,13 +381,13 @@ impl<C: Clock> Limit<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn charge_bytes(mut self) -> Self {
-        self.afterwards.is_charged_by_byte = true;
+        self.after_response.is_charged_by_byte = true;
         self
     }
 
     /// For a layer that does nothing when the response is known.
     pub(crate) fn done_at_once(self, layer: &'static str) -> Result<Self, LimitError> {
-        match self.afterwards.told_by() {
+        match self.after_response.told_by() {
             Some(option) => Err(LimitError::unsuited(&self.name, option, layer)),
             None => Ok(self),
         }
@@ -405,18 +405,18 @@ impl<C: Clock> Limit<C> {
                 let rest = head.path().strip_prefix(&**prefix);
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
-            Condition::By(condition) => condition(head),
+            Condition::Keyed(condition) => condition(head),
         })
     }
 
-    /// Whom it counts this request for.
+    /// CallKey it counts this request for.
     #[inline]
-    pub(crate) fn key_of(&self, head: &Head<'_>) -> Found {
+    pub(crate) fn key_of(&self, head: &Head<'_>) -> KeyLookup {
         self.key.find(head)
     }
 
     /// The same, where it has to be waited for.
-    pub(crate) fn later_key_of(&self, head: &Head<'_>) -> LaterKey {
+    pub(crate) fn later_key_of(&self, head: &Head<'_>) -> PendingKey {
         self.key.later(head)
     }
 
@@ -424,18 +424,18 @@ impl<C: Clock> Limit<C> {
     pub(crate) fn cost_of(&self, head: &Head<'_>) -> u64 {
         match &self.cost {
             Cost::Fixed(cost) => *cost,
-            Cost::By(cost) => cost(head),
+            Cost::Keyed(cost) => cost(head),
         }
     }
 
     /// What happens without a key; `None` where the server does not tell addresses, and nobody thought of it. A limit in
     /// the shadow stops nobody.
-    pub(crate) fn without_key(&self, missing: Missing) -> Option<OnMissing> {
+    pub(crate) fn without_key(&self, missing: MissingKey) -> Option<OnMissing> {
         match (self.on_missing, missing) {
-            (Some(OnMissing::Deny), _) | (None, Missing::Peer) if self.is_shadow() => {
+            (Some(OnMissing::Deny), _) | (None, MissingKey::Peer) if self.is_shadow() => {
                 Some(OnMissing::Allow)
             }
-            (None, Missing::Peer) => None,
+            (None, MissingKey::Peer) => None,
             (on_missing, _) => Some(on_missing.unwrap_or(OnMissing::Shared)),
         }
     }

@@ -1,10 +1,10 @@
 //! A request on its way: it finds a place, or waits for one, and holds it until its response is done.
 
 use super::service::{Entry, InFlight};
-use crate::guarded::GuardedBody;
+use crate::fallback::Fallback;
+use crate::guarded_body::GuardedBody;
 use crate::head::Head;
-use crate::instead::Instead;
-use crate::key::{KeyBytes, LaterKey, Missing};
+use crate::key::{KeyBytes, MissingKey, PendingKey};
 use crate::limit::OnMissing;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -43,7 +43,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
         C: Clock,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         #[pin]
         pub(super) stage: Stage<S, B, C, F>,
@@ -57,7 +57,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
         C: Clock,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         /// The service has it. The future is dropped before the permit is.
         Calling {
@@ -67,7 +67,7 @@ pin_project! {
         },
         Refused { response: Option<Response<Bytes>> },
         /// Another service has it, which holds no place.
-        Instead {
+        Fallback {
             #[pin]
             future: F::Future,
             denied: Denied,
@@ -78,9 +78,9 @@ pin_project! {
             cost: u64,
             pending: Option<Pending<S, B, F>>,
         },
-        /// Whom to count has to be found out.
+        /// CallKey to count has to be found out.
         Finding {
-            key: LaterKey,
+            key: PendingKey,
             cost: u64,
             pending: Option<Pending<S, B, F>>,
         },
@@ -104,16 +104,16 @@ impl<C: Clock> InFlight<C> {
     ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
-        if F::IS_ANOTHER {
+        if F::HAS_SERVICE {
             request.extensions_mut().insert(denied);
-            match fallback.instead(request) {
-                Ok(future) => return Stage::Instead { future, denied },
+            match fallback.call(request) {
+                Ok(future) => return Stage::Fallback { future, denied },
                 Err(back) => request = back,
             }
         }
-        let head = Head::within(&request, &self.manners.surroundings);
+        let head = Head::with_source(&request, &self.policy.address_source);
         Stage::Refused { response: Some(self.refusal(&head, denied)) }
     }
 
@@ -126,9 +126,9 @@ impl<C: Clock> InFlight<C> {
     ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
-        let key = match (key, self.limit.without_key(Missing::Part)) {
+        let key = match (key, self.limit.without_key(MissingKey::Part)) {
             (Some(key), _) => key,
             (None, Some(OnMissing::Shared)) => KeyBytes::new(),
             (None, Some(OnMissing::Allow)) => {
@@ -136,8 +136,8 @@ impl<C: Clock> InFlight<C> {
                 return Stage::Calling { future, admitted: Some(Admitted::UNCOUNTED) };
             }
             (None, _) => {
-                let head = Head::within(&pending.request, &self.manners.surroundings);
-                let response = self.manners.without_key(&head, &self.limit, Missing::Part);
+                let head = Head::with_source(&pending.request, &self.policy.address_source);
+                let response = self.policy.without_key(&head, &self.limit, MissingKey::Part);
                 return Stage::Refused { response: Some(response) };
             }
         };
@@ -153,7 +153,7 @@ impl<C: Clock> InFlight<C> {
     ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         match entry {
             Entry::In(admitted) => {
@@ -171,7 +171,7 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body<Data = Bytes>,
     C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
+    F: Fallback<Request<B>, S::Response, S::Error>,
 {
     type Output = Result<Response<GuardedBody<R, Permit<C>>>, S::Error>;
 
@@ -192,7 +192,7 @@ where
                 StageProjection::Refused { response } => {
                     return Poll::Ready(Ok(response.take().expect(TWICE).map(GuardedBody::ours)));
                 }
-                StageProjection::Instead { future, denied } => {
+                StageProjection::Fallback { future, denied } => {
                     let mut response = ready!(future.poll(context))?;
                     this.shared.write_denied(response.headers_mut(), *denied);
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, None))));

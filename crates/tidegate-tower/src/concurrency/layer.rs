@@ -1,11 +1,11 @@
 //! How a layer of places in flight is told what to do.
 
 use super::service::{Concurrency, InFlight};
-use crate::instead::{Other, Refuse};
+use crate::fallback::{FallbackService, NoFallback};
 use crate::jitter::Jitter;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::manners::{manners_methods, observe_method, surroundings_methods};
+use crate::response_policy::{address_methods, observe_method, response_methods};
 use http::StatusCode;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use tower_layer::Layer;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[must_use = "a layer does nothing until it is around a service"]
-pub struct ConcurrencyLayer<C: Clock = SystemClock, F = Refuse> {
+pub struct ConcurrencyLayer<C: Clock = SystemClock, F = NoFallback> {
     shared: Arc<InFlight<C>>,
     fallback: F,
 }
@@ -69,7 +69,7 @@ impl<C: Clock> ConcurrencyLayer<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-        Ok(Self { shared: Arc::new(InFlight::new(limit)?), fallback: Refuse })
+        Ok(Self { shared: Arc::new(InFlight::new(limit)?), fallback: NoFallback })
     }
 }
 
@@ -115,16 +115,16 @@ impl<C: Clock, F> ConcurrencyLayer<C, F> {
     ///     .layer(ConcurrencyLayer::for_all("concurrency 100")?.fallback_service(cached));
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
-    pub fn fallback_service<V>(self, service: V) -> ConcurrencyLayer<C, Other<V>> {
-        ConcurrencyLayer { shared: self.shared, fallback: Other { service } }
+    pub fn fallback_service<V>(self, service: V) -> ConcurrencyLayer<C, FallbackService<V>> {
+        ConcurrencyLayer { shared: self.shared, fallback: FallbackService { service } }
     }
 
-    surroundings_methods!(
+    address_methods!(
         ConcurrencyLayer,
         r#"ConcurrencyLayer::per_ip("concurrency 9")?"#,
-        manners.surroundings
+        policy.address_source
     );
-    manners_methods!(
+    response_methods!(
         ConcurrencyLayer,
         r#"ConcurrencyLayer::per_ip("concurrency 9")?"#,
         "429 unless told, and 503 if it is [for all together](Self::for_all)"

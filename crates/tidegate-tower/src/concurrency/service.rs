@@ -1,13 +1,13 @@
 //! A service of which only so many requests are in flight.
 
 use super::future::{Admitted, ConcurrencyFuture, Pending, Stage};
-use crate::guarded::GuardedBody;
+use crate::fallback::{Fallback, NoFallback};
+use crate::guarded_body::GuardedBody;
 use crate::head::Head;
-use crate::instead::{Instead, Refuse};
 use crate::jitter::Jitter;
-use crate::key::{Found, KeyBytes};
+use crate::key::{KeyBytes, KeyLookup};
 use crate::limit::{Limit, LimitError, OnMissing};
-use crate::manners::Manners;
+use crate::response_policy::ResponsePolicy;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
@@ -26,7 +26,7 @@ use tower_service::Service;
 pub(super) struct InFlight<C: Clock> {
     pub(super) limit: Limit<C>,
     limiter: Limiter<C>,
-    pub(super) manners: Manners,
+    pub(super) policy: ResponsePolicy,
     pub(super) patience: Span,
     pub(super) jitter: Jitter,
 }
@@ -51,8 +51,8 @@ impl<C: Clock> InFlight<C> {
         };
         // A rule that has a wait is to be waited for, as long as it says.
         let patience = limit.rule.limit().permit_wait().unwrap_or(Span::ZERO);
-        let (manners, jitter) = (Manners::default(), Jitter::new(Span::ZERO));
-        Ok(Self { limit, limiter, manners, patience, jitter })
+        let (policy, jitter) = (ResponsePolicy::default(), Jitter::new(Span::ZERO));
+        Ok(Self { limit, limiter, policy, patience, jitter })
     }
 
     pub(super) fn enter(&self, key: &[u8], cost: u64) -> Entry<C> {
@@ -76,7 +76,7 @@ impl<C: Clock> InFlight<C> {
             Ok(permit) => permit.decision(),
             Err(denied) => denied.decision,
         };
-        self.manners.observe(&self.limit, decision, Some(key), cost);
+        self.policy.observe(&self.limit, decision, Some(key), cost);
         match answer {
             Ok(permit) => Entry::In(Admitted { permit: Some(permit), decision: Some(decision) }),
             Err(_) if self.limit.is_shadow() => {
@@ -91,14 +91,14 @@ impl<C: Clock> InFlight<C> {
     }
 
     pub(super) fn refusal(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
-        let mut response = self
-            .with_told(denied.decision, |told| self.manners.denied(head, told, denied.decision));
+        let mut response =
+            self.with_told(denied.decision, |told| self.policy.denied(head, told, denied.decision));
         self.write_denied(response.headers_mut(), denied);
         response
     }
 
     pub(super) fn write_fields(&self, headers: &mut HeaderMap, decision: Decision) {
-        self.with_told(decision, |told| self.manners.write(headers, told, &decision));
+        self.with_told(decision, |told| self.policy.write(headers, told, &decision));
     }
 
     /// Tells who finds no place when to come back.
@@ -110,7 +110,7 @@ impl<C: Clock> InFlight<C> {
             all = self.jitter.spread(all);
         }
         self.with_told(denied.decision, |told| {
-            self.manners.write(headers, told, &all);
+            self.policy.write(headers, told, &all);
         });
     }
 
@@ -132,7 +132,7 @@ impl<C: Clock> InFlight<C> {
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone)]
-pub struct Concurrency<S, C: Clock = SystemClock, F = Refuse> {
+pub struct Concurrency<S, C: Clock = SystemClock, F = NoFallback> {
     inner: S,
     shared: Arc<InFlight<C>>,
     fallback: F,
@@ -147,26 +147,26 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
     fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>> + Clone,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         let shared = Arc::clone(&self.shared);
         let limit = &shared.limit;
-        let head = Head::within(&request, &shared.manners.surroundings);
+        let head = Head::with_source(&request, &shared.policy.address_source);
         if !limit.counts(&head) {
             return self.pass(request, Admitted::UNCOUNTED);
         }
         let cost = limit.cost_of(&head);
         let key = match limit.key_of(&head) {
-            Found::Key(key) => key,
-            Found::Missing(missing) => match limit.without_key(missing) {
+            KeyLookup::Key(key) => key,
+            KeyLookup::Missing(missing) => match limit.without_key(missing) {
                 Some(OnMissing::Shared) => KeyBytes::new(),
                 Some(OnMissing::Allow) => return self.pass(request, Admitted::UNCOUNTED),
                 _ => {
-                    let response = shared.manners.without_key(&head, limit, missing);
+                    let response = shared.policy.without_key(&head, limit, missing);
                     return Stage::Refused { response: Some(response) };
                 }
             },
-            Found::Later => {
+            KeyLookup::Pending => {
                 let key = limit.later_key_of(&head);
                 return Stage::Finding { key, cost, pending: Some(self.pending(request)) };
             }
@@ -183,7 +183,7 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
     fn pass<B>(&mut self, request: Request<B>, admitted: Admitted<C>) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         Stage::Calling { future: self.inner.call(request), admitted: Some(admitted) }
     }
@@ -205,7 +205,7 @@ where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     R: Body<Data = Bytes>,
     C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
+    F: Fallback<Request<B>, S::Response, S::Error>,
 {
     type Response = Response<GuardedBody<R, Permit<C>>>;
     type Error = S::Error;

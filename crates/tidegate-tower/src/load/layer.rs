@@ -1,12 +1,12 @@
 //! What layers by load have in common, and are told alike.
 
 use super::Load;
-use super::away::Away;
-use super::passage::Loaded;
-use crate::head::{Head, Surroundings};
+use super::rejection::LoadRejection;
+use super::service::LoadService;
+use crate::head::{AddressSource, Head};
 use crate::jitter::Jitter;
-use crate::manners::surroundings_methods;
-use crate::observe::{Event, Observer};
+use crate::observer::{Event, Observer};
+use crate::response_policy::address_methods;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::fmt;
@@ -16,7 +16,7 @@ use tidegate::Span;
 use tower_layer::Layer;
 
 /// A layer that lets in what can be borne: a [`ShedLayer`](crate::ShedLayer) or an
-/// [`AdaptiveLayer`](crate::AdaptiveLayer). Who is turned away is answered with 503, a problem of the type
+/// [`AdaptiveLayer`](crate::AdaptiveLayer). Who is turned rejection is answered with 503, a problem of the type
 /// `temporary-reduced-capacity` and `Retry-After`; for gRPC with the status `UNAVAILABLE`.
 ///
 /// ```
@@ -30,32 +30,32 @@ use tower_layer::Layer;
 /// ```
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct LoadLayer<L: Load> {
-    pub(super) load: L,
-    shared: Arc<Shared<L>>,
+    pub(crate) load: L,
+    settings: Arc<LoadSettings<L>>,
 }
 
-pub(super) type Enter<L> = Arc<dyn Fn(&Head<'_>) -> <L as Load>::Entering + Send + Sync>;
-pub(super) type Answered<P> = Arc<dyn Fn(P, StatusCode, &HeaderMap) -> Option<P> + Send + Sync>;
+pub(crate) type Enter<L> = Arc<dyn Fn(&Head<'_>) -> <L as Load>::Entering + Send + Sync>;
+pub(crate) type Answered<P> = Arc<dyn Fn(P, StatusCode, &HeaderMap) -> Option<P> + Send + Sync>;
 
 /// What all clones of a layer's services share.
-pub(super) struct Shared<L: Load> {
+pub(crate) struct LoadSettings<L: Load> {
     /// Asks for a permit.
-    pub(super) enter: Enter<L>,
+    pub(crate) enter: Enter<L>,
     /// Hears of the head of a response; what it gives back is held until the body is done.
-    pub(super) answered: Answered<L::Permit>,
-    pub(super) away: Away<L::Refusal>,
-    pub(super) surroundings: Surroundings,
-    pub(super) name: Arc<str>,
-    pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) answered: Answered<L::Permit>,
+    pub(super) rejection: LoadRejection<L::Refusal>,
+    pub(crate) address_source: AddressSource,
+    pub(crate) name: Arc<str>,
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
 }
 
-impl<L: Load> Shared<L> {
+impl<L: Load> LoadSettings<L> {
     /// Tells the observers.
-    pub(super) fn observe(&self, entered: Result<&L::Permit, &L::Refusal>) {
+    pub(crate) fn observe(&self, entered: Result<&L::Permit, &L::Refusal>) {
         if self.observers.is_empty() {
             return;
         }
-        let (decision, priority) = L::told(entered);
+        let (decision, priority) = L::decision(entered);
         let (limit, is_shadow, cost, key) = (&*self.name, false, 1, None);
         let has_key = true;
         let event = Event { limit, decision, is_shadow, cost, key, has_key, priority };
@@ -64,16 +64,16 @@ impl<L: Load> Shared<L> {
 }
 
 impl<L: Load> LoadLayer<L> {
-    pub(super) fn over(load: L, enter: Enter<L>, answered: Answered<L::Permit>) -> Self {
-        let shared = Shared {
+    pub(crate) fn over(load: L, enter: Enter<L>, answered: Answered<L::Permit>) -> Self {
+        let settings = LoadSettings {
             enter,
             answered,
-            away: Away::default(),
-            surroundings: Surroundings::default(),
+            rejection: LoadRejection::default(),
+            address_source: AddressSource::default(),
             name: L::NAME.into(),
             observers: Vec::new(),
         };
-        Self { load, shared: Arc::new(shared) }
+        Self { load, settings: Arc::new(settings) }
     }
 
     /// What observers are told that it is called; `shed` and `adaptive` unless told.
@@ -87,10 +87,10 @@ impl<L: Load> LoadLayer<L> {
     /// ```
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
-        self.with(|shared| shared.name = name)
+        self.with(|settings| settings.name = name)
     }
 
-    /// Tells this one of everybody who is let in or turned away. A `ShedLayer` tells the
+    /// Tells this one of everybody who is let in or turned rejection. A `ShedLayer` tells the
     /// [priority](crate::Event::priority) and no numbers; an `AdaptiveLayer` tells the limit of that moment and what
     /// was left of it. Who gives up while waiting is not heard of.
     ///
@@ -116,10 +116,10 @@ impl<L: Load> LoadLayer<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn observe(self, observer: impl Observer) -> Self {
-        self.with(|shared| shared.observers.push(Arc::new(observer)))
+        self.with(|settings| settings.observers.push(Arc::new(observer)))
     }
 
-    /// After how long those who are turned away are told to come back; a second unless told. Clients are told whole
+    /// After how long those who are turned rejection are told to come back; a second unless told. Clients are told whole
     /// seconds, rounded up and never 0.
     ///
     /// ```
@@ -129,7 +129,7 @@ impl<L: Load> LoadLayer<L> {
     /// let layer = ShedLayer::new(Shedder::new()).retry_after(Duration::from_secs(5));
     /// ```
     pub fn retry_after(self, after: Duration) -> Self {
-        self.with(|shared| shared.away.retry_after = Span::from(after))
+        self.with(|settings| settings.rejection.retry_after = Span::from(after))
     }
 
     /// Tells them to come back up to so much later, each at another time: see
@@ -142,10 +142,12 @@ impl<L: Load> LoadLayer<L> {
     /// let layer = ShedLayer::new(Shedder::new()).retry_jitter(Duration::from_secs(10));
     /// ```
     pub fn retry_jitter(self, most: Duration) -> Self {
-        self.with(|shared| shared.away.jitter = Jitter::new(Span::from_duration_floor(most)))
+        self.with(|settings| {
+            settings.rejection.jitter = Jitter::new(Span::from_duration_floor(most))
+        })
     }
 
-    /// Answers those who are turned away with this, instead of a problem. `Retry-After` is added.
+    /// Answers those who are turned rejection with this, instead of a problem. `Retry-After` is added.
     ///
     /// ```
     /// # use http::Response;
@@ -158,30 +160,30 @@ impl<L: Load> LoadLayer<L> {
         self,
         fallback: impl Fn(&Head<'_>, &L::Refusal) -> Response<T> + Send + Sync + 'static,
     ) -> Self {
-        let maker =
+        let make_rejection =
             move |head: &Head<'_>, refusal: &L::Refusal| fallback(head, refusal).map(Into::into);
-        self.with(|shared| shared.away.maker = Some(Arc::new(maker)))
+        self.with(|settings| settings.rejection.make_rejection = Some(Arc::new(make_rejection)))
     }
 
-    surroundings_methods!(ShedLayer, "ShedLayer::new(tidegate::Shedder::new())", surroundings);
+    address_methods!(ShedLayer, "ShedLayer::new(tidegate::Shedder::new())", address_source);
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Shared<L>)) -> Self {
-        change(Arc::make_mut(&mut self.shared));
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut LoadSettings<L>)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
         self
     }
 }
 
 impl<S, L: Load> Layer<S> for LoadLayer<L> {
-    type Service = Loaded<S, L>;
+    type Service = LoadService<S, L>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Loaded::new(inner, Arc::clone(&self.shared))
+        LoadService::new(inner, Arc::clone(&self.settings))
     }
 }
 
 impl<L: Load> Clone for LoadLayer<L> {
     fn clone(&self) -> Self {
-        Self { load: self.load.clone(), shared: Arc::clone(&self.shared) }
+        Self { load: self.load.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
@@ -191,13 +193,13 @@ impl<L: Load> fmt::Debug for LoadLayer<L> {
     }
 }
 
-impl<L: Load> Clone for Shared<L> {
+impl<L: Load> Clone for LoadSettings<L> {
     fn clone(&self) -> Self {
         Self {
             enter: Arc::clone(&self.enter),
             answered: Arc::clone(&self.answered),
-            away: self.away.clone(),
-            surroundings: self.surroundings.clone(),
+            rejection: self.rejection.clone(),
+            address_source: self.address_source.clone(),
             name: Arc::clone(&self.name),
             observers: self.observers.clone(),
         }

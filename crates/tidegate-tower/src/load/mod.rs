@@ -4,16 +4,13 @@
 //! Always   A permit is given back once: when the response is done as far as its layer says, when the service fails or
 //!          panics, or when the request is given up at any point (T13).
 
-mod adaptive;
-mod away;
 mod layer;
-mod passage;
-mod shed;
+mod rejection;
+mod service;
 
-pub use adaptive::{AdaptiveLayer, Outcome};
 pub use layer::LoadLayer;
-pub use passage::{LoadFuture, Loaded};
-pub use shed::ShedLayer;
+pub(crate) use layer::{Answered, Enter};
+pub use service::{LoadFuture, LoadService};
 
 use std::fmt;
 use tidegate::{Decision, Priority};
@@ -45,5 +42,5 @@ pub trait Load: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// What observers hear of an answer.
     #[doc(hidden)]
-    fn told(entered: Result<&Self::Permit, &Self::Refusal>) -> (Decision, Option<Priority>);
+    fn decision(entered: Result<&Self::Permit, &Self::Refusal>) -> (Decision, Option<Priority>);
 }

@@ -1,14 +1,14 @@
 //! Places that follow what the service bears: never too many, and all of them back in the end (A14, T13).
 
 use crate::concurrency::{Census, Slow, quiet_panic, request};
-use crate::desk::{Body, Inner, ask, get};
+use crate::fixture::{Body, Inner, ask, get};
 use crate::storm::{self, Late};
 use http::{Request, Response, StatusCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate::{Adaptive, AdaptiveGate, Decision, TokioClock};
-use tidegate_tower::{AdaptiveLayer, Event, Outcome};
+use tidegate_tower::{AdaptiveLayer, Event, LoadSignal};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -65,7 +65,7 @@ async fn the_limit_comes_down_on_overloads_only() {
         let (limit, is_sampled) = after(|layer| layer, served).await;
         assert!(limit >= 20 && is_sampled, "{served}: {limit}");
     }
-    let ignored = |layer: AdaptiveLayer<TokioClock>| layer.classify(|_, _| Outcome::Ignore);
+    let ignored = |layer: AdaptiveLayer<TokioClock>| layer.classify(|_, _| LoadSignal::Ignore);
     assert_eq!(after(ignored, 503).await, (20, false));
 }
 
@@ -74,10 +74,10 @@ fn grpc_says_overload_in_its_own_words() {
     let of = |code: &'static str| {
         let mut headers = http::HeaderMap::new();
         headers.insert("grpc-status", http::HeaderValue::from_static(code));
-        Outcome::of(StatusCode::OK, &headers)
+        LoadSignal::of(StatusCode::OK, &headers)
     };
-    assert!(["4", "8", "14"].map(of).iter().all(|outcome| *outcome == Outcome::Overload));
-    assert!(["0", "5", "13"].map(of).iter().all(|outcome| *outcome == Outcome::Served));
+    assert!(["4", "8", "14"].map(of).iter().all(|outcome| *outcome == LoadSignal::Overload));
+    assert!(["0", "5", "13"].map(of).iter().all(|outcome| *outcome == LoadSignal::Served));
 }
 
 #[tokio::test(start_paused = true)]

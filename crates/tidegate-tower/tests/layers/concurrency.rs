@@ -1,6 +1,6 @@
 //! Places in flight: never too many, and all of them back in the end (T13).
 
-use crate::desk::{Body, ask, from, get};
+use crate::fixture::{Body, ask, from, get};
 use crate::storm::{self, Late};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};

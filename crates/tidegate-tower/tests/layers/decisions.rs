@@ -1,6 +1,6 @@
 //! What one limit answers.
 
-use crate::desk::{Inner, ask, call, from, get, limit};
+use crate::fixture::{Inner, ask, call, from, get, limit};
 use http::Response;
 use std::sync::{Arc, Mutex};
 use tidegate::{Limiter, ManualClock, Span};
@@ -147,9 +147,9 @@ async fn a_response_of_ones_own_has_the_fields_too() {
 #[tokio::test]
 async fn another_service_answers_whom_a_limit_denies() {
     let clock = ManualClock::new();
-    let other = tower::service_fn(|request: http::Request<crate::desk::Body>| async move {
+    let other = tower::service_fn(|request: http::Request<crate::fixture::Body>| async move {
         let denied = request.extensions().get::<tidegate::Denied>().unwrap();
-        let body = crate::desk::Body::from(denied.to_string());
+        let body = crate::fixture::Body::from(denied.to_string());
         Ok::<_, std::convert::Infallible>(Response::new(body))
     });
     let layer = RateLimitLayer::new(limit("news", "1/s", &clock)).unwrap().fallback_service(other);

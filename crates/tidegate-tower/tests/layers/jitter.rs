@@ -1,6 +1,6 @@
 //! Those who are denied together do not come back together (T48).
 
-use crate::desk::{Inner, Reply, ask, get, limit};
+use crate::fixture::{Inner, Reply, ask, get, limit};
 use std::time::Duration;
 use tidegate::{Limiter, ManualClock, Span};
 use tidegate_tower::{ConcurrencyLayer, HeaderStyle, Limit, RateLimitLayer};

@@ -1,6 +1,6 @@
 //! Whom a limit counts, when the client lies (T55).
 
-use crate::desk::{Inner, ask, call, from, get, limit};
+use crate::fixture::{Inner, ask, call, from, get, limit};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use http::HeaderName;

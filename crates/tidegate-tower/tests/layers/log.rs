@@ -1,6 +1,6 @@
 //! What the log says of decisions, and what it keeps to itself.
 
-use crate::desk::{Inner, ask, get, limit};
+use crate::fixture::{Inner, ask, get, limit};
 use http::HeaderName;
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};

@@ -2,19 +2,19 @@
 #![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
 
 mod adaptive;
-mod after;
-mod clients;
+mod body_rate;
 mod concurrency;
 mod decisions;
-mod desk;
+mod fixture;
 mod jitter;
+mod joint;
 mod keys;
 #[cfg(feature = "tracing")]
 mod log;
-mod observe;
-mod pace;
+mod observer;
+mod outgoing;
 mod readiness;
-mod several;
+mod settlement;
 mod shed;
 mod sockets;
 mod storm;

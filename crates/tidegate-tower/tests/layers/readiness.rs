@@ -1,6 +1,6 @@
 //! The inner service is called when it is ready, once for each time that it was, and not otherwise.
 
-use crate::desk::Body;
+use crate::fixture::Body;
 use http::{Request, Response};
 use std::convert::Infallible;
 use std::fmt::Debug;

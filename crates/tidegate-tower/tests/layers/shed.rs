@@ -1,7 +1,7 @@
 //! Shedding: what matters stays, and every place comes back (T13).
 
 use crate::concurrency::{Census, GiveUp, Slow, request};
-use crate::desk::{Inner, ask, call, from, get};
+use crate::fixture::{Inner, ask, call, from, get};
 use crate::storm;
 use http::Response;
 use http_body_util::BodyExt;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate::{Priority, Shedder};
-use tidegate_tower::{Event, Head, Loaded, ShedLayer};
+use tidegate_tower::{Event, Head, LoadService, ShedLayer};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 
@@ -26,7 +26,7 @@ fn by_path(head: &Head<'_>) -> Priority {
     }
 }
 
-fn slow(shedder: &Shedder) -> (Loaded<Slow, Shedder>, Census) {
+fn slow(shedder: &Shedder) -> (LoadService<Slow, Shedder>, Census) {
     let census = Census::default();
     let layer = ShedLayer::new(shedder.clone()).priority(by_path);
     (layer.layer(Slow(census.clone())), census)

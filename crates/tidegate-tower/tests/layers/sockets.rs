@@ -1,7 +1,7 @@
 //! Real servers on loopback: many connections, one limit.
 
 use crate::concurrency::{Census, Present};
-use crate::desk::limit;
+use crate::fixture::limit;
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response};

@@ -4,7 +4,7 @@
 //! Always   The same turns in every run, a million of them.
 
 use crate::concurrency::{QUIET_PANIC, request};
-use crate::desk::Body;
+use crate::fixture::Body;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use std::time::Duration;

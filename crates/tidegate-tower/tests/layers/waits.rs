@@ -1,6 +1,6 @@
 //! Waiting instead of refusing, in tokio's paused time.
 
-use crate::desk::{Body, Inner, ask, get};
+use crate::fixture::{Body, Inner, ask, get};
 use http::{Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::time::Duration;

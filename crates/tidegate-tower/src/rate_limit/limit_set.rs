@@ -1,11 +1,11 @@
 //! What all clones of a layer's services share.
 
-use super::outcome::{Decisions, Outcome, Rest};
-use super::settle::Settlement;
+use super::admission::{Admission, AfterAdmission, Decisions};
+use super::settlement::Settlement;
 use crate::head::Head;
 use crate::jitter::Jitter;
 use crate::limit::Limit;
-use crate::manners::Manners;
+use crate::response_policy::ResponsePolicy;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use tidegate::{Clock, Decision, Rule, Span};
 use tidegate_http::{LimitStatus, PreparedFields};
 
 #[derive(Clone)]
-pub(crate) struct Shared<C: Clock> {
+pub(crate) struct LimitSet<C: Clock> {
     pub(super) limits: Vec<Limit<C>>,
-    pub(super) manners: Manners,
+    pub(super) policy: ResponsePolicy,
     pub(super) patience: Span,
     pub(super) jitter: Jitter,
-    /// How many wait without a place in a line.
+    /// How many wait without a index in a line.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -26,34 +26,34 @@ pub(crate) struct Shared<C: Clock> {
 pub(super) const WAITING_MAX: usize = 4_096;
 
 /// Somebody who waits.
-pub(super) struct WaitPlace(Arc<AtomicUsize>);
+pub(super) struct WaiterSlot(Arc<AtomicUsize>);
 
-impl Drop for WaitPlace {
+impl Drop for WaiterSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<C: Clock> Shared<C> {
+impl<C: Clock> LimitSet<C> {
     pub(super) fn new(limit: Limit<C>) -> Self {
         Self {
             limits: vec![limit],
-            manners: Manners::default(),
+            policy: ResponsePolicy::default(),
             patience: Span::ZERO,
             jitter: Jitter::new(Span::ZERO),
             waiting: Arc::default(),
         }
     }
 
-    /// A place among those who wait, if there is one.
-    pub(super) fn wait_place(&self) -> Option<WaitPlace> {
-        let place = WaitPlace(Arc::clone(&self.waiting));
-        (self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(place)
+    /// A index among those who wait, if there is one.
+    pub(super) fn waiter_slot(&self) -> Option<WaiterSlot> {
+        let index = WaiterSlot(Arc::clone(&self.waiting));
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(index)
     }
 
     /// Decides. One limit in memory, which is what most have, is decided on the spot.
     #[inline]
-    pub(super) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Outcome<C> {
+    pub(super) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Admission<C> {
         if let [limit] = &self.limits[..]
             && let Some(limiter) = limit.store.memory()
             && !limit.is_shadow()
@@ -69,14 +69,17 @@ impl<C: Clock> Shared<C> {
         &self,
         decisions: &Decisions,
         settlement: Option<Settlement<C>>,
-    ) -> Outcome<C> {
-        Outcome::Pass(Rest { fields: self.fields(decisions, &Decision::UNLIMITED), settlement })
+    ) -> Admission<C> {
+        Admission::Admitted(AfterAdmission {
+            fields: self.fields(decisions, &Decision::UNLIMITED),
+            settlement,
+        })
     }
 
     /// The header fields for these decisions, with `Retry-After` if `all` is a denial.
     pub(super) fn fields(&self, decisions: &Decisions, all: &Decision) -> PreparedFields {
         let mut fields = PreparedFields::default();
-        if let Some(style) = self.manners.style {
+        if let Some(style) = self.policy.style {
             self.with_statuses(decisions, |statuses| style.write(&mut fields, statuses, all));
         }
         fields
@@ -104,11 +107,11 @@ mod tests {
 
     #[test]
     fn so_many_wait_and_no_more_until_one_leaves() {
-        let shared = Shared::new(Limit::new("api", "1/s").unwrap());
-        let mut places: Vec<_> = (0..WAITING_MAX).map(|_| shared.wait_place().unwrap()).collect();
-        assert!(shared.wait_place().is_none());
-        assert!(shared.wait_place().is_none(), "who is refused takes no place");
+        let shared = LimitSet::new(Limit::new("api", "1/s").unwrap());
+        let mut places: Vec<_> = (0..WAITING_MAX).map(|_| shared.waiter_slot().unwrap()).collect();
+        assert!(shared.waiter_slot().is_none());
+        assert!(shared.waiter_slot().is_none(), "who is refused takes no index");
         places.pop();
-        assert!(shared.wait_place().is_some());
+        assert!(shared.waiter_slot().is_some());
     }
 }

@@ -1,13 +1,13 @@
-//! The layer that turns away what matters least when there is too much to do.
+//! The layer that turns rejection what matters least when there is too much to do.
 
-use super::Load;
-use super::layer::{Enter, LoadLayer};
 use crate::head::Head;
+use crate::load::Load;
+use crate::load::{Enter, LoadLayer};
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Priority, Retry, Shed, ShedPermit, Shedder, SystemClock, Verdict};
 
-/// Turns requests away when the machine has too much to do, those that matter least first. A request is in flight
+/// Turns requests rejection when the machine has too much to do, those that matter least first. A request is in flight
 /// until the body of its response is done.
 ///
 /// ```
@@ -35,7 +35,7 @@ impl<C: Clock> Load for Shedder<C> {
     const NAME: &'static str = "shed";
 
     /// A shedder has no number to tell, and nobody knows when there is less to do.
-    fn told(entered: Result<&ShedPermit<C>, &Shed>) -> (Decision, Option<Priority>) {
+    fn decision(entered: Result<&ShedPermit<C>, &Shed>) -> (Decision, Option<Priority>) {
         match entered {
             Ok(permit) => (Decision::without_state(Verdict::Allow), Some(permit.priority())),
             Err(shed) => {
@@ -78,7 +78,7 @@ impl<C: Clock> LoadLayer<Shedder<C>> {
         priority: impl Fn(&Head<'_>) -> Priority + Send + Sync + 'static,
     ) -> Self {
         let enter = enter(self.load.clone(), priority);
-        self.with(|shared| shared.enter = enter)
+        self.with(|settings| settings.enter = enter)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whom a limit counts: made of the parts of a request that you name.
+//! CallKey a limit counts: made of the parts of a request that you name.
 //!
 //! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with `\`
 //!          before a `|` or `\` in them. The daemon writes its keys in the same way, so a limit in Redis may be
@@ -18,7 +18,7 @@ use tidegate_http::{AddressBits, ByteWriter as _, put_key_part, single_value};
 /// The key of one request, as a limiter gets it. Most keys fit inline.
 pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
 
-/// Whom a limit counts.
+/// CallKey a limit counts.
 ///
 /// ```
 /// use http::HeaderName;
@@ -50,17 +50,17 @@ enum Part {
 }
 
 /// What a request has for a key.
-pub(crate) enum Found {
+pub(crate) enum KeyLookup {
     Key(KeyBytes),
     /// A part of it is not there.
-    Missing(Missing),
+    Missing(MissingKey),
     /// It has to be waited for.
-    Later,
+    Pending,
 }
 
 /// Why there is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingKey {
     /// The request has not what it is made of: that is up to who asks.
     Part,
     /// The server does not tell who the peer is: that is a mistake of who set it up.
@@ -68,7 +68,7 @@ pub(crate) enum Missing {
 }
 
 /// A key that has to be waited for.
-pub(crate) type LaterKey = Pin<Box<dyn Future<Output = Option<KeyBytes>> + Send>>;
+pub(crate) type PendingKey = Pin<Box<dyn Future<Output = Option<KeyBytes>> + Send>>;
 
 impl Key {
     /// All requests together.
@@ -239,12 +239,12 @@ impl Key {
 
     /// Returns the key of a request, if it is known at once.
     #[inline]
-    pub(crate) fn find(&self, head: &Head<'_>) -> Found {
+    pub(crate) fn find(&self, head: &Head<'_>) -> KeyLookup {
         let mut key = KeyBytes::new();
         match self.put(head, &mut key) {
-            Appended::Whole => Found::Key(key),
-            Appended::Missing(missing) => Found::Missing(missing),
-            Appended::Later => Found::Later,
+            Appended::Whole => KeyLookup::Key(key),
+            Appended::Missing(missing) => KeyLookup::Missing(missing),
+            Appended::Later => KeyLookup::Pending,
         }
     }
 
@@ -268,7 +268,7 @@ impl Key {
     }
 
     /// The key of a request, when it has been found out.
-    pub(crate) fn later(&self, head: &Head<'_>) -> LaterKey {
+    pub(crate) fn later(&self, head: &Head<'_>) -> PendingKey {
         let values: Vec<Value> = self.parts.iter().map(|part| part.later(head)).collect();
         Box::pin(async move {
             let (is_alone, mut key) = (values.len() == 1, KeyBytes::new());
@@ -288,7 +288,7 @@ impl Key {
 /// What was appended of a key.
 enum Appended {
     Whole,
-    Missing(Missing),
+    Missing(MissingKey),
     Later,
 }
 
@@ -303,7 +303,7 @@ impl Part {
             Self::Own(_, put) => put(head, out),
             Self::Later(_) => return Appended::Later,
         }
-        if out.is_empty() { Appended::Missing(Missing::Part) } else { Appended::Whole }
+        if out.is_empty() { Appended::Missing(MissingKey::Part) } else { Appended::Whole }
     }
 
     fn later(&self, head: &Head<'_>) -> Value {
@@ -318,7 +318,7 @@ impl Part {
 }
 
 fn put_ip(bits: AddressBits, head: &Head<'_>, out: &mut KeyBytes) -> Appended {
-    let Some(ip) = head.client_ip() else { return Appended::Missing(Missing::Peer) };
+    let Some(ip) = head.client_ip() else { return Appended::Missing(MissingKey::Peer) };
     bits.put(ip, out);
     Appended::Whole
 }
@@ -368,7 +368,7 @@ mod tests {
 
     fn key(key: &Key, request: &Request<()>) -> Option<String> {
         match key.find(&Head::of(request)) {
-            Found::Key(key) => Some(String::from_utf8(key.to_vec()).unwrap()),
+            KeyLookup::Key(key) => Some(String::from_utf8(key.to_vec()).unwrap()),
             _ => None,
         }
     }
@@ -399,13 +399,13 @@ mod tests {
         let waited = || Key::by_async(|_| async { Some("x") });
         let header = || Key::header(HeaderName::from_static("a"));
         for (key, missing) in [
-            (Key::ip(), Missing::Peer),
-            (waited().and(Key::ip()), Missing::Peer),
-            (waited().and(header()), Missing::Part),
-            (header(), Missing::Part),
+            (Key::ip(), MissingKey::Peer),
+            (waited().and(Key::ip()), MissingKey::Peer),
+            (waited().and(header()), MissingKey::Part),
+            (header(), MissingKey::Part),
         ] {
             let found = key.find(&Head::of(&Request::new(())));
-            assert!(matches!(found, Found::Missing(found) if found == missing), "{key:?}");
+            assert!(matches!(found, KeyLookup::Missing(found) if found == missing), "{key:?}");
         }
     }
 
@@ -422,7 +422,7 @@ mod tests {
             let value = head.header("a").map(str::to_owned);
             async move { value }
         }));
-        assert!(matches!(waited.find(&Head::of(&request)), Found::Later));
+        assert!(matches!(waited.find(&Head::of(&request)), KeyLookup::Pending));
         let later = waited.later(&Head::of(&request)).await.unwrap();
         assert_eq!(key(&at_once, &request).unwrap().as_bytes(), &*later);
     }

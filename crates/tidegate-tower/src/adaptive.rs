@@ -1,7 +1,7 @@
 //! The layer that finds out how many requests the service behind it can bear.
 
-use super::Load;
-use super::layer::{Answered, Enter, LoadLayer};
+use crate::load::Load;
+use crate::load::{Answered, Enter, LoadLayer};
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,13 +34,13 @@ pub type AdaptiveLayer<C = SystemClock> = LoadLayer<AdaptiveGate<C>>;
 /// What a response says about the load of the service.
 ///
 /// ```
-/// use tidegate_tower::Outcome;
+/// use tidegate_tower::LoadSignal;
 ///
-/// assert_eq!(Outcome::of(http::StatusCode::OK, &http::HeaderMap::new()), Outcome::Served);
+/// assert_eq!(LoadSignal::of(http::StatusCode::OK, &http::HeaderMap::new()), LoadSignal::Served);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum LoadSignal {
     /// It was served: how long that took counts.
     Served,
     /// The service refused it for lack of capacity, or was too late: the limit comes down.
@@ -49,17 +49,17 @@ pub enum Outcome {
     Ignore,
 }
 
-impl Outcome {
+impl LoadSignal {
     /// What is made of a response unless told: 429, 503 and 504 are an overload, and so are gRPC's
     /// `RESOURCE_EXHAUSTED`, `UNAVAILABLE` and `DEADLINE_EXCEEDED` where they come in the head; all others were
     /// served.
     ///
     /// ```
     /// # use http::{HeaderMap, StatusCode};
-    /// # use tidegate_tower::Outcome;
+    /// # use tidegate_tower::LoadSignal;
     /// let none = HeaderMap::new();
-    /// assert_eq!(Outcome::of(StatusCode::SERVICE_UNAVAILABLE, &none), Outcome::Overload);
-    /// assert_eq!(Outcome::of(StatusCode::NOT_FOUND, &none), Outcome::Served);
+    /// assert_eq!(LoadSignal::of(StatusCode::SERVICE_UNAVAILABLE, &none), LoadSignal::Overload);
+    /// assert_eq!(LoadSignal::of(StatusCode::NOT_FOUND, &none), LoadSignal::Served);
     /// ```
     pub fn of(status: StatusCode, headers: &HeaderMap) -> Self {
         let grpc = headers.get("grpc-status").map(http::HeaderValue::as_bytes);
@@ -77,14 +77,14 @@ impl<C: Clock> Load for AdaptiveGate<C> {
 
     const NAME: &'static str = "adaptive";
 
-    fn told(entered: Result<&AdaptivePermit<C>, &Denied>) -> (Decision, Option<Priority>) {
+    fn decision(entered: Result<&AdaptivePermit<C>, &Denied>) -> (Decision, Option<Priority>) {
         (entered.map_or_else(|denied| denied.decision, AdaptivePermit::decision), None)
     }
 }
 
 impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// A layer that asks this gate. Who finds no room is refused at once, and responses count as
-    /// [`Outcome::of`] says. An error of the service, a panic and a request that is given up say nothing about load.
+    /// [`LoadSignal::of`] says. An error of the service, a panic and a request that is given up say nothing about load.
     ///
     /// ```
     /// # use tidegate::{Adaptive, AdaptiveGate};
@@ -96,7 +96,7 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// ```
     pub fn new(gate: AdaptiveGate<C>) -> Self {
         let enter = enter(gate.clone(), Span::ZERO);
-        Self::over(gate, enter, answered(Outcome::of))
+        Self::over(gate, enter, answered(LoadSignal::of))
     }
 
     /// Lets requests wait so long for room. First come, first served. The wait is no part of what is measured.
@@ -110,26 +110,26 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// ```
     pub fn wait(self, patience: Duration) -> Self {
         let enter = enter(self.load.clone(), Span::from_duration_floor(patience));
-        self.with(|shared| shared.enter = enter)
+        self.with(|settings| settings.enter = enter)
     }
 
     /// What a response says about load, by its status and fields.
     ///
     /// ```
     /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// # use tidegate_tower::{AdaptiveLayer, Outcome};
+    /// # use tidegate_tower::{AdaptiveLayer, LoadSignal};
     /// let gate = AdaptiveGate::new(Adaptive::vegas());
     /// // What is not found is found out too quickly to tell anything.
     /// let layer = AdaptiveLayer::new(gate).classify(|status, headers| match status.as_u16() {
-    ///     404 => Outcome::Ignore,
-    ///     _ => Outcome::of(status, headers),
+    ///     404 => LoadSignal::Ignore,
+    ///     _ => LoadSignal::of(status, headers),
     /// });
     /// ```
     pub fn classify(
         self,
-        classify: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static,
+        classify: impl Fn(StatusCode, &HeaderMap) -> LoadSignal + Send + Sync + 'static,
     ) -> Self {
-        self.with(|shared| shared.answered = answered(classify))
+        self.with(|settings| settings.answered = answered(classify))
     }
 }
 
@@ -138,13 +138,13 @@ fn enter<C: Clock>(gate: AdaptiveGate<C>, patience: Span) -> Enter<AdaptiveGate<
 }
 
 fn answered<C: Clock>(
-    classify: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static,
+    classify: impl Fn(StatusCode, &HeaderMap) -> LoadSignal + Send + Sync + 'static,
 ) -> Answered<AdaptivePermit<C>> {
     Arc::new(move |permit, status, headers| {
         match classify(status, headers) {
-            Outcome::Served => permit.succeed(),
-            Outcome::Overload => permit.overload(),
-            Outcome::Ignore => drop(permit),
+            LoadSignal::Served => permit.succeed(),
+            LoadSignal::Overload => permit.overload(),
+            LoadSignal::Ignore => drop(permit),
         }
         None
     })

@@ -4,11 +4,11 @@
 //!          all have. It is a macro and no trait, so that nobody has to import one to set up a layer, and each method
 //!          stands with the others of its layer in the documentation.
 
-use crate::head::{Head, Surroundings};
-use crate::key::Missing;
+use crate::head::{AddressSource, Head};
+use crate::key::MissingKey;
 use crate::limit::Limit;
-use crate::observe::{Event, Observer};
-use crate::refusal::{self, Denial, Maker};
+use crate::observer::{Event, Observer};
+use crate::rejection::{self, Denial, MakeRejection};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use tidegate::{Clock, Decision, Retry, Verdict};
 use tidegate_http::{HeaderStyle, LimitStatus};
 
 #[derive(Clone)]
-pub(crate) struct Manners {
-    pub(crate) surroundings: Surroundings,
+pub(crate) struct ResponsePolicy {
+    pub(crate) address_source: AddressSource,
     pub(crate) style: Option<HeaderStyle>,
     pub(crate) status: StatusCode,
-    pub(crate) maker: Option<Maker>,
+    pub(crate) make_rejection: Option<MakeRejection>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
 }
 
-impl Default for Manners {
+impl Default for ResponsePolicy {
     fn default() -> Self {
         Self {
-            surroundings: Surroundings::default(),
+            address_source: AddressSource::default(),
             style: Some(HeaderStyle::default()),
             status: StatusCode::TOO_MANY_REQUESTS,
-            maker: None,
+            make_rejection: None,
             observers: Vec::new(),
         }
     }
 }
 
-impl Manners {
+impl ResponsePolicy {
     /// Tells the observers. Who is refused for want of a key has none.
     #[inline]
     pub(crate) fn observe<C: Clock>(
@@ -72,9 +72,9 @@ impl Manners {
         told: &[LimitStatus<'_>],
         decision: Decision,
     ) -> Response<Bytes> {
-        match &self.maker {
+        match &self.make_rejection {
             Some(make) => make(head, &Denial::new(told, decision)),
-            None => refusal::denied(head, self.status, told, decision),
+            None => rejection::denied(head, self.status, told, decision),
         }
     }
 
@@ -83,17 +83,17 @@ impl Manners {
         &self,
         head: &Head<'_>,
         limit: &Limit<C>,
-        missing: Missing,
+        missing: MissingKey,
     ) -> Response<Bytes> {
         let denied = Decision::without_state(Verdict::Deny(Retry::Never));
         self.observe(limit, denied, None, limit.cost_of(head));
         if limit.without_key(missing).is_some() {
             let key = format!("{:?}", limit.key);
-            return refusal::without_key(head, self.status, &limit.name, &key);
+            return rejection::without_key(head, self.status, &limit.name, &key);
         }
         #[cfg(feature = "tracing")]
-        tracing::error!(target: "tidegate", "limit `{}` {}", limit.name, refusal::NO_PEER);
-        refusal::without_peer(head, &limit.name)
+        tracing::error!(target: "tidegate", "limit `{}` {}", limit.name, rejection::NO_PEER);
+        rejection::without_peer(head, &limit.name)
     }
 
     /// Writes what these limits said, and what `all` of them together said.
@@ -105,8 +105,8 @@ impl Manners {
 }
 
 /// Who stands between the client and the layer. `$made` is how one gets such a layer, for the examples; `$within` is where
-/// its `with` finds the surroundings.
-macro_rules! surroundings_methods {
+/// its `with` finds the address_source.
+macro_rules! address_methods {
     ($layer:ident, $made:expr, $($within:ident).+) => {
         /// Proxies that are believed about who came to them, by `X-Forwarded-For` or `Forwarded`. The chain is walked
         /// from the right, and the first address that is not one of these is the client. Nobody is trusted unless
@@ -158,9 +158,9 @@ macro_rules! surroundings_methods {
     };
 }
 
-/// How a layer answers, and who hears of it: for layers whose `with` finds [`Manners`] under `manners`. `$status` says which
+/// How a layer answers, and who hears of it: for layers whose `with` finds [`ResponsePolicy`] under `policy`. `$status` says which
 /// status a denial has.
-macro_rules! manners_methods {
+macro_rules! response_methods {
     ($layer:ident, $made:expr, $status:literal) => {
         /// Which fields tell clients what is left; those of draft 11 unless told.
         ///
@@ -170,7 +170,7 @@ macro_rules! manners_methods {
         /// # Ok::<(), tidegate_tower::LimitError>(())
         /// ```
         pub fn headers(self, style: crate::HeaderStyle) -> Self {
-            self.with(|shared| shared.manners.style = Some(style))
+            self.with(|shared| shared.policy.style = Some(style))
         }
 
         /// Tells clients nothing, but that they are denied.
@@ -181,7 +181,7 @@ macro_rules! manners_methods {
         /// # Ok::<(), tidegate_tower::LimitError>(())
         /// ```
         pub fn no_headers(self) -> Self {
-            self.with(|shared| shared.manners.style = None)
+            self.with(|shared| shared.policy.style = None)
         }
 
         #[doc = concat!("The status of a denial; ", $status, ".")]
@@ -193,7 +193,7 @@ macro_rules! manners_methods {
         /// # Ok::<(), tidegate_tower::LimitError>(())
         /// ```
         pub fn status(self, status: http::StatusCode) -> Self {
-            self.with(|shared| shared.manners.status = status)
+            self.with(|shared| shared.policy.status = status)
         }
 
         /// Answers those who are denied with this, instead of a problem. The fields that tell what is left are added.
@@ -212,17 +212,19 @@ macro_rules! manners_methods {
             + Sync
             + 'static,
         ) -> Self {
-            let maker = move |head: &crate::Head<'_>, denial: &crate::Denial<'_>| {
+            let make_rejection = move |head: &crate::Head<'_>, denial: &crate::Denial<'_>| {
                 fallback(head, denial).map(Into::into)
             };
-            self.with(|shared| shared.manners.maker = Some(std::sync::Arc::new(maker)))
+            self.with(|shared| {
+                shared.policy.make_rejection = Some(std::sync::Arc::new(make_rejection))
+            })
         }
 
         observe_method!(
             $layer,
             $made,
             "Tells this one of every decision: see [`Observer`](crate::Observer).",
-            manners.observers
+            policy.observers
         );
     };
 }
@@ -244,4 +246,4 @@ macro_rules! observe_method {
     };
 }
 
-pub(crate) use {manners_methods, observe_method, surroundings_methods};
+pub(crate) use {address_methods, observe_method, response_methods};

@@ -5,8 +5,8 @@
 
 use crate::key::KeyBytes;
 use crate::limit::LimitError;
-use crate::manners::observe_method;
-use crate::observe::{Event, Observer};
+use crate::observer::{Event, Observer};
+use crate::response_policy::observe_method;
 use pin_project_lite::pin_project;
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -36,7 +36,7 @@ use tower_service::Service;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[must_use = "a layer does nothing until it is around a client"]
-pub struct OutgoingLayer<K = Together, C: Clock = SystemClock> {
+pub struct OutgoingLayer<K = Unkeyed, C: Clock = SystemClock> {
     terms: Terms<K, C>,
 }
 
@@ -57,15 +57,15 @@ impl<K, C: Clock> Terms<K, C> {
 /// What observers are told that such a limit is called.
 const NAME: &str = "outgoing";
 
-/// Whom a call is counted for.
+/// CallKey a call is counted for.
 ///
 /// ```
-/// use tidegate_tower::Whom;
+/// use tidegate_tower::CallKey;
 ///
-/// fn takes(whom: impl Whom<String>) {}
-/// takes(tidegate_tower::Together);
+/// fn takes(whom: impl CallKey<String>) {}
+/// takes(tidegate_tower::Unkeyed);
 /// ```
-pub trait Whom<Q>: sealed::Sealed {
+pub trait CallKey<Q>: sealed::Sealed {
     #[doc(hidden)]
     fn put(&self, request: &Q, out: &mut dyn Write);
 }
@@ -73,22 +73,22 @@ pub trait Whom<Q>: sealed::Sealed {
 mod sealed {
     #[doc(hidden)]
     pub trait Sealed {}
-    impl Sealed for super::Together {}
-    impl<K> Sealed for super::By<K> {}
+    impl Sealed for super::Unkeyed {}
+    impl<K> Sealed for super::Keyed<K> {}
 }
 
 /// All calls are counted together.
 ///
 /// ```
-/// use tidegate_tower::{OutgoingLayer, Together};
+/// use tidegate_tower::{OutgoingLayer, Unkeyed};
 /// # use std::time::Duration;
-/// let layer: OutgoingLayer<Together> = OutgoingLayer::new("10/s", Duration::ZERO)?;
+/// let layer: OutgoingLayer<Unkeyed> = OutgoingLayer::new("10/s", Duration::ZERO)?;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Together;
+pub struct Unkeyed;
 
-impl<Q> Whom<Q> for Together {
+impl<Q> CallKey<Q> for Unkeyed {
     fn put(&self, _: &Q, _: &mut dyn Write) {}
 }
 
@@ -101,15 +101,15 @@ impl<Q> Whom<Q> for Together {
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct By<K>(K);
+pub struct Keyed<K>(K);
 
-impl<K> fmt::Debug for By<K> {
+impl<K> fmt::Debug for Keyed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("By(…)")
+        f.write_str("Keyed(…)")
     }
 }
 
-impl<Q, V: Display, K: Fn(&Q) -> V> Whom<Q> for By<K> {
+impl<Q, V: Display, K: Fn(&Q) -> V> CallKey<Q> for Keyed<K> {
     fn put(&self, request: &Q, out: &mut dyn Write) {
         // Who cannot say what it is, is counted with all others who cannot.
         let _ = write!(out, "{}", self.0(request));
@@ -151,7 +151,7 @@ impl OutgoingLayer {
     }
 }
 
-impl<K> OutgoingLayer<By<K>> {
+impl<K> OutgoingLayer<Keyed<K>> {
     /// Counts calls by what `key` says of them, such as the host.
     ///
     /// ```
@@ -166,11 +166,11 @@ impl<K> OutgoingLayer<By<K>> {
     where
         K: Fn(&Q) -> V,
     {
-        Ok(Self { terms: Terms::new(limiter(rule)?, By(key), patience) })
+        Ok(Self { terms: Terms::new(limiter(rule)?, Keyed(key), patience) })
     }
 }
 
-impl<C: Clock> OutgoingLayer<Together, C> {
+impl<C: Clock> OutgoingLayer<Unkeyed, C> {
     /// The same over a limiter that you have made.
     ///
     /// ```
@@ -181,7 +181,7 @@ impl<C: Clock> OutgoingLayer<Together, C> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn over(limiter: Limiter<C>, patience: Duration) -> Self {
-        Self { terms: Terms::new(limiter, Together, patience) }
+        Self { terms: Terms::new(limiter, Unkeyed, patience) }
     }
 }
 
@@ -236,7 +236,7 @@ impl<K, C: Clock> fmt::Debug for OutgoingLayer<K, C> {
 /// let client: Outgoing<&str> = OutgoingLayer::new("10/s", Duration::ZERO)?.layer("a client");
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
-pub struct Outgoing<S, K = Together, C: Clock = SystemClock> {
+pub struct Outgoing<S, K = Unkeyed, C: Clock = SystemClock> {
     inner: S,
     terms: Arc<Terms<K, C>>,
 }
@@ -256,7 +256,7 @@ impl<S, K, C: Clock> fmt::Debug for Outgoing<S, K, C> {
 impl<S, Q, K, C> Service<Q> for Outgoing<S, K, C>
 where
     S: Service<Q> + Clone,
-    K: Whom<Q>,
+    K: CallKey<Q>,
     C: Clock,
 {
     type Response = S::Response;

@@ -1,11 +1,11 @@
-//! What those are told who are turned away.
+//! What those are told who are turned rejection.
 //!
 //! Always   They are told when to come back, whatever else the response says.
 //! Rounding `Retry-After` is rounded up, and never 0.
 
 use crate::head::Head;
 use crate::jitter::Jitter;
-use crate::refusal;
+use crate::rejection;
 use bytes::Bytes;
 use http::Response;
 use http::header::RETRY_AFTER;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 use tidegate_http::{ByteWriter as _, FieldWriter as _, RETRY_ON_RELEASE, retry_after_secs};
 
-/// Makes a response of your own for who is turned away.
-pub(super) type Maker<E> = Arc<dyn Fn(&Head<'_>, &E) -> Response<Bytes> + Send + Sync>;
+/// Makes a response of your own for who is turned rejection.
+pub(super) type MakeRejection<E> = Arc<dyn Fn(&Head<'_>, &E) -> Response<Bytes> + Send + Sync>;
 
-pub(super) struct Away<E> {
+pub(super) struct LoadRejection<E> {
     pub(super) retry_after: Span,
     pub(super) jitter: Jitter,
-    pub(super) maker: Option<Maker<E>>,
+    pub(super) make_rejection: Option<MakeRejection<E>>,
 }
 
-impl<E: fmt::Display> Away<E> {
+impl<E: fmt::Display> LoadRejection<E> {
     pub(super) fn response(&self, head: &Head<'_>, refusal: &E) -> Response<Bytes> {
-        let mut response = match &self.maker {
+        let mut response = match &self.make_rejection {
             Some(make) => make(head, refusal),
-            None => refusal::reduced_capacity(head, &refusal.to_string()),
+            None => rejection::reduced_capacity(head, &refusal.to_string()),
         };
         let denied = Decision::without_state(Verdict::Deny(Retry::After(self.retry_after)));
         if let Some(seconds) = retry_after_secs(&self.jitter.spread(denied)) {
@@ -37,16 +37,24 @@ impl<E: fmt::Display> Away<E> {
     }
 }
 
-impl<E> Default for Away<E> {
+impl<E> Default for LoadRejection<E> {
     fn default() -> Self {
         // Nobody knows when load goes down.
-        Self { retry_after: RETRY_ON_RELEASE, jitter: Jitter::new(Span::ZERO), maker: None }
+        Self {
+            retry_after: RETRY_ON_RELEASE,
+            jitter: Jitter::new(Span::ZERO),
+            make_rejection: None,
+        }
     }
 }
 
-impl<E> Clone for Away<E> {
+impl<E> Clone for LoadRejection<E> {
     fn clone(&self) -> Self {
-        let Self { retry_after, jitter, maker } = self;
-        Self { retry_after: *retry_after, jitter: jitter.clone(), maker: maker.clone() }
+        let Self { retry_after, jitter, make_rejection } = self;
+        Self {
+            retry_after: *retry_after,
+            jitter: jitter.clone(),
+            make_rejection: make_rejection.clone(),
+        }
     }
 }

@@ -3,12 +3,12 @@
 //! Always   Who is admitted at once is handed to the inner service that was ready. Who has to wait takes that one
 //!          along, and a clone stays here: readiness is never used twice, and a clone is never called unready.
 
+use super::admission::Admission;
 use super::future::{Pending, RateLimitFuture, Stage};
-use super::outcome::Outcome;
-use super::shared::Shared;
-use crate::body::LimitedBody;
+use super::limit_set::LimitSet;
+use crate::fallback::{Fallback, NoFallback};
 use crate::head::Head;
-use crate::instead::{Instead, Refuse};
+use crate::limited_body::LimitedBody;
 use http::{Request, Response};
 use std::fmt;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use tower_service::Service;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone)]
-pub struct RateLimit<S, C: Clock = SystemClock, F = Refuse> {
+pub struct RateLimit<S, C: Clock = SystemClock, F = NoFallback> {
     inner: S,
-    shared: Arc<Shared<C>>,
+    shared: Arc<LimitSet<C>>,
     fallback: F,
 }
 
 impl<S, C: Clock, F> RateLimit<S, C, F> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<C>>, fallback: F) -> Self {
+    pub(super) fn new(inner: S, shared: Arc<LimitSet<C>>, fallback: F) -> Self {
         Self { inner, shared, fallback }
     }
 }
@@ -42,7 +42,7 @@ impl<S, B, R, C, F> Service<Request<B>> for RateLimit<S, C, F>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
+    F: Fallback<Request<B>, S::Response, S::Error>,
 {
     type Response = Response<LimitedBody<R>>;
     type Error = S::Error;
@@ -56,17 +56,17 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let outcome =
-            self.shared.decide(&Head::within(&request, &self.shared.manners.surroundings));
+            self.shared.decide(&Head::with_source(&request, &self.shared.policy.address_source));
         match outcome {
-            Outcome::Pass(rest) => {
+            Admission::Admitted(rest) => {
                 let future = self.inner.call(request);
                 RateLimitFuture { stage: Stage::Calling { future, rest: Some(rest) } }
             }
-            Outcome::Refuse(refused) => {
+            Admission::Rejected(refused) => {
                 let fallback = self.fallback.clone();
                 RateLimitFuture { stage: Stage::refuse(&self.shared, fallback, request, refused) }
             }
-            Outcome::Later(outcome) => {
+            Admission::Pending(outcome) => {
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
                 let (fallback, shared) = (self.fallback.clone(), Arc::clone(&self.shared));

@@ -1,14 +1,14 @@
 //! The layer that limits how often: decide, then call, then settle.
 
-mod alone;
-mod asked;
+mod admission;
+mod checks;
 mod future;
+mod joint;
 mod layer;
-mod outcome;
+mod limit_set;
 mod service;
-mod settle;
-mod several;
-mod shared;
+mod settlement;
+mod single;
 
 pub use future::RateLimitFuture;
 pub use layer::RateLimitLayer;

@@ -7,32 +7,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-/// What a layer does with whom it denies: [`Refuse`], or ask an [`Other`] service.
+/// What a layer does with whom it denies: [`NoFallback`], or ask an [`FallbackService`] service.
 ///
 /// ```
-/// use tidegate_tower::{RateLimitLayer, Refuse};
+/// use tidegate_tower::{RateLimitLayer, NoFallback};
 ///
-/// let refusing: RateLimitLayer<tidegate::SystemClock, Refuse> = RateLimitLayer::per_ip("100/s")?;
+/// let refusing: RateLimitLayer<tidegate::SystemClock, NoFallback> = RateLimitLayer::per_ip("100/s")?;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
-pub trait Instead<Q, P, E>: sealed::Sealed + Clone {
+pub trait Fallback<Q, P, E>: sealed::Sealed + Clone {
     /// The answer to come.
     type Future: Future<Output = Result<P, E>>;
 
     /// Whether there is a service to ask: only then is the request told why it was denied.
     #[doc(hidden)]
-    const IS_ANOTHER: bool;
+    const HAS_SERVICE: bool;
 
     /// Takes the request, or hands it back.
     #[doc(hidden)]
-    fn instead(self, request: Q) -> Result<Self::Future, Q>;
+    fn call(self, request: Q) -> Result<Self::Future, Q>;
 }
 
 mod sealed {
     #[doc(hidden)]
     pub trait Sealed {}
-    impl Sealed for super::Refuse {}
-    impl<V> Sealed for super::Other<V> {}
+    impl Sealed for super::NoFallback {}
+    impl<V> Sealed for super::FallbackService<V> {}
 }
 
 /// Refuses, with a problem that says when to come back.
@@ -42,14 +42,14 @@ mod sealed {
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Refuse;
+pub struct NoFallback;
 
-impl<Q, P, E> Instead<Q, P, E> for Refuse {
+impl<Q, P, E> Fallback<Q, P, E> for NoFallback {
     type Future = Ready<Result<P, E>>;
 
-    const IS_ANOTHER: bool = false;
+    const HAS_SERVICE: bool = false;
 
-    fn instead(self, request: Q) -> Result<Self::Future, Q> {
+    fn call(self, request: Q) -> Result<Self::Future, Q> {
         Err(request)
     }
 }
@@ -59,32 +59,32 @@ impl<Q, P, E> Instead<Q, P, E> for Refuse {
 /// [`ConcurrencyLayer`](crate::ConcurrencyLayer::fallback_service).
 ///
 /// ```
-/// use tidegate_tower::{Other, RateLimitLayer};
+/// use tidegate_tower::{FallbackService, RateLimitLayer};
 ///
-/// let layer: RateLimitLayer<_, Other<axum::Router>> =
+/// let layer: RateLimitLayer<_, FallbackService<axum::Router>> =
 ///     RateLimitLayer::per_ip("100/s")?.fallback_service(axum::Router::new());
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[derive(Clone)]
-pub struct Other<V> {
+pub struct FallbackService<V> {
     pub(crate) service: V,
 }
 
-impl<V> fmt::Debug for Other<V> {
+impl<V> fmt::Debug for FallbackService<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Other").finish_non_exhaustive()
+        f.debug_struct("FallbackService").finish_non_exhaustive()
     }
 }
 
-impl<Q, V> Instead<Q, V::Response, V::Error> for Other<V>
+impl<Q, V> Fallback<Q, V::Response, V::Error> for FallbackService<V>
 where
     V: Service<Q> + Clone,
 {
     type Future = Asking<V, Q>;
 
-    const IS_ANOTHER: bool = true;
+    const HAS_SERVICE: bool = true;
 
-    fn instead(self, request: Q) -> Result<Self::Future, Q> {
+    fn call(self, request: Q) -> Result<Self::Future, Q> {
         Ok(Asking::Ready { service: self.service, request: Some(request) })
     }
 }

@@ -1,8 +1,8 @@
-//! A request on its way: let in, at once or after a wait, or turned away.
+//! A request on its way: let in, at once or after a wait, or turned rejection.
 
 use super::Load;
-use super::layer::Shared;
-use crate::guarded::GuardedBody;
+use super::layer::LoadSettings;
+use crate::guarded_body::GuardedBody;
 use crate::head::Head;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,20 +18,20 @@ use tower_service::Service;
 ///
 /// ```
 /// use tidegate::Shedder;
-/// use tidegate_tower::{Loaded, ShedLayer};
+/// use tidegate_tower::{LoadService, ShedLayer};
 /// use tower_layer::Layer;
 ///
-/// let service: Loaded<axum::Router, Shedder> =
+/// let service: LoadService<axum::Router, Shedder> =
 ///     ShedLayer::new(Shedder::new()).layer(axum::Router::new());
 /// ```
-pub struct Loaded<S, L: Load> {
+pub struct LoadService<S, L: Load> {
     inner: S,
-    shared: Arc<Shared<L>>,
+    settings: Arc<LoadSettings<L>>,
 }
 
-impl<S, L: Load> Loaded<S, L> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<L>>) -> Self {
-        Self { inner, shared }
+impl<S, L: Load> LoadService<S, L> {
+    pub(super) fn new(inner: S, settings: Arc<LoadSettings<L>>) -> Self {
+        Self { inner, settings }
     }
 
     /// Where a request that came now stands.
@@ -39,12 +39,12 @@ impl<S, L: Load> Loaded<S, L> {
     where
         S: Service<Request<B>> + Clone,
     {
-        let head = Head::within(&request, &self.shared.surroundings);
-        let mut entering = (self.shared.enter)(&head);
+        let head = Head::with_source(&request, &self.settings.address_source);
+        let mut entering = (self.settings.enter)(&head);
         // Whoever has to wait is polled again, with a waker that wakes.
         let mut nobody = Context::from_waker(Waker::noop());
         match Pin::new(&mut entering).poll(&mut nobody) {
-            Poll::Ready(entered) => self.shared.stand(entered, &mut self.inner, request),
+            Poll::Ready(entered) => self.settings.stand(entered, &mut self.inner, request),
             Poll::Pending => {
                 // The one that is ready waits; a clone takes its place.
                 let clone = self.inner.clone();
@@ -55,7 +55,7 @@ impl<S, L: Load> Loaded<S, L> {
     }
 }
 
-impl<L: Load> Shared<L> {
+impl<L: Load> LoadSettings<L> {
     fn stand<S, B>(
         &self,
         entered: Result<L::Permit, L::Refusal>,
@@ -69,14 +69,14 @@ impl<L: Load> Shared<L> {
         match entered {
             Ok(permit) => Stage::Calling { future: service.call(request), permit: Some(permit) },
             Err(refusal) => {
-                let head = Head::within(&request, &self.surroundings);
-                Stage::Refused { response: Some(self.away.response(&head, &refusal)) }
+                let head = Head::with_source(&request, &self.address_source);
+                Stage::Refused { response: Some(self.rejection.response(&head, &refusal)) }
             }
         }
     }
 }
 
-impl<S, B, R, L> Service<Request<B>> for Loaded<S, L>
+impl<S, B, R, L> Service<Request<B>> for LoadService<S, L>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     R: Body<Data = Bytes>,
@@ -92,19 +92,19 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let stage = self.stage(request);
-        LoadFuture { stage, shared: Arc::clone(&self.shared) }
+        LoadFuture { stage, settings: Arc::clone(&self.settings) }
     }
 }
 
-impl<S: Clone, L: Load> Clone for Loaded<S, L> {
+impl<S: Clone, L: Load> Clone for LoadService<S, L> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+        Self { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
-impl<S: fmt::Debug, L: Load> fmt::Debug for Loaded<S, L> {
+impl<S: fmt::Debug, L: Load> fmt::Debug for LoadService<S, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("LoadService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
@@ -131,7 +131,7 @@ pin_project! {
     {
         #[pin]
         stage: Stage<S, B, L>,
-        shared: Arc<Shared<L>>,
+        settings: Arc<LoadSettings<L>>,
     }
 }
 
@@ -174,7 +174,7 @@ where
                     let permit = permit.take().expect(TWICE);
                     let response = result?;
                     let (status, headers) = (response.status(), response.headers());
-                    let permit = (this.shared.answered)(permit, status, headers);
+                    let permit = (this.settings.answered)(permit, status, headers);
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, permit))));
                 }
                 StageProjection::Refused { response } => {
@@ -183,7 +183,7 @@ where
                 StageProjection::Waiting { entering, pending } => {
                     let entered = ready!(Pin::new(entering).poll(context));
                     let (mut service, request) = pending.take().expect(TWICE);
-                    this.shared.stand(entered, &mut service, request)
+                    this.settings.stand(entered, &mut service, request)
                 }
             };
             this.stage.set(next);

@@ -1,6 +1,6 @@
 //! Several limits in one layer, and limits for some requests only.
 
-use crate::desk::{Inner, ask, from, get, limit};
+use crate::fixture::{Inner, ask, from, get, limit};
 use http::HeaderName;
 use tidegate::{Limiter, ManualClock, Span};
 use tidegate_tower::{HeaderStyle, Key, Limit, OnMissing, RateLimitLayer};

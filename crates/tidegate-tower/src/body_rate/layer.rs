@@ -1,11 +1,11 @@
 //! Bodies that flow only so fast, on their way in and on their way out.
 
-use super::body::PacedBody;
-use crate::body::LimitedBody;
+use super::body::ThrottledBody;
 use crate::head::Head;
-use crate::key::{Found, Key, KeyBytes, LaterKey};
+use crate::key::{Key, KeyBytes, KeyLookup, PendingKey};
 use crate::limit::{Limit, LimitError, OnMissing};
-use crate::manners::{Manners, observe_method, surroundings_methods};
+use crate::limited_body::LimitedBody;
+use crate::response_policy::{ResponsePolicy, address_methods, observe_method};
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
@@ -22,14 +22,14 @@ use tower_service::Service;
 struct Shared<C: Clock> {
     limit: Limit<C>,
     limiter: Limiter<C>,
-    manners: Manners,
+    policy: ResponsePolicy,
 }
 
 /// Whose bytes these are.
 enum Whose {
     Nobody,
     Key(KeyBytes),
-    Later(LaterKey),
+    Later(PendingKey),
 }
 
 impl<C: Clock> Shared<C> {
@@ -47,31 +47,31 @@ impl<C: Clock> Shared<C> {
         let Some(limiter) = limit.store.memory().cloned() else {
             return Err(LimitError::Shared { name: name() });
         };
-        Ok(Self { limit, limiter, manners: Manners::default() })
+        Ok(Self { limit, limiter, policy: ResponsePolicy::default() })
     }
 
     /// Whose bytes, or the answer to who cannot be counted.
     fn whose<B>(&self, request: &Request<B>) -> Result<Whose, Box<Response<Bytes>>> {
-        let head = Head::within(request, &self.manners.surroundings);
+        let head = Head::with_source(request, &self.policy.address_source);
         if !self.limit.counts(&head) {
             return Ok(Whose::Nobody);
         }
         match self.limit.key_of(&head) {
-            Found::Key(key) => Ok(Whose::Key(key)),
-            Found::Later => Ok(Whose::Later(self.limit.later_key_of(&head))),
-            Found::Missing(missing) => match self.limit.without_key(missing) {
+            KeyLookup::Key(key) => Ok(Whose::Key(key)),
+            KeyLookup::Pending => Ok(Whose::Later(self.limit.later_key_of(&head))),
+            KeyLookup::Missing(missing) => match self.limit.without_key(missing) {
                 Some(OnMissing::Shared) => Ok(Whose::Key(KeyBytes::new())),
                 Some(OnMissing::Allow) => Ok(Whose::Nobody),
-                _ => Err(Box::new(self.manners.without_key(&head, &self.limit, missing))),
+                _ => Err(Box::new(self.policy.without_key(&head, &self.limit, missing))),
             },
         }
     }
 
-    fn paced<B>(&self, body: B, whose: Whose) -> PacedBody<B, C> {
+    fn paced<B>(&self, body: B, whose: Whose) -> ThrottledBody<B, C> {
         match whose {
-            Whose::Nobody => PacedBody::unpaced(body),
-            Whose::Key(key) => PacedBody::keyed(body, self.limiter.clone(), key),
-            Whose::Later(key) => PacedBody::keyed_later(body, self.limiter.clone(), key),
+            Whose::Nobody => ThrottledBody::unpaced(body),
+            Whose::Key(key) => ThrottledBody::keyed(body, self.limiter.clone(), key),
+            Whose::Later(key) => ThrottledBody::keyed_later(body, self.limiter.clone(), key),
         }
     }
 }
@@ -129,16 +129,16 @@ macro_rules! pace_layer {
                 Ok(Self { shared: Arc::new(Shared::new(limit, stringify!($layer))?) })
             }
 
-            surroundings_methods!(
+            address_methods!(
                 $layer,
                 concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
-                manners.surroundings
+                policy.address_source
             );
             observe_method!(
                 $layer,
                 concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
                 "Tells this one of who is refused because there is nobody to count. Nobody else is: bodies wait.",
-                manners.observers
+                policy.observers
             );
 
             fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {
@@ -200,12 +200,12 @@ pace_layer!(DownloadRateLayer, DownloadRate, "responses", "5000000/s burst 65536
 
 impl<S, B, R, C> Service<Request<B>> for UploadRate<S, C>
 where
-    S: Service<Request<PacedBody<B, C>>, Response = Response<R>>,
+    S: Service<Request<ThrottledBody<B, C>>, Response = Response<R>>,
     C: Clock,
 {
-    type Response = Response<PacedBody<LimitedBody<R>, C>>;
+    type Response = Response<ThrottledBody<LimitedBody<R>, C>>;
     type Error = S::Error;
-    type Future = PaceFuture<S::Future, C>;
+    type Future = BodyRateFuture<S::Future, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -217,10 +217,10 @@ where
             Ok(whose) => {
                 let request = request.map(|body| shared.paced(body, whose));
                 let (future, whose) = (self.inner.call(request), Some(Whose::Nobody));
-                PaceFuture { stage: Stage::Calling { future, whose }, shared }
+                BodyRateFuture { stage: Stage::Calling { future, whose }, shared }
             }
             Err(response) => {
-                PaceFuture { stage: Stage::Refused { response: Some(*response) }, shared }
+                BodyRateFuture { stage: Stage::Refused { response: Some(*response) }, shared }
             }
         }
     }
@@ -231,9 +231,9 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     C: Clock,
 {
-    type Response = Response<PacedBody<LimitedBody<R>, C>>;
+    type Response = Response<ThrottledBody<LimitedBody<R>, C>>;
     type Error = S::Error;
-    type Future = PaceFuture<S::Future, C>;
+    type Future = BodyRateFuture<S::Future, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -244,10 +244,10 @@ where
         match shared.whose(&request) {
             Ok(whose) => {
                 let (future, whose) = (self.inner.call(request), Some(whose));
-                PaceFuture { stage: Stage::Calling { future, whose }, shared }
+                BodyRateFuture { stage: Stage::Calling { future, whose }, shared }
             }
             Err(response) => {
-                PaceFuture { stage: Stage::Refused { response: Some(*response) }, shared }
+                BodyRateFuture { stage: Stage::Refused { response: Some(*response) }, shared }
             }
         }
     }
@@ -266,7 +266,7 @@ pin_project! {
     /// assert_eq!(response.status(), 404);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
-    pub struct PaceFuture<T, C: Clock> {
+    pub struct BodyRateFuture<T, C: Clock> {
         #[pin]
         stage: Stage<T>,
         shared: Arc<Shared<C>>,
@@ -281,12 +281,12 @@ pin_project! {
     }
 }
 
-impl<T, R, E, C> Future for PaceFuture<T, C>
+impl<T, R, E, C> Future for BodyRateFuture<T, C>
 where
     T: Future<Output = Result<Response<R>, E>>,
     C: Clock,
 {
-    type Output = Result<Response<PacedBody<LimitedBody<R>, C>>, E>;
+    type Output = Result<Response<ThrottledBody<LimitedBody<R>, C>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         const TWICE: &str = "polled after it was ready";
@@ -301,7 +301,7 @@ where
             }
             StageProjection::Refused { response } => {
                 let response = response.take().expect(TWICE);
-                Ok(response.map(|bytes| PacedBody::unpaced(LimitedBody::ours(bytes))))
+                Ok(response.map(|bytes| ThrottledBody::unpaced(LimitedBody::ours(bytes))))
             }
         })
     }

@@ -4,7 +4,7 @@
 //!          back, and no more than one piece is kept. Nothing is lost, nothing is dropped.
 //! Always   Dropped at any point it gives back the turn that it waits for.
 
-use crate::key::{KeyBytes, LaterKey};
+use crate::key::{KeyBytes, PendingKey};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -20,16 +20,16 @@ pin_project! {
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// use http_body_util::{BodyExt, Full};
     /// use tidegate::Limiter;
-    /// use tidegate_tower::PacedBody;
+    /// use tidegate_tower::ThrottledBody;
     ///
     /// let limiter = Limiter::new("10000/s burst 100".parse()?);
     /// let body = Full::new(bytes::Bytes::from(vec![0; 200]));
-    /// let paced = PacedBody::by_key(body, limiter, b"alice");
+    /// let paced = ThrottledBody::by_key(body, limiter, b"alice");
     /// let whole = paced.collect().await?.to_bytes(); // 10 ms later
     /// assert_eq!(whole.len(), 200);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
-    pub struct PacedBody<B, C: Clock = SystemClock> {
+    pub struct ThrottledBody<B, C: Clock = SystemClock> {
         #[pin]
         body: B,
         pace: Option<Pace<C>>,
@@ -55,20 +55,20 @@ enum Meter<C: Clock> {
 enum Waits<C: Clock> {
     Nothing,
     /// Whose bytes these are.
-    Key(LaterKey),
+    Key(PendingKey),
     /// A turn for so many bytes.
     Turn(Acquire<C>, usize),
     /// There is no turn to be had now.
     Time(Sleep),
 }
 
-impl<B, C: Clock> PacedBody<B, C> {
+impl<B, C: Clock> ThrottledBody<B, C> {
     /// A body whose bytes are counted for this key.
     ///
     /// ```
-    /// # use tidegate_tower::PacedBody;
+    /// # use tidegate_tower::ThrottledBody;
     /// let limiter = tidegate::Limiter::new("1000000/s".parse()?);
-    /// let body = PacedBody::by_key(String::from("text"), limiter, b"alice");
+    /// let body = ThrottledBody::by_key(String::from("text"), limiter, b"alice");
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn by_key(body: B, limiter: Limiter<C>, key: &[u8]) -> Self {
@@ -78,9 +78,9 @@ impl<B, C: Clock> PacedBody<B, C> {
     /// A body whose bytes are counted together with all others at this gate.
     ///
     /// ```
-    /// # use tidegate_tower::PacedBody;
+    /// # use tidegate_tower::ThrottledBody;
     /// let gate = tidegate::Gate::new("1000000/s".parse()?);
-    /// let body = PacedBody::through(String::from("text"), gate);
+    /// let body = ThrottledBody::through(String::from("text"), gate);
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn through(body: B, gate: Gate<C>) -> Self {
@@ -94,7 +94,7 @@ impl<B, C: Clock> PacedBody<B, C> {
     }
 
     /// By a key that has to be found out; those without share one.
-    pub(crate) fn keyed_later(body: B, limiter: Limiter<C>, key: LaterKey) -> Self {
+    pub(crate) fn keyed_later(body: B, limiter: Limiter<C>, key: PendingKey) -> Self {
         let mut paced = Self::keyed(body, limiter, KeyBytes::new());
         paced.waits = Waits::Key(key);
         paced
@@ -126,7 +126,7 @@ impl<C: Clock> Pace<C> {
     }
 }
 
-impl<B: Body, C: Clock> Body for PacedBody<B, C> {
+impl<B: Body, C: Clock> Body for ThrottledBody<B, C> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -234,8 +234,8 @@ fn without_data<D>(frame: Frame<D>) -> Frame<Bytes> {
     }
 }
 
-impl<B, C: Clock> fmt::Debug for PacedBody<B, C> {
+impl<B, C: Clock> fmt::Debug for ThrottledBody<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacedBody").field("held", &self.held.len()).finish_non_exhaustive()
+        f.debug_struct("ThrottledBody").field("held", &self.held.len()).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
 //! A request on its way through the limits: decided, called, answered.
 
-use super::outcome::{Outcome, Refused, Rest, Why};
-use super::shared::Shared;
-use crate::body::LimitedBody;
+use super::admission::{Admission, AfterAdmission, RejectReason, Rejection};
+use super::limit_set::LimitSet;
+use crate::fallback::Fallback;
 use crate::head::Head;
-use crate::instead::Instead;
+use crate::limited_body::LimitedBody;
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
@@ -32,7 +32,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
         C: Clock,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         #[pin]
         pub(super) stage: Stage<S, B, C, F>,
@@ -45,25 +45,25 @@ pin_project! {
     where
         S: Service<Request<B>>,
         C: Clock,
-        F: Instead<Request<B>, S::Response, S::Error>,
+        F: Fallback<Request<B>, S::Response, S::Error>,
     {
         /// The service has it.
         Calling {
             #[pin]
             future: S::Future,
-            rest: Option<Rest<C>>,
+            rest: Option<AfterAdmission<C>>,
         },
         /// It goes no further.
-        Refused { response: Option<Response<Bytes>> },
+        Rejection { response: Option<Response<Bytes>> },
         /// Another service has it.
-        Instead {
+        Fallback {
             #[pin]
             future: F::Future,
             fields: PreparedFields,
         },
         /// It waits for its turn, or for what has to be found out first.
         Deciding {
-            outcome: Pin<Box<dyn Future<Output = Outcome<C>> + Send>>,
+            outcome: Pin<Box<dyn Future<Output = Admission<C>> + Send>>,
             // In a box, so that who need not wait has less to carry.
             pending: Option<Box<Pending<S, B, C, F>>>,
         },
@@ -74,44 +74,44 @@ impl<S, B, C, F> Stage<S, B, C, F>
 where
     S: Service<Request<B>>,
     C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
+    F: Fallback<Request<B>, S::Response, S::Error>,
 {
     #[cold]
     pub(super) fn refuse(
-        shared: &Arc<Shared<C>>,
+        shared: &Arc<LimitSet<C>>,
         fallback: F,
         mut request: Request<B>,
-        refused: Refused,
+        refused: Rejection,
     ) -> Self {
-        if F::IS_ANOTHER
-            && let Why::Denied(decision) = refused.why
+        if F::HAS_SERVICE
+            && let RejectReason::Denied(decision) = refused.why
             && let Err(denied) = decision.ok()
         {
             request.extensions_mut().insert(denied);
-            match fallback.instead(request) {
+            match fallback.call(request) {
                 Ok(future) => {
                     let fields = shared.fields(&refused.decisions, &decision);
-                    return Self::Instead { future, fields };
+                    return Self::Fallback { future, fields };
                 }
                 Err(back) => request = back,
             }
         }
-        let head = Head::within(&request, &shared.manners.surroundings);
+        let head = Head::with_source(&request, &shared.policy.address_source);
         let response = shared.refusal(&head, &refused);
-        Self::Refused { response: Some(response) }
+        Self::Rejection { response: Some(response) }
     }
 }
 
-impl<C: Clock> Shared<C> {
-    fn refusal(&self, head: &Head<'_>, refused: &Refused) -> Response<Bytes> {
+impl<C: Clock> LimitSet<C> {
+    fn refusal(&self, head: &Head<'_>, refused: &Rejection) -> Response<Bytes> {
         let decision = match refused.why {
-            Why::Denied(decision) => decision,
-            Why::NoKey { limit, missing } => {
-                return self.manners.without_key(head, &self.limits[limit], missing);
+            RejectReason::Denied(decision) => decision,
+            RejectReason::NoKey { limit, missing } => {
+                return self.policy.without_key(head, &self.limits[limit], missing);
             }
         };
-        let mut response = self
-            .with_statuses(&refused.decisions, |told| self.manners.denied(head, told, decision));
+        let mut response =
+            self.with_statuses(&refused.decisions, |told| self.policy.denied(head, told, decision));
         self.fields(&refused.decisions, &decision).add_to(response.headers_mut());
         response
     }
@@ -121,7 +121,7 @@ impl<S, B, R, C, F> Future for RateLimitFuture<S, B, C, F>
 where
     S: Service<Request<B>, Response = Response<R>>,
     C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
+    F: Fallback<Request<B>, S::Response, S::Error>,
 {
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
 
@@ -135,11 +135,11 @@ where
                     let rest = rest.take().expect("polled after it was ready");
                     return Poll::Ready(rest.answered(result));
                 }
-                StageProjection::Refused { response } => {
+                StageProjection::Rejection { response } => {
                     let response = response.take().expect("polled after it was ready");
                     return Poll::Ready(Ok(response.map(LimitedBody::ours)));
                 }
-                StageProjection::Instead { future, fields } => {
+                StageProjection::Fallback { future, fields } => {
                     let mut response = ready!(future.poll(context))?;
                     std::mem::take(fields).add_to(response.headers_mut());
                     return Poll::Ready(Ok(response.map(LimitedBody::theirs)));
@@ -159,31 +159,31 @@ pub(super) struct Pending<S, B, C: Clock, F> {
     pub(super) service: S,
     pub(super) request: Request<B>,
     pub(super) fallback: F,
-    pub(super) shared: Arc<Shared<C>>,
+    pub(super) shared: Arc<LimitSet<C>>,
 }
 
 impl<S, B, C, F> Pending<S, B, C, F>
 where
     S: Service<Request<B>>,
     C: Clock,
-    F: Instead<Request<B>, S::Response, S::Error>,
+    F: Fallback<Request<B>, S::Response, S::Error>,
 {
-    fn decided(self: Box<Self>, outcome: Outcome<C>) -> Stage<S, B, C, F> {
+    fn decided(self: Box<Self>, outcome: Admission<C>) -> Stage<S, B, C, F> {
         match outcome {
-            Outcome::Pass(rest) => {
+            Admission::Admitted(rest) => {
                 let Pending { mut service, request, .. } = *self;
                 Stage::Calling { future: service.call(request), rest: Some(rest) }
             }
-            Outcome::Refuse(refused) => {
+            Admission::Rejected(refused) => {
                 let Pending { request, fallback, shared, .. } = *self;
                 Stage::refuse(&shared, fallback, request, refused)
             }
-            Outcome::Later(outcome) => Stage::Deciding { outcome, pending: Some(self) },
+            Admission::Pending(outcome) => Stage::Deciding { outcome, pending: Some(self) },
         }
     }
 }
 
-impl<C: Clock> Rest<C> {
+impl<C: Clock> AfterAdmission<C> {
     fn answered<R, E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
         let Self { fields, settlement } = self;
         let mut response = match result {

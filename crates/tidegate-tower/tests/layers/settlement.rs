@@ -1,6 +1,6 @@
 //! What a request costs once its response is known.
 
-use crate::desk::{Body, Inner, ask, get, limit};
+use crate::fixture::{Body, Inner, ask, get, limit};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};

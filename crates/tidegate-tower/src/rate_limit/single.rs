@@ -1,37 +1,37 @@
 //! One limit in memory: decided where the request stands, without a box and without an allocation.
 
-use super::asked::Question;
-use super::outcome::{Decisions, Outcome, Refused, Why};
-use super::settle::Settlement;
-use super::shared::Shared;
+use super::admission::{Admission, Decisions, RejectReason, Rejection};
+use super::checks::Check;
+use super::limit_set::LimitSet;
+use super::settlement::Settlement;
 use crate::head::Head;
-use crate::key::{Found, KeyBytes};
+use crate::key::{KeyBytes, KeyLookup};
 use crate::limit::{Limit, OnMissing};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tidegate::{Acquire, Clock, Decision, Denied, Limiter, Permit, Span, Timestamp, Verdict};
 
-impl<C: Clock> Shared<C> {
+impl<C: Clock> LimitSet<C> {
     #[inline]
     pub(super) fn decide_alone(
         self: &Arc<Self>,
         limit: &Limit<C>,
         limiter: &Limiter<C>,
         head: &Head<'_>,
-    ) -> Outcome<C> {
+    ) -> Admission<C> {
         if !limit.counts(head) {
-            return Outcome::uncounted();
+            return Admission::uncounted();
         }
         let found = limit.key_of(head);
         let key = match &found {
-            Found::Key(key) => &key[..],
-            Found::Later => return self.decide_several(head),
-            Found::Missing(missing) => match limit.without_key(*missing) {
+            KeyLookup::Key(key) => &key[..],
+            KeyLookup::Pending => return self.decide_several(head),
+            KeyLookup::Missing(missing) => match limit.without_key(*missing) {
                 Some(OnMissing::Shared) => &[],
-                Some(OnMissing::Allow) => return Outcome::uncounted(),
+                Some(OnMissing::Allow) => return Admission::uncounted(),
                 Some(OnMissing::Deny) | None => {
-                    return Outcome::refuse(Why::NoKey { limit: 0, missing: *missing });
+                    return Admission::refuse(RejectReason::NoKey { limit: 0, missing: *missing });
                 }
             },
         };
@@ -45,20 +45,25 @@ impl<C: Clock> Shared<C> {
 
     /// The key is copied by who needs it later: most do not. To let them take it instead cost all others 8 of 107 ns.
     #[inline]
-    fn conclude_alone(self: &Arc<Self>, key: &[u8], cost: u64, decision: Decision) -> Outcome<C> {
+    fn conclude_alone(self: &Arc<Self>, key: &[u8], cost: u64, decision: Decision) -> Admission<C> {
         let limit = &self.limits[0];
-        self.manners.observe(limit, decision, Some(key), cost);
+        self.policy.observe(limit, decision, Some(key), cost);
         match decision.verdict {
             Verdict::Deny(_) => {
                 let decision = self.jitter.spread(decision);
-                Outcome::Refuse(Refused { decisions: single(decision), why: Why::Denied(decision) })
+                Admission::Rejected(Rejection {
+                    decisions: single(decision),
+                    why: RejectReason::Denied(decision),
+                })
             }
-            Verdict::Allow if limit.afterwards.is_nothing() => self.pass(&single(decision), None),
+            Verdict::Allow if limit.after_response.is_nothing() => {
+                self.pass(&single(decision), None)
+            }
             Verdict::Allow => {
                 let key = KeyBytes::from_slice(key);
-                let drained_at = Some(Question::drains_at(limit.clock.now(), &decision));
-                let question = Question { place: 0, key, cost, drained_at };
-                let settlement = Settlement::of(self, vec![question]);
+                let drained_at = Some(Check::drains_at(limit.clock.now(), &decision));
+                let check = Check { index: 0, key, cost, drained_at };
+                let settlement = Settlement::of(self, vec![check]);
                 self.pass(&single(decision), settlement)
             }
             // The rule was changed to one that makes requests wait.
@@ -67,7 +72,7 @@ impl<C: Clock> Shared<C> {
     }
 
     /// Takes a turn, if it comes in time. Most often it is now.
-    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: &[u8], cost: u64) -> Outcome<C> {
+    fn wait_alone(self: &Arc<Self>, limiter: &Limiter<C>, key: &[u8], cost: u64) -> Admission<C> {
         // A rule that makes requests wait says itself how long.
         let patience = if self.patience.is_zero() { Span::MAX } else { self.patience };
         let asked_at = limiter.clock().now();
@@ -77,7 +82,7 @@ impl<C: Clock> Shared<C> {
         if let Poll::Ready(answer) = Pin::new(&mut acquire).poll(&mut nobody) {
             return self.conclude_alone(key, cost, turned(answer));
         }
-        Outcome::Later(Box::pin(wait(
+        Admission::Pending(Box::pin(wait(
             Arc::clone(self),
             acquire,
             KeyBytes::from_slice(key),
@@ -92,17 +97,16 @@ impl<C: Clock> Shared<C> {
         cost: u64,
         mut decision: Decision,
         span: Span,
-    ) -> Outcome<C> {
+    ) -> Admission<C> {
         let shared = Arc::clone(self);
         let clock = self.limits[0].clock.clone();
         let now = clock.now();
         let sleep = clock.sleep_until(now + span);
         decision.verdict = Verdict::Allow;
-        let drained_at = Some(Question::drains_at(now, &decision));
+        let drained_at = Some(Check::drains_at(now, &decision));
         // Made before the future is: who never asks it has given up too.
-        let charged =
-            Settlement::always(&shared, vec![Question { place: 0, key, cost, drained_at }]);
-        Outcome::Later(Box::pin(async move {
+        let charged = Settlement::always(&shared, vec![Check { index: 0, key, cost, drained_at }]);
+        Admission::Pending(Box::pin(async move {
             sleep.await;
             let decision = seen_after(decision, clock.now().since(now));
             shared.pass(&single(decision), charged.kept())
@@ -115,12 +119,12 @@ fn single(decision: Decision) -> Decisions {
 }
 
 async fn wait<C: Clock>(
-    shared: Arc<Shared<C>>,
+    shared: Arc<LimitSet<C>>,
     acquire: Acquire<C>,
     key: KeyBytes,
     cost: u64,
     asked_at: Timestamp,
-) -> Outcome<C> {
+) -> Admission<C> {
     let clock = &shared.limits[0].clock;
     let answer = acquire.await;
     let decision = seen_after(turned(answer), clock.now().since(asked_at));

@@ -75,7 +75,7 @@ pub struct Event<'a> {
     pub is_shadow: bool,
     /// What the request costs.
     pub cost: u64,
-    /// Whom it counts, if the observer [wants to know](Observer::wants_keys) and there is somebody.
+    /// CallKey it counts, if the observer [wants to know](Observer::wants_keys) and there is somebody.
     pub key: Option<&'a [u8]>,
     /// Whether there was somebody to count. Who is refused for want of a key, or because the server tells no address, has
     /// asked for nothing: of the decision, only the verdict means something.

@@ -1,6 +1,6 @@
 //! Bodies that flow only so fast, in tokio's paused time.
 
-use crate::desk::{Body, get};
+use crate::fixture::{Body, get};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tidegate::{Gate, Limiter, TokioClock};
-use tidegate_tower::{DownloadRateLayer, Limit, PacedBody, UploadRateLayer};
+use tidegate_tower::{DownloadRateLayer, Limit, ThrottledBody, UploadRateLayer};
 use tokio::time::Instant;
 use tower::util::ServiceExt;
 use tower_layer::Layer;
@@ -36,7 +36,7 @@ fn pieces(
 #[tokio::test(start_paused = true)]
 async fn a_body_takes_as_long_as_its_bytes() {
     let asked = Arc::default();
-    let body = PacedBody::by_key(pieces(10, 500, &asked), limiter("1000/s burst 1000"), b"a");
+    let body = ThrottledBody::by_key(pieces(10, 500, &asked), limiter("1000/s burst 1000"), b"a");
     let start = Instant::now();
     assert_eq!(body.collect().await.unwrap().to_bytes().len(), 5_000);
     let ms = start.elapsed().as_millis();
@@ -48,7 +48,7 @@ async fn a_piece_larger_than_the_burst_is_cut_and_nothing_is_lost() {
     let asked = Arc::default();
     let clock = TokioClock::new();
     let gate = Gate::with_clock("100/s burst 7".parse().unwrap(), clock);
-    let mut body = PacedBody::through(pieces(2, 50, &asked), gate);
+    let mut body = ThrottledBody::through(pieces(2, 50, &asked), gate);
     let mut lengths = Vec::new();
     while let Some(frame) = body.frame().await {
         let data = frame.unwrap().into_data().unwrap();
@@ -62,7 +62,7 @@ async fn a_piece_larger_than_the_burst_is_cut_and_nothing_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn who_sends_is_held_back_while_a_piece_waits() {
     let asked = Arc::default();
-    let mut body = PacedBody::by_key(pieces(10, 100, &asked), limiter("100/s burst 100"), b"a");
+    let mut body = ThrottledBody::by_key(pieces(10, 100, &asked), limiter("100/s burst 100"), b"a");
     body.frame().await.unwrap().unwrap();
     let waiting = tokio::time::timeout(Duration::from_millis(500), body.frame()).await;
     assert!(waiting.is_err());
@@ -75,7 +75,7 @@ async fn who_sends_is_held_back_while_a_piece_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_dropped_gives_its_turn_back() {
     let (asked, limiter) = (Arc::default(), limiter("100/s burst 100"));
-    let mut body = PacedBody::by_key(pieces(10, 100, &asked), limiter.clone(), b"a");
+    let mut body = ThrottledBody::by_key(pieces(10, 100, &asked), limiter.clone(), b"a");
     body.frame().await.unwrap().unwrap();
     let waiting = tokio::time::timeout(Duration::from_millis(10), body.frame()).await;
     assert!(waiting.is_err());
@@ -90,11 +90,11 @@ async fn trailers_come_through_and_the_length_is_told() {
     trailers.insert("grpc-status", "0".parse().unwrap());
     let whole = http_body_util::Full::new(Bytes::from(vec![1; 30]));
     let with_trailers = whole.with_trailers(std::future::ready(Some(Ok(trailers))));
-    let body = PacedBody::by_key(with_trailers, limiter("10/s burst 10"), b"a");
+    let body = ThrottledBody::by_key(with_trailers, limiter("10/s burst 10"), b"a");
     let collected = body.collect().await.unwrap();
     assert_eq!(collected.trailers().unwrap()["grpc-status"], "0");
     let whole = http_body_util::Full::new(Bytes::from(vec![1; 30]));
-    let mut body = PacedBody::by_key(whole, limiter("10/s burst 10"), b"a");
+    let mut body = ThrottledBody::by_key(whole, limiter("10/s burst 10"), b"a");
     assert_eq!(http_body::Body::size_hint(&body).exact(), Some(30));
     body.frame().await.unwrap().unwrap();
     assert_eq!(http_body::Body::size_hint(&body).exact(), Some(20));
@@ -103,7 +103,7 @@ async fn trailers_come_through_and_the_length_is_told() {
 #[tokio::test(start_paused = true)]
 async fn requests_and_responses_are_paced_by_their_layers() {
     let limit = || Limit::over("bytes", limiter("100/s burst 100"));
-    let echo = |request: Request<PacedBody<Body, TokioClock>>| async move {
+    let echo = |request: Request<ThrottledBody<Body, TokioClock>>| async move {
         let bytes = request.into_body().collect().await.unwrap().to_bytes();
         Ok::<_, Infallible>(Response::new(Body::from(bytes)))
     };
@@ -121,12 +121,12 @@ async fn requests_and_responses_are_paced_by_their_layers() {
 #[tokio::test]
 async fn a_forgotten_peer_is_told_here_too() {
     let layer = DownloadRateLayer::per_ip("100/s").unwrap();
-    let reply = crate::desk::ask(&layer.layer(crate::desk::Inner), get("/")).await;
+    let reply = crate::fixture::ask(&layer.layer(crate::fixture::Inner), get("/")).await;
     assert_eq!(reply.status, 500);
     assert!(reply.body.contains("into_make_service_with_connect_info"), "{}", reply.body);
-    let found = layer.peer(|_| "192.0.2.7".parse().ok()).layer(crate::desk::Inner);
+    let found = layer.peer(|_| "192.0.2.7".parse().ok()).layer(crate::fixture::Inner);
     assert_eq!(
-        crate::desk::ask(&found, get("/")).await.status,
+        crate::fixture::ask(&found, get("/")).await.status,
         200,
         "it has what it was told to say"
     );

@@ -19,7 +19,8 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Makes a response of your own for whom a limit denies.
-pub(crate) type Maker = Arc<dyn Fn(&Head<'_>, &Denial<'_>) -> Response<Bytes> + Send + Sync>;
+pub(crate) type MakeRejection =
+    Arc<dyn Fn(&Head<'_>, &Denial<'_>) -> Response<Bytes> + Send + Sync>;
 
 /// Why a request is denied: for responses of your own.
 ///

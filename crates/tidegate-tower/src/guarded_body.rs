@@ -2,7 +2,7 @@
 //!
 //! Always   What it holds is let go once: when the body has ended or failed, or is dropped, whichever comes first.
 
-use crate::body::LimitedBody;
+use crate::limited_body::LimitedBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;

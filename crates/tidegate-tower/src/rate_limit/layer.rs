@@ -1,12 +1,12 @@
 //! How a layer of limits is told what to do.
 
+use super::limit_set::LimitSet;
 use super::service::RateLimit;
-use super::shared::Shared;
-use crate::instead::{Other, Refuse};
+use crate::fallback::{FallbackService, NoFallback};
 use crate::jitter::Jitter;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::manners::{manners_methods, observe_method, surroundings_methods};
+use crate::response_policy::{address_methods, observe_method, response_methods};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,8 @@ use tower_layer::Layer;
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 #[must_use = "a layer does nothing until it is around a service"]
-pub struct RateLimitLayer<C: Clock = SystemClock, F = Refuse> {
-    shared: Arc<Shared<C>>,
+pub struct RateLimitLayer<C: Clock = SystemClock, F = NoFallback> {
+    shared: Arc<LimitSet<C>>,
     fallback: F,
 }
 
@@ -68,7 +68,7 @@ impl<C: Clock> RateLimitLayer<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-        Ok(Self { shared: Arc::new(Shared::new(counting(limit)?)), fallback: Refuse })
+        Ok(Self { shared: Arc::new(LimitSet::new(counting(limit)?)), fallback: NoFallback })
     }
 }
 
@@ -124,18 +124,14 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
     ///     .layer(RateLimitLayer::per_ip("10/s")?.fallback_service(cached));
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
-    pub fn fallback_service<V>(self, service: V) -> RateLimitLayer<C, Other<V>> {
-        RateLimitLayer { shared: self.shared, fallback: Other { service } }
+    pub fn fallback_service<V>(self, service: V) -> RateLimitLayer<C, FallbackService<V>> {
+        RateLimitLayer { shared: self.shared, fallback: FallbackService { service } }
     }
 
-    surroundings_methods!(
-        RateLimitLayer,
-        r#"RateLimitLayer::per_ip("100/s")?"#,
-        manners.surroundings
-    );
-    manners_methods!(RateLimitLayer, r#"RateLimitLayer::per_ip("100/s")?"#, "429 unless told");
+    address_methods!(RateLimitLayer, r#"RateLimitLayer::per_ip("100/s")?"#, policy.address_source);
+    response_methods!(RateLimitLayer, r#"RateLimitLayer::per_ip("100/s")?"#, "429 unless told");
 
-    fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut LimitSet<C>)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
     }

@@ -1,6 +1,6 @@
 //! What observers are told, and what nobody decided and they are not.
 
-use crate::desk::{Body, Inner, ask, from, get, limit};
+use crate::fixture::{Body, Inner, ask, from, get, limit};
 use http::{HeaderName, Request, Response};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
