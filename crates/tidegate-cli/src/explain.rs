@@ -11,7 +11,7 @@ use tidegate::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::engine::Engine;
-use tidegate_server::explain::{Asked, Values};
+use tidegate_server::explain::{HeaderValues, RequestDescription, explain_description};
 
 /// Say which limit of a configuration would decide a request, on which key and why
 ///
@@ -62,7 +62,7 @@ impl Explain {
         };
         let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let explanation = runtime.block_on(asked.explain(&engine, &config.server));
+        let explanation = runtime.block_on(explain_description(&engine, &asked, &config.server));
         match self.format {
             Format::Text => writeln!(out, "{explanation}")?,
             Format::Short => {
@@ -77,7 +77,7 @@ impl Explain {
         Ok(Found::Fine)
     }
 
-    fn asked(&self) -> anyhow::Result<Asked> {
+    fn asked(&self) -> anyhow::Result<RequestDescription> {
         let asked = match &self.request {
             Some(request) => self.asked_of_http(request)?,
             None => self.asked_of_envoy(),
@@ -88,22 +88,27 @@ impl Explain {
         }
     }
 
-    fn asked_of_envoy(&self) -> Asked {
+    fn asked_of_envoy(&self) -> RequestDescription {
         let entries =
             |text: &String| text.split(',').map(|entry| entry.trim().to_owned()).collect();
         let descriptors = self.descriptors.iter().map(entries).collect();
-        Asked { domain: self.domain.clone(), descriptors, cost: self.cost, ..Asked::default() }
+        RequestDescription {
+            domain: self.domain.clone(),
+            descriptors,
+            cost: self.cost,
+            ..RequestDescription::default()
+        }
     }
 
-    fn asked_of_http(&self, request: &str) -> anyhow::Result<Asked> {
+    fn asked_of_http(&self, request: &str) -> anyhow::Result<RequestDescription> {
         let (method, path) = method_and_path(request)?;
-        let mut headers = BTreeMap::<String, Values>::new();
+        let mut headers = BTreeMap::<String, HeaderValues>::new();
         for header in &self.headers {
             let (name, value) = header_of(header)?;
             headers.entry(name).or_default().0.push(value.to_owned());
         }
         let (ip, cost) = (self.ip, self.cost);
-        Ok(Asked { method, path, ip, headers, cost, ..Asked::default() })
+        Ok(RequestDescription { method, path, ip, headers, cost, ..RequestDescription::default() })
     }
 }
 

@@ -5,7 +5,7 @@ use tidegate::{ManualClock, Snapshot};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::engine::{Ask, Engine};
-use tidegate_server::explain::{Explanation, Told, explain};
+use tidegate_server::explain::{Explanation, VerdictKind, explain};
 use tidegate_server::matching::{Request, counted};
 use tidegate_server::store::Key;
 
@@ -88,10 +88,10 @@ fn looking_takes_nothing_and_says_what_deciding_would() {
     }
     ask(&engine, &request);
     let trial = explained(&engine, &request).limits[2].now.unwrap();
-    assert!(trial.is_shadowed && trial.verdict == Told::Deny);
+    assert!(trial.is_shadowed && trial.verdict == VerdictKind::Deny);
     ask(&engine, &request);
     let shown = explained(&engine, &request);
-    assert_eq!((shown.verdict, shown.decided_by.as_deref()), (Told::Deny, Some("login")));
+    assert_eq!((shown.verdict, shown.decided_by.as_deref()), (VerdictKind::Deny, Some("login")));
     assert!(shown.limits[0].now.unwrap().retry_after_ms.unwrap() > 0);
 }
 
@@ -101,13 +101,13 @@ fn a_wait_in_the_shadow_is_a_wait() {
     let request = Request::default();
     ask(&engine, &request);
     let now = explained(&engine, &request).limits[0].now.unwrap();
-    assert!(now.is_shadowed && now.verdict == Told::Wait, "{now:?}");
+    assert!(now.is_shadowed && now.verdict == VerdictKind::Wait, "{now:?}");
     assert_eq!(now.retry_after_ms, Some(1_000));
     for _ in 0..5 {
         ask(&engine, &request);
     }
     let now = explained(&engine, &request).limits[0].now.unwrap();
-    assert!(now.is_shadowed && now.verdict == Told::Deny, "{now:?}");
+    assert!(now.is_shadowed && now.verdict == VerdictKind::Deny, "{now:?}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn who_is_refused_for_want_of_a_key_is_told_by_which_limit() {
          [limits.b]\nrule = \"1/s\"\nkey = \"cookie:sid\"\non_missing_key = \"allow\"\n",
     );
     let shown = explained(&engine, &Request::default());
-    assert_eq!((shown.verdict, shown.decided_by.as_deref()), (Told::Deny, Some("a")));
+    assert_eq!((shown.verdict, shown.decided_by.as_deref()), (VerdictKind::Deny, Some("a")));
     assert_eq!(shown.limits[0].why, "the request has no header:x-user, and is refused");
     assert_eq!(shown.limits[1].why, "the request has no cookie:sid, and passes uncounted");
     let error = counted(&engine.limits(), &Request::default()).unwrap_err();

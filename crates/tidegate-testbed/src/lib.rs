@@ -14,6 +14,7 @@
     reason = "a testbed that cannot do what it is asked for fails the test, wherever that is"
 )]
 
+mod certificate;
 mod cluster;
 mod directory;
 mod patience;
@@ -27,6 +28,7 @@ pub mod redis;
 mod redis_cell;
 mod sentinels;
 
+pub use certificate::{CertificateFiles, self_signed};
 pub use cluster::{Cluster, Migration, SLOTS};
 pub use patience::{PATIENCE, eventually};
 pub use postgres::PostgresServer;

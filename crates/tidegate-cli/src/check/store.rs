@@ -33,9 +33,10 @@ pub(super) fn look(config: &Config) -> anyhow::Result<Store> {
     let Some(store) = &config.store else {
         return Ok(Store { url: None, servers: Vec::new(), findings: Vec::new() });
     };
+    let (address, settings) = tidegate_server::config::store_client(store);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (health, findings) = runtime.block_on(async {
-        let connected = RedisStore::connect_with(&store.url, store.settings()).await;
+        let connected = RedisStore::connect_with(&address, settings).await;
         (connected.health(), connected.examine().await)
     });
     let server = |health: tidegate_redis::Health| Server {
@@ -47,7 +48,7 @@ pub(super) fn look(config: &Config) -> anyhow::Result<Store> {
     let findings = findings.into_iter().filter(|it| it.concern != Concern::Unreachable);
     let findings = findings.map(|it| Found { address: it.address, text: it.text }).collect();
     let servers = health.into_iter().map(server).collect();
-    Ok(Store { url: Some(store.url.to_string()), servers, findings })
+    Ok(Store { url: Some(address.to_string()), servers, findings })
 }
 
 impl Store {

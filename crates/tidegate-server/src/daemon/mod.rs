@@ -48,7 +48,7 @@ pub fn run(options: &Options, out: impl Write + Send + 'static) -> anyhow::Resul
     let file = options.config.clone().filter(|file| file.is_file());
     let config = config::for_start(options.config.as_deref(), &options.server)?;
     let clock = ServerClock::system();
-    config.log_warnings(clock.calendar_now());
+    config::log_warnings(&config, clock.calendar_now());
     #[cfg(unix)]
     let ceiling = descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());

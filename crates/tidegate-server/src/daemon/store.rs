@@ -1,7 +1,7 @@
 //! The store that the configuration names, and a thread for its connections: they outlive every worker.
 
 use crate::clock::ServerClock;
-use crate::config::Config;
+use crate::config::{Config, store_client};
 use crate::server::Server;
 use crate::store::Examination;
 use anyhow::Context;
@@ -25,14 +25,15 @@ pub(super) fn serve(
     let builder = builder.worker_threads(1).thread_name("store").enable_all();
     let runtime = builder.build().context("the store's thread cannot start")?;
     let store = config.store.clone().context("there is no store")?;
+    let (address, settings) = store_client(&store);
     let server = runtime.block_on(async {
-        let redis = RedisStore::connect_with(&store.url, store.settings()).await;
+        let redis = RedisStore::connect_with(&address, settings).await;
         let (ups, all) = (redis.health().iter().filter(|it| it.is_up).count(), redis.health());
         match all.iter().find(|server| !server.is_up) {
-            None if ups > 0 => tracing::info!("limits are shared through {}", store.url),
+            None if ups > 0 => tracing::info!("limits are shared through {address}"),
             down => {
                 let why = down.map_or("nobody is known there", |server| &server.why_down);
-                tracing::warn!("the store {} does not answer: {why}", store.url);
+                tracing::warn!("the store {address} does not answer: {why}");
             }
         }
         let server = Server::shared(config, file, clock, redis);

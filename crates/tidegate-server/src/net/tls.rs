@@ -12,5 +12,6 @@ pub(super) fn acceptor(config: &ServerConfig, wire: Wire) -> Option<TlsAcceptor>
         Wire::Http | Wire::Admin => Alpn::Http1,
         Wire::Grpc => Alpn::Http2,
     };
-    config.tls_of(wire).map(|tls| tls.credentials.acceptor(alpn))
+    let tls = config.tls_of(wire)?;
+    Some(TlsAcceptor::from(tls.credentials.server_config(alpn)))
 }

@@ -1,9 +1,8 @@
 //! What all listeners share: the engine, what was configured, and how the server is.
 
 pub mod status;
-mod wire;
 
-pub use wire::Wire;
+pub use tidegate_config::Protocol as Wire;
 
 use crate::clock::ServerClock;
 use crate::config::{self, Config, ConfigErrors};
@@ -216,7 +215,7 @@ impl Server {
         let Some(file) = &self.file else { return Ok(Vec::new()) };
         let _alone = self.alone();
         let read = config::for_reload(file, &self.config().command_line);
-        match read.and_then(|config| self.refuse_opened_or_moved(file, config)) {
+        match read.and_then(|config| self.config().check_reload(config, file)) {
             Ok(config) => {
                 let needs_restart = self.put_in_place(config);
                 self.status.reloads.fetch_add(1, Ordering::Relaxed);
@@ -235,23 +234,11 @@ impl Server {
         self.reloading.lock().expect("nobody panics while reloading")
     }
 
-    /// What a start would accept, and a running server cannot do or must not do without being started again.
-    fn refuse_opened_or_moved(&self, file: &Path, new: Config) -> Result<Config, ConfigErrors> {
-        let old = self.config();
-        let refusal = old.opened_by(&new).or_else(|| old.moved_by(&new));
-        match refusal {
-            None => Ok(new),
-            Some(message) => {
-                Err(ConfigErrors { sources: new.sources, ..ConfigErrors::whole(file, message) })
-            }
-        }
-    }
-
     fn put_in_place(&self, new: Config) -> Vec<String> {
         let old = self.config();
         let needs_restart = new.needs_restart(&old);
         tell_restart(&needs_restart);
-        new.log_warnings(self.engine.clock().calendar_now());
+        config::log_warnings(&new, self.engine.clock().calendar_now());
         let new = new.in_place_of(&old);
         let has_other_tokens = new.server.tokens != old.server.tokens;
         self.waiting.set_max(new.server.caps.waiting_max);

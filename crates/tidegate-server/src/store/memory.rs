@@ -17,9 +17,7 @@ pub struct Memory {
     idempotency: Arc<IdempotencyCache>,
 }
 
-/// What debts of `CL.THROTTLE` are called in a snapshot, and what it has counted is called for the operator. No limit of
-/// the configuration may have this name: of two that have one name, a snapshot would restore one.
-pub(crate) const THROTTLES_NAME: &str = "CL.THROTTLE";
+pub(crate) use tidegate_config::THROTTLES_NAME;
 
 /// The counters of one limit.
 #[derive(Clone, Debug)]

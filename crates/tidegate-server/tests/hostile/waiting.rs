@@ -9,7 +9,7 @@ use crate::pace::{assert_mostly, p99};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tidegate_redis::{RedisStore, Settings};
+use tidegate_redis::RedisStore;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::net::{Running, Wire};
@@ -41,14 +41,14 @@ impl Far {
             proxy.url()
         );
         let read = config::read(&text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
-        let url = read.store.clone().unwrap().url;
+        let (address, settings) = config::store_client(&read.store.clone().unwrap());
         let mut config = config::Config { server: config().server, ..read };
         config.server.caps.waiting_max = WAITING_MAX;
         // Who asks here shares its core with fifty others: that it is slow is not what is tested.
         (config.server.caps.first_byte, config.server.caps.request) = (secs(30), secs(30));
-        let settings = Settings::default().deadline(secs(10));
+        let settings = settings.deadline(secs(10));
         let server = runtime.block_on(async {
-            let redis = RedisStore::connect_with(&url, settings).await;
+            let redis = RedisStore::connect_with(&address, settings).await;
             Server::shared(config, None, ServerClock::system(), redis)
         });
         let running = run_alone(alone, server);

@@ -25,8 +25,9 @@ impl Desk {
             config::read(&text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
         let store = config.store.clone().expect("it has one");
         // The machine may be busy, and nothing is to be decided without Redis as long as it is there.
-        let settings = store.settings().deadline(Duration::from_secs(10));
-        let redis = RedisStore::connect_with(&store.url, settings).await;
+        let (address, settings) = config::store_client(&store);
+        let settings = settings.deadline(Duration::from_secs(10));
+        let redis = RedisStore::connect_with(&address, settings).await;
         let server = Server::shared(config, None, ServerClock::system(), redis);
         Self { session: Session::new(Arc::clone(&server)), server }
     }

@@ -10,10 +10,8 @@ use super::proto::{RateLimitOverride, Unit};
 use super::wire::{Field, Malformed, Wire};
 use std::borrow::Cow;
 
-/// A request has at most this many descriptors.
-pub const DESCRIPTORS_MAX: usize = 64;
-/// A descriptor has at most this many entries.
-pub const ENTRIES_MAX: usize = 16;
+pub use crate::matching::{DESCRIPTORS_MAX, ENTRIES_MAX};
+
 /// An entry's key or value has at most this many bytes.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 /// A domain has at most this many bytes.

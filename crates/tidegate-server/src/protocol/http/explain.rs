@@ -6,7 +6,7 @@ use super::original::{Family, Original};
 use super::page::{Answered, JSON, Page};
 use super::problem::Problem;
 use super::query::parameters;
-use crate::explain::{Asked, Explanation, hint};
+use crate::explain::{Explanation, RequestDescription, explain_description, proxy_hint};
 use crate::server::Server;
 use http::StatusCode;
 use http::request::Parts;
@@ -30,7 +30,7 @@ pub(super) async fn explain(
     let config = server.config();
     let original = original.request(peer, &config.server);
     let mut explanation = crate::explain::explain(&server.engine, &original, asked).await;
-    explanation.hint = hint(Some(peer.ip()), &original, &config.server);
+    explanation.hint = proxy_hint(Some(peer.ip()), &original, &config.server);
     Ok(tell(&explanation))
 }
 
@@ -42,13 +42,13 @@ pub(super) async fn explain_asked(server: &Server, body: &[u8]) -> Result<Answer
             "the body must be an object: {\"method\": \"GET\", \"path\": \"/\"}",
         ));
     }
-    let asked: Asked = serde_json::from_slice(body)
+    let asked: RequestDescription = serde_json::from_slice(body)
         .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))?;
     if let Some(wrong) = asked.wrong() {
         return Err(Problem::bad(wrong));
     }
     let config = server.config();
-    let explanation = asked.explain(&server.engine, &config.server).await;
+    let explanation = explain_description(&server.engine, &asked, &config.server).await;
     Ok(tell(&explanation))
 }
 

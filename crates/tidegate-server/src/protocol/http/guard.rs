@@ -11,6 +11,7 @@ use super::problem::Problem;
 use super::query::parameter;
 use super::route::Route;
 use crate::config::ServerConfig;
+pub(crate) use crate::matching::without_port;
 use crate::server::Server;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -116,14 +117,6 @@ pub(crate) fn framing(headers: &HeaderMap) -> Result<(), Problem> {
         (None, _) => Ok(()),
         (Some(encoding), None) if encoding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
         _ => Err(Problem::bad("the only Transfer-Encoding there is here is `chunked`")),
-    }
-}
-
-/// `example.org:80` and `[::1]:80` without what follows the last colon outside of brackets.
-pub(crate) fn without_port(host: &str) -> &str {
-    match host.rfind(':') {
-        Some(colon) if !host[colon..].contains(']') => &host[..colon],
-        _ => host,
     }
 }
 

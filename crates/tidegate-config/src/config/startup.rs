@@ -1,0 +1,232 @@
+//! What a server needs of its configuration before it binds a socket: `serve`, `check` and every reload ask here, so
+//! that none of them calls good what another refuses.
+
+use super::Protocol;
+use super::read::load_again;
+use super::source::kind_of;
+use super::{CheckUrl, CommandLine, Config, ConfigErrors, ServerConfig, TlsConfig};
+use std::net::SocketAddr;
+use std::path::Path;
+use tidegate::Snapshot;
+
+/// Reads the configuration that a server with this command line would start with, and refuses what it would refuse.
+pub fn for_start(
+    file: Option<&Path>,
+    command_line: &CommandLine,
+    check_url: CheckUrl,
+) -> Result<Config, ConfigErrors> {
+    let config = file.map_or_else(|| Ok(Config::default()), |file| super::load(file, check_url))?;
+    completed(config, file, command_line)
+}
+
+/// The same for a server that runs: its file is a regular one, or it is refused.
+pub fn for_reload(
+    file: &Path,
+    command_line: &CommandLine,
+    check_url: CheckUrl,
+) -> Result<Config, ConfigErrors> {
+    completed(load_again(file, check_url)?, Some(file), command_line)
+}
+
+fn completed(
+    mut config: Config,
+    file: Option<&Path>,
+    command_line: &CommandLine,
+) -> Result<Config, ConfigErrors> {
+    config.command_line = command_line.clone();
+    command_line.apply(&mut config.server);
+    match config.server.refusal().or_else(|| config.overwritten()) {
+        None => Ok(config),
+        Some(message) => {
+            let file = file.unwrap_or(Path::new("the command line"));
+            Err(ConfigErrors { sources: config.sources, ..ConfigErrors::whole(file, message) })
+        }
+    }
+}
+
+impl Config {
+    /// Why the snapshot must not be written where it is configured, if it must not: it would take the place of another file.
+    fn overwritten(&self) -> Option<String> {
+        let snapshot = self.server.snapshot.as_ref().filter(|_| self.store.is_none())?;
+        Snapshot::files(&snapshot.path).iter().find_map(|file| {
+            let shown = file.display();
+            if let Some(source) = self.sources.same_file(file) {
+                let source = source.display();
+                return Some(format!(
+                    "the snapshot would overwrite {source}, which belongs to the configuration: name another file in \
+                     `path` of [server.snapshot] or --snapshot"
+                ));
+            }
+            let kind = file.metadata().ok()?.file_type();
+            (!kind.is_file()).then(|| {
+                let kind = kind_of(kind);
+                format!("the snapshot would overwrite {shown}, which is {kind}: name a regular file, or one that does not exist")
+            })
+        })
+    }
+}
+
+impl ServerConfig {
+    /// Why a server does not start with it, if it does not.
+    pub fn refusal(&self) -> Option<String> {
+        let listeners: Vec<(Protocol, SocketAddr)> = self.listeners().collect();
+        if listeners.is_empty() {
+            return Some("every listener is off: nothing to do".to_owned());
+        }
+        let unguarded = listeners.iter().find_map(|(wire, addr)| self.unguarded(*wire, *addr));
+        unguarded.or_else(|| {
+            listeners.iter().enumerate().find_map(|(place, (wire, addr))| {
+                let (other, _) = listeners[..place].iter().find(|(_, it)| meet(*it, *addr))?;
+                Some(format!(
+                    "{other} and {wire} would listen on the same address and port: {addr}"
+                ))
+            })
+        })
+    }
+
+    /// Where it listens.
+    pub fn listeners(&self) -> impl Iterator<Item = (Protocol, SocketAddr)> {
+        let all = [
+            (Protocol::Resp, self.resp),
+            (Protocol::Http, self.http),
+            (Protocol::Grpc, self.grpc),
+            (Protocol::Admin, self.admin),
+        ];
+        all.into_iter().filter_map(|(wire, addr)| Some((wire, addr?)))
+    }
+
+    /// What a listener speaks TLS with, if it does.
+    pub fn tls_of(&self, wire: Protocol) -> Option<&TlsConfig> {
+        if wire == Protocol::Admin { self.admin_tls.as_ref() } else { self.tls.as_ref() }
+    }
+
+    /// Everybody could ask: that must be meant. Who must show a certificate is not everybody.
+    fn unguarded(&self, wire: Protocol, addr: SocketAddr) -> Option<String> {
+        let (is_guarded, key, table) = match wire {
+            Protocol::Admin => {
+                let is_guarded = self.admin_token.is_some() || self.admin_needs_certificate();
+                (is_guarded, "admin_token", "admin_tls")
+            }
+            _ => (!self.tokens.is_empty() || self.needs_certificate(), "tokens", "tls"),
+        };
+        if addr.ip().is_loopback() || is_guarded || self.is_insecure {
+            return None;
+        }
+        Some(format!(
+            "{wire} would listen on {addr}, which other machines can reach, and requests need no token: set `{key}` \
+             in [server.auth] or `client_ca` in [server.{table}], listen on 127.0.0.1, or say --insecure if \
+             that is what you want"
+        ))
+    }
+}
+
+/// Whether two sockets cannot be bound to these addresses at the same time. Port 0 is a free one each.
+pub(super) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |all: SocketAddr, one: SocketAddr| {
+        all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+    };
+    let is_same = one.ip() == other.ip() || covers(one, other) || covers(other, one);
+    one.port() != 0 && one.port() == other.port() && is_same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{
+        Place,
+        tests::{accept, read},
+    };
+    use tidegate_testbed::CertificateFiles as Files;
+
+    fn refusal(text: &str) -> Option<String> {
+        read(text, "t.toml").unwrap().server.refusal()
+    }
+
+    #[test]
+    fn a_public_listener_needs_a_token_or_a_certificate() {
+        let refused = refusal("[server]\nhttp = \"0.0.0.0:8080\"\n").expect("it is open");
+        assert!(refused.contains("`tokens`") && refused.contains("0.0.0.0:8080"), "{refused}");
+        let refused = refusal("[server]\nadmin = \"[::]:9091\"\nauth.tokens = [\"a\"]\n");
+        assert!(refused.is_some_and(|it| it.contains("`admin_token`")));
+        assert_eq!(refusal("[server]\nhttp = \"0.0.0.0:8080\"\nauth.tokens = [\"a\"]\n"), None);
+        assert_eq!(refusal("[server]\nhttp = \"0.0.0.0:8080\"\ninsecure = true\n"), None);
+        assert_eq!(refusal(""), None);
+    }
+
+    #[test]
+    fn nothing_to_listen_on_is_refused() {
+        let off = "[server]\nresp = \"off\"\nhttp = \"off\"\ngrpc = \"off\"\nadmin = \"off\"\n";
+        assert!(refusal(off).is_some_and(|it| it.contains("every listener is off")));
+    }
+
+    #[test]
+    fn addresses_meet_where_the_system_would_not_bind_both() {
+        for (one, other, expected) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "127.0.0.1:2", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            ("0.0.0.0:1", "127.0.0.1:1", true),
+            ("[::]:1", "127.0.0.1:1", true),
+            ("[::]:1", "0.0.0.0:1", true),
+            ("0.0.0.0:1", "[::1]:1", false),
+            ("127.0.0.1:1", "127.0.0.2:1", false),
+        ] {
+            let parsed = |text: &str| text.parse().unwrap();
+            assert_eq!(meet(parsed(one), parsed(other)), expected, "{one} {other}");
+            assert_eq!(meet(parsed(other), parsed(one)), expected, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_checked_together_with_the_file() {
+        let place = |text: &str| Some(Place::At(text.parse().unwrap()));
+        let open = CommandLine { http: place("0.0.0.0:1"), ..CommandLine::default() };
+        let refused = for_start(None, &open, accept).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the command line: HTTP would listen on 0.0.0.0:1"),
+            "{refused}"
+        );
+        let meant = CommandLine { is_insecure: true, ..open.clone() };
+        assert!(for_start(None, &meant, accept).is_ok());
+        let same = CommandLine { grpc: place("127.0.0.1:6380"), ..CommandLine::default() };
+        let refused = for_start(None, &same, accept).unwrap_err().to_string();
+        assert!(refused.contains("RESP and gRPC would listen on the same address"), "{refused}");
+    }
+
+    /// The error, or nothing.
+    fn start(directory: &Files, snapshot: &str) -> String {
+        let text = format!(
+            "[server]\nauth.tokens_file = \"tokens\"\n[server.snapshot]\npath = {snapshot:?}\n"
+        );
+        let file = directory.path("t.snapshot.part");
+        std::fs::write(&file, text).unwrap();
+        let started = for_start(Some(&file), &CommandLine::default(), accept);
+        started.map_or_else(|errors| errors.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn a_snapshot_never_takes_the_place_of_another_file() {
+        let directory = Files::new();
+        std::fs::write(directory.path("tokens"), "a\n").unwrap();
+        std::fs::write(directory.path("state"), "TIDEGATE").unwrap();
+        std::fs::write(directory.path("empty"), "").unwrap();
+        std::os::unix::fs::symlink("tokens", directory.path("link")).unwrap();
+        for (snapshot, overwritten) in [
+            ("t.snapshot.part", "t.snapshot.part, which belongs to the configuration"),
+            ("t.snapshot", "t.snapshot.part, which belongs to the configuration"),
+            ("./tokens", "tokens, which belongs to the configuration"),
+            ("link", "tokens, which belongs to the configuration"),
+            ("/dev/null", "/dev/null, which is a device"),
+        ] {
+            let said = start(&directory, snapshot);
+            assert!(said.contains(overwritten), "{snapshot}: {said}");
+        }
+        for good in ["state", "empty", "new"] {
+            assert_eq!(start(&directory, good), "", "{good}");
+        }
+        let snapshot = Some("/dev/null".into());
+        let flag = CommandLine { snapshot, ..CommandLine::default() };
+        let said = for_start(None, &flag, accept).unwrap_err().to_string();
+        assert!(said.contains("/dev/null, which is a device"), "{said}");
+    }
+}

@@ -1,0 +1,284 @@
+//! Which limits decide a request, on which keys, and why.
+//!
+//! The configuration says which limits match a request. What they decide depends on the requests that came before, which only
+//! an engine knows: it walks through [`limits_to_peek`](Explanation::limits_to_peek), adds the decision of each, and calls
+//! [`conclude`](Explanation::conclude).
+//!
+//! Always   An explanation matches limits with the code that decides ([`matching`](crate::matching)), and charges no key.
+//!          Keys are shown with escapes, so that no key can send control sequences to a terminal, and without credentials.
+
+mod descriptor;
+mod request;
+mod text;
+
+pub use descriptor::{DescriptorExplanation, Entry};
+pub use request::{HeaderValues, RequestDescription, proxy_hint};
+
+use crate::config::{LimitConfig, Mode};
+use crate::matching::{Look, Path, Request, look};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::fmt::Display;
+use tidegate::{Decision, Retry, Span, Verdict};
+use tidegate_http::{JSON_INTEGER_MAX, millis_ceil};
+
+/// What would happen to a request if it came now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The decision of all limits together.
+    pub verdict: VerdictKind,
+    /// The limit that decides: the one with the longest wait, or else the one with the least remaining. `None` if no enforced
+    /// limit counts the request.
+    pub decided_by: Option<String>,
+    /// The path as limits compare it, with escapes, if it differs from the path that was sent; or that it is ambiguous.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Each limit in the order of the configuration; empty for a request of Envoy's.
+    pub limits: Vec<LimitExplanation>,
+    /// For a request of Envoy's, each descriptor in the order of the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub descriptors: Vec<DescriptorExplanation>,
+    /// A setting that is probably not what the operator meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// What one limit does with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitExplanation {
+    /// The limit's name.
+    pub limit: String,
+    /// The limit's rule.
+    pub rule: String,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: &'static str,
+    /// Whether the limit counts the request.
+    pub counts: bool,
+    /// Why it does, or does not.
+    pub why: String,
+    /// The key that it counts the request on, with escapes; a digest stands for a credential.
+    pub key: Option<String>,
+    /// What the limit would decide for this key now.
+    pub now: Option<KeyState>,
+    /// Why `now` does not come from the store, and what decides instead. `None` if the store answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_store: Option<String>,
+    #[serde(skip)]
+    is_enforced: bool,
+    #[serde(skip)]
+    to_peek: Option<KeyToPeek>,
+    #[serde(skip)]
+    weight: Option<Weight>,
+}
+
+/// A limit and a key whose state an engine adds to an explanation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyToPeek {
+    /// The index of the limit in the configuration.
+    pub index: usize,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// What a limit would decide for a key now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyState {
+    /// The decision. In shadow mode the request passes whatever it is.
+    pub verdict: VerdictKind,
+    /// Whether the request passes only because the limit is in shadow mode.
+    pub is_shadowed: bool,
+    /// The most that the limit admits at once, if that is known.
+    pub limit: Option<u64>,
+    /// How much the limit would still admit after this request, if that is known.
+    pub remaining: Option<u64>,
+    /// The time to wait before a request can pass, if waiting helps.
+    pub retry_after_ms: Option<u64>,
+    /// The time until the key has nothing to recover from; `None` if that depends on a release.
+    pub reset_after_ms: Option<u64>,
+}
+
+/// A decision without its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictKind {
+    /// The request passes now.
+    Allow,
+    /// The request passes after a wait.
+    Wait,
+    /// The request does not pass.
+    Deny,
+}
+
+impl Explanation {
+    /// Explains which of these limits count a request.
+    pub fn of_request<'a>(
+        limits: impl IntoIterator<Item = &'a LimitConfig>,
+        request: &Request<'_>,
+    ) -> Self {
+        let limits = limits.into_iter().enumerate();
+        let limits =
+            limits.map(|(index, limit)| LimitExplanation::of_request(index, limit, request));
+        let path = request.path.as_ref().and_then(path_as_compared);
+        Self { path, limits: limits.collect(), ..Self::empty() }
+    }
+
+    fn empty() -> Self {
+        Self {
+            verdict: VerdictKind::Allow,
+            decided_by: None,
+            path: None,
+            limits: Vec::new(),
+            descriptors: Vec::new(),
+            hint: None,
+        }
+    }
+
+    /// Returns the limits that count the request and need the state of a key.
+    pub fn limits_to_peek(
+        &mut self,
+    ) -> impl Iterator<Item = (KeyToPeek, &mut LimitExplanation)> + use<'_> {
+        let of_descriptors = self.descriptors.iter_mut().filter_map(|it| it.limit.as_mut());
+        let limits = self.limits.iter_mut().chain(of_descriptors);
+        limits.filter_map(|limit| Some((limit.to_peek.take()?, limit)))
+    }
+
+    /// Makes the decision of all limits together from the decision of each. Of limits with the same decision, the first decides.
+    #[must_use]
+    pub fn conclude(mut self) -> Self {
+        let of_descriptors = self.descriptors.iter().filter_map(|it| it.limit.as_ref());
+        let limits = self.limits.iter().chain(of_descriptors);
+        let weights: Vec<(Weight, &str)> =
+            limits.filter_map(|limit| Some((limit.weight?, &*limit.limit))).collect();
+        let heaviest = weights.iter().map(|(weight, _)| *weight).max();
+        let decisive = weights.iter().find(|(weight, _)| Some(*weight) == heaviest);
+        let decided_by = decisive.map(|(_, limit)| (*limit).to_owned());
+        self.verdict = heaviest.map_or(VerdictKind::Allow, Weight::verdict);
+        self.decided_by = decided_by;
+        self
+    }
+}
+
+/// Returns the path as limits compare it, unless it came in that form.
+fn path_as_compared(path: &Path<'_>) -> Option<String> {
+    match path.canonical() {
+        None => Some("ambiguous: servers differ about which page it is".to_owned()),
+        Some(_) if path.came_canonical() => None,
+        Some(canonical) => Some(canonical.escape_ascii().to_string()),
+    }
+}
+
+impl LimitExplanation {
+    fn new(limit: &LimitConfig, counts: bool, why: String) -> Self {
+        Self {
+            limit: limit.name.clone(),
+            rule: limit.rule.to_string(),
+            mode: match limit.mode {
+                Mode::Enforce => "enforce",
+                Mode::Shadow => "shadow",
+                Mode::Off => "off",
+            },
+            counts,
+            why,
+            key: None,
+            now: None,
+            without_store: None,
+            is_enforced: limit.mode == Mode::Enforce,
+            to_peek: None,
+            weight: None,
+        }
+    }
+
+    fn of_request(index: usize, limit: &LimitConfig, request: &Request<'_>) -> Self {
+        let look = look(limit, request);
+        let counts = matches!(look, Look::Counts { .. });
+        let explanation = Self::new(limit, counts, text::why(limit, &look));
+        match look {
+            Look::Counts { key, .. } => {
+                Self { to_peek: Some(KeyToPeek { index, key }), ..explanation }
+            }
+            Look::Refuses(_) => Self { weight: Some(Weight::DenyForGood), ..explanation },
+            _ => explanation,
+        }
+    }
+
+    /// Adds the key as it may be shown, and what the limit would decide for it now.
+    pub fn add_state(&mut self, shown_key: String, decision: &Decision) {
+        self.key = Some(shown_key);
+        self.now = Some(KeyState::new(decision, self.is_enforced));
+        // Only an enforced limit affects the request.
+        self.weight = self.is_enforced.then(|| Weight::of(decision));
+    }
+
+    /// Adds that the store did not answer, so that the limit's `on_error` decides.
+    pub fn add_store_error(&mut self, limit: &LimitConfig, error: &dyn Display) {
+        self.without_store = Some(text::without_store(limit.on_error, error));
+    }
+}
+
+impl KeyState {
+    fn new(decision: &Decision, is_enforced: bool) -> Self {
+        let wait = match decision.verdict {
+            Verdict::Wait(wait) => Some(wait),
+            _ => decision.retry_after(),
+        };
+        Self {
+            verdict: Weight::of(decision).verdict(),
+            is_shadowed: !is_enforced && !decision.is_allow(),
+            limit: decision.known_limit().map(in_json),
+            remaining: decision.known_remaining().map(in_json),
+            retry_after_ms: wait.map(millis_ceil),
+            reset_after_ms: decision.known_reset_after().map(millis_ceil),
+        }
+    }
+}
+
+fn in_json(number: u64) -> u64 {
+    number.min(JSON_INTEGER_MAX)
+}
+
+/// A decision, ordered by how much it restricts the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    Allow(Reverse<u64>),
+    Wait(Span),
+    Deny(Span),
+    /// Waiting does not help.
+    DenyForGood,
+}
+
+impl Weight {
+    fn of(decision: &Decision) -> Self {
+        match decision.verdict {
+            Verdict::Allow => Self::Allow(Reverse(decision.remaining)),
+            Verdict::Wait(wait) => Self::Wait(wait),
+            Verdict::Deny(Retry::After(wait)) => Self::Deny(wait),
+            Verdict::Deny(Retry::OnRelease) => Self::Deny(Span::MAX),
+            Verdict::Deny(Retry::Never) => Self::DenyForGood,
+        }
+    }
+
+    fn verdict(self) -> VerdictKind {
+        match self {
+            Self::Allow(_) => VerdictKind::Allow,
+            Self::Wait(_) => VerdictKind::Wait,
+            Self::Deny(_) | Self::DenyForGood => VerdictKind::Deny,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_number_is_null_and_a_large_one_fits_into_json() {
+        let shown = |decision| serde_json::to_string(&KeyState::new(&decision, true)).unwrap();
+        let unknown = r#""limit":null,"remaining":null,"retry_after_ms":null,"reset_after_ms":0}"#;
+        assert!(shown(Decision::UNLIMITED).ends_with(unknown), "{}", shown(Decision::UNLIMITED));
+        let mut endless = Decision::without_state(Verdict::Deny(Retry::After(Span::MAX)));
+        endless.limit = u64::MAX - 1;
+        let most = JSON_INTEGER_MAX;
+        let expected = format!(r#""limit":{most},"remaining":0,"retry_after_ms":{most}"#);
+        assert!(shown(endless).contains(&expected), "{}", shown(endless));
+    }
+}

@@ -1,0 +1,162 @@
+//! Percent-encoding, and the host.
+//!
+//! Always   Decoding never fails: an escape that is none stays as it is.
+//! Bound    Linear in the text, however often it was encoded.
+
+use std::borrow::Cow;
+
+/// What `%2F` in a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slash {
+    /// A separator, as `/` is.
+    Separates,
+    /// A part of a name: it stays `%2f`.
+    Stays,
+}
+
+/// Returns a host without its port: what follows the last colon outside of brackets, as in `example.org:80` and `[::1]:80`.
+pub fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        Some(colon) if !host[colon..].contains(']') => &host[..colon],
+        _ => host,
+    }
+}
+
+/// A path with each escape decoded, once.
+pub(super) fn decode_path(raw: &[u8], slash: Slash) -> Cow<'_, [u8]> {
+    if !raw.contains(&b'%') {
+        return Cow::Borrowed(raw);
+    }
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        match escaped(rest, *first) {
+            Some(byte) => {
+                put(&mut decoded, byte, slash);
+                rest = &after[2..];
+            }
+            None => decoded.push(*first),
+        }
+    }
+    Cow::Owned(decoded)
+}
+
+/// A path decoded until there is nothing to decode, as by several servers in a row.
+pub(super) fn decode_path_fully(raw: &[u8], slash: Slash) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    for byte in raw {
+        decoded.push(*byte);
+        // What an escape becomes may be the end of another.
+        while let Some(byte) = last_escaped(&decoded) {
+            if byte == b'/' && slash == Slash::Stays {
+                break;
+            }
+            decoded.truncate(decoded.len() - 3);
+            decoded.push(byte);
+            shorten(&mut decoded);
+        }
+        shorten(&mut decoded);
+    }
+    decoded
+}
+
+/// A name or a value of a query or a cookie: `+` is a blank.
+pub(super) fn decode_form(raw: &[u8]) -> Cow<'_, [u8]> {
+    if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(raw);
+    }
+    let blanks: Vec<u8> = raw.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    Cow::Owned(decode_path(&blanks, Slash::Separates).into_owned())
+}
+
+/// The host in small letters, without the dot that may end it.
+pub(super) fn host(raw: &str) -> Cow<'_, [u8]> {
+    let host = raw.strip_suffix('.').unwrap_or(raw);
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(host.to_ascii_lowercase().into_bytes());
+    }
+    Cow::Borrowed(host.as_bytes())
+}
+
+fn put(decoded: &mut Vec<u8>, byte: u8, slash: Slash) {
+    if byte == b'/' && slash == Slash::Stays {
+        decoded.extend_from_slice(b"%2f");
+    } else {
+        decoded.push(byte);
+    }
+}
+
+/// Undoes what some servers undo of what was decoded last: a tab or a line end goes, as in browsers' URLs, and UTF-8 that is longer than
+/// it need be becomes the letter, the dot or the separator that lenient decoders take it for.
+fn shorten(decoded: &mut Vec<u8>) {
+    if matches!(decoded.last(), Some(b'\t' | b'\n' | b'\r')) {
+        decoded.pop();
+    } else if let Some((length, byte)) = overlong(decoded) {
+        decoded.truncate(decoded.len() - length);
+        decoded.push(byte);
+    }
+}
+
+/// How many bytes at the end are one ASCII character that matters, and which.
+fn overlong(decoded: &[u8]) -> Option<(usize, u8)> {
+    let (length, high, low) = match decoded {
+        [.., 0xF0, 0x80, high @ 0x80..=0x81, low @ 0x80..=0xBF] => (4, *high, *low),
+        [.., 0xE0, high @ 0x80..=0x81, low @ 0x80..=0xBF] => (3, *high, *low),
+        [.., high @ 0xC0..=0xC1, low @ 0x80..=0xBF] => (2, *high, *low),
+        _ => return None,
+    };
+    let byte = (high & 1) << 6 | low & 0x3F;
+    let matters = byte.is_ascii_alphanumeric() || b"./\\".contains(&byte);
+    matters.then_some((length, byte))
+}
+
+fn last_escaped(decoded: &[u8]) -> Option<u8> {
+    let (_, last) = decoded.split_last_chunk::<3>()?;
+    escaped(&last[1..], last[0])
+}
+
+/// The byte that `%xx` stands for.
+fn escaped(after: &[u8], first: u8) -> Option<u8> {
+    let hex = |byte: u8| char::from(byte).to_digit(16);
+    let (high, low) = (*after.first()?, *after.get(1)?);
+    let byte = hex(high)? * 16 + hex(low)?;
+    u8::try_from(byte).ok().filter(|_| first == b'%')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fully(raw: &str, slash: Slash) -> String {
+        String::from_utf8_lossy(&decode_path_fully(raw.as_bytes(), slash)).into_owned()
+    }
+
+    #[test]
+    fn what_is_encoded_more_than_once_is_decoded_to_the_end() {
+        for raw in ["/a", "%2fa", "%252fa", "%25252Fa", "%%32%66a", "%2%66a"] {
+            assert_eq!(fully(raw, Slash::Separates), "/a", "{raw}");
+        }
+        assert_eq!(fully("%25%32fa%2f%41", Slash::Stays), "%2fa%2fA");
+        assert_eq!(fully("%zz%4%", Slash::Separates), "%zz%4%");
+    }
+
+    #[test]
+    fn hosts_are_in_small_letters() {
+        assert_eq!(*host("API.Example.COM."), *b"api.example.com");
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_fully_leaves_nothing_to_decode(raw in "[%25fF/a]{0,24}") {
+            for slash in [Slash::Separates, Slash::Stays] {
+                let fully = decode_path_fully(raw.as_bytes(), slash);
+                let again = decode_path_fully(&fully, slash);
+                prop_assert_eq!(&again, &fully);
+                let once = decode_path(raw.as_bytes(), slash);
+                prop_assert!(once.len() <= raw.len());
+            }
+        }
+    }
+}
