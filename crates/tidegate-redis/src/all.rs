@@ -133,6 +133,9 @@ async fn with_redis(
     }
     let (joint, charged) = charge_all(sums, deadline).await?;
     if joint.decision.is_deny() {
+        for (ask, decision) in asks.iter().zip(&joint.each) {
+            ask.limiter.inner.fallback.learn_remaining(ask.key, decision);
+        }
         return Ok(joint);
     }
     Ok(warm(asks, joint, charged, deadline).await)

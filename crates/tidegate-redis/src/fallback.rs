@@ -65,6 +65,15 @@ impl<C: Clock> Fallback<C> {
         decision
     }
 
+    /// The same for a joint decision that was denied: nothing is charged, and the share keeps no more than its part of what
+    /// Redis has left of this key.
+    pub(crate) fn learn_remaining(&self, key: &[u8], decision: &Decision) {
+        let Some(share) = &self.share else { return };
+        if !self.has_places.load(Ordering::Relaxed) && !self.is_recovering(key) {
+            self.leave_its_part(share, key, decision);
+        }
+    }
+
     /// What Redis has left is everybody's: charges the share for what other nodes were admitted, as far as it lasts no
     /// longer than Redis says. A window that is over there, and not here, says nothing about the next one.
     fn leave_its_part(&self, share: &Limiter<C>, key: &[u8], decision: &Decision) {

@@ -83,6 +83,16 @@ pub(crate) struct HealthTracker {
     last: Mutex<Failure>,
 }
 
+/// A request that Redis did not decide.
+#[derive(Debug)]
+pub(crate) struct FailedRequest<'a> {
+    /// Its key in Redis.
+    pub(crate) key: Vec<u8>,
+    /// The deadline of its limit, which its probes have too.
+    pub(crate) deadline: Duration,
+    pub(crate) error: &'a StoreError,
+}
+
 #[derive(Debug, Default)]
 struct Failure {
     key: Vec<u8>,
@@ -112,11 +122,12 @@ impl HealthTracker {
     }
 
     /// Redis did not decide a request about this key. Until it takes a write beside that key, it is probed.
-    pub(crate) fn failed(self: &Arc<Self>, store: &Arc<Inner>, key: Vec<u8>, error: &StoreError) {
-        self.note(key, error);
+    pub(crate) fn failed(self: &Arc<Self>, store: &Arc<Inner>, failed: FailedRequest<'_>) {
+        let deadline = failed.deadline;
+        self.note(failed.key, failed.error);
         if !self.is_probed.swap(true, Ordering::AcqRel) {
-            let probes = probe_until_answered(Arc::downgrade(self), Arc::downgrade(store));
-            store.runtime.spawn(probes);
+            let (tracker, weak) = (Arc::downgrade(self), Arc::downgrade(store));
+            store.runtime.spawn(probe_until_answered(tracker, weak, deadline));
         }
     }
 
@@ -157,14 +168,19 @@ impl HealthTracker {
 }
 
 /// Asks Redis in place of requests until it takes a write, or nobody needs to know any more.
-async fn probe_until_answered(tracker: Weak<HealthTracker>, store: Weak<Inner>) {
+async fn probe_until_answered(
+    tracker: Weak<HealthTracker>,
+    store: Weak<Inner>,
+    deadline: Duration,
+) {
     loop {
         sleep(PROBE_EVERY).await;
         let (Some(tracker), Some(store)) = (tracker.upgrade(), store.upgrade()) else { return };
         let key = tracker.last.lock().expect("nobody panics with it").key.clone();
         let probe = [&key[..], PROBE_SUFFIX].concat();
-        match store.run(script::probe(), vec![probe], Vec::new(), store.settings.deadline).await {
+        match store.run(script::probe(), vec![probe], Vec::new(), deadline).await {
             Ok(_) => {
+                tracker.answered();
                 tracker.is_probed.store(false, Ordering::Release);
                 return;
             }

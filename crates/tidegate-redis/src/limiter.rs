@@ -3,7 +3,7 @@
 use crate::denied::DeniedKeys;
 use crate::exact::Exact;
 use crate::fallback::Fallback;
-use crate::health::{HealthTracker, LimitHealth, LimitState};
+use crate::health::{FailedRequest, HealthTracker, LimitHealth, LimitState};
 use crate::lease::{self, Leases, Outcome, Spent};
 use crate::left::LeftKeys;
 use crate::link::{Deadline, StoreError};
@@ -570,7 +570,8 @@ impl Inner {
 
     /// Redis did not decide about this key.
     pub(crate) fn missed(&self, key: &[u8], error: &StoreError) {
-        self.health.failed(self.exact.store(), self.exact.key(key), error);
+        let (key, deadline) = (self.exact.key(key), self.exact.deadline());
+        self.health.failed(self.exact.store(), FailedRequest { key, deadline, error });
     }
 
     /// An answer without Redis.

@@ -5,7 +5,7 @@
 //! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too. After an outage,
 //!          for as long as a key owes what it was admitted without Redis, both must say yes to it.
 
-use crate::health::{HealthTracker, LimitHealth};
+use crate::health::{FailedRequest, HealthTracker, LimitHealth};
 use crate::key;
 use crate::link::StoreError;
 use crate::recovery::Recovery;
@@ -133,7 +133,9 @@ impl<C: Clock> RedisThrottles<C> {
                 Ok(self.warm(key, &share, throttled))
             }
             Err(error) => {
-                self.health.failed(&self.store.inner, self.key(key), &error);
+                let (store, key) = (&self.store.inner, self.key(key));
+                let deadline = store.settings.deadline;
+                self.health.failed(store, FailedRequest { key, deadline, error: &error });
                 Err(error)
             }
         }

@@ -132,6 +132,30 @@ async fn the_bytes_of_a_response_are_charged_in_redis_when_they_have_flowed() {
     }
 }
 
+/// As of a limiter in memory: the limit in shadow mode is charged for what passes, and stops nobody.
+#[tokio::test]
+async fn a_limit_in_shadow_mode_is_charged_in_redis_for_admitted_requests_only() {
+    let server = RedisServer::start();
+    let enforced = limiter(&server, "api", "3/h").await;
+    for (name, rule, left) in [("wide", "100/h", 97), ("narrow", "1/h", 0)] {
+        let shadow = limiter(&server, name, rule).await;
+        enforced.reset("").await.unwrap();
+        let layer = RateLimitLayer::new(Limit::redis("api", enforced.clone())).unwrap();
+        let layer = layer.and(Limit::redis(name, shadow.clone()).shadow()).unwrap();
+        let service = layer.layer(Inner);
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            let response = ask(&service, "alice", "200").await;
+            let shown = response.headers()["ratelimit"].to_str().unwrap();
+            assert!(!shown.contains(name), "{shown}");
+            statuses.push(response.status().as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 200, 429, 429, 429], "{name}");
+        assert_eq!(shadow.peek("", 0).await.unwrap().remaining, left, "{name}");
+        assert_eq!(enforced.peek("", 0).await.unwrap().remaining, 0, "{name}");
+    }
+}
+
 /// Those who wait ask again when they were told to: all get their turn, at the rate of Redis.
 #[tokio::test]
 async fn who_may_wait_gets_a_turn_of_redis() {

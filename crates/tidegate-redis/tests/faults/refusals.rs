@@ -1,13 +1,14 @@
 //! T32: each error that Redis answers with, provoked for real: its remedy, or the policy, and never a panic.
 
-use crate::stage::{PATIENCE, becomes, limiter_with, ready, store_at};
+use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter_with, ready, store_at};
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_redis::{
     JointAsk, LimitState, OnError, RedisLimiter, RedisStore, Settings, Source, StoreError,
     check_all,
 };
 use tidegate_testbed::redis::Builder;
-use tidegate_testbed::{RedisServer, Reply};
+use tidegate_testbed::{Fault, RedisServer, Reply};
 
 async fn limiter_on(server: &RedisServer) -> (RedisStore, RedisLimiter) {
     let store = store_at(&server.url(), Settings::default()).await;
@@ -135,6 +136,23 @@ async fn t32_a_limit_that_is_refused_is_probed_until_it_is_not_though_nobody_ask
     tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
     becomes("it is well", PATIENCE, async || limiter.health().state == LimitState::Idle).await;
     is_well(&limiter).await;
+}
+
+/// Redis is slower than the store's deadline here, and faster than the limit's own. T32.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_probe_has_the_deadline_of_its_limit_and_counts_as_an_answer() {
+    let stage = Stage::new();
+    let store = stage.store_with(Settings::default().deadline(Duration::from_millis(20))).await;
+    let rule = "1000000/s".parse().expect("it is a rule");
+    let limiter = store.builder("slow", rule).deadline(PATIENT).build().expect("Redis can keep it");
+    ready(&limiter).await;
+    tell(&stage.server, &["CONFIG", "SET", "maxmemory", "1mb"]);
+    assert_ne!(limiter.decide(b"key", 1).await.source, Source::Shared);
+    stage.proxy.set(Fault::Delay(Duration::from_millis(60)));
+    tell(&stage.server, &["CONFIG", "SET", "maxmemory", "0"]);
+    becomes("the probe is answered", PATIENCE, async || limiter.health().state == LimitState::Up)
+        .await;
+    assert!(store.health()[0].is_up, "no probe has timed out");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -105,6 +105,23 @@ async fn t33_a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() 
     assert_eq!(admitted(&nodes[2..], "key").await, 4, "this one has never asked");
 }
 
+/// The same where several limits are asked as one: of each limit the share learns what Redis has left. T33.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_whose_joint_requests_redis_has_only_denied_begins_an_outage_with_nothing() {
+    let stage = Stage::new();
+    let denied = nodes(&stage, "jointly denied", NODES).await;
+    let other = nodes(&stage, "other", NODES).await;
+    assert!(denied[0].check_n("key", 12).await.is_allow());
+    assert!(other[0].check_n("key", 9).await.is_allow());
+    let asks = [&denied[1], &other[1]].map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
+    assert!(check_all(&asks).await.expect("Redis is there").decision.is_deny());
+    let asks = [&denied[2], &other[2]].map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
+    assert!(decide_all(&asks).await.decision.is_deny());
+    stage.begin(Outage::Refused);
+    assert_eq!(admitted(&denied, "key").await, 0);
+    assert_eq!(admitted(&other[1..], "key").await, 2, "a third of the three that were left, each");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
     let stage = Stage::new();

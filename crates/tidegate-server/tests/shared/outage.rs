@@ -91,6 +91,12 @@ async fn explain_says_what_decides_without_the_store() {
     for line in ["TIDE.CHECK closed k", "TIDE.PEEK closed k"] {
         assert_eq!(desk.say(&[line]).await, "*5 :0 :0 :0 :-1 :0", "{line}");
     }
+    // The rule needs no store, so the limit is not degraded without one.
+    let (_, metrics) = desk.admin("/metrics").await;
+    for line in [r#"tidegate_degraded{limit="closed"} 0"#, r#"tidegate_degraded{limit="share"} 1"#]
+    {
+        assert!(metrics.lines().any(|other| other == line), "{line} is not in {metrics}");
+    }
 }
 
 #[tokio::test]

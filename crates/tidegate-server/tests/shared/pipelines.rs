@@ -46,6 +46,26 @@ async fn commands_about_one_key_are_decided_in_their_order() {
     assert_eq!(denied[1], "*5 :1 :100 :100 :0 :0 +PONG");
 }
 
+/// It stops nobody, and is charged for what passes.
+#[tokio::test]
+async fn a_limit_in_shadow_mode_is_checked_in_redis_with_others_and_stops_nobody() {
+    let limits = "[limits.api]\nrule = \"3/h\"\n\
+                  [limits.wide]\nrule = \"100/h\"\nmode = \"shadow\"\n\
+                  [limits.narrow]\nrule = \"1/h\"\nmode = \"shadow\"\n";
+    let redis = RedisServer::start();
+    let mut desk = Desk::new(&redis.url(), limits).await;
+    let mut passed = 0;
+    for _ in 0..6 {
+        let said = desk.say(&["TIDE.CHECKALL api k 1 wide k 1 narrow k 1"]).await;
+        passed += usize::from(said.matches("*5 :1 ").count() == 3);
+    }
+    assert_eq!(passed, 3);
+    for (limit, left) in [("api", 0), ("wide", 97), ("narrow", 0)] {
+        let said = desk.say(&[&format!("TIDE.PEEK {limit} k COST 0")]).await;
+        assert_eq!(said.split(' ').nth(3), Some(&*format!(":{left}")), "{limit}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_wrong_is_said_in_its_place() {
     let redis = RedisServer::start();

@@ -178,7 +178,7 @@ impl Store {
     }
 
     /// Whether a server of it does not answer: then any limit may have keys there.
-    pub(super) fn misses_servers(&self) -> bool {
+    fn misses_servers(&self) -> bool {
         let Self::Shared(servers, _) = self else { return false };
         servers.is_empty() || servers.iter().any(|server| server.why_down.is_some())
     }

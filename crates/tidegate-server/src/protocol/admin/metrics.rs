@@ -142,7 +142,7 @@ impl Metrics {
         let help = "Whether some of its decisions are made without the store, as its on_error says";
         let mut degraded = encoder.encode_descriptor("degraded", help, None, MetricType::Gauge)?;
         for one in counted {
-            let is_degraded = u64::from(one.is_degraded || store.misses_servers());
+            let is_degraded = u64::from(one.is_degraded);
             degraded.encode_family(&[("limit", &*one.limit)])?.encode_gauge(&is_degraded)?;
         }
         let help = "Requests that the store did not decide, by what happened to them";
