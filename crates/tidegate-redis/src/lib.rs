@@ -22,48 +22,28 @@
 //!
 //! Which bounds hold through failovers and outages, and what is different from memory, is in the guide.
 
-mod all;
-mod builder;
-mod clock;
+mod cache;
+mod connection;
 mod counter;
-mod denied;
-mod exact;
+mod deferred_release;
 mod fallback;
-mod health;
 mod joint;
-mod key;
-mod latencies;
 mod lease;
-mod left;
+mod limit_context;
 mod limiter;
-mod link;
-mod permit;
-mod policy;
 mod random;
-mod recovery;
-mod registry;
-mod returns;
+mod remote;
 mod script;
-mod settings;
-mod shared;
 mod store;
-mod tally;
 mod throttle;
-mod value;
 
-pub use all::{check_all, decide_all};
-pub use builder::{Builder, Unsuited};
-pub use exact::ONCE_SPAN;
-pub use health::{LimitHealth, LimitState};
-pub use joint::JointAsk;
-pub use latencies::Latencies;
-pub use limiter::RedisLimiter;
-pub use link::{Address, AddressError, Concern, Finding, StoreError};
-pub use permit::RedisPermit;
-pub use policy::{OnError, Source, Told};
-pub use settings::Settings;
+pub use connection::{Address, AddressError, Concern, Finding, Latencies, Settings, StoreError};
+pub use fallback::{OnError, Source, Told};
+pub use joint::{JointAsk, check_all, decide_all};
+pub use limit_context::{LimitHealth, LimitState, Stats};
+pub use limiter::{Builder, RedisLimiter, RedisPermit, Unsuited};
+pub use remote::ONCE_SPAN;
 pub use store::{Health, RedisStore};
-pub use tally::Stats;
 pub use throttle::RedisThrottles;
 
 #[cfg(doctest)]

@@ -1,12 +1,12 @@
 //! A store in Redis, and the limits that are kept in it.
 
-use crate::builder::{Builder, Unsuited};
-use crate::clock::RedisClock;
-use crate::latencies::Latencies;
+use crate::connection::Latencies;
+use crate::connection::RedisClock;
+use crate::connection::Settings;
+use crate::connection::{Address, AddressError, Call, Deadline, Finding, Link, StoreError};
 use crate::limiter::RedisLimiter;
-use crate::link::{Address, AddressError, Call, Deadline, Finding, Link, StoreError};
+use crate::limiter::{Builder, Unsuited};
 use crate::script::Script;
-use crate::settings::Settings;
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +149,7 @@ impl RedisStore {
     }
 
     /// What an operator should know about the servers: whether they may lose limits, are too old, or do not let us do
-    /// what we must. Asked for at a start, for example; it takes a few round trips, and tries every command.
+    /// what we must. SentAt for at a start, for example; it takes a few round trips, and tries every command.
     ///
     /// ```no_run
     /// # async fn example(store: tidegate_redis::RedisStore) {
@@ -182,7 +182,7 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn health(&self) -> Vec<Health> {
-        let of = |node: &Arc<crate::link::Node>| Health {
+        let of = |node: &Arc<crate::connection::Node>| Health {
             address: node.address(),
             is_up: node.is_up(),
             why_down: node.why_down(),

@@ -5,14 +5,14 @@
 //! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too. After an outage,
 //!          for as long as a key owes what it was admitted without Redis, both must say yes to it.
 
-use crate::health::{FailedRequest, HealthTracker, LimitHealth};
-use crate::key;
-use crate::link::StoreError;
-use crate::recovery::Recovery;
+use crate::connection::StoreError;
+use crate::fallback::Recovery;
+use crate::limit_context::{FailedRequest, HealthTracker, LimitHealth};
+use crate::limit_context::{Stats, Tally};
 use crate::script;
-use crate::shared::bytes;
+use crate::script::codec::bytes;
+use crate::script::key_name;
 use crate::store::RedisStore;
-use crate::tally::{Stats, Tally};
 use redis::Value;
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Retry, Throttle, Throttled, Throttles};
@@ -217,7 +217,7 @@ impl<C: Clock> RedisThrottles<C> {
     }
 
     fn key(&self, subject: &[u8]) -> Vec<u8> {
-        key::of(&self.store.inner.settings.prefix, NAME, subject)
+        key_name::of(&self.store.inner.settings.prefix, NAME, subject)
     }
 
     fn malformed(&self, value: &Value) -> StoreError {

@@ -13,29 +13,30 @@
 //!          decided in Redis for a while, in one round trip each.
 //! Bound    Unused: at most half of the limit at a time, for [`LASTS`] at the longest.
 
-mod errand;
+mod balance;
+mod codec;
+mod cooldown;
 #[cfg(test)]
-mod failover;
+mod failover_tests;
 #[cfg(test)]
-mod ledger;
+mod lend_script_tests;
+mod refill;
 #[cfg(test)]
-mod lending;
-mod purse;
-mod quiet;
+mod script_model;
 #[cfg(test)]
-mod simulation;
-mod wire;
+mod simulation_tests;
 
-use crate::denied::Asked;
-use crate::exact::Exact;
+use crate::cache::SentAt;
+use crate::connection::{Deadline, StoreError};
 use crate::limiter::Inner;
-use crate::link::{Deadline, StoreError};
 use crate::random;
-use crate::registry::Current;
-use crate::shared::{Answer, Verb};
-use errand::Errand;
-use purse::{Micros, Purse, Request};
-use quiet::Quiet;
+use crate::remote::Exact;
+use crate::remote::rule_registry::Current;
+use crate::script::codec::{Answer, Verb};
+use balance::{Micros, Purse, Request};
+use codec::Terms;
+use cooldown::Quiet;
+use refill::Errand;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +45,6 @@ use std::time::Duration;
 use tidegate::{Clock, Decision, Rule, SystemClock};
 use tidegate_core::{Span, Timestamp};
 use tokio::sync::Notify;
-use wire::Terms;
 
 /// How long a lease lasts: a second at the most, for `lend.lua` keeps the list of them so much longer than the last.
 pub(crate) const LASTS: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ enum Heard {
     /// Something was lent, or nobody knows: look again.
     LookAgain,
     /// Nothing was lent, by this answer to who asked then.
-    Nothing(Known, Asked),
+    Nothing(Known, SentAt),
     Failure(StoreError),
 }
 
@@ -224,7 +224,7 @@ impl Leases {
         inner: &Arc<Inner>,
         key: &[u8],
         cost: u64,
-        asked: Asked,
+        asked: SentAt,
         deadline: Deadline,
     ) -> Result<Outcome, StoreError> {
         let exact = &inner.exact;
@@ -267,7 +267,7 @@ impl Leases {
     }
 
     /// Asks for the next lease while this one is spent.
-    pub(crate) async fn prefetch(&self, inner: &Arc<Inner>, key: &[u8], asked: Asked) {
+    pub(crate) async fn prefetch(&self, inner: &Arc<Inner>, key: &[u8], asked: SentAt) {
         let exact = &inner.exact;
         // What was admitted without Redis is not lent again: who asks next is decided in Redis and by the share.
         if self.is_quiet(exact) || inner.fallback.is_recovering(key) {
