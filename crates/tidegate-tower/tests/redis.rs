@@ -9,7 +9,7 @@ use std::future::Ready;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate::{Clock as _, Limiter, Span, SystemClock};
-use tidegate_redis::{RedisLimiter, RedisStore};
+use tidegate_redis::{RedisLimiter, RedisStore, Settings};
 use tidegate_testbed::RedisServer;
 use tidegate_tower::{Key, Limit, RateLimit, RateLimitLayer};
 use tower::util::ServiceExt;
@@ -39,7 +39,9 @@ impl Service<Request<Body>> for Inner {
 }
 
 async fn limiter(server: &RedisServer, name: &str, rule: &str) -> RedisLimiter {
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    // On a busy machine a reply may be late, and no decision of these tests is made without Redis.
+    let settings = Settings::default().deadline(Duration::from_secs(10));
+    let store = RedisStore::connect_with(&server.url().parse().unwrap(), settings).await;
     store.limiter(name, rule.parse().unwrap()).unwrap()
 }
 

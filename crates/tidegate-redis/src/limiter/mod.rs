@@ -1,6 +1,7 @@
 //! A limit that many share: the front door, and the only place that turns "could not decide" into an answer.
 
 mod builder;
+mod limit_store;
 mod permit;
 
 pub use builder::{Builder, Unsuited};
@@ -602,5 +603,32 @@ impl Inner {
         let decision = permit.as_ref().map_or_else(|denied| denied.decision, RedisPermit::decision);
         self.tally.decided(&decision);
         permit
+    }
+}
+
+impl RedisLimiter {
+    /// Acquires a permit, waiting for it at most `max_wait`.
+    pub(crate) async fn acquire_within(
+        &self,
+        key: &[u8],
+        cost: u64,
+        max_wait: tidegate::Span,
+    ) -> Result<RedisPermit, Denied> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let denied = match self.try_acquire(key, cost).await {
+                Ok(permit) => return Ok(permit),
+                Err(denied) => denied,
+            };
+            let left = max_wait.as_duration().saturating_sub(began.elapsed());
+            let wait = match denied.decision.retry_after() {
+                Some(wait) => wait.as_duration(),
+                None => std::time::Duration::from_millis(100),
+            };
+            if left.is_zero() || wait > left {
+                return Err(denied);
+            }
+            tokio::time::sleep(wait).await;
+        }
     }
 }

@@ -57,7 +57,8 @@ async fn a_limit_in_shadow_mode_is_checked_in_redis_with_others_and_stops_nobody
     let mut passed = 0;
     for _ in 0..6 {
         let said = desk.say(&["TIDE.CHECKALL api k 1 wide k 1 narrow k 1"]).await;
-        passed += usize::from(said.matches("*5 :1 ").count() == 3);
+        let api = said.split("*5 ").nth(1).expect("there is a decision");
+        passed += usize::from(api.starts_with(":1 "));
     }
     assert_eq!(passed, 3);
     for (limit, left) in [("api", 0), ("wide", 97), ("narrow", 0)] {
