@@ -1,9 +1,9 @@
-//! `tidegate check`: whether a configuration is good, and what it means.
+//! `tidegate check`: validates a configuration, and explains its limits.
 
 mod store;
 
-use crate::args::{Format, ServerFlags};
-use crate::output::{Found, complain, refuse_unreadable};
+use crate::flags::{Format, ServerFlags};
+use crate::output::{CommandStatus, refuse_unreadable, write_stderr};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,28 +11,28 @@ use tidegate::Clock;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self, Config, ConfigErrors, LimitConfig, Mode};
 
-/// Say whether a configuration is good, and what each of its limits means
+/// Validate a configuration, and explain each of its limits
 ///
-/// It is good if `tidegate serve --config FILE`, with the same flags, would go on to bind its sockets: certificates and
-/// keys are read, too. Exits with 0 if it is good, 1 if it is not or the store is not as it should be, and 2 if it cannot be
-/// read.
+/// A configuration is valid if `tidegate serve --config FILE` with the same flags would start up to the point where it
+/// binds its sockets. Certificates and private keys are read, too. Exits with 0 if the configuration is valid, 1 if it
+/// is invalid or --connect finds a problem with the store, and 2 if the file cannot be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
-    /// The configuration
+    /// Configuration file
     file: PathBuf,
-    /// Go to the store that it names, and say how it is: whether it answers, throws keys away, lets us do what we must
+    /// Connect to the configured Redis, and check that it answers, evicts no keys and grants the permissions needed
     #[arg(long)]
     connect: bool,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    #[command(flatten, next_help_heading = "As it will be served")]
+    #[command(flatten, next_help_heading = "Flags of `serve`")]
     server: ServerFlags,
 }
 
-/// A limit as it is shown.
+/// A limit, as it is printed.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct LimitReport {
     limit: String,
     rule: String,
     means: String,
@@ -40,13 +40,13 @@ struct Shown {
     when: Vec<String>,
     mode: &'static str,
     descriptor: Option<String>,
-    /// What is no error, and may surprise.
+    /// Remarks about settings that are valid and may surprise.
     notes: Vec<String>,
 }
 
-/// An error as programs read it.
+/// An error in the configuration, for JSON output.
 #[derive(Debug, Serialize)]
-struct ShownError<'a> {
+struct ErrorReport<'a> {
     file: &'a str,
     line: usize,
     column: usize,
@@ -55,7 +55,7 @@ struct ShownError<'a> {
 }
 
 impl Check {
-    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         match config::for_start(Some(&self.file), &self.server.command_line()) {
             Ok(config) => self.show(&config, out),
             Err(errors) => {
@@ -65,14 +65,14 @@ impl Check {
         }
     }
 
-    fn show(&self, config: &Config, out: &mut impl Write) -> anyhow::Result<Found> {
-        let limits: Vec<Shown> = config.limits.iter().map(shown).collect();
-        let store = if self.connect { Some(store::look(config)?) } else { None };
+    fn show(&self, config: &Config, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
+        let limits: Vec<LimitReport> = config.limits.iter().map(limit_report).collect();
+        let store = if self.connect { Some(store::examine(config)?) } else { None };
         let warnings = config.warnings_at(ServerClock::system().calendar_now());
         match self.format {
             Format::Text => write_text(&limits, out)?,
             Format::Short => {
-                for Shown { limit, rule, means, notes, .. } in &limits {
+                for LimitReport { limit, rule, means, notes, .. } in &limits {
                     writeln!(out, "{limit}: {rule}: {means}")?;
                     for note in notes {
                         writeln!(out, "{limit}: note: {note}")?;
@@ -80,7 +80,7 @@ impl Check {
                 }
             }
             Format::Json => {
-                let warnings: Vec<ShownError<'_>> = warnings.iter().map(shown_error).collect();
+                let warnings: Vec<ErrorReport<'_>> = warnings.iter().map(error_report).collect();
                 let mut all = serde_json::json!({ "limits": limits, "warnings": warnings });
                 if let Some(store) = &store {
                     all["store"] = serde_json::json!(store);
@@ -90,40 +90,44 @@ impl Check {
         }
         if self.format != Format::Json {
             for warning in &warnings {
-                complain(&format!("warning: {warning}"));
+                write_stderr(&format!("warning: {warning}"));
             }
         }
-        let Some(store) = store else { return Ok(Found::Fine) };
+        let Some(store) = store else { return Ok(CommandStatus::Success) };
         if self.format != Format::Json {
             store.write(out)?;
         }
-        Ok(if store.is_good() { Found::Fine } else { Found::Wrong })
+        Ok(if store.is_good() { CommandStatus::Success } else { CommandStatus::Problems })
     }
 
-    fn show_errors(&self, errors: &ConfigErrors, out: &mut impl Write) -> anyhow::Result<Found> {
+    fn show_errors(
+        &self,
+        errors: &ConfigErrors,
+        out: &mut impl Write,
+    ) -> anyhow::Result<CommandStatus> {
         match self.format {
-            Format::Text => complain(&errors.to_string()),
+            Format::Text => write_stderr(&errors.to_string()),
             Format::Short => {
                 for error in &errors.errors {
                     let bare = config::ConfigError { excerpt: None, hint: None, ..error.clone() };
-                    complain(&bare.to_string());
+                    write_stderr(&bare.to_string());
                 }
             }
             Format::Json => {
-                let errors: Vec<ShownError<'_>> = errors.errors.iter().map(shown_error).collect();
+                let errors: Vec<ErrorReport<'_>> = errors.errors.iter().map(error_report).collect();
                 write_json(&serde_json::json!({ "errors": errors }), out)?;
             }
         }
-        Ok(Found::Wrong)
+        Ok(CommandStatus::Problems)
     }
 }
 
-fn shown(limit: &LimitConfig) -> Shown {
+fn limit_report(limit: &LimitConfig) -> LimitReport {
     let descriptor = limit.descriptor.as_ref().map(|descriptor| {
         let entries: Vec<String> = descriptor.entries.iter().map(ToString::to_string).collect();
         format!("{}: {}", descriptor.domain, entries.join(", "))
     });
-    Shown {
+    LimitReport {
         limit: limit.name.clone(),
         rule: limit.rule.to_string(),
         means: config::means(&limit.rule),
@@ -139,7 +143,7 @@ fn shown(limit: &LimitConfig) -> Shown {
     }
 }
 
-/// What the configuration says and a wire cannot do.
+/// Returns a remark for each setting that some protocol cannot honour.
 fn notes(limit: &LimitConfig) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(fallback) = &limit.fallback
@@ -147,28 +151,28 @@ fn notes(limit: &LimitConfig) -> Vec<String> {
         && !limit.rule.is_concurrency()
     {
         notes.push(format!(
-            "`fallback` has the status {}, which a proxy that asks /v1/authorize takes for a yes: the proxy is given \
-             the body under the status of its `deny`, or 429. A status from 400 to 599 is given as it is",
+            "`fallback` has the status {}. A proxy that calls /v1/authorize would treat it as permission, so it gets the \
+             body with the status of `deny` instead, or 429. Only statuses from 400 to 599 are passed on unchanged",
             fallback.status
         ));
     }
     notes
 }
 
-fn shown_error(error: &config::ConfigError) -> ShownError<'_> {
+fn error_report(error: &config::ConfigError) -> ErrorReport<'_> {
     let config::ConfigError { file, line, column, message, hint, .. } = error;
-    ShownError { file, line: *line, column: *column, message, hint: hint.as_deref() }
+    ErrorReport { file, line: *line, column: *column, message, hint: hint.as_deref() }
 }
 
-fn write_text(limits: &[Shown], out: &mut impl Write) -> std::io::Result<()> {
+fn write_text(limits: &[LimitReport], out: &mut impl Write) -> std::io::Result<()> {
     for limit in limits {
-        let whom = match (&limit.key[..], &limit.descriptor) {
+        let counted_by = match (&limit.key[..], &limit.descriptor) {
             ([], Some(_)) => "the values of its descriptor".to_owned(),
-            ([], None) => "everybody together".to_owned(),
+            ([], None) => "none: all requests together".to_owned(),
             (key, _) => key.join(", "),
         };
         writeln!(out, "{}\n  rule  {}\n        {}", limit.limit, limit.rule, limit.means)?;
-        writeln!(out, "  key   {whom}")?;
+        writeln!(out, "  key   {counted_by}")?;
         if !limit.when.is_empty() {
             writeln!(out, "  when  {}", limit.when.join(", "))?;
         }
@@ -182,9 +186,9 @@ fn write_text(limits: &[Shown], out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out)?;
     }
     match limits.len() {
-        0 => writeln!(out, "good; no limit has a name"),
-        1 => writeln!(out, "good: 1 limit"),
-        count => writeln!(out, "good: {count} limits"),
+        0 => writeln!(out, "valid: no limits"),
+        1 => writeln!(out, "valid: 1 limit"),
+        count => writeln!(out, "valid: {count} limits"),
     }
 }
 

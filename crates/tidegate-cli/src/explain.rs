@@ -1,7 +1,7 @@
-//! `tidegate explain`: which limit would decide a request, and why.
+//! `tidegate explain`: shows which limit decides a request, and why.
 
-use crate::args::Format;
-use crate::output::{Found, complain, refuse_unreadable};
+use crate::flags::Format;
+use crate::output::{CommandStatus, refuse_unreadable, write_stderr};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,15 +13,15 @@ use tidegate_server::config;
 use tidegate_server::engine::Engine;
 use tidegate_server::explain::{HeaderValues, RequestDescription, explain_description};
 
-/// Say which limit of a configuration would decide a request, on which key and why
+/// Show which limit of a configuration decides a request, for which key, and why
 ///
-/// Nothing has been used yet: what a running server thinks is at its HTTP address, /v1/explain.
+/// All limits are unused here. For the state of a running server, call /v1/explain at its HTTP address.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// The configuration
+    /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Method and path, such as 'GET /login?user=7'
+    /// Method and path, for example 'GET /login?user=7'
     #[arg(
         long,
         value_name = "REQUEST",
@@ -29,35 +29,35 @@ pub(crate) struct Explain {
         conflicts_with = "domain"
     )]
     request: Option<String>,
-    /// Who asks
+    /// Address of the client
     #[arg(long, value_name = "ADDRESS")]
     ip: Option<IpAddr>,
-    /// A header, such as 'x-user: ann'; may be repeated
+    /// Request header, for example 'x-user: ann'; can be repeated
     #[arg(long = "header", value_name = "HEADER")]
     headers: Vec<String>,
-    /// Instead of a request of HTTP, one of Envoy's: its domain
+    /// Explain an Envoy request instead of an HTTP request: its domain
     #[arg(long, value_name = "DOMAIN", requires = "descriptors", conflicts_with_all = ["ip", "headers"])]
     domain: Option<String>,
-    /// Its descriptor, such as 'tenant=acme,path=/v1/x'; may be repeated
+    /// Descriptor of the Envoy request, for example 'tenant=acme,path=/v1/x'; can be repeated
     #[arg(long = "descriptor", value_name = "ENTRIES", requires = "domain")]
     descriptors: Vec<String>,
-    /// What the request costs
+    /// Cost of the request
     #[arg(long, default_value_t = 1)]
     cost: u64,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
 impl Explain {
-    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         let asked = self.asked()?;
         let config = match config::load(&self.config) {
             Ok(config) => config,
             Err(errors) => {
                 refuse_unreadable(&errors)?;
-                complain(&errors.to_string());
-                return Ok(Found::Wrong);
+                write_stderr(&errors.to_string());
+                return Ok(CommandStatus::Problems);
             }
         };
         let engine = Engine::new(&config, ServerClock::system(), &Snapshot::default());
@@ -74,7 +74,7 @@ impl Explain {
                 writeln!(out, "{json}")?;
             }
         }
-        Ok(Found::Fine)
+        Ok(CommandStatus::Success)
     }
 
     fn asked(&self) -> anyhow::Result<RequestDescription> {
@@ -114,7 +114,7 @@ impl Explain {
 
 fn method_and_path(request: &str) -> anyhow::Result<(String, String)> {
     let request = request.trim();
-    // A path is never only capitals, and a method usually is.
+    // A word of capital letters is a method without a path; any other word is a path without a method.
     let is_method = request.bytes().all(|byte| byte.is_ascii_uppercase());
     match request.split_once(' ') {
         Some((method, path)) => Ok((method.to_owned(), path.trim().to_owned())),
@@ -124,9 +124,9 @@ fn method_and_path(request: &str) -> anyhow::Result<(String, String)> {
     }
 }
 
-/// A text that is not a header may hold a credential, so the error does not repeat it.
+/// Splits `name: value`. The error does not quote the text, because it may hold a credential.
 fn header_of(text: &str) -> anyhow::Result<(String, &str)> {
-    let why = "--header has no colon between a name and a value: write 'name: value'";
+    let why = "--header has no colon: write 'name: value'";
     let (name, value) = text.split_once(':').context(why)?;
     Ok((name.trim().to_ascii_lowercase(), value.trim()))
 }

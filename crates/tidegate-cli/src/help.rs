@@ -1,47 +1,53 @@
-//! `tidegate completions` and `tidegate man`: what the arguments say about themselves.
+//! `tidegate completions` and `tidegate man`: shell completions and manual pages, generated from the arguments.
 
-use crate::args::Args;
-use crate::output::Found;
-use clap::CommandFactory;
+use crate::output::CommandStatus;
+use clap::Command;
 use clap_complete::Shell;
 use std::io::Write;
 
-/// Print what makes a shell complete tidegate's arguments
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to complete in
     shell: Shell,
 }
 
-/// Print the manual page
+/// Print a manual page
 #[derive(Debug, clap::Args)]
 pub(crate) struct Man {
-    /// The command that it is about; all of tidegate if not said
+    /// Command to describe [default: tidegate itself]
     command: Option<String>,
 }
 
 impl Completions {
-    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
-        // The generator panics when it cannot write, so it does not write to a pipe.
+    pub(crate) fn run(
+        &self,
+        mut tidegate: Command,
+        out: &mut impl Write,
+    ) -> anyhow::Result<CommandStatus> {
+        // The generator panics when it cannot write, so it writes to memory and not to a pipe.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Args::command(), "tidegate", &mut script);
+        clap_complete::generate(self.shell, &mut tidegate, "tidegate", &mut script);
         out.write_all(&script)?;
-        Ok(Found::Fine)
+        Ok(CommandStatus::Success)
     }
 }
 
 impl Man {
-    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
-        let mut all = Args::command();
-        all.build();
-        let about = match &self.command {
-            None => all,
-            Some(name) => match all.find_subcommand(name) {
+    pub(crate) fn run(
+        &self,
+        mut tidegate: Command,
+        out: &mut impl Write,
+    ) -> anyhow::Result<CommandStatus> {
+        tidegate.build();
+        let described = match &self.command {
+            None => tidegate,
+            Some(name) => match tidegate.find_subcommand(name) {
                 Some(command) => command.clone(),
                 None => anyhow::bail!("there is no command `{name}`"),
             },
         };
-        clap_mangen::Man::new(about).render(out)?;
-        Ok(Found::Fine)
+        clap_mangen::Man::new(described).render(out)?;
+        Ok(CommandStatus::Success)
     }
 }

@@ -1,9 +1,10 @@
-//! `tidegate`: the one binary. Each command is a file; this one starts it and ends the process.
+//! `tidegate`, the one binary: parses the command line, runs the command, and exits with its status.
 
 mod args;
 mod bench;
 mod check;
 mod explain;
+mod flags;
 mod help;
 mod import;
 mod output;
@@ -14,6 +15,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    // Not locked: the server writes from a thread of its own.
+    // Standard output is not locked, because the server writes to it from another thread.
     output::end(args.command.run(&mut std::io::stdout()))
 }

@@ -1,7 +1,7 @@
-//! How a command ends: what it prints where, and what its exit code says.
+//! Exit codes, and output to standard error.
 //!
-//! Always   0: all is well. 1: it ran, and found something wrong. 2: it could not run. A reader that has seen
-//!          enough (`tidegate check F | head`) is no error.
+//! Always   Exit code 0 means success, 1 that the command ran and found problems, 2 that it could not run. A
+//!          closed pipe (`tidegate check F | head`) is not an error.
 
 use anyhow::anyhow;
 use std::io::{ErrorKind, Write};
@@ -10,40 +10,41 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tidegate_server::config::ConfigErrors;
 
-/// How long the end of the process waits until its error is written.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Longest time that the process waits at its end for standard error to take the last message.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a command found.
+/// The result of a command that could run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Nothing wrong.
-    Fine,
-    /// Something wrong, which has been printed.
-    Wrong,
+pub(crate) enum CommandStatus {
+    /// It found no problem.
+    Success,
+    /// It found problems and has printed them.
+    Problems,
 }
 
-/// Tells what kept a command from running, and gives the exit code.
-pub(crate) fn end(result: anyhow::Result<Found>) -> ExitCode {
+/// Prints the error of a command that could not run, and returns the exit code.
+pub(crate) fn end(result: anyhow::Result<CommandStatus>) -> ExitCode {
     match result {
-        Ok(Found::Fine) => ExitCode::SUCCESS,
-        Ok(Found::Wrong) => ExitCode::from(1),
+        Ok(CommandStatus::Success) => ExitCode::SUCCESS,
+        Ok(CommandStatus::Problems) => ExitCode::from(1),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say_last(format!("tidegate: {error:#}\n"));
+            write_last_error(format!("tidegate: {error:#}\n"));
             ExitCode::from(2)
         }
     }
 }
 
-/// Writes why the process ends, and gives up after [`LAST_WORDS`]: a server whose log nobody reads must end, too.
-fn say_last(text: String) {
+/// Writes the last message of the process, and gives up after [`STDERR_TIMEOUT`]: a server must be able to exit
+/// although no process reads its log.
+fn write_last_error(text: String) {
     let (written, is_written) = mpsc::channel();
     let write = move || {
         let _ = std::io::stderr().write_all(text.as_bytes());
         let _ = written.send(());
     };
     if std::thread::Builder::new().spawn(write).is_ok() {
-        let _ = is_written.recv_timeout(LAST_WORDS);
+        let _ = is_written.recv_timeout(STDERR_TIMEOUT);
     }
 }
 
@@ -52,12 +53,13 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Why a configuration cannot be read at all, which keeps every command from running; if it can be and is wrong, nothing.
+/// Returns an error if the file could not be read at all, which keeps every command from running. A file that was
+/// read and is invalid is left to the caller.
 pub(crate) fn refuse_unreadable(errors: &ConfigErrors) -> anyhow::Result<()> {
     if errors.is_unreadable { Err(anyhow!("{errors}")) } else { Ok(()) }
 }
 
-/// Writes a line to standard error. There is nowhere to tell that it cannot be written.
-pub(crate) fn complain(text: &str) {
+/// Writes a line to standard error. A failure is ignored: there is no other place to report it.
+pub(crate) fn write_stderr(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,25 +1,25 @@
 //! `tidegate serve`: the daemon.
 
-use crate::args::ServerFlags;
-use crate::output::Found;
+use crate::flags::ServerFlags;
+use crate::output::CommandStatus;
 use std::path::PathBuf;
 use tidegate_server::daemon::{self, LogFormat, Options};
 
-/// Answer RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory or in Redis
+/// Run the server: RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory or in Redis
 ///
-/// No configuration is needed. SIGHUP reloads it, SIGTERM ends in an orderly way. `TIDEGATE_LOG` sets how much
-/// is logged: error, warn, info, debug.
+/// A configuration is optional. SIGHUP reloads it, SIGTERM shuts down gracefully. The environment variable
+/// `TIDEGATE_LOG` sets the log level: error, warn, info (default) or debug.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// The configuration
+    /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     server: ServerFlags,
-    /// How to log
+    /// Log format
     #[arg(long, value_enum, default_value = "text")]
     log: Log,
-    /// For who leaves out `--config`, as with `check`: an error that says so.
+    /// Accepted only to explain the mistake: `check` takes the file without `--config`, and `serve` does not.
     #[arg(hide = true)]
     file: Option<PathBuf>,
 }
@@ -28,16 +28,16 @@ pub(crate) struct Serve {
 enum Log {
     /// For people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 impl Serve {
-    pub(crate) fn run(&self) -> anyhow::Result<Found> {
+    pub(crate) fn run(&self) -> anyhow::Result<CommandStatus> {
         if let Some(file) = &self.file {
             let file = file.display();
             anyhow::bail!(
-                "{file}: a configuration is named by --config: tidegate serve --config {file}"
+                "unexpected argument `{file}`: name a configuration with --config, as in `tidegate serve --config {file}`"
             );
         }
         let options = Options {
@@ -49,6 +49,6 @@ impl Serve {
             },
         };
         daemon::run(&options, std::io::stdout())?;
-        Ok(Found::Fine)
+        Ok(CommandStatus::Success)
     }
 }

@@ -30,7 +30,7 @@ fn expected(name: &str) -> String {
 }
 
 #[test]
-fn check_says_what_each_limit_means() {
+fn check_explains_each_limit() {
     let (out, err, code) = tidegate(&["check", "good.toml"]);
     assert_eq!((err.as_str(), code), ("", 0));
     assert_eq!(out, expected("good.txt"));
@@ -48,7 +48,7 @@ fn check_says_what_each_limit_means() {
 }
 
 #[test]
-fn check_says_that_a_server_does_not_wait_for_a_place() {
+fn check_notes_that_a_server_does_not_wait_for_a_permit() {
     let (out, err, code) = tidegate(&["check", "places.toml", "--format", "short"]);
     assert_eq!((err.as_str(), code), ("", 0));
     assert!(out.contains("; waits up to 500ms for a turn; a server does not wait: "), "{out}");
@@ -56,13 +56,13 @@ fn check_says_that_a_server_does_not_wait_for_a_place() {
 
 /// A proxy would take the status for a yes. No proxy asks for a place.
 #[test]
-fn check_names_the_fallbacks_that_a_proxy_cannot_be_given() {
+fn check_notes_fallbacks_that_a_proxy_would_take_for_permission() {
     let (out, err, code) = tidegate(&["check", "fallback.toml", "--format", "short"]);
     assert_eq!((err.as_str(), code), ("", 0));
     let lines: Vec<&str> = out.lines().filter(|line| line.contains(": note: ")).collect();
     assert_eq!(lines.len(), 2, "{out}");
-    assert!(lines[0].starts_with("shop: note: `fallback` has the status 200, which "), "{out}");
-    assert!(lines[1].starts_with("moved: note: `fallback` has the status 307, which "), "{out}");
+    assert!(lines[0].starts_with("shop: note: `fallback` has the status 200. "), "{out}");
+    assert!(lines[1].starts_with("moved: note: `fallback` has the status 307. "), "{out}");
     let (out, _, _) = tidegate(&["check", "fallback.toml"]);
     assert_eq!(out.matches("\n  note  `fallback` has the status ").count(), 2, "{out}");
     let (out, _, _) = tidegate(&["check", "fallback.toml", "--format", "json"]);
@@ -72,7 +72,7 @@ fn check_names_the_fallbacks_that_a_proxy_cannot_be_given() {
 }
 
 #[test]
-fn check_shows_what_is_wrong_and_exits_with_1() {
+fn check_shows_errors_and_exits_with_1() {
     let (out, err, code) = tidegate(&["check", "bad.toml"]);
     assert_eq!((out.as_str(), code), ("", 1));
     assert_eq!(err, expected("bad.txt"));
@@ -140,7 +140,7 @@ const REFUSED: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn check_refuses_what_serve_refuses_before_it_binds_and_in_the_same_words() {
+fn check_reports_the_errors_that_serve_reports_before_it_binds() {
     let files = Files::new("refused");
     let ((cert, key), (_, other)) = (certificate(), certificate());
     for (name, text) in
@@ -166,7 +166,7 @@ fn check_refuses_what_serve_refuses_before_it_binds_and_in_the_same_words() {
 }
 
 #[test]
-fn check_warns_of_secrets_that_everybody_can_read_and_of_certificates_that_expire() {
+fn check_warns_of_world_readable_secrets_and_expiring_certificates() {
     let files = Files::new("warned");
     let names = vec!["localhost".to_owned()];
     let mut params = rcgen::CertificateParams::new(names).expect("a good name");
@@ -184,7 +184,7 @@ fn check_warns_of_secrets_that_everybody_can_read_and_of_certificates_that_expir
     };
     mode("644");
     let (out, err, code) = files.run(&["check", "t.toml"]);
-    assert_eq!((out.as_str(), code), ("good; no limit has a name\n", 0));
+    assert_eq!((out.as_str(), code), ("valid: no limits\n", 0));
     for why in
         ["every user of this machine can read tokens", "can read key.pem", "[server.tls] expired "]
     {
@@ -204,7 +204,7 @@ fn check_warns_of_secrets_that_everybody_can_read_and_of_certificates_that_expir
 }
 
 #[test]
-fn what_cannot_be_read_is_said_in_the_same_words_by_every_command() {
+fn every_command_reports_an_unreadable_file_with_the_same_message() {
     let files = Files::new("unreadable");
     std::fs::create_dir_all(files.0.join("directory")).expect("it can be made");
     for (name, why) in [("none.toml", "No such file or directory"), ("directory", "Is a directory")]
@@ -226,7 +226,7 @@ fn what_cannot_be_read_is_said_in_the_same_words_by_every_command() {
 }
 
 #[test]
-fn an_address_that_is_none_is_answered_with_one_that_is() {
+fn an_invalid_address_is_answered_with_a_valid_example() {
     for (flag, text, meant) in [
         ("--http", "8080", "127.0.0.1:8080"),
         ("--http", "x", "127.0.0.1:8080"),
@@ -244,13 +244,13 @@ fn an_address_that_is_none_is_answered_with_one_that_is() {
 }
 
 #[test]
-fn check_goes_to_the_store_if_it_is_told_to() {
+fn check_with_connect_examines_the_store() {
     let redis = tidegate_testbed::RedisServer::start();
     let file = std::env::temp_dir().join(format!("tidegate-store-{}.toml", std::process::id()));
     std::fs::write(&file, format!("[store]\nurl = \"{}\"\n", redis.url())).expect("it is written");
     let path = file.display().to_string();
     let (out, _, code) = tidegate(&["check", &path, "--connect"]);
-    let answers = format!("good; no limit has a name\nstore: {} answers\n", redis.address());
+    let answers = format!("valid: no limits\nstore: {} answers\n", redis.address());
     assert_eq!((out, code), (answers, 0));
     for setting in ["maxmemory", "maxmemory-policy"] {
         let value = if setting == "maxmemory" { "100mb" } else { "allkeys-lru" };
@@ -266,14 +266,11 @@ fn check_goes_to_the_store_if_it_is_told_to() {
     assert_eq!(tidegate(&["check", &path]).2, 0, "nobody goes there unless told to");
     std::fs::remove_file(&file).expect("it can be removed");
     let (out, _, code) = tidegate(&["check", "good.toml", "--connect"]);
-    assert_eq!(
-        (out.lines().last(), code),
-        (Some("store: memory, there is nowhere to connect to"), 0)
-    );
+    assert_eq!((out.lines().last(), code), (Some("store: memory; no connection is needed"), 0));
 }
 
 #[test]
-fn what_cannot_run_exits_with_2() {
+fn a_command_that_cannot_run_exits_with_2() {
     let (_, err, code) = tidegate(&["check", "nowhere.toml"]);
     assert_eq!(code, 2);
     assert!(err.starts_with("tidegate: nowhere.toml: cannot be read: "), "{err}");
@@ -285,7 +282,7 @@ fn what_cannot_run_exits_with_2() {
 }
 
 #[test]
-fn explain_advises_a_request_that_can_be_read() {
+fn explain_suggests_a_valid_request() {
     let say = |request| {
         let (_, err, code) = tidegate(&["explain", "--config", "good.toml", "--request", request]);
         assert_eq!(code, 2, "{request}");
@@ -314,9 +311,9 @@ fn no_error_repeats_a_password() {
 }
 
 #[test]
-fn serve_with_a_bare_file_says_how_it_is_named() {
+fn serve_with_a_bare_file_suggests_the_flag() {
     let (out, err, code) = tidegate(&["serve", "good.toml"]);
-    let said = "tidegate: good.toml: a configuration is named by --config: tidegate serve --config good.toml\n";
+    let said = "tidegate: unexpected argument `good.toml`: name a configuration with --config, as in `tidegate serve --config good.toml`\n";
     assert_eq!((out.as_str(), err.as_str(), code), ("", said, 2));
 }
 
@@ -336,7 +333,7 @@ fn words(command: &str) -> Vec<&str> {
 }
 
 #[test]
-fn explain_says_what_the_guide_shows() {
+fn explain_prints_the_output_in_the_guide() {
     let page = include_str!("../../../docs/guide/explain.md");
     let directory = std::env::temp_dir().join(format!("tidegate-explain-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("it can be made");
@@ -355,7 +352,7 @@ fn explain_says_what_the_guide_shows() {
 }
 
 #[test]
-fn explain_says_which_limit_decides() {
+fn explain_names_the_limit_that_decides() {
     let ask = ["explain", "--config", "good.toml", "--ip", "2001:db8::1", "--request"];
     let (out, _, _) = tidegate(&[&ask[..], &["GET /", "--format", "short"]].concat());
     assert_eq!(out, "allow everything\n");
@@ -371,7 +368,7 @@ fn explain_says_which_limit_decides() {
 }
 
 #[test]
-fn explain_takes_a_header_that_comes_twice_as_the_server_does() {
+fn explain_reads_a_repeated_header_as_the_server_does() {
     let directory = std::env::temp_dir().join(format!("tidegate-twice-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("it can be made");
     let limit = "[limits.user]\nrule = \"5/min\"\nkey = \"header:x-user\"\n";
@@ -386,7 +383,7 @@ fn explain_takes_a_header_that_comes_twice_as_the_server_does() {
 }
 
 #[test]
-fn import_envoy_translates_and_lists_what_it_could_not() {
+fn import_envoy_translates_and_lists_lines_it_cannot_translate() {
     let (out, err, code) = tidegate(&["import", "envoy", "envoy.yaml"]);
     assert_eq!(out, expected("envoy.toml"));
     assert_eq!(err, expected("envoy.txt"));
@@ -409,10 +406,10 @@ fn import_of_a_bomb_is_an_error() {
 }
 
 #[test]
-fn import_of_what_has_no_end_is_an_error() {
+fn import_of_an_endless_file_is_an_error() {
     let (_, err, code) = tidegate(&["import", "envoy", "/dev/zero"]);
     assert_eq!(code, 2, "{err}");
-    assert!(err.contains("it is larger than"), "{err}");
+    assert!(err.contains("is larger than"), "{err}");
 }
 
 #[test]

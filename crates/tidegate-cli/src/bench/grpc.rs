@@ -1,11 +1,11 @@
-//! A connection over which Envoy's rate limit service is asked: each question is a stream of HTTP/2.
+//! A gRPC connection to the rate limit service of Envoy: each request is an HTTP/2 stream.
 
 use super::Plan;
 use super::connect::connect;
-use super::load::{Line, Shared};
+use super::handle::{ConnectionHandle, LoadContext};
 use super::schedule::Schedule;
-use super::tally::{Answer, Tally};
-use super::template::Keys;
+use super::stats::{LoadStats, Reply};
+use super::template::RandomKeys;
 use anyhow::{Context, anyhow};
 use bytes::{Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
@@ -21,26 +21,26 @@ use tokio::task::JoinSet;
 /// `RateLimitResponse.Code`.
 const OK: i32 = 1;
 const OVER_LIMIT: i32 = 2;
-/// No answer is longer.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Between two attempts to connect again, and for one.
-const AGAIN: Duration = Duration::from_millis(100);
-/// So much may be on its way to us: answers are small, and nobody is to wait for us to say that we have read them.
+/// Maximum length of a reply.
+const REPLY_BYTES_MAX: usize = 1 << 20;
+/// Time between two attempts to reconnect, and the time limit of each attempt.
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
+/// The flow-control window. Replies are small, and the server should never wait for a window update.
 const WINDOW_BYTES: u32 = 16 << 20;
 
-/// Asks once.
-pub(super) async fn ask(plan: &Plan) -> anyhow::Result<()> {
-    let send = shake_hands(plan).await?;
+/// Sends one request, and returns an error unless the reply is a decision.
+pub(super) async fn probe(plan: &Plan) -> anyhow::Result<()> {
+    let send = handshake(plan).await?;
     let mut send = send.ready().await.with_context(|| no_http2(plan))?;
     let mut body = Vec::new();
-    plan.question.request.write(0, &mut body);
+    plan.request.template.write(0, &mut body);
     let response = begin(&mut send, request(plan)?, body.into()).with_context(|| no_http2(plan))?;
     match answer(response)
         .await
         .map_err(|broken| anyhow!(broken))
         .with_context(|| no_http2(plan))?
     {
-        Answer::Refused(why) => Err(anyhow!("{} answers with an error: {why}", plan.target)),
+        Reply::Error(why) => Err(anyhow!("{} answers with an error: {why}", plan.target)),
         _ => Ok(()),
     }
 }
@@ -49,7 +49,7 @@ fn no_http2(plan: &Plan) -> String {
     format!("{} does not answer gRPC", plan.target)
 }
 
-async fn shake_hands(plan: &Plan) -> anyhow::Result<SendRequest<Bytes>> {
+async fn handshake(plan: &Plan) -> anyhow::Result<SendRequest<Bytes>> {
     let socket = connect(&plan.target, plan.tls.as_ref()).await?;
     let (send, connection) = h2::client::Builder::new()
         .initial_window_size(WINDOW_BYTES)
@@ -57,7 +57,7 @@ async fn shake_hands(plan: &Plan) -> anyhow::Result<SendRequest<Bytes>> {
         .handshake(socket)
         .await
         .with_context(|| no_http2(plan))?;
-    // Whoever waits for an answer hears what is wrong with it.
+    // An error of the connection is also the error of every call on it.
     tokio::spawn(async { drop(connection.await) });
     Ok(send)
 }
@@ -71,11 +71,11 @@ fn request(plan: &Plan) -> anyhow::Result<Request<()>> {
         .uri(uri)
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers");
-    let request = match &plan.question.authorization {
+    let request = match &plan.request.authorization {
         Some(token) => request.header(header::AUTHORIZATION, token),
         None => request,
     };
-    request.body(()).context("this cannot be asked over HTTP/2")
+    request.body(()).context("the target or the token is not valid in an HTTP/2 request")
 }
 
 fn begin(
@@ -88,118 +88,118 @@ fn begin(
     Ok(response)
 }
 
-async fn answer(response: ResponseFuture) -> Result<Answer, String> {
+async fn answer(response: ResponseFuture) -> Result<Reply, String> {
     let told = |error: h2::Error| error.to_string();
     let response = response.await.map_err(told)?;
     if response.status() != http::StatusCode::OK {
-        return Ok(Answer::Refused(format!("status {}", response.status().as_u16())));
+        return Ok(Reply::Error(format!("status {}", response.status().as_u16())));
     }
-    if let Some(refused) = refused(response.headers()) {
-        return Ok(refused);
+    if let Some(error) = grpc_error(response.headers()) {
+        return Ok(error);
     }
     let mut body = response.into_body();
     let mut message = BytesMut::new();
     while let Some(piece) = body.data().await {
         let piece = piece.map_err(told)?;
-        // Frees what is left of the window, for what comes after.
+        // Returns the bytes to the flow-control window.
         body.flow_control().release_capacity(piece.len()).map_err(told)?;
         message.extend_from_slice(&piece);
-        if message.len() > ANSWER_BYTES_MAX {
-            return Err(format!("an answer of more than {ANSWER_BYTES_MAX} bytes"));
+        if message.len() > REPLY_BYTES_MAX {
+            return Err(format!("a reply is longer than {REPLY_BYTES_MAX} bytes"));
         }
     }
     let trailers = body.trailers().await.map_err(told)?;
-    if let Some(refused) = trailers.as_ref().and_then(refused) {
-        return Ok(refused);
+    if let Some(error) = trailers.as_ref().and_then(grpc_error) {
+        return Ok(error);
     }
-    let message = message.get(5..).ok_or("an answer without a message")?;
+    let message = message.get(5..).ok_or("a reply has no message")?;
     let read = RateLimitResponse::decode(message).map_err(|error| error.to_string())?;
     Ok(match read.overall_code {
-        OK => Answer::Allow,
-        OVER_LIMIT => Answer::Deny,
-        _ => Answer::Other,
+        OK => Reply::Allow,
+        OVER_LIMIT => Reply::Deny,
+        _ => Reply::Other,
     })
 }
 
-/// What gRPC says of a call that failed.
-fn refused(headers: &HeaderMap) -> Option<Answer> {
+/// Returns the gRPC error in the headers or trailers, if the call failed.
+fn grpc_error(headers: &HeaderMap) -> Option<Reply> {
     let status = headers.get("grpc-status")?;
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let message = headers.get("grpc-message").map(text).unwrap_or_default();
-    (status != "0").then(|| Answer::Refused(format!("grpc-status {}: {message}", text(status))))
+    (status != "0").then(|| Reply::Error(format!("grpc-status {}: {message}", text(status))))
 }
 
-/// A connection and what is asked on it.
-pub(super) struct Calls {
-    line: Line,
+/// A connection, with its calls in progress and its statistics.
+pub(super) struct GrpcConnection {
+    handle: ConnectionHandle,
     schedule: Schedule,
-    keys: Keys,
+    keys: RandomKeys,
     send: SendRequest<Bytes>,
     request: Request<()>,
-    unanswered: JoinSet<(u64, Result<Answer, String>)>,
-    /// When each of these was due.
+    unanswered: JoinSet<(u64, Result<Reply, String>)>,
+    /// The due time of each unanswered call.
     dues_us: Vec<u64>,
-    /// Since when there is room for another.
-    room_us: u64,
+    /// Since when the pipeline has had a free slot.
+    capacity_since_us: u64,
     /// Whether a stream can be opened now.
     is_ready: bool,
-    tally: Tally,
+    stats: LoadStats,
 }
 
-impl Calls {
-    pub(super) async fn open(line: Line) -> anyhow::Result<Self> {
-        let plan = &line.shared.plan;
+impl GrpcConnection {
+    pub(super) async fn open(handle: ConnectionHandle) -> anyhow::Result<Self> {
+        let plan = &handle.load.plan;
         Ok(Self {
-            send: shake_hands(plan).await?,
+            send: handshake(plan).await?,
             request: request(plan)?,
-            schedule: line.shared.schedule(line.number),
-            keys: Keys::new(plan.keys, line.number + 1),
+            schedule: handle.load.schedule(handle.number),
+            keys: RandomKeys::new(plan.keys, handle.number + 1),
             unanswered: JoinSet::new(),
             dues_us: Vec::new(),
-            room_us: 0,
+            capacity_since_us: 0,
             is_ready: false,
-            tally: Tally::new(),
-            line,
+            stats: LoadStats::new(),
+            handle,
         })
     }
 
-    pub(super) async fn run(mut self) -> Tally {
+    pub(super) async fn run(mut self) -> LoadStats {
         while !self.is_over() {
-            self.turn().await;
+            self.step().await;
         }
-        self.lose_all();
-        self.line.end(self.schedule, &mut self.tally);
-        self.tally
+        self.record_all_lost();
+        self.handle.end(self.schedule, &mut self.stats);
+        self.stats
     }
 
     fn is_over(&self) -> bool {
-        self.line.is_over(&self.schedule, self.unanswered.is_empty())
+        self.handle.is_over(&self.schedule, self.unanswered.is_empty())
     }
 
-    async fn turn(&mut self) {
-        if let Err(error) = self.fill().await {
-            self.tally.complain(error.to_string());
+    async fn step(&mut self) {
+        if let Err(error) = self.send_due().await {
+            self.stats.record_error(error.to_string());
             self.reopen().await;
             return;
         }
         let is_blocked = !self.is_ready;
         tokio::select! {
             biased;
-            Some(answered) = self.unanswered.join_next() => self.take(answered),
-            () = self.line.wake.notified() => {}
+            Some(answered) = self.unanswered.join_next() => self.record_call(answered),
+            () = self.handle.wake.notified() => {}
             ready = poll_fn(|context| self.send.poll_ready(context)), if is_blocked => {
                 self.is_ready = ready.is_ok();
             }
         }
-        // Whatever else has come meanwhile.
+        // Other calls may have ended meanwhile.
         while let Some(answered) = self.unanswered.try_join_next() {
-            self.take(answered);
+            self.record_call(answered);
         }
     }
 
-    async fn fill(&mut self) -> Result<(), h2::Error> {
-        let Shared { plan, .. } = &*self.line.shared;
-        let (times, now_us) = (self.line.shared.times(), self.line.now_us());
+    async fn send_due(&mut self) -> Result<(), h2::Error> {
+        let LoadContext { plan, .. } = &*self.handle.load;
+        let (times, now_us) = (self.handle.load.times(), self.handle.now_us());
         while self.unanswered.len() < plan.pipeline {
             let Some(due_us) = self.schedule.next_due_us(times, now_us) else { break };
             if due_us > now_us {
@@ -214,9 +214,9 @@ impl Calls {
                 break;
             }
             let mut body = Vec::new();
-            plan.question.request.write(self.keys.next(), &mut body);
+            plan.request.template.write(self.keys.next(), &mut body);
             let response = begin(&mut self.send, self.request.clone(), body.into())?;
-            self.tally.send(now_us - due_us.max(self.room_us).min(now_us));
+            self.stats.record_sent(now_us - due_us.max(self.capacity_since_us).min(now_us));
             self.schedule.advance();
             self.dues_us.push(due_us);
             self.unanswered.spawn(async move { (due_us, answer(response).await) });
@@ -224,49 +224,52 @@ impl Calls {
         Ok(())
     }
 
-    fn take(&mut self, answered: Result<(u64, Result<Answer, String>), tokio::task::JoinError>) {
-        // None of them panics, and none is ended but by `lose_all`.
+    fn record_call(
+        &mut self,
+        answered: Result<(u64, Result<Reply, String>), tokio::task::JoinError>,
+    ) {
+        // No task panics, and only `record_all_lost` aborts them.
         let Ok((due_us, answer)) = answered else { return };
         if let Some(place) = self.dues_us.iter().position(|other| *other == due_us) {
             self.dues_us.swap_remove(place);
         }
-        let (now_us, progress) = (self.line.now_us(), &self.line.shared.progress);
-        self.room_us = now_us;
+        let (now_us, progress) = (self.handle.now_us(), &self.handle.load.progress);
+        self.capacity_since_us = now_us;
         match answer {
             Ok(answer) => {
-                let is_refused = matches!(answer, Answer::Refused(_));
+                let is_error = matches!(answer, Reply::Error(_));
                 progress.answered.fetch_add(1, Ordering::Relaxed);
-                progress.failed.fetch_add(u64::from(is_refused), Ordering::Relaxed);
-                self.tally.answer(answer, due_us, now_us);
+                progress.failed.fetch_add(u64::from(is_error), Ordering::Relaxed);
+                self.stats.record_reply(answer, due_us, now_us);
             }
             Err(broken) => {
                 progress.failed.fetch_add(1, Ordering::Relaxed);
-                let never_us = now_us.max(self.line.shared.times().give_up_us());
-                self.tally.lose(due_us, never_us);
-                self.tally.complain(broken);
+                let never_us = now_us.max(self.handle.load.times().give_up_us());
+                self.stats.record_lost(due_us, never_us);
+                self.stats.record_error(broken);
             }
         }
     }
 
-    fn lose_all(&mut self) {
+    fn record_all_lost(&mut self) {
         self.unanswered = JoinSet::new();
-        let never_us = self.line.now_us().max(self.line.shared.times().give_up_us());
+        let never_us = self.handle.now_us().max(self.handle.load.times().give_up_us());
         let lost = self.dues_us.len() as u64;
-        self.line.shared.progress.failed.fetch_add(lost, Ordering::Relaxed);
+        self.handle.load.progress.failed.fetch_add(lost, Ordering::Relaxed);
         for due_us in self.dues_us.drain(..) {
-            self.tally.lose(due_us, never_us);
+            self.stats.record_lost(due_us, never_us);
         }
     }
 
-    /// Tries once, and again when the next turn fails too.
+    /// Tries once to reconnect. The next step tries again if the connection still fails.
     async fn reopen(&mut self) {
-        self.lose_all();
-        match tokio::time::timeout(AGAIN, shake_hands(&self.line.shared.plan)).await {
+        self.record_all_lost();
+        match tokio::time::timeout(RECONNECT_DELAY, handshake(&self.handle.load.plan)).await {
             Ok(Ok(send)) => self.send = send,
-            Ok(Err(error)) => self.tally.complain(format!("{error:#}")),
+            Ok(Err(error)) => self.stats.record_error(format!("{error:#}")),
             Err(_) => return,
         }
-        // Also after a handshake: it does not wait for the server, which may close at once again.
-        tokio::time::sleep(AGAIN).await;
+        // Waits after a successful handshake too: a handshake does not wait for the server, which may close at once.
+        tokio::time::sleep(RECONNECT_DELAY).await;
     }
 }

@@ -1,25 +1,25 @@
-//! What was measured, for people and for programs.
+//! Prints the result of a run, for people or for programs.
 
 use super::Plan;
-use super::load::Measured;
+use super::load::LoadResult;
 use super::schedule::Rate;
-use super::tally::Tally;
-use crate::args::Format;
+use super::stats::LoadStats;
+use crate::flags::Format;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::io::{Result, Write};
 
 const PERCENTILES: &[(&str, f64)] = &[("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
-/// Of the longest bar.
+/// Length of the longest bar, in characters.
 const BAR: u64 = 50;
-/// Of what was asked for; less is told.
+/// Below this share of the requested rate, the report says so.
 const ACHIEVED_PERCENT_MIN: u64 = 95;
-/// Later than this at the 99th percentile, and the generator is what is measured.
+/// If the generator is later than this at the 99th percentile, the report says so: it then measures itself.
 const LATE_US_MAX: u64 = 1_000;
 
 pub(super) fn write(
     plan: &Plan,
-    measured: &Measured,
+    measured: &LoadResult,
     format: Format,
     out: &mut impl Write,
 ) -> Result<()> {
@@ -33,51 +33,51 @@ pub(super) fn write(
     }
 }
 
-fn per_second(measured: &Measured) -> u64 {
-    let answered_us = u128::from(measured.tally.answered) * 1_000_000;
+fn per_second(measured: &LoadResult) -> u64 {
+    let answered_us = u128::from(measured.stats.answered) * 1_000_000;
     let per_second = answered_us.checked_div(measured.elapsed.as_micros()).unwrap_or(0);
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-fn short(measured: &Measured) -> String {
-    let Tally { answered, refused, lost, unsent, latency_us, .. } = &measured.tally;
+fn short(measured: &LoadResult) -> String {
+    let LoadStats { answered, errors, lost, unsent, latency_us, .. } = &measured.stats;
     format!(
         "{}/s, {answered} answered, {} errors, p50 {} ms, p99 {} ms, max {} ms",
         per_second(measured),
-        refused + lost + unsent,
+        errors + lost + unsent,
         ms(latency_us.value_at_percentile(50.0)),
         ms(latency_us.value_at_percentile(99.0)),
         ms(latency_us.max())
     )
 }
 
-fn write_text(plan: &Plan, measured: &Measured, out: &mut impl Write) -> Result<()> {
-    let Plan { target, question, keys, connections, pipeline, .. } = plan;
+fn write_text(plan: &Plan, measured: &LoadResult, out: &mut impl Write) -> Result<()> {
+    let Plan { target, request, keys, connections, pipeline, .. } = plan;
     let (asked, kind) = match plan.rate {
         Rate::PerSecond(rate) => (format!("{rate}/s"), "open loop"),
-        Rate::Max => ("as many as there can be".to_owned(), "closed loop"),
+        Rate::Max => ("max".to_owned(), "closed loop"),
     };
-    let cut = if measured.is_interrupted { ", stopped" } else { "" };
+    let cut = if measured.is_interrupted { ", interrupted" } else { "" };
     let seconds = measured.elapsed.as_secs_f64();
-    writeln!(out, "{target}  {}", question.text)?;
+    writeln!(out, "{target}  {}", request.text)?;
     writeln!(
         out,
         "{}, {}, pipeline {pipeline}, {kind}, {seconds:.1} s{cut}\n",
         counted(*keys, "key"),
         counted(*connections as u64, "connection"),
     )?;
-    let Tally { sent, answered, allowed, denied, refused, lost, unsent, .. } = &measured.tally;
-    writeln!(out, "asked for   {asked}")?;
+    let LoadStats { sent, answered, allowed, denied, errors, lost, unsent, .. } = &measured.stats;
+    writeln!(out, "requested   {asked}")?;
     writeln!(out, "achieved    {}/s", per_second(measured))?;
     writeln!(out, "sent        {sent}")?;
-    writeln!(out, "answered    {answered}: {allowed} allowed, {denied} denied, {refused} errors")?;
+    writeln!(out, "answered    {answered}: {allowed} allowed, {denied} denied, {errors} errors")?;
     if lost + unsent > 0 {
         writeln!(out, "unanswered  {}: {lost} sent, {unsent} never sent", lost + unsent)?;
     }
-    if let Some(complaint) = &measured.tally.complaint {
-        writeln!(out, "first error {complaint}")?;
+    if let Some(first_error) = &measured.stats.first_error {
+        writeln!(out, "first error {first_error}")?;
     }
-    write_latency(plan, &measured.tally.latency_us, out)?;
+    write_latency(plan, &measured.stats.latency_us, out)?;
     notes(plan, measured).iter().try_for_each(|note| writeln!(out, "\n{note}"))
 }
 
@@ -86,10 +86,10 @@ fn write_latency(plan: &Plan, latency_us: &Histogram<u64>, out: &mut impl Write)
         return Ok(());
     }
     let from = match plan.rate {
-        Rate::PerSecond(_) => "from when a request was due",
-        Rate::Max => "from when a request was sent",
+        Rate::PerSecond(_) => "from the time a request was due",
+        Rate::Max => "from the time a request was sent",
     };
-    writeln!(out, "\nlatency in ms, {from} to its answer")?;
+    writeln!(out, "\nlatency in ms, {from} to its reply")?;
     for (name, percentile) in PERCENTILES {
         writeln!(out, "{name:<6} {:>10}", ms(latency_us.value_at_percentile(*percentile)))?;
     }
@@ -97,7 +97,7 @@ fn write_latency(plan: &Plan, latency_us: &Histogram<u64>, out: &mut impl Write)
     let bars = bars(latency_us);
     let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(1);
     for (to_us, count) in bars {
-        // What is there at all has a bar.
+        // Rounds up, so that every count above zero has a bar.
         let length = usize::try_from((count * BAR).div_ceil(most)).unwrap_or(0);
         let line = format!("to {:>10} {count:>10} {}", ms(to_us), "#".repeat(length));
         writeln!(out, "{}", line.trim_end())?;
@@ -105,7 +105,7 @@ fn write_latency(plan: &Plan, latency_us: &Histogram<u64>, out: &mut impl Write)
     Ok(())
 }
 
-/// How many there are up to each power of two, from the first that has any to the last.
+/// Counts latencies up to each power of two, from the first bar that is not empty to the last.
 fn bars(latency_us: &Histogram<u64>) -> Vec<(u64, u64)> {
     let mut bars: Vec<(u64, u64)> = Vec::new();
     for value in latency_us.iter_recorded() {
@@ -122,44 +122,43 @@ fn bars(latency_us: &Histogram<u64>) -> Vec<(u64, u64)> {
     bars
 }
 
-/// What a reader of the figures should know.
-fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
-    let (tally, mut notes) = (&measured.tally, Vec::new());
-    if tally.answered == 0 {
-        notes.push("Nothing was answered.".to_owned());
-    } else if tally.answered == tally.refused {
-        notes.push("Every answer was an error.".to_owned());
+/// Returns remarks on how to read the figures.
+fn notes(plan: &Plan, measured: &LoadResult) -> Vec<String> {
+    let (stats, mut notes) = (&measured.stats, Vec::new());
+    if stats.answered == 0 {
+        notes.push("No request was answered.".to_owned());
+    } else if stats.answered == stats.errors {
+        notes.push("Every reply was an error.".to_owned());
     }
-    if tally.lost + tally.unsent > 0 && tally.answered > 0 {
-        let what =
-            "What was not answered is in the latencies as if it had been waited for until the end.";
+    if stats.lost + stats.unsent > 0 && stats.answered > 0 {
+        let what = "Requests without a reply are in the latencies as if their reply had come at the end of the run.";
         notes.push(what.to_owned());
     }
     let Rate::PerSecond(rate) = plan.rate else {
-        let what = "Closed loop: while the server stalls nothing is sent, so that few requests see it. For \
-                    latency, give --rate a number.";
+        let what = "Closed loop: while the server stalls, no requests are sent, so that few of them show the stall. To \
+                    measure latency, set --rate to a number.";
         notes.push(what.to_owned());
         return notes;
     };
-    if tally.answered > 0 && per_second(measured) < rate.saturating_mul(ACHIEVED_PERCENT_MIN) / 100
+    if stats.answered > 0 && per_second(measured) < rate.saturating_mul(ACHIEVED_PERCENT_MIN) / 100
     {
-        let what = "Less than was asked for: latencies are those of a queue that grows. Lower --rate, or give \
-                    more --connections or --pipeline.";
+        let what = "The requested rate was not reached, so that the latencies are those of a growing queue. Lower --rate, \
+                    or raise --connections or --pipeline.";
         notes.push(what.to_owned());
     }
-    let late_us = tally.late_us.value_at_percentile(99.0);
+    let late_us = stats.late_us.value_at_percentile(99.0);
     if late_us > LATE_US_MAX {
         notes.push(format!(
-            "This machine was late itself: 1 % of the requests were sent {} ms or more after they could \
-             have been. That is in the latencies too.",
+            "This machine was late itself: 1 % of the requests were sent at least {} ms after they could \
+             have been. The latencies include that delay.",
             ms(late_us)
         ));
     }
     notes
 }
 
-fn json(plan: &Plan, measured: &Measured) -> Value {
-    let tally = &measured.tally;
+fn json(plan: &Plan, measured: &LoadResult) -> Value {
+    let stats = &measured.stats;
     let percentiles = |histogram: &Histogram<u64>| {
         let mut all = serde_json::Map::new();
         for (name, percentile) in PERCENTILES {
@@ -168,13 +167,13 @@ fn json(plan: &Plan, measured: &Measured) -> Value {
         all.insert("max".to_owned(), histogram.max().into());
         Value::Object(all)
     };
-    let bars: Vec<Value> = bars(&tally.latency_us)
+    let bars: Vec<Value> = bars(&stats.latency_us)
         .into_iter()
         .map(|(to_us, count)| json!({ "to_us": to_us, "count": count }))
         .collect();
     json!({
         "target": plan.target.to_string(),
-        "question": plan.question.text,
+        "question": plan.request.text,
         "keys": plan.keys,
         "connections": plan.connections,
         "pipeline": plan.pipeline,
@@ -183,16 +182,16 @@ fn json(plan: &Plan, measured: &Measured) -> Value {
         "achieved_per_second": per_second(measured),
         "elapsed_ms": u64::try_from(measured.elapsed.as_millis()).unwrap_or(u64::MAX),
         "is_interrupted": measured.is_interrupted,
-        "sent": tally.sent,
-        "answered": tally.answered,
-        "allowed": tally.allowed,
-        "denied": tally.denied,
-        "errors": tally.refused,
-        "lost": tally.lost,
-        "unsent": tally.unsent,
-        "first_error": tally.complaint,
-        "latency_us": percentiles(&tally.latency_us),
-        "sent_late_us": percentiles(&tally.late_us),
+        "sent": stats.sent,
+        "answered": stats.answered,
+        "allowed": stats.allowed,
+        "denied": stats.denied,
+        "errors": stats.errors,
+        "lost": stats.lost,
+        "unsent": stats.unsent,
+        "first_error": stats.first_error,
+        "latency_us": percentiles(&stats.latency_us),
+        "sent_late_us": percentiles(&stats.late_us),
         "histogram": bars,
     })
 }
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_leave_no_gap_and_nobody_out() {
+    fn bars_have_no_gap_and_count_every_request() {
         let mut latency_us = Histogram::new_with_max(1_000_000, 3).unwrap();
         for (us, count) in [(1, 3), (100, 5), (128, 2), (129, 1), (900, 4)] {
             latency_us.saturating_record_n(us, count);

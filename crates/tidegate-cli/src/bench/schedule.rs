@@ -1,23 +1,23 @@
 //! When each request is due, and on which connection.
 //!
-//! Always   Known before the load begins: request n is due n/rate after the start, on connection n modulo their
-//!          number. Nothing that the server does moves it.
+//! Always   Fixed before the run starts: request n is due n/rate after the start, on connection n modulo the number
+//!          of connections. Nothing that the server does changes it.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::{Clock, SystemClock};
 
-/// How much load.
+/// How fast requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// So many requests a second, whatever is answered.
+    /// Requests per second, independent of the replies.
     PerSecond(u64),
-    /// The next as soon as there is an answer.
+    /// The next request follows as soon as a reply arrives.
     Max,
 }
 
-/// More than any machine sends.
+/// Maximum rate; no machine sends as much.
 const RATE_MAX: u64 = 1_000_000_000;
 const US_PER_SECOND: u128 = 1_000_000;
 
@@ -30,17 +30,17 @@ impl FromStr for Rate {
         }
         match text.parse() {
             Ok(rate @ 1..=RATE_MAX) => Ok(Self::PerSecond(rate)),
-            _ => Err(format!("write requests a second, 1 to {RATE_MAX}, or `max`")),
+            _ => Err(format!("write requests per second, 1 to {RATE_MAX}, or `max`")),
         }
     }
 }
 
-/// Microseconds of the clock that all of a run is measured with.
+/// Returns the time in microseconds, on the one clock of a run.
 pub(super) fn now_us(clock: &SystemClock) -> u64 {
     clock.now().as_micros()
 }
 
-/// When a run starts and ends, in microseconds of the clock.
+/// The start and the end of a run, in microseconds of its clock.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "numbers carry their unit")]
 pub(super) struct Times {
@@ -50,39 +50,39 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn new(start_us: u64, duration: Duration, patience: Duration) -> Self {
+    pub(super) fn new(start_us: u64, duration: Duration, timeout: Duration) -> Self {
         let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let end_us = start_us.saturating_add(us(duration));
         Self {
             start_us,
             end_us: AtomicU64::new(end_us),
-            give_up_us: AtomicU64::new(end_us.saturating_add(us(patience))),
+            give_up_us: AtomicU64::new(end_us.saturating_add(us(timeout))),
         }
     }
 
-    /// Nothing is due after this.
+    /// Returns the time after which no request is due.
     pub(super) fn end_us(&self) -> u64 {
         self.end_us.load(Ordering::Relaxed)
     }
 
-    /// Nothing is waited for after this.
+    /// Returns the time after which no reply is waited for.
     pub(super) fn give_up_us(&self) -> u64 {
         self.give_up_us.load(Ordering::Relaxed)
     }
 
-    /// Somebody has seen enough.
+    /// Ends the run now.
     pub(super) fn stop(&self, now_us: u64) {
         self.end_us.fetch_min(now_us, Ordering::Relaxed);
         self.give_up_us.fetch_min(now_us, Ordering::Relaxed);
     }
 }
 
-/// What one connection has to send.
+/// The due times of one connection's requests.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     rate: Rate,
     connections: u64,
-    /// The request after the last one.
+    /// The number of requests of all connections.
     total: u64,
     next: u64,
 }
@@ -99,7 +99,7 @@ impl Schedule {
         Self { rate, connections, total, next: connection }
     }
 
-    /// When the next request of this connection is due; none if there is none.
+    /// Returns when the next request of this connection is due, or `None` if there are no more.
     pub(super) fn next_due_us(&self, times: &Times, now_us: u64) -> Option<u64> {
         let end_us = times.end_us();
         match self.rate {
@@ -112,7 +112,7 @@ impl Schedule {
         }
     }
 
-    /// The next request was sent.
+    /// Moves on to the request after the next.
     pub(super) fn advance(&mut self) {
         self.next = self.next.saturating_add(self.connections);
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_second_has_its_part_of_the_requests() {
+    fn a_fraction_of_a_second_has_that_fraction_of_the_requests() {
         let total = |ms| Schedule::new(Rate::PerSecond(200), Duration::from_millis(ms), 1, 0).total;
         assert_eq!([total(1), total(500), total(1_500)], [1, 100, 300]);
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_take_turns_and_leave_nothing_out() {
+    fn connections_take_turns_and_send_every_request() {
         let second = Duration::from_secs(1);
         let times = Times::new(100, second, second);
         let all = (0..3).flat_map(|connection| {

@@ -1,4 +1,4 @@
-//! Where the load goes, and over which wire.
+//! The server to send load to, and the protocol.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -6,18 +6,18 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
 
-/// A server.
+/// A server, as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) wire: Wire,
     pub(super) has_tls: bool,
     /// `host:port`, as it was written.
     pub(super) authority: String,
-    /// Of HTTP; `/v1/check` unless told.
+    /// Of HTTP; default: `/v1/check`.
     pub(super) path: String,
 }
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Resp,
@@ -25,7 +25,7 @@ pub(super) enum Wire {
     Grpc,
 }
 
-/// Each with its wire, and whether it has TLS. Of those that mean the same, the last is printed.
+/// Scheme, protocol, and whether it uses TLS. Of schemes with the same meaning, the last one is printed.
 const SCHEMES: [(&str, Wire, bool); 8] = [
     ("redis", Wire::Resp, false),
     ("resp", Wire::Resp, false),
@@ -40,29 +40,28 @@ const SCHEMES: [(&str, Wire, bool); 8] = [
 const CHECK: &str = "/v1/check";
 
 impl Target {
-    /// Reads a target; the error shows it without its user and password.
+    /// Parses a target; the error quotes it without user and password.
     pub(super) fn read(text: &str) -> anyhow::Result<Self> {
-        text.parse().map_err(|why: String| anyhow!("{} is no target: {why}", shown(text)))
+        text.parse().map_err(|why: String| anyhow!("invalid target {}: {why}", redacted(text)))
     }
 
-    /// Without port and brackets.
+    /// Returns the host without port and brackets.
     pub(super) fn host(&self) -> &str {
         let host = self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host);
         host.trim_matches(['[', ']'])
     }
 
-    /// The first address that the name has.
+    /// Resolves the host and returns its first address.
     pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
         let authority = &self.authority;
-        let mut found = authority
-            .to_socket_addrs()
-            .with_context(|| format!("`{authority}` is no HOST:PORT that can be found"))?;
+        let mut found =
+            authority.to_socket_addrs().with_context(|| format!("cannot resolve `{authority}`"))?;
         found.next().with_context(|| format!("`{authority}` has no address"))
     }
 }
 
-/// Without a user and a password.
-fn shown(text: &str) -> String {
+/// Quotes a target without user and password.
+fn redacted(text: &str) -> String {
     match (text.split_once("://"), text.rsplit_once('@')) {
         (_, None) => format!("`{text}`"),
         (Some((scheme, _)), Some((_, rest))) if !scheme.contains('@') => {
@@ -80,7 +79,7 @@ impl FromStr for Target {
         let known = SCHEMES.iter().find(|(known, ..)| *known == scheme);
         let Some((_, wire, has_tls)) = known.copied() else {
             return Err(format!(
-                "`{scheme}` is none of resp, http and grpc, nor of rediss, https and grpcs"
+                "unknown scheme `{scheme}`; use resp, http or grpc, or with TLS rediss, https or grpcs"
             ));
         };
         let (authority, path) = match rest.find('/') {
@@ -89,18 +88,18 @@ impl FromStr for Target {
         };
         if authority.contains('@') {
             return Err(
-                "leave out the user and the password: --token takes the server's token".to_owned()
+                "it contains a user or password; pass the server's token with --token".to_owned()
             );
         }
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let port = authority.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         if !matches!(port, Some((host, Ok(1..))) if !host.is_empty()) || !is_plain(rest) {
-            return Err("write HOST:PORT".to_owned());
+            return Err("write it as HOST:PORT".to_owned());
         }
         let path = match path {
             "" | "/" => CHECK,
             path if wire == Wire::Http => path,
-            _ => return Err("only HTTP has a path".to_owned()),
+            _ => return Err("only an HTTP target has a path".to_owned()),
         };
         Ok(Self { wire, has_tls, authority: authority.to_owned(), path: path.to_owned() })
     }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_alone_is_resp() {
+    fn the_default_scheme_is_resp() {
         for text in ["localhost:6380", "resp://localhost:6380", "redis://localhost:6380/"] {
             let target: Target = text.parse().unwrap();
             assert_eq!(
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_says_whether_there_is_tls() {
+    fn the_scheme_selects_tls() {
         for text in ["https://a:1/v1/check", "rediss://a:1", "grpcs://[::1]:1"] {
             let target: Target = text.parse().unwrap();
             assert!(target.has_tls);
@@ -156,17 +155,17 @@ mod tests {
     fn no_error_repeats_a_password() {
         for text in ["redis://u:PW@a:6379", "u:PW@a:6379", "redis://u:PW@a", "grpc://u:P@PW@a:1/x"]
         {
-            let said = Target::read(text).unwrap_err().to_string();
-            assert!(!said.contains("PW") && said.contains("…@a"), "{said}");
+            let error = Target::read(text).unwrap_err().to_string();
+            assert!(!error.contains("PW") && error.contains("…@a"), "{error}");
         }
         for text in ["redis://u:P/W@a:1", "ftp://u:PW@a"] {
-            let said = Target::read(text).unwrap_err().to_string();
-            assert!(!said.contains("W@") && said.contains("…@a"), "{said}");
+            let error = Target::read(text).unwrap_err().to_string();
+            assert!(!error.contains("W@") && error.contains("…@a"), "{error}");
         }
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn invalid_targets_are_errors() {
         let bad = ["", "localhost", "a:0", "a:x", ":80", "ftp://a:1", "https://a", "grpc://a:1/x"];
         for text in bad.into_iter().chain(["http://a:1/x y", "http://a:1/\r\nx", "a:1/x"]) {
             assert!(text.parse::<Target>().is_err(), "{text}");

@@ -1,9 +1,9 @@
-//! A request's bytes, with room for the name of a key.
+//! The bytes of a request, in which the key can be replaced.
 //!
-//! Always   Every key's name is as long as every other, so that lengths within the request hold for all.
+//! Always   All key names have the same length, so that lengths within the request stay correct.
 
-/// What stands for the key in a text.
-pub(super) const PLACE: &str = "{key}";
+/// Stands for the key in the text of a request.
+pub(super) const KEY_MARKER: &str = "{key}";
 /// The name of the first key.
 const FIRST: &str = "key:000000000000";
 const DIGITS: usize = 12;
@@ -12,27 +12,27 @@ const DIGITS: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     bytes: Vec<u8>,
-    /// Where the digits of the key begin.
-    places: Vec<usize>,
+    /// The offsets of the digits of each key.
+    key_offsets: Vec<usize>,
 }
 
 impl Template {
-    /// The bytes of the request for the first key, whose text is made with [`first_key`].
+    /// Makes a template from the bytes of the request for the first key, see [`first_key`].
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         let name = FIRST.as_bytes();
         let starts = bytes.windows(name.len()).enumerate();
         let found = starts.filter(|(_, window)| *window == name);
-        let places = found.map(|(start, _)| start + name.len() - DIGITS).collect();
-        Self { bytes, places }
+        let key_offsets = found.map(|(start, _)| start + name.len() - DIGITS).collect();
+        Self { bytes, key_offsets }
     }
 
     /// Appends the request for this key.
     pub(super) fn write(&self, key: u64, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
-        for place in &self.places {
+        for offset in &self.key_offsets {
             let mut rest = key;
-            for digit in out[start + place..start + place + DIGITS].iter_mut().rev() {
+            for digit in out[start + offset..start + offset + DIGITS].iter_mut().rev() {
                 *digit = b'0' + (rest % 10) as u8;
                 rest /= 10;
             }
@@ -40,19 +40,19 @@ impl Template {
     }
 }
 
-/// The text with the first key in it.
+/// Replaces each [`KEY_MARKER`] with the first key.
 pub(super) fn first_key(text: &str) -> String {
-    text.replace(PLACE, FIRST)
+    text.replace(KEY_MARKER, FIRST)
 }
 
-/// A random one of so many keys. Fast rather than random: one multiplication a key.
+/// A fast pseudo-random sequence of keys.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct RandomKeys {
     state: u64,
     count: u64,
 }
 
-impl Keys {
+impl RandomKeys {
     pub(super) fn new(count: u64, seed: u64) -> Self {
         Self { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d, count }
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_is_written_at_every_place() {
+    fn the_key_is_written_at_every_marker() {
         let template = Template::new(first_key("a {key} b {key}").into_bytes());
         let mut out = b"> ".to_vec();
         template.write(0, &mut out);
@@ -84,20 +84,20 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_a_place_is_sent_as_it_is() {
+    fn a_text_without_a_marker_is_sent_unchanged() {
         let mut out = Vec::new();
         Template::new(first_key("PING").into_bytes()).write(7, &mut out);
         assert_eq!(out, b"PING");
     }
 
     #[test]
-    fn every_key_comes_and_no_other() {
-        let mut keys = Keys::new(10, 1);
+    fn every_key_of_the_range_is_used() {
+        let mut keys = RandomKeys::new(10, 1);
         let mut seen = [0; 10];
         for _ in 0..1_000 {
             seen[usize::try_from(keys.next()).unwrap()] += 1;
         }
         assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
-        assert_eq!(Keys::new(1, 9).next(), 0);
+        assert_eq!(RandomKeys::new(1, 9).next(), 0);
     }
 }

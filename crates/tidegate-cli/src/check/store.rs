@@ -1,37 +1,37 @@
-//! The store that a configuration names: whether it answers, and what an operator should know about it.
+//! `tidegate check --connect`: whether the configured Redis answers, and what is wrong with its settings.
 
 use serde::Serialize;
 use std::io::Write;
 use tidegate_redis::{Concern, RedisStore};
 use tidegate_server::config::Config;
 
-/// What was found where the store should be.
+/// The state of the configured store.
 #[derive(Debug, Serialize)]
-pub(super) struct Store {
-    /// None if limits are in memory.
+pub(super) struct StoreReport {
+    /// `None` if limits are kept in memory.
     url: Option<String>,
-    servers: Vec<Server>,
-    /// What may hurt later: keys that are thrown away, permissions that are missing, an old release.
-    findings: Vec<Found>,
+    servers: Vec<ServerReport>,
+    /// Problems of a server that answers: key eviction, missing permissions, an old release.
+    findings: Vec<Finding>,
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct Finding {
     address: String,
     text: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Server {
+struct ServerReport {
     address: String,
     is_up: bool,
     why_down: Option<String>,
 }
 
-/// Goes there.
-pub(super) fn look(config: &Config) -> anyhow::Result<Store> {
+/// Connects to the store, and checks its settings.
+pub(super) fn examine(config: &Config) -> anyhow::Result<StoreReport> {
     let Some(store) = &config.store else {
-        return Ok(Store { url: None, servers: Vec::new(), findings: Vec::new() });
+        return Ok(StoreReport { url: None, servers: Vec::new(), findings: Vec::new() });
     };
     let (address, settings) = tidegate_server::config::store_client(store);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -39,20 +39,20 @@ pub(super) fn look(config: &Config) -> anyhow::Result<Store> {
         let connected = RedisStore::connect_with(&address, settings).await;
         (connected.health(), connected.examine().await)
     });
-    let server = |health: tidegate_redis::Health| Server {
+    let server = |health: tidegate_redis::Health| ServerReport {
         why_down: (!health.is_up).then_some(health.why_down),
         is_up: health.is_up,
         address: health.address,
     };
-    // Who does not answer is told about once.
+    // A server that does not answer is already reported in `servers`.
     let findings = findings.into_iter().filter(|it| it.concern != Concern::Unreachable);
-    let findings = findings.map(|it| Found { address: it.address, text: it.text }).collect();
+    let findings = findings.map(|it| Finding { address: it.address, text: it.text }).collect();
     let servers = health.into_iter().map(server).collect();
-    Ok(Store { url: Some(address.to_string()), servers, findings })
+    Ok(StoreReport { url: Some(address.to_string()), servers, findings })
 }
 
-impl Store {
-    /// Whether there is nothing to complain about.
+impl StoreReport {
+    /// Returns whether every server answers and none has a problem.
     pub(super) fn is_good(&self) -> bool {
         let answers = !self.servers.is_empty() && self.servers.iter().all(|server| server.is_up);
         self.url.is_none() || (answers && self.findings.is_empty())
@@ -60,18 +60,18 @@ impl Store {
 
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let Some(url) = &self.url else {
-            return writeln!(out, "store: memory, there is nowhere to connect to");
+            return writeln!(out, "store: memory; no connection is needed");
         };
         if self.servers.is_empty() {
-            writeln!(out, "store: no server is known at {url}")?;
+            writeln!(out, "store: {url} names no server that can be reached")?;
         }
-        for Server { address, why_down, .. } in &self.servers {
+        for ServerReport { address, why_down, .. } in &self.servers {
             match why_down {
                 None => writeln!(out, "store: {address} answers")?,
                 Some(why) => writeln!(out, "store: {address} does not answer: {why}")?,
             }
         }
-        for Found { address, text } in &self.findings {
+        for Finding { address, text } in &self.findings {
             writeln!(out, "store: {address}: {text}")?;
         }
         Ok(())

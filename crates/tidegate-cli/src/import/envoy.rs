@@ -1,24 +1,24 @@
-//! envoyproxy/ratelimit: a domain, and descriptors in descriptors.
+//! Translates the configuration of envoyproxy/ratelimit: a domain with nested descriptors.
 //!
-//! Always   A limit for each `rate_limit`, and one that is off for each descriptor that ends without: there it
-//!          exempts, and hides what is more general. A limit counts the values of its entries, as there;
-//!          entries with `share_threshold` are not part of the key.
+//! Always   Each `rate_limit` becomes a limit. A leaf descriptor without one becomes a limit with `mode = "off"`,
+//!          because it exempts requests and takes precedence over more general descriptors. A limit counts by the
+//!          values of its entries; entries with `share_threshold` are not part of the key.
 
 use super::rate::{self, RateLimit};
 use super::yaml::{self, Node, Yaml, line};
-use super::{Imported, LeftOut, toml};
+use super::{Translation, Untranslated, toml};
 use anyhow::bail;
 use std::collections::{HashMap, HashSet};
 
-/// As deep as a limit's descriptor may be.
+/// Maximum number of entries in a descriptor.
 const ENTRIES_MAX: usize = 16;
-/// As long as a limit's name may be, with room for a number.
+/// Maximum length of a limit's name, less the space for a number.
 const NAME_BYTES_MAX: usize = 56;
 
-/// Keys of a descriptor that change what is measured or answered, and not what is counted.
-const NOT_OURS: [&str; 4] = ["quota_mode", "detailed_metric", "value_to_metric", "metadata"];
+/// Keys of a descriptor that change metrics or responses, and not what is counted.
+const IGNORED_KEYS: [&str; 4] = ["quota_mode", "detailed_metric", "value_to_metric", "metadata"];
 
-/// An entry on the way to a limit.
+/// An entry of a limit's descriptor.
 #[derive(Clone, Debug)]
 struct Entry {
     key: String,
@@ -26,17 +26,17 @@ struct Entry {
     is_shared: bool,
 }
 
-/// A limit to be written.
+/// A limit to write.
 #[derive(Debug)]
 struct Draft {
     line: u64,
     path: Vec<Entry>,
-    /// None for a descriptor that ends without one.
+    /// `None` for a leaf descriptor without one.
     rate_limit: Option<RateLimit>,
     is_shadow: bool,
 }
 
-/// A descriptor as it is read.
+/// A descriptor while it is read.
 #[derive(Default)]
 struct Descriptor<'a> {
     key: Option<&'a str>,
@@ -45,7 +45,7 @@ struct Descriptor<'a> {
     below: Option<&'a Node>,
     is_shadow: bool,
     is_shared: bool,
-    /// What it counts cannot be said, so that nothing can be said about what is in it.
+    /// Its key or value is invalid, so that nested descriptors cannot be translated either.
     is_lost: bool,
 }
 
@@ -53,22 +53,24 @@ struct Descriptor<'a> {
 struct Reader {
     drafts: Vec<Draft>,
     seen: HashSet<Vec<(String, Option<String>)>>,
-    left_out: Vec<LeftOut>,
+    untranslated: Vec<Untranslated>,
 }
 
-pub(super) fn import(text: &str) -> anyhow::Result<Imported> {
+pub(super) fn import(text: &str) -> anyhow::Result<Translation> {
     let document = yaml::read(text)?;
-    let Yaml::Map(entries) = &document.value else { bail!("it is not a map with a `domain`") };
+    let Yaml::Map(entries) = &document.value else {
+        bail!("the file is not a map with a `domain`")
+    };
     let mut reader = Reader::default();
     let (mut domain, mut descriptors) = (None, None);
     for (key, value) in entries {
         match (key.value.as_str(), &value.value) {
             ("domain", Yaml::Text(text)) if !text.is_empty() => domain = Some(text),
             ("descriptors", _) => descriptors = Some(value),
-            (other, _) => reader.leave_out(line(key), unknown(other, "the file")),
+            (other, _) => reader.report(line(key), unknown(other, "the file")),
         }
     }
-    let Some(domain) = domain else { bail!("it has no `domain`") };
+    let Some(domain) = domain else { bail!("the file has no `domain`") };
     if let Some(descriptors) = descriptors {
         reader.descriptors(descriptors, &[]);
     }
@@ -80,26 +82,26 @@ fn unknown(key: &str, place: &str) -> String {
 }
 
 impl Reader {
-    fn leave_out(&mut self, line: u64, why: impl Into<String>) {
-        self.left_out.push(LeftOut { line, why: why.into() });
+    fn report(&mut self, line: u64, why: impl Into<String>) {
+        self.untranslated.push(Untranslated { line, why: why.into() });
     }
 
     fn descriptors(&mut self, node: &Node, path: &[Entry]) {
         match &node.value {
             Yaml::List(list) => list.iter().for_each(|node| self.descriptor(node, path)),
             Yaml::Null => {}
-            _ => self.leave_out(line(node), "`descriptors` is not a list"),
+            _ => self.report(line(node), "`descriptors` is not a list"),
         }
     }
 
     fn descriptor(&mut self, node: &Node, path: &[Entry]) {
         let Yaml::Map(entries) = &node.value else {
-            return self.leave_out(line(node), "a descriptor is not a map");
+            return self.report(line(node), "a descriptor is not a map");
         };
         let mut read = Descriptor::default();
         for (key, value) in entries {
             if let Err(why) = read.take(&key.value, value) {
-                self.leave_out(line(key), why);
+                self.report(line(key), why);
             }
         }
         if read.is_lost {
@@ -107,15 +109,15 @@ impl Reader {
         }
         let entry = match read.entry() {
             Ok(entry) => entry,
-            Err(why) => return self.leave_out(line(node), why),
+            Err(why) => return self.report(line(node), why),
         };
         let path: Vec<Entry> = path.iter().cloned().chain([entry]).collect();
         if path.len() > ENTRIES_MAX {
-            return self.leave_out(line(node), format!("more than {ENTRIES_MAX} entries deep"));
+            return self.report(line(node), format!("nested more than {ENTRIES_MAX} entries deep"));
         }
         let plain = path.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect();
         if !self.seen.insert(plain) {
-            return self.leave_out(line(node), "the same descriptor stands above");
+            return self.report(line(node), "the same descriptor was defined above");
         }
         self.draft(node, &path, &read);
         if let Some(below) = read.below {
@@ -125,7 +127,7 @@ impl Reader {
 
     fn draft(&mut self, node: &Node, path: &[Entry], read: &Descriptor<'_>) {
         let rate_limit = match read.rate_limit {
-            Some(rate_limit) => match rate::read(rate_limit, &mut self.left_out) {
+            Some(rate_limit) => match rate::read(rate_limit, &mut self.untranslated) {
                 Some(rate_limit) => Some(rate_limit),
                 None => return,
             },
@@ -136,7 +138,7 @@ impl Reader {
         self.drafts.push(Draft { line, path, rate_limit, is_shadow });
     }
 
-    fn write(mut self, domain: &str) -> Imported {
+    fn write(mut self, domain: &str) -> Translation {
         let names = names(&self.drafts);
         let mut by_envoys_name: HashMap<&str, Vec<&str>> = HashMap::new();
         for (draft, name) in self.drafts.iter().zip(&names) {
@@ -146,14 +148,14 @@ impl Reader {
         }
         let mut written =
             toml::comment(&format!("From Envoy's rate limits of the domain {domain}."));
-        let mut left_out = Vec::new();
+        let mut untranslated = Vec::new();
         for (draft, name) in self.drafts.iter().zip(&names) {
-            let replaces = draft.replaced(name, &by_envoys_name, &mut left_out);
-            written += &draft.write(name, domain, &replaces, &mut left_out);
+            let replaces = draft.replaced(name, &by_envoys_name, &mut untranslated);
+            written += &draft.write(name, domain, &replaces, &mut untranslated);
         }
-        self.left_out.append(&mut left_out);
-        self.left_out.sort_by_key(|left_out| left_out.line);
-        Imported { toml: written, left_out: self.left_out }
+        self.untranslated.append(&mut untranslated);
+        self.untranslated.sort_by_key(|untranslated| untranslated.line);
+        Translation { toml: written, untranslated: self.untranslated }
     }
 }
 
@@ -167,11 +169,13 @@ impl<'a> Descriptor<'a> {
             ("descriptors", _) => self.below = Some(value),
             ("shadow_mode", Yaml::Flag(flag)) => self.is_shadow = *flag,
             ("share_threshold", Yaml::Flag(flag)) => self.is_shared = *flag,
-            (key, Yaml::Flag(false)) if NOT_OURS.contains(&key) => {}
-            (key, _) if NOT_OURS.contains(&key) => return Err(format!("`{key}` has no like here")),
+            (key, Yaml::Flag(false)) if IGNORED_KEYS.contains(&key) => {}
+            (key, _) if IGNORED_KEYS.contains(&key) => {
+                return Err(format!("`{key}` has no equivalent in tidegate"));
+            }
             ("key" | "value", _) => {
                 self.is_lost = true;
-                return Err(format!("this `{key}` is not a text, so the descriptor is left out"));
+                return Err(format!("this `{key}` is not a string, so the descriptor is skipped"));
             }
             (key, _) => return Err(unknown(key, "a descriptor")),
         }
@@ -181,11 +185,11 @@ impl<'a> Descriptor<'a> {
     fn entry(&self) -> Result<Entry, String> {
         let key = self.key.filter(|key| !key.is_empty()).ok_or("the descriptor has no key")?;
         if key.contains('=') {
-            return Err("the key has a `=`".to_owned());
+            return Err("the key contains `=`".to_owned());
         }
         let value = self.value.filter(|value| !value.is_empty());
         if self.is_shared && !value.is_some_and(|value| value.contains('*')) {
-            return Err("`share_threshold` is for values with `*`".to_owned());
+            return Err("`share_threshold` needs a value with `*`".to_owned());
         }
         let (key, value) = (key.to_owned(), value.map(str::to_owned));
         Ok(Entry { key, value, is_shared: self.is_shared })
@@ -193,7 +197,7 @@ impl<'a> Descriptor<'a> {
 }
 
 impl Entry {
-    /// As our configuration has it.
+    /// Returns the entry as a tidegate configuration writes it.
     fn text(&self) -> String {
         match &self.value {
             Some(value) => format!("{}={value}", self.key),
@@ -207,12 +211,12 @@ impl Draft {
         self.rate_limit.as_ref()?.name.as_deref()
     }
 
-    /// Our names of the limits that it replaces.
+    /// Returns the tidegate names of the limits that it replaces.
     fn replaced(
         &self,
         name: &str,
         by_envoys_name: &HashMap<&str, Vec<&str>>,
-        left_out: &mut Vec<LeftOut>,
+        untranslated: &mut Vec<Untranslated>,
     ) -> Vec<String> {
         let mut replaced = Vec::new();
         for (line, envoys) in self.rate_limit.iter().flat_map(|limit| &limit.replaces) {
@@ -220,7 +224,7 @@ impl Draft {
             let others: Vec<&str> = others.copied().filter(|other| *other != name).collect();
             if others.is_empty() {
                 let why = format!("no other limit is named `{}`", envoys.escape_debug());
-                left_out.push(LeftOut { line: *line, why });
+                untranslated.push(Untranslated { line: *line, why });
             }
             replaced.extend(others.into_iter().map(str::to_owned));
         }
@@ -232,7 +236,7 @@ impl Draft {
         name: &str,
         domain: &str,
         replaces: &[String],
-        left_out: &mut Vec<LeftOut>,
+        untranslated: &mut Vec<Untranslated>,
     ) -> String {
         let descriptor: Vec<String> = self.path.iter().map(Entry::text).collect();
         let original = self.rate_limit.as_ref().map_or("no limit", |limit| &limit.original);
@@ -252,7 +256,7 @@ impl Draft {
         match self.key() {
             Ok(None) => {}
             Ok(Some(key)) => lines.push(format!("key = {}", toml::list(&key))),
-            Err(why) => left_out.push(LeftOut { line: self.line, why }),
+            Err(why) => untranslated.push(Untranslated { line: self.line, why }),
         }
         if !replaces.is_empty() {
             lines.push(format!("replaces = {}", toml::list(replaces)));
@@ -260,7 +264,7 @@ impl Draft {
         lines.join("\n") + "\n"
     }
 
-    /// What is counted, if it is not the values of all entries.
+    /// Returns the key, or `None` if it is the default: the values of all entries.
     fn key(&self) -> Result<Option<Vec<String>>, String> {
         if !self.path.iter().any(|entry| entry.is_shared) {
             return Ok(None);
@@ -268,7 +272,9 @@ impl Draft {
         let own: Vec<&Entry> = self.path.iter().filter(|entry| !entry.is_shared).collect();
         let is_twice = |entry: &&Entry| self.path.iter().filter(|e| e.key == entry.key).count() > 1;
         if own.iter().any(is_twice) {
-            return Err("`share_threshold` with a key that comes twice".to_owned());
+            return Err(
+                "`share_threshold` is not supported with a key that occurs twice".to_owned()
+            );
         }
         if own.is_empty() {
             return Ok(Some(vec!["constant:all".to_owned()]));
@@ -277,25 +283,25 @@ impl Draft {
     }
 }
 
-/// A name for each: Envoy's, or what its entries say; with a number, if it is taken.
+/// Names each limit after Envoy's name or its entries, with a number if the name is taken.
 fn names(drafts: &[Draft]) -> Vec<String> {
     let (mut taken, mut last_number) = (HashSet::new(), HashMap::new());
     let mut unique = |draft: &Draft| {
         let path = || draft.path.iter().map(|e| slug(&e.text())).collect::<Vec<_>>().join("_");
-        let mut wished = draft.envoys_name().map_or_else(path, slug);
-        wished.truncate(NAME_BYTES_MAX);
-        let mut name = wished.clone();
+        let mut preferred = draft.envoys_name().map_or_else(path, slug);
+        preferred.truncate(NAME_BYTES_MAX);
+        let mut name = preferred.clone();
         while !taken.insert(name.clone()) {
-            let number = last_number.entry(wished.clone()).or_insert(1);
+            let number = last_number.entry(preferred.clone()).or_insert(1);
             *number += 1;
-            name = format!("{wished}-{number}");
+            name = format!("{preferred}-{number}");
         }
         name
     };
     drafts.iter().map(&mut unique).collect()
 }
 
-/// Letters, digits and `-`, with one `_` for whatever stands between them.
+/// Keeps letters, digits and `-`, and replaces each run of other characters by `_`.
 fn slug(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let words: Vec<&str> = text.split(|c| !is_plain(c)).filter(|word| !word.is_empty()).collect();

@@ -1,27 +1,27 @@
-//! `tidegate import`: other people's configurations as ours.
+//! `tidegate import`: translates the configuration of another program into one for tidegate.
 //!
-//! Always   Nothing is left out silently: what could not be translated is told with its line. What is printed
-//!          is a good configuration.
+//! Always   Nothing is dropped silently: each line that could not be translated is reported. The output is a valid
+//!          configuration.
 
 mod envoy;
 mod rate;
 mod toml;
 mod yaml;
 
-use crate::output::{Found, complain};
+use crate::output::{CommandStatus, write_stderr};
 use anyhow::Context;
 use clap::Subcommand;
 use std::fs::File;
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
-/// A file is no larger than this.
+/// Maximum size of a file.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// Translate another program's configuration
+/// Translate the configuration of another program
 ///
-/// Prints ours to standard output, and to standard error each line that could not be translated; then it
-/// exits with 1.
+/// Prints a tidegate configuration to standard output, and each line that could not be translated to standard error.
+/// Exits with 0 if everything was translated, 1 if something was not, and 2 if the file cannot be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Import {
     #[command(subcommand)]
@@ -30,48 +30,52 @@ pub(crate) struct Import {
 
 #[derive(Debug, Subcommand)]
 enum From {
-    /// From the YAML of envoyproxy/ratelimit
+    /// Translate a YAML file of envoyproxy/ratelimit
     Envoy {
-        /// The file
+        /// File to translate
         file: PathBuf,
     },
 }
 
-/// What came of a translation.
+/// A translated configuration.
 #[derive(Debug, Default)]
-struct Imported {
+struct Translation {
     toml: String,
-    left_out: Vec<LeftOut>,
+    untranslated: Vec<Untranslated>,
 }
 
 /// A line that could not be translated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct LeftOut {
+struct Untranslated {
     line: u64,
     why: String,
 }
 
 impl Import {
-    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<Found> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> anyhow::Result<CommandStatus> {
         let From::Envoy { file } = &self.from;
         let name = file.display();
         let text = read(file).with_context(|| format!("{name}: cannot be read"))?;
-        let imported = envoy::import(&text).with_context(|| format!("{name}"))?;
-        out.write_all(imported.toml.as_bytes())?;
-        for LeftOut { line, why } in &imported.left_out {
-            complain(&format!("{name}:{line}: not translated: {why}"));
+        let translation = envoy::import(&text).with_context(|| format!("{name}"))?;
+        out.write_all(translation.toml.as_bytes())?;
+        for Untranslated { line, why } in &translation.untranslated {
+            write_stderr(&format!("{name}:{line}: not translated: {why}"));
         }
-        Ok(if imported.left_out.is_empty() { Found::Fine } else { Found::Wrong })
+        Ok(if translation.untranslated.is_empty() {
+            CommandStatus::Success
+        } else {
+            CommandStatus::Problems
+        })
     }
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
-    // One byte more tells what is too large from what is just not, also of a pipe, which has no size.
+    // Reads one byte beyond the limit to notice a larger file; a pipe has no size to ask for.
     File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     anyhow::ensure!(
         text.len() as u64 <= FILE_BYTES_MAX,
-        "it is larger than {FILE_BYTES_MAX} bytes"
+        "the file is larger than {FILE_BYTES_MAX} bytes"
     );
     Ok(text)
 }

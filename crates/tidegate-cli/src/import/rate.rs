@@ -1,10 +1,10 @@
-//! A `rate_limit` of Envoy's service, read.
+//! Translates a `rate_limit` of envoyproxy/ratelimit into a rule.
 
-use super::LeftOut;
+use super::Untranslated;
 use super::yaml::{Node, Yaml, line};
 use serde_saphyr::Spanned;
 
-/// Envoy's units, and the periods that they are. Its months have 30 days and its years 365.
+/// Envoy's units and their periods. Its months have 30 days and its years 365.
 const UNITS: [(&str, &str); 7] = [
     ("second", "s"),
     ("minute", "min"),
@@ -15,23 +15,23 @@ const UNITS: [(&str, &str); 7] = [
     ("year", "365day"),
 ];
 
-/// What a descriptor is limited to.
+/// The rate limit of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RateLimit {
-    /// None is unlimited.
+    /// `None` if it is unlimited.
     pub(super) rule: Option<String>,
     pub(super) name: Option<String>,
-    /// Names, and the lines where they stand.
+    /// Names of limits, with their lines.
     pub(super) replaces: Vec<(u64, String)>,
-    /// As Envoy has it, for people.
+    /// The limit as Envoy states it, for a comment.
     pub(super) original: String,
 }
 
-/// The limit, or nothing if it cannot be said.
-pub(super) fn read(node: &Node, left_out: &mut Vec<LeftOut>) -> Option<RateLimit> {
-    let mut leave_out = |line: u64, why: String| left_out.push(LeftOut { line, why });
+/// Reads a rate limit, or returns `None` and reports why it cannot be translated.
+pub(super) fn read(node: &Node, untranslated: &mut Vec<Untranslated>) -> Option<RateLimit> {
+    let mut report = |line: u64, why: String| untranslated.push(Untranslated { line, why });
     let Yaml::Map(entries) = &node.value else {
-        leave_out(line(node), "`rate_limit` is not a map".to_owned());
+        report(line(node), "`rate_limit` is not a map".to_owned());
         return None;
     };
     let (mut unit, mut count, mut is_unlimited) = (None, None, false);
@@ -46,20 +46,21 @@ pub(super) fn read(node: &Node, left_out: &mut Vec<LeftOut>) -> Option<RateLimit
                 for entry in list {
                     match replaced(entry) {
                         Some(name) => replaces.push((line(&name), name.value)),
-                        None => leave_out(line(entry), "this `replaces` has no name".to_owned()),
+                        None => report(line(entry), "this `replaces` has no name".to_owned()),
                     }
                 }
             }
-            (other, _) => leave_out(line(key), unknown(other)),
+            (other, _) => report(line(key), unknown(other)),
         }
     }
     if is_unlimited {
         if let Some((line, _)) = unit {
-            leave_out(line, "an unlimited `rate_limit` has no `unit`".to_owned());
+            report(line, "an unlimited `rate_limit` has no `unit`".to_owned());
         }
         return Some(RateLimit { rule: None, name, replaces, original: "unlimited".to_owned() });
     }
-    let (rule, original) = rule(unit, count, line(node)).map_err(|out| left_out.push(out)).ok()?;
+    let (rule, original) =
+        rule(unit, count, line(node)).map_err(|out| untranslated.push(out)).ok()?;
     Some(RateLimit { rule: Some(rule), name, replaces, original })
 }
 
@@ -79,22 +80,22 @@ fn replaced(entry: &Node) -> Option<Spanned<String>> {
     (key.value == "name").then(|| Spanned::new(name.clone(), value.referenced, value.defined))
 }
 
-/// Our rule, and Envoy's words for it.
+/// Returns the rule, and the limit as Envoy states it.
 fn rule(
     unit: Option<(u64, String)>,
     count: Option<(u64, u64)>,
     line: u64,
-) -> Result<(String, String), LeftOut> {
-    let missing = |what: &str| LeftOut { line, why: format!("`rate_limit` has no `{what}`") };
+) -> Result<(String, String), Untranslated> {
+    let missing = |what: &str| Untranslated { line, why: format!("`rate_limit` has no `{what}`") };
     let (unit_line, unit) = unit.ok_or_else(|| missing("unit"))?;
     let (count_line, count) = count.ok_or_else(|| missing("requests_per_unit"))?;
     let Some((_, period)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         let why = format!("unknown unit `{}`", unit.escape_debug());
-        return Err(LeftOut { line: unit_line, why });
+        return Err(Untranslated { line: unit_line, why });
     };
     if count > u64::from(u32::MAX) {
-        let why = format!("{count} requests per unit are more than Envoy's service takes");
-        return Err(LeftOut { line: count_line, why });
+        let why = format!("{count} requests per unit are more than envoyproxy/ratelimit supports");
+        return Err(Untranslated { line: count_line, why });
     }
     let rule = if count == 0 { "0/s".to_owned() } else { format!("{count}/{period} fixed") };
     Ok((rule, format!("{count} per {unit}")))

@@ -1,10 +1,10 @@
-//! A YAML document as a tree in which everything knows its line.
+//! Parses YAML into a tree whose nodes have line numbers.
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use std::fmt;
 
-/// A value and its place.
+/// A value and its position.
 pub(super) type Node = Spanned<Yaml>;
 
 /// A value.
@@ -20,12 +20,12 @@ pub(super) enum Yaml {
     Map(Vec<(Spanned<String>, Node)>),
 }
 
-/// Reads one document. How much anchors may unfold is capped by the reader.
+/// Parses one document. The library caps the expansion of anchors.
 pub(super) fn read(text: &str) -> Result<Node, serde_saphyr::Error> {
     serde_saphyr::from_str(text)
 }
 
-/// The line where it stands.
+/// Returns the line of a node.
 pub(super) fn line<T>(spanned: &Spanned<T>) -> u64 {
     spanned.referenced.line()
 }

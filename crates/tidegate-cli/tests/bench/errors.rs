@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
-fn where_nobody_listens_it_says_so() {
+fn a_refused_connection_is_an_error() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let free = free.expect("a port is free").to_string();
     for target in [free.clone(), format!("http://{free}")] {
@@ -18,14 +18,14 @@ fn where_nobody_listens_it_says_so() {
     let grpc = ["--domain", "a", "--descriptor", "b={key}"];
     let (_, err, code) = bench(&[&[&*format!("grpc://{free}")][..], &grpc].concat());
     assert_eq!(code, 2);
-    assert!(err.contains("does the server listen there?"), "{err}");
+    assert!(err.contains("is the server running?"), "{err}");
     let (_, err, code) = bench(&["no.such.host.invalid:1"]);
     assert_eq!(code, 2);
     assert!(err.contains("no.such.host.invalid:1"), "{err}");
 }
 
 #[test]
-fn what_the_server_refuses_is_told_before_the_load() {
+fn an_error_reply_to_the_test_request_ends_the_run() {
     let server = Server::start();
     let http = format!("http://{}", server.http);
     let grpc = format!("grpc://{}", server.resp);
@@ -44,7 +44,7 @@ fn what_the_server_refuses_is_told_before_the_load() {
 }
 
 #[test]
-fn a_token_is_taken_on_every_wire() {
+fn a_token_is_sent_over_every_protocol() {
     let config = "[server.auth]\ntokens = [\"s3cret\"]\nadmin_token = \"other\"\n";
     let server = Server::with(config);
     let grpc = ["--domain", "a", "--descriptor", "b={key}"];
@@ -64,7 +64,7 @@ fn a_token_is_taken_on_every_wire() {
 }
 
 #[test]
-fn every_wire_is_spoken_over_tls() {
+fn every_protocol_works_over_tls() {
     let (server, cert) = Server::with_tls();
     let (cert, key) =
         (cert.display().to_string(), cert.display().to_string().replace("-cert", "-key"));
@@ -94,7 +94,7 @@ fn every_wire_is_spoken_over_tls() {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn contradictory_flags_are_errors() {
     let bad: [&[&str]; 12] = [
         &["--rate", "0"],
         &["--rate", "fast"],
@@ -117,7 +117,7 @@ fn flags_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+fn a_silent_server_is_not_waited_for_forever() {
     let silent = fake(|mut asked| while asked.next() {});
     let (out, err, code) = bench(&[&silent, "--timeout", "1"]);
     assert_eq!((out.as_str(), code), ("", 2));
@@ -136,12 +136,12 @@ fn after_the_first(reply: &'static str) -> String {
 }
 
 #[test]
-fn when_every_answer_fails_it_says_so_and_exits_with_1() {
+fn it_exits_with_1_if_every_reply_is_an_error() {
     let server = after_the_first("-ERR gone mad\r\n");
     let asked = [&*server, "--rate", "100", "--duration", "1", "-c", "2"];
     let (out, _, code) = bench(&asked);
     assert_eq!(code, 1);
-    assert!(out.contains("Every answer was an error."), "{out}");
+    assert!(out.contains("Every reply was an error."), "{out}");
     assert!(out.contains("first error ERR gone mad"), "{out}");
     let (measured, _) = measure(&[&*after_the_first("-ERR gone mad\r\n"), "--duration", "1"]);
     add_up(&measured, 1_000);
@@ -149,12 +149,12 @@ fn when_every_answer_fails_it_says_so_and_exits_with_1() {
 }
 
 #[test]
-fn when_nothing_is_answered_it_says_so_and_exits_with_1() {
+fn it_exits_with_1_if_no_request_is_answered() {
     let server = after_the_first("");
     let asked = [&*server, "--rate", "100", "--duration", "1", "-c", "2", "--timeout", "1"];
     let (out, _, code) = bench(&asked);
     assert_eq!(code, 1);
-    assert!(out.contains("Nothing was answered."), "{out}");
+    assert!(out.contains("No request was answered."), "{out}");
     assert!(out.contains("unanswered  100: 2 sent, 98 never sent"), "{out}");
 }
 
@@ -163,7 +163,7 @@ fn a_connection_that_breaks_is_opened_again() {
     let answers = Arc::new(AtomicU64::new(0));
     let server = fake(move |mut asked| {
         while asked.next() {
-            // Every fiftieth question ends its connection.
+            // The server closes the connection at every fiftieth request.
             if answers.fetch_add(1, Ordering::Relaxed) % 50 == 49 {
                 return;
             }

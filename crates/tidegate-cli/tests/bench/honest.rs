@@ -29,9 +29,9 @@ fn stalls(after: u64, stall: Duration) -> String {
 }
 
 #[test]
-fn a_stall_is_seen_by_all_that_were_due_in_it() {
+fn a_stall_delays_every_request_that_was_due_during_it() {
     let server = stalls(200, Duration::from_millis(400));
-    // One connection, of two seconds one fifth stalls: 200 of 1000 requests wait 200 ms on average.
+    // One connection for two seconds, a fifth of which is a stall: 200 of 1000 requests wait 200 ms on average.
     let one = ["--rate", "500", "--duration", "2", "--connections", "1"];
     let (measured, code) = measure(&[&[&*server][..], &one].concat());
     add_up(&measured, 1_000);
@@ -52,7 +52,7 @@ fn a_closed_loop_hides_the_stall_and_says_so() {
 }
 
 #[test]
-fn a_server_that_is_too_slow_cannot_be_taken_for_a_fast_one() {
+fn a_server_below_the_requested_rate_shows_high_latency() {
     let server = fake(|mut asked| {
         while asked.next() {
             park_timeout(Duration::from_millis(20));
@@ -66,12 +66,12 @@ fn a_server_that_is_too_slow_cannot_be_taken_for_a_fast_one() {
     assert!(measured["achieved_per_second"].as_u64() < Some(60), "{measured}");
     assert!(latency_ms(&measured, "p50") >= 500, "{measured}");
     let (out, _, _) = bench(&[&[&*server][..], &flags].concat());
-    assert!(out.contains("Less than was asked for"), "{out}");
-    assert!(out.contains("What was not answered is in the latencies"), "{out}");
+    assert!(out.contains("The requested rate was not reached"), "{out}");
+    assert!(out.contains("Requests without a reply are in the latencies"), "{out}");
 }
 
 #[test]
-fn who_stops_it_is_told_what_was_measured() {
+fn an_interrupted_run_prints_its_result() {
     let server = Server::start();
     let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["bench", &server.resp, "--rate", "500", "--duration", "600", "--format", "json"])

@@ -20,19 +20,19 @@ fn add_up(measured: &Value, due: u64) {
 }
 
 #[test]
-fn over_resp_counts_add_up() {
+fn resp_counts_add_up() {
     let server = Server::start();
     let (measured, code) = measure(&[&server.resp, "--rate", "500", "--duration", "1", "-c", "3"]);
     add_up(&measured, 500);
     assert_eq!((code, &measured["errors"], &measured["loop"]), (0, &0.into(), &"open".into()));
-    // 16 at once is what CL.THROTTLE is asked for: one key cannot have all.
+    // The default command allows a burst of 16 per key, so one key cannot have all.
     let (measured, _) = measure(&[&server.resp, "--rate", "500", "--duration", "1", "--keys", "1"]);
     add_up(&measured, 500);
     assert!(measured["denied"].as_u64() > Some(400), "{measured}");
 }
 
 #[test]
-fn a_limit_is_asked_by_its_name_on_every_wire() {
+fn a_named_limit_can_be_checked_over_every_protocol() {
     let server = Server::start();
     let grpc = ["--domain", "edge", "--descriptor", "user={key}"];
     let limit = ["--limit", "five"];
@@ -46,7 +46,7 @@ fn a_limit_is_asked_by_its_name_on_every_wire() {
         let (measured, code) = measure(&[&flags, words].concat());
         add_up(&measured, 400);
         assert_eq!((code, &measured["errors"]), (0, &0.into()), "{measured}");
-        // Five an hour for each of ten keys; the first question, which is not counted, is one of them.
+        // Five per hour for each of ten keys; the test request, which is not counted, uses one of them.
         let allowed = measured["allowed"].as_u64();
         assert!(allowed >= Some(40) && allowed <= Some(50), "{target}: {measured}");
         server.forget();
@@ -54,7 +54,7 @@ fn a_limit_is_asked_by_its_name_on_every_wire() {
 }
 
 #[test]
-fn a_closed_loop_sends_as_fast_as_it_is_answered() {
+fn a_closed_loop_sends_as_fast_as_replies_arrive() {
     let server = Server::start();
     for target in [server.resp.clone(), format!("http://{}", server.http)] {
         let flags = [&*target, "--rate", "max", "--duration", "1", "-c", "2", "-p", "8"];
@@ -67,30 +67,30 @@ fn a_closed_loop_sends_as_fast_as_it_is_answered() {
 }
 
 #[test]
-fn it_is_told_in_words_and_as_a_picture() {
+fn the_report_has_figures_and_a_histogram() {
     let server = Server::start();
     let (out, err, code) = bench(&[&server.resp, "--rate", "200", "--duration", "1"]);
     assert_eq!((err.as_str(), code), ("", 0));
-    for text in ["asked for   200/s", "answered    200: 200 allowed", "p99.9", "open loop", "#"] {
+    for text in ["requested   200/s", "answered    200: 200 allowed", "p99.9", "open loop", "#"] {
         assert!(out.contains(text), "{text} in {out}");
     }
     let (out, _, _) =
         bench(&[&server.resp, "--rate", "200", "--duration", "1", "--format", "short"]);
     assert_eq!(out.lines().count(), 1, "{out}");
     let (out, _, _) = bench(&[&server.resp, "--rate", "max", "--duration", "1", "-c", "1"]);
-    assert!(out.contains("Closed loop: while the server stalls nothing is sent"), "{out}");
+    assert!(out.contains("Closed loop: while the server stalls, no requests are sent"), "{out}");
 }
 
-/// The line is written anew each second, over the last one.
+/// The progress line is replaced each second.
 #[test]
-fn who_watches_on_a_terminal_is_told_how_it_goes() {
+fn progress_is_shown_on_a_terminal() {
     let server = Server::start();
     let (program, target) = (env!("CARGO_BIN_EXE_tidegate"), &server.resp);
     let line = format!("{program} bench {target} --rate 100 --duration 3 --format short");
-    // A terminal of its own, which Debian always has at hand.
+    // `script` runs a command in a terminal of its own; Debian always has it.
     let mut script = std::process::Command::new("script");
     let output = script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).output();
-    let output = output.expect("`script` is to be had: apt-get install bsdutils");
+    let output = output.expect("`script` is installed: apt-get install bsdutils");
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");
     let lines: Vec<&str> = told.split("\r\u{1b}[K").skip(1).collect();
@@ -99,8 +99,8 @@ fn who_watches_on_a_terminal_is_told_how_it_goes() {
     let seconds: Vec<u32> = lines.iter().filter_map(second).collect();
     assert!(seconds.len() == lines.len() && seconds.is_sorted(), "{told:?}");
     for line in &lines {
-        assert!(line.contains(" answers, ") && line.contains(" a second, 0 errors"), "{told:?}");
+        assert!(line.contains(" replies, ") && line.contains(" per second, 0 errors"), "{told:?}");
     }
-    // What was measured stands below it, whole.
+    // The result follows on a line of its own.
     assert!(lines[lines.len() - 1].contains('\n'), "{told:?}");
 }

@@ -17,7 +17,7 @@ descriptor = [\"user\"]
 /// `tidegate serve` with a limit named `five`; killed with it.
 pub(crate) struct Server {
     child: Child,
-    /// Held, for who cannot say where it listens does not.
+    /// The read end of its standard output, kept open because the server ends if it cannot print its addresses.
     _out: BufReader<ChildStdout>,
     config: PathBuf,
     pub(crate) resp: String,
@@ -30,7 +30,7 @@ impl Server {
         Self::with(CONFIG)
     }
 
-    /// The same with TLS on every listener; and the certificate that clients are to believe.
+    /// Starts a server with TLS on every listener, and returns the certificate for clients to trust.
     pub(crate) fn with_tls() -> (Self, PathBuf) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
@@ -47,7 +47,7 @@ impl Server {
             cert.display(),
             key.display(),
         ));
-        // The certificate signs itself, and so is good for clients too.
+        // The certificate is self-signed, so clients can use it as the authority.
         (server, cert)
     }
 
@@ -77,12 +77,12 @@ impl Server {
         Self { child, _out: out, config: path, resp, http, grpc }
     }
 
-    /// Forgets what the ten keys owe.
+    /// Resets the ten keys.
     pub(crate) fn forget(&self) {
         let mut peer = TcpStream::connect(&self.resp).expect("it accepts");
         for key in 0..10 {
             write!(peer, "TIDE.RESET five key:{key:012}\r\n").expect("it reads");
-            // A descriptor's key is not that of the other wires; the next wire does not mind.
+            // The key of a descriptor differs from the keys of the other protocols, so an error here is harmless.
             let mut line = String::new();
             BufReader::new((&peer).take(64)).read_line(&mut line).expect("it answers");
             assert_eq!(line, "+OK\r\n");
@@ -134,7 +134,7 @@ pub(crate) fn fake(serve: impl Fn(Asked) + Clone + Send + 'static) -> String {
 pub(crate) struct Asked(BufReader<TcpStream>);
 
 impl Asked {
-    /// Reads a command; false if nobody asks any more.
+    /// Reads a command; returns false if the client has closed the connection.
     pub(crate) fn next(&mut self) -> bool {
         let mut line = String::new();
         let lines = (0..11).map(|_| self.0.read_line(&mut line).unwrap_or(0));
@@ -142,7 +142,7 @@ impl Asked {
     }
 
     pub(crate) fn answer(&mut self, reply: &str) {
-        // Who asked may be gone.
+        // The client may have closed the connection.
         let _ = self.0.get_mut().write_all(reply.as_bytes());
     }
 }

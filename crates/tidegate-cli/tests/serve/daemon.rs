@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A process; killed with it if it has not ended.
 pub(crate) struct Daemon {
     child: Child,
-    /// Where it listens, by the name that it prints.
+    /// Its addresses, by the name that the banner prints.
     addresses: Vec<(String, SocketAddr)>,
     log: Arc<Mutex<String>>,
 }
@@ -19,14 +19,14 @@ pub(crate) struct Daemon {
 const FREE: &str = "127.0.0.1:0";
 
 impl Daemon {
-    /// `before` is what a shell does first.
+    /// Starts it from a shell that runs `before` first.
     pub(crate) fn start(before: &str, config: &Path, args: &[&str]) -> Self {
         let off = ["--http", "off", "--grpc", "off", "--admin", "off", "--resp", FREE];
         let args: Vec<&str> = off.iter().chain(args).copied().collect();
         Self::spawn(before, config, &args, Stdio::piped())
     }
 
-    /// One whose log goes there instead of here. It answers HTTP too, and the operator.
+    /// Starts one with an HTTP and an admin listener whose log goes to `log`.
     pub(crate) fn start_with_log(before: &str, config: &Path, log: Stdio) -> Self {
         let on = ["--resp", FREE, "--http", FREE, "--grpc", "off", "--admin", FREE];
         Self::spawn(before, config, &on, log)
@@ -70,12 +70,12 @@ impl Daemon {
         Peer::new(self.address("RESP"))
     }
 
-    /// Where a listener is, by the name that it prints: `RESP`, `HTTP`, `gRPC`, `admin`.
+    /// Returns the address of a listener, by the name that the banner prints: `RESP`, `HTTP`, `gRPC`, `admin`.
     pub(crate) fn address(&self, name: &str) -> Option<SocketAddr> {
         self.addresses.iter().find(|(its, _)| its == name).map(|(_, address)| *address)
     }
 
-    /// What a listener says to a `GET`: its head and its body.
+    /// Sends a `GET` and returns the head and the body of the response.
     pub(crate) fn get(&self, listener: &str, path: &str) -> String {
         let mut peer = Peer::new(self.address(listener));
         peer.say(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n"));
@@ -86,7 +86,7 @@ impl Daemon {
         self.log.lock().expect("nobody panics with it").contains(what)
     }
 
-    /// All that it has logged.
+    /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         self.log.lock().expect("nobody panics with it").clone()
     }
@@ -97,7 +97,7 @@ impl Daemon {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
-    /// Lets it have no more descriptors than these, from now on.
+    /// Lowers its limit of file descriptors while it runs.
     pub(crate) fn limit_descriptors(&self, number: u32) {
         let (id, limit) = (self.child.id().to_string(), format!("--nofile={number}:{number}"));
         let limited = Command::new("prlimit").args(["--pid", &id, &limit]).status();
@@ -109,7 +109,7 @@ impl Daemon {
         self.child.wait().expect("it ends");
     }
 
-    /// How it ends, when it was told to.
+    /// Waits until it ends after a signal, and returns its status.
     pub(crate) fn end(mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -130,12 +130,12 @@ impl Drop for Daemon {
 }
 
 impl Peer {
-    /// What `TIDE.CHECK`, `TIDE.PEEK` or `CL.THROTTLE` says: whether it is allowed, and how much remains; `u64::MAX` where the
-    /// server does not know (-1).
+    /// Returns the reply of `TIDE.CHECK`, `TIDE.PEEK` or `CL.THROTTLE`: whether it allows, and how much remains, with
+    /// `u64::MAX` for unknown (-1).
     pub(crate) fn five(&mut self, line: &str) -> (bool, u64) {
         assert_eq!(self.ask(line), "*5", "{line}");
         let numbers: Vec<String> = (0..5).map(|_| self.line()).collect();
-        // redis-cell's 1 is a no.
+        // In redis-cell's reply, 1 means denied.
         let yes = if line.starts_with("CL.THROTTLE") { ":0" } else { ":1" };
         let remaining: i64 = numbers[2].trim_start_matches(':').parse().expect("a number");
         (numbers[0] == yes, u64::try_from(remaining).unwrap_or(u64::MAX))

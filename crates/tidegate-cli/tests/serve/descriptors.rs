@@ -4,7 +4,7 @@ use crate::daemon::{Daemon, Directory, PATIENCE, Peer, eventually};
 use std::time::Duration;
 
 #[test]
-fn it_takes_all_descriptors_it_may_have_and_says_if_they_are_few() {
+fn the_server_raises_its_descriptor_limit_and_warns_if_it_is_low() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[server.caps]\nfirst_byte = \"60s\"\n");
     let daemon = Daemon::start("ulimit -S -n 64; ulimit -H -n 1024;", &config, &[]);
@@ -18,7 +18,7 @@ fn it_takes_all_descriptors_it_may_have_and_says_if_they_are_few() {
 }
 
 #[test]
-fn t45_with_few_descriptors_there_are_fewer_connections_and_some_are_left_for_snapshots() {
+fn with_few_descriptors_connections_are_capped_and_snapshots_still_work() {
     let directory = Directory::new();
     let text = "[server.caps]\nfirst_byte = \"60s\"\n[server.snapshot]\npath = \"state\"\nevery = \"100ms\"\n\
                 [limits.slow]\nrule = \"5/day\"\n";
@@ -34,7 +34,7 @@ fn t45_with_few_descriptors_there_are_fewer_connections_and_some_are_left_for_sn
     assert_eq!(peers[known].five("TIDE.CHECK slow key"), (true, 4));
     let is_saved = || std::fs::metadata(directory.0.join("state")).is_ok_and(|file| file.len() > 0);
     eventually("a snapshot is written all the same", PATIENCE, is_saved);
-    // Once more from the beginning: what was taken is in it.
+    // The next snapshot is sure to contain the request above.
     std::fs::remove_file(directory.0.join("state")).expect("it is there");
     eventually("and another one", PATIENCE, is_saved);
     daemon.kill();
@@ -43,17 +43,17 @@ fn t45_with_few_descriptors_there_are_fewer_connections_and_some_are_left_for_sn
 }
 
 #[test]
-fn t45_without_descriptors_it_waits_says_why_and_recovers() {
+fn without_descriptors_the_server_waits_logs_and_recovers() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[server.caps]\nfirst_byte = \"60s\"\n");
     let daemon = Daemon::start("", &config, &[]);
-    // It has made sure at the start that there are enough; then somebody takes them away.
+    // The server checks at the start that there are enough descriptors; the limit is lowered afterwards.
     daemon.limit_descriptors(40);
     let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
     eventually("it says why", PATIENCE, || {
         daemon.says("cannot accept on RESP now: Too many open files")
     });
-    assert_eq!(peers[0].ask("PING"), "+PONG", "who is in is served");
+    assert_eq!(peers[0].ask("PING"), "+PONG", "connections that were accepted are served");
     drop(peers);
     let second = Duration::from_secs(1);
     eventually("it accepts again", second, || daemon.connect().ask("PING") == "+PONG");

@@ -24,7 +24,7 @@ fn without_reader() -> Stdio {
 /// A pipe that is full, and what reads it. Whatever is written to it now waits for that.
 fn stalled() -> (PipeReader, Stdio) {
     let (reader, mut writer) = pipe().expect("the system has pipes");
-    // What a pipe takes on Linux; if it took less, this would not come back.
+    // The capacity of a pipe on Linux. If it were smaller, this write would block.
     writer.write_all(&vec![b'x'; 64 << 10]).expect("it has room");
     (reader, writer.into())
 }
@@ -78,7 +78,7 @@ fn a_log_that_cannot_be_written_stops_no_signal_and_no_snapshot() {
 }
 
 #[test]
-fn t45_without_descriptors_and_without_a_log_it_accepts_again() {
+fn without_descriptors_and_without_a_log_the_server_recovers() {
     for (what, before, log) in unwritable() {
         let directory = Directory::new();
         let config = directory.write("t.toml", "[server.caps]\nfirst_byte = \"60s\"\n");
@@ -86,13 +86,13 @@ fn t45_without_descriptors_and_without_a_log_it_accepts_again() {
         let daemon = Daemon::start_with_log(&before, &config, log);
         let lost = r#"tidegate_log_lines_dropped_total{reason="unwritable"}"#;
         assert_eq!(metric(&daemon, lost), 0, "{what}: nothing has gone wrong yet");
-        // The server has made sure at its start that there are enough; then somebody takes them away.
+        // The server checks at the start that there are enough descriptors; the limit is lowered afterwards.
         daemon.limit_descriptors(40);
         let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
         assert_eq!(peers[0].ask("PING"), "+PONG", "{what}: who is in is served");
         drop(peers);
         eventually(what, PATIENCE, || daemon.connect().ask("PING") == "+PONG");
-        // The only warnings that there have been say that connections could not be accepted.
+        // The only warnings are those about connections that could not be accepted.
         eventually(what, PATIENCE, || metric(&daemon, lost) > 0);
         let rejected = r#"tidegate_connections_rejected_total{listener="resp"}"#;
         assert_eq!(metric(&daemon, rejected), 0, "{what}: none was one too many");
@@ -109,7 +109,7 @@ fn offend(daemon: &Daemon) {
 }
 
 #[test]
-fn a_log_that_is_not_read_stops_nobody_and_ends_in_time() {
+fn an_unread_log_blocks_no_request_and_no_shutdown() {
     let directory = Directory::new();
     let (config, _) = configured(&directory);
     let (reader, log) = stalled();
@@ -134,7 +134,7 @@ fn a_log_that_is_not_read_stops_nobody_and_ends_in_time() {
 }
 
 #[test]
-fn an_error_that_nobody_reads_ends_the_process_all_the_same() {
+fn an_unread_error_does_not_keep_the_process_from_ending() {
     let directory = Directory::new();
     let (config, state) = configured(&directory);
     let (_reader, log) = stalled();
@@ -154,7 +154,7 @@ fn events(line: &str) -> u64 {
 }
 
 #[test]
-fn a_flood_of_one_kind_is_a_few_lines_that_say_how_many_there_were() {
+fn repeated_events_are_logged_in_a_few_lines_with_a_count() {
     const OFFENCES: u64 = 3_000;
     let directory = Directory::new();
     let config = directory.write("t.toml", "");
@@ -175,7 +175,7 @@ fn a_flood_of_one_kind_is_a_few_lines_that_say_how_many_there_were() {
 
 /// Where it listens is then in the log.
 #[test]
-fn where_it_listens_cannot_be_printed_and_it_serves_all_the_same() {
+fn the_server_runs_although_its_banner_cannot_be_printed() {
     for (before, out) in [("exec >/dev/full;", Stdio::null()), ("", without_reader())] {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
@@ -199,7 +199,7 @@ fn where_it_listens_cannot_be_printed_and_it_serves_all_the_same() {
 
 /// Where it listens waits for the reader; signals do not.
 #[test]
-fn a_banner_that_nobody_reads_does_not_keep_the_server_from_ending() {
+fn an_unread_banner_does_not_keep_the_server_from_ending() {
     let directory = Directory::new();
     let (config, state) = configured(&directory);
     let (reader, out) = stalled();
@@ -221,7 +221,7 @@ fn a_banner_that_nobody_reads_does_not_keep_the_server_from_ending() {
 }
 
 #[test]
-fn a_level_of_the_log_that_is_none_is_refused() {
+fn an_unknown_log_level_is_an_error() {
     let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args([
             "serve",

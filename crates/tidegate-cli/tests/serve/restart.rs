@@ -39,17 +39,17 @@ fn configured(directory: &Directory) -> std::path::PathBuf {
     )
 }
 
-/// What remained of both, when that was asked, and by when it was said: it was so at some time in between.
-struct Told {
+/// What remained of both limits at some time between `asked` and `at`.
+struct Observation {
     asked: SystemTime,
     at: SystemTime,
     slow: [u64; SLOW.len()],
     quick: u64,
-    /// Whether a snapshot has it, however old it is.
+    /// Whether the snapshot must contain it, independent of its age.
     is_saved: bool,
 }
 
-/// Numbers that are different each time; the seed is said when something is wrong.
+/// Pseudo-random numbers, different in each run; a failure prints the seed.
 fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -64,7 +64,7 @@ fn lifetime(seed: &mut u64) -> Duration {
 }
 
 #[test]
-fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew() {
+fn a_killed_server_restarts_and_admits_nothing_twice_that_a_snapshot_holds() {
     let directory = Directory::new();
     let config = configured(&directory);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -73,7 +73,7 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
     let start = SystemTime::now();
     let whole = [BURST; SLOW.len()];
     let mut told =
-        vec![Told { asked: start, at: start, slow: whole, quick: BURST, is_saved: true }];
+        vec![Observation { asked: start, at: start, slow: whole, quick: BURST, is_saved: true }];
     let (mut least_left, mut kept_anew) = ((whole, BURST), 0);
     for life in 0..LIVES {
         let said = format!("life {life}, seed {first_seed}");
@@ -84,7 +84,8 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
         let slow = SLOW.map(|(_, peek)| peer.five(peek).1);
         let quick = peer.five(PEEK_QUICK).1;
         let known = saved.ok().and_then(|saved| saved.checked_sub(SAVING));
-        let is_known = |told: &&Told| told.is_saved || known.is_some_and(|known| told.at <= known);
+        let is_known =
+            |told: &&Observation| told.is_saved || known.is_some_and(|known| told.at <= known);
         let kept = told.iter().rev().find(is_known).expect("the first is always known");
         kept_anew += usize::from(!kept.is_saved);
         for (slow, kept) in slow.iter().zip(kept.slow) {
@@ -101,7 +102,7 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
         }
         least_left.1 = least_left.1.min(quick);
         told.clear();
-        told.push(Told { asked, at: SystemTime::now(), slow, quick, is_saved: true });
+        told.push(Observation { asked, at: SystemTime::now(), slow, quick, is_saved: true });
         let until = Instant::now() + lifetime(&mut seed);
         while Instant::now() < until {
             let asked = SystemTime::now();
@@ -112,7 +113,7 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
             });
             let quick = peer.five(CHECK_QUICK).1;
             let at = SystemTime::now();
-            told.push(Told { asked, at, slow, quick, is_saved: false });
+            told.push(Observation { asked, at, slow, quick, is_saved: false });
         }
         daemon.kill();
     }
@@ -123,7 +124,7 @@ fn a_killed_server_starts_again_and_hands_out_nothing_twice_that_a_snapshot_knew
 }
 
 #[test]
-fn a_server_that_is_told_to_end_forgets_nothing() {
+fn a_server_that_ends_on_a_signal_loses_no_state() {
     let directory = Directory::new();
     let config = configured(&directory);
     let mut remaining = BURST;
@@ -149,7 +150,7 @@ fn a_server_that_is_told_to_end_forgets_nothing() {
 }
 
 #[test]
-fn a_place_that_is_held_over_a_restart_can_be_given_back_once() {
+fn a_permit_held_across_a_restart_can_be_released_once() {
     let directory = Directory::new();
     let text =
         "[server.snapshot]\npath = \"state\"\n[limits.pool]\nrule = \"concurrency 1 lease 1h\"\n";
@@ -175,7 +176,7 @@ fn a_place_that_is_held_over_a_restart_can_be_given_back_once() {
 }
 
 #[test]
-fn a_snapshot_that_is_broken_does_not_keep_it_from_starting() {
+fn the_server_starts_with_a_broken_snapshot() {
     let directory = Directory::new();
     let config = configured(&directory);
     directory.write("state", "this is no snapshot");

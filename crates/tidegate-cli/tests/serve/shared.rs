@@ -8,7 +8,7 @@ const BURST: u64 = 10;
 
 fn configured(directory: &Directory, redis: &RedisServer) -> std::path::PathBuf {
     let url = redis.url();
-    // The machine may be busy, and nothing is to be decided without Redis as long as it is there.
+    // Long deadlines: on a busy machine, no decision may be made without Redis while it runs.
     let store = format!("[store]\nurl = \"{url}\"\ndeadline = \"5s\"\nnodes = 2\n");
     let limit = |name: &str, on_error: &str| {
         format!("[limits.{name}]\nrule = \"1/day burst {BURST}\"\non_error = \"{on_error}\"\n")
@@ -33,7 +33,7 @@ fn is_shared(peer: &mut Peer) -> bool {
 }
 
 #[test]
-fn two_servers_share_their_limits_and_answer_without_redis_until_it_is_back() {
+fn two_servers_share_limits_and_decide_locally_while_redis_is_down() {
     let (directory, redis) = (Directory::new(), RedisServer::start());
     let config = configured(&directory, &redis);
     let daemons = [Daemon::start("", &config, &[]), Daemon::start("", &config, &[])];
@@ -64,7 +64,7 @@ fn two_servers_share_their_limits_and_answer_without_redis_until_it_is_back() {
 }
 
 #[test]
-fn a_rule_that_one_is_told_holds_for_both() {
+fn a_rule_set_on_one_server_holds_for_both() {
     let (directory, redis) = (Directory::new(), RedisServer::start());
     let config = configured(&directory, &redis);
     let daemons = [Daemon::start("", &config, &[]), Daemon::start("", &config, &[])];
@@ -89,7 +89,7 @@ fn a_rule_that_one_is_told_holds_for_both() {
 }
 
 #[test]
-fn a_server_starts_without_its_store_and_finds_it_later() {
+fn a_server_starts_without_its_store_and_connects_later() {
     let (directory, redis) = (Directory::new(), RedisServer::start());
     let config = configured(&directory, &redis);
     redis.kill();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_bad_file_is_told_about_and_the_old_limits_stay() {
+fn an_invalid_file_is_reported_and_the_old_limits_stay() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[limits.old]\nrule = \"1/day\"\n");
     let daemon = Daemon::start("", &config, &[]);
@@ -26,7 +26,7 @@ fn a_bad_file_is_told_about_and_the_old_limits_stay() {
 }
 
 #[test]
-fn signals_are_heard_as_soon_as_it_has_said_where_it_listens() {
+fn signals_are_handled_as_soon_as_the_banner_is_printed() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[limits.a]\nrule = \"1/day\"\n");
     for _ in 0..10 {
@@ -39,7 +39,7 @@ fn signals_are_heard_as_soon_as_it_has_said_where_it_listens() {
 }
 
 #[test]
-fn a_file_that_is_watched_is_reloaded_when_it_changes() {
+fn a_watched_file_is_reloaded_when_it_changes() {
     let directory = Directory::new();
     let text = |rule: &str| format!("[server]\nwatch = true\n[limits.a]\nrule = \"{rule}\"\n");
     let config = directory.write("t.toml", &text("1/day"));
@@ -56,7 +56,7 @@ fn a_file_that_is_watched_is_reloaded_when_it_changes() {
 }
 
 #[test]
-fn files_that_the_configuration_names_are_watched_too() {
+fn files_named_in_the_configuration_are_watched_too() {
     let directory = Directory::new();
     let names = vec!["localhost".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
@@ -85,14 +85,14 @@ fn files_that_the_configuration_names_are_watched_too() {
 
 /// As `--config <(make-config)` of a shell.
 #[test]
-fn a_configuration_from_a_pipe_is_read_once_and_signals_are_heard() {
+fn a_configuration_from_a_pipe_is_read_once_and_signals_are_handled() {
     let directory = Directory::new();
     let pipe = directory.write("t.toml", "");
     std::fs::remove_file(&pipe).expect("it was just written");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
     let text = "[server]\nwatch = true\n[limits.a]\nrule = \"1/day\"\n";
     let other_end = pipe.clone();
-    // To open it waits for who reads.
+    // Opening a pipe for writing waits for a reader.
     let writer = std::thread::spawn(move || std::fs::write(other_end, text));
     let daemon = Daemon::start("", &pipe, &[]);
     writer.join().expect("it does not panic").expect("it is read");
@@ -107,7 +107,7 @@ fn a_configuration_from_a_pipe_is_read_once_and_signals_are_heard() {
 
 /// Whoever opened it would wait for a writer, and there is none.
 #[test]
-fn a_pipe_in_a_files_place_is_refused_and_signals_are_heard() {
+fn a_pipe_in_place_of_a_file_is_rejected_and_signals_are_handled() {
     let directory = Directory::new();
     directory.write("tokens", "old\n");
     let text = "[server]\nauth.tokens_file = \"tokens\"\n[limits.a]\nrule = \"1/day\"\n";
@@ -131,7 +131,7 @@ fn a_pipe_in_a_files_place_is_refused_and_signals_are_heard() {
 }
 
 #[test]
-fn a_log_in_json_is_one_object_a_line() {
+fn a_json_log_is_one_object_per_line() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[limits.a]\nrule = \"1/day\"\n");
     let daemon = Daemon::start("", &config, &["--log", "json"]);
@@ -147,7 +147,7 @@ fn a_log_in_json_is_one_object_a_line() {
 
 /// The first command of the README.
 #[test]
-fn what_it_prints_first_is_where_it_listens_and_three_things_to_try() {
+fn the_banner_lists_addresses_and_three_commands_to_try() {
     let free = "127.0.0.1:0";
     let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["serve", "--resp", free, "--http", free, "--grpc", free, "--admin", free])

@@ -1,42 +1,42 @@
-//! Answers, as they come out of a stream of bytes.
+//! Parses replies from a stream of bytes.
 
 mod http;
 mod resp;
 
-use super::question::{Meaning, Question};
-use super::tally::Answer;
+use super::request::{BenchRequest, ReplyMeaning};
+use super::stats::Reply;
 use super::target::{Target, Wire};
 
-/// What comes is not an answer, or too long: the connection is of no more use.
-pub(super) type Broken = String;
+/// Why a connection cannot be used any more: a reply is malformed or too long.
+pub(super) type ConnectionError = String;
 
-/// No answer is longer.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Maximum length of a reply.
+const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// Reads answers of one wire.
+/// Parses the replies of one protocol.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
-    Resp(Meaning),
+    Resp(ReplyMeaning),
     Http,
 }
 
 impl Reader {
-    /// gRPC is not read with this, but as HTTP/2.
-    pub(super) fn new(target: &Target, question: &Question) -> Self {
+    /// Makes a parser for the target's protocol. gRPC does not use it: it is read with an HTTP/2 library.
+    pub(super) fn new(target: &Target, request: &BenchRequest) -> Self {
         match target.wire {
-            Wire::Resp => Self::Resp(question.meaning),
+            Wire::Resp => Self::Resp(request.meaning),
             Wire::Http | Wire::Grpc => Self::Http,
         }
     }
 
-    /// The first answer and its length, or nothing if more bytes are needed.
-    pub(super) fn read(self, bytes: &[u8]) -> Result<Option<(usize, Answer)>, Broken> {
+    /// Returns the first reply and its length, or `None` if more bytes are needed.
+    pub(super) fn read(self, bytes: &[u8]) -> Result<Option<(usize, Reply)>, ConnectionError> {
         let read = match self {
             Self::Resp(meaning) => resp::read(bytes, meaning)?,
             Self::Http => http::read(bytes)?,
         };
-        if read.is_none() && bytes.len() >= ANSWER_BYTES_MAX {
-            return Err(format!("an answer of more than {ANSWER_BYTES_MAX} bytes"));
+        if read.is_none() && bytes.len() >= REPLY_BYTES_MAX {
+            return Err(format!("a reply is longer than {REPLY_BYTES_MAX} bytes"));
         }
         Ok(read)
     }
