@@ -1,9 +1,9 @@
-//! What `#[limit]` adds to asking the limiter by hand, side by side in one run.
+//! The time that `#[limit]` adds to a check written by hand, side by side in one run.
 //!
-//! The same function, once with the attribute and once with the lines that it stands for, take turns, round after
-//! round; what counts is the difference within a round, and of those the median.
-//! Where one key lies in one limiter is worth some nanoseconds of luck, so many are asked for in turn.
-//! `cargo xtask bench --bench attribute`; what it must show is in `docs/benchmarks.md`.
+//! The same function with the attribute and with the check written by hand take turns, round after round. The result is
+//! the median of the differences within a round. The position of a single key in a table changes the result by some
+//! nanoseconds, so many keys are checked in turn.
+//! `cargo xtask bench --bench attribute`; `docs/benchmarks.md` has the target.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::hint::black_box;
@@ -12,19 +12,19 @@ use tidegate_bench::clock::now;
 use tidegate_bench::ratio::{Ratio, median};
 use tidegate_bench::traffic::Key;
 
-/// How often everybody takes a turn.
+/// Number of turns of each variant.
 const ROUNDS: usize = 51;
-/// How many calls a turn has.
+/// Calls in a turn.
 const CALLS: u32 = 200_000;
-/// How many keys are asked for in turn; a power of two.
+/// Number of keys that are checked in turn; a power of two.
 const KEYS: u32 = 256;
-/// The most that the attribute may add to a call.
+/// Maximum time that the attribute may add to a call.
 const ADDED_NS_MAX: f64 = 5.0;
 
 const ALLOWED: &str = "1000000000/s";
 const DENIED: &str = "1/h";
 
-/// Calls a function so many times; tells how many were admitted.
+/// Calls a function this many times, and returns how many calls were admitted.
 type Turn = Box<dyn Fn(u32) -> u32>;
 
 struct Case {
@@ -35,7 +35,7 @@ struct Case {
 }
 
 fn main() {
-    // cargo passes `--bench`; `cargo test --benches` passes `--test` and wants no measurement.
+    // `cargo bench` passes `--bench`. `cargo test --benches` passes `--test`, which must not measure.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -91,7 +91,7 @@ fn cases() -> [Case; 6] {
     ]
 }
 
-/// The number is there so that there is something to do that cannot be left out.
+/// The work of the limited function, which the optimiser cannot remove.
 fn work(number: u32) -> u32 {
     black_box(number)
 }
@@ -150,7 +150,7 @@ fn shut_number(user: u64, number: u32) -> Result<u32, Denied> {
     Ok(work(number))
 }
 
-/// The same, for all keys in turn.
+/// Like [`repeat`], for all keys in turn.
 fn by_key<K: Key>(call: impl Fn(&K, u32) -> Result<u32, Denied> + 'static) -> Turn {
     let keys: Vec<K> = (0..KEYS).map(K::numbered).collect();
     repeat(move |n| call(&keys[(n % KEYS) as usize], n))
@@ -163,7 +163,7 @@ fn repeat(call: impl Fn(u32) -> Result<u32, Denied> + 'static) -> Turn {
 impl Case {
     fn compare(&self) {
         let (mut by_hand, mut by_attribute) = (Vec::new(), Vec::new());
-        // The first round warms up and uses up the burst of those that are to deny.
+        // The first round warms up, and uses up the burst in cases of denials.
         for round in 0..=ROUNDS {
             let times =
                 (self.measure(&self.by_hand, round), self.measure(&self.by_attribute, round));

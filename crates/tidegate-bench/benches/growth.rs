@@ -1,22 +1,23 @@
-//! What a decision costs as the number of live keys grows from a hundred to ten million.
+//! The time of a decision as the number of live keys grows from a hundred to ten million.
 //!
-//! `cargo xtask bench --bench growth` writes CSV; `-- --svg FILE` also draws it, `-- --most 100000`
-//! stops there. One thread, uniform keys of 20 bytes. At each size everybody takes turns; the median of the rounds is drawn.
+//! `cargo xtask bench --bench growth` writes CSV; `-- --svg FILE` also draws a chart, `-- --most 100000` stops at that
+//! number of keys. One thread, uniform keys of 20 bytes. At each size the limiters take turns; the chart shows the
+//! median of the rounds.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::arguments::{Arguments, Syntax};
 use tidegate_bench::entrant::{Entrant, Limit, Setup};
 use tidegate_bench::plot::{Plot, Scale, Series};
 use tidegate_bench::ratio::Ratio;
-use tidegate_bench::traffic::{Place, Spread, Traffic};
+use tidegate_bench::traffic::{KeyLayout, Spread, Traffic};
 use tidegate_bench::turns::{self, Contestant, Effort};
 use tidegate_bench::{ours, peers};
 
-const KNOWN: Known = Known {
+const KNOWN: Syntax = Syntax {
     flags: &["--quick", "--scattered"],
     options: &["--against", "--most", "--svg"],
     words: &[],
@@ -24,11 +25,11 @@ const KNOWN: Known = Known {
 
 const EFFORT: Effort = Effort { rounds: 11, shorter: 1 };
 
-/// From one to the next by the square root of ten.
+/// Each size is the previous one times the square root of ten.
 const KEYS: [u32; 11] =
     [100, 316, 1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000, 3_162_278, 10_000_000];
 
-/// Who is drawn besides ours, and up to how many keys.
+/// The peers in the chart, and their maximum number of keys.
 const PEERS: [(&str, u32); 3] =
     [("governor", u32::MAX), ("throttlecrab periodic", u32::MAX), ("limitador", 100_000)];
 
@@ -58,10 +59,10 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints as it goes: the last sizes take a while.
+/// Measures every size, and prints each result at once because the largest sizes take a while.
 fn measure(arguments: &Arguments, most: u32) -> Vec<Series> {
     let effort = if arguments.has("--quick") { Effort::QUICK } else { EFFORT };
-    let place = if arguments.has("--scattered") { Place::Scattered } else { Place::Fresh };
+    let place = if arguments.has("--scattered") { KeyLayout::Scattered } else { KeyLayout::Fresh };
     let mut all: Vec<Series> = Vec::new();
     println!("keys,limiter,ns_median,ns_low,ns_high");
     for keys in KEYS.into_iter().filter(|keys| *keys <= most) {
@@ -98,7 +99,7 @@ fn add(all: &mut Vec<Series>, name: &str, point: (f64, f64)) {
 
 fn plot(series: Vec<Series>) -> Plot {
     Plot {
-        title: "What a decision costs: 20-byte keys, uniform, one thread".to_owned(),
+        title: "Time of a decision: 20-byte keys, uniform, one thread".to_owned(),
         x_label: "live keys".to_owned(),
         y_label: "ns/decision".to_owned(),
         scale: Scale::Logarithmic,
@@ -106,7 +107,7 @@ fn plot(series: Vec<Series>) -> Plot {
     }
 }
 
-/// Cargo starts benches in their crate's directory; a path is meant from the workspace's root.
+/// Resolves a path from the root of the workspace. Cargo starts benches in the directory of their crate.
 fn in_workspace(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
 }

@@ -1,9 +1,9 @@
-//! What a layer adds to a call of a service, ours and others, side by side in one run.
+//! The time that a layer adds to a call of a service, for our layer and others, side by side in one run.
 //!
-//! No sockets and no runtime: a service that answers at once is called with requests that exist already, and its
-//! future is polled once. Everybody takes turns, round after round; what a layer adds is its time less that of the
-//! bare service in the same round. Both count the peer's address, where axum has put it, and both tell clients what
-//! is left. `cargo xtask bench --bench layer`; what it must show is in `docs/benchmarks.md`.
+//! There are no sockets and no runtime: a service that answers at once is called with prepared requests, and its
+//! future is polled once. The layers take turns, round after round. The added time of a layer is its time less that of
+//! the bare service in the same round. Both layers count by the peer's address, where axum has put it, and both
+//! send the remaining quota in header fields. `cargo xtask bench --bench layer`; `docs/benchmarks.md` has the targets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use axum::body::Body;
@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::arguments::{Arguments, Syntax};
 use tidegate_bench::clock::now;
 use tidegate_bench::ratio::{Ratio, median};
 use tidegate_tower::RateLimitLayer;
@@ -28,37 +28,37 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
-/// How often everybody takes a turn.
+/// Number of turns of each layer.
 const ROUNDS: usize = 31;
-/// How many calls a turn has: more than there are clients, and whole batches.
+/// Calls in a turn: more than there are clients, and a multiple of a batch.
 const CALLS: u32 = 1_600 * BATCH;
 /// A denial of `tower_governor` takes 30 µs on a virtual machine.
 const CALLS_DENIED: u32 = 160 * BATCH;
-/// How many requests are made before time is taken for them: few enough to stay in the nearest cache.
+/// Requests that are prepared before a batch is timed: few enough to stay in the L1 cache.
 const BATCH: u32 = 64;
-/// How many clients there are where there are many.
+/// Number of clients, in cases with many.
 const CLIENTS: u32 = 10_000;
-/// The most that ours may add, as a share of what `tower_governor` adds.
-const SHARE_MAX: f64 = 0.5;
+/// The maximum ratio of the time that our layer adds to the time that `tower_governor` adds.
+const SHARE_MAX: f64 = 0.9;
 
-/// What becomes of those who ask.
+/// How the limiter decides the requests of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// All are in debt until they come again and none is ever denied, so that everybody does the same work.
+    /// Every client is always in debt and never denied, so that all layers do the same work.
     Allowed,
-    /// Each has recovered before it comes again. Ours forgets it meanwhile, and it comes anew; governor keeps it.
-    AtRest,
+    /// Each client has a full bucket again at its next request. Tidegate may drop the key meanwhile; governor keeps it.
+    Recovered,
     Denied,
 }
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-/// The burst of those who are always in debt.
+/// The burst of clients that are always in debt.
 const DEBT_BURST: u32 = 100_000_000;
 
-const KNOWN: Known = Known {
+const KNOWN: Syntax = Syntax {
     flags: &[],
     options: &["--against", "--count"],
-    words: &["allowed", "at-rest", "denied", "one-client", "10k-clients", "bare", "typed"],
+    words: &["allowed", "recovered", "denied", "one-client", "10k-clients", "bare", "typed"],
 };
 
 fn main() -> ExitCode {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     if arguments.is_test() {
         return ExitCode::SUCCESS;
     }
-    // tower's limit makes a timer, which it never waits for here.
+    // tower's RateLimit needs a runtime to create its timer, although it never waits for it here.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
     let _inside = runtime.enter();
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// With the number of batches after `--count`, if that is what is asked for.
+/// Splits off the number of batches after `--count`, if it is given.
 fn with_count(arguments: Arguments) -> Result<(Arguments, Option<u32>), String> {
     let count = arguments.value("--count").map(str::parse).transpose();
     let count = count.map_err(|_| "--count needs a number of batches".to_owned())?;
@@ -96,23 +96,24 @@ fn with_count(arguments: Arguments) -> Result<(Arguments, Option<u32>), String> 
 struct Case {
     fate: Fate,
     clients: u32,
-    /// Whether the service tells the type of what it answers, so that its response has a field already.
+    /// Whether the service sets a content type, so that its response already has a header field.
     is_typed: bool,
 }
 
-/// One client alone comes back too soon to be at rest. Who is denied has no response of the service.
+/// A single client never has a full bucket again, and a denied request has no response of the service: such cases do
+/// not exist.
 const CASES: [Case; 8] = [
     Case { fate: Fate::Allowed, clients: 1, is_typed: false },
     Case { fate: Fate::Allowed, clients: CLIENTS, is_typed: false },
-    Case { fate: Fate::AtRest, clients: CLIENTS, is_typed: false },
+    Case { fate: Fate::Recovered, clients: CLIENTS, is_typed: false },
     Case { fate: Fate::Allowed, clients: 1, is_typed: true },
     Case { fate: Fate::Allowed, clients: CLIENTS, is_typed: true },
-    Case { fate: Fate::AtRest, clients: CLIENTS, is_typed: true },
+    Case { fate: Fate::Recovered, clients: CLIENTS, is_typed: true },
     Case { fate: Fate::Denied, clients: 1, is_typed: false },
     Case { fate: Fate::Denied, clients: CLIENTS, is_typed: false },
 ];
 
-/// Makes so many batches of calls; tells how long they took and how many were admitted.
+/// Makes this many batches of calls, and returns their time and the number of admitted calls.
 type Turn = Box<dyn FnMut(u32) -> (Duration, u32)>;
 
 struct Subject {
@@ -127,7 +128,7 @@ impl Case {
         [
             match self.fate {
                 Fate::Allowed => "allowed",
-                Fate::AtRest => "at-rest",
+                Fate::Recovered => "recovered",
                 Fate::Denied => "denied",
             },
             if self.clients == 1 { "one-client" } else { "10k-clients" },
@@ -140,7 +141,7 @@ impl Case {
         let subject = |name, turn| Subject { name, turn, is_limited: true, is_judged: false };
         let bare = Subject { is_limited: false, ..subject("no layer", self.calls(service())) };
         let ours = subject("tidegate", self.calls(self.ours().layer(service())));
-        // axum puts a body that is not its own into a box.
+        // axum boxes a body that is not its own.
         let boxed = self.ours().layer(service()).map_response(|response| response.map(Body::new));
         let boxed = subject("boxed by axum", self.calls(boxed));
         let governor = subject("tower_governor", self.governor());
@@ -151,7 +152,7 @@ impl Case {
             governor,
         ];
         if self.is_admitted() {
-            // It never denies: it is not ready, and whoever calls has to wait. It has no keys and no headers.
+            // tower's RateLimit never denies: it is not ready, and the caller waits. It has no keys and no header fields.
             let rate = Rate::new(1_000_000_000, Duration::from_secs(1));
             subjects.push(subject("RateLimit", self.calls(RateLimit::new(service(), rate))));
         }
@@ -165,7 +166,7 @@ impl Case {
     fn ours(self) -> RateLimitLayer {
         let rule = match self.fate {
             Fate::Allowed => format!("1/s burst {DEBT_BURST}"),
-            Fate::AtRest => "1000/s".to_owned(),
+            Fate::Recovered => "1000/s".to_owned(),
             Fate::Denied => "1/h".to_owned(),
         };
         RateLimitLayer::per_ip(&rule).expect("a good rule")
@@ -175,7 +176,7 @@ impl Case {
         let mut builder = GovernorConfigBuilder::default();
         match self.fate {
             Fate::Allowed => builder.per_second(1).burst_size(DEBT_BURST),
-            Fate::AtRest => builder.per_millisecond(1).burst_size(1_000),
+            Fate::Recovered => builder.per_millisecond(1).burst_size(1_000),
             Fate::Denied => builder.per_second(3_600).burst_size(1),
         };
         let config = builder.use_headers().finish().expect("neither is zero");
@@ -204,7 +205,7 @@ impl Case {
         let calls = if self.is_admitted() { CALLS } else { CALLS_DENIED };
         let mut subjects = self.subjects();
         let mut rounds = vec![Vec::with_capacity(ROUNDS); subjects.len()];
-        // The first round warms up and uses up the burst of those that are to deny.
+        // The first round warms up, and uses up the burst in cases of denials.
         for round in 0..=ROUNDS {
             for (subject, times) in subjects.iter_mut().zip(&mut rounds) {
                 let (taken, admitted) = (subject.turn)(calls / BATCH);
@@ -240,11 +241,11 @@ impl Case {
         }
     }
 
-    /// The calls and nothing else, for callgrind to count.
+    /// Makes the calls and nothing else, for callgrind to count.
     fn count(self, arguments: &Arguments, batches: u32) {
         for mut subject in self.subjects() {
             if arguments.wants_peer(subject.name) {
-                // Whoever has never come is another matter. This is the same, however many are counted.
+                // The first call of each client costs more. Making it here, its cost does not depend on `batches`.
                 (subject.turn)(self.clients.div_ceil(BATCH));
                 (subject.turn)(batches);
             }
@@ -252,7 +253,7 @@ impl Case {
     }
 }
 
-/// Answers at once, with nothing, or with nothing of some type.
+/// A service that answers at once with an empty body, with or without a content type.
 fn service(
     is_typed: bool,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + 'static {
@@ -272,7 +273,8 @@ fn request(client: u32) -> Request<Body> {
     request
 }
 
-/// Calls the service with each; tells how many were admitted. By its name the counting is turned on.
+/// Calls the service with each request, and returns the number of admitted ones. Callgrind counts inside this function,
+/// selected by its name.
 #[inline(never)]
 fn serve<S, R>(service: &mut S, requests: &mut Vec<Request<Body>>) -> u32
 where

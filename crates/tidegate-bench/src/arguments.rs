@@ -1,21 +1,21 @@
-//! What was written after `--` on the command line.
+//! Parses the arguments after `--` on the command line of a bench.
 //!
-//! Always   An option or a word that nobody knows is an error: a filter with a typing error would
-//!          otherwise measure everything, or nothing.
+//! Always   An unknown option or word is an error: with a typing error in a filter, the bench would otherwise measure
+//!          everything or nothing.
 
 use std::collections::BTreeMap;
 
-/// What a bench understands.
-pub struct Known {
+/// The arguments that a bench accepts.
+pub struct Syntax {
     /// Options without a value, like `--quick`.
     pub flags: &'static [&'static str],
     /// Options with a value, like `--svg`.
     pub options: &'static [&'static str],
-    /// Words that choose what is measured.
+    /// Words that select what is measured.
     pub words: &'static [&'static str],
 }
 
-/// What somebody wrote.
+/// The parsed arguments.
 #[derive(Debug, Default)]
 pub struct Arguments {
     flags: Vec<String>,
@@ -24,14 +24,14 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The arguments of this process.
-    pub fn of_process(known: &Known) -> Result<Self, String> {
+    /// Parses the arguments of this process.
+    pub fn of_process(known: &Syntax) -> Result<Self, String> {
         Self::parse(known, std::env::args().skip(1))
     }
 
-    fn parse(known: &Known, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(known: &Syntax, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut parsed = Self::default();
-        // Cargo adds `--bench`, or `--test` if it only wants to see that the bench starts.
+        // `cargo bench` adds `--bench`, and `cargo test` adds `--test`, which must not measure.
         let ours = |argument: &String| argument != "--bench";
         let mut arguments = arguments.filter(ours);
         while let Some(argument) = arguments.next() {
@@ -50,39 +50,39 @@ impl Arguments {
         Ok(parsed)
     }
 
-    /// Cargo wants to see that the bench starts, and no measurement.
+    /// Returns whether the bench must only start, and not measure.
     pub fn is_test(&self) -> bool {
         self.has("--test")
     }
 
-    /// Whether the option was written.
+    /// Returns whether the option is present.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|written| written == flag)
     }
 
-    /// What was written after the option.
+    /// Returns the value of the option, if it is present.
     pub fn value(&self, option: &str) -> Option<&str> {
         self.options.get(option).map(String::as_str)
     }
 
-    /// Whether something with these words is asked for: all that were written are among them.
+    /// Returns whether a measurement with these words is selected: every word on the command line is among them.
     pub fn wants(&self, words: &[&str]) -> bool {
         self.words.iter().all(|word| words.contains(&word.as_str()))
     }
 
-    /// Whether a peer is asked for: its name begins with one in `--against`, or there is none.
+    /// Returns whether a peer is selected: its name starts with one in `--against`, or the option is absent.
     pub fn wants_peer(&self, name: &str) -> bool {
         self.value("--against").is_none_or(|all| all.split(',').any(|peer| name.starts_with(peer)))
     }
 }
 
-impl Known {
+impl Syntax {
     fn refuse(&self, argument: &str) -> String {
         let flags = self.flags.iter().map(|flag| (*flag).to_owned());
         let options = self.options.iter().map(|option| format!("{option} <value>"));
         let words = self.words.iter().map(|word| (*word).to_owned());
         let all: Vec<String> = flags.chain(options).chain(words).collect();
-        format!("`{argument}` is none of: {}", all.join(", "))
+        format!("unknown argument `{argument}`; use: {}", all.join(", "))
     }
 }
 
@@ -90,15 +90,15 @@ impl Known {
 mod tests {
     use super::*;
 
-    const KNOWN: Known =
-        Known { flags: &["--quick"], options: &["--against"], words: &["1M", "10M", "string"] };
+    const KNOWN: Syntax =
+        Syntax { flags: &["--quick"], options: &["--against"], words: &["1M", "10M", "string"] };
 
     fn parse(line: &str) -> Result<Arguments, String> {
         Arguments::parse(&KNOWN, line.split_whitespace().map(str::to_owned))
     }
 
     #[test]
-    fn all_words_must_be_there() {
+    fn a_measurement_must_have_all_words() {
         let arguments = parse("1M string --bench").unwrap();
         assert!(arguments.wants(&["1M", "uniform", "string"]));
         assert!(!arguments.wants(&["10M", "uniform", "string"]));
@@ -107,14 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn a_typing_error_is_told_what_there_is() {
+    fn an_unknown_argument_is_answered_with_the_known_ones() {
         let message = parse("1m").unwrap_err();
-        assert_eq!(message, "`1m` is none of: --quick, --against <value>, 1M, 10M, string");
+        assert_eq!(
+            message,
+            "unknown argument `1m`; use: --quick, --against <value>, 1M, 10M, string"
+        );
         assert_eq!(parse("--against").unwrap_err(), "--against needs a value");
     }
 
     #[test]
-    fn a_peer_is_chosen_by_how_its_name_begins() {
+    fn a_peer_is_selected_by_the_start_of_its_name() {
         let arguments = parse("--quick --against governor,throttle").unwrap();
         assert!(arguments.has("--quick"));
         assert!(arguments.wants_peer("governor"));

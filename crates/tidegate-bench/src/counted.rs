@@ -1,11 +1,11 @@
 //! Cases that are decided n times and counted by `cargo xtask instructions`.
 //!
-//! Always   What is prepared does not depend on n: the difference between two runs is decisions.
-//! Always   The decisions are made inside [`repeat`], by whose name the counting is turned on; it is never inlined.
-//! Always   Time is a counter, one microsecond a reading, so every run decides at the same times. Where it cannot be
-//!          (`per_ip` has the machine's clock), what is decided takes the same steps at any time.
-//! Exits    0 all were decided as the case says, 1 not, 2 there is no such case. Without arguments it
-//!          lists the cases.
+//! Always   The preparation does not depend on n, so the difference between two runs is the cost of decisions.
+//! Always   The decisions are made inside [`repeat`], which callgrind selects by name; it is never inlined.
+//! Always   Time is a counter that advances one microsecond per reading, so every run decides at the same times. Where it
+//!          cannot be (`per_ip` uses the system clock), the decision takes the same steps at any time.
+//! Exits    0 all requests were decided as the case declares, 1 not, 2 no such case. Without arguments it lists the
+//!          cases.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the list and the errors")]
 
 use std::hint::black_box;
@@ -13,21 +13,21 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Clock, Timestamp};
 
-/// What is decided again and again.
+/// A kind of decision to count.
 #[derive(Debug)]
 pub struct Case {
-    /// One word, and no other case has it.
+    /// One word, unique among the cases.
     pub name: &'static str,
-    /// Whether all are allowed; if not, all are denied.
+    /// Whether all requests are allowed; otherwise all are denied.
     pub is_allowed: bool,
-    /// Makes all that is there before the first decision.
+    /// Prepares the decisions.
     pub prepare: fn() -> Decide,
 }
 
-/// Decides so many times; tells how many were allowed.
+/// Makes this many decisions, and returns how many requests were allowed.
 pub type Decide = Box<dyn FnMut(u32) -> u32>;
 
-/// A program that decides the case that its arguments name.
+/// The main function of a program that decides the case that its arguments name.
 pub fn main(cases: &[Case]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.is_empty() {
@@ -68,13 +68,13 @@ impl Case {
     }
 }
 
-/// The first decision makes the key known, and uses up what a denied case must not have.
+/// Makes the first decision, which stores the key and, in a denied case, uses up the limit.
 pub fn prepared(decide: impl Fn() -> bool + 'static) -> Decide {
     black_box(decide());
     Box::new(move |decisions| repeat(&decide, decisions))
 }
 
-/// Decides so many times; tells how many were allowed.
+/// Makes this many decisions, and returns how many requests were allowed.
 #[inline(never)]
 pub fn repeat(decide: &impl Fn() -> bool, decisions: u32) -> u32 {
     let mut allowed = 0;
@@ -84,11 +84,11 @@ pub fn repeat(decide: &impl Fn() -> bool, decisions: u32) -> u32 {
     allowed
 }
 
-/// A clock that costs one instruction: every reading is a microsecond after the one before.
+/// A clock that costs one instruction: it advances one microsecond per reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter;
 
-/// 2024-01-01T00:00:00Z, when windows of every length begin.
+/// 2024-01-01T00:00:00Z, which is the start of windows of every length.
 static READINGS: AtomicU64 = AtomicU64::new(1_704_067_200_000_000);
 
 impl Clock for Counter {
@@ -98,7 +98,7 @@ impl Clock for Counter {
     }
 }
 
-/// For the tests of who has cases: each is decided as it says, and has a word of its own.
+/// Asserts that each case is decided as it declares, and that names are unique. For the tests of programs with cases.
 #[expect(clippy::missing_panics_doc, reason = "it is a test")]
 pub fn assert_all(cases: &[Case], decisions: u32) {
     for case in cases {
@@ -118,7 +118,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_no_case_with_a_number_is_refused() {
+    fn arguments_other_than_a_case_and_a_number_are_rejected() {
         let parse = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             parse(CASES, &words).is_some()
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_is_decided_otherwise_is_told() {
+    fn a_case_with_another_decision_is_an_error() {
         assert_eq!(CASES[0].run(3), Ok(()));
         assert_eq!(CASES[1].run(3), Err("yes-no: 0 of 3 allowed, expected 3".to_owned()));
     }

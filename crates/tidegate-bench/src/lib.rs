@@ -1,9 +1,8 @@
-//! What the benches share: keys in an order, ours and its peers behind one verb, turns, ratios.
+//! Shared parts of the benches: traffic, tidegate and its peers behind one function type, turns, and ratios.
 //!
-//! Always   Nothing is prepared while time is taken: keys and their order exist before, and the
-//!          closure that is timed is called once for thousands of decisions.
-//! Always   A figure is a ratio within a round in which everybody had a turn. See
-//!          `docs/benchmarks.md`.
+//! Always   Nothing is prepared while time is measured: keys and their order exist before, and the measured closure is
+//!          called once for thousands of decisions.
+//! Always   A figure is a ratio within a round in which every limiter had a turn. See `docs/benchmarks.md`.
 
 pub mod arguments;
 pub mod clock;

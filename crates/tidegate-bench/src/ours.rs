@@ -1,4 +1,4 @@
-//! Tidegate's keyed limiter: the only file here that knows how it is called.
+//! Tidegate's keyed limiter. Only this file calls its API.
 
 use crate::entrant::{Decide, Entrant, Setup, one_by_one};
 use crate::traffic::Key;
@@ -7,12 +7,12 @@ use tidegate::{Decision, Limiter};
 
 /// Its name in tables and targets.
 pub const NAME: &str = "tidegate";
-/// The same, asked in batches.
+/// Its name when it decides in batches.
 pub const BATCHED: &str = "tidegate, batch of 64";
 
 const BATCH: usize = 64;
 
-/// One key at a time, and in batches.
+/// Returns tidegate's entrants: one key at a time, and in batches.
 pub fn entrants<K: Key>() -> [Entrant<K>; 2] {
     let single = Entrant {
         name: NAME,
@@ -24,7 +24,7 @@ pub fn entrants<K: Key>() -> [Entrant<K>; 2] {
     [single, batched]
 }
 
-/// One key at a time, under any rule.
+/// Builds a limiter with any rule that decides one key at a time.
 pub fn single<K: Key>(rule: &str, keys: u32) -> Decide<K> {
     let limiter = limiter(rule, keys);
     one_by_one(move |key| limiter.check(key).is_allow())
@@ -49,9 +49,9 @@ fn allowed(decision: &Decision) -> u32 {
     u32::from(decision.is_allow())
 }
 
-/// A limiter for so many keys.
+/// Builds a limiter for this many keys.
 fn limiter(rule: &str, keys: u32) -> Limiter {
-    Limiter::builder(rule.parse().expect("a good rule")).max_keys(keys as usize).build()
+    Limiter::builder(rule.parse().expect("a valid rule")).max_keys(keys as usize).build()
 }
 
 fn rule(setup: Setup) -> String {

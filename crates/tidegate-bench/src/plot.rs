@@ -1,53 +1,53 @@
-//! Plots with two logarithmic or two plain axes, as SVG, readable on a light and on a dark page.
+//! Line charts as SVG, with logarithmic or linear axes, readable on light and dark pages.
 //!
-//! Always   Lines differ in colour and in marker, and the legend is in the order of their last
-//!          values, so that nobody has to tell colours apart.
+//! Always   Lines differ in colour and in marker, and the legend is in the order of their last values, so that no reader
+//!          has to tell colours apart.
 //! Always   The same values give the same bytes.
 
 use std::fmt::Write as _;
 
-/// A line of points; on logarithmic axes each with a positive x and y, on plain ones not negative.
+/// A line of points: with positive coordinates on logarithmic axes, and without negative ones on linear axes.
 pub struct Series {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub name: String,
     /// From left to right.
     pub points: Vec<(f64, f64)>,
-    /// Not measured, but what the others are held against: grey, dashed, and last in the legend.
+    /// Whether it is a reference and not a measurement: grey, dashed, and last in the legend.
     pub is_reference: bool,
 }
 
 impl Series {
-    /// What was measured.
+    /// Makes a measured line.
     pub fn measured(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), points, is_reference: false }
     }
 
-    /// What it is held against.
+    /// Makes a reference line.
     pub fn reference(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { is_reference: true, ..Self::measured(name, points) }
     }
 }
 
-/// What is drawn.
+/// A chart.
 pub struct Plot {
-    /// Above the plot.
+    /// Text above the chart.
     pub title: String,
-    /// Below the horizontal axis.
+    /// Text below the horizontal axis.
     pub x_label: String,
-    /// Beside the vertical axis.
+    /// Text beside the vertical axis.
     pub y_label: String,
-    /// Of both axes.
+    /// The scale of both axes.
     pub scale: Scale,
-    /// At least one, with at least one point.
+    /// The lines: at least one, with at least one point.
     pub series: Vec<Series>,
 }
 
-/// How values become places.
+/// How values are mapped to positions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// From one power of ten to another.
+    /// Logarithmic, from one power of ten to another.
     Logarithmic,
-    /// From zero to somewhat above the largest.
+    /// Linear, from zero to somewhat above the largest value.
     Plain,
 }
 
@@ -55,12 +55,12 @@ const WIDTH: f64 = 860.0;
 const LEFT: f64 = 74.0;
 const RIGHT: f64 = 636.0;
 const TOP: f64 = 44.0;
-/// Below the plot, for the numbers and the label of the axis.
+/// Height below the chart, for the numbers and the label of the axis.
 const FOOT: f64 = 56.0;
-/// More points than these are too many for a marker each.
+/// Maximum number of markers on a line.
 const MARKERS_MAX: usize = 20;
 
-/// In the middle between black and white, so that they stand out on both.
+/// Colours of medium brightness, which are visible on black and on white.
 const COLOURS: [&str; 6] = ["#1a7fd4", "#2a9d4a", "#d1661a", "#a45bd6", "#c9405e", "#8a8f98"];
 const GREY: &str = "#8a8f98";
 
@@ -77,7 +77,7 @@ const STYLE: &str = "<style>\n\
     </style>\n";
 
 impl Plot {
-    /// The whole file.
+    /// Returns the SVG file.
     pub fn svg(&self) -> String {
         panels(std::slice::from_ref(self), 480.0)
     }
@@ -107,7 +107,7 @@ impl Plot {
     }
 }
 
-/// Several plots in one file, each so high, one below the other.
+/// Draws several charts of the same height in one file, one below the other.
 pub fn panels(plots: &[Plot], height: f64) -> String {
     let heights = plots.iter().scan(0.0, |top, _| Some(std::mem::replace(top, *top + height)));
     let whole = plots.iter().map(|_| height).sum::<f64>();
@@ -130,7 +130,7 @@ fn last(series: &Series) -> f64 {
     series.points.last().map_or(0.0, |(_, y)| *y)
 }
 
-/// What is at which end of the axes, and which values have a line in the grid.
+/// The ranges of the axes, and the values with grid lines.
 struct Axes {
     scale: Scale,
     bottom: f64,
@@ -138,7 +138,7 @@ struct Axes {
     y: Ticks,
 }
 
-/// From the first of them to the last.
+/// Tick values and their labels; the axis extends from the first to the last.
 type Ticks = Vec<(f64, String)>;
 
 impl Axes {
@@ -189,17 +189,17 @@ impl Axes {
     }
 }
 
-/// From the power of ten below the smallest value to the one above the largest.
+/// Returns powers of ten, from the one below the smallest value to the one above the largest.
 #[expect(clippy::cast_possible_truncation, reason = "powers of ten of what was measured are small")]
 fn decades(values: impl Iterator<Item = f64> + Clone) -> Ticks {
-    // A thousandth of a decade is not worth a decade of its own: 10^7 may come out as 7.0000001.
+    // The logarithm of 10^7 may come out as 7.0000001, which must not add a decade.
     let low = values.clone().fold(f64::INFINITY, f64::min).log10() + 0.001;
     let high = values.fold(0.0, f64::max).log10() - 0.001;
     let (low, high) = (low.floor() as i32, high.ceil() as i32);
     (low..=high.max(low + 1)).map(|power| (10_f64.powi(power), number(power))).collect()
 }
 
-/// From zero in four to ten steps of 1, 2 or 5 times a power of ten to the largest value or beyond it.
+/// Returns four to ten steps of 1, 2 or 5 times a power of ten, from zero to at least the largest value.
 fn steps(values: impl Iterator<Item = f64>) -> Ticks {
     let most = values.fold(0.0, f64::max).max(1.0);
     let sizes = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4];
@@ -213,7 +213,7 @@ fn steps(values: impl Iterator<Item = f64>) -> Ticks {
     ticks
 }
 
-/// 10^4 as people write it: 10 k.
+/// Formats a power of ten for people: 10^4 is 10 k.
 fn number(power: i32) -> String {
     match power {
         0..3 => 10_f64.powi(power).to_string(),
@@ -229,7 +229,7 @@ fn draw(svg: &mut String, axes: &Axes, index: usize, series: &Series) {
         return polyline(svg, "line dashed", GREY, &places);
     }
     polyline(svg, "line", colour(index), &places);
-    // Of many points some, and not the same as of the other lines.
+    // Of many points only some have a marker, at different positions on each line.
     let every = places.len().div_ceil(MARKERS_MAX).max(1);
     let first = if every > 1 { index * every / COLOURS.len() } else { 0 };
     for place in places.into_iter().skip(first).step_by(every) {
@@ -243,7 +243,7 @@ fn polyline(svg: &mut String, class: &str, colour: &str, places: &[(f64, f64)]) 
     append(svg, &format!("<polyline class=\"{class}\" stroke=\"{colour}\" points=\"{points}\"/>"));
 }
 
-/// A circle, a square or a diamond.
+/// Draws a circle, a square or a diamond.
 fn marker(svg: &mut String, index: usize, (x, y): (f64, f64)) {
     let colour = colour(index);
     let shape = match index % 3 {
@@ -276,7 +276,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, text: &
     append(svg, &format!("<text {at}>{}</text>", escape(text)));
 }
 
-/// Beside the vertical axis, from bottom to top.
+/// Writes text beside the vertical axis, from bottom to top.
 fn upright(svg: &mut String, y: f64, text: &str) {
     let x = 18.0;
     let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-90 {x:.1} {y:.1})\"");
@@ -284,7 +284,7 @@ fn upright(svg: &mut String, y: f64, text: &str) {
 }
 
 fn append(svg: &mut String, element: &str) {
-    writeln!(svg, "{element}").expect("a string takes everything");
+    writeln!(svg, "{element}").expect("writing to a string cannot fail");
 }
 
 fn escape(text: &str) -> String {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_axes_begin_at_zero_and_end_beyond_the_largest() {
+    fn linear_axes_begin_at_zero_and_end_beyond_the_largest_value() {
         let names = |most: f64| steps([most].into_iter()).into_iter().map(|(_, name)| name);
         assert_eq!(names(9.5).collect::<Vec<_>>().join(" "), "0 1 2 3 4 5 6 7 8 9 10");
         assert_eq!(names(90.0).collect::<Vec<_>>().join(" "), "0 10 20 30 40 50 60 70 80 90");

@@ -1,11 +1,11 @@
-//! How one list of times compares with another, taken in the same rounds.
+//! Compares two lists of times that were measured in the same rounds.
 
 use std::fmt;
 
-/// Ours over theirs within each round: the middle one and the extremes.
+/// The ratio of our time to theirs within each round: median and extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// What counts.
+    /// The result.
     pub median: f64,
     /// The best round.
     pub low: f64,
@@ -14,20 +14,20 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Two lists of the same length, at least one round long.
+    /// Compares two lists of the same length, with at least one round.
     pub fn of(ours: &[f64], theirs: &[f64]) -> Self {
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
         Self::spread(&ratios)
     }
 
-    /// The middle and the extremes of one list.
+    /// Returns the median and the extremes of one list.
     pub fn spread(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         Self { median: sorted[sorted.len() / 2], low: sorted[0], high: sorted[sorted.len() - 1] }
     }
 
-    /// What is to be said about a target.
+    /// Returns whether the median meets a target, as text.
     pub fn verdict(&self, most: f64) -> String {
         let verdict = if self.median <= most { "yes" } else { "NO" };
         format!("<= {most}: {verdict}")
@@ -40,7 +40,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// The one in the middle.
+/// Returns the median.
 pub fn median(values: &[f64]) -> f64 {
     Ratio::spread(values).median
 }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_a_round() {
-        // The machine halved its speed in the second round: the ratio does not care.
+        // The machine ran at half speed in the second round, which does not change the ratio.
         let ratio = Ratio::of(&[1.0, 2.0, 1.5], &[2.0, 4.0, 1.5]);
         assert_eq!(ratio, Ratio { median: 0.5, low: 0.5, high: 1.0 });
         assert_eq!(ratio.to_string(), "0.50 (0.50-1.00)");

@@ -1,18 +1,18 @@
-//! What the system says this process has in memory.
+//! Reads the resident memory of this process.
 
 use std::fs;
 
-/// In kibibytes.
+/// Resident memory, in kibibytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
     /// Now.
     pub now_kib: u64,
-    /// At most so far.
+    /// The peak so far.
     pub peak_kib: u64,
 }
 
 impl Resident {
-    /// Of this process; nothing on systems without `/proc`.
+    /// Returns the memory of this process, or `None` on systems without `/proc`.
     pub fn of_process() -> Option<Self> {
         parse(&fs::read_to_string("/proc/self/status").ok()?)
     }

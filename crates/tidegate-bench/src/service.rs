@@ -1,11 +1,11 @@
-//! A simulated service behind an adaptive gate: a capacity that steps, more callers than it can serve,
-//! and a clock that is told what time it is (T14).
+//! A simulated service behind an adaptive gate: its capacity changes in steps, it has more callers than it can serve,
+//! and its clock is manual (T14).
 //!
-//! A worker serves one request at a time; whoever finds none free stands in a queue that has no end.
-//! Fewer workers serve less and are as fast when nobody waits: then the limit has to come down. Slower
-//! ones serve less and are all needed: then it has to stay.
+//! A worker serves one request at a time; a request that finds no free worker waits in an unbounded queue. With fewer
+//! workers, throughput falls and a request without a wait is as fast as before: the limit has to fall. With slower
+//! workers, throughput falls and all of them are needed: the limit has to stay.
 //!
-//! Always   A seed and a gate give the same numbers on every machine: whole numbers, no real time.
+//! Always   A seed and a gate give the same results on every machine: the simulation uses integers and no real time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -15,58 +15,57 @@ use tidegate_testbed::Random;
 /// How long a request takes a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// From half of the mean to one and a half, evenly.
+    /// Evenly distributed from half of the mean to one and a half times the mean.
     Even,
-    /// Half of the mean, or with half the chance twice that, with a quarter thrice, and so on: one in a
-    /// hundred takes 3.5 means.
+    /// Geometric: k times half of the mean with probability 2^-k. One request in a hundred takes 3.5 times the mean.
     Wild,
 }
 
-/// What is tried.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// How much the work of a request varies.
+    /// The distribution of the work of a request.
     pub work: Work,
-    /// What the service can do, from when on; the first from the beginning.
+    /// The capacities over time; the first one starts at zero.
     pub steps: Vec<Step>,
-    /// Callers a second.
+    /// Requests per second.
     pub offered: u64,
-    /// When it ends.
+    /// The end of the simulation.
     pub end: Span,
-    /// How long a slice of the record is.
+    /// The length of a slice of the record.
     pub slice: Span,
 }
 
-/// What the service can do from some time on.
+/// The capacity of the service from some time on.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// From when on.
+    /// The time from which it holds.
     pub from: Span,
-    /// How many are served at a time.
+    /// The number of requests that are served at a time.
     pub workers: u64,
-    /// How long a request takes on average when nobody waits.
+    /// The average time of a request that does not wait.
     pub base: Span,
 }
 
 impl Step {
-    /// Requests that can be served a second.
+    /// Returns the requests that can be served per second.
     pub fn capacity(&self) -> u64 {
         self.workers * 1_000_000 / self.base.as_micros()
     }
 }
 
 impl Trial {
-    /// T14: a capacity of 1000 a second, then 200, then 1000 again, `phase` each, because there are fewer
-    /// workers; and 2000 callers a second all the time: twice as many as can be served, and ten times in
-    /// the middle.
+    /// Returns T14: a capacity of 1000 requests per second, then 200, then 1000 again, each for `phase`, because the
+    /// number of workers changes. 2000 requests per second arrive all the time: twice the capacity, and ten times the
+    /// capacity in the middle.
     pub fn fewer(base: Span, phase: Span) -> Self {
         let workers = |capacity: u64| (capacity * base.as_micros() / 1_000_000).max(1);
         Self::of(phase, [(workers(1_000), base), (workers(200), base), (workers(1_000), base)])
     }
 
-    /// The same, because the workers are five times slower.
+    /// Returns the same capacities, because the workers become five times slower.
     pub fn slower(base: Span, phase: Span) -> Self {
         let workers = (base.as_micros() / 1_000).max(1);
         let slow = Span::from_micros(5 * base.as_micros());
@@ -86,36 +85,36 @@ impl Trial {
         }
     }
 
-    /// What the service can do at this time.
+    /// Returns the capacity at this time.
     #[expect(clippy::missing_panics_doc, reason = "the first step is from the beginning")]
     pub fn at(&self, time: Span) -> Step {
         let now = self.steps.iter().rev().find(|step| step.from <= time);
         *now.expect("the first step is from the beginning")
     }
 
-    /// Each step with its end: the next one, or that of the trial.
+    /// Returns each step with its end.
     pub fn phases(&self) -> impl Iterator<Item = (Step, Span)> {
         let ends = self.steps.iter().skip(1).map(|step| step.from).chain([self.end]);
         self.steps.iter().copied().zip(ends)
     }
 }
 
-/// What was seen in a slice of time.
+/// The record of a slice of time.
 #[derive(Clone, Debug, Default)]
 pub struct Slice {
-    /// When it begins.
+    /// Its start.
     pub from: Span,
-    /// The smallest limit in it.
+    /// The smallest limit during it.
     pub limit_min: u64,
     /// The limit at its end.
     pub limit: u64,
-    /// Requests that were served.
+    /// The number of requests that were served.
     pub served: u64,
-    /// How long they took, from admission on.
+    /// Their latencies, from admission on.
     pub latencies: Vec<Span>,
 }
 
-/// The time that this many in a hundred do not exceed; zero if there are none.
+/// Returns a percentile of the latencies, or zero if there are none.
 pub fn percentile<'a>(slices: impl IntoIterator<Item = &'a Slice>, percent: usize) -> Span {
     let mut all: Vec<Span> =
         slices.into_iter().flat_map(|slice| &slice.latencies).copied().collect();
@@ -124,7 +123,7 @@ pub fn percentile<'a>(slices: impl IntoIterator<Item = &'a Slice>, percent: usiz
     all.get(rank - 1).copied().unwrap_or(Span::ZERO)
 }
 
-/// Runs the trial, and tells what was seen slice by slice.
+/// Runs the simulation, and returns its record.
 pub fn run(trial: &Trial, adaptive: Adaptive) -> Vec<Slice> {
     Simulation::new(trial, adaptive).run()
 }
@@ -145,7 +144,7 @@ struct Simulation<'a> {
     start: Timestamp,
     events: BinaryHeap<Reverse<(Timestamp, u64, Event)>>,
     event_number: u64,
-    /// Admitted and not served yet, with the time of admission.
+    /// Requests that were admitted and are not served yet, with the time of admission.
     jobs: HashMap<u64, (AdaptivePermit<ManualClock>, Timestamp)>,
     queue: VecDeque<u64>,
     busy: u64,
@@ -203,7 +202,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn arrive(&mut self, now: Timestamp) {
-        // From nothing to twice the mean.
+        // Evenly distributed from zero to twice the mean.
         let pause = self.random.below(2 * 1_000_000 / self.trial.offered + 1);
         self.plan(now + Span::from_micros(pause), Event::Arrive);
         if let Ok(permit) = self.gate.try_acquire() {
@@ -214,7 +213,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Gives work to those who are free.
+    /// Gives waiting requests to free workers.
     fn serve(&mut self, now: Timestamp) {
         let step = self.trial.at(now.since(self.start));
         while self.busy < step.workers

@@ -1,17 +1,17 @@
-//! The step of T14, tried by every law, and the picture of it in the guide.
+//! The step of T14 under every law of adaptive limits, and its picture in the guide.
 //!
-//! Always   The picture is made of the numbers that the test checks.
+//! Always   The picture shows the numbers that the test checks.
 
 use crate::plot::{Plot, Scale, Series, panels};
 use crate::service::{Slice, Step, Trial, percentile, run};
 use tidegate::{Adaptive, Span};
 
-/// How long a request takes when nobody waits.
+/// The average time of a request that does not wait.
 pub const BASE: Span = Span::from_millis(50);
-/// How long each capacity lasts.
+/// The duration of each capacity.
 pub const PHASE: Span = Span::from_secs(30);
 
-/// The laws, with what they must be told.
+/// Returns the laws, with their parameters.
 pub fn laws() -> [(&'static str, Adaptive); 3] {
     let too_long = Span::from_micros(2 * BASE.as_micros());
     [
@@ -21,12 +21,12 @@ pub fn laws() -> [(&'static str, Adaptive); 3] {
     ]
 }
 
-/// What each law made of the step.
+/// Runs the step under each law.
 pub fn runs(trial: &Trial) -> Vec<(&'static str, Vec<Slice>)> {
     laws().into_iter().map(|(name, law)| (name, run(trial, law))).collect()
 }
 
-/// Three panels: what was served, how many were let in, and how long it took.
+/// Draws three panels: throughput, limit, and latency.
 pub fn picture(trial: &Trial, runs: &[(&'static str, Vec<Slice>)]) -> String {
     let per_second = 1_000_000 / trial.slice.as_micros();
     let served = panel(
@@ -62,7 +62,7 @@ fn all(
     runs.iter().map(|(name, slices)| (*name, points(slices))).collect()
 }
 
-/// A line that changes only where the capacity does, and there at once.
+/// Returns a line with a vertical step at each change of capacity.
 fn steps(trial: &Trial, value: impl Fn(Step) -> u64) -> Points {
     let sides = trial.phases().map(|(step, end)| {
         let y = float(value(step));

@@ -1,27 +1,26 @@
-//! Keys, and the order in which they are asked for, made before any time is taken.
+//! Keys, and the order in which they are checked, prepared before any time is measured.
 //!
-//! Always   Key number n is the same in every run, and its neighbours look nothing like it.
+//! Always   Key number n is the same in every run, and looks unlike keys n - 1 and n + 1.
 
 use crate::entrant::Decide;
 use crate::zipf::{Zipf, mix, uniform};
 use std::hash::Hash;
 
-/// How many requests are prepared; they are asked again and again. A power of two, so that turns
-/// fit in.
+/// Number of prepared requests, which are used again and again. A power of two, so that it is a multiple of a turn.
 pub const ORDER_LENGTH: u32 = 1 << 21;
 
-/// How many keys are made at a time to fill a limiter, so that they weigh nothing.
+/// Keys that are made at a time to fill a limiter: few, so that they do not count in its memory.
 const FILL_CHUNK: u32 = 1 << 10;
 
-/// Coprime with every number of keys, so that popular keys do not lie side by side.
+/// Coprime with every number of keys, so that popular keys are not adjacent.
 const STRIDE: u64 = 2_654_435_761;
 
-/// Something to count by.
+/// A type of key.
 pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     const WORD: &'static str;
 
-    /// The key with this number.
+    /// Returns the key with this number.
     fn numbered(number: u32) -> Self;
 }
 
@@ -33,7 +32,7 @@ impl Key for u64 {
     }
 }
 
-/// Twenty bytes: as long as the longest number.
+/// Twenty digits, as many as the largest `u64` has.
 impl Key for String {
     const WORD: &'static str = "string";
 
@@ -42,35 +41,35 @@ impl Key for String {
     }
 }
 
-/// Which keys are asked for more often.
+/// How often each key is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// None.
+    /// All equally often.
     Uniform,
-    /// The r-th with a share proportional to 1 / r.
+    /// The r-th most popular key with a share proportional to 1 / r.
     Zipf,
 }
 
-/// Where a key lies when it is asked for.
+/// Where a key is in memory when it is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Where it was made: reading it is a cache miss, for everybody alike.
+pub enum KeyLayout {
+    /// At its own address: reading it is a cache miss, for all limiters alike.
     Scattered,
-    /// Next to the one before, as if it had just been read from a request.
+    /// Next to the previous one, as if it had just been read from a request.
     Fresh,
 }
 
 /// Requests: `keys[order[0]]`, `keys[order[1]]`, …
 pub struct Traffic<K> {
-    /// How many different keys there are.
+    /// Number of different keys.
     live: u32,
     keys: Vec<K>,
     order: Vec<u32>,
 }
 
 impl<K: Key> Traffic<K> {
-    /// Requests for `live` keys.
-    pub fn new(live: u32, spread: Spread, place: Place) -> Self {
+    /// Prepares requests for `live` keys.
+    pub fn new(live: u32, spread: Spread, layout: KeyLayout) -> Self {
         let numbers: Vec<u32> = match spread {
             Spread::Uniform => (0..ORDER_LENGTH).map(|n| uniform(n, live)).collect(),
             Spread::Zipf => {
@@ -78,23 +77,23 @@ impl<K: Key> Traffic<K> {
                 (0..ORDER_LENGTH).map(|n| scatter(zipf.rank(n), live)).collect()
             }
         };
-        match place {
-            Place::Scattered => {
+        match layout {
+            KeyLayout::Scattered => {
                 Self { live, keys: (0..live).map(K::numbered).collect(), order: numbers }
             }
-            Place::Fresh => {
+            KeyLayout::Fresh => {
                 let keys = numbers.into_iter().map(K::numbered).collect();
                 Self { live, keys, order: (0..ORDER_LENGTH).collect() }
             }
         }
     }
 
-    /// Asks once for every key, so that all of them are known; tells whether all were admitted.
+    /// Checks every key once, so that the limiter stores all of them, and returns whether all were admitted.
     pub fn fill(&self, decide: &Decide<K>) -> bool {
         fill(self.live, decide) == self.live
     }
 
-    /// Asks `count` times, from the `turn`th group of so many on; tells how many were admitted.
+    /// Makes the requests of group number `turn` of `count` requests, and returns how many were admitted.
     pub fn ask(&self, decide: &Decide<K>, turn: usize, count: u32) -> u32 {
         let groups = (ORDER_LENGTH / count) as usize;
         let start = turn % groups * count as usize;
@@ -102,7 +101,7 @@ impl<K: Key> Traffic<K> {
     }
 }
 
-/// Asks once for each of the keys with the numbers below `live`; tells how many were admitted.
+/// Checks each of the keys with numbers below `live` once, and returns how many were admitted.
 pub fn fill<K: Key>(live: u32, decide: &Decide<K>) -> u32 {
     let order: Vec<u32> = (0..FILL_CHUNK.min(live)).collect();
     let mut keys = Vec::with_capacity(order.len());
@@ -127,7 +126,7 @@ mod tests {
     use std::collections::{HashMap, HashSet};
     use std::sync::{Arc, Mutex};
 
-    /// Notes what it was asked.
+    /// Returns a limiter that records the keys it is asked for.
     fn listener() -> (Decide<String>, Arc<Mutex<Vec<String>>>) {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
@@ -162,7 +161,7 @@ mod tests {
             Traffic::new(100, Spread::Zipf, place).ask(&decide, 3, 1 << 10);
             heard.lock().unwrap().clone()
         };
-        assert_eq!(asked(Place::Fresh), asked(Place::Scattered));
+        assert_eq!(asked(KeyLayout::Fresh), asked(KeyLayout::Scattered));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Everybody takes a turn, round after round, so that a machine that slows down slows all of them.
+//! Measures limiters in turns, round after round, so that a machine that slows down slows all of them.
 //!
-//! Always   No two turns in a row ask for the same keys: what one has brought into the cache is no
-//!          gift to the next.
+//! Always   No two turns in a row use the same keys, so that no limiter profits from keys that another has brought into
+//!          the cache.
 
 use crate::clock;
 use crate::entrant::{Decide, Entrant, Setup};
@@ -9,9 +9,9 @@ use crate::traffic::{Key, Traffic};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// One who takes part, built and filled, with the requests it is to answer.
+/// A limiter that was built and filled, with the requests to measure it with.
 pub struct Contestant<K> {
-    /// What the table calls it.
+    /// Its name in tables.
     pub name: &'static str,
     turn: u32,
     decide: Decide<K>,
@@ -19,33 +19,33 @@ pub struct Contestant<K> {
 }
 
 impl<K: Key> Contestant<K> {
-    /// Builds it and makes all keys known to it.
+    /// Builds a limiter and stores all keys in it.
     ///
     /// # Panics
     ///
-    /// If it refuses one: its times would be those of refusals.
+    /// If it denies a key: the measurement would be that of denials.
     pub fn new(entrant: &Entrant<K>, setup: Setup, traffic: &Arc<Traffic<K>>) -> Self {
         let decide = (entrant.build)(setup);
-        assert!(traffic.fill(&decide), "{} does not take so many keys", entrant.name);
+        assert!(traffic.fill(&decide), "{} denied some of the keys", entrant.name);
         Self { name: entrant.name, turn: entrant.turn, decide, traffic: Arc::clone(traffic) }
     }
 }
 
-/// How much is measured.
+/// The length of a measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// How often everybody takes a turn that counts.
+    /// Number of turns of each limiter that count.
     pub rounds: usize,
-    /// A turn is shorter by this factor; a power of two.
+    /// The factor by which turns are shorter; a power of two.
     pub shorter: u32,
 }
 
 impl Effort {
-    /// For a look: a tenth of the time, and ratios that are good for one digit.
+    /// A quick estimate: about a tenth of the time, and ratios with one reliable digit.
     pub const QUICK: Self = Self { rounds: 5, shorter: 4 };
 }
 
-/// Nanoseconds per decision on each of the threads: for each contestant, for each round.
+/// Returns nanoseconds per decision, as an average over the threads, for each contestant and round.
 pub fn take<K: Key>(
     contestants: &[Contestant<K>],
     threads: usize,
@@ -74,7 +74,7 @@ fn measure<K: Key>(contestant: &Contestant<K>, threads: usize, turn: usize, effo
         let start = clock::now();
         let admitted = contestant.traffic.ask(&contestant.decide, turn, count);
         let elapsed = start.elapsed();
-        assert_eq!(admitted, count, "{} refused somebody", contestant.name);
+        assert_eq!(admitted, count, "{} denied a request", contestant.name);
         elapsed
     };
     let total: Duration = std::thread::scope(|scope| {

@@ -27,8 +27,8 @@ fn check(name: &str, trial: &Trial, slices: &[Slice]) {
         let seconds = u64::try_from(slices.len()).unwrap() * trial.slice.as_micros() / 1_000;
         let goodput = slices.iter().map(|slice| slice.served).sum::<u64>() * 1_000_000 / seconds;
         assert!(goodput >= capacity * 850, "{what}: goodput is {goodput} a thousand seconds");
-        // Within a fifth, over two seconds at a time: work is of different length, and a probe takes a moment. A capacity is a
-        // rate, so it is what is served that comes to it; the limit lies above the workers by what waits.
+        // Within a fifth, over two seconds at a time, because work varies and a probe takes a moment. The throughput is
+        // compared with the capacity; the limit is above the number of workers by the requests that wait.
         for slices in slices.chunks_exact(4) {
             let served = slices.iter().map(|slice| slice.served).sum::<u64>() / 2;
             assert!(served.abs_diff(capacity) <= capacity / 5, "{what}: {served} a second");
@@ -37,7 +37,7 @@ fn check(name: &str, trial: &Trial, slices: &[Slice]) {
 }
 
 #[test]
-fn t14_every_law_finds_the_capacity_after_each_step() {
+fn every_law_finds_the_capacity_after_each_step() {
     for seed in [14, 1, 2] {
         let trial = Trial { seed, ..Trial::fewer(BASE, PHASE) };
         for (name, slices) in runs(&trial) {
@@ -46,9 +46,9 @@ fn t14_every_law_finds_the_capacity_after_each_step() {
     }
 }
 
-/// AIMD has to be told what is too long, and a service that becomes five times slower without a queue is.
+/// AIMD is left out: it compares with a fixed latency, which a service that becomes five times slower exceeds.
 #[test]
-fn t14_a_service_that_becomes_slower_is_not_taken_for_one_with_a_queue() {
+fn a_slower_service_is_not_mistaken_for_one_with_a_queue() {
     for seed in [14, 1, 2] {
         let trial = Trial { seed, ..Trial::slower(BASE, PHASE) };
         for (name, law) in laws().into_iter().filter(|(name, _)| *name != "AIMD") {
@@ -58,8 +58,8 @@ fn t14_a_service_that_becomes_slower_is_not_taken_for_one_with_a_queue() {
 }
 
 #[test]
-fn t14_a_service_whose_work_varies_wildly_is_served_too() {
-    // One in a hundred takes 3.5 times the mean: that is the latency without a queue to compare with.
+fn a_service_with_highly_variable_work_is_used_well() {
+    // One request in a hundred takes 3.5 times the mean, which is the latency without a queue to compare with.
     let trial = Trial { work: Work::Wild, ..Trial::fewer(BASE, PHASE) };
     for (name, law) in laws().into_iter().filter(|(name, _)| *name != "AIMD") {
         let slices = run(&trial, law);
@@ -76,14 +76,14 @@ fn t14_a_service_whose_work_varies_wildly_is_served_too() {
 }
 
 #[test]
-fn the_picture_in_the_guide_is_the_one_that_is_drawn() {
+fn the_picture_in_the_guide_is_current() {
     let trial = Trial::fewer(BASE, PHASE);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/adaptive.svg");
     let drawn = picture(&trial, &runs(&trial));
     let kept = std::fs::read_to_string(file).expect("the guide has a picture");
     assert!(
         kept == drawn,
-        "it has changed; look at it and keep it: cargo run --release -p tidegate-bench --example adaptive -- \
+        "the picture has changed; check it and update it: cargo run --release -p tidegate-bench --example adaptive -- \
          docs/guide/adaptive.svg"
     );
 }

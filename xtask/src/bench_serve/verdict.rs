@@ -1,14 +1,14 @@
-//! Medians of rounds, ratios between them, and whether a target is met.
+//! Medians over rounds, ratios between servers, and whether targets are met.
 
 use super::server::Measured;
 
-/// A name, and what came of each of its rounds.
+/// A server, and its result in each round.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) rounds: Vec<Measured>,
 }
 
-/// Lets all take turns, and forgets the first one of each.
+/// Measures all in turns, and drops the first turn of each.
 pub(super) fn turns(
     names: impl Iterator<Item = &'static str>,
     rounds: usize,
@@ -16,8 +16,8 @@ pub(super) fn turns(
 ) -> anyhow::Result<Vec<Row>> {
     let mut rows: Vec<Row> = names.map(|name| Row { name, rounds: Vec::new() }).collect();
     for round in 0..=rounds {
-        for (place, row) in rows.iter_mut().enumerate() {
-            let measured = measure(place)?;
+        for (index, row) in rows.iter_mut().enumerate() {
+            let measured = measure(index)?;
             if round > 0 {
                 row.rounds.push(measured);
             }
@@ -26,20 +26,37 @@ pub(super) fn turns(
     Ok(rows)
 }
 
-/// What a ratio of requests must at least be.
+/// A bound on the ratio of our server to another.
 pub(super) struct Target {
-    pub(super) against: &'static str,
-    pub(super) at_least: f64,
+    against: &'static str,
+    bound: Bound,
 }
 
-/// Prints the rows, and ours, which is the first one, in relation to each.
+enum Bound {
+    RequestsAtLeast(f64),
+    ProcessorAtMost(f64),
+}
+
+impl Target {
+    /// Our requests per second, divided by the other's, must be at least this.
+    pub(super) const fn requests_at_least(against: &'static str, ratio: f64) -> Self {
+        Self { against, bound: Bound::RequestsAtLeast(ratio) }
+    }
+
+    /// Our CPU time per request, divided by the other's, must be at most this.
+    pub(super) const fn processor_at_most(against: &'static str, ratio: f64) -> Self {
+        Self { against, bound: Bound::ProcessorAtMost(ratio) }
+    }
+}
+
+/// Prints the rows, with the ratios of our server, which is the first row, to each.
 pub(super) fn print(rows: &[Row], targets: &[Target]) {
     let Some(ours) = rows.first() else { return };
     for row in rows {
         let ratios = Ratios::of(ours, row);
         let of = |measure: fn(&Measured) -> f64| median(row.rounds.iter().map(measure));
         println!(
-            "  {:<22} {:>9.0} ({:>5.2})   load busy {:.2}   ours / it: {:.2} requests ({:.2}–{:.2}), {:.2} processor{}",
+            "  {:<22} {:>9.0} ({:>5.2})   load busy {:.2}   ours / it: {:.2} requests ({:.2}–{:.2}), {:.2} CPU time{}",
             row.name,
             of(|it| it.per_second),
             of(|it| it.cpu_us),
@@ -48,33 +65,27 @@ pub(super) fn print(rows: &[Row], targets: &[Target]) {
             ratios.lowest,
             ratios.highest,
             ratios.processor,
-            judge(row.name, ratios.requests, targets)
+            judge(row.name, &ratios, targets)
         );
     }
 }
 
-/// Prints ours in relation to somebody who is not here, but had this share of what one of the rows does.
-pub(super) fn estimate(rows: &[Row], beside: &str, share: f64, target: &Target) {
-    let beside = rows.iter().find(|row| row.name == beside);
-    let (Some(ours), Some(beside)) = (rows.first(), beside) else { return };
-    let ratio = Ratios::of(ours, beside).requests / share;
-    println!(
-        "  {:<22} not measured: elsewhere it had {share:.3} of {}; by that ours / it: {ratio:.2} requests{}",
-        target.against,
-        beside.name,
-        judge(target.against, ratio, std::slice::from_ref(target))
-    );
-}
-
-fn judge(name: &str, ratio: f64, targets: &[Target]) -> String {
+fn judge(name: &str, ratios: &Ratios, targets: &[Target]) -> String {
     let Some(target) = targets.iter().find(|target| target.against == name) else {
         return String::new();
     };
-    let met = if ratio >= target.at_least { "yes" } else { "NO" };
-    format!("; must be {}: {met}", target.at_least)
+    let verdict = |is_met| if is_met { "yes" } else { "NO" };
+    match target.bound {
+        Bound::RequestsAtLeast(bound) => {
+            format!("; requests >= {bound}: {}", verdict(ratios.requests >= bound))
+        }
+        Bound::ProcessorAtMost(bound) => {
+            format!("; CPU time <= {bound}: {}", verdict(ratios.processor <= bound))
+        }
+    }
 }
 
-/// Ours over another's, round by round.
+/// The ratios of our server to another: medians over the rounds, and extremes.
 struct Ratios {
     requests: f64,
     lowest: f64,
@@ -95,11 +106,11 @@ impl Ratios {
     }
 }
 
-/// Of an even number, the middle between the two in the middle: the higher one would be in somebody's favour.
+/// Returns the median; of an even number of values, the mean of the two in the middle.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    let middle = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+    let middle = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
     let half = values.len() / 2;
     if values.len() % 2 == 1 {
         middle(half)
@@ -119,17 +130,17 @@ mod tests {
                 per_second.map(|per_second| Measured { per_second, cpu_us: 1.0, load_busy: 0.5 });
             Row { name, rounds: rounds.to_vec() }
         };
-        // A machine that is twice as fast in its last round: the ratio does not mind.
+        // The machine is twice as fast in the last round, which does not change the ratio.
         let ratios = Ratios::of(&row("ours", [10.0, 12.0, 22.0]), &row("it", [10.0, 10.0, 20.0]));
         assert!((ratios.requests - 1.1).abs() < 1e-9);
         assert!((ratios.lowest - 1.0).abs() < 1e-9 && (ratios.highest - 1.2).abs() < 1e-9);
     }
 
     #[test]
-    fn everybody_has_as_many_turns_and_the_first_one_does_not_count() {
+    fn each_server_has_as_many_turns_and_the_first_does_not_count() {
         let mut order = Vec::new();
-        let rows = turns(["ours", "it"].into_iter(), 2, |place| {
-            order.push(place);
+        let rows = turns(["ours", "it"].into_iter(), 2, |index| {
+            order.push(index);
             Ok(Measured { per_second: 1.0, cpu_us: 1.0, load_busy: 0.5 })
         });
         assert_eq!(order, [0, 1, 0, 1, 0, 1]);
@@ -137,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_favours_nobody() {
+    fn the_median_of_an_even_number_is_the_mean_of_the_middle() {
         let of = |values: &[f64]| median(values.iter().copied());
         assert!((of(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((of(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
@@ -146,9 +157,16 @@ mod tests {
 
     #[test]
     fn a_target_is_met_or_not() {
-        let targets = [Target { against: "it", at_least: 1.2 }];
-        assert_eq!(judge("it", 1.2, &targets), "; must be 1.2: yes");
-        assert_eq!(judge("it", 1.19, &targets), "; must be 1.2: NO");
-        assert_eq!(judge("other", 0.1, &targets), "");
+        let with = |name, requests, processor| {
+            let ratios = Ratios { requests, lowest: 0.0, highest: 9.0, processor };
+            let targets =
+                [Target::requests_at_least("it", 1.2), Target::processor_at_most("them", 0.5)];
+            judge(name, &ratios, &targets)
+        };
+        assert_eq!(with("it", 1.2, 9.0), "; requests >= 1.2: yes");
+        assert_eq!(with("it", 1.19, 0.0), "; requests >= 1.2: NO");
+        assert_eq!(with("them", 0.0, 0.5), "; CPU time <= 0.5: yes");
+        assert_eq!(with("them", 9.0, 0.51), "; CPU time <= 0.5: NO");
+        assert_eq!(with("other", 0.1, 9.0), "");
     }
 }

@@ -1,10 +1,10 @@
-//! A server that decides nothing: whatever it is asked, it is the same five numbers, one answer to a command. What is left is
-//! the kernel's sockets and the load: about as many requests a second as that load gets from anybody who answers so.
+//! A server without decisions: it answers every command with the same five numbers. Its speed is that of the kernel's
+//! sockets and of the load generator, so it is about the most that this load can get from any server.
 //!
-//! `no_decision PORT`; `cargo xtask bench-serve` starts it, and ends it.
+//! `no_decision PORT`; `cargo xtask bench-serve` starts and ends it.
 //!
-//! Always   As lean as an event loop can be without `unsafe`: one read and one write for all that has come, and before it sleeps
-//!          it looks again for as long as our own workers do.
+//! Always   As lean as an event loop can be without `unsafe`: one read and one write for all pending commands, and a short
+//!          busy-poll before it sleeps.
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -14,29 +14,29 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tidegate_bench::clock::now;
 
-/// What `CL.THROTTLE` answers.
-const ANSWER: &[u8] = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
-const DOOR: Token = Token(usize::MAX);
+/// A reply to `CL.THROTTLE`.
+const REPLY: &[u8] = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
+const LISTENER: Token = Token(usize::MAX);
 const INPUT_BYTES: usize = 64 * 1024;
-/// Looks for so long before it sleeps, as `stay_awake` is unless told.
-const STAY_AWAKE: Duration = Duration::from_micros(50);
+/// How long it polls before it sleeps.
+const BUSY_POLL: Duration = Duration::from_micros(50);
 
 fn main() -> io::Result<()> {
     let port = std::env::args().nth(1).and_then(|port| port.parse().ok());
-    let port: u16 = port.ok_or_else(|| io::Error::other("which port?"))?;
+    let port: u16 = port.ok_or_else(|| io::Error::other("usage: no_decision PORT"))?;
     let mut poll = Poll::new()?;
-    let mut door = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    poll.registry().register(&mut door, DOOR, Interest::READABLE)?;
+    let mut listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let (mut events, mut peers) = (Events::with_capacity(1_024), HashMap::new());
-    let (mut input, mut answers) = (vec![0; INPUT_BYTES], Vec::new());
+    let (mut input, mut replies) = (vec![0; INPUT_BYTES], Vec::new());
     loop {
-        look(&mut poll, &mut events)?;
+        wait(&mut poll, &mut events)?;
         for event in &events {
             let token = event.token();
-            if token == DOOR {
-                welcome(&poll, &door, &mut peers)?;
+            if token == LISTENER {
+                accept(&poll, &listener, &mut peers)?;
             } else if let Some(peer) = peers.get_mut(&token)
-                && answer(peer, &mut input, &mut answers).is_err()
+                && answer(peer, &mut input, &mut replies).is_err()
             {
                 peers.remove(&token);
             }
@@ -44,10 +44,10 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Waits until something has come, and does not sleep at once.
-fn look(poll: &mut Poll, events: &mut Events) -> io::Result<()> {
+/// Waits for events, with a busy-poll before it sleeps.
+fn wait(poll: &mut Poll, events: &mut Events) -> io::Result<()> {
     let since = now();
-    while since.elapsed() < STAY_AWAKE {
+    while since.elapsed() < BUSY_POLL {
         poll.poll(events, Some(Duration::ZERO))?;
         if !events.is_empty() {
             return Ok(());
@@ -56,13 +56,13 @@ fn look(poll: &mut Poll, events: &mut Events) -> io::Result<()> {
     poll.poll(events, None)
 }
 
-fn welcome(
+fn accept(
     poll: &Poll,
-    door: &TcpListener,
+    listener: &TcpListener,
     peers: &mut HashMap<Token, TcpStream>,
 ) -> io::Result<()> {
     loop {
-        let (mut peer, address) = match door.accept() {
+        let (mut peer, address) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
@@ -74,8 +74,8 @@ fn welcome(
     }
 }
 
-/// Answers all that has come. The load's keys have no asterisks, so each is a command.
-fn answer(peer: &mut TcpStream, input: &mut [u8], answers: &mut Vec<u8>) -> io::Result<()> {
+/// Answers all pending commands. The keys of the load contain no asterisk, so each asterisk starts a command.
+fn answer(peer: &mut TcpStream, input: &mut [u8], replies: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let count = match peer.read(input) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -83,12 +83,12 @@ fn answer(peer: &mut TcpStream, input: &mut [u8], answers: &mut Vec<u8>) -> io::
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         };
-        answers.clear();
+        replies.clear();
         for _command in input[..count].split(|byte| *byte == b'*').skip(1) {
-            answers.extend_from_slice(ANSWER);
+            replies.extend_from_slice(REPLY);
         }
-        // What a load has asked for at once fits into a socket's buffer.
-        peer.write_all(answers)?;
+        // The replies to one pipeline fit into the socket's buffer.
+        peer.write_all(replies)?;
         if count < input.len() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Makes n calls through a layer and nothing else, for `cargo xtask instructions` to count.
 //!
-//! A program of its own: with the layer beside them, the functions that a lone decision is made of are compiled in another way.
+//! It is a separate program because linking the layer changes how the compiler inlines the functions of a lone decision.
 
 use http::{Request, Response, StatusCode};
 use std::cell::RefCell;
@@ -17,12 +17,12 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 const CASES: &[Case] = &[
-    // The request and the answer, which the others have too.
+    // The cost of the request and the response alone, which the other cases include.
     Case { name: "layer-none", is_allowed: true, prepare: || called(Answers) },
     Case { name: "layer-allowed", is_allowed: true, prepare: || per_ip("1/s burst 1000000") },
     // One was admitted while the case was prepared.
     Case { name: "layer-denied", is_allowed: false, prepare: || per_ip("1/h") },
-    // The same, over a limiter that others may ask, too: addresses are written out.
+    // The same, over a limiter that is shared with other code: addresses become text keys.
     Case { name: "layer-over-allowed", is_allowed: true, prepare: || over("1/s burst 1000000") },
     Case { name: "layer-over-denied", is_allowed: false, prepare: || over("1/h") },
 ];
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     counted::main(CASES)
 }
 
-/// A request on its way through a layer by address, with all that is told about it; made and answered, too.
+/// A call through a layer that limits by address and sets all header fields.
 fn per_ip(text: &str) -> Decide {
     called(RateLimitLayer::per_ip(text).expect("a good rule").layer(Answers))
 }
@@ -56,7 +56,7 @@ where
     })
 }
 
-/// Answers at once, with nothing.
+/// A service that answers at once with an empty body.
 #[derive(Clone)]
 struct Answers;
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_is_decided_as_it_says() {
+    fn every_case_is_decided_as_declared() {
         counted::assert_all(CASES, 1_000);
     }
 }

@@ -1,6 +1,6 @@
 //! Makes n decisions of one case and nothing else, for `cargo xtask instructions` to count.
 //!
-//! Always   Batches are decided inside `repeat_batch`, by whose name the counting is turned on; it is never inlined.
+//! Always   Batches are decided inside `repeat_batch`, which callgrind selects by name; it is never inlined.
 
 use std::hash::Hash;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use tidegate::{Gate, Limiter, Rule, check_all};
 use tidegate_bench::counted::{self, Case, Counter, Decide, prepared};
 use tidegate_bench::traffic::Key;
 
-/// A key is in debt from its first decision to the end of the run, and far from refused.
+/// A key is in debt from its first decision to the end of the run, and far from being denied.
 const ALLOWED: &str = "1/s burst 1000000";
 /// One was admitted while the case was prepared.
 const DENIED: &str = "1/h";
@@ -24,7 +24,7 @@ const CASES: &[Case] = &[
     Case { name: "limiter-denied", is_allowed: false, prepare: || limiter::<String>(DENIED) },
     Case { name: "limiter-u64", is_allowed: true, prepare: || limiter::<u64>(ALLOWED) },
     Case { name: "limiter-batch", is_allowed: true, prepare: batch },
-    // A window lasts a thousand decisions, so that there is a window before the one that counts.
+    // A window lasts a thousand decisions, so that there is a previous window.
     Case {
         name: "limiter-sliding",
         is_allowed: true,
@@ -35,7 +35,7 @@ const CASES: &[Case] = &[
         is_allowed: true,
         prepare: || limiter::<String>("1000000/ms fixed"),
     },
-    // A hundred are in the log: one falls out of it for each that comes.
+    // The log holds a hundred entries: one leaves it for each that enters.
     Case {
         name: "limiter-sliding-log",
         is_allowed: true,
@@ -46,7 +46,7 @@ const CASES: &[Case] = &[
         is_allowed: true,
         prepare: || limiter::<String>("10000000/s smooth"),
     },
-    // Even the coldest takes less than the microsecond until the next.
+    // Even a cold start takes less than the microsecond until the next request.
     Case {
         name: "limiter-warmup",
         is_allowed: true,
@@ -85,7 +85,7 @@ fn two_limiters() -> Decide {
 fn batch() -> Decide {
     let limiter = Limiter::with_clock(rule(ALLOWED), Counter);
     let keys: Vec<String> = (0..BATCH_KEYS).map(String::numbered).collect();
-    // One by one, and not by `repeat_batch`: new keys are another matter, and must not be counted.
+    // Not by `repeat_batch`, because inserting new keys must not be counted.
     for key in &keys {
         black_box(limiter.check(key));
     }
@@ -96,7 +96,7 @@ fn rule(text: &str) -> Rule {
     text.parse().expect("a good rule")
 }
 
-/// Decides batch by batch: all keys in turn, and again from the first.
+/// Decides batch by batch: all keys in turn, starting over after the last.
 #[inline(never)]
 fn repeat_batch<K: Hash>(limiter: &Limiter<Counter>, keys: &[K], decisions: u32) -> u32 {
     let mut allowed = 0;
@@ -118,8 +118,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_is_decided_as_it_says() {
-        // More than all keys of the batch, and not whole batches.
+    fn every_case_is_decided_as_declared() {
+        // More decisions than there are keys, and not a multiple of a batch.
         counted::assert_all(CASES, BATCH_KEYS + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! limitador with its storage in memory: a fixed window for each key, in a moka cache.
 //!
-//! The key is a variable of a context that every caller has to make, and that is most of the cost.
+//! The key is a variable in a context that every caller has to create, which is most of the cost.
 
 use crate::entrant::{Decide, Entrant, Setup, one_by_one};
 use limitador::RateLimiter;
@@ -15,7 +15,7 @@ pub(super) fn entrant() -> Entrant<String> {
 }
 
 fn build(setup: Setup) -> Decide<String> {
-    // It forgets keys beyond this number, in debt or not.
+    // Beyond this number it evicts keys, in debt or not.
     let limiter = RateLimiter::new(2 * u64::from(setup.keys));
     let namespace = Namespace::from("bench");
     let variable = VARIABLE.try_into().expect("a variable's name");
@@ -25,7 +25,7 @@ fn build(setup: Setup) -> Decide<String> {
         let context = Context::from(HashMap::from([(VARIABLE.to_owned(), key.clone())]));
         let result = limiter
             .check_rate_limited_and_update(&namespace, &context, 1)
-            .expect("the limit is a good one");
+            .expect("the limit is valid");
         !result.limited
     })
 }

@@ -1,7 +1,7 @@
-//! The peers, each as its own documentation says it is to be used, with its defaults.
+//! The peers, each used as its documentation shows, with its defaults.
 //!
-//! Always   A peer that is told how many keys to expect is told it. One that cannot be shared is put
-//!          behind a lock.
+//! Always   A peer that accepts the number of keys as a parameter gets it. A peer that cannot be shared between threads is
+//!          put behind a lock.
 
 mod governor;
 #[cfg(feature = "limitador")]
@@ -16,12 +16,12 @@ use crate::traffic::Key;
 /// Its name in tables and targets.
 pub const GOVERNOR: &str = governor::NAME;
 
-/// Those that take any key.
+/// Returns the peers that accept any type of key.
 pub fn of_any_key<K: Key>() -> Vec<Entrant<K>> {
     vec![governor::entrant(), pingora::entrant(), straw_man::entrant()]
 }
 
-/// Those that take strings, and those that take nothing else.
+/// Returns the peers that accept strings, including those that accept nothing else.
 pub fn of_strings() -> Vec<Entrant<String>> {
     let mut peers = of_any_key();
     peers.extend(throttlecrab::entrants());

@@ -1,5 +1,5 @@
-//! pingora-limits' `Rate`: a count-min sketch. It keeps no keys, so it is fast and small with any
-//! number of them, and counts strangers together.
+//! pingora-limits' `Rate`: a count-min sketch. It stores no keys, so it is fast and small with any number of them, and
+//! may count different keys together.
 
 use crate::entrant::{Decide, Entrant, Setup, one_by_one};
 use crate::traffic::Key;

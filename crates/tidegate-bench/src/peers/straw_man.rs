@@ -1,4 +1,4 @@
-//! What one writes on a Friday afternoon: a token bucket in a map under a lock.
+//! The simplest implementation: token buckets in a hash map behind a mutex.
 
 use crate::clock;
 use crate::entrant::{Decide, Entrant, Setup, one_by_one};
@@ -21,7 +21,7 @@ fn build<K: Key>(setup: Setup) -> Decide<K> {
     let per_second = f64::from(setup.limit.per_hour) / 3_600.0;
     let buckets: Mutex<HashMap<K, Bucket>> = Mutex::default();
     one_by_one(move |key: &K| {
-        let mut buckets = buckets.lock().expect("nobody panicked");
+        let mut buckets = buckets.lock().expect("no thread panicked");
         let now = clock::now();
         if let Some(bucket) = buckets.get_mut(key) {
             let elapsed = now.duration_since(bucket.at).as_secs_f64();

@@ -1,7 +1,7 @@
-//! throttlecrab's library: GCRA in a map of strings, which has to be behind a lock to be shared.
+//! throttlecrab's library: GCRA in a map of strings, which needs a lock to be shared.
 //!
-//! The adaptive store sweeps the whole map on every request while the map is more than three
-//! quarters full, so it would not get through a million keys without being told the number.
+//! The adaptive store sweeps the whole map on every request while the map is more than three quarters full, so it needs
+//! the number of keys in advance to get through a million.
 
 use crate::clock;
 use crate::entrant::{Decide, Entrant, Setup, one_by_one};
@@ -30,11 +30,10 @@ fn build(store: impl Store + Send + 'static, setup: Setup) -> Decide<String> {
     let limiter = Mutex::new(RateLimiter::new(store));
     let (burst, count) = (i64::from(setup.limit.burst), i64::from(setup.limit.per_hour));
     one_by_one(move |key: &String| {
-        let mut limiter = limiter.lock().expect("nobody panicked");
+        let mut limiter = limiter.lock().expect("no thread panicked");
         let now = clock::time_of_day();
-        let (is_admitted, _) = limiter
-            .rate_limit(key, burst, count, PERIOD_SECS, 1, now)
-            .expect("the limit is a good one");
+        let (is_admitted, _) =
+            limiter.rate_limit(key, burst, count, PERIOD_SECS, 1, now).expect("the limit is valid");
         is_admitted
     })
 }
