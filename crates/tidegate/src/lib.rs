@@ -74,7 +74,7 @@ pub use attribute::expansion as __limit;
 pub use clock::TokioClock;
 pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
 pub use gate::Gate;
-pub use joint::{Joint, check_all};
+pub use joint::check_all;
 pub use limiter::{Builder, Limiter};
 pub use load::{
     AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Cause, Reading, RetryBudget, Shed, ShedPermit,
@@ -84,7 +84,7 @@ pub use request::Request;
 pub use rule::Rule;
 pub use snapshot::{Attached, Loaded, Snapshot, SnapshotError};
 pub use store::memory::{Batch, Overflow, ThrottleBatch};
-pub use store::{Audit, KeyName, Stats, Top, TopKey};
+pub use store::{Audit, Joint, KeyName, PermitRecord, Stats, Top, TopKey};
 #[cfg(feature = "stream")]
 pub use stream::{Consume, LimitStream, Limited};
 pub use throttle::Throttles;
@@ -94,7 +94,7 @@ pub use tidegate_core::{
 };
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;
-pub use wait::{Acquire, Permit, PermitRecord, Reservation};
+pub use wait::{Acquire, Permit, Reservation};
 
 /// Runs every example of the guide as a test; those of the README need layers too, and run in tidegate-tower.
 #[cfg(doctest)]

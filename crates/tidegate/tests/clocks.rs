@@ -409,7 +409,7 @@ fn sleeps_that_are_dropped_leave_nothing_with_the_alarm() {
         assert_eq!(Arc::strong_count(&bell), 2, "round {round}: here, and in the waker");
     }
     assert_eq!(bell.0.load(Ordering::Relaxed), 0);
-    assert!(threads_named("tidegate-alarm") <= 1, "one thread for all of them");
+    assert!(threads_named("tidegate-timer") <= 1, "one thread for all of them");
 }
 
 #[test]

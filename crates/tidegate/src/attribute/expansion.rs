@@ -6,10 +6,11 @@
 
 use crate::clock::Clock;
 use crate::gate::Gate;
-use crate::joint::{Joint, check_all};
+use crate::joint::check_all;
 use crate::limiter::Limiter;
 use crate::request::Request;
 use crate::rule::Rule;
+use crate::store::Joint;
 use crate::wait::Permit;
 use crate::wait::block_on;
 pub use std::sync::LazyLock;

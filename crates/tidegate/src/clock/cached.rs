@@ -82,7 +82,7 @@ impl Clock for CachedClock {
         Sleep::new(async move {
             while clock.now() < at {
                 let left = at.since(clock.now());
-                Sleep::on_alarm(left).await;
+                Sleep::on_timer(left).await;
             }
         })
     }

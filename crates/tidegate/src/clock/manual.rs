@@ -1,11 +1,12 @@
 //! A clock that stands still until it is told to move: for tests.
 
 use super::{Clock, Sleep};
+use crate::sync::lock_std;
 use crate::sync::wake::wake_each;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::{Span, Timestamp};
 
@@ -126,7 +127,7 @@ impl ManualClock {
     }
 
     fn face(&self) -> MutexGuard<'_, Face> {
-        self.face.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_std(&self.face)
     }
 }
 

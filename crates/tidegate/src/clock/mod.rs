@@ -3,12 +3,12 @@
 //! Always   Every limiter has one clock and asks only it, so a test that brings a [`ManualClock`]
 //!          decides what time it is and never sleeps.
 
-mod alarm;
 mod cached;
 mod calibration;
 mod manual;
 mod sleep;
 mod system;
+mod timer;
 #[cfg(feature = "tokio")]
 mod tokio;
 
@@ -84,7 +84,7 @@ pub trait Clock: Clone + Send + Sync + 'static {
     /// # });
     /// ```
     fn sleep_until(&self, at: Timestamp) -> Sleep {
-        Sleep::on_alarm(at.since(self.now()))
+        Sleep::on_timer(at.since(self.now()))
     }
 }
 

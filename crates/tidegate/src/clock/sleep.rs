@@ -1,6 +1,6 @@
 //! A future that waits for a time to come, whatever clock it is.
 
-use super::alarm;
+use super::timer;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -41,11 +41,11 @@ impl Sleep {
     /// ```
     /// use tidegate::{Sleep, Span};
     ///
-    /// let nap = Sleep::on_alarm(Span::from_micros(10));
+    /// let nap = Sleep::on_timer(Span::from_micros(10));
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(nap);
     /// ```
-    pub fn on_alarm(span: Span) -> Self {
-        Self::new(alarm::Alarm::after(span))
+    pub fn on_timer(span: Span) -> Self {
+        Self::new(timer::Timer::after(span))
     }
 }
 

@@ -10,48 +10,9 @@ mod lock_set;
 use crate::clock::Clock;
 use crate::joint::lock_set::{LockSet, StateId};
 use crate::request::Request;
-use crate::store::KeyName;
+use crate::store::{Joint, KeyName};
 use crate::sync::wake::WakeList;
-use tidegate_core::{Decision, Retry, Span, Verdict};
-
-/// The answer to several requests at once; made by [`check_all`].
-///
-/// ```
-/// use tidegate::{Gate, Limiter, ManualClock, check_all};
-///
-/// let clock = ManualClock::new();
-/// let user = Limiter::with_clock("10/s".parse()?, clock.clone());
-/// let site = Gate::with_clock("15/s".parse()?, clock.clone());
-///
-/// let joint = check_all([user.request("alice").cost(10), site.request()]);
-/// assert!(joint.decision.is_allow());
-/// assert_eq!(joint.each[1].remaining, 14);
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "the requests may have been denied: look at `decision`"]
-#[non_exhaustive]
-pub struct Joint {
-    /// All of them together: allowed if all are, with the longest wait and the least remaining.
-    pub decision: Decision,
-    /// Each of them, in the order given. Where one is denied, nothing is charged: the others say
-    /// what they have, untouched.
-    pub each: Vec<Decision>,
-}
-
-impl Joint {
-    /// The answer that these decisions make together: the strictest verdict, the least remaining, the longest
-    /// times. For stores that decide several requests as one.
-    ///
-    /// ```
-    /// use tidegate::{Decision, Joint};
-    ///
-    /// assert!(Joint::of(vec![Decision::UNLIMITED; 2]).decision.is_allow());
-    /// ```
-    pub fn of(each: Vec<Decision>) -> Self {
-        Self { decision: combine(&each), each }
-    }
-}
+use tidegate_core::{Decision, Span};
 
 /// Decides several requests as one: all are admitted and charged, or none is charged.
 ///
@@ -117,7 +78,7 @@ pub fn check_all<C: Clock>(requests: impl IntoIterator<Item = Request<C>>) -> Jo
     locks.leave_unused();
     drop(locks);
     let each = states.iter().map(|state| decisions[position(&charges, *state)]).collect();
-    Joint { decision: combine(&decisions), each }
+    Joint::new(&decisions, each)
 }
 
 /// Would it admit this; what has it left; may this pass now?
@@ -156,34 +117,4 @@ fn add_up<'a, C: Clock>(requests: &'a [Request<C>], states: &[StateId]) -> Vec<C
         }
     }
     charges
-}
-
-/// The strictest verdict, the least remaining, the longest time.
-fn combine(decisions: &[Decision]) -> Decision {
-    let mut all = Decision::UNLIMITED;
-    for decision in decisions {
-        all.verdict = stricter(all.verdict, decision.verdict);
-        all.limit = all.limit.min(decision.limit);
-        all.remaining = all.remaining.min(decision.remaining);
-        all.reset_after = all.reset_after.max(decision.reset_after);
-    }
-    all
-}
-
-fn stricter(a: Verdict, b: Verdict) -> Verdict {
-    match (a, b) {
-        (Verdict::Deny(a), Verdict::Deny(b)) => Verdict::Deny(longer(a, b)),
-        (deny @ Verdict::Deny(_), _) | (_, deny @ Verdict::Deny(_)) => deny,
-        (Verdict::Wait(a), Verdict::Wait(b)) => Verdict::Wait(a.max(b)),
-        (wait @ Verdict::Wait(_), _) | (_, wait @ Verdict::Wait(_)) => wait,
-        (Verdict::Allow, Verdict::Allow) => Verdict::Allow,
-    }
-}
-
-fn longer(a: Retry, b: Retry) -> Retry {
-    match (a, b) {
-        (Retry::Never, _) | (_, Retry::Never) => Retry::Never,
-        (Retry::OnRelease, _) | (_, Retry::OnRelease) => Retry::OnRelease,
-        (Retry::After(a), Retry::After(b)) => Retry::After(a.max(b)),
-    }
 }

@@ -2,13 +2,14 @@
 
 use super::Limiter;
 use crate::clock::Clock;
-use crate::joint::{Joint, check_all};
+use crate::joint::check_all;
 use crate::request::Request;
 use crate::rule::Rule;
 use crate::store::{
-    CheckRequest, ClientId, IdempotencyKey, LimitStore, Reply, StoreError, StorePermit,
+    CheckRequest, ClientId, IdempotencyKey, Joint, LimitStore, PermitRecord, Reply, StoreError,
+    StorePermit,
 };
-use crate::wait::{Permit, PermitRecord};
+use crate::wait::Permit;
 use std::any::Any;
 use tidegate_core::{Decision, Denied, Span, Window};
 

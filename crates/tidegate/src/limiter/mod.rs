@@ -11,11 +11,11 @@ use crate::rule::Rule;
 use crate::store::Target;
 use crate::store::memory::{Batch, MemoryStore};
 use crate::store::{Audit, KeyName, Stats, Top};
-use crate::store::{ClientId, IdempotencyKey, IdempotentRequest, StoreError};
+use crate::store::{ClientId, IdempotencyKey, IdempotentRequest, PermitRecord, StoreError};
 use crate::sync::Arc;
 use crate::wait::Acquire;
+use crate::wait::Permit;
 use crate::wait::Reservation;
-use crate::wait::{Permit, PermitRecord};
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::{Decision, Denied, Span, Window};
@@ -247,7 +247,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reclaim(&self, record: &PermitRecord) -> Option<(Permit<C>, Span)> {
-        record.reclaim(&self.store)
+        Permit::reclaim(record, &self.store)
     }
 
     /// Returns the fingerprint by which this limiter recognises a key, and so does one that is restored from its

@@ -5,10 +5,11 @@
 //!          goes back over midnight does not start a day again.
 //!          Minutes and hours end early when the zone's clock is changed inside them.
 
+use crate::sync::lock_std;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span as Step, ToSpan, Zoned};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tidegate_core::{CalendarUnit, Timestamp, Window, Windows};
 
 /// The windows of a zone that the database knows.
@@ -27,7 +28,7 @@ struct ZoneWindows {
 
 impl Windows for ZoneWindows {
     fn window_at(&self, now: Timestamp) -> Window {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock_std(&self.last);
         match *last {
             Some(window) if window.start <= now && now < window.end => window,
             _ => *last.insert(self.compute(now)),

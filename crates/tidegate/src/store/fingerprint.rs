@@ -4,7 +4,7 @@
 //!          chooses keys can choose neither where they fall nor which of them are taken for each
 //!          other: two keys share a fingerprint with probability 2^-127.
 
-use super::memory::sip::Sip;
+use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 /// A key, hashed. The high half says where it lies, so it is never zero: that is an empty place.
@@ -39,12 +39,10 @@ impl Hash for Fingerprint {
     }
 }
 
-/// Makes fingerprints.
+/// The key of the hash. Every limiter draws its own; a snapshot keeps it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secret {
     pub(crate) words: [u64; 2],
-    /// What every hash begins with.
-    keyed: [u64; 4],
 }
 
 impl Secret {
@@ -55,15 +53,15 @@ impl Secret {
     }
 
     pub(crate) fn new(words: [u64; 2]) -> Self {
-        Self { words, keyed: Sip::keyed(words) }
+        Self { words }
     }
 
     #[inline]
     pub(crate) fn of<K: Hash + ?Sized>(&self, key: &K) -> Fingerprint {
-        let mut hasher = Sip::begin(self.keyed);
+        let mut hasher = SipHasher13::new_with_keys(self.words[0], self.words[1]);
         key.hash(&mut hasher);
-        let [high, low] = hasher.finish128();
-        Fingerprint::new(high, low)
+        let hash = hasher.finish128();
+        Fingerprint::new(hash.h1, hash.h2)
     }
 }
 
@@ -126,6 +124,22 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         keys.iter().map(|key| place(secret.of(key))).collect()
+    }
+
+    /// A snapshot keeps fingerprints: with its secret, a later version must find the same keys.
+    #[test]
+    fn fingerprints_are_the_same_in_every_version() {
+        let secret = Secret::new([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+        assert_eq!(secret.of("alice").number(), 0x590c_b4d0_5695_4890_3798_d7d6_f0da_2dcf);
+        assert_eq!(secret.of(&7_u64).number(), 0x3071_0c40_3b90_4d5f_5d34_5523_e6f5_bcdc);
+        assert_eq!(
+            secret.of(&b"192.0.2.7"[..]).number(),
+            0x9676_a093_aff7_72b5_b92c_9620_95c7_b081
+        );
+        assert_eq!(
+            secret.of(&("tenant", 3_u16, 'x')).number(),
+            0x658e_2a57_17cf_0303_515a_a336_bba6_4eb4
+        );
     }
 
     #[test]

@@ -10,9 +10,10 @@
 //!          are stored. Nothing before the first.
 
 use super::{ClientId, Shares, StoreError};
+use crate::sync::lock_std;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use tidegate_core::{Decision, Span, Timestamp};
 
 /// How long the decision of an idempotent request is kept.
@@ -110,8 +111,7 @@ impl IdempotencyCache {
         decide: impl FnOnce() -> Decision,
     ) -> Result<Decision, StoreError> {
         let fingerprint = self.fingerprint(request);
-        // The entries are whole even if another thread panicked with the lock.
-        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = lock_std(&self.stored);
         let now = now();
         stored.remove_expired(now, &self.shares);
         if let Some((expiry, decision)) = stored.decisions.get(&fingerprint)

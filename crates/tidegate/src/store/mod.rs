@@ -14,7 +14,9 @@ mod error;
 mod fingerprint;
 pub(crate) mod gate;
 mod idempotency;
+mod joint;
 pub(crate) mod memory;
+mod permit_record;
 mod reply;
 mod shares;
 mod stats;
@@ -28,6 +30,8 @@ pub use idempotency::{
     IDEMPOTENCY_KEY_BYTES_MAX, IDEMPOTENCY_WINDOW, IdempotencyCache, IdempotencyKey,
     InvalidIdempotencyKey,
 };
+pub use joint::Joint;
+pub use permit_record::PermitRecord;
 pub use reply::Reply;
 pub use shares::{ClientId, ClientIdentity, Shares};
 pub use stats::Stats;
@@ -36,9 +40,7 @@ pub use top_keys::{KeyName, Top, TopKey};
 pub(crate) use fingerprint::{Fingerprint, Secret};
 pub(crate) use target::Target;
 
-use crate::joint::Joint;
 use crate::rule::Rule;
-use crate::wait::PermitRecord;
 use std::any::Any;
 use std::fmt;
 use tidegate_core::{Decision, Denied, Span, Window};

@@ -25,6 +25,12 @@ pub(crate) use shuttle::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+/// Locks a mutex of the standard library that loom and shuttle do not explore; see [`lock`].
+#[allow(unused_qualifications, reason = "under loom and shuttle, `Mutex` is another type")]
+pub(crate) fn lock_std<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Locks, also after a panic elsewhere. The only code of users that runs under our locks are clocks and
 /// the hashes of keys; no state of ours is half-changed when they run.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -8,7 +8,7 @@ mod permit;
 mod reservation;
 
 pub use acquire::Acquire;
-pub use permit::{Permit, PermitRecord};
+pub use permit::Permit;
 pub use reservation::Reservation;
 
 pub(crate) use block::block_on;

@@ -4,9 +4,8 @@
 //!          the holder returned, failed, panicked or was cancelled (seed flaws 6 and 11).
 
 use crate::clock::{Clock, SystemClock};
-use crate::store::Target;
 use crate::store::memory::MemoryStore;
-use crate::store::{Fingerprint, KeyName};
+use crate::store::{KeyName, PermitRecord, Target};
 use crate::sync::Arc;
 use std::fmt;
 use tidegate_core::{Decision, Span, Ticket};
@@ -64,6 +63,23 @@ impl<C: Clock> Permit<C> {
         self.held = None;
     }
 
+    /// The permit, and how long its lease lasts, if it is held in this store.
+    pub(crate) fn reclaim(
+        record: &PermitRecord,
+        store: &Arc<MemoryStore<C>>,
+    ) -> Option<(Self, Span)> {
+        let target = match record.key {
+            Some(key) => Target::Key(Arc::clone(store), key, KeyName::default()),
+            None => Target::Overflow(Arc::clone(store)),
+        };
+        let ticket = Ticket::from_words(record.ticket);
+        let (decision, end, now) = target.look(|slot, limit, now, _| {
+            let end = limit.lease_end(&slot.state, &ticket)?;
+            Some((limit.peek(&slot.state, now, 0), end, now))
+        })?;
+        (end > now).then(|| (Self::new(&target, decision, Some(ticket)), end.since(now)))
+    }
+
     /// Returns what a process that goes on after this one needs to [reclaim](crate::Limiter::reclaim) the permit from a
     /// [snapshot](crate::Snapshot). `None` if nothing is held, or if it is held at a gate, which has no snapshots.
     ///
@@ -82,87 +98,6 @@ impl<C: Clock> Permit<C> {
             Target::Overflow(_) => None,
         };
         Some(PermitRecord { key, ticket: ticket.to_words() })
-    }
-}
-
-/// A permit of a [`Limiter`](crate::Limiter), written down: see [`Permit::record`].
-///
-/// ```
-/// use tidegate::{Limiter, ManualClock, Snapshot, Span};
-///
-/// let (clock, rule) = (ManualClock::new(), "concurrency 1 lease 30s");
-/// let limiter = Limiter::with_clock(rule.parse()?, clock.clone());
-/// let record = limiter.try_acquire("alice").map(|permit| {
-///     let record = permit.record().expect("it holds something");
-///     permit.forget(); // the process ends meanwhile
-///     record
-/// })?;
-/// let mut bytes = Vec::new();
-/// Snapshot::write(&mut bytes, [("pool", &limiter)])?;
-///
-/// clock.advance(Span::from_secs(10));
-/// let builder = Limiter::builder(rule.parse()?);
-/// let limiter = Snapshot::read(&bytes)?.restore_with_clock("pool", builder, clock);
-/// assert!(limiter.try_acquire("alice").is_err(), "it is still held");
-/// let (permit, left) = limiter.reclaim(&record).expect("it is still held");
-/// assert_eq!(left, Span::from_secs(20));
-/// drop(permit);
-/// assert!(limiter.try_acquire("alice").is_ok());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PermitRecord {
-    /// The key's fingerprint; of a key for which there was no room, nothing.
-    key: Option<Fingerprint>,
-    ticket: [u64; 2],
-}
-
-impl PermitRecord {
-    /// Returns the record as numbers, to be written to a file.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, PermitRecord};
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// let permit = limiter.try_acquire("alice")?;
-    /// let record = permit.record().expect("it holds something");
-    /// assert_eq!(PermitRecord::from_words(record.to_words()), record);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn to_words(&self) -> [u64; 4] {
-        let [number, since] = self.ticket;
-        let (high, low) = self.key.map_or((0, 0), |key| (key.high, key.low));
-        [high, low, number, since]
-    }
-
-    /// Makes a record of what [`to_words`](Self::to_words) returned. Numbers that no permit had reclaim nothing.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, PermitRecord};
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// assert!(limiter.reclaim(&PermitRecord::from_words([1, 2, 3, 4])).is_none());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
-    pub fn from_words([high, low, number, since]: [u64; 4]) -> Self {
-        // No fingerprint has a high half of zero.
-        let key = (high != 0).then(|| Fingerprint::new(high, low));
-        Self { key, ticket: [number, since] }
-    }
-
-    /// The permit, and how long its lease lasts, if it is held in this store.
-    pub(crate) fn reclaim<C: Clock>(
-        &self,
-        store: &Arc<MemoryStore<C>>,
-    ) -> Option<(Permit<C>, Span)> {
-        let target = match self.key {
-            Some(key) => Target::Key(Arc::clone(store), key, KeyName::default()),
-            None => Target::Overflow(Arc::clone(store)),
-        };
-        let ticket = Ticket::from_words(self.ticket);
-        let (decision, end, now) = target.look(|slot, limit, now, _| {
-            let end = limit.lease_end(&slot.state, &ticket)?;
-            Some((limit.peek(&slot.state, now, 0), end, now))
-        })?;
-        (end > now).then(|| (Permit::new(&target, decision, Some(ticket)), end.since(now)))
     }
 }
 

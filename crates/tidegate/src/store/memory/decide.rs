@@ -4,7 +4,6 @@
 //!          else goes the slow way, which can do anything.
 
 use super::hot::CellRef;
-use super::memo::{self, Written};
 use super::{Fingerprint, KeyName, MemoryStore, Placement, Shard};
 use crate::clock::Clock;
 use crate::slot::Slot;
@@ -32,19 +31,8 @@ impl<C: Clock> MemoryStore<C> {
     /// A key's fingerprint, and the hot cell that may have it.
     #[inline]
     fn find<K: Hash + ?Sized>(&self, key: &K) -> (Fingerprint, Option<CellRef<'_>>) {
-        if !self.hot.is_in_use() {
-            return (self.secret.of(key), None);
-        }
-        let written = Written::by(key);
-        if let Some(known) = memo::recall(self.number, &written) {
-            return (known, self.hot.find(known));
-        }
         let key = self.secret.of(key);
-        let found = self.hot.find(key);
-        if found.is_some() {
-            memo::remember(self.number, &written, key);
-        }
-        (key, found)
+        (key, self.hot.find(key))
     }
 
     /// The time, for who may try to decide without much ado.

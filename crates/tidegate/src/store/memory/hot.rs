@@ -118,12 +118,6 @@ pub(super) struct CellRef<'a> {
 }
 
 impl HotCells {
-    /// Whether any key was ever lent to a cell.
-    #[inline]
-    pub(super) fn is_in_use(&self) -> bool {
-        self.made.get().is_some()
-    }
-
     /// Finds the cell that may have a key, and asks for its memory: it may be with another core, and
     /// comes while the caller looks at the clock.
     #[inline]

@@ -10,13 +10,11 @@ mod batch;
 mod decide;
 mod hot;
 mod limit_parameters;
-mod memo;
 mod observers;
 mod overflow;
 mod prefetch;
 mod rows;
 mod shard;
-pub(crate) mod sip;
 mod throttle;
 mod throttle_batch;
 
