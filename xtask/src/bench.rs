@@ -1,7 +1,6 @@
 //! Runs the benchmarks, with every peer.
 //!
-//! Always   What follows the command goes to `cargo bench` unread: `cargo xtask bench --bench keyed
-//!          -- 1M string`.
+//! Always   The arguments are passed to `cargo bench` unchanged: `cargo xtask bench --bench keyed -- 1M string`.
 
 use crate::command::Invocation;
 use crate::workspace::Workspace;

@@ -1,14 +1,14 @@
-//! Everything that can be said about the code without running it.
+//! Static checks, which run no tests.
 //!
-//! Always   Warnings are errors here and not in the sources, so that a newer compiler's new
-//!          warning never stops someone who only wants to build.
+//! Always   Warnings are errors here and not in the sources, so that a new warning of a newer compiler never breaks the
+//!          build of a user.
 
 use crate::command::Invocation;
 use crate::step::{self, Step};
 use crate::workspace::Workspace;
 use crate::{deny, tidy};
 
-/// What answers in a second goes first, and what may have to be installed goes last.
+/// The fastest step comes first, and a step that may install a tool comes last.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "formatting", run: formatting },
     Step { name: "tidy", run: |workspace| tidy::run(workspace, &[]) },
@@ -17,7 +17,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "dependency policy", run: deny::policy },
 ];
 
-/// All crates with all features, but for the benches: theirs builds peers, which takes minutes.
+/// All crates with all features, except the benches, whose features build peers for minutes.
 pub(crate) const EVERY_CRATE: [&str; 2] =
     ["--workspace --exclude tidegate-bench --all-features", "-p tidegate-bench"];
 
@@ -34,7 +34,7 @@ fn clippy(workspace: &Workspace) -> anyhow::Result<()> {
         let words = format!("clippy {crates} --all-targets --locked -- -D warnings");
         Invocation::cargo(workspace, &words).run()?;
     }
-    // `--all-targets` leaves out what only runs when it is named.
+    // `--all-targets` leaves out tests that run only when they are named.
     let words = format!("clippy {} --test envoy --locked -- -D warnings", EVERY_CRATE[0]);
     Invocation::cargo(workspace, &words).run()
 }

@@ -1,7 +1,7 @@
-//! Runs other programs, and says which one failed in words that can be pasted into a shell.
+//! Runs other programs; an error shows the command so that it can be pasted into a shell.
 //!
-//! Always   Every command starts in the workspace root and is printed before it runs, with the
-//!          environment that was added to it; nothing runs through a shell.
+//! Always   Every command starts in the workspace root and is printed before it runs, with its additional environment
+//!          variables. No command runs through a shell.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,18 +15,18 @@ use crate::workspace::{self, Workspace};
 /// One command line, ready to run.
 pub(crate) struct Invocation {
     command: Command,
-    /// The program as a person would type it.
+    /// The program, as it is printed.
     program: OsString,
     root: PathBuf,
 }
 
 impl Invocation {
-    /// `cargo` with `words`, which are split at blanks.
+    /// Makes a command of `cargo` with `words`, which are split at blanks.
     pub(crate) fn cargo(workspace: &Workspace, words: &str) -> Self {
         Self::new(workspace, &workspace::cargo(), "cargo".into()).words(words)
     }
 
-    /// Any other program, found at `path` or by its name on PATH.
+    /// Makes a command of another program, at `path` or on PATH.
     pub(crate) fn program(workspace: &Workspace, path: &Path) -> Self {
         let shown = path.strip_prefix(workspace.root()).unwrap_or(path);
         Self::new(workspace, path, shown.into())
@@ -39,7 +39,7 @@ impl Invocation {
         Self { command, program, root }
     }
 
-    /// Arguments that contain no blanks, written as one would type them.
+    /// Adds arguments, which are split at blanks.
     pub(crate) fn words(self, words: &str) -> Self {
         self.arguments(words.split_whitespace())
     }
@@ -57,14 +57,14 @@ impl Invocation {
         self
     }
 
-    /// Runs with our terminal; anything but success is an error.
+    /// Runs with the terminal of this process; any exit code but 0 is an error.
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         println!("$ {self}");
         let status = self.command.status().with_context(|| self.unstartable())?;
         self.judge(status)
     }
 
-    /// Runs and returns what was written to stdout; stderr stays on our terminal.
+    /// Runs and returns standard output; standard error goes to the terminal.
     pub(crate) fn stdout(mut self) -> anyhow::Result<String> {
         let output =
             self.command.stderr(Stdio::inherit()).output().with_context(|| self.unstartable())?;
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_and_its_status() {
         let workspace = Workspace::locate().unwrap();
-        // Two files that differ: git says so with its status alone.
+        // The files differ, which git reports with its exit code.
         let words = "diff --no-index --quiet Cargo.toml clippy.toml";
         let git = Invocation::program(&workspace, Path::new("git")).words(words);
         let message = format!("{:#}", git.run().unwrap_err());

@@ -1,8 +1,8 @@
-//! Programs that come with the system and not with cargo: found, or else installed from Debian.
+//! Finds programs of the system that do not come with cargo, or installs their Debian packages.
 //!
-//! Always   What is missing is a failure that names the package, never a step left out.
-//! Always   Only root installs: nobody else is asked for a password in the middle of a run.
-//! Always   Only the program is wanted: the service that may come with it is not started.
+//! Always   A missing program is a failure that names the package; no step is skipped.
+//! Always   Only root installs packages, so that no run stops to ask for a password.
+//! Always   The service of a package is not started.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,14 +15,14 @@ use anyhow::{Context as _, ensure};
 use crate::command::Invocation;
 use crate::workspace::Workspace;
 
-/// A program, and the Debian package that has it.
+/// A program, and its Debian package.
 #[derive(Clone, Copy)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) package: &'static str,
 }
 
-/// Sees to it that `program` can be started: from PATH or where Debian keeps it, or else out of the Debian `package`.
+/// Makes sure that a program is installed, on PATH or in Debian's directory for it.
 pub(crate) fn ensure(
     workspace: &Workspace,
     name: &'static str,
@@ -31,7 +31,7 @@ pub(crate) fn ensure(
     ensure_all(workspace, &[Program { name, package }])
 }
 
-/// The same for several, which are installed at once.
+/// Makes sure that several programs are installed; missing packages are installed together.
 pub(crate) fn ensure_all(workspace: &Workspace, programs: &[Program]) -> anyhow::Result<()> {
     let absent: Vec<Program> =
         programs.iter().copied().filter(|program| !is_here(program.name)).collect();
@@ -42,13 +42,13 @@ pub(crate) fn ensure_all(workspace: &Workspace, programs: &[Program]) -> anyhow:
     for Program { name, package } in absent {
         ensure!(
             is_here(name),
-            "Debian's {package} is installed, but {name} is not where it should be"
+            "Debian's {package} is installed, but it has no program {name} where it is expected"
         );
     }
     Ok(())
 }
 
-/// Installs the packages of these programs, whether or not they are here.
+/// Installs the packages of these programs.
 pub(crate) fn install(workspace: &Workspace, programs: &[Program]) -> anyhow::Result<()> {
     let missing = missing(programs);
     ensure!(is_here("apt-get") && is_root(workspace)?, "{missing}");
@@ -65,14 +65,14 @@ fn missing(programs: &[Program]) -> String {
     let names: Vec<&str> = programs.iter().map(|program| program.name).collect();
     let packages: Vec<&str> = programs.iter().map(|program| program.package).collect();
     format!(
-        "not installed: {}; on Debian or Ubuntu run `sudo apt-get install {}`, elsewhere install \
-         what your system calls so",
+        "not installed: {}; on Debian or Ubuntu run `sudo apt-get install {}`, elsewhere the \
+         packages of your system",
         names.join(", "),
         packages.join(" ")
     )
 }
 
-/// Debian has each version of PostgreSQL in a directory of its own here, with its programs in `bin`.
+/// Debian installs each version of PostgreSQL in a directory here, with its programs in `bin`.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 
 fn is_here(program: &str) -> bool {
@@ -100,10 +100,10 @@ fn apt_get(workspace: &Workspace, words: &str) -> Invocation {
         .words(words)
 }
 
-/// What Debian's packages ask before they start their service; 101 means that they must not.
+/// A script that Debian's packages run before they start a service; exit code 101 forbids it.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// While it lives, no package starts a service, unless the machine has a policy of its own.
+/// Keeps packages from starting services until it is dropped, unless the machine already has a policy.
 struct ServicesOff {
     is_ours: bool,
 }
@@ -122,7 +122,7 @@ impl ServicesOff {
 impl Drop for ServicesOff {
     fn drop(&mut self) {
         if self.is_ours {
-            // If it is gone already, somebody else has seen to it.
+            // Fails only if the file is already gone.
             let _ = fs::remove_file(POLICY);
         }
     }
@@ -138,13 +138,13 @@ mod tests {
         let path = env::join_paths([root.join("no-such-directory"), root.join("xtask")]).unwrap();
         assert!(is_on(&path, "Cargo.toml"));
         assert!(!is_on(&path, "no-such-file"));
-        assert!(!is_on(&path, "src"), "a directory is no program");
+        assert!(!is_on(&path, "src"), "a directory is not a program");
     }
 
     #[test]
     fn a_program_that_debian_keeps_off_the_path_is_found() {
         let root = Workspace::locate().unwrap().root().to_owned();
-        // A directory for each program, with `bin` in it, as the versions of PostgreSQL are.
+        // A directory for each version, with `bin` in it, as for PostgreSQL.
         let versions = env::temp_dir().join(format!("tidegate-xtask-{}", std::process::id()));
         fs::create_dir_all(versions.join("15/bin")).unwrap();
         fs::write(versions.join("15/bin/initdb"), "").unwrap();

@@ -1,7 +1,7 @@
-//! What may be depended on: licences, sources and bans, and apart from them, advisories.
+//! Checks dependencies: licences, sources and bans, and separately advisories.
 //!
-//! Always   `policy` depends on the repository alone, so that yesterday's commit passes tomorrow;
-//!          advisories change under our feet and are therefore a command of their own.
+//! Always   `policy` depends on the repository alone, so that the result for a commit never changes. Advisories change
+//!          daily and so have a command of their own.
 
 use crate::command::Invocation;
 use crate::tools::{self, DENY};

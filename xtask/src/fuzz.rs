@@ -1,7 +1,7 @@
-//! Searches for inputs nobody thought of: libFuzzer for bytes, property tests for arithmetic.
+//! Runs the fuzz targets with libFuzzer, and the property tests at full size.
 //!
-//! Always   Works on the stable toolchain. cargo-fuzz passes `-Z` flags, which stable accepts from
-//!          whoever sets `RUSTC_BOOTSTRAP`; nothing that is shipped is built that way.
+//! Always   Works on the stable toolchain. cargo-fuzz passes `-Z` flags, which stable accepts if `RUSTC_BOOTSTRAP` is set;
+//!          no released code is built that way.
 //! Always   A run ends by itself.
 
 use std::fs;
@@ -17,15 +17,15 @@ const SECONDS_DEFAULT: u32 = 60;
 const TARGETS: &str = "fuzz/fuzz_targets";
 const FOUND: &str = "fuzz/corpus";
 const SEEDS: &str = "fuzz/seeds";
-/// No sanitizer: what is fuzzed has hardly any unsafe code, and without one a run tries more inputs.
+/// No sanitizer: the targets contain hardly any unsafe code, and without one a run tries more inputs.
 const RUN: &str = "run --fuzz-dir fuzz --sanitizer none";
-/// The fewest files that reach all that was reached, however often: hundreds, not thousands.
+/// Options to reduce the corpus to the fewest files with the same coverage, independent of hit counts.
 const MERGE: &str = "-set_cover_merge=1 -use_counters=0 -max_len=1024";
 /// Instead of a target's name.
 const ALL: &str = "all";
 const KEEP: &str = "keep";
 
-/// Not captured: each property says which algorithm it is done with.
+/// Output is not captured: each property prints the algorithm that it has finished.
 const PROPERTIES: &str =
     "test --release -p tidegate-conformance --test properties --locked -- --nocapture";
 const PROPERTIES_CASES: &str = "1000000";
@@ -46,15 +46,15 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     }
 }
 
-/// The property tests at full size.
+/// Runs the property tests at full size.
 pub(crate) fn properties(workspace: &Workspace) -> anyhow::Result<()> {
     Invocation::cargo(workspace, PROPERTIES).env("TIDEGATE_CASES", PROPERTIES_CASES).run()
 }
 
-/// Each of these for so long, one after the other.
+/// Fuzzes each target for this time, one after the other.
 fn fuzz(workspace: &Workspace, targets: &[String], seconds: u32) -> anyhow::Result<()> {
     for target in targets {
-        // What is found goes to the first; the second is only read.
+        // libFuzzer writes new inputs to the first directory, and only reads the second.
         invocation(workspace, target, [FOUND, SEEDS])?
             .arguments(["--", &format!("-max_total_time={seconds}")])
             .run()?;
@@ -62,7 +62,7 @@ fn fuzz(workspace: &Workspace, targets: &[String], seconds: u32) -> anyhow::Resu
     Ok(())
 }
 
-/// Copies what reaches code that no seed reaches to the seeds, where git keeps it and a plain test runs it.
+/// Copies inputs that reach code that no seed reaches to the seeds, which are in git and which a plain test replays.
 fn keep(workspace: &Workspace, target: &str) -> anyhow::Result<()> {
     invocation(workspace, target, [SEEDS, FOUND])?.arguments(["--"]).words(MERGE).run()
 }
@@ -94,20 +94,20 @@ fn targets(directory: &Path) -> anyhow::Result<Vec<String>> {
     Ok(targets)
 }
 
-/// One of the targets, or all.
+/// Returns the target with this name, or all.
 fn chosen<'a>(word: &str, targets: &'a [String]) -> anyhow::Result<&'a [String]> {
     if word == ALL {
         return Ok(targets);
     }
     match targets.iter().position(|target| target == word) {
-        Some(place) => Ok(&targets[place..=place]),
+        Some(index) => Ok(&targets[index..=index]),
         None => bail!("there is no fuzz target `{word}`; there are: {}", targets.join(", ")),
     }
 }
 
 fn parse_seconds(word: &str) -> anyhow::Result<u32> {
     match word.parse() {
-        // libFuzzer reads 0 as "for ever".
+        // libFuzzer interprets 0 as no time limit.
         Ok(0) | Err(_) => bail!("`{word}` is not a number of seconds; give a whole number from 1"),
         Ok(seconds) => Ok(seconds),
     }

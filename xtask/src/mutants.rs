@@ -1,9 +1,8 @@
 //! Mutation testing: would a test notice if an algorithm were wrong?
 //!
-//! Always   Only what decides is mutated: the algorithms and the arithmetic under them. Only the tests
-//!          that must catch it run: the core's own and the conformance suite, with few cases, since
-//!          there are many mutants; `TIDEGATE_CASES=10000` is for those that survive. `docs/mutants.md`
-//!          says why they do.
+//! Always   Only the algorithms and their arithmetic are mutated. Only the tests that must catch a mutant run: those of the
+//!          core and the conformance suite, with few cases because there are many mutants. Use
+//!          `TIDEGATE_CASES=10000` for mutants that survive. `docs/mutants.md` explains why some do.
 
 use std::env;
 
@@ -14,19 +13,18 @@ use crate::workspace::Workspace;
 const CASES: &str = "50";
 const MUTATED: &str = "-p tidegate-core -f crates/tidegate-core/src/algorithm/** \
     -f crates/tidegate-core/src/{codec,limit,time}/** -f crates/tidegate-core/src/{decision,rate}.rs";
-/// No doc tests: they show how to ask, and what only they would catch is not tested well enough.
+/// No doc tests: a mutant that only a doc test catches is not tested well enough.
 const TESTED_BY: &str = "--test-package tidegate-core,tidegate-conformance \
     --cargo-test-arg=--lib --cargo-test-arg=--tests";
-/// Every mutant is built, few run for long: what is built fast is tested fast. Each job builds in its own
-/// copy, whatever folder is set outside: in a common one a mutant might be tested by another's tests.
+/// Every mutant is built, and few run for long, so a fast build matters most. Each job builds in its own target
+/// directory: in a shared one, a mutant might be tested by the binary of another.
 const BUILT: [(&str, &str); 4] = [
     ("CARGO_TARGET_DIR", "target"),
     ("CARGO_PROFILE_TEST_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_TEST_DEBUG", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "0"),
 ];
-/// A mutant that loops for ever is caught by the clock, so the clock has to be short; a build
-/// from nothing must still fit.
+/// A mutant that loops forever is caught by the timeout, which should be short; a build from scratch must still fit.
 const BOUNDS: &str = "--jobs 2 --timeout 120 --build-timeout 600";
 
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
@@ -34,15 +32,15 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     let report = workspace.root().join("mutants.out");
     if report.is_dir() {
         println!(
-            "the report is in {}; missed.txt lists the mutants no test noticed",
+            "the report is in {}; missed.txt lists the mutants that no test caught",
             report.display()
         );
     }
     result
 }
 
-/// Some put `--` before the options of another tool. For cargo-mutants all that follows it would be
-/// the tests' and no option at all: every mutant would run, each with tests that cannot start.
+/// Drops a leading `--`, which some people write before the options of another tool. cargo-mutants would pass everything
+/// after it to the tests: every mutant would run, with tests that cannot start.
 fn options(arguments: &[String]) -> &[String] {
     match arguments {
         [first, rest @ ..] if first == "--" => rest,

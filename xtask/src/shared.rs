@@ -1,6 +1,6 @@
-//! The tests of limits in Redis at the sizes of the catalogue (T37, B2).
+//! The tests of limits in Redis at full size (T37 and B2 of the catalogue).
 //!
-//! Always   The same tests as in CI, told to be larger: nothing is tested here only.
+//! Always   The same tests as in CI, with more cases.
 
 use crate::command::Invocation;
 use crate::step::{self, Step};
@@ -15,14 +15,14 @@ const LEASES: &[Step] = &[
 const SEQUENCES: &str = "1000000";
 const SEEDS: &str = "10000";
 
-/// Rust and Lua, a million sequences each.
+/// Compares Rust with Lua, with a million sequences for each algorithm.
 pub(crate) fn differential(workspace: &Workspace) -> anyhow::Result<()> {
     Invocation::cargo(workspace, "test -p tidegate-redis --release --locked --test differential")
         .env("TIDEGATE_SEQUENCES", SEQUENCES)
         .run()
 }
 
-/// Leases, simulated and for real.
+/// Tests leases, in a simulation and with real processes.
 pub(crate) fn leases(workspace: &Workspace) -> anyhow::Result<()> {
     step::run_all(workspace, LEASES)
 }

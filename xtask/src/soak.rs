@@ -1,8 +1,7 @@
-//! The tests of the store at the sizes of the catalogue (T16, T19, T20, T38, T39, T41 to T43), many schedules of its
-//! threads, and a service that is killed again and again.
+//! The tests of the store at full size (T16, T19, T20, T38, T39, T41 to T43 of the catalogue), many schedules of its
+//! threads, and a service that is killed repeatedly.
 //!
-//! Always   The same tests as in CI, told to be larger: nothing is tested here only. One at a time, because
-//!          some of them measure.
+//! Always   The same tests as in CI, with larger sizes. They run one at a time, because some of them measure time or memory.
 
 use crate::command::Invocation;
 use crate::step::{self, Step};

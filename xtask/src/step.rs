@@ -1,7 +1,7 @@
-//! Runs a list of steps, one headline each, and ends with a table of what they took.
+//! Runs a list of steps, each with a headline, and prints a table of their times.
 //!
-//! Always   The first step that fails ends the run: what follows would mostly repeat its errors.
-//!          The table is printed either way.
+//! Always   The first failure ends the run, because later steps would mostly repeat its errors. The table is printed in
+//!          any case.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ fn table(done: &[Done]) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a step took is for the reader's eyes; nothing is decided by it"
+    reason = "the time of a step is only printed; no decision depends on it"
 )]
 fn now() -> Instant {
     Instant::now()

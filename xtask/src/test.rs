@@ -1,7 +1,6 @@
-//! Everything CI runs, so that what passes here passes there.
+//! Runs every check that CI runs.
 //!
-//! Always   A step that found nothing to run has failed: a filter that matches no test would
-//!          otherwise stay green for ever.
+//! Always   A step that finds no test to run fails: otherwise a filter that matches no test would stay green forever.
 
 use anyhow::ensure;
 
@@ -23,17 +22,17 @@ const STEPS: &[Step] = &[
     Step { name: "instructions", run: instructions::check },
 ];
 
-/// What tidegate-testbed starts, and the client it is held against.
+/// The servers that tidegate-testbed starts, and the client that its own client is compared with.
 const PROGRAMS: &[Program] = &[
     Program { name: "redis-server", package: "redis-server" },
     Program { name: "redis-cli", package: "redis-tools" },
     Program { name: "postgres", package: "postgresql" },
 ];
 
-/// Tries interleavings of threads: every one of a few steps, or many of many. Only optimised code gets
-/// through them in time.
+/// A tool that tries interleavings of threads: all of a few steps, or a sample of many steps. It needs optimised code to
+/// finish in time.
 pub(crate) struct Explorer {
-    /// Also the name of the directory that it is built in.
+    /// Its name, also of its target directory.
     name: &'static str,
     tests: &'static str,
     rustflags: &'static str,
@@ -55,9 +54,9 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
 }
 
 fn all_features(workspace: &Workspace) -> anyhow::Result<()> {
-    // Whether it is there is known in no time; the tests that start it come after minutes of building.
+    // Checked first, because the tests that need these programs come after minutes of building.
     debian::ensure_all(workspace, PROGRAMS)?;
-    // That benches and their peers compile, clippy has seen; here it is what they share that is tested.
+    // Clippy has compiled the benches and their peers; only their shared code has tests.
     let bench = "-p tidegate-bench --no-default-features";
     for crates in [check::EVERY_CRATE[0], bench] {
         Invocation::cargo(workspace, &format!("test {crates} --locked")).run()?;
@@ -66,7 +65,7 @@ fn all_features(workspace: &Workspace) -> anyhow::Result<()> {
 }
 
 fn no_default_features(workspace: &Workspace) -> anyhow::Result<()> {
-    // What the features change is there; the rest has been tested with all of them.
+    // Only these tests depend on features; the others have run with all of them.
     let words = "test -p tidegate --no-default-features --lib --test calendar --locked";
     Invocation::cargo(workspace, words).run()
 }
@@ -81,7 +80,7 @@ impl Explorer {
         let listed = self.tests(workspace).words("--list").stdout()?;
         ensure!(
             lists_a_test(&listed),
-            "no test matches `cargo {}`: if the {} tests moved, say where in xtask/src/test.rs",
+            "no test matches `cargo {}`: if the {} tests have moved, update the filter in xtask/src/test.rs",
             self.tests,
             self.name
         );
@@ -89,7 +88,7 @@ impl Explorer {
     }
 
     pub(crate) fn tests(&self, workspace: &Workspace) -> Invocation {
-        // Other RUSTFLAGS in the usual directory would rebuild every dependency, here and next time.
+        // Other RUSTFLAGS in the usual target directory would rebuild every dependency, now and in the next build.
         Invocation::cargo(workspace, self.tests)
             .env("RUSTFLAGS", self.rustflags)
             .env("CARGO_TARGET_DIR", workspace.target().join(self.name))

@@ -1,8 +1,7 @@
-//! Cargo subcommands that do not come with Rust: found, or else built once.
+//! Finds cargo subcommands that do not come with Rust, or builds them once.
 //!
-//! Always   What is already installed is used, whatever its version; what is missing goes to
-//!          `target/tools` in a pinned version. No tool is ever installed outside `target`, but for
-//!          what only the system has (`debian.rs`).
+//! Always   An installed tool is used, whatever its version; a missing one is built into `target/tools` in a pinned
+//!          version. Nothing is installed outside `target`, except packages of the system (`debian.rs`).
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,10 +21,10 @@ pub(crate) struct Tool {
     version: &'static str,
 }
 
-/// A command line that starts with the tool, installed first if it has to be.
+/// Returns a command line that starts with the tool, which is installed first if necessary.
 pub(crate) fn invoke(workspace: &Workspace, tool: &Tool) -> anyhow::Result<Invocation> {
     let path = ensure_installed(workspace, tool)?;
-    // Cargo hands a subcommand its own name first; cargo-mutants insists on it.
+    // Cargo passes the name of a subcommand as its first argument, and cargo-mutants requires it.
     Ok(Invocation::program(workspace, &path).words(tool.name))
 }
 
@@ -39,7 +38,7 @@ fn ensure_installed(workspace: &Workspace, tool: &Tool) -> anyhow::Result<PathBu
     let Tool { name, version } = tool;
     println!("cargo-{name} is not installed: building {version} into {}.", own_root.display());
     println!("This takes minutes, once.");
-    // Not optimised: it runs for seconds, and would be built for minutes more.
+    // Not optimised: it runs for seconds, and an optimised build takes minutes longer.
     Invocation::cargo(workspace, "install --locked --debug --root")
         .arguments([&own_root])
         .words(&format!("cargo-{name}@{version}"))

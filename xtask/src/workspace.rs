@@ -1,7 +1,6 @@
-//! Where the workspace is, and where what it builds goes.
+//! The root of the workspace, and its target directory.
 //!
-//! Always   The root is found when the command runs, never when it was compiled: a checkout that
-//!          was moved after a build must not send its commands to where it used to be.
+//! Always   The root is located at run time and not at compile time, so that a checkout can be moved after a build.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn locate() -> anyhow::Result<Self> {
-        // `cargo run` names the package's directory; whoever starts the binary by hand does not.
+        // `cargo run` sets the directory of the package; a binary that is started directly asks cargo.
         let root = match env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) {
             Some(package) if package.ends_with("xtask") => package.join(".."),
             _ => ask_cargo()?,
@@ -34,13 +33,13 @@ impl Workspace {
         &self.root
     }
 
-    /// The directory cargo builds into, which git ignores.
+    /// Returns the directory that cargo builds into, which git ignores.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 }
 
-/// The cargo that runs us, so that a `+toolchain` on the command line reaches every step.
+/// Returns the path of the cargo that runs this program, so that a `+toolchain` argument applies to every step.
 pub(crate) fn cargo() -> PathBuf {
     env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
 }

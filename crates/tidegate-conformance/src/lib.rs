@@ -1,7 +1,7 @@
-//! Holds every implementation of Tidegate to one specification.
+//! Tests every implementation of Tidegate against one specification.
 //!
-//! `spec/` says what each algorithm answers, as prose with runnable scenarios. This crate reads them
-//! and runs them against whatever decides: the core, the library, Redis, and a server over each of its wires.
+//! `spec/` describes each algorithm in prose with runnable scenarios. This crate parses the scenarios and runs them
+//! against the core, the library, Redis, and a server over each of its protocols.
 
 pub mod fuzz;
 pub mod implementation;

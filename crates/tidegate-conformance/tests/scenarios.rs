@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tidegate_conformance::implementation::{
     Core, Grpc, Http, Implementation, Memory, Redis, Resp, Wire,
 };
-use tidegate_conformance::scenario::{Outcome, Scenario, read_page, run};
+use tidegate_conformance::scenario::{Scenario, ScenarioResult, read_page, run};
 
 /// An implementation, and the scenarios that it is not asked as they are written, so that skipping is noticed.
 struct Listed {
@@ -90,22 +90,22 @@ fn every_implementation_obeys_every_scenario() {
     for Listed { name, make, unsaid, detours } in IMPLEMENTATIONS {
         // One for all of them: each scenario makes it forget.
         let mut implementation = make();
-        let (mut passed_over, mut in_other_words) = (Vec::new(), Vec::new());
+        let (mut passed_over, mut emulated) = (Vec::new(), Vec::new());
         for (scenario_name, scenario) in &scenarios {
-            let outcome = run(scenario, &mut *implementation);
-            if let Outcome::Skipped(why) = outcome {
+            let result = run(scenario, &mut *implementation);
+            if let ScenarioResult::Skipped(why) = result {
                 passed_over.push((&**scenario_name, why));
                 continue;
             }
-            if let Outcome::Broken(breaches) = outcome {
+            if let ScenarioResult::Failed(breaches) = result {
                 failures.extend(breaches.iter().map(|breach| format!("[{name}] {breach}")));
             }
-            in_other_words.extend(implementation.detour().map(|why| (&**scenario_name, why)));
+            emulated.extend(implementation.emulation().map(|why| (&**scenario_name, why)));
         }
-        let (asked, otherwise) = (count - passed_over.len(), in_other_words.len());
+        let (asked, otherwise) = (count - passed_over.len(), emulated.len());
         println!("{name}: {asked} of {count} scenarios asked, {otherwise} in other words");
         let mut wrong = compare(&passed_over, unsaid, "asked");
-        wrong.extend(compare(&in_other_words, detours, "asked in the spec's words"));
+        wrong.extend(compare(&emulated, detours, "asked in the spec's words"));
         failures.extend(wrong.iter().map(|wrong| format!("[{name}] {wrong}")));
     }
     assert!(failures.is_empty(), "{} broken:\n\n{}\n", failures.len(), failures.join("\n\n"));

@@ -1,6 +1,6 @@
-//! A directory of its own for each server, gone with it.
+//! A temporary directory for each server, removed when it is dropped.
 //!
-//! Always   What a killed test, or a server in a `static`, has left behind goes when the next test starts.
+//! Always   Directories that a killed test or a server in a `static` left behind are removed when the next test starts.
 
 use std::env;
 use std::fs;
@@ -20,9 +20,9 @@ impl Directory {
         let parent = env::temp_dir();
         SWEPT.call_once(|| sweep(&parent));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Short: the path of a Unix socket may have a hundred bytes, and one goes here.
+        // The name is short because the path of a Unix socket, which is in here, has at most a hundred bytes.
         let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
-        fs::create_dir_all(&path).expect("a temporary directory can be made");
+        fs::create_dir_all(&path).expect("a temporary directory can be created");
         Self(path)
     }
 
@@ -36,14 +36,14 @@ impl Directory {
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.join(name);
-        fs::write(&path, text).expect("it is ours to write to");
+        fs::write(&path, text).expect("a file in the temporary directory can be written");
         path
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A directory that stays behind is no reason for a test to fail.
+        // A directory that cannot be removed does not fail the test.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -51,19 +51,20 @@ impl Drop for Directory {
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_str().and_then(owner).is_some_and(is_gone) {
-            // Another process may sweep at the same time.
+            // Another process may remove it at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// The id of the process whose directory has this name.
+/// Returns the id of the process whose directory has this name.
 fn owner(name: &str) -> Option<u32> {
     let (owner, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
     owner.parse().ok()
 }
 
-/// Our own id is that of somebody before us: we have no directory yet.
+/// Returns whether no process with this id runs. A directory with our own id is from an earlier process with the same
+/// id, because this process has none yet.
 fn is_gone(id: u32) -> bool {
     id == process::id() || !Path::new(&format!("/proc/{id}")).exists()
 }
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn what_the_dead_have_left_is_swept_and_nothing_else() {
         let parent = Directory::new();
-        // No process has so high an id.
+        // No process has an id as high as this.
         let names =
             ["tidegate-testbed-4294967295-0", "tidegate-testbed-1-0", "else", "tidegate-testbed-x"];
         for name in names {

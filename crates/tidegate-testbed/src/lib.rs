@@ -1,23 +1,23 @@
-//! Real Redis and PostgreSQL servers and a faulty network for tests: started, spoken to, disturbed and ended.
+//! Real Redis and PostgreSQL servers and a network with faults, for tests.
 //!
-//! Not published. A store is tested against the server that it is written for, because a server that we wrote
-//! ourselves would share our mistakes. redis-cell 0.5, which is in no registry, is described once more instead.
+//! Not published. A store is tested against the server that it is written for, because a fake of our own would share
+//! our mistakes. Only redis-cell 0.5, which is in no registry, is reimplemented here from its documentation.
 //!
-//! Always   What cannot be had fails the test and says why, down to the package to install. Nothing is skipped.
-//! Always   Every process that is started is ended with its value, and also if the test is killed.
-//! Always   Loopback only. Nobody else is given the port of a server that is down, so that it can come back.
+//! Always   A missing program fails the test with the name of the package to install. No test is skipped.
+//! Always   Every process ends when its value is dropped, and also if the test is killed.
+//! Always   Servers listen on loopback only. The port of a server that is down stays reserved, so that it can restart.
 //! Needs    Redis 7 or later (`apt-get install redis-server`), which has `cluster-port` and `SENTINEL DEBUG`;
-//!          PostgreSQL (`apt-get install postgresql`), for those who start it.
+//!          PostgreSQL (`apt-get install postgresql`), for tests that start it.
 
 #![expect(
     clippy::missing_panics_doc,
-    reason = "a testbed that cannot do what it is asked for fails the test, wherever that is"
+    reason = "every function of a testbed panics if it fails, which fails the test"
 )]
 
 mod certificate;
 mod cluster;
 mod directory;
-mod patience;
+
 mod port;
 pub mod postgres;
 mod process;
@@ -27,13 +27,14 @@ mod random;
 pub mod redis;
 mod redis_cell;
 mod sentinels;
+mod wait;
 
 pub use certificate::{CertificateFiles, self_signed};
 pub use cluster::{Cluster, Migration, SLOTS};
-pub use patience::{PATIENCE, eventually};
 pub use postgres::PostgresServer;
 pub use proxy::{Fault, FaultProxy};
 pub use random::Random;
 pub use redis::{Client, RedisServer, Reply};
 pub use redis_cell::{OWN_TABLE, RedisCell};
 pub use sentinels::Sentinels;
+pub use wait::{PATIENCE, eventually};

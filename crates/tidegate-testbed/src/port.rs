@@ -1,15 +1,15 @@
-//! A port on loopback that is ours as long as the value lives, whether or not anybody listens there.
+//! A port on loopback that is reserved while the value lives, whether or not a server listens there.
 //!
-//! Rejected Port 0 of the system: as soon as a server is killed, its port may become the near end of somebody's
-//!          connection, and then the server cannot come back, or a client that should be refused is not.
-//! Always   From below the range that the system gives out by itself. Among testbeds, also of other processes, who
-//!          holds the UDP port of a number holds the number; the system gives it back when the holder is killed.
+//! Rejected Port 0: when a server is killed, the system may use its port as the local port of another connection. Then
+//!          the server cannot restart, or a client that should be refused is not.
+//! Always   Ports are below the range of ephemeral ports. Testbeds, also in other processes, reserve a port by binding
+//!          the UDP port of the same number, which the system releases when the process is killed.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 
-/// Linux gives out 32 768 and above.
+/// Linux uses 32 768 and above as ephemeral ports.
 const NUMBERS: Range<u16> = 12_000..32_000;
 const ATTEMPTS_MAX: u64 = 1_000;
 
@@ -20,7 +20,7 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn claim() -> Self {
-        // Two processes that start at one time look in different places.
+        // Processes that start at the same time try different ports.
         let random = RandomState::new();
         let candidates = (0..ATTEMPTS_MAX).map(|attempt| random.hash_one(attempt));
         candidates.into_iter().find_map(Self::try_claim).expect("some port is free")
@@ -30,7 +30,7 @@ impl Port {
         let number = u64::from(NUMBERS.start) + random % u64::try_from(NUMBERS.len()).ok()?;
         let address = loopback(u16::try_from(number).ok()?);
         let claim = UdpSocket::bind(address).ok()?;
-        // Somebody may listen there who has never heard of claims.
+        // A program that is no testbed may listen there.
         TcpListener::bind(address).ok()?;
         Some(Self { number: address.port(), _claim: claim })
     }

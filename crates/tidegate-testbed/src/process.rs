@@ -1,6 +1,6 @@
-//! A process that is ended with its value, and also if we are killed.
+//! A child process that ends when its value is dropped, and also if this process is killed.
 //!
-//! Always   Signals go to the process id of a child that has not been waited for, which nobody else can have.
+//! Always   Signals go to the id of a child that has not been waited for, which no other process can have.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,21 +11,21 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 
-use crate::patience::{PATIENCE, poll};
+use crate::wait::{PATIENCE, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// How a process is ended, by us, or by the system when we are gone.
+/// How a process is ended, by us, or by the system when this process has died.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// At once (SIGKILL).
+    /// By SIGKILL.
     Kill,
-    /// It is told to go (SIGQUIT), and killed if it does not.
+    /// By SIGQUIT, and by SIGKILL if it does not end.
     Quit,
 }
 
 impl End {
-    /// What `setpriv` is told.
-    const fn with_us(self) -> [&'static str; 2] {
+    /// Returns the options of `setpriv` that end the process when this one dies.
+    const fn setpriv_options(self) -> [&'static str; 2] {
         match self {
             Self::Kill => ["--pdeathsig", "KILL"],
             Self::Quit => ["--pdeathsig", "QUIT"],
@@ -40,45 +40,46 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// What it says goes to the end of `log`.
+    /// Starts a program, whose output is appended to `log`.
     pub(crate) fn start(program: &Path, arguments: &[&OsStr], log: &Path) -> Self {
         Self::start_as((&[], End::Kill), program, arguments, log)
     }
 
-    /// The same of a process that is to be somebody else's, in the words of `setpriv`, or to be ended in another way.
+    /// Starts a program as another user, given as options of `setpriv`, or with another way to end it.
     pub(crate) fn start_as(
         (privileges, end): (&[&str], End),
         program: &Path,
         arguments: &[&OsStr],
         log: &Path,
     ) -> Self {
-        let log = File::options().create(true).append(true).open(log).expect("it is ours");
+        let log =
+            File::options().create(true).append(true).open(log).expect("it is our child or file");
         let mut command = Command::new("setpriv");
-        command.args(privileges).args(end.with_us());
+        command.args(privileges).args(end.setpriv_options());
         command.arg(program).args(arguments).stdin(Stdio::null());
-        command.stdout(log.try_clone().expect("there are descriptors")).stderr(log);
+        command.stdout(log.try_clone().expect("a descriptor is free")).stderr(log);
         let child = spawn(command).expect("setpriv starts; it comes with Debian's util-linux");
         Self { child, is_paused: false, end }
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("it is ours").is_none()
+        self.child.try_wait().expect("it is our child or file").is_none()
     }
 
-    /// Runs, and is not paused.
+    /// Returns whether it runs and is not paused.
     pub(crate) fn is_awake(&mut self) -> bool {
         !self.is_paused && self.is_running()
     }
 
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it is ours");
+        self.child.kill().expect("it is our child or file");
+        self.child.wait().expect("it is our child or file");
     }
 
-    /// Stopped it is when this returns, and not merely told to stop.
+    /// Pauses it, and returns when it has stopped.
     pub(crate) fn pause(&mut self) {
         self.signal(Signal::STOP);
-        waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).expect("it is ours");
+        waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).expect("it is our child or file");
         self.is_paused = true;
     }
 
@@ -88,8 +89,8 @@ impl Process {
     }
 
     fn signal(&mut self, signal: Signal) {
-        assert!(self.is_running(), "a process that has ended is sent {signal:?}");
-        kill_process(self.pid(), signal).expect("it is ours");
+        assert!(self.is_running(), "the process has ended and cannot be sent {signal:?}");
+        kill_process(self.pid(), signal).expect("it is our child or file");
     }
 
     fn pid(&self) -> Pid {
@@ -103,7 +104,7 @@ impl Drop for Process {
             self.signal(Signal::QUIT);
             poll(PATIENCE, || (!self.is_running()).then_some(()));
         }
-        // It may have ended by itself.
+        // It may have ended by itself before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -114,14 +115,14 @@ struct Order {
     done: Sender<io::Result<Child>>,
 }
 
-/// Linux means the thread when it says that the parent has died, and the thread of a test may end long before the
-/// server does that it has started. So one thread starts everything, and it ends only with the process.
+/// Spawns a child from a thread that lives as long as this process. Linux signals a child when the *thread* that spawned
+/// it ends, and the thread of a test may end before the server that it started.
 fn spawn(command: Command) -> io::Result<Child> {
     static ORDERS: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
         let (orders, taken) = channel::<Order>();
         thread::spawn(move || {
             for Order { mut command, done } in taken {
-                // Whoever does not wait for the child any more drops it.
+                // If the requester is gone, the child is dropped.
                 let _ = done.send(command.spawn());
             }
         });

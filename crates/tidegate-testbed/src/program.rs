@@ -1,21 +1,21 @@
-//! Where a server's program is, or else what to install.
+//! Finds a server's program, or names the package to install.
 //!
-//! Always   A missing program is a failure: a test that is skipped would stay green for ever.
+//! Always   A missing program is a failure: a skipped test would stay green forever.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Debian has each version of PostgreSQL in a directory of its own here, with its programs in `bin`.
+/// Debian installs each version of PostgreSQL in a directory here, with its programs in `bin`.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The program, which is in the Debian package.
+/// Returns the path of a program that is part of this Debian package.
 pub(crate) fn find(name: &str, package: &str) -> PathBuf {
     find_in(directories(env::var_os("PATH"), Path::new(POSTGRES_VERSIONS)), name, package)
 }
 
-/// Those of PATH, and then those that Debian keeps off it.
+/// Returns the directories of PATH, and then those that Debian does not add to it.
 fn directories(path: Option<OsString>, versions: &Path) -> Vec<PathBuf> {
     let path = path.unwrap_or_default();
     let versions = fs::read_dir(versions).into_iter().flatten().flatten();

@@ -1,11 +1,11 @@
-//! Randomness that can be had again: the same seed, the same numbers.
+//! Reproducible pseudo-random numbers.
 
-/// `SplitMix64`, begun with a seed.
+/// `SplitMix64`, initialised with a seed.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number, of any size.
+    /// Returns the next number, of any size.
     #[expect(clippy::should_implement_trait, reason = "it never ends, and nobody iterates over it")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// One below `end`; zero if there is none.
+    /// Returns a number below `end`, or zero if `end` is zero.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }

@@ -1,20 +1,20 @@
-//! redis-cell 0.5 written down once more, from its description: what `CL.THROTTLE` is held against, word for word.
+//! A reimplementation of redis-cell 0.5 from its documentation, with which `CL.THROTTLE` is compared byte by byte.
 //!
-//! The module of this version is in no registry. This shares no code with ours: it keeps times of arrival as redis-cell does,
-//! where we keep debts, and reads words by hand. Roundings are those of the description, here and there.
+//! This version of the module is in no registry. The code shares nothing with tidegate's: it stores arrival times as
+//! redis-cell does, where tidegate stores debts, and parses arguments by hand. Rounding follows the documentation.
 //!
-//! State    For each key, when its next request would come if requests came evenly, in nanoseconds.
-//! Always   Where redis-cell is plainly broken, what `docs/guide/resp.md` lists as the right answer, marked with "Broken:". How
-//!          much can be owed at most (146 years) is ours, and so is what is said of it.
+//! State    For each key, the theoretical arrival time of its next request, in nanoseconds.
+//! Always   Where redis-cell has a defect, this gives the correct answer as listed in `docs/guide/resp.md`, marked with
+//!          "Broken:". The maximum debt (146 years) and its replies are tidegate's.
 
 use std::collections::HashMap;
 
 const SECOND_NS: i128 = 1_000_000_000;
-/// What we can keep of what a key owes: some 146 years.
+/// The maximum debt of a key: about 146 years.
 const OWED_NS_MAX: i128 = 4_570_551_051_959_749 * 1_009;
 
-/// redis-cell's own table, with the row that its ancestor has besides: at so many milliseconds `CL.THROTTLE k 4 1 1` is asked for so
-/// much, and says this.
+/// The table of redis-cell's own test, with one more row from the project it is derived from: time in milliseconds,
+/// quantity for `CL.THROTTLE k 4 1 1`, reply.
 pub const OWN_TABLE: [(u64, i64, [i64; 5]); 16] = [
     (0, 6, [1, 5, 5, -1, 0]),
     (0, 1, [0, 5, 4, -1, 1]),
@@ -41,7 +41,7 @@ pub struct RedisCell {
 }
 
 impl RedisCell {
-    /// The answer, in the bytes of RESP, to these words after the command's name.
+    /// Returns the RESP reply to a command with these arguments.
     pub fn say(&mut self, now_ns: i128, words: &[&[u8]]) -> Vec<u8> {
         match self.answer(now_ns, words) {
             Ok([limited, limit, remaining, retry_s, reset_s]) => format!(
@@ -49,9 +49,9 @@ impl RedisCell {
             )
             .into_bytes(),
             Err(message) => {
-                // Broken: a word may have the end of a line in it, and an error is a line. What Redis itself says has blanks there.
+                // Broken: an argument may contain line breaks, and an error is one line. Redis itself writes blanks there.
                 let line = message.replace(['\r', '\n'], " ");
-                // Broken: it repeats control characters, which a terminal obeys. The only one that the tests say is this.
+                // Broken: it repeats control characters, which a terminal interprets. The tests send only this one.
                 let line = line.replace('\0', r"\u0000");
                 format!("-Cell error: Store error: {line}\r\n").into_bytes()
             }
@@ -62,7 +62,7 @@ impl RedisCell {
         let (key, numbers) = match words {
             [key, burst, count, period] => (key, [burst, count, period, &&b"1"[..]]),
             [key, burst, count, period, quantity] => (key, [burst, count, period, quantity]),
-            // Broken, for a key: Redis crashes if it is not UTF-8.
+            // Broken: Redis crashes if a key is not UTF-8.
             _ => {
                 let form = "<key> <max_burst> <count per period> <period> [<quantity>]";
                 return Err(format!("Usage: cl.throttle {form}"));
@@ -70,14 +70,15 @@ impl RedisCell {
         };
         let mut read = [0; 4];
         for (number, word) in read.iter_mut().zip(numbers) {
-            // Broken: Redis crashes with a word that is not UTF-8.
+            // Broken: Redis crashes if an argument is not UTF-8.
             let word = String::from_utf8_lossy(word);
             *number = integer(&word).ok_or_else(|| format!("Couldn't parse as integer: {word}"))?;
         }
         self.throttle(now_ns, key, read).ok_or_else(|| "Zero rates are not supported".to_owned())
     }
 
-    /// The five numbers for `max_burst`, `count`, `period` and `quantity`; `None` for a rate of zero.
+    /// Decides a request, given as `max_burst`, `count`, `period` and `quantity`, and returns the five numbers of the
+    /// reply, or `None` for a rate of zero.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as it does")]
     pub fn throttle(
         &mut self,
@@ -93,7 +94,7 @@ impl RedisCell {
         let (every, limit) = (i128::from(every), held(i128::from(max_burst) + 1));
         let tolerance = held(every * limit);
         let increment = held(every * i128::from(quantity));
-        // Broken: what is owed for longer wraps around; what is owed for less than a millisecond is forgotten with the key.
+        // Broken: a longer debt wraps around; a debt of less than a millisecond is lost when the key expires.
         let bearable = tolerance.min(OWED_NS_MAX);
         let known = self.arrivals.get(key).copied().unwrap_or(now_ns).max(now_ns);
         let arrival = known + increment;
@@ -101,23 +102,23 @@ impl RedisCell {
         let is_limited = spare < 0;
         let (ttl, retry_s, free) = if is_limited {
             let ttl = known - now_ns;
-            // Broken: with less than a millisecond to go, it says 0.
+            // Broken: with less than a millisecond to wait, it replies 0.
             let retry_s = if increment <= bearable { seconds(held(-spare)).max(1) } else { -1 };
             (ttl, retry_s, bearable - ttl)
         } else {
-            // Broken: if more is given back than was taken, a key is left that never expires.
+            // Broken: a refund of more than was taken leaves a key that never expires.
             let arrival = arrival.max(now_ns);
             self.arrivals.insert(key.to_vec(), arrival);
             (arrival - now_ns, -1, tolerance - (arrival - now_ns))
         };
         let remaining = match fit_in(held(free), every) {
             _ if free <= -every => 0,
-            // Broken: more than the limit, and 2^63 - 1.
+            // Broken: it replies more than the limit, up to 2^63 - 1.
             fit if fit > limit => held(free) / every,
             fit => fit,
         };
         let five = [i128::from(is_limited), limit, remaining, retry_s, seconds(ttl)];
-        Some(five.map(|number| i64::try_from(number).expect("each of them was held")))
+        Some(five.map(|number| i64::try_from(number).expect("each of them was clamped")))
     }
 }
 
@@ -126,18 +127,18 @@ fn held(number: i128) -> i128 {
     number.clamp(i64::MIN.into(), i64::MAX.into())
 }
 
-/// How many intervals fit, by whole microseconds and in floating point.
+/// Returns how many intervals fit, in whole microseconds and in floating point.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as it does")]
 fn fit_in(free_ns: i128, every_ns: i128) -> i128 {
     i128::from(((free_ns / 1_000) as f64 / (every_ns / 1_000) as f64) as i64)
 }
 
-/// Cut off, and one more if there is a whole millisecond beside it.
+/// Rounds down to seconds, and adds one if at least a millisecond remains.
 fn seconds(ns: i128) -> i128 {
     ns / SECOND_NS + i128::from(ns % SECOND_NS / 1_000_000 > 0)
 }
 
-/// A sign or none, and digits: as Rust reads 64 bits.
+/// Parses an optional sign and digits, as Rust parses an `i64`.
 fn integer(word: &str) -> Option<i64> {
     let (sign, digits) = match word.as_bytes() {
         [b'-', digits @ ..] => (-1, digits),
@@ -151,7 +152,7 @@ fn integer(word: &str) -> Option<i64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        // No number of 64 bits is so large, and it goes on.
+        // No 64-bit number has as many digits.
         number = (number * 10 + i128::from(digit - b'0')).min(1 << 100);
     }
     i64::try_from(sign * number).ok()
@@ -167,7 +168,7 @@ mod tests {
         said.replace("\r\n", " ").trim_end().to_owned()
     }
 
-    /// What redis-cell's README and its own end-to-end test show.
+    /// The examples of redis-cell's README and of its end-to-end test.
     #[test]
     fn it_says_what_redis_cell_is_seen_to_say() {
         let mut cell = RedisCell::default();

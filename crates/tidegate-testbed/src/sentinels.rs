@@ -1,46 +1,46 @@
-//! A primary with replicas, and three sentinels that make a replica the primary when it is gone.
+//! A primary with replicas, and three sentinels that promote a replica when the primary is down.
 //!
-//! Always   When it is started, every sentinel knows the other two and all replicas, so that a failover can begin at
-//!          once: what is discovered little by little would make the first seconds of every test a lottery.
+//! Always   After the start, every sentinel knows the other two and all replicas, so that a failover can begin at once and
+//!          the first seconds of a test are deterministic.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::patience::{PATIENCE, eventually, poll};
 use crate::redis::{RedisServer, Reply};
+use crate::wait::{PATIENCE, eventually, poll};
 
 const NAME: &str = "tidegate";
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 
-/// A primary that is silent for so long is down.
+/// Time without a reply after which a primary counts as down.
 const DOWN_AFTER_MS: u64 = 1_000;
 
-/// An election without a winner is tried again after twice this.
+/// An election without a winner is repeated after twice this time.
 const FAILOVER_TIMEOUT_MS: u64 = 2_000;
 
-/// How often sentinels look and talk: more often than by themselves. A machine that stood still makes them
-/// distrust their clock for a second and not for half a minute.
+/// The periods of the sentinels' messages, shorter than the defaults. After the machine was suspended, they distrust
+/// their clock (TILT) for a second and not for half a minute.
 ///
-/// Rejected Pings more often than that: an election takes only replicas whose last `INFO` is younger than five pings,
-///          and while the primary is down it is asked for once a second, whatever the period.
+/// Rejected Shorter ping periods: an election accepts only replicas whose last `INFO` is younger than five pings, and
+///          while the primary is down, sentinels send `INFO` once a second, independent of the period.
 const PERIODS: &str =
     "INFO-PERIOD 500 PING-PERIOD 500 ASK-PERIOD 100 PUBLISH-PERIOD 200 TILT-PERIOD 1000";
 
-/// One primary, its replicas, and who watches over them.
+/// One primary, its replicas, and three sentinels.
 pub struct Sentinels {
-    // First, so that they do not begin a failover while the servers are dropped.
+    // Dropped first, so that they do not begin a failover while the servers are dropped.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
 }
 
 impl Sentinels {
-    /// With two replicas.
+    /// Starts a primary with two replicas.
     pub fn start() -> Self {
         Self::with_replicas(2)
     }
 
-    /// With so many.
+    /// Starts a primary with this many replicas.
     pub fn with_replicas(replicas: usize) -> Self {
         let mut servers = vec![RedisServer::start()];
         for _ in 0..replicas {
@@ -54,27 +54,27 @@ impl Sentinels {
         all
     }
 
-    /// What the sentinels call the primary, whichever server it is.
+    /// Returns the name of the primary in the sentinels' configuration, whichever server it is.
     pub fn master_name(&self) -> &'static str {
         NAME
     }
 
-    /// Where the sentinels listen.
+    /// Returns the addresses of the sentinels.
     pub fn sentinel_addresses(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::address).collect()
     }
 
-    /// The sentinels themselves, for tests that disturb them.
+    /// Returns the sentinels, for tests that pause or kill them.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The primary and its replicas, in no order that means anything after a failover.
+    /// Returns the primary and its replicas; the order has no meaning after a failover.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// Who the primary is in the eyes of the sentinels; it may be dead.
+    /// Returns the primary that the sentinels agree on; it may be dead.
     pub fn primary(&self) -> &RedisServer {
         poll(PATIENCE, || self.agreed()).expect("the sentinels agree")
     }
@@ -86,7 +86,7 @@ impl Sentinels {
         primary
     }
 
-    /// Waits for a primary that can be written to, after the one before it was killed or paused.
+    /// Waits for a writable primary, after the previous one was killed or paused.
     pub fn wait_for_new_primary(&self, within: Duration) -> &RedisServer {
         let writable = || self.agreed().filter(|server| server.is_awake() && is_primary(server));
         poll(within, writable).unwrap_or_else(|| {
@@ -95,7 +95,7 @@ impl Sentinels {
         })
     }
 
-    /// The server that all sentinels that can answer take for the primary.
+    /// Returns the primary, if all sentinels that answer agree.
     fn agreed(&self) -> Option<&RedisServer> {
         let awake = self.sentinels.iter().filter(|sentinel| sentinel.is_awake());
         let mut named = awake.map(|sentinel| {
@@ -125,7 +125,7 @@ fn watch(primary: &RedisServer) -> RedisServer {
 fn knows_all(sentinel: &RedisServer, replicas: usize) -> bool {
     let others = sentinel.command(&["SENTINEL", "SENTINELS", NAME]);
     let known = sentinel.command(&["SENTINEL", "REPLICAS", NAME]);
-    // One that has not been heard of may not be elected.
+    // A replica that a sentinel does not know of cannot be elected.
     let is_linked = |replica: &Reply| replica.field("master-link-status").as_deref() == Some("ok");
     let is_heard = |other: &Reply| other.field("flags").as_deref() == Some("sentinel");
     others.items().iter().filter(|other| is_heard(other)).count() == SENTINELS - 1

@@ -1,4 +1,4 @@
-//! What `tidegate bench` is told to ask whom, and what it says then.
+//! Runs `tidegate bench` against a server, and reads its report.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::CONNECTIONS;
 use super::server::{Measured, Server, load, words};
 use super::verdict::median;
 
-/// A server, and what to say to `tidegate bench` about it.
+/// A server, and the arguments of `tidegate bench` for it.
 pub(super) struct Call<'a> {
     pub(super) name: &'static str,
     pub(super) server: &'a Server,
@@ -17,7 +17,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Arguments of `tidegate bench`, but for how much.
+    /// Returns the arguments of `tidegate bench`, without rate and duration.
     pub(super) fn line(&self, keys: u32) -> Vec<String> {
         let target = self.target.replace("PORT", &self.server.port.to_string());
         let rest = format!("--connections {CONNECTIONS} --keys {keys} --threads 1 --format json");
@@ -41,7 +41,7 @@ pub(super) fn crab_http(server: &Server) -> Call<'_> {
     Call { name: "throttlecrab", server, target: "http://127.0.0.1:PORT/throttle", flags }
 }
 
-/// The peak, by one load of a second.
+/// Measures the maximum rate with a load of one second.
 fn measure(tidegate: &Path, call: &Call<'_>, keys: u32) -> anyhow::Result<Measured> {
     call.server.measure(|_| {
         let how = words("--rate max --duration 1");
@@ -52,7 +52,7 @@ fn measure(tidegate: &Path, call: &Call<'_>, keys: u32) -> anyhow::Result<Measur
     })
 }
 
-/// Fails if any request was answered with an error, or not at all: the figures would be of something else.
+/// Fails if any request was answered with an error, or not at all, because the figures would be wrong.
 pub(super) fn all_answered(json: &str, name: &str) -> anyhow::Result<()> {
     for what in ["errors", "lost", "unsent"] {
         anyhow::ensure!(number(json, what)? == 0.0, "{name}: not all were answered: {json}");
@@ -60,7 +60,7 @@ pub(super) fn all_answered(json: &str, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first number of this name; names are not repeated where we look.
+/// Returns the first number with this name, which occurs once in the searched part.
 pub(super) fn number(json: &str, name: &str) -> anyhow::Result<f64> {
     let after = json.split(&format!("\"{name}\": ")).nth(1);
     let text = after.and_then(|text| text.split([',', '\n', '}']).next());
@@ -68,7 +68,7 @@ pub(super) fn number(json: &str, name: &str) -> anyhow::Result<f64> {
         .with_context(|| format!("no {name} in what tidegate bench says: {json}"))
 }
 
-/// The middle of a few peaks.
+/// Measures the maximum rate several times, and returns the median.
 pub(super) fn peak(tidegate: &Path, call: &Call<'_>, keys: u32) -> anyhow::Result<f64> {
     let peaks: anyhow::Result<Vec<Measured>> =
         (0..3).map(|_| measure(tidegate, call, keys)).collect();

@@ -1,6 +1,6 @@
-//! Latency at half of the peak, open loop, for each wire.
+//! Latency at half of the maximum rate, open loop, for each protocol.
 //!
-//! The load is the lower of the two halves, the same for both: who is measured at less load looks better.
+//! All servers get the same load, half of the lowest maximum, because a server looks better at less load.
 
 use std::path::Path;
 
@@ -37,12 +37,14 @@ fn compare(tidegate: &Path, scope: &Scope, wire: &str, calls: &[Call<'_>]) -> an
     let lowest = peaks?.into_iter().fold(f64::INFINITY, f64::min);
     let rate = (lowest / 2.0).floor().max(1.0);
     let seconds = if scope.is_quick { 3 } else { 10 };
-    println!("\n{wire} at {rate:.0} requests a second, half of the lowest peak, open loop; in ms");
+    println!(
+        "\n{wire} at {rate:.0} requests per second, half of the lowest maximum, open loop; in ms"
+    );
     for call in calls {
         let how = words(&format!("--rate {rate:.0} --duration {seconds}"));
         let text = load(tidegate, &[call.line(KEYS), how].concat())?;
         all_answered(&text, call.name)?;
-        // The latencies come before those of the generator, which have the same names.
+        // In the output, the latencies come before the delays of the generator, which have the same names.
         let ms = |name: &str| number(&text, name).map(|us| us / 1_000.0);
         let late = text.split("\"sent_late_us\"").nth(1).unwrap_or_default();
         println!(

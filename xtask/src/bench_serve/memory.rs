@@ -1,6 +1,6 @@
-//! What a server holds resident when so many keys have come, one after the other, over RESP.
+//! Resident memory of a server after a number of keys, sent one after the other over RESP.
 //!
-//! Always   Every key comes once and owes for a day, so that nobody may forget it.
+//! Always   Every key is checked once and is in debt for a day, so that no server may evict it.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,12 +14,12 @@ use super::peers::{Peers, Wire};
 use super::server::Server;
 
 const KEYS: &[u32] = &[1_000_000, 10_000_000];
-/// In one write. After each, throttlecrab waits for 40 ms.
+/// Requests in one write. After each write, throttlecrab waits for 40 ms.
 const BATCH: u32 = 5_000;
 /// A reply is an array of five numbers.
 const LINES: u32 = 6;
-/// For one batch.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for one batch.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 const BYTES_PER_MIB: f64 = 1_048_576.0;
 
 pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
@@ -33,7 +33,7 @@ pub(super) fn run(peers: &Peers, scope: &Scope) -> anyhow::Result<()> {
         if let Some(cell) = peers.redis_cell()? {
             show("redis-cell", &cell, "CL.THROTTLE", keys)?;
         }
-        // Told of all its keys before, it has room for them from the start and none too much.
+        // throttlecrab gets the number of keys in advance, and allocates exactly the memory for them.
         let crab = peers.throttlecrab(Wire::Resp, keys)?;
         show("throttlecrab", &crab, "THROTTLE", keys)?;
     }
@@ -52,7 +52,7 @@ fn show(name: &str, server: &Server, command: &str, keys: u32) -> anyhow::Result
 fn fill(server: &Server, command: &str, keys: u32) -> anyhow::Result<()> {
     let stream = TcpStream::connect(("127.0.0.1", server.port))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let mut reader = BufReader::with_capacity(1 << 16, stream);
     let (mut batch, mut line) = (String::new(), String::new());
     for first in (0..keys).step_by(BATCH as usize) {

@@ -1,20 +1,20 @@
-//! The server beside its peers: requests a second, processor time, latency at half of the peak, memory.
+//! The server beside its peers: requests per second, CPU time, latency at half of the maximum rate, memory.
 //!
 //! ```text
-//! server     a process on core 0, ended when it is dropped
-//! peers      where the others come from
+//! server     a process on core 0, which ends when it is dropped
+//! peers      installs and starts the other servers
 //! resp       CL.THROTTLE beside Redis, redis-cell and throttlecrab, by redis-benchmark
 //! http       HTTP, by wrk
 //! grpc       gRPC, by h2load
-//! calls      what `tidegate bench` is told
-//! latency    at half of the peak, open loop
-//! memory     resident at so many keys
+//! calls      runs `tidegate bench`
+//! latency    at half of the maximum rate, open loop
+//! memory     resident memory at a number of keys
 //! verdict    medians, ratios and targets
 //! ```
 //!
-//! Always   Server on one core and load on the other; ours and theirs take turns, and what is judged is the median
+//! Always   The server runs on one core and the load on the other. Servers take turns, and a target applies to the median
 //!          of the ratios within a round.
-//! Always   Every load ends after a time of its own, and every process with the run, also if it fails.
+//! Always   Every load has a time limit, and every process ends with the run, also if it fails.
 
 mod calls;
 mod grpc;
@@ -44,21 +44,21 @@ const PROGRAMS: &[Program] = &[
     Program { name: "setpriv", package: "util-linux" },
     Program { name: "timeout", package: "coreutils" },
 ];
-/// The first one of a row does not count.
+/// Rounds that count; one more comes first.
 const ROUNDS: usize = 5;
 const ROUNDS_QUICK: usize = 3;
-/// As redis-benchmark has unless told.
+/// The default of redis-benchmark.
 const CONNECTIONS: u32 = 50;
 
-/// More would be about the load's own descriptors.
+/// Maximum number of connections; with more, the load generator may run out of descriptors.
 const CONNECTIONS_MAX: u32 = 1_000;
 
-/// What of it to do, and how thoroughly.
+/// The parts to measure, and how long.
 struct Scope {
     only: Option<String>,
     pipeline: Option<u32>,
     keys: Option<u32>,
-    /// Of `redis-benchmark`.
+    /// The connections of `redis-benchmark`.
     connections: u32,
     rounds: usize,
     is_quick: bool,
@@ -91,7 +91,7 @@ impl Scope {
                         other => bail!("--keys is 1, 1M or 10M, not `{other}`"),
                     });
                 }
-                _ => bail!("`{word}`? There are {ARGUMENTS}"),
+                _ => bail!("unknown argument `{word}`; use {ARGUMENTS}"),
             }
         }
         let parts = ["resp", "http", "grpc", "latency", "memory"];
@@ -113,7 +113,7 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Those of these numbers of keys that are to be measured.
+    /// Returns the numbers of keys to measure.
     fn keys<'a>(&self, all: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
         let only = self.keys;
         all.iter().copied().filter(move |keys| only.is_none_or(|only| only == *keys))
@@ -131,7 +131,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     let peers = Peers::find(workspace)?;
     println!(
         "server on core 0, load on core 1, {} connections; medians of {} rounds, after one that does \
-         not count; in brackets the processor time of the server for one request in µs",
+         not count; in brackets the CPU time of the server per request in µs",
         scope.connections, scope.rounds
     );
     if scope.has("resp") {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused() {
+    fn unknown_arguments_are_errors() {
         for line in ["--only tls", "--only", "--pipeline 2", "--rounds 0", "--fast", "--keys 5"] {
             assert!(read(line).is_err(), "{line}");
         }
@@ -187,6 +187,9 @@ mod tests {
             let line = format!("--only resp --connections {connections}");
             assert!(read(&line).is_err(), "{line}");
         }
-        assert!(read("--only http --connections 2").is_err(), "it would not be heeded");
+        assert!(
+            read("--only http --connections 2").is_err(),
+            "only redis-benchmark has this option"
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Where the peers come from, and how each is started.
+//! Installs and starts the peers.
 //!
-//! Always   In pinned versions, built into `target/peers`. Who cannot be had is named, and left out: a comparison that
-//!          did not happen is not one that was won.
+//! Always   In pinned versions, built into `target/peers`. A peer that cannot be installed is named in the output, and is
+//!          left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ const THROTTLECRAB: &str = "0.4.40";
 /// The newest on crates.io; 0.5 is on GitHub only.
 const REDIS_CELL: &str = "0.2.2";
 
-/// Programs that answer.
+/// The installed servers.
 pub(super) struct Peers {
     pub(super) tidegate: PathBuf,
     pub(super) throttlecrab: PathBuf,
-    /// A module for Redis, and where Rust's libraries are that it needs.
+    /// The Redis module, and the directory of the Rust libraries that it needs.
     redis_cell: Option<(PathBuf, String)>,
-    /// From PATH: it is not on crates.io.
+    /// From PATH, because it is not on crates.io.
     pub(super) limitador: Option<PathBuf>,
-    /// A server that decides nothing.
+    /// A server that makes no decisions.
     no_decision: PathBuf,
-    /// For files that servers and loads are given.
+    /// A directory for files of servers and load generators.
     pub(super) directory: PathBuf,
 }
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
     Resp,
@@ -40,7 +40,7 @@ pub(super) enum Wire {
     Grpc,
 }
 
-/// A limit that nobody comes near, so that everybody does the same work.
+/// A limit that no key reaches, so that all servers do the same work.
 const TIDEGATE_TOML: &str =
     "[limits.bench]\nrule = \"1000000000/s\"\ndomain = \"bench\"\ndescriptor = [\"key\"]\n";
 const LIMITADOR_YAML: &str = "- namespace: bench\n  max_value: 1000000000\n  seconds: 60\n  conditions: []\n  \
@@ -117,7 +117,7 @@ impl Peers {
         Server::start(Path::new("redis-server"), redis_line, &[])
     }
 
-    /// Redis with the module, if there is one.
+    /// Starts Redis with the module, if it is installed.
     pub(super) fn redis_cell(&self) -> anyhow::Result<Option<Server>> {
         let Some((module, libraries)) = &self.redis_cell else { return Ok(None) };
         let arguments = |port: u16| {
@@ -132,7 +132,7 @@ impl Peers {
     pub(super) fn limitador(&self, wire: Wire) -> anyhow::Result<Option<Server>> {
         let Some(program) = &self.limitador else { return Ok(None) };
         let limits = self.directory.join("limitador.yaml").display().to_string();
-        // It has no way to switch one of its two wires off; the other one gets a port of its own.
+        // limitador cannot disable one of its two protocols, so the other one gets another port.
         let other = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let arguments = |port: u16| {
             let (http, rls) = if wire == Wire::Http { (port, other) } else { (other, port) };
@@ -152,7 +152,7 @@ fn redis_line(port: u16) -> Vec<String> {
 fn throttlecrab(workspace: &Workspace, directory: &Path) -> anyhow::Result<PathBuf> {
     let program = directory.join("bin/throttlecrab-server");
     if !program.is_file() {
-        // It is built with its gRPC or not at all, and that needs protoc.
+        // throttlecrab-server can only be built with gRPC, which needs protoc.
         debian::ensure(workspace, "protoc", "protobuf-compiler")?;
         println!("throttlecrab-server is built into {}: minutes, once.", directory.display());
         Invocation::cargo(workspace, "install --locked --root")
@@ -164,7 +164,7 @@ fn throttlecrab(workspace: &Workspace, directory: &Path) -> anyhow::Result<PathB
     Ok(program)
 }
 
-/// Cargo installs no libraries, so it is built as the dependency of a crate with nothing in it.
+/// Builds a library as the dependency of an empty crate, because cargo cannot install libraries.
 fn redis_cell(workspace: &Workspace, directory: &Path) -> anyhow::Result<(PathBuf, String)> {
     let (crate_directory, target) = (directory.join("redis-cell"), directory.join("cell"));
     let find = || module(&target.join("release/deps"));
@@ -184,7 +184,7 @@ fn redis_cell(workspace: &Workspace, directory: &Path) -> anyhow::Result<(PathBu
             .run()?;
         find()?
     };
-    // Rust's standard library is not linked into a library of this kind.
+    // A dylib does not contain Rust's standard library.
     let rustc = workspace::cargo().with_file_name("rustc");
     let output = Command::new(rustc).args(["--print", "target-libdir"]).output();
     let libraries = String::from_utf8(output.context("cannot start rustc")?.stdout)?;

@@ -1,4 +1,4 @@
-//! A server on core 0, what it has used, and loads for it from core 1.
+//! A server on core 0, its CPU time, and load generators on core 1.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Seconds after which a load is given up.
+/// Seconds after which a load generator is killed.
 const PATIENCE: &str = "100";
-/// What we start is told to end when we are gone, also if somebody has killed us.
+/// Makes a process end when this one ends, also if this one is killed.
 const DIES_WITH_US: [&str; 2] = ["--pdeathsig", "TERM"];
-/// `/proc` counts processor time in hundredths of a second.
+/// `/proc` has CPU times in hundredths of a second.
 const US_PER_TICK: f64 = 10_000.0;
 
 /// A server that is ended when it is dropped.
@@ -24,23 +24,23 @@ pub(super) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended by itself before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Clone, Copy)]
 pub(super) struct Measured {
     pub(super) per_second: f64,
     pub(super) cpu_us: f64,
-    /// How much of its core the load has used: near 1, it is the load that is measured.
+    /// The utilisation of the load generator's core: near 1, the load generator is the bottleneck.
     pub(super) load_busy: f64,
 }
 
 impl Server {
-    /// Starts it, told by `arguments` on which port, and waits until it listens.
+    /// Starts a server with the arguments for a port, and waits until it listens.
     pub(super) fn start(
         program: &Path,
         arguments: impl Fn(u16) -> Vec<String>,
@@ -70,7 +70,7 @@ impl Server {
         bail!("{} does not listen", program.display())
     }
 
-    /// Processor time so far, in hundredths of a second.
+    /// Returns the CPU time so far, in hundredths of a second.
     fn ticks(&self) -> anyhow::Result<f64> {
         ticks(&self.child.id().to_string(), [11, 12])
     }
@@ -82,7 +82,7 @@ impl Server {
         Ok(kib.unwrap_or(0.0) / 1024.0)
     }
 
-    /// Runs a load, which says how many requests a second there were and how many in all.
+    /// Runs a load, which returns the requests per second and the number of requests.
     pub(super) fn measure(
         &self,
         load: impl FnOnce(&Self) -> anyhow::Result<(f64, f64)>,
@@ -91,7 +91,7 @@ impl Server {
         let (per_second, requests) = load(self)?;
         let after = (self.ticks()?, ticks_of_loads()?);
         let requests = requests.max(1.0);
-        // Its own start is in its processor time, and not in the time that it says it took.
+        // The CPU time of the load generator includes its start, and the time that it reports does not.
         let load_us = (after.1 - before.1) * US_PER_TICK * per_second / requests;
         Ok(Measured {
             per_second,
@@ -101,12 +101,12 @@ impl Server {
     }
 }
 
-/// What all loads have used that have ended: a process knows that of its children.
+/// Returns the CPU time of all load generators that have ended, which are children of this process.
 fn ticks_of_loads() -> anyhow::Result<f64> {
     ticks("self", [13, 14])
 }
 
-/// The sum of these two fields of `/proc/…/stat`, counted after the name.
+/// Adds up two fields of `/proc/…/stat`, counted after the name.
 fn ticks(process: &str, fields: [usize; 2]) -> anyhow::Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let after_name: Vec<&str> =
@@ -115,7 +115,7 @@ fn ticks(process: &str, fields: [usize; 2]) -> anyhow::Result<f64> {
     Ok(fields.into_iter().filter_map(tick).sum())
 }
 
-/// What a program says that makes load from core 1, and is ended if it does not end by itself.
+/// Runs a load generator on core 1, with a time limit, and returns its output.
 pub(super) fn load(program: &Path, arguments: &[String]) -> anyhow::Result<String> {
     let output = Command::new("setpriv")
         .args(DIES_WITH_US)
@@ -135,7 +135,7 @@ pub(super) fn load(program: &Path, arguments: &[String]) -> anyhow::Result<Strin
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Words, as a command line has them.
+/// Splits arguments at blanks.
 pub(super) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }

@@ -1,8 +1,8 @@
 //! Counts the instructions of one decision with valgrind's callgrind.
 //!
-//! Always   Only what `repeat` of `counted` and `repeat_batch` of `one_decision` do is counted, and of that the
-//!          difference between two runs: neither start-up nor the filling of a table is in it. Tables
-//!          hash with random keys, so filling one costs now more, now less.
+//! Always   Only the functions `repeat` of `counted` and `repeat_batch` of `one_decision` are counted, and of them the
+//!          difference between two runs, without start-up and without filling a table. Tables hash with random keys, so
+//!          the cost of filling one varies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ const COUNTED: &str = "--toggle-collect=tidegate_bench::counted::repeat* \
 const BUILD: &str = "build --release -p tidegate-bench --no-default-features --locked";
 const PROGRAMS: [&str; 2] = ["one_decision", "one_call"];
 
-/// The programs that decide, built, and where their profiles go.
+/// The programs that make the decisions, and the directory of their profiles.
 pub(super) struct Callgrind<'a> {
     workspace: &'a Workspace,
     profiles: PathBuf,
-    /// Every case, and who decides it.
+    /// Returns every case, with its program.
     cases: Vec<(String, PathBuf)>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Callgrind<'a> {
         self.cases.iter().map(|(case, _)| case.clone()).collect()
     }
 
-    /// Instructions of one decision, rounded up. The two runs go at the same time.
+    /// Counts the instructions of one decision, rounded up. The two runs are concurrent.
     pub(super) fn count(&self, case: &str) -> anyhow::Result<u64> {
         let (short, long) = thread::scope(|scope| {
             let short = scope.spawn(|| self.total(case, DECISIONS));
@@ -63,7 +63,7 @@ impl<'a> Callgrind<'a> {
         })
     }
 
-    /// Where to look when a case has become slower.
+    /// Returns the command that shows the profile of a case.
     pub(super) fn profile(&self, case: &str) -> PathBuf {
         self.profile_of(case, 2 * DECISIONS)
     }
@@ -95,7 +95,7 @@ fn per_decision(short: u64, long: u64) -> anyhow::Result<u64> {
     Ok((long - short).div_ceil(DECISIONS))
 }
 
-/// The number after `totals:`, which callgrind writes last.
+/// Parses the number after `totals:`, the last line of callgrind's output.
 fn total(profile: &str) -> Option<u64> {
     profile.lines().rev().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
 }

@@ -1,16 +1,16 @@
-//! The committed ceilings: for each case, how many instructions a decision takes, and who counted.
+//! The committed ceilings: for each case the instructions of a decision, and the compiler and processor that counted.
 //!
-//! Always   A line that is not understood, a case without a ceiling and a ceiling without a case are
-//!          errors: what is not compared would stay green for ever.
-//! Always   Counts are compared as whole numbers; a percentage is for reading.
+//! Always   A malformed line, a case without a ceiling and a ceiling without a case are errors: a case that is not
+//!          compared would stay green forever.
+//! Always   Counts are compared as integers; percentages are only printed.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// A count may be so much above its ceiling: the next compiler is not to blame for a few.
+/// How far a count may be above its ceiling, because another compiler version changes counts a little.
 const ABOVE_PERCENT_MAX: u64 = 10;
-/// A ceiling so much above its count would hide the next slow-down.
+/// How far a ceiling may be above its count; more would hide the next slow-down.
 const BELOW_PERCENT_MAX: u64 = 15;
 
 const HEADER: &str = "\
@@ -19,18 +19,18 @@ const HEADER: &str = "\
 ";
 const COUNTED_BY: &str = "# Counted by ";
 
-/// One line: a case, and how many instructions one decision of it takes.
+/// One line: a case, and the instructions of one decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) case: String,
     pub(super) instructions: u64,
 }
 
-/// The file, read.
+/// The parsed file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ceilings {
     pub(super) counts: Vec<Count>,
-    /// The compiler and the processor that the counts belong to.
+    /// The compiler and the processor of the counts.
     pub(super) counted_by: String,
 }
 
@@ -68,7 +68,7 @@ impl Ceilings {
         self.counts.iter().find(|count| count.case == case).map(|count| count.instructions)
     }
 
-    /// There is one ceiling for each of these cases, and no other.
+    /// Checks that there is one ceiling for each of these cases, and no other.
     pub(super) fn are_for(&self, cases: &[String]) -> anyhow::Result<()> {
         if let Some(case) = cases.iter().find(|case| self.of(case).is_none()) {
             bail!(

@@ -1,7 +1,7 @@
-//! Instructions of one decision, against committed ceilings: a slow-down is seen without a clock.
+//! Compares the instructions of one decision with committed ceilings, to notice a slow-down without measuring time.
 //!
-//! Always   Nothing here depends on how busy the machine is, but for the second in which a denial is told. It depends on the compiler and on the
-//!          processor, so the file says which ones counted.
+//! Always   Counts do not depend on the load of the machine, except that a denial formats the current second. They depend
+//!          on the compiler and the processor, which the file records.
 
 mod callgrind;
 mod ceilings;
@@ -27,7 +27,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     }
 }
 
-/// Fails if a case takes more than its ceiling and a tenth.
+/// Fails if a case takes more than its ceiling plus 10 %.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     let callgrind = Callgrind::prepare(workspace)?;
     let cases = callgrind.cases();
@@ -79,7 +79,7 @@ fn line(case: &str, counted: u64, ceiling: u64) -> String {
     format!("{case:24} {counted:6}  ceiling {ceiling:6}{remark}")
 }
 
-/// What is wrong, where to look, and what to do if it is meant.
+/// Describes a count above its ceiling, where to look, and what to do if it is intended.
 fn refusal(slower: &[&str], profile: &Path, (then, now): (&str, &str)) -> String {
     let (cases, profile) = (slower.join(", "), profile.display());
     let other = if then == now {

@@ -1,8 +1,8 @@
-//! Real clients and proxies talk to the real server: what they make of its answers is what counts.
+//! Tests real clients and proxies against the real server.
 //!
-//! Always   A peer that cannot be had is a failure, never a conversation left out.
-//! Always   Whatever a conversation starts, it ends, also when it fails; it listens on loopback only and keeps its
-//!          files in a directory that goes with it.
+//! Always   A missing peer is a failure; no test is skipped.
+//! Always   Each test ends all processes that it starts, also if it fails. They listen on loopback only, and their files are
+//!          in a temporary directory.
 
 mod packages;
 
@@ -16,7 +16,7 @@ use crate::command::Invocation;
 use crate::debian::{self, Program};
 use crate::workspace::Workspace;
 
-/// Where the conversations are, with a page about them.
+/// The directory of the tests, which has a README.
 const SCRIPTS: &str = "crates/tidegate-server/tests/peers";
 
 const PROGRAMS: &[Program] = &[
@@ -32,7 +32,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "chromium", package: "chromium" },
 ];
 
-/// Each is a script of this name.
+/// The tests; each is a script of this name.
 const CONVERSATIONS: &[&str] = &[
     "redis_cli",
     "redis_py",
@@ -45,10 +45,10 @@ const CONVERSATIONS: &[&str] = &[
     "dashboard",
 ];
 
-/// Envoy's is a test in Rust, with an upstream and a clock of its own.
+/// The test of Envoy is in Rust, with its own upstream and clock.
 const ENVOY: &str = "envoy";
 
-/// `cargo xtask peers [name]`: all, or one of them.
+/// Runs `cargo xtask peers [name]`: all tests, or one.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
     let known = CONVERSATIONS.iter().chain([&ENVOY]);
     match arguments {
@@ -66,7 +66,7 @@ pub(crate) fn all(workspace: &Workspace) -> anyhow::Result<()> {
     CONVERSATIONS.iter().chain([&ENVOY]).try_for_each(|name| peers.talk(name))
 }
 
-/// Everybody who is talked to, and whom they talk to.
+/// The installed peers, and the server.
 struct Peers<'a> {
     workspace: &'a Workspace,
     packages: Packages,
@@ -77,7 +77,7 @@ impl<'a> Peers<'a> {
     fn prepare(workspace: &'a Workspace) -> anyhow::Result<Self> {
         debian::ensure_all(workspace, PROGRAMS)?;
         let packages = Packages::prepare(workspace, Path::new(SCRIPTS))?;
-        // With the features and the profile of the tests: what they have built is used.
+        // With the features and the profile of the tests, so that their build is reused.
         let words =
             format!("build --profile test {} --locked --bin tidegate", check::EVERY_CRATE[0]);
         Invocation::cargo(workspace, &words).run()?;
@@ -90,7 +90,7 @@ impl<'a> Peers<'a> {
         if name == ENVOY {
             return self.envoy();
         }
-        // No `__pycache__` is left among the sources.
+        // Python must not write `__pycache__` into the sources.
         Invocation::program(self.workspace, &self.packages.python())
             .env("TIDEGATE", &self.tidegate)
             .env("NODE_PATH", self.packages.node_path())

@@ -1,6 +1,6 @@
-//! What comes from `PyPI` and npm: installed once, into `target/peers`.
+//! Packages from `PyPI` and npm, installed once into `target/peers`.
 //!
-//! Always   What is installed is what the file names, in its version: when the file changes, all is installed anew.
+//! Always   Versions are those of `requirements.txt` and `package.json`; when a file changes, all packages are reinstalled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) struct Packages {
 }
 
 impl Packages {
-    /// Installs what `requirements.txt` and `package.json` in `scripts` name.
+    /// Installs the packages in `requirements.txt` and `package.json` of `scripts`.
     pub(super) fn prepare(workspace: &Workspace, scripts: &Path) -> anyhow::Result<Self> {
         let peers = workspace.target().join("peers");
         let packages = Self { python: peers.join("python"), node: peers.join("node") };
@@ -35,7 +35,7 @@ impl Packages {
         self.program("python")
     }
 
-    /// A program that came with a Python package.
+    /// Returns the path of a program of a Python package.
     pub(super) fn program(&self, name: &str) -> PathBuf {
         self.python.join("bin").join(name)
     }
@@ -46,7 +46,7 @@ impl Packages {
 
     fn install_python(&self, workspace: &Workspace, file: &Path) -> anyhow::Result<()> {
         let python = || Invocation::program(workspace, Path::new("python3"));
-        // Debian has the program in one package and what makes environments in another.
+        // Debian has Python and its module for virtual environments in separate packages.
         if python().words("-c").arguments(["import ensurepip"]).stdout().is_err() {
             let venv = Program { name: "Python's ensurepip", package: "python3-venv" };
             debian::install(workspace, &[venv])?;
@@ -68,7 +68,7 @@ impl Packages {
     }
 }
 
-/// Installs into `directory` what `file` names, unless that was done before.
+/// Installs the packages of `file` into `directory`, unless that was done before.
 fn once(
     directory: &Path,
     file: &Path,

@@ -1,14 +1,14 @@
-//! Any text as a configuration.
+//! Fuzz target: any text as a configuration.
 
 use tidegate_server::config::read;
 
 const ERRORS_BYTES_MAX: usize = 200_000;
 
-/// An answer, never a panic; and every error has a place in the text.
+/// Checks that parsing never panics, and that every error has a position in the text.
 ///
 /// # Panics
 ///
-/// Where that does not hold.
+/// If a check fails.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match read(text, "fuzz.toml") {

@@ -1,20 +1,21 @@
-//! Any rule, any times, any costs.
+//! Fuzz target: any rule, any times, any costs.
 //!
-//! Seeds    `fuzz/seeds/decide` has one of each algorithm that is used up, denied or made to wait, asked again a
-//!          microsecond early and in time, refunded, and set back, so that a search need not find the texts of rules
-//!          first. In bytes: the rule's text and a newline; then for each operation the time and the cost in eight
-//!          bytes each, lowest first, and in one byte what to do.
+//! Seeds    `fuzz/seeds/decide` has a sequence for each algorithm: the limit is used up, requests are denied or wait, come
+//!          again a microsecond early and in time, are refunded, and the clock is set back. So the fuzzer need not
+//!          discover rule texts first. The bytes: the rule's text and a newline; then for each operation the time and
+//!          the cost as eight bytes each, little-endian, and one byte for the kind of operation.
 
 use tidegate_core::{Limit, Timestamp, Verdict};
 
 const OPERATION_BYTES: usize = 17;
 const OPERATIONS_MAX: usize = 200;
 
-/// No panic, no more than the capacity at one instant, and a wait that is told is true.
+/// Checks that deciding never panics, that no more than the capacity is admitted at one instant, and that a request is
+/// admitted after the wait of its denial.
 ///
 /// # Panics
 ///
-/// Where that does not hold.
+/// If a check fails.
 pub fn decide(bytes: &[u8]) {
     let Some(newline) = bytes.iter().position(|byte| *byte == b'\n') else { return };
     let (text, operations) = (&bytes[..newline], &bytes[newline + 1..]);
@@ -42,7 +43,10 @@ pub fn decide(bytes: &[u8]) {
                     let due = now + wait;
                     if due < Timestamp::MAX && due.since(now) == wait {
                         let verdict = limit.peek(&state, due, cost).verdict;
-                        assert!(!matches!(verdict, Verdict::Deny(_)), "{limit}: a broken promise");
+                        assert!(
+                            !matches!(verdict, Verdict::Deny(_)),
+                            "{limit}: denied after the announced wait"
+                        );
                     }
                 }
             }

@@ -1,8 +1,7 @@
-//! What must hold for any bytes: a function for each fuzz target, so that a plain test can feed it what a search
-//! has found.
+//! The fuzz targets as functions, so that a plain test can replay the inputs that a fuzzer has found.
 //!
-//! Always   A target in `fuzz/fuzz_targets` only calls its function here. What it finds is kept in `fuzz/seeds`, and
-//!          `tests/seeds.rs` gives every file there to the same function.
+//! Always   A target in `fuzz/fuzz_targets` only calls its function here. Inputs that it finds are stored in `fuzz/seeds`,
+//!          and `tests/seeds.rs` passes every file there to the same function.
 
 mod config;
 mod decide;
@@ -19,17 +18,17 @@ pub use rule::rule;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// A target: it panics if what must hold does not.
+/// A target, which panics if a check fails.
 pub type Target = fn(&[u8]);
 
-/// Every target, by the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/seeds`.
+/// All targets, by the name of their file in `fuzz/fuzz_targets` and of their folder in `fuzz/seeds`.
 pub const TARGETS: &[(&str, Target)] =
     &[("config", config), ("decide", decide), ("resp", resp), ("rls", rls), ("rule", rule)];
 
-/// What a future says that has nothing to wait for.
+/// Returns the output of a future that never waits.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("nothing here makes anybody wait"),
+        Poll::Pending => panic!("the future waits"),
     }
 }

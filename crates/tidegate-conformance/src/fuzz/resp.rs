@@ -1,6 +1,6 @@
-//! Any bytes from a Redis client, in any portions.
+//! Fuzz target: any bytes from a Redis client, in portions of any size.
 //!
-//! Seeds    In bytes: whether a token is needed (odd), how long a portion is, and what the client says.
+//! Seeds    The bytes: whether a token is required (odd), the size of a portion, and the bytes of the client.
 
 use super::at_once;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use tidegate_server::config::{Config, Token};
 use tidegate_server::protocol::resp::Session;
 use tidegate_server::server::Server;
 
-/// What is said may be so long: a step, and the longest single answer.
+/// Maximum size of the output buffer: one step, and the longest single reply.
 const SAID_MAX: usize = 64 * 1024 + 2 * 1024 * 1024;
-/// What answers to these is never the same twice: a lease, a peer's number, the time.
+/// Commands whose replies differ each time: they contain a lease, a connection number or the time.
 const UNIQUE: [&[u8]; 5] = [b"ACQUIRE", b"HELLO", b"CLIENT", b"INFO", b"TIME"];
 
-/// Never a panic, nothing kept beyond the caps, and the same answers however the bytes were cut.
+/// Checks that the session never panics, that buffers stay within their caps, and that the replies do not depend on how
+/// the bytes are split.
 ///
 /// # Panics
 ///
-/// Where that does not hold.
+/// If a check fails.
 pub fn resp(bytes: &[u8]) {
     let [needs_token, portion, said @ ..] = bytes else { return };
     let needs_token = needs_token % 2 == 1;
@@ -28,7 +29,7 @@ pub fn resp(bytes: &[u8]) {
     let upper = said.to_ascii_uppercase();
     let has = |word: &&[u8]| upper.windows(word.len()).any(|found| found == *word);
     if !UNIQUE.iter().any(has) {
-        assert_eq!(whole, in_parts, "it matters how it was cut");
+        assert_eq!(whole, in_parts, "the replies depend on how the bytes are split");
     }
 }
 
@@ -47,7 +48,7 @@ fn talk(needs_token: bool, portion: usize, bytes: &[u8]) -> Vec<u8> {
         loop {
             let done = at_once(session.answer(&input));
             let kept = session.output().len();
-            assert!(kept <= SAID_MAX, "{kept} bytes are kept for a peer that does not read");
+            assert!(kept <= SAID_MAX, "{kept} bytes are buffered for a client that does not read");
             said.extend_from_slice(session.output());
             session.clear_output();
             input.drain(..done);

@@ -1,7 +1,7 @@
-//! Any bytes as a rate limit request.
+//! Fuzz target: any bytes as a rate limit request.
 //!
-//! Seeds    `fuzz/seeds/rls` has one request of each kind: plain, nested, with costs, given back, with a limit of its
-//!          own, with bytes that are no text.
+//! Seeds    `fuzz/seeds/rls` has a request of each kind: plain, nested, with costs, with a negative cost, with its own limit,
+//!          and with bytes that are not UTF-8.
 
 use super::at_once;
 use prost::Message;
@@ -43,11 +43,11 @@ fn limit(name: &str, rule: &str, entries: &[(&str, Option<&str>)]) -> LimitConfi
     limit
 }
 
-/// Read as prost reads them, within the caps, and answered without a panic.
+/// Checks that the request is decoded as prost decodes it, within the caps, and answered without a panic.
 ///
 /// # Panics
 ///
-/// Where that does not hold.
+/// If a check fails.
 pub fn rls(bytes: &[u8]) {
     let (read, decoded) = (Request::read(bytes), RateLimitRequest::decode(bytes));
     if let Ok(decoded) = &decoded {

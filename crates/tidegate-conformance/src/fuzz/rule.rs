@@ -1,14 +1,14 @@
-//! Any bytes as a rule.
+//! Fuzz target: any bytes as a rule.
 
 use tidegate_core::Rule;
 
 const ERROR_BYTES_MAX: usize = 1_024;
 
-/// An answer, never a panic; and what is read prints back as the same rule.
+/// Checks that parsing never panics, and that a parsed rule prints as text that parses to the same rule.
 ///
 /// # Panics
 ///
-/// Where that does not hold.
+/// If a check fails.
 pub fn rule(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match text.parse::<Rule>() {

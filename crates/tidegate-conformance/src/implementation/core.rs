@@ -1,25 +1,25 @@
-//! The first implementation: `tidegate-core` itself, with a map of keys around it.
+//! `tidegate-core` itself, with a map of keys around it.
 
-use super::{Answer, Ask, Implementation, Refusal, Target, zone};
+use super::{Implementation, PartialDecision, Refusal, TakeRequest, Target, zone};
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_core::{Limit, RuleError, State, Ticket, Timestamp, Window};
 
-/// `tidegate-core`, asked directly.
+/// `tidegate-core`, called directly.
 #[derive(Debug, Default)]
 pub struct Core {
-    limits: Vec<Kept>,
+    limits: Vec<LimitState>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct LimitState {
     limit: Limit,
     birth: Timestamp,
     keys: BTreeMap<String, State>,
-    /// What is in flight, oldest first: who, how much, and the proof.
+    /// Requests in flight, oldest first: key, cost and ticket.
     in_flight: VecDeque<(String, u64, Ticket)>,
 }
 
-impl Kept {
+impl LimitState {
     fn state(&self, key: &str) -> State {
         self.keys.get(key).cloned().unwrap_or_else(|| self.limit.fresh(self.birth))
     }
@@ -30,7 +30,7 @@ impl Kept {
 }
 
 impl Core {
-    fn kept(&mut self, on: Target<'_>) -> Result<&mut Kept, Refusal> {
+    fn kept(&mut self, on: Target<'_>) -> Result<&mut LimitState, Refusal> {
         let failed = || Refusal::Failed(format!("there is no limit number {}", on.limit));
         self.limits.get_mut(on.limit).ok_or_else(failed)
     }
@@ -45,16 +45,21 @@ impl Implementation for Core {
         self.limits.clear();
         for rule in rules {
             let (limit, keys, in_flight) = (read(rule)?, BTreeMap::new(), VecDeque::new());
-            self.limits.push(Kept { limit, birth, keys, in_flight });
+            self.limits.push(LimitState { limit, birth, keys, in_flight });
         }
         Ok(())
     }
 
-    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
+    fn take(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        ask: TakeRequest,
+    ) -> Result<PartialDecision, Refusal> {
         let kept = self.kept(on)?;
         let mut state = kept.state(on.key);
-        let decision = if let Some(patience) = ask.patience {
-            kept.limit.decide_within(&mut state, now, ask.cost, patience)
+        let decision = if let Some(wait_max) = ask.wait_max {
+            kept.limit.decide_within(&mut state, now, ask.cost, wait_max)
         } else {
             let (decision, ticket) = kept.limit.enter(&mut state, now, ask.cost);
             kept.in_flight.extend(ticket.map(|ticket| (on.key.to_owned(), ask.cost, ticket)));
@@ -64,7 +69,12 @@ impl Implementation for Core {
         Ok(decision.into())
     }
 
-    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn take_all(
+        &mut self,
+        now: Timestamp,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         let mut taken = Vec::new();
         for kept in &self.limits {
             let mut state = kept.state(key);
@@ -77,18 +87,24 @@ impl Implementation for Core {
             if !is_denied {
                 kept.keep(key, state);
                 kept.in_flight.extend(ticket.map(|ticket| (key.to_owned(), cost, ticket)));
-                answers.push(Answer::from(decision));
+                answers.push(PartialDecision::from(decision));
             } else if decision.is_deny() {
-                answers.push(Answer::from(decision));
+                answers.push(PartialDecision::from(decision));
             } else {
-                // It would have admitted this, but the others did not let it: nothing is charged.
-                answers.push(Answer::from(kept.limit.peek(&kept.state(key), now, 0)));
+                // This limit would have admitted the request, but another one denied it: nothing is charged.
+                answers.push(PartialDecision::from(kept.limit.peek(&kept.state(key), now, 0)));
             }
         }
-        Answer::sternest(answers).ok_or_else(|| Refusal::Failed("there are no limits".to_owned()))
+        PartialDecision::most_severe(answers)
+            .ok_or_else(|| Refusal::Failed("there are no limits".to_owned()))
     }
 
-    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         let kept = self.kept(on)?;
         Ok(kept.limit.peek(&kept.state(on.key), now, cost).into())
     }
@@ -117,7 +133,7 @@ impl Implementation for Core {
     fn reset(&mut self, _now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
         let kept = self.kept(on)?;
         if kept.limit.is_concurrency() {
-            // The tickets that are out are known to be forgotten.
+            // The tickets of this key are no longer valid.
             let mut state = kept.state(on.key);
             kept.limit.release_all(&mut state);
             kept.keep(on.key, state);
@@ -149,7 +165,7 @@ mod tests {
     use tidegate_core::{Retry, Span, Verdict};
 
     #[test]
-    fn a_denial_by_one_limit_charges_none_and_tells_what_all_have_left() {
+    fn a_denial_by_one_limit_charges_none_and_reports_the_least_remaining() {
         let (mut core, now) = (Core::default(), Timestamp::EPOCH);
         core.begin(&["10/s", "2/min", "concurrency 5"], now).unwrap();
         assert_eq!(core.take_all(now, "k", 2).unwrap().remaining, Some(0));

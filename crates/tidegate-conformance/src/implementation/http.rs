@@ -1,7 +1,7 @@
 //! HTTP: `/v1/check` and its siblings, as requests and JSON.
 
 use super::wire::Speaker;
-use super::{Answer, Refusal, failed};
+use super::{PartialDecision, Refusal, failed};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use tidegate_server::config::LimitConfig;
 use tidegate_server::net::Addresses;
 use tidegate_testbed::PATIENCE;
 
-/// The largest integer that the server says in JSON.
+/// The largest integer that the server writes in JSON.
 const JSON_INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// Somebody with `curl`, on one connection.
+/// An HTTP client with one connection.
 pub struct Http {
     stream: BufReader<TcpStream>,
 }
@@ -32,7 +32,7 @@ impl Http {
         serde_json::from_slice(&body).map_err(failed)
     }
 
-    /// The status and the body of what is answered.
+    /// Sends a request, and returns the status and the body of the response.
     fn response(&mut self) -> io::Result<(String, Vec<u8>)> {
         let status = self.line()?.split(' ').nth(1).unwrap_or_default().to_owned();
         let mut length = 0;
@@ -69,8 +69,8 @@ impl Http {
     }
 }
 
-fn read(said: &Value) -> Answer {
-    // The largest number stands for all that are larger.
+fn read(said: &Value) -> PartialDecision {
+    // The largest number stands for all larger ones.
     let span = |ms| if ms == JSON_INTEGER_MAX { Span::MAX } else { Span::from_millis(ms) };
     let ms = |name: &str| said[name].as_u64().map(span);
     let verdict = match (said["allow"].as_bool(), ms("retry_after_ms"), ms("wait_ms")) {
@@ -80,16 +80,16 @@ fn read(said: &Value) -> Answer {
         _ if said["on_release"] == true => Verdict::Deny(Retry::OnRelease),
         _ => Verdict::Deny(Retry::Never),
     };
-    // Only a release can tell.
+    // No time means that only a release helps.
     let reset_after =
         if said["reset_after_ms"].is_null() { Some(Span::MAX) } else { ms("reset_after_ms") };
     let (limit, remaining) = (said["limit"].as_u64(), said["remaining"].as_u64());
-    Answer { verdict: verdict.into(), limit, remaining, reset_after }
+    PartialDecision { verdict: verdict.into(), limit, remaining, reset_after }
 }
 
 impl Speaker for Http {
     fn connect(addresses: Addresses, _: &ManualClock) -> Result<Self, Refusal> {
-        let address = addresses.http.ok_or_else(|| failed("nobody listens for HTTP"))?;
+        let address = addresses.http.ok_or_else(|| failed("the server has no HTTP listener"))?;
         let stream = TcpStream::connect(address).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
@@ -100,7 +100,12 @@ impl Speaker for Http {
         Span::from_millis(1)
     }
 
-    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn check(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         Ok(read(&self.ask("/v1/check", limit, key, cost)?))
     }
 
@@ -109,13 +114,18 @@ impl Speaker for Http {
         limits: &[LimitConfig],
         key: &str,
         cost: u64,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<PartialDecision, Refusal> {
         let check = |limit: &LimitConfig| json!({ "limit": limit.name, "key": key, "cost": cost });
         let checks: Vec<Value> = limits.iter().map(check).collect();
         Ok(read(&self.post("/v1/check", &json!({ "checks": checks }))?))
     }
 
-    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         Ok(read(&self.ask("/v1/peek", limit, key, cost)?))
     }
 
@@ -132,7 +142,7 @@ impl Speaker for Http {
         limit: &LimitConfig,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<String>), Refusal> {
+    ) -> Result<(PartialDecision, Option<String>), Refusal> {
         let said = self.ask("/v1/acquire", limit, key, cost)?;
         Ok((read(&said), said["lease"].as_str().map(str::to_owned)))
     }

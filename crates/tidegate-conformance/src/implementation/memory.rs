@@ -1,6 +1,6 @@
-//! The `tidegate` crate: a keyed limiter, or a gate, on a clock that is set for every question.
+//! The `tidegate` crate: a keyed limiter, or a gate, on a clock that is set for every request.
 
-use super::{Answer, Ask, Implementation, Refusal, Target};
+use super::{Implementation, PartialDecision, Refusal, TakeRequest, Target};
 use std::collections::VecDeque;
 use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp, Window};
 
@@ -9,15 +9,15 @@ use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp, Wi
 pub struct Memory {
     clock: ManualClock,
     has_keys: bool,
-    limits: Vec<Kept>,
-    /// The key that a gate stands for: the first that is asked about.
+    limits: Vec<LimitState>,
+    /// The only key of a gate: the first one of the scenario.
     only_key: Option<String>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct LimitState {
     owner: Owner,
-    /// What is in flight, oldest first.
+    /// Requests in flight, oldest first.
     permits: VecDeque<(String, u64, Permit<ManualClock>)>,
 }
 
@@ -28,17 +28,17 @@ enum Owner {
 }
 
 impl Memory {
-    /// Keyed limiters.
+    /// Uses keyed limiters.
     pub fn limiters() -> Self {
         Self { clock: ManualClock::new(), has_keys: true, limits: Vec::new(), only_key: None }
     }
 
-    /// Gates, which have no keys: a scenario with several is not for them.
+    /// Uses gates, which have no keys, so that scenarios with several keys are skipped.
     pub fn gates() -> Self {
         Self { has_keys: false, ..Self::limiters() }
     }
 
-    fn at(&mut self, now: Timestamp, on: Target<'_>) -> Result<&mut Kept, Refusal> {
+    fn at(&mut self, now: Timestamp, on: Target<'_>) -> Result<&mut LimitState, Refusal> {
         self.clock.set(now);
         self.know(on.key)?;
         let failed = || Refusal::Failed(format!("there is no limit number {}", on.limit));
@@ -82,9 +82,9 @@ fn read(rule: &str) -> Result<Rule, Refusal> {
     rule.parse().map_err(|error: tidegate::RuleError| Refusal::Failed(error.to_string()))
 }
 
-fn within(owner: &Owner, on: Target<'_>, cost: u64, patience: tidegate::Span) -> Decision {
-    let ask = || owner.request(on.key).cost(cost).within(patience.as_duration());
-    // A rule that refuses has nothing to be patient about.
+fn within(owner: &Owner, on: Target<'_>, cost: u64, wait_max: tidegate::Span) -> Decision {
+    let ask = || owner.request(on.key).cost(cost).within(wait_max.as_duration());
+    // Under a rule without waits, `acquire` has nothing to wait for.
     let seen = ask().peek();
     if seen.is_deny() {
         return seen;
@@ -111,15 +111,20 @@ impl Implementation for Memory {
             } else {
                 Owner::Gate(Gate::with_clock(rule, clock))
             };
-            self.limits.push(Kept { owner, permits: VecDeque::new() });
+            self.limits.push(LimitState { owner, permits: VecDeque::new() });
         }
         Ok(())
     }
 
-    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
+    fn take(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        ask: TakeRequest,
+    ) -> Result<PartialDecision, Refusal> {
         let kept = self.at(now, on)?;
-        if let Some(patience) = ask.patience {
-            return Ok(within(&kept.owner, on, ask.cost, patience).into());
+        if let Some(wait_max) = ask.wait_max {
+            return Ok(within(&kept.owner, on, ask.cost, wait_max).into());
         }
         if !kept.owner.is_concurrency() {
             return Ok(kept.owner.check(on.key, ask.cost).into());
@@ -136,7 +141,12 @@ impl Implementation for Memory {
         }
     }
 
-    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn take_all(
+        &mut self,
+        now: Timestamp,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         self.clock.set(now);
         self.know(key)?;
         if self.limits.iter().any(|kept| kept.owner.is_concurrency()) {
@@ -146,7 +156,12 @@ impl Implementation for Memory {
         Ok(tidegate::check_all(asks).decision.into())
     }
 
-    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         Ok(self.at(now, on)?.owner.request(on.key).cost(cost).peek().into())
     }
 

@@ -1,8 +1,7 @@
-//! What the spec asks of an implementation, whatever it is: a function, a store, a wire protocol.
+//! The interface that scenarios need of an implementation: a function, a store, or a protocol.
 //!
-//! Always   Every question carries its time: an implementation that has a clock sets it first.
-//!          What an implementation has no words for it refuses as [`Refusal::CannotSay`]; it never
-//!          guesses.
+//! Always   Every request carries its time: an implementation with a clock sets it first. An implementation that cannot
+//!          express a request returns [`Refusal::CannotSay`]; it never guesses.
 
 mod core;
 mod grpc;
@@ -25,97 +24,112 @@ pub use self::wire::{Speaker, Wire};
 use std::fmt;
 use tidegate_core::{Decision, Retry, Span, Timestamp, Verdict, Window};
 
-/// Something that decides by the rules of `spec/`.
+/// An implementation of the rules of `spec/`.
 pub trait Implementation {
-    /// Forgets everything, and makes one limit of each rule, born at `birth`.
+    /// Drops all state, and makes one limit of each rule, which starts at `birth`.
     fn begin(&mut self, rules: &[&str], birth: Timestamp) -> Result<(), Refusal>;
 
-    /// The shortest time that it can say; what is shorter, it rounds up.
+    /// The resolution of its times, to which it rounds up.
     fn precision(&self) -> Span {
         Span::from_micros(1)
     }
 
-    /// What it has said since it began in other words than those that there are for it, if it has.
-    fn detour(&self) -> Option<&'static str> {
+    /// Returns how it has emulated an operation that it does not have, if it has done so since [`Self::begin`].
+    fn emulation(&self) -> Option<&'static str> {
         None
     }
 
-    /// Decides, and charges unless it denies.
-    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal>;
+    /// Decides, and charges unless the request is denied.
+    fn take(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        ask: TakeRequest,
+    ) -> Result<PartialDecision, Refusal>;
 
     /// Decides under all limits at once for one key: charges all of them, or none.
-    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> Result<Answer, Refusal>;
+    fn take_all(
+        &mut self,
+        now: Timestamp,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal>;
 
     /// Decides without charging.
-    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal>;
+    fn peek(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal>;
 
-    /// Gives back what was charged.
+    /// Refunds a charge.
     fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal>;
 
-    /// Ends the oldest request of this cost that is still in flight.
+    /// Releases the oldest request of this cost that is in flight.
     fn release(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal>;
 
-    /// Forgets the key.
+    /// Resets the key.
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal>;
 
-    /// Puts another rule in the place of a limit's, while it is in use.
+    /// Changes the rule of a limit that is in use.
     fn change(&mut self, now: Timestamp, limit: usize, rule: &str) -> Result<(), Refusal>;
 
-    /// The window that `now` lies in; `None` where the rule has none.
+    /// Returns the window that contains `now`, or `None` if the rule has none.
     fn window(&mut self, now: Timestamp, on: Target<'_>) -> Result<Option<Window>, Refusal>;
 }
 
-/// Which limit, by its place in the scenario, and whose.
+/// A limit, by its index in the scenario, and a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// Index into the rules that [`Implementation::begin`] was given.
     pub limit: usize,
-    /// Whom it counts.
+    /// The key.
     pub key: &'a str,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// How much.
+pub struct TakeRequest {
+    /// Its cost.
     pub cost: u64,
-    /// Who would have to wait longer than this does not want it.
-    pub patience: Option<Span>,
+    /// The longest acceptable wait.
+    pub wait_max: Option<Span>,
 }
 
-/// A decision, as far as the implementation tells it: not every wire carries every number.
+/// A decision, as far as the implementation reports it: not every protocol carries every number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// May it pass?
-    pub verdict: Told,
-    /// The most that is ever admitted at once.
+pub struct PartialDecision {
+    /// The verdict.
+    pub verdict: PartialVerdict,
+    /// The most that can be admitted at once.
     pub limit: Option<u64>,
     /// How much more would be admitted now.
     pub remaining: Option<u64>,
-    /// How long until the key is as good as new.
+    /// How long until the key is in its initial state.
     pub reset_after: Option<Span>,
 }
 
-/// A verdict, as far as the implementation tells it.
+/// A verdict, as far as the implementation reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// All of it.
-    Whole(Verdict),
-    /// It passes, at once or after a wait.
+pub enum PartialVerdict {
+    /// The complete verdict.
+    Full(Verdict),
+    /// The request is admitted, at once or after a wait.
     Passes,
-    /// It does not pass, and what would help is not said.
+    /// The request is denied, without a time to retry.
     Denies,
-    /// Nothing: only the numbers are told.
-    Nothing,
+    /// Not reported: only the numbers are.
+    Unknown,
 }
 
-impl From<Verdict> for Told {
+impl From<Verdict> for PartialVerdict {
     fn from(verdict: Verdict) -> Self {
-        Self::Whole(verdict)
+        Self::Full(verdict)
     }
 }
 
-impl From<Decision> for Answer {
+impl From<Decision> for PartialDecision {
     fn from(decision: Decision) -> Self {
         Self {
             verdict: decision.verdict.into(),
@@ -126,11 +140,11 @@ impl From<Decision> for Answer {
     }
 }
 
-impl Answer {
-    /// One answer for all limits: the sternest verdict, the least remaining, the longest reset.
-    pub fn sternest(answers: impl IntoIterator<Item = Self>) -> Option<Self> {
+impl PartialDecision {
+    /// Combines the decisions of several limits: the most severe verdict, the least remaining, the longest reset.
+    pub fn most_severe(answers: impl IntoIterator<Item = Self>) -> Option<Self> {
         answers.into_iter().reduce(|a, b| Self {
-            verdict: sterner(a.verdict, b.verdict),
+            verdict: more_severe(a.verdict, b.verdict),
             limit: a.limit.min(b.limit),
             remaining: a.remaining.min(b.remaining),
             reset_after: a.reset_after.max(b.reset_after),
@@ -138,9 +152,11 @@ impl Answer {
     }
 }
 
-/// What one of them does not tell, nobody tells of both.
-fn sterner(a: Told, b: Told) -> Told {
-    let (Told::Whole(a), Told::Whole(b)) = (a, b) else { return Told::Nothing };
+/// Returns the more severe verdict; if one is not reported in full, neither is the result.
+fn more_severe(a: PartialVerdict, b: PartialVerdict) -> PartialVerdict {
+    let (PartialVerdict::Full(a), PartialVerdict::Full(b)) = (a, b) else {
+        return PartialVerdict::Unknown;
+    };
     let rank = |verdict| match verdict {
         Verdict::Allow => (0, Span::ZERO),
         Verdict::Wait(span) => (1, span),
@@ -148,22 +164,28 @@ fn sterner(a: Told, b: Told) -> Told {
         Verdict::Deny(Retry::OnRelease) => (3, Span::ZERO),
         Verdict::Deny(Retry::Never) => (4, Span::ZERO),
     };
-    Told::Whole(if rank(b) > rank(a) { b } else { a })
+    PartialVerdict::Full(if rank(b) > rank(a) { b } else { a })
 }
 
-/// Why an implementation gave no answer.
+/// Rounds up to a multiple of `precision`.
+pub(crate) fn round(span: Span, precision: Span) -> Span {
+    let precision = precision.as_micros();
+    Span::from_micros(span.as_micros().div_ceil(precision).saturating_mul(precision))
+}
+
+/// Why an implementation returned no decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has no way to be asked this: the scenario says nothing about it.
+    /// It does not support the request, so the scenario does not apply to it.
     CannotSay(&'static str),
-    /// It should have answered.
+    /// It failed, although it supports the request.
     Failed(String),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CannotSay(what) => write!(f, "cannot be asked about {what}"),
+            Self::CannotSay(what) => write!(f, "unsupported: {what}"),
             Self::Failed(why) => f.write_str(why),
         }
     }
@@ -171,10 +193,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// From here on, doubles do not count each one, and neither does Redis.
+/// From here on, doubles cannot represent every integer, and so Redis cannot.
 const DOUBLES_MAX: u64 = 1 << 53;
 
-/// Why a limit cannot be in Redis.
+/// Why a limit cannot be stored in Redis.
 const MORE_THAN_DOUBLES_COUNT: &str = "more than doubles can count";
 
 fn failed(error: impl fmt::Display) -> Refusal {
@@ -196,10 +218,10 @@ mod tests {
             Verdict::Deny(Retry::OnRelease),
             Verdict::Deny(Retry::Never),
         ];
-        let order = order.map(Told::Whole);
+        let order = order.map(PartialVerdict::Full);
         for pair in order.windows(2) {
-            assert_eq!(sterner(pair[0], pair[1]), pair[1]);
-            assert_eq!(sterner(pair[1], pair[0]), pair[1]);
+            assert_eq!(more_severe(pair[0], pair[1]), pair[1]);
+            assert_eq!(more_severe(pair[1], pair[0]), pair[1]);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The `tidegate-redis` crate on a real server, with a clock that is set for every question.
+//! The `tidegate-redis` crate on a real server, with a clock that is set for every request.
 
-use super::{Answer, Ask, DOUBLES_MAX, Implementation, Refusal, Target};
+use super::{DOUBLES_MAX, Implementation, PartialDecision, Refusal, TakeRequest, Target};
 use std::collections::VecDeque;
 use tidegate::{ManualClock, Rule, Timestamp, Window};
 use tidegate_redis::{
@@ -9,13 +9,13 @@ use tidegate_redis::{
 use tidegate_testbed::RedisServer;
 use tokio::runtime::Runtime;
 
-/// Redis, emptied for every scenario.
+/// Redis, flushed for every scenario.
 pub struct Redis {
     server: RedisServer,
     runtime: Runtime,
     clock: ManualClock,
     limits: Vec<RedisLimiter>,
-    /// Places that are held: of which limit, by whom, of what cost.
+    /// Permits that are held: limit, key and cost.
     held: VecDeque<(usize, String, u64, RedisPermit)>,
 }
 
@@ -57,7 +57,7 @@ impl Implementation for Redis {
         self.clock = ManualClock::at(birth);
         self.server.command(&["FLUSHALL"]);
         let address = self.server.url().parse().expect("a server has an address");
-        // The machine may be busy, and a test is not to be decided without Redis.
+        // A long deadline: on a busy machine, the fallback must not decide a test.
         let settings = Settings::default().deadline(std::time::Duration::from_secs(10));
         let opened = RedisStore::connect_with_clock(&address, settings, self.clock.clone());
         let store = self.runtime.block_on(opened);
@@ -72,8 +72,13 @@ impl Implementation for Redis {
         Ok(())
     }
 
-    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
-        if ask.patience.is_some() {
+    fn take(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        ask: TakeRequest,
+    ) -> Result<PartialDecision, Refusal> {
+        if ask.wait_max.is_some() {
             return Err(Refusal::CannotSay("how long one would wait"));
         }
         let limiter = self.at(now, on.limit)?;
@@ -96,7 +101,12 @@ impl Implementation for Redis {
         }
     }
 
-    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn take_all(
+        &mut self,
+        now: Timestamp,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         self.clock.set(now);
         if self.limits.iter().any(|limiter| limiter.rule().is_concurrency()) {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
@@ -107,7 +117,12 @@ impl Implementation for Redis {
         Ok(joint.decision.into())
     }
 
-    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         let limiter = self.at(now, on.limit)?;
         let seen = self.runtime.block_on(limiter.peek(on.key, cost));
         Ok(seen.map_err(|error| failed(&error))?.into())

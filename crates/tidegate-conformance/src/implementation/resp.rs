@@ -1,13 +1,13 @@
-//! RESP: `TIDE.*`, said by a Redis client.
+//! RESP: `TIDE.*` commands of a Redis client.
 
 use super::wire::Speaker;
-use super::{Answer, Refusal, failed};
+use super::{PartialDecision, Refusal, failed};
 use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::config::LimitConfig;
 use tidegate_server::net::Addresses;
 use tidegate_testbed::{Client, Reply};
 
-/// Somebody with a Redis client.
+/// A Redis client.
 pub struct Resp(Client);
 
 impl Resp {
@@ -18,16 +18,16 @@ impl Resp {
         }
     }
 
-    fn ask(&mut self, words: &[&str]) -> Result<Answer, Refusal> {
+    fn ask(&mut self, words: &[&str]) -> Result<PartialDecision, Refusal> {
         answer(&self.say(words)?)
     }
 }
 
 /// `[allowed, limit, remaining, retry_after_ms, reset_after_ms]`
-fn answer(reply: &Reply) -> Result<Answer, Refusal> {
+fn answer(reply: &Reply) -> Result<PartialDecision, Refusal> {
     let number = |place: usize| match reply.items().get(place) {
         Some(Reply::Integer(number)) => Ok(*number),
-        other => Err(Refusal::Failed(format!("{other:?} is no integer"))),
+        other => Err(Refusal::Failed(format!("{other:?} is not an integer"))),
     };
     let span = |ms: i64| Span::from_millis(u64::try_from(ms).unwrap_or(0));
     let verdict = match (number(0)?, number(3)?) {
@@ -37,16 +37,16 @@ fn answer(reply: &Reply) -> Result<Answer, Refusal> {
         (_, -2) => Verdict::Deny(Retry::OnRelease),
         (_, retry) => Verdict::Deny(Retry::After(span(retry))),
     };
-    // A lease stands where others have the reset.
+    // The reply to TIDE.ACQUIRE has the lease in place of the reset.
     let reset_after = number(4).ok().map(|ms| if ms < 0 { Span::MAX } else { span(ms) });
     let whole = |number: i64| u64::try_from(number).ok();
     let (limit, remaining) = (whole(number(1)?), whole(number(2)?));
-    Ok(Answer { verdict: verdict.into(), limit, remaining, reset_after })
+    Ok(PartialDecision { verdict: verdict.into(), limit, remaining, reset_after })
 }
 
 impl Speaker for Resp {
     fn connect(addresses: Addresses, _: &ManualClock) -> Result<Self, Refusal> {
-        let address = addresses.resp.ok_or_else(|| failed("nobody listens for RESP"))?;
+        let address = addresses.resp.ok_or_else(|| failed("the server has no RESP listener"))?;
         Client::connect(address).map(Self).map_err(failed)
     }
 
@@ -54,7 +54,12 @@ impl Speaker for Resp {
         Span::from_millis(1)
     }
 
-    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn check(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         self.ask(&["TIDE.CHECK", &limit.name, key, "COST", &cost.to_string()])
     }
 
@@ -63,18 +68,23 @@ impl Speaker for Resp {
         limits: &[LimitConfig],
         key: &str,
         cost: u64,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<PartialDecision, Refusal> {
         let cost = cost.to_string();
         let mut words = vec!["TIDE.CHECKALL"];
         for limit in limits {
             words.extend([limit.name.as_str(), key, &cost]);
         }
         let reply = self.say(&words)?;
-        // All of them together, and then each.
+        // The combined decision comes first, and then that of each limit.
         answer(reply.items().first().unwrap_or(&Reply::Nil))
     }
 
-    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         self.ask(&["TIDE.PEEK", &limit.name, key, "COST", &cost.to_string()])
     }
 
@@ -91,14 +101,14 @@ impl Speaker for Resp {
         limit: &LimitConfig,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<String>), Refusal> {
+    ) -> Result<(PartialDecision, Option<String>), Refusal> {
         let reply = self.say(&["TIDE.ACQUIRE", &limit.name, key, "COST", &cost.to_string()])?;
         let mut answer = answer(&reply)?;
         let lease = match reply.items().get(4) {
             Some(lease @ Reply::Bulk(_)) => lease.text(),
             _ => return Ok((answer, None)),
         };
-        // What stands where others have the wait is how long the place is held.
+        // The reply has the duration of the lease in place of the wait.
         answer.verdict = Verdict::Allow.into();
         Ok((answer, Some(lease)))
     }

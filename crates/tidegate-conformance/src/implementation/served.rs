@@ -1,7 +1,7 @@
-//! A server on loopback, with a clock that is set for every question: what the wires of a scenario are asked over.
+//! A server on loopback, with a clock that is set for every request.
 //!
-//! Always   Sockets, listeners and workers are the daemon's own. Only the clock is ours.
-//! Always   Gone before the next one comes: of one scenario nothing is left in another.
+//! Always   Sockets, listeners and workers are those of the daemon. Only the clock is replaced.
+//! Always   It has ended before the next one starts, so that no state is left from one scenario to the next.
 
 use super::Refusal;
 use std::net::SocketAddr;
@@ -16,23 +16,24 @@ use tidegate_server::server::Server;
 use tidegate_testbed::{PATIENCE, RedisServer};
 use tokio::runtime::Runtime;
 
-/// A server that listens.
+/// A running server.
 pub(super) struct Served {
-    /// Taken out when it is ended.
+    /// `None` once it has ended.
     running: Option<Running>,
 }
 
-/// A Redis server for limits to be in, and the thread on which it is spoken to.
+/// A Redis server as the store of the limits, and the runtime of its connections.
 pub(super) struct Store {
     redis: RedisServer,
     runtime: Runtime,
 }
 
-/// So often is looked whether the last peer was seen to leave, before the drain looks itself, which takes longer.
+/// How often to check that the server has noticed the end of the last connection, before the drain checks it, which
+/// takes longer.
 const LOOKS_MAX: usize = 1_000;
 
 impl Served {
-    /// With its limits in memory, or in a store that has forgotten everything.
+    /// Starts a server with its limits in memory, or in an empty store.
     pub(super) fn start(
         limits: Vec<LimitConfig>,
         clock: &ManualClock,
@@ -54,12 +55,12 @@ impl Served {
         Ok(Self { running: Some(running) })
     }
 
-    /// Where it is to be found.
+    /// Returns its addresses.
     pub(super) fn addresses(&self) -> Addresses {
         self.running().addresses
     }
 
-    /// Puts other rules in place, as a reload of the configuration does.
+    /// Changes the rules, as a reload of the configuration does.
     pub(super) fn reload(
         &self,
         limits: &[LimitConfig],
@@ -85,19 +86,19 @@ impl Drop for Served {
             std::thread::yield_now();
         }
         let stopped = running.stop();
-        // Who panics already has more to say than this.
+        // During a panic, a second failure would hide the first.
         assert!(stopped.is_ok() || std::thread::panicking(), "{stopped:?}");
     }
 }
 
 impl Store {
-    /// A Redis server of its own.
+    /// Starts a Redis server.
     ///
     /// # Panics
     ///
-    /// If there is no Redis to start.
+    /// If Redis is not installed.
     pub(super) fn start() -> Self {
-        // A thread that goes on by itself: the server's workers wait for it, and nobody drives it meanwhile.
+        // A multi-threaded runtime, because the server's workers wait for it while no thread here drives it.
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build();
         Self { redis: RedisServer::start(), runtime: runtime.expect("there is a runtime") }
@@ -106,7 +107,7 @@ impl Store {
     fn server(&self, config: Config, clock: &ManualClock) -> Result<Arc<Server>, Refusal> {
         self.redis.command(&["FLUSHALL"]);
         let address = self.redis.url().parse().expect("a server has an address");
-        // The machine may be busy, and a test is not to be decided without Redis.
+        // A long deadline: on a busy machine, the fallback must not decide a test.
         let settings = Settings::default().deadline(Duration::from_secs(10));
         self.runtime.block_on(async {
             let store = RedisStore::connect_with_clock(&address, settings, clock.clone()).await;
@@ -121,7 +122,7 @@ impl Store {
     }
 }
 
-/// Others who share the limits have heard of their rules.
+/// Waits until other servers with the same store know the rules.
 async fn publish(server: &Server) -> Result<(), Refusal> {
     let published = server.engine.publish().await;
     published.map_err(|error| Refusal::Failed(error.to_string()))

@@ -1,33 +1,41 @@
-//! The server, asked over a wire: what differs between wires is how a question is said.
+//! A server, called over a protocol. Protocols differ only in how they encode requests and responses.
 
 use super::served::{Served, Store};
-use super::{Answer, Ask, DOUBLES_MAX, Http, Implementation, Refusal, Target, Told};
+use super::{
+    DOUBLES_MAX, Http, Implementation, PartialDecision, PartialVerdict, Refusal, TakeRequest,
+    Target,
+};
 use std::collections::VecDeque;
 use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict, Window};
 use tidegate_server::config::{DescriptorConfig, LimitConfig};
 use tidegate_server::matching::{DescriptorPart, KeyPart, Pattern};
 use tidegate_server::net::Addresses;
 
-/// What Envoy would say: the domain, and the entries of a descriptor.
+/// A request of Envoy: the domain, and the entries of a descriptor.
 pub(super) const DOMAIN: &str = "spec";
 pub(super) const LIMIT_ENTRY: &str = "limit";
 pub(super) const KEY_ENTRY: &str = "key";
 
-/// How a wire says it.
+/// A protocol.
 pub trait Speaker: Sized {
-    /// Connects to the server, which goes by this clock.
+    /// Connects to the server, which uses this clock.
     fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal>;
 
-    /// The shortest time that can be said.
+    /// The resolution of its times.
     fn precision() -> Span;
 
-    /// Hears what comes because the clock was set.
+    /// Receives responses that were due because the clock was set.
     fn settle(&mut self) -> Result<(), Refusal> {
         Ok(())
     }
 
     /// Decides.
-    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal>;
+    fn check(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal>;
 
     /// Decides under several limits at once.
     fn check_all(
@@ -35,42 +43,47 @@ pub trait Speaker: Sized {
         limits: &[LimitConfig],
         key: &str,
         cost: u64,
-    ) -> Result<Answer, Refusal>;
+    ) -> Result<PartialDecision, Refusal>;
 
-    /// Looks.
-    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal>;
+    /// Decides without charging.
+    fn peek(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal>;
 
-    /// Gives back.
+    /// Refunds a charge.
     fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal>;
 
-    /// Forgets.
+    /// Resets the key.
     fn reset(&mut self, limit: &LimitConfig, key: &str) -> Result<(), Refusal>;
 
-    /// Takes a place; the lease if there was one.
+    /// Acquires a permit, and returns the lease if the request was admitted.
     fn acquire(
         &mut self,
         limit: &LimitConfig,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<String>), Refusal>;
+    ) -> Result<(PartialDecision, Option<String>), Refusal>;
 
-    /// Gives a place back.
+    /// Releases a permit.
     fn release(&mut self, lease: &str) -> Result<(), Refusal>;
 }
 
-/// The server, and somebody who talks to it.
+/// A server, and a client of it.
 pub struct Wire<S> {
-    /// Where its limits are, if not in memory.
+    /// The store of its limits, if they are not in memory.
     store: Option<Store>,
     clock: ManualClock,
     limits: Vec<LimitConfig>,
     talk: Option<Talk<S>>,
-    /// Places that are held: of which limit, by whom, of what cost, and the lease.
+    /// Permits that are held: limit, key, cost and lease.
     held: VecDeque<(usize, String, u64, String)>,
-    detour: Option<&'static str>,
+    emulation: Option<&'static str>,
 }
 
-/// Connections go before the server does.
+/// Fields in this order: the connection is dropped before the server.
 struct Talk<S> {
     speaker: S,
     served: Served,
@@ -84,23 +97,23 @@ impl<S> Default for Wire<S> {
             limits: Vec::new(),
             talk: None,
             held: VecDeque::new(),
-            detour: None,
+            emulation: None,
         }
     }
 }
 
 impl<S: Speaker> Wire<S> {
-    /// The same with limits in Redis.
+    /// Uses a server with its limits in Redis.
     ///
     /// # Panics
     ///
-    /// If there is no Redis to start.
+    /// If Redis is not installed.
     pub fn on_redis() -> Self {
         Self { store: Some(Store::start()), ..Self::default() }
     }
 
     fn at(&mut self, now: Timestamp, limit: usize) -> Result<(&mut S, &LimitConfig), Refusal> {
-        // The server would decide without Redis then.
+        // With such times, the server's fallback would decide.
         if self.store.is_some() && now.as_micros() >= DOUBLES_MAX {
             return Err(Refusal::CannotSay("times that doubles cannot count"));
         }
@@ -112,37 +125,37 @@ impl<S: Speaker> Wire<S> {
         Ok((&mut talk.speaker, config))
     }
 
-    /// No wire has a word for it: who would not wait so long looks before asking.
+    /// Emulates a request with a longest acceptable wait, which no protocol has, by a peek before the request.
     fn take_within(
         &mut self,
         now: Timestamp,
         on: Target<'_>,
         cost: u64,
-        patience: Span,
-    ) -> Result<Answer, Refusal> {
+        wait_max: Span,
+    ) -> Result<PartialDecision, Refusal> {
         let (speaker, limit) = self.at(now, on.limit)?;
         let seen = speaker.peek(limit, on.key, cost)?;
         let answer = match seen.verdict {
-            Told::Whole(Verdict::Wait(wait)) if wait > patience => {
-                let early = Span::from_micros(wait.as_micros() - patience.as_micros());
-                let retry = crate::scenario::round(early, S::precision());
-                // What there was left before was not asked for.
-                let verdict = Told::Whole(Verdict::Deny(Retry::After(retry)));
-                Answer { verdict, remaining: None, reset_after: None, ..seen }
+            PartialVerdict::Full(Verdict::Wait(wait)) if wait > wait_max => {
+                let early = Span::from_micros(wait.as_micros() - wait_max.as_micros());
+                let retry = super::round(early, S::precision());
+                // The numbers of the peek are not those of the decision.
+                let verdict = PartialVerdict::Full(Verdict::Deny(Retry::After(retry)));
+                PartialDecision { verdict, remaining: None, reset_after: None, ..seen }
             }
-            Told::Whole(_) => speaker.check(limit, on.key, cost)?,
+            PartialVerdict::Full(_) => speaker.check(limit, on.key, cost)?,
             _ => return Err(Refusal::CannotSay("how long one would wait")),
         };
-        self.detour = Some("who is impatient looks before asking");
+        self.emulation = Some("a maximum wait is emulated by a peek");
         Ok(answer)
     }
 
-    /// Envoy cannot reset: an operator does it.
+    /// Resets over HTTP, because Envoy's protocol has no reset.
     fn reset_over_http(&mut self, on: Target<'_>) -> Result<(), Refusal> {
         let Some(talk) = &self.talk else { return Ok(()) };
         let mut operator = Http::connect(talk.served.addresses(), &self.clock)?;
         operator.reset(&self.limits[on.limit], on.key)?;
-        self.detour = Some("an operator resets, over HTTP");
+        self.emulation = Some("a reset is sent over HTTP");
         Ok(())
     }
 }
@@ -160,7 +173,7 @@ fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
         entries: vec![part(LIMIT_ENTRY, Some(&name)), part(KEY_ENTRY, None)],
         replaces: Vec::new(),
     };
-    // The same key as over the other wires.
+    // The same key as over the other protocols.
     let key = vec![KeyPart::Descriptor(KEY_ENTRY.to_owned())];
     Ok(LimitConfig { descriptor: Some(descriptor), key, ..LimitConfig::new(name, rule) })
 }
@@ -171,7 +184,7 @@ impl<S: Speaker> Implementation for Wire<S> {
         let limits = rules.iter().enumerate().map(|(number, rule)| config(number, rule));
         self.limits = limits.collect::<Result<_, _>>()?;
         self.held.clear();
-        self.detour = None;
+        self.emulation = None;
         self.talk = None;
         let served = Served::start(self.limits.clone(), &self.clock, self.store.as_ref())?;
         let speaker = S::connect(served.addresses(), &self.clock)?;
@@ -183,13 +196,18 @@ impl<S: Speaker> Implementation for Wire<S> {
         S::precision()
     }
 
-    fn detour(&self) -> Option<&'static str> {
-        self.detour
+    fn emulation(&self) -> Option<&'static str> {
+        self.emulation
     }
 
-    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: Ask) -> Result<Answer, Refusal> {
-        if let Some(patience) = ask.patience {
-            return self.take_within(now, on, ask.cost, patience);
+    fn take(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        ask: TakeRequest,
+    ) -> Result<PartialDecision, Refusal> {
+        if let Some(wait_max) = ask.wait_max {
+            return self.take_within(now, on, ask.cost, wait_max);
         }
         let is_in_redis = self.store.is_some();
         let (speaker, limit) = self.at(now, on.limit)?;
@@ -206,7 +224,12 @@ impl<S: Speaker> Implementation for Wire<S> {
         Ok(answer)
     }
 
-    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn take_all(
+        &mut self,
+        now: Timestamp,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         if self.limits.iter().any(|limit| limit.rule.is_concurrency()) {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
         }
@@ -215,7 +238,12 @@ impl<S: Speaker> Implementation for Wire<S> {
         talk.speaker.check_all(&self.limits, key, cost)
     }
 
-    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        now: Timestamp,
+        on: Target<'_>,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         let (speaker, limit) = self.at(now, on.limit)?;
         speaker.peek(limit, on.key, cost)
     }

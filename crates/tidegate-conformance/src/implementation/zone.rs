@@ -1,17 +1,16 @@
-//! The windows of a calendar in a named time zone, found the slow way: the oracle for the fast one.
+//! A slow oracle for the windows of a calendar in a named time zone.
 //!
-//! Nothing is computed from dates here. A day is asked for at one instant after the other, by
-//! halving, until the instant is found at which it begins. All that is taken from the time zone
-//! database is how far a zone's clock is from UTC, and when that changes.
+//! It computes nothing from dates: it finds the instant at which a day begins by bisection. From the time zone database
+//! it takes only the offset of a zone's clock from UTC, and when the offset changes.
 //!
-//! Always   Days and longer units never begin twice: where a clock goes back over midnight, the new
-//!          day has begun and stays. Minutes and hours end where the clock is changed inside them.
+//! Always   Days and longer units never begin twice: if a clock is set back over midnight, the new day has begun and
+//!          continues. Minutes and hours end where the clock is changed within them.
 
 use jiff::tz::TimeZone;
 use std::sync::Arc;
 use tidegate_core::{CalendarUnit, Timestamp, Window, Windows};
 
-/// The windows of a zone that the database knows.
+/// The windows of a zone in the database.
 pub(super) fn find(unit: CalendarUnit, name: &str) -> Option<Arc<dyn Windows>> {
     let zone = TimeZone::get(name).ok()?;
     Some(Arc::new(Zone { unit, zone }))
@@ -25,7 +24,7 @@ struct Zone {
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
-/// No window is longer, so looking this far in both directions finds its ends.
+/// Maximum length of a window, and so the distance to search in both directions for its ends.
 const WINDOW_US_MAX: i64 = 367 * DAY_US;
 
 impl Windows for Zone {
@@ -33,7 +32,7 @@ impl Windows for Zone {
         let last = jiff::Timestamp::MAX.as_microsecond() - 2 * WINDOW_US_MAX;
         match i64::try_from(now.as_micros()) {
             Ok(now) if now <= last => self.around(now),
-            // Past the year 9996 there is no calendar, and no scenario.
+            // The calendar ends in the year 9996, and no scenario is later.
             _ => Window { start: now, end: Timestamp::MAX },
         }
     }
@@ -68,13 +67,13 @@ impl Zone {
         (from, to)
     }
 
-    /// The highest day (week, month, year) that the zone's calendar has shown until now.
+    /// Returns the highest day (week, month, year) that the zone's calendar has shown until now.
     fn number_reached(&self, at: i64) -> i64 {
         let now = self.number(at);
         self.last_change(at).map_or(now, |change| now.max(self.number(change - 1)))
     }
 
-    /// Which day (week, month, year) the zone's calendar shows, counted from any of them.
+    /// Returns the number of the day (week, month, year) that the zone's calendar shows.
     fn number(&self, at: i64) -> i64 {
         let days = (at + self.offset(at)).div_euclid(DAY_US);
         let date = instant(days * DAY_US).to_zoned(TimeZone::UTC).date();
@@ -88,12 +87,12 @@ impl Zone {
         }
     }
 
-    /// How far the zone's clock is ahead of UTC.
+    /// Returns the offset of the zone's clock from UTC.
     fn offset(&self, at: i64) -> i64 {
         i64::from(self.zone.to_offset(instant(at)).seconds()) * SECOND_US
     }
 
-    /// When the zone's clock was last changed, at this instant or before.
+    /// Returns when the zone's clock was last changed, at or before this instant.
     fn last_change(&self, at: i64) -> Option<i64> {
         let mut changes =
             self.zone.preceding(instant(at + 1)).map(|t| t.timestamp().as_microsecond());
@@ -101,7 +100,7 @@ impl Zone {
     }
 }
 
-/// The first instant for which `is_after` holds; it does not hold for `low`, and does for `high`.
+/// Returns the first instant for which `is_after` holds; it does not hold for `low`, and does for `high`.
 fn halve(mut low: i64, mut high: i64, is_after: impl Fn(i64) -> bool) -> i64 {
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -118,7 +117,7 @@ fn instant(us: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_microsecond(us).unwrap_or(jiff::Timestamp::MAX)
 }
 
-/// What begins before 1970 begins with the epoch: there is no earlier timestamp.
+/// Moves a start before 1970 to the epoch, which is the earliest timestamp.
 fn timestamp(us: i64) -> Timestamp {
     Timestamp::from_micros(u64::try_from(us).unwrap_or(0))
 }
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
     use CalendarUnit::{Day, Hour, Minute, Month, Week, Year};
 
-    /// From before one change of the clock to after the next.
+    /// Tests instants from before one change of the clock to after the next.
     #[test]
     fn windows_touch_and_do_not_overlap() {
         let zones = ["America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Shanghai"];

@@ -1,6 +1,6 @@
-//! Concurrency: a list of who holds how much, and until when.
+//! Concurrency: a list of requests in flight, with their costs and the ends of their leases.
 
-use super::{Answer, Oracle, smallest_wait};
+use super::{ExpectedDecision, Oracle, smallest_wait};
 use tidegate_core::{Retry, Span, Timestamp, Verdict};
 
 /// One key.
@@ -16,7 +16,7 @@ pub struct Concurrency {
 struct Holder {
     name: usize,
     cost: u64,
-    /// `None` is until it is given back.
+    /// `None` means until the release.
     until: Option<Timestamp>,
 }
 
@@ -27,13 +27,13 @@ impl Holder {
 }
 
 impl Concurrency {
-    /// Nobody holds anything.
+    /// Starts without requests in flight.
     pub fn new(max: u64, lease: Option<Span>) -> Self {
         Self { max, lease, holders: Vec::new() }
     }
 
-    /// As [`Oracle::decide`]; who is admitted holds its cost under this name.
-    pub fn enter(&mut self, now: Timestamp, cost: u64, name: usize) -> Answer {
+    /// Decides like [`Oracle::decide`]; an admitted request holds its cost under this name.
+    pub fn enter(&mut self, now: Timestamp, cost: u64, name: usize) -> ExpectedDecision {
         let verdict = if cost > self.max {
             Verdict::Deny(Retry::Never)
         } else if self.fits(now, cost) {
@@ -45,7 +45,7 @@ impl Concurrency {
             let until = self.lease.map(|lease| now + lease);
             self.holders.push(Holder { name, cost, until });
         }
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: self.max,
             remaining: self.max.saturating_sub(self.held(now)),
@@ -57,12 +57,12 @@ impl Concurrency {
         }
     }
 
-    /// Whoever has this name holds nothing any more.
+    /// Releases the request with this name.
     pub fn release(&mut self, name: usize) {
         self.holders.retain(|holder| holder.name != name);
     }
 
-    /// Another rule takes over: who holds goes on to hold, and no longer than a lease given now.
+    /// Changes the rule: requests stay in flight, but no longer than a lease that starts now.
     pub fn change(&mut self, now: Timestamp, max: u64, lease: Option<Span>) {
         self.holders.retain(|holder| holder.holds_at(now));
         for holder in &mut self.holders {
@@ -79,7 +79,7 @@ impl Concurrency {
     }
 
     fn fits(&self, now: Timestamp, cost: u64) -> bool {
-        // More may be in flight than a lowered limit allows; asking for nothing is no offence.
+        // More may be in flight than a lowered limit allows; a request of cost 0 is still allowed.
         cost == 0 || u128::from(self.held(now)) + u128::from(cost) <= u128::from(self.max)
     }
 
@@ -90,10 +90,10 @@ impl Concurrency {
 }
 
 impl Oracle for Concurrency {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         self.enter(now, cost, usize::MAX)
     }
 
-    /// Nothing: who is in flight is, until it is released.
+    /// Does nothing: a request is in flight until it is released.
     fn refund(&mut self, _now: Timestamp, _cost: u64) {}
 }

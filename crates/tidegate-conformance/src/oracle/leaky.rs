@@ -1,7 +1,7 @@
-//! Leaky bucket as a meter: water that every request pours in and that leaks at the rate.
+//! Leaky bucket as a meter: a level that every request raises and that falls at the rate.
 
 use super::rational::{Rational, at_least_zero, micros, solved_wait, units_floor, whole};
-use super::{Answer, Oracle, Pace, Rate};
+use super::{ExpectedDecision, Oracle, Pace, Rate};
 use tidegate_core::{Retry, Timestamp, Verdict};
 
 /// One bucket.
@@ -10,12 +10,12 @@ pub struct Leaky {
     pace: Pace,
     capacity: u64,
     water: Rational,
-    /// When the water stood so high.
+    /// The time of that level.
     last: Timestamp,
 }
 
 impl Leaky {
-    /// An empty bucket.
+    /// Starts with an empty bucket.
     pub fn new(rate: Rate, capacity: u64, birth: Timestamp) -> Self {
         Self { pace: rate.pace(), capacity, water: whole(0), last: birth }
     }
@@ -32,7 +32,7 @@ impl Leaky {
 }
 
 impl Oracle for Leaky {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         self.leak(now);
         let brim = whole(self.capacity);
         let poured = &self.water + whole(cost);
@@ -47,7 +47,7 @@ impl Oracle for Leaky {
             Verdict::Deny(Retry::After(solved_wait(&us, fits)))
         };
         let until_dry = &self.water * &self.pace.interval;
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: self.capacity,
             remaining: units_floor(&(brim - &self.water)),

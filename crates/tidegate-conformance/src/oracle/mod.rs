@@ -1,15 +1,14 @@
-//! A second opinion on every algorithm: simple, slow, and right at a glance.
+//! Oracles: a second implementation of every algorithm that is simple, slow and evidently correct.
 //!
-//! Each oracle keeps the most naive state there is (a log that is counted again for every question,
-//! a level as a fraction) and says what its algorithm must answer. Property tests hold
-//! `tidegate-core` to it, answer by answer.
+//! Each oracle has the simplest possible state (a log that is counted again for every request, a level as a fraction) and
+//! computes the decision that its algorithm must return. Property tests compare `tidegate-core` with it, decision by
+//! decision.
 //!
-//! Always   Exact: whole numbers and fractions. Only [`warmup::Guava`] counts in floating point,
-//!          because that is what Guava does.
-//!          Independent: of `tidegate-core` only the types of questions and answers are used here.
-//!          A wait is the smallest number of whole microseconds after which the answer changes. It is
-//!          searched for, or solved for and then checked against that definition.
-//! Not here Clocks that step back: what happens then is a bound and not a number, see
+//! Always   Exact: integers and fractions. Only [`warmup::Guava`] uses floating point, because Guava does.
+//!          Independent: from `tidegate-core` it uses only the types of requests and decisions.
+//!          A wait is the smallest number of whole microseconds after which the decision changes. It is found by search,
+//!          or computed and then checked against that definition.
+//! Not here Clocks that step back: the specification then gives a bound and not a number, see
 //!          `tests/properties/clock.rs`.
 
 pub mod concurrency;
@@ -32,20 +31,20 @@ use rule::Pace;
 use std::fmt;
 use tidegate_core::{Decision, Span, Timestamp, Verdict};
 
-/// What a limit must say: the fields of a [`Decision`], which only core can make.
+/// The expected decision: the fields of a [`Decision`], which only core can construct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// Whether the request may pass.
+pub struct ExpectedDecision {
+    /// The verdict.
     pub verdict: Verdict,
     /// The most that can ever be admitted at one instant.
     pub limit: u64,
     /// How much more would be admitted now.
     pub remaining: u64,
-    /// How long until the key is as good as new.
+    /// How long until the key is in its initial state.
     pub reset_after: Span,
 }
 
-impl std::convert::From<Decision> for Answer {
+impl std::convert::From<Decision> for ExpectedDecision {
     fn from(decision: Decision) -> Self {
         let Decision { verdict, limit, remaining, reset_after, .. } = decision;
         Self { verdict, limit, remaining, reset_after }
@@ -54,21 +53,21 @@ impl std::convert::From<Decision> for Answer {
 
 /// One key under one rule. Time must not go back.
 pub trait Oracle: fmt::Debug {
-    /// Decides about `cost` and charges it unless it is denied.
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer;
+    /// Decides a request, and charges it unless it is denied.
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision;
 
-    /// Gives back `cost` of what was charged last, and never more than is charged.
+    /// Refunds `cost` of the newest charges, and never more than was charged.
     fn refund(&mut self, now: Timestamp, cost: u64);
 }
 
-/// Something that was admitted.
+/// An admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Admission {
     at: Timestamp,
     cost: u64,
 }
 
-/// Takes `cost` back from the newest admissions for which `counts` holds.
+/// Refunds `cost` from the newest admissions for which `counts` holds.
 fn give_back(log: &mut Vec<Admission>, mut cost: u64, counts: impl Fn(Timestamp) -> bool) {
     for admission in log.iter_mut().rev().filter(|admission| counts(admission.at)) {
         let taken = cost.min(admission.cost);
@@ -78,12 +77,12 @@ fn give_back(log: &mut Vec<Admission>, mut cost: u64, counts: impl Fn(Timestamp)
     log.retain(|admission| admission.cost > 0);
 }
 
-/// The costs of the admissions for which `counts` holds.
+/// Adds up the costs of the admissions for which `counts` holds.
 fn total(log: &[Admission], counts: impl Fn(Timestamp) -> bool) -> u64 {
     log.iter().filter(|admission| counts(admission.at)).map(|admission| admission.cost).sum()
 }
 
-/// The smallest number in `0..=most` for which `holds`, which once true stays true.
+/// Returns the smallest number in `0..=most` for which `holds` is true; it is true for all larger ones.
 fn smallest(most: u128, holds: impl Fn(u128) -> bool) -> u128 {
     assert!(holds(most), "it never holds");
     let (mut no_less_than, mut no_more_than) = (0, most);
@@ -98,12 +97,12 @@ fn smallest(most: u128, holds: impl Fn(u128) -> bool) -> u128 {
     no_more_than
 }
 
-/// As [`smallest`], of microseconds from now.
+/// Like [`smallest`], in microseconds from now.
 fn smallest_wait(most: Span, holds: impl Fn(Span) -> bool) -> Span {
     span(smallest(u128::from(most.as_micros()), |us| holds(span(us))))
 }
 
-/// Microseconds that may not fit: what does not fit is for ever.
+/// Converts microseconds; a value that does not fit is [`Span::MAX`].
 fn span(us: u128) -> Span {
     Span::from_micros(u64::try_from(us).unwrap_or(u64::MAX))
 }

@@ -1,14 +1,14 @@
 //! nginx's `limit_req`: the lines of `ngx_http_limit_req_lookup` and `_account`, on `excess` and `last`.
 //!
-//! nginx knows no cost. A request of cost n is n requests in the same millisecond, all or none.
+//! nginx has no cost. A request of cost n is n requests in the same millisecond, all or none.
 
-use super::{Answer, Oracle, smallest, span};
+use super::{ExpectedDecision, Oracle, smallest, span};
 use tidegate_core::{Retry, Span, Timestamp, Verdict};
 
 /// One key of one zone.
 #[derive(Clone, Debug)]
 pub struct Nginx {
-    /// Thousandths of a request a second.
+    /// Thousandths of a request per second.
     rate: i128,
     burst: i128,
     /// `None` is `nodelay`.
@@ -16,10 +16,10 @@ pub struct Nginx {
     node: Option<Node>,
 }
 
-/// nginx's `ngx_http_limit_req_node_t`, as far as it counts.
+/// The fields of nginx's `ngx_http_limit_req_node_t` that matter.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// In thousandths. Below zero only after a refund, of which nginx knows nothing.
+    /// In thousandths. Below zero only after a refund, which nginx does not have.
     excess: i128,
     last_ms: i128,
 }
@@ -27,7 +27,7 @@ struct Node {
 const REQUEST: i128 = 1_000;
 
 impl Nginx {
-    /// `count` a second, or a minute, which nginx cuts to thousandths a second.
+    /// Starts a zone with `count` requests per second or minute, which nginx rounds down to thousandths per second.
     pub fn new(count: u64, per_second: bool, burst: u64, delay: Option<u64>) -> Self {
         let scale = if per_second { 1 } else { 60 };
         Self {
@@ -38,7 +38,7 @@ impl Nginx {
         }
     }
 
-    /// The excess that a request of this cost finds itself to be.
+    /// Returns the excess of a request of this cost.
     fn excess(&self, now_ms: i128, cost: i128) -> i128 {
         let Some(Node { excess, last_ms }) = self.node else { return (cost - 1) * REQUEST };
         let ms = now_ms - last_ms;
@@ -50,7 +50,7 @@ impl Nginx {
         self.excess(now_ms, cost) <= self.burst
     }
 
-    /// The smallest wait after which `holds` at that millisecond; the end of time if that is earlier.
+    /// Returns the smallest wait after which `holds` is true at that millisecond, or the latest time if that is earlier.
     fn wait_until(now: Timestamp, holds: impl Fn(i128) -> bool) -> Span {
         let then = |us: u128| now_ms(u128::from(now.as_micros()) + us);
         // In 2^80 µs the slowest zone has leaked more than any burst.
@@ -58,14 +58,14 @@ impl Nginx {
         span(wait.min(u128::from(u64::MAX - now.as_micros())))
     }
 
-    fn answer(&self, verdict: Verdict, now: Timestamp) -> Answer {
+    fn answer(&self, verdict: Verdict, now: Timestamp) -> ExpectedDecision {
         let limit = u64::try_from(self.burst / REQUEST + 1).expect("a burst is not that large");
         let refused = |count: u128| {
             let count = i128::try_from(count).expect("a count is not that large");
             !self.admits(now_ms(now.as_micros().into()), count)
         };
         let first_refused = 1 + smallest(u128::from(limit), |count| refused(count + 1));
-        Answer {
+        ExpectedDecision {
             verdict,
             limit,
             remaining: u64::try_from(first_refused - 1).expect("it is at most the limit"),
@@ -79,7 +79,7 @@ impl Nginx {
 }
 
 impl Oracle for Nginx {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         let (ms, cost) = (now_ms(now.as_micros().into()), i128::from(cost));
         if cost == 0 {
             return self.answer(Verdict::Allow, now);
@@ -120,7 +120,7 @@ fn now_ms(us: u128) -> i128 {
 mod tests {
     use super::*;
 
-    /// Waits in milliseconds; `None` is a refusal.
+    /// Waits in milliseconds; `None` means denied.
     fn waits(mut nginx: Nginx, at_ms: &[u64]) -> Vec<Option<u64>> {
         let mut wait = |ms: &u64| match nginx.decide(Timestamp::from_micros(ms * 1_000), 1).verdict
         {

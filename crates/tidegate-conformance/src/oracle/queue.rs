@@ -1,9 +1,9 @@
-//! Leaky bucket as a queue: a list of who leaves when, and for how long the way is then taken.
+//! Leaky bucket as a queue: a list of departures, and how long each of them blocks the exit.
 
 use super::rational::{
     Rational, at_least_zero, micros, solved_wait, span_ceil, units_floor, whole,
 };
-use super::{Answer, Oracle, Pace, Rate};
+use super::{ExpectedDecision, Oracle, Pace, Rate};
 use tidegate_core::{Retry, Span, Timestamp, Verdict};
 
 /// One queue.
@@ -12,7 +12,7 @@ pub struct Queue {
     pace: Pace,
     capacity: u64,
     wait: Option<Span>,
-    /// How long the way is taken by a departing unit and a full queue.
+    /// How long the exit is blocked by one departing unit, and by a full queue.
     room: Rational,
     departures: Vec<Departure>,
 }
@@ -21,25 +21,25 @@ pub struct Queue {
 #[derive(Clone, Debug)]
 struct Departure {
     leaves: Rational,
-    /// When the next one may leave.
+    /// When the next unit may leave.
     clears: Rational,
 }
 
 impl Queue {
-    /// An empty queue behind a clear way.
+    /// Starts with an empty queue and a free exit.
     pub fn new(rate: Rate, capacity: u64, wait: Option<Span>) -> Self {
         let pace = rate.pace();
         let room = whole(capacity + 1) * &pace.interval;
         Self { pace, capacity, wait, room, departures: Vec::new() }
     }
 
-    /// How long, in microseconds, somebody who comes now waits before leaving.
+    /// Returns how long, in microseconds, a request that arrives now waits before it leaves.
     fn backlog(&self, now: Timestamp) -> Rational {
         let clear = self.departures.last().map_or(whole(0), |last| last.clears.clone());
         at_least_zero(clear - whole(now.as_micros()))
     }
 
-    /// Whether `cost` behind this backlog is let in: its wait is bearable, and there is room.
+    /// Returns whether a request behind this backlog is admitted: its wait is short enough, and the queue has space.
     fn lets_in(&self, backlog: &Rational, cost: &Rational) -> bool {
         let is_bearable = self.wait.is_none_or(|wait| *backlog <= micros(wait));
         is_bearable && backlog + cost * &self.pace.interval <= self.room
@@ -57,7 +57,7 @@ impl Queue {
         Retry::After(solved_wait(&over, |us| self.lets_in(&shorter(us), &cost)))
     }
 
-    /// How many of cost 1 are let in, one after the other.
+    /// Returns how many requests of cost 1 are admitted, one after the other.
     fn remaining(&self, backlog: &Rational) -> u64 {
         let behind = |others: u64| backlog + whole(others) * &self.pace.interval;
         let lets_in_after = |others: u64| self.lets_in(&behind(others), &whole(1));
@@ -76,9 +76,9 @@ impl Queue {
         remaining
     }
 
-    fn answer(&self, verdict: Verdict, now: Timestamp) -> Answer {
+    fn answer(&self, verdict: Verdict, now: Timestamp) -> ExpectedDecision {
         let backlog = self.backlog(now);
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: self.remaining(&whole(0)),
             remaining: self.remaining(&backlog),
@@ -88,7 +88,7 @@ impl Queue {
 }
 
 impl Oracle for Queue {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         if cost == 0 {
             return self.answer(Verdict::Allow, now);
         }
@@ -106,7 +106,7 @@ impl Oracle for Queue {
         self.answer(verdict, now)
     }
 
-    /// The last ones give up their turns; what has passed of a turn is not given back.
+    /// Removes the last units; the part of a departure that has passed is not refunded.
     fn refund(&mut self, now: Timestamp, cost: u64) {
         let now = whole(now.as_micros());
         let mut left = whole(cost) * &self.pace.interval;

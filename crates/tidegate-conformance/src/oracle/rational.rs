@@ -1,8 +1,8 @@
-//! Fractions of whole numbers without an end, and the only two places where they become whole.
+//! Fractions of big integers, and the only two functions that round them.
 //!
-//! Always   Exact. Fractions are not reduced to lowest terms at every step, which would take most of the
-//!          time of an oracle: those of one oracle mostly have the same denominator, or one that the next
-//!          factor takes away. What grows nevertheless is reduced once it is long.
+//! Always   Exact. Fractions are not reduced to lowest terms at every step, which would take most of the time of an oracle:
+//!          those of one oracle mostly have the same denominator, or one that the next factor cancels. A fraction
+//!          with long terms is reduced.
 
 use super::span;
 use num_bigint::BigInt;
@@ -16,7 +16,7 @@ use tidegate_core::Span;
 #[derive(Clone, Debug)]
 pub struct Rational {
     numerator: BigInt,
-    /// Above zero.
+    /// Always positive.
     denominator: BigInt,
 }
 
@@ -24,7 +24,7 @@ pub struct Rational {
 const DENOMINATOR_BITS_MAX: u64 = 1_024;
 
 impl Rational {
-    /// A whole number.
+    /// Makes a fraction of an integer.
     pub fn whole(number: impl Into<BigInt>) -> Self {
         Self { numerator: number.into(), denominator: BigInt::from(1) }
     }
@@ -42,7 +42,7 @@ impl Rational {
         self.denominator == BigInt::from(1)
     }
 
-    /// Both over one denominator.
+    /// Expands both to a common denominator.
     fn with_one_denominator(&self, other: &Self) -> (BigInt, BigInt, BigInt) {
         if self.denominator == other.denominator {
             (self.numerator.clone(), other.numerator.clone(), self.denominator.clone())
@@ -87,7 +87,7 @@ impl Rational {
     }
 
     fn floor_whole(&self) -> BigInt {
-        // `/` cuts towards zero.
+        // `/` rounds towards zero.
         if self.numerator < BigInt::ZERO {
             (&self.numerator - &self.denominator + 1) / &self.denominator
         } else {
@@ -99,7 +99,7 @@ impl Rational {
         -(-self).floor_whole()
     }
 
-    /// The nearest number with so many binary places.
+    /// Returns the nearest number with this many binary places.
     pub(super) fn to_places(&self, places: u32) -> Self {
         let scaled = Self::new(&self.numerator << (places + 1), self.denominator.clone());
         let doubled = scaled.floor_whole() + 1;
@@ -142,7 +142,7 @@ impl Neg for &Rational {
     }
 }
 
-/// An operator between numbers and references to them, in all four ways.
+/// Implements an operator between values and references, in all four combinations.
 macro_rules! operator {
     ($trait:ident $operator:ident is $method:ident) => {
         operator!($trait $operator is $method: Rational, Rational);
@@ -184,33 +184,32 @@ impl SubAssign<&Self> for Rational {
     }
 }
 
-/// A whole number as a fraction.
+/// Makes a fraction of an integer.
 pub(super) fn whole(number: impl Into<BigInt>) -> Rational {
     Rational::whole(number)
 }
 
-/// Microseconds as a fraction.
+/// Makes a fraction of microseconds.
 pub(super) fn micros(span: Span) -> Rational {
     whole(span.as_micros())
 }
 
-/// Zero for what is below it.
+/// Replaces a negative number by zero.
 pub(super) fn at_least_zero(number: Rational) -> Rational {
     if number.numerator < BigInt::ZERO { whole(0) } else { number }
 }
 
-/// The whole units that surely are in it.
+/// Rounds down to whole units.
 pub(super) fn units_floor(number: &Rational) -> u64 {
     u64::try_from(number.floor_whole()).unwrap_or(u64::MAX)
 }
 
-/// The wait in whole microseconds that surely covers it.
+/// Rounds up to a wait in whole microseconds.
 pub(super) fn span_ceil(us: &Rational) -> Span {
     span(u128::try_from(us.ceil_whole()).unwrap_or(u128::MAX))
 }
 
-/// A wait that was solved for, after checking that it is what is wanted by definition: after it,
-/// `holds`; one microsecond earlier, not.
+/// Returns a computed wait, after checking the definition: `holds` is true after it, and false one microsecond earlier.
 pub(super) fn solved_wait(us: &Rational, holds: impl Fn(&Rational) -> bool) -> Span {
     let wait = whole(us.ceil_whole());
     assert!(holds(&wait), "{wait}us is too short");
@@ -222,8 +221,7 @@ pub(super) fn solved_wait(us: &Rational, holds: impl Fn(&Rational) -> bool) -> S
 mod tests {
     use super::*;
 
-    /// Fractions of both signs, with numbers that divide each other, do not, and are too long to be
-    /// left as they are.
+    /// Fractions of both signs, with terms that have common factors, have none, and are long enough to be reduced.
     fn fractions() -> Vec<(Rational, Ratio<BigInt>)> {
         let long: BigInt = (BigInt::from(1) << 2_000_u32) + 1;
         let numerators =
@@ -261,7 +259,7 @@ mod tests {
             assert_eq!(number.floor_whole(), exact.floor().to_integer(), "{exact}");
             assert_eq!(number.ceil_whole(), exact.ceil().to_integer(), "{exact}");
             let places = number.to_places(3) * whole(8);
-            // num-rational rounds a half away from zero, this one up.
+            // num-rational rounds a half away from zero, and this type rounds it up.
             let up = (exact * BigInt::from(8) + Ratio::new(1.into(), 2.into())).floor();
             assert_eq!(places.floor_whole(), up.to_integer());
             assert_eq!(places.ceil_whole(), up.to_integer());

@@ -1,4 +1,4 @@
-//! Rules as numbers: what a test generates, prints as rule text for core, and gives to an oracle.
+//! Rules as numbers, which a test generates, prints as rule text for core, and passes to an oracle.
 
 use super::Oracle;
 use super::concurrency::Concurrency;
@@ -23,7 +23,7 @@ pub struct Rate {
     pub period: Span,
 }
 
-/// A rate as an exact number, both ways round.
+/// An exact rate and its inverse.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// Microseconds for one unit.
@@ -62,7 +62,7 @@ pub enum Rule {
     Nginx { count: u64, per_second: bool, burst: u64, delay: Option<u64> },
 }
 
-/// Where a fixed window's windows begin.
+/// The alignment of fixed windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// At the epoch.
@@ -73,12 +73,12 @@ pub enum From {
     Anchor(Anchor),
 }
 
-/// An instant, written on the clock of some offset from UTC.
+/// An instant, written with an offset from UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// Seconds since the epoch.
     pub secs: i64,
-    /// What the clock is ahead of UTC.
+    /// The offset from UTC.
     pub offset_mins: i32,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for Anchor {
 }
 
 impl Rule {
-    /// The oracle of this rule for one key; `None` for a warm-up, which is compared otherwise.
+    /// Returns the oracle of this rule for one key; `None` for a warm-up, which is compared differently.
     pub fn oracle(&self, birth: Timestamp) -> Option<Box<dyn Oracle>> {
         Some(match *self {
             Self::TokenBucket { rate, burst, starts_empty: false } => {
@@ -137,7 +137,7 @@ impl fmt::Display for Rule {
             }
             Self::Leaky { rate, capacity } => write!(f, "{rate} leaky capacity {capacity}"),
             Self::Queue { rate, capacity, wait } => {
-                write!(f, "{rate} queue capacity {capacity}{}", Said(" wait ", wait))
+                write!(f, "{rate} queue capacity {capacity}{}", Optional(" wait ", wait))
             }
             Self::Fixed { rate, from: From::Epoch } => write!(f, "{rate} fixed"),
             Self::Fixed { rate, from: From::FirstRequest } => write!(f, "{rate} fixed from first"),
@@ -147,10 +147,12 @@ impl fmt::Display for Rule {
             Self::Calendar { count, unit } => write!(f, "{count}/{} calendar", unit_name(unit)),
             Self::SlidingLog { rate } => write!(f, "{rate} sliding-log"),
             Self::Sliding { rate } => write!(f, "{rate} sliding"),
-            Self::Smooth { rate, burst } => write!(f, "{rate} smooth{}", Said(" burst ", burst)),
+            Self::Smooth { rate, burst } => {
+                write!(f, "{rate} smooth{}", Optional(" burst ", burst))
+            }
             Self::Warmup { rate, warmup, cold } => write!(f, "{rate} warmup {warmup} cold {cold}"),
             Self::Concurrency { max, lease } => {
-                write!(f, "concurrency {max}{}", Said(" lease ", lease))
+                write!(f, "concurrency {max}{}", Optional(" lease ", lease))
             }
             Self::Nginx { count, per_second, burst, delay } => {
                 let unit = if per_second { "s" } else { "m" };
@@ -172,10 +174,10 @@ fn unit_name(unit: CalendarUnit) -> &'static str {
     }
 }
 
-/// A word and its value, or nothing.
-struct Said<T>(&'static str, Option<T>);
+/// Prints a word and its value, or nothing if there is no value.
+struct Optional<T>(&'static str, Option<T>);
 
-impl<T: fmt::Display> fmt::Display for Said<T> {
+impl<T: fmt::Display> fmt::Display for Optional<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.1.iter().try_for_each(|value| write!(f, "{}{value}", self.0))
     }

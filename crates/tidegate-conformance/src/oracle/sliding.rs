@@ -1,6 +1,6 @@
-//! Sliding window by two counters: both counters are counted again from a log of all admissions.
+//! Sliding window with two counters, both of which are computed from a log of all admissions.
 
-use super::{Admission, Answer, Oracle, Rate, give_back, smallest_wait, total};
+use super::{Admission, ExpectedDecision, Oracle, Rate, give_back, smallest_wait, total};
 use tidegate_core::{Retry, Span, Timestamp, Verdict};
 
 /// One key.
@@ -11,7 +11,7 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    /// A key nobody has asked about.
+    /// Starts with an unused key.
     pub fn new(rate: Rate) -> Self {
         Self { rate, log: Vec::new() }
     }
@@ -24,8 +24,8 @@ impl Sliding {
         u128::from(total(&self.log, |at| self.index(at) == index))
     }
 
-    /// `previous · (W − elapsed) / W + current`, all of it times W so that it is whole: no product
-    /// here is near 2^128, because counts end at 2^53 and W at 2^52 µs.
+    /// Returns `previous · (W − elapsed) / W + current`, multiplied by W to be an integer. No product is near 2^128,
+    /// because counts are below 2^53 and W is at most 2^52 µs.
     fn used_times_period(&self, now: Timestamp) -> u128 {
         let index = self.index(now);
         let previous = index.checked_sub(1).map_or(0, |index| self.in_window(index));
@@ -40,14 +40,14 @@ impl Sliding {
             <= u128::from(self.rate.count) * period
     }
 
-    /// What is admitted now counts in this window and in the next one.
+    /// An admission counts in this window and in the next one.
     fn wait_until(&self, now: Timestamp, holds: impl Fn(Timestamp) -> bool) -> Span {
         smallest_wait(self.rate.period + self.rate.period, |wait| holds(now + wait))
     }
 }
 
 impl Oracle for Sliding {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         let count = self.rate.count;
         let verdict = if cost > count {
             Verdict::Deny(Retry::Never)
@@ -61,7 +61,7 @@ impl Oracle for Sliding {
         }
         let period = u128::from(self.rate.period.as_micros());
         let used_ceil = self.used_times_period(now).div_ceil(period);
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: count,
             remaining: u64::try_from(u128::from(count) - used_ceil).expect("it is at most count"),
@@ -69,7 +69,7 @@ impl Oracle for Sliding {
         }
     }
 
-    /// From this window first, then from the one before.
+    /// Refunds from this window first, then from the previous one.
     fn refund(&mut self, now: Timestamp, cost: u64) {
         let (index, period) = (self.index(now), self.rate.period.as_micros());
         give_back(&mut self.log, cost, |at| at.as_micros() / period + 1 >= index);

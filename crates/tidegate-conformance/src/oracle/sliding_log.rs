@@ -1,6 +1,6 @@
-//! Sliding window log: all that was ever admitted, of which the last window's worth is counted.
+//! Sliding window log: a log of all admissions, of which those in the last window are counted.
 
-use super::{Admission, Answer, Oracle, Rate, give_back, smallest_wait, total};
+use super::{Admission, ExpectedDecision, Oracle, Rate, give_back, smallest_wait, total};
 use tidegate_core::{Retry, Span, Timestamp, Verdict};
 
 /// One key.
@@ -11,12 +11,12 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// A key nobody has asked about.
+    /// Starts with an unused key.
     pub fn new(rate: Rate) -> Self {
         Self { rate, log: Vec::new() }
     }
 
-    /// An admission counts in the half-open window (now − W, now].
+    /// Returns whether an admission is in the half-open window (now − W, now].
     fn counts(&self, at: Timestamp, now: Timestamp) -> bool {
         now.since(at) < self.rate.period
     }
@@ -31,7 +31,7 @@ impl SlidingLog {
 }
 
 impl Oracle for SlidingLog {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         let count = self.rate.count;
         let fits = |used: u64| u128::from(used) + u128::from(cost) <= u128::from(count);
         let verdict = if cost > count {
@@ -44,7 +44,7 @@ impl Oracle for SlidingLog {
         if verdict == Verdict::Allow && cost > 0 {
             self.log.push(Admission { at: now, cost });
         }
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: count,
             remaining: count - self.used(now),

@@ -1,17 +1,16 @@
-//! Guava's `SmoothBursty` as a bank account: a balance that grows with time up to what may be saved,
-//! and that a request may overdraw once.
+//! Guava's `SmoothBursty` as a balance that grows with time up to a maximum, and that a request may overdraw once.
 //!
-//! Guava keeps two numbers, stored permits and the next free ticket. While one of them is not at
-//! rest the other is, and both move at the same pace, so they are one number: stored permits are a
-//! balance above zero, a ticket that is not free yet is a balance below.
+//! Guava has two numbers, stored permits and the time of the next free ticket. Only one of them changes with time, and
+//! both change at the same rate, so they are one number here: stored permits are a positive balance, and a ticket in the
+//! future is a negative one.
 
 use super::rational::{
     Rational, at_least_zero, micros, solved_wait, span_ceil, units_floor, whole,
 };
-use super::{Answer, Oracle, Pace, Rate};
+use super::{ExpectedDecision, Oracle, Pace, Rate};
 use tidegate_core::{Span, Timestamp, Verdict};
 
-/// One account.
+/// The balance of one key.
 #[derive(Clone, Debug)]
 pub struct Smooth {
     pace: Pace,
@@ -21,7 +20,7 @@ pub struct Smooth {
 }
 
 impl Smooth {
-    /// Starts with nothing saved and nothing owed. Without a burst, one second's worth is saved.
+    /// Starts with a balance of zero. The maximum is the burst; default: the permits of one second.
     pub fn new(rate: Rate, burst: Option<u64>, birth: Timestamp) -> Self {
         let pace = rate.pace();
         let second = || micros(Span::from_secs(1)) * &pace.per_us;
@@ -45,7 +44,7 @@ impl Smooth {
 }
 
 impl Oracle for Smooth {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         self.sync(now);
         let verdict = match span_ceil(&self.owed_us()) {
             wait if cost > 0 && !wait.is_zero() => Verdict::Wait(wait),
@@ -53,10 +52,10 @@ impl Oracle for Smooth {
         };
         self.balance -= whole(cost);
         let until_full = (&self.saved_max - &self.balance) * &self.pace.interval;
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: units_floor(&self.saved_max) + 1,
-            // What is saved, and one on credit if nothing is owed.
+            // The balance, and one more on credit unless it is negative.
             remaining: match at_least_zero(-&self.balance) {
                 owed if owed == whole(0) => units_floor(&self.balance) + 1,
                 _ => 0,
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn guavas_own_test_of_weights_is_reproduced() {
-        // Weights 1, 1, 2, 4, 8, 1 at 1 a second: each pays for the one before.
+        // Costs 1, 1, 2, 4, 8, 1 at 1 per second: each request waits for the previous one.
         let rate = Rate { count: 1, period: Span::from_secs(1) };
         let calls = [(0, 1), (0, 1), (1_000, 2), (2_000, 4), (4_000, 8), (8_000, 1)];
         assert_eq!(waits(rate, &calls), [0, 1_000, 1_000, 2_000, 4_000, 8_000]);

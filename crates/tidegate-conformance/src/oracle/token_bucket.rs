@@ -1,7 +1,7 @@
 //! Token bucket: a number of tokens, which grows with time up to `burst`.
 
 use super::rational::{Rational, micros, solved_wait, units_floor, whole};
-use super::{Answer, Oracle, Pace, Rate};
+use super::{ExpectedDecision, Oracle, Pace, Rate};
 use tidegate_core::{Retry, Timestamp, Verdict};
 
 /// One bucket.
@@ -10,17 +10,17 @@ pub struct TokenBucket {
     pace: Pace,
     burst: u64,
     tokens: Rational,
-    /// When there were so many.
+    /// The time of that number.
     last: Timestamp,
 }
 
 impl TokenBucket {
-    /// A bucket that is full at `birth`.
+    /// Starts with a bucket that is full at `birth`.
     pub fn full(rate: Rate, burst: u64, birth: Timestamp) -> Self {
         Self { pace: rate.pace(), burst, tokens: whole(burst), last: birth }
     }
 
-    /// A bucket that is empty at `birth`.
+    /// Starts with a bucket that is empty at `birth`.
     pub fn empty(rate: Rate, burst: u64, birth: Timestamp) -> Self {
         Self { pace: rate.pace(), burst, tokens: whole(0), last: birth }
     }
@@ -37,7 +37,7 @@ impl TokenBucket {
 }
 
 impl Oracle for TokenBucket {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         self.refill(now);
         let wanted = whole(cost);
         let verdict = if cost > self.burst {
@@ -51,7 +51,7 @@ impl Oracle for TokenBucket {
         };
         let full = whole(self.burst);
         let until_full = (&full - &self.tokens) * &self.pace.interval;
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: self.burst,
             remaining: units_floor(&self.tokens),

@@ -1,29 +1,29 @@
-//! Guava's `SmoothWarmingUp`, twice: as Guava counts it, and as it would be without rounding.
+//! Guava's `SmoothWarmingUp`, twice: with Guava's arithmetic, and without rounding.
 
 use super::Rate;
 use super::rational::{Rational, at_least_zero, micros, whole};
 use tidegate_core::{Span, Timestamp};
 
-/// The ramp without rounding: what Guava's floating point stands for.
+/// The ramp without rounding, which Guava's floating point approximates.
 #[derive(Clone, Debug)]
 pub struct Exact {
-    /// Microseconds between two permits once warm.
+    /// Microseconds between two permits when warm.
     stable: Rational,
     threshold: Rational,
     saved_max: Rational,
     slope: Rational,
     cool_down: Rational,
     saved: Rational,
-    /// When the next caller may pass, in microseconds.
+    /// When the next request is admitted, in microseconds.
     free_at: Rational,
 }
 
-/// The state is kept to this many binary places: products of products would else grow without end.
-/// What is lost is far below the microseconds that are compared with it.
+/// The state is rounded to this many binary places, because exact products would grow without bound. The error is far
+/// below the microseconds that are compared with it.
 const PLACES: u32 = 100;
 
 impl Exact {
-    /// Cold.
+    /// Starts cold.
     pub fn new(rate: Rate, warmup: Span, cold: u64, birth: Timestamp) -> Self {
         let (stable, warmup) = (rate.pace().interval, micros(warmup));
         let cold = &stable * whole(cold);
@@ -40,7 +40,7 @@ impl Exact {
         }
     }
 
-    /// How long a caller who comes now has to wait, in microseconds. It pays for `cost` permits.
+    /// Charges `cost` permits, and returns how long a request that arrives now waits, in microseconds.
     pub fn wait_us(&mut self, now: Timestamp, cost: u64) -> Rational {
         let now = whole(now.as_micros());
         if now > self.free_at {
@@ -56,7 +56,7 @@ impl Exact {
         wait
     }
 
-    /// The area under the ramp between what is saved and what is left of it: a trapezium above the
+    /// Returns the area under the ramp between the stored permits before and after the request: a trapezium above the
     /// threshold, a rectangle below.
     fn area(&self, taken: &Rational) -> Rational {
         let left = &self.saved - taken;
@@ -69,7 +69,7 @@ impl Exact {
     }
 }
 
-/// Guava's own arithmetic: floating point, and every part of a wait cut to whole microseconds.
+/// Guava's own arithmetic: floating point, with every part of a wait rounded down to whole microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Guava {
     stable: f64,
@@ -82,7 +82,7 @@ pub struct Guava {
 }
 
 impl Guava {
-    /// Cold, at time zero.
+    /// Starts cold, at time zero.
     pub fn new(rate: Rate, warmup: Span, cold: u64) -> Self {
         let stable = float(rate.period.as_micros()) / float(rate.count);
         let warmup = float(warmup.as_micros());
@@ -100,7 +100,7 @@ impl Guava {
         }
     }
 
-    /// What `reserve(permits)` makes the caller sleep, in microseconds.
+    /// Returns how long `reserve(permits)` makes the caller sleep, in microseconds.
     pub fn reserve_us(&mut self, now_us: u64, permits: u64) -> u64 {
         if now_us > self.next_free_us {
             let new_permits = float(now_us - self.next_free_us) / self.cool_down;
@@ -153,7 +153,7 @@ mod tests {
 
     const SECOND: Span = Span::from_secs(1);
 
-    /// Back to back: each sleeps, then the next comes. In hundredths of a second, as Guava's tests.
+    /// Requests back to back: each sleeps before the next one. In hundredths of a second, as in Guava's tests.
     fn sleeps(count: u64, warmup: Span, cold: u64, calls: usize) -> Vec<u64> {
         let mut guava = Guava::new(Rate { count, period: SECOND }, warmup, cold);
         let mut now_us = 0;

@@ -1,26 +1,26 @@
-//! Fixed and calendar windows: a log of admissions, of which those in now's window are counted.
+//! Fixed and calendar windows: a log of admissions, of which those in the current window are counted.
 //!
-//! Which window an instant lies in is asked of whole numbers for `fixed` and of jiff for `calendar`.
+//! The window of an instant is computed with integers for `fixed`, and with jiff for `calendar`.
 
-use super::{Admission, Answer, Oracle, give_back, smallest_wait, total};
+use super::{Admission, ExpectedDecision, Oracle, give_back, smallest_wait, total};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{RoundMode, ToSpan, Unit, ZonedRound};
 use tidegate_core::{CalendarUnit, Retry, Span, Timestamp, Verdict, Window};
 
-/// How time is cut into windows.
+/// How time is divided into windows.
 #[derive(Clone, Copy, Debug)]
 pub enum Cut {
-    /// One window starts at this many microseconds from the epoch, the others whole periods from it.
+    /// Windows start at this many microseconds from the epoch, and at whole periods before and after it.
     Aligned {
-        /// May lie before the epoch.
+        /// May be negative.
         from_us: i128,
-        /// How long a window is.
+        /// The length of a window.
         period: Span,
     },
     /// A window starts with the first admission outside of one.
     FirstAdmission {
-        /// How long a window is.
+        /// The length of a window.
         period: Span,
     },
     /// A unit of the UTC calendar, up to the year 9999.
@@ -36,12 +36,12 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// A key nobody has asked about.
+    /// Starts with an unused key.
     pub fn new(count: u64, cut: Cut) -> Self {
         Self { count, cut, log: Vec::new() }
     }
 
-    /// The window of `now`, if it lies in one.
+    /// Returns the window of `now`, if there is one.
     fn window(&self, now: Timestamp) -> Option<Window> {
         match self.cut {
             Cut::Aligned { from_us, period } => Some(aligned(now, from_us, period)),
@@ -65,12 +65,11 @@ impl Windows {
         total(&self.log, |at| window.is_some_and(|window| window.start <= at && at < window.end))
     }
 
-    /// The smallest wait after which `holds`. All that counts now has stopped to count when the
-    /// window ends.
+    /// Returns the smallest wait after which `holds` is true. At the end of the window, no earlier admission counts.
     fn wait_until(&self, now: Timestamp, holds: impl Fn(u64) -> bool) -> Span {
         let most = self.window(now).map_or(Span::ZERO, |window| window.end.since(now));
         if let Cut::Calendar(_) = self.cut {
-            // Asking jiff at every step of a search would take too long, so ask where it counts.
+            // Calling jiff at every step of a search would take too long, so only the relevant instants are tried.
             if holds(self.used(now)) {
                 return Span::ZERO;
             }
@@ -83,7 +82,7 @@ impl Windows {
 }
 
 impl Oracle for Windows {
-    fn decide(&mut self, now: Timestamp, cost: u64) -> Answer {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> ExpectedDecision {
         let fits = |used: u64| u128::from(used) + u128::from(cost) <= u128::from(self.count);
         let verdict = if cost > self.count {
             Verdict::Deny(Retry::Never)
@@ -95,7 +94,7 @@ impl Oracle for Windows {
         if verdict == Verdict::Allow && cost > 0 {
             self.log.push(Admission { at: now, cost });
         }
-        Answer {
+        ExpectedDecision {
             verdict,
             limit: self.count,
             remaining: self.count - self.used(now),
@@ -118,11 +117,11 @@ fn aligned(now: Timestamp, from_us: i128, period: Span) -> Window {
     Window { start: edge(index), end: edge(index + 1) }
 }
 
-/// The window of the UTC calendar that `now` lies in, as jiff has it. Weeks start on Monday.
+/// Returns the window of the UTC calendar that contains `now`, computed by jiff. Weeks start on Monday.
 ///
 /// # Panics
 ///
-/// After the year 9998: jiff's time ends soon after.
+/// After the year 9998, because jiff supports no later time.
 pub fn calendar(now: Timestamp, unit: CalendarUnit) -> Window {
     let us = i64::try_from(now.as_micros()).expect("it is before the year 9999");
     let now = jiff::Timestamp::from_microsecond(us).expect("it is before the year 9999");
@@ -151,7 +150,7 @@ fn instant(datetime: DateTime) -> Timestamp {
     timestamp(i128::from(zoned.timestamp().as_microsecond()))
 }
 
-/// What lies before the epoch is the epoch: there are no requests before it.
+/// Moves an instant before the epoch to the epoch, because there are no requests before it.
 fn timestamp(us: i128) -> Timestamp {
     Timestamp::from_micros(u64::try_from(us.max(0)).unwrap_or(u64::MAX))
 }

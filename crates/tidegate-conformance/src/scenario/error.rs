@@ -1,8 +1,8 @@
-//! What is wrong with a scenario, where, and what was expected instead.
+//! Errors in a scenario: the position, and what was expected.
 
 use std::fmt;
 
-/// A scenario that cannot be read.
+/// A scenario that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     page: String,

@@ -1,10 +1,9 @@
-//! Scenarios: the examples of `spec/`, read from its pages and run against an implementation.
+//! Scenarios: the examples of `spec/`, parsed from its pages and run against an implementation.
 //!
-//! The language is described in `spec/LANGUAGE.md`. A page is read by [`read_page`], a scenario is
-//! run by [`run`].
+//! `spec/LANGUAGE.md` describes the language. [`read_page`] parses a page, and [`run`] runs a scenario.
 //!
-//! Always   Only what is written is checked; but a question without a verdict is an error, and so is
-//!          a scenario that asks nothing. Nothing that cannot be read is skipped.
+//! Always   Only the numbers that a scenario writes are checked. A request without a verdict is an error, and so is a
+//!          scenario without requests. A line that cannot be parsed is an error.
 
 mod error;
 mod page;
@@ -14,95 +13,95 @@ mod time;
 
 pub use error::ScenarioError;
 pub use page::read_page;
-pub use run::{Breach, Outcome, run};
+pub use run::{Breach, ScenarioResult, run};
 
-use crate::implementation::{Ask, Told};
+use crate::implementation::{PartialVerdict, TakeRequest, round};
 use std::fmt;
 use tidegate_core::{Retry, Span, Timestamp, Verdict, Window};
 
-/// A story about limits: what is asked when, and what must be answered.
+/// A scenario: limits, requests with their times, and the expected decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// The page it stands on.
+    /// The page.
     pub page: String,
-    /// The line of that page on which it begins.
+    /// The line of the page on which it begins.
     pub line: usize,
-    /// When the limits are born: offset zero.
+    /// The time at which the limits start: offset zero.
     pub start: Timestamp,
-    /// The limits' rules, in the order they were named.
+    /// The rules of the limits, in the order of the page.
     pub rules: Vec<String>,
-    /// What happens, in the order it is told, which need not be the order of time.
+    /// The steps in the order of the page, which need not be the order of time.
     pub steps: Vec<Step>,
 }
 
-/// One line of a scenario: something happens, once or several times.
+/// One line of a scenario: an action, performed once or several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The line of the page.
     pub line: usize,
-    /// The line's text, to be shown when it is broken.
+    /// The text of the line, for messages.
     pub text: String,
-    /// When it happens first.
+    /// The time of the first repetition.
     pub at: Timestamp,
-    /// How often it happens.
+    /// The number of repetitions.
     pub times: usize,
-    /// The time between two of them.
+    /// The time between two repetitions.
     pub every: Span,
-    /// Who asks.
+    /// The key.
     pub key: String,
-    /// Which limit is asked, by its index.
+    /// The index of the limit.
     pub limit: usize,
-    /// What happens.
+    /// The action.
     pub action: Action,
 }
 
-/// What happens in a step.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A request under one limit.
-    Take(Ask, Expect),
+    Take(TakeRequest, Expect),
     /// A request of this cost under all limits at once.
     TakeAll(u64, Expect),
-    /// A look at what a request of this cost would be told.
+    /// A peek: the decision of a request of this cost, without charging.
     Peek(u64, Expect),
-    /// This much is given back.
+    /// A refund of this cost.
     Refund(u64),
-    /// A request of this cost ends.
+    /// The release of a request of this cost.
     Release(u64),
-    /// The key is forgotten.
+    /// A reset of the key.
     Reset,
-    /// The limit gets another rule.
+    /// A change of the limit's rule.
     Change(String),
-    /// Which window is it? `None` where the rule has none.
+    /// The window that is expected; `None` if the rule has none.
     Window(Option<Window>),
 }
 
-/// What the answer must be, as far as the scenario says.
+/// The expected decision, as far as the scenario writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expect {
     /// The verdict of each repetition, or one for all of them.
     pub verdicts: Vec<Expected>,
-    /// The rest is about the last repetition.
+    /// The limit. This and the other numbers are those of the last repetition.
     pub limit: Option<u64>,
-    /// How much more may pass.
+    /// How much more would be admitted.
     pub remaining: Option<u64>,
-    /// How long until the key is as good as new.
+    /// How long until the key is in its initial state.
     pub reset_after: Option<Span>,
 }
 
-/// A verdict as a scenario writes it, which may leave open how long.
+/// A verdict as a scenario writes it, which may omit times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// It passes.
+    /// Allowed.
     Allow,
-    /// It passes later, after this long where that is said.
+    /// Admitted after a wait, of this time if it is written.
     Wait(Option<Span>),
-    /// It does not pass, with this way out where that is said.
+    /// Denied, with this hint for a retry if it is written.
     Deny(Option<Retry>),
 }
 
 impl Expected {
-    /// The same, as somebody says it who rounds times up to this.
+    /// Rounds its times up to a multiple of `precision`.
     #[must_use]
     pub fn rounded(self, precision: Span) -> Self {
         match self {
@@ -114,12 +113,12 @@ impl Expected {
         }
     }
 
-    /// Whether the verdict is the expected one, as far as it is told.
-    pub fn is_met_by(self, told: Told) -> bool {
-        let verdict = match (self, told) {
-            (_, Told::Whole(verdict)) => verdict,
-            (Self::Allow | Self::Wait(_), told) => return told != Told::Denies,
-            (Self::Deny(_), told) => return told != Told::Passes,
+    /// Returns whether the verdict is the expected one, as far as the implementation reports it.
+    pub fn is_met_by(self, verdict: PartialVerdict) -> bool {
+        let verdict = match (self, verdict) {
+            (_, PartialVerdict::Full(verdict)) => verdict,
+            (Self::Allow | Self::Wait(_), verdict) => return verdict != PartialVerdict::Denies,
+            (Self::Deny(_), verdict) => return verdict != PartialVerdict::Passes,
         };
         match (self, verdict) {
             (Self::Allow, Verdict::Allow)
@@ -130,12 +129,6 @@ impl Expected {
             _ => false,
         }
     }
-}
-
-/// Up to a multiple of this.
-pub(crate) fn round(span: Span, precision: Span) -> Span {
-    let precision = precision.as_micros();
-    Span::from_micros(span.as_micros().div_ceil(precision).saturating_mul(precision))
 }
 
 impl fmt::Display for Expected {
@@ -152,13 +145,13 @@ impl fmt::Display for Expected {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for PartialVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole(verdict) => Expected::from(*verdict).fmt(f),
+            Self::Full(verdict) => Expected::from(*verdict).fmt(f),
             Self::Passes => f.write_str("one that passes"),
             Self::Denies => f.write_str("deny"),
-            Self::Nothing => f.write_str("none"),
+            Self::Unknown => f.write_str("none"),
         }
     }
 }

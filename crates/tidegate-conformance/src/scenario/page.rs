@@ -1,11 +1,11 @@
-//! Finds the scenarios of a Markdown page: its fenced blocks that are called `scenario`.
+//! Finds the scenarios of a Markdown page: its fenced blocks with the language `scenario`.
 //!
-//! Always   A block that is not closed, or nearly called so, is an error: it would be a promise that
-//!          nobody checks.
+//! Always   A block that is not closed, or whose language is similar to `scenario`, is an error: otherwise it would never be
+//!          checked.
 
 use super::{Scenario, ScenarioError, parse};
 
-/// Reads all scenarios of a page. `page` is its name, for messages.
+/// Parses all scenarios of a page. `page` is its name, for messages.
 pub fn read_page(page: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError> {
     let mut scenarios = Vec::new();
     let mut open: Option<Block<'_>> = None;
@@ -29,7 +29,7 @@ pub fn read_page(page: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError>
 
 struct Block<'t> {
     line: usize,
-    /// As many backticks as opened it, or more, close it.
+    /// Returns whether the line closes the block: it needs at least as many backticks as the opening line.
     fence: usize,
     is_scenario: bool,
     lines: Vec<(usize, &'t str)>,
@@ -55,7 +55,7 @@ impl<'t> Block<'t> {
     }
 }
 
-/// How many backticks the line starts with, and what follows them.
+/// Returns the number of backticks at the start of the line, and the text after them.
 fn fence(line: &str) -> (usize, &str) {
     let line = line.trim();
     let name = line.trim_start_matches('`');

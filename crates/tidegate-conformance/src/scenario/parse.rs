@@ -1,4 +1,4 @@
-//! Reads a scenario: one line after the other, words from left to right.
+//! Parses a scenario: line by line, words from left to right.
 //!
 //! ```text
 //! line    = "start" instant | "limit" [name] rule | "at" moment what
@@ -10,15 +10,15 @@
 //! number  = "limit" N | "remaining" N | "reset" (T | "release")
 //! ```
 //!
-//! Always   Any text at all gets an answer: a scenario or an error that says what was expected.
+//! Always   Any text gives a scenario, or an error that says what was expected.
 
 use super::{Action, Expect, Expected, Scenario, ScenarioError, Step, time};
-use crate::implementation::Ask;
+use crate::implementation::TakeRequest;
 use tidegate_core::{Retry, Rule, Span, Timestamp, Window};
 
-/// A Monday, a New Year and a whole number of any window people use: 2024-01-01T00:00:00Z.
+/// 2024-01-01T00:00:00Z: a Monday, the first day of a year, and the start of every common window.
 const START: Timestamp = Timestamp::from_micros(1_704_067_200_000_000);
-/// More repetitions than this are not an example any more.
+/// Maximum number of repetitions.
 const TIMES_MAX: usize = 100_000;
 
 const ACTIONS: &str = "take, peek, refund, release, reset, change or window";
@@ -26,7 +26,7 @@ const VERDICTS: &str = "allow, wait, deny, or a row of `+`, `-` and `~`";
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Reads the lines of one block, which begins on line `first` of the page.
+/// Parses the lines of one block, which begins on line `first` of the page.
 pub(super) fn scenario(
     page: &str,
     first: usize,
@@ -52,7 +52,7 @@ pub(super) fn scenario(
     })
 }
 
-/// A comment begins with a `#` at the start of a word.
+/// Removes a comment, which begins with a `#` at the start of a word.
 fn without_comment(line: &str) -> &str {
     let is_comment = |at: &usize| line[..*at].is_empty() || line[..*at].ends_with([' ', '\t']);
     let comment = line.match_indices('#').map(|(at, _)| at).find(is_comment);
@@ -99,7 +99,7 @@ impl Reader {
         if !self.steps.is_empty() {
             return Err("a limit must come before the first `at`".to_owned());
         }
-        // A rule begins with a number or the word `concurrency`; what does not is its name.
+        // A rule begins with a number or the word `concurrency`; any other word is a name.
         let first = words.peek();
         let is_rule = first.starts_with(|c: char| c.is_ascii_digit()) || first == "concurrency";
         let name = if is_rule { None } else { Some(words.next().to_owned()) };
@@ -154,7 +154,7 @@ impl Reader {
     }
 }
 
-/// What happens, and how often where that is said.
+/// Parses an action, and the number of repetitions if it is written.
 fn action(words: &mut Words<'_>, start: Timestamp) -> Result<(Action, Option<usize>)> {
     match words.next() {
         "take" if words.take("all") => {
@@ -165,10 +165,10 @@ fn action(words: &mut Words<'_>, start: Timestamp) -> Result<(Action, Option<usi
         }
         "take" => {
             let cost = words.number("the cost")?;
-            let patience = words.option("within")?.map(time::span).transpose()?;
+            let wait_max = words.option("within")?.map(time::span).transpose()?;
             let times = words.times()?;
             let (expect, times) = expect(words, times)?;
-            Ok((Action::Take(Ask { cost, patience }, expect), times))
+            Ok((Action::Take(TakeRequest { cost, wait_max }, expect), times))
         }
         "peek" => {
             let cost = words.number("the cost")?;
@@ -198,7 +198,7 @@ fn window(word: &str, start: Timestamp) -> Result<Option<Window>> {
     Ok(Some(Window { start, end }))
 }
 
-/// The verdict and the numbers that follow it. A row of verdicts says how often it happens.
+/// Parses a verdict and the numbers that follow it. A row of verdicts also gives the number of repetitions.
 fn expect(words: &mut Words<'_>, times: Option<usize>) -> Result<(Expect, Option<usize>)> {
     let first = words.next();
     let row = first.chars().map(|mark| match mark {
@@ -213,7 +213,9 @@ fn expect(words: &mut Words<'_>, times: Option<usize>) -> Result<(Expect, Option
             (row, Some(times))
         }
         (Some(row), Some(_)) if !row.is_empty() => {
-            return Err("a row says itself how often: leave out the `x`".to_owned());
+            return Err(
+                "a row already gives the number of repetitions: leave out the `x`".to_owned()
+            );
         }
         (_, times) => (vec![verdict(first, words)?], times),
     };
@@ -228,7 +230,7 @@ fn expect(words: &mut Words<'_>, times: Option<usize>) -> Result<(Expect, Option
             _ => return Err(unexpected(word, "limit, remaining, reset, or nothing")),
         };
         if is_repeated {
-            return Err(format!("`{word}` is said twice"));
+            return Err(format!("`{word}` is written twice"));
         }
     }
     Ok((Expect { verdicts, limit, remaining, reset_after }, times))
@@ -259,7 +261,7 @@ fn unexpected(word: &str, expected: &str) -> String {
     format!("unknown word `{word}`: expected {expected}")
 }
 
-/// The words of a line; past its end there are empty ones.
+/// The words of a line; after the last one, empty words.
 struct Words<'t> {
     rest: &'t str,
 }
@@ -284,13 +286,13 @@ impl<'t> Words<'t> {
         found
     }
 
-    /// `name value`, if the next word is the name.
+    /// Takes `name value`, if the next word is the name.
     fn option(&mut self, name: &str) -> Result<Option<&'t str>> {
         if !self.take(name) {
             return Ok(None);
         }
         match self.next() {
-            "" => Err(format!("the line ends here: expected what `{name}` is")),
+            "" => Err(format!("the line ends here: expected a value for `{name}`")),
             value => Ok(Some(value)),
         }
     }
@@ -300,7 +302,7 @@ impl<'t> Words<'t> {
         word.parse().map_err(|_| unexpected(word, &format!("{what} as a whole number")))
     }
 
-    /// `x5`, if that is the next word.
+    /// Takes a number of repetitions such as `x5`, if it is the next word.
     fn times(&mut self) -> Result<Option<usize>> {
         let Some(digits) = self.peek().strip_prefix('x') else { return Ok(None) };
         let times = digits.parse().ok().filter(|times| (1..=TIMES_MAX).contains(times));
@@ -310,7 +312,7 @@ impl<'t> Words<'t> {
         Ok(Some(times))
     }
 
-    /// The rest of the line, which must be a rule.
+    /// Takes the rest of the line, which must be a rule.
     fn rule(&mut self) -> Result<String> {
         let rule = std::mem::take(&mut self.rest);
         let read: std::result::Result<Rule, _> = rule.parse();

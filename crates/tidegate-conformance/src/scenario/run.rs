@@ -1,27 +1,27 @@
-//! Runs a scenario against an implementation and says which lines it breaks.
+//! Runs a scenario against an implementation, and reports the lines that fail.
 
 use super::{Action, Expect, Scenario, Step, round};
-use crate::implementation::{Answer, Ask, Implementation, Refusal, Target};
+use crate::implementation::{Implementation, PartialDecision, Refusal, TakeRequest, Target};
 use std::fmt;
 use tidegate_core::{Span, Timestamp, Window};
 
-/// How it went.
+/// The result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every line is as written.
-    Obeyed,
-    /// The implementation cannot be asked this, so nothing is known.
+pub enum ScenarioResult {
+    /// Every decision was as expected.
+    Passed,
+    /// The implementation does not support a request of the scenario.
     Skipped(&'static str),
-    /// These lines are not as written.
-    Broken(Vec<Breach>),
+    /// These lines failed.
+    Failed(Vec<Breach>),
 }
 
-/// A line that is not as written.
+/// A line whose decision was not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
     place: String,
     text: String,
-    /// Which repetition it was, where there are several.
+    /// Which repetition it was, if there are several.
     nth: Option<usize>,
     what: String,
 }
@@ -33,16 +33,16 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Tells the story to an implementation, and goes on after a line that is broken.
-pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Outcome {
+/// Runs a scenario, and continues after a line that fails.
+pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> ScenarioResult {
     let rules: Vec<&str> = scenario.rules.iter().map(String::as_str).collect();
     match implementation.begin(&rules, scenario.start) {
         Ok(()) => {}
-        Err(Refusal::CannotSay(what)) => return Outcome::Skipped(what),
+        Err(Refusal::CannotSay(what)) => return ScenarioResult::Skipped(what),
         Err(Refusal::Failed(what)) => {
             let place = format!("{}:{}", scenario.page, scenario.line);
             let text = format!("limit {}", rules.join(", "));
-            return Outcome::Broken(vec![Breach { place, text, nth: None, what }]);
+            return ScenarioResult::Failed(vec![Breach { place, text, nth: None, what }]);
         }
     }
     let mut breaches = Vec::new();
@@ -50,11 +50,11 @@ pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Outc
         let broken = match (0..step.times).find_map(|index| take_step(implementation, step, index))
         {
             None => continue,
-            // What was said before counts, also if the rest cannot be said.
-            Some(Broken { refusal: Refusal::CannotSay(what), .. }) if breaches.is_empty() => {
-                return Outcome::Skipped(what);
+            // Lines that failed before count, also if the rest is unsupported.
+            Some(Failed { refusal: Refusal::CannotSay(what), .. }) if breaches.is_empty() => {
+                return ScenarioResult::Skipped(what);
             }
-            Some(Broken { refusal: Refusal::CannotSay(_), .. }) => break,
+            Some(Failed { refusal: Refusal::CannotSay(_), .. }) => break,
             Some(broken) => broken,
         };
         breaches.push(Breach {
@@ -64,20 +64,20 @@ pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Outc
             what: broken.refusal.to_string(),
         });
     }
-    if breaches.is_empty() { Outcome::Obeyed } else { Outcome::Broken(breaches) }
+    if breaches.is_empty() { ScenarioResult::Passed } else { ScenarioResult::Failed(breaches) }
 }
 
-struct Broken {
+struct Failed {
     index: usize,
     refusal: Refusal,
 }
 
-/// One repetition of a step; `None` when all is as written.
-fn take_step(implementation: &mut dyn Implementation, step: &Step, index: usize) -> Option<Broken> {
+/// Performs one repetition of a step; returns `None` if the decision is as expected.
+fn take_step(implementation: &mut dyn Implementation, step: &Step, index: usize) -> Option<Failed> {
     let nth = u64::try_from(index).unwrap_or(u64::MAX);
     let now = step.at + Span::from_micros(step.every.as_micros().saturating_mul(nth));
     let done = act(implementation, step, index, now);
-    done.err().map(|refusal| Broken { index, refusal })
+    done.err().map(|refusal| Failed { index, refusal })
 }
 
 fn act(
@@ -116,7 +116,7 @@ fn compare(
     expect: &Expect,
     precision: Span,
     (index, is_last): (usize, bool),
-    answer: Answer,
+    answer: PartialDecision,
 ) -> Result<(), Refusal> {
     let mut wrong = Vec::new();
     let mut differs = |what: &str, expected: String, got: String| {
@@ -148,11 +148,11 @@ fn compare(
     if wrong.is_empty() { Ok(()) } else { Err(Refusal::Failed(wrong.join("; "))) }
 }
 
-/// Whom nobody else asks for.
-const STRANGER: &str = "a stranger who asks when the window ends";
+/// A key that no scenario uses.
+const PROBE_KEY: &str = "a key to find out when the window ends";
 
-/// Who has no words for windows says when one ends: whoever has used anything is as good as new then, or, where the
-/// last window counts too (`sliding`), when the next one has ended.
+/// Checks the end of a window for an implementation that does not report windows: a key that has used anything is in
+/// its initial state at the end of the window or, where the previous window counts too (`sliding`), of the next one.
 fn same_end(
     expected: Option<Window>,
     now: Timestamp,
@@ -162,8 +162,8 @@ fn same_end(
     let Some(expected) = expected else { return Ok(()) };
     let mut end = implementation.peek(now, on, 0)?.reset_after;
     if end.is_none_or(Span::is_zero) {
-        let on = Target { key: STRANGER, ..on };
-        end = implementation.take(now, on, Ask { cost: 1, patience: None })?.reset_after;
+        let on = Target { key: PROBE_KEY, ..on };
+        end = implementation.take(now, on, TakeRequest { cost: 1, wait_max: None })?.reset_after;
     }
     let next = expected.end + expected.end.since(expected.start);
     let ends = [expected.end, next].map(|at| round(at.since(now), implementation.precision()));
@@ -199,21 +199,24 @@ mod tests {
     use crate::implementation::Core;
     use crate::scenario::read_page;
 
-    fn outcome(body: &str) -> Outcome {
+    fn result(body: &str) -> ScenarioResult {
         let page = format!("```scenario\n{body}\n```\n");
         run(&read_page("p.md", &page).unwrap()[0], &mut Core::default())
     }
 
     fn breaches(body: &str) -> Vec<String> {
-        match outcome(body) {
-            Outcome::Broken(breaches) => breaches.iter().map(ToString::to_string).collect(),
+        match result(body) {
+            ScenarioResult::Failed(breaches) => breaches.iter().map(ToString::to_string).collect(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_is_not_written_is_not_checked() {
-        assert_eq!(outcome("limit 1/s\nat 0s take 1 allow\nat 0s take 1 deny"), Outcome::Obeyed);
+    fn numbers_that_are_not_written_are_not_checked() {
+        assert_eq!(
+            result("limit 1/s\nat 0s take 1 allow\nat 0s take 1 deny"),
+            ScenarioResult::Passed
+        );
     }
 
     #[test]
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_release_what_nobody_holds() {
+    fn a_release_without_a_held_permit_fails() {
         let body = "limit concurrency 1\nat 0s release 1";
         assert_eq!(
             breaches(body),

@@ -1,10 +1,10 @@
-//! Times as scenarios write them: spans such as `1h30min`, and instants of RFC 3339.
+//! Parses times in scenarios: spans such as `1h30min`, and instants of RFC 3339.
 //!
-//! Always   Whole microseconds, and never rounded: what is finer is an error.
+//! Always   Times are whole microseconds and never rounded: a finer time is an error.
 
 use tidegate_core::{Span, Timestamp};
 
-/// `1h30min`, `500ms`, `0s`: whole numbers with units, added up.
+/// Parses a span such as `1h30min`, `500ms` or `0s`: whole numbers with units, added up.
 pub(super) fn span(text: &str) -> Result<Span, String> {
     let wrong = || format!("`{text}` is not a time such as `500ms` or `1h30min`");
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
             format!("unknown unit `{unit}` in `{text}`: expected us, ms, s, min, h, day or week")
         })?;
         let part = number.checked_mul(unit_us).and_then(|part| us.checked_add(part));
-        us = part.ok_or_else(|| format!("`{text}` is longer than time itself"))?;
+        us = part.ok_or_else(|| format!("`{text}` is longer than the longest span"))?;
         rest = &rest[unit.len()..];
     }
     if text.is_empty() { Err(wrong()) } else { Ok(Span::from_micros(us)) }
@@ -37,17 +37,17 @@ fn unit_us(unit: &str) -> Option<u64> {
     })
 }
 
-/// A span after `start`, or an instant of its own.
+/// Parses a span after `start`, or an instant.
 pub(super) fn moment(text: &str, start: Timestamp) -> Result<Timestamp, String> {
     if text.contains('T') {
         return instant(text);
     }
     let offset = span(text)?.as_micros();
     let at = start.as_micros().checked_add(offset);
-    at.map(Timestamp::from_micros).ok_or_else(|| format!("`{text}` is after the end of time"))
+    at.map(Timestamp::from_micros).ok_or_else(|| format!("`{text}` is after the latest timestamp"))
 }
 
-/// `2024-03-10T00:00:00-08:00`, to the microsecond.
+/// Parses an instant such as `2024-03-10T00:00:00-08:00`, to the microsecond.
 pub(super) fn instant(text: &str) -> Result<Timestamp, String> {
     let wrong = "is not an instant such as `2024-03-10T00:00:00-08:00`";
     let instant: jiff::Timestamp = text.parse().map_err(|_| format!("`{text}` {wrong}"))?;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_span_is_refused() {
+    fn invalid_spans_are_errors() {
         assert_eq!(
             span("5m").unwrap_err(),
             "unknown unit `m` in `5m`: expected us, ms, s, min, h, day or week"
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(span("5").unwrap_err(), "`5` is not a time such as `500ms` or `1h30min`");
         assert_eq!(span("").unwrap_err(), "`` is not a time such as `500ms` or `1h30min`");
         let long = "18446744073709551615us1us";
-        assert_eq!(span(long).unwrap_err(), format!("`{long}` is longer than time itself"));
+        assert_eq!(span(long).unwrap_err(), format!("`{long}` is longer than the longest span"));
         assert!(span("-1s").is_err() && span("1.5s").is_err() && span("s").is_err());
     }
 
@@ -98,6 +98,6 @@ mod tests {
         let start = Timestamp::from_micros(5);
         assert_eq!(moment("2us", start), Ok(Timestamp::from_micros(7)));
         assert_eq!(moment("1970-01-01T00:00:00Z", start), Ok(Timestamp::EPOCH));
-        assert!(moment("18446744073709551615us", start).unwrap_err().contains("end of time"));
+        assert!(moment("18446744073709551615us", start).unwrap_err().contains("latest timestamp"));
     }
 }

@@ -5,7 +5,7 @@ use crate::check::check;
 use crate::generate::{ALGORITHMS, Action, Case, steady};
 use crate::track::{Track, ensure};
 use proptest::test_runner::TestCaseResult;
-use tidegate_conformance::oracle::Answer;
+use tidegate_conformance::oracle::ExpectedDecision;
 
 fn answers_as_the_oracle(algorithm: &str) {
     let (_, rules) = ALGORITHMS
@@ -23,7 +23,7 @@ fn same_answers(case: Case) -> TestCaseResult {
         match step.action {
             Action::Take(cost) => {
                 let cost = track.cost(cost);
-                let answer = Answer::from(track.take(cost));
+                let answer = ExpectedDecision::from(track.take(cost));
                 let expected = oracle.decide(track.now, cost);
                 ensure!(answer == expected, track, "expected {expected:?}, got {answer:?}");
             }

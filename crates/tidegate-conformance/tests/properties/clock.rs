@@ -59,7 +59,7 @@ fn lock_out_is_bounded(rule: &Rule, before: &Track, track: &Track) -> TestCaseRe
     for cost in [1, cost_max] {
         let mut asked = track.clone();
         let wait = wait_of(asked.take(cost));
-        let most = if rides_out(rule) { drain + tremble(drain) } else { drain };
+        let most = if tolerates_skew(rule) { drain + clock_skew(drain) } else { drain };
         ensure!(wait <= most, asked, "waits {wait}, more than {most}");
     }
     Ok(())
@@ -72,13 +72,13 @@ fn wait_of(decision: Decision) -> Span {
     }
 }
 
-/// A step of the clock that is ridden out comes on top: a millisecond at most.
-fn tremble(drain: Span) -> Span {
+/// Additional wait because of a tolerated step of the clock: at most a millisecond.
+fn clock_skew(drain: Span) -> Span {
     drain.min(Span::from_millis(1))
 }
 
-/// Whether a short step leaves the state alone, so that the answer is no for that much longer.
-fn rides_out(rule: &Rule) -> bool {
+/// Returns whether a short step back does not change the state, so that a denial lasts longer by that step.
+fn tolerates_skew(rule: &Rule) -> bool {
     match rule {
         Rule::TokenBucket { .. }
         | Rule::Leaky { .. }

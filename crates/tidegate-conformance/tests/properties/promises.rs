@@ -4,7 +4,7 @@ use crate::check::check_each;
 use crate::generate::{Action, Case, steady, unsteady};
 use crate::track::{Track, ensure, limit};
 use proptest::test_runner::TestCaseResult;
-use tidegate_conformance::oracle::{Answer, Rule};
+use tidegate_conformance::oracle::{ExpectedDecision, Rule};
 use tidegate_core::{Decision, Limit, Retry, Span, Verdict};
 
 const US: Span = Span::from_micros(1);
@@ -161,7 +161,7 @@ fn a_denied_request_changes_no_later_answer() {
                         spared.take(cost);
                     }
                     let got = asked.take(cost);
-                    let same = Answer::from(got) == Answer::from(expected);
+                    let same = ExpectedDecision::from(got) == ExpectedDecision::from(expected);
                     ensure!(same, asked, "without the denied ones it is {expected:?}");
                 }
                 Action::Refund(cost) => {

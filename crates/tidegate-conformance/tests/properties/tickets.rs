@@ -6,7 +6,7 @@ use crate::track::{Track, ensure};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tidegate_conformance::oracle::concurrency::Concurrency;
-use tidegate_conformance::oracle::{Answer, Rule};
+use tidegate_conformance::oracle::{ExpectedDecision, Rule};
 use tidegate_core::{Span, Ticket};
 
 /// Core and the oracle side by side, and who has not given back yet.
@@ -45,7 +45,7 @@ impl Both {
         let (decision, ticket) = self.track.enter(cost);
         self.tickets.extend(ticket.map(|ticket| (self.names, ticket)));
         let expected = self.oracle.enter(self.track.now, cost, self.names);
-        let same = Answer::from(decision) == expected;
+        let same = ExpectedDecision::from(decision) == expected;
         ensure!(same, self.track, "expected {expected:?}, got {decision:?}");
         Ok(())
     }

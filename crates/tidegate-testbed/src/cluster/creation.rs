@@ -1,22 +1,22 @@
-//! How six servers become a cluster.
+//! Makes a cluster of six servers.
 //!
-//! Rejected `redis-cli --cluster create`: it does not know ports of the bus that are not 10 000 above the other.
+//! Rejected `redis-cli --cluster create`: it requires that the port of the bus is 10 000 above the other port.
 
 use super::{Cluster, Node, SLOTS};
-use crate::patience::{PATIENCE, eventually};
 use crate::port::Port;
 use crate::redis::{Builder, RedisServer};
+use crate::wait::{PATIENCE, eventually};
 
 const PRIMARIES: u16 = 3;
 const NODES: usize = 6;
 
 const OPTIONS: [(&str, &str); 4] = [
     ("cluster-enabled", "yes"),
-    // A node that is silent for so long is down.
+    // Time without a reply after which a node counts as down.
     ("cluster-node-timeout", "1500"),
-    // A replica stands for election however long it has heard nothing: on a busy machine that may be long.
+    // A replica can be elected however old its data is: on a busy machine it may be old.
     ("cluster-replica-validity-factor", "0"),
-    // Who follows whom is changed by the test only.
+    // Only the test changes which replica follows which primary.
     ("cluster-allow-replica-migration", "no"),
 ];
 
@@ -38,12 +38,12 @@ pub(super) fn create(builder: &Builder) -> Cluster {
     cluster
 }
 
-/// A node's name for life.
+/// Returns the permanent id of a node.
 pub(super) fn id(server: &RedisServer) -> String {
     server.command(&["CLUSTER", "MYID"]).text()
 }
 
-/// A command that must be obeyed.
+/// Sends a command, and panics unless the reply is OK.
 pub(super) fn tell(server: &RedisServer, words: &[&str]) {
     let reply = server.command(words);
     assert!(reply.is_ok(), "{}: {reply:?}", words.join(" "));
@@ -56,10 +56,10 @@ fn node(builder: &Builder) -> Node {
     Node { server: builder.start(), bus }
 }
 
-/// Introduces all to the first, and waits until they have heard of each other.
+/// Introduces all nodes to the first, and waits until they know each other.
 fn meet(nodes: &[Node]) {
     for (node, epoch) in nodes.iter().zip(1_u16..) {
-        // Different from the start, or they would have to settle who is the elder.
+        // Epochs differ from the start; otherwise the nodes would have to resolve a conflict first.
         tell(&node.server, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]);
     }
     for Node { server, bus } in &nodes[1..] {
@@ -71,7 +71,7 @@ fn meet(nodes: &[Node]) {
     });
 }
 
-/// How many nodes it knows by their names and is connected with, itself among them.
+/// Returns how many nodes, including itself, a node knows and is connected with.
 fn links(server: &RedisServer) -> usize {
     let nodes = server.command(&["CLUSTER", "NODES"]).text();
     let is_linked = |line: &&str| line.contains(" connected") && !line.contains("handshake");
@@ -84,7 +84,7 @@ fn knows_replicas(server: &RedisServer, count: usize) -> bool {
 }
 
 fn first_slot(primary: u16) -> u16 {
-    // The last one takes what is left over.
+    // The last primary gets the remainder.
     if primary == PRIMARIES { SLOTS } else { SLOTS / PRIMARIES * primary }
 }
 

@@ -1,18 +1,18 @@
-//! A slot on its way from one primary to another, in halves, so that a test can look in between.
+//! Migrates a slot from one primary to another in steps, so that a test can act in between.
 //!
-//! While it is under way the old primary says ASK for keys that are gone, the new one says MOVED to who does not say
-//! ASKING, and TRYAGAIN to who does and asks for several keys of which some are still missing.
+//! During the migration, the old primary replies ASK for keys that have moved. The new primary replies MOVED to a client
+//! that does not send ASKING, and TRYAGAIN to one that does and asks for several keys of which some are missing.
 
 use super::Cluster;
 use super::creation::{id, tell};
 use super::slots::View;
-use crate::patience::PATIENCE;
 use crate::redis::{RedisServer, Reply};
+use crate::wait::PATIENCE;
 
-/// How long a key may be under way.
+/// Time limit for moving a key.
 const MIGRATE_TIMEOUT_MS: &str = "5000";
 
-/// Begun by [`Cluster::begin_migration`]; one that is dropped unfinished leaves the slot half-way.
+/// A migration, started by [`Cluster::begin_migration`]. If it is dropped before it is finished, the slot stays half-way.
 #[must_use = "the slot stays half-way until `finish`"]
 pub struct Migration<'a> {
     cluster: &'a Cluster,
@@ -27,28 +27,28 @@ impl<'a> Migration<'a> {
         let elsewhere = View::of(from).and_then(|view| view.slot_not_of(from.port()));
         let to = cluster.primary_of_slot(elsewhere.expect("a cluster has several primaries"));
         let migration = Self { cluster, slot, from, to };
-        // In this order: whoever is sent on by the one must be let in by the other.
+        // In this order: a client that one primary redirects must be accepted by the other.
         migration.set_slot(to, &["IMPORTING", &id(from)]);
         migration.set_slot(from, &["MIGRATING", &id(to)]);
         migration
     }
 
-    /// The slot that moves.
+    /// Returns the slot.
     pub fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// Who has the slot until the end.
+    /// Returns the primary that has the slot until the migration is finished.
     pub fn from(&self) -> &'a RedisServer {
         self.from
     }
 
-    /// Who will have it.
+    /// Returns the primary that gets the slot.
     pub fn to(&self) -> &'a RedisServer {
         self.to
     }
 
-    /// Moves one key, which may not be there.
+    /// Moves one key, which need not exist.
     pub fn move_key(&self, key: &str) {
         let port = self.to.port().to_string();
         let words = ["MIGRATE", "127.0.0.1", &port, key, "0", MIGRATE_TIMEOUT_MS];
@@ -56,22 +56,22 @@ impl<'a> Migration<'a> {
         assert!(!matches!(reply, Reply::Error(_)), "{}: {reply:?}", words.join(" "));
     }
 
-    /// Moves the keys that are left and gives the slot away; all nodes know of it when this returns.
+    /// Moves the remaining keys and assigns the slot; returns when all nodes know of it.
     pub fn finish(self) {
         for key in self.keys() {
             self.move_key(&key);
         }
         let id = id(self.to);
-        // The new one first: if the old one gave it up before, nobody would have it.
+        // The new primary first: otherwise the slot would have no owner for a moment.
         for node in [self.to, self.from] {
             self.set_slot(node, &["NODE", &id]);
         }
         self.cluster.wait_until_ok(PATIENCE);
         let primary = self.cluster.primary_of_slot(self.slot);
-        assert_eq!(primary.port(), self.to.port(), "somebody else has taken the slot");
+        assert_eq!(primary.port(), self.to.port(), "another node has the slot");
     }
 
-    /// All keys of the slot that are still with the old primary, and are text.
+    /// Returns the keys of the slot that the old primary still has and that are text.
     fn keys(&self) -> Vec<String> {
         let count = self.from.command(&["CLUSTER", "COUNTKEYSINSLOT", &self.slot.to_string()]);
         let words = ["CLUSTER", "GETKEYSINSLOT", &self.slot.to_string(), &count.text()];

@@ -1,7 +1,7 @@
 //! A Redis Cluster: three primaries with a replica each, and slots that can be moved between them.
 //!
-//! Always   When it is started, every node knows all others and every replica has its copy, so that a failover can
-//!          begin at once.
+//! Always   After the start, every node knows all others and every replica has its copy, so that a failover can begin at
+//!          once.
 
 mod creation;
 mod migration;
@@ -13,54 +13,54 @@ use std::time::Duration;
 pub use self::migration::Migration;
 pub use self::slots::SLOTS;
 use self::slots::View;
-use crate::patience::{PATIENCE, poll};
 use crate::port::Port;
 use crate::redis::{Builder, RedisServer};
+use crate::wait::{PATIENCE, poll};
 
-/// Six nodes; all are killed when it is dropped.
+/// A cluster of six nodes, which are killed when it is dropped.
 pub struct Cluster {
     nodes: Vec<Node>,
 }
 
 struct Node {
     server: RedisServer,
-    /// Where the nodes talk with each other. Its number plus 10 000, where Redis would put it, may be somebody else's.
+    /// The port of the cluster bus. The default, 10 000 above the other port, may be in use by another program.
     bus: Port,
 }
 
 impl Cluster {
-    /// With Redis's own settings, but a node that is silent for a second and a half is down.
+    /// Starts a cluster with Redis's defaults, except that a node counts as down after 1.5 seconds without a reply.
     pub fn start() -> Self {
         Self::start_as(&RedisServer::builder())
     }
 
-    /// With other settings, for example `("cluster-require-full-coverage", "no")`.
+    /// Starts a cluster with other settings, for example `("cluster-require-full-coverage", "no")`.
     pub fn start_as(builder: &Builder) -> Self {
         creation::create(builder)
     }
 
-    /// Where all nodes listen, also those that are down.
+    /// Returns the addresses of all nodes, including those that are down.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.servers().map(RedisServer::address).collect()
     }
 
-    /// The same as URLs.
+    /// Returns the URLs of all nodes, including those that are down.
     pub fn urls(&self) -> Vec<String> {
         self.servers().map(RedisServer::url).collect()
     }
 
-    /// The nodes themselves, for tests that disturb them.
+    /// Returns the nodes, for tests that pause or kill them.
     pub fn servers(&self) -> impl Iterator<Item = &RedisServer> {
         self.nodes.iter().map(|node| &node.server)
     }
 
-    /// The slot that a key belongs to.
+    /// Returns the slot of a key.
     pub fn slot_of(&self, key: &str) -> u16 {
         let slot = self.awake().next().map(|node| node.command(&["CLUSTER", "KEYSLOT", key]));
-        slot.and_then(|slot| slot.text().parse().ok()).expect("a node that runs can tell")
+        slot.and_then(|slot| slot.text().parse().ok()).expect("a running node answers")
     }
 
-    /// Who has the slot in the eyes of all nodes that run; it may be dead.
+    /// Returns the primary of the slot that all running nodes agree on; it may be dead.
     pub fn primary_of_slot(&self, slot: u16) -> &RedisServer {
         let agreed = || {
             let mut ports = self.awake().map(|node| View::of(node)?.primary_of(slot));
@@ -71,14 +71,14 @@ impl Cluster {
         self.servers().find(|node| node.port() == port).expect("it is one of ours")
     }
 
-    /// Kills who has the slot, and returns it for a restart, after which it becomes a replica.
+    /// Kills the primary of the slot, and returns it for a restart, after which it becomes a replica.
     pub fn kill_primary_of_slot(&self, slot: u16) -> &RedisServer {
         let primary = self.primary_of_slot(slot);
         primary.kill();
         primary
     }
 
-    /// Waits until every slot has a primary that runs, and all nodes that run say the same.
+    /// Waits until every slot has a running primary that all running nodes agree on.
     pub fn wait_until_ok(&self, within: Duration) {
         if poll(within, || self.is_ok().then_some(())).is_none() {
             let logs: Vec<String> = self.servers().map(RedisServer::log).collect();
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// Begins to move the slot to another primary; until it is finished, clients are sent to and fro.
+    /// Starts to move the slot to another primary; until it is finished, clients are redirected.
     pub fn begin_migration(&self, slot: u16) -> Migration<'_> {
         Migration::begin(self, slot)
     }

@@ -1,15 +1,15 @@
-//! Who has which slots in the eyes of one node.
+//! The assignment of slots to primaries, as one node sees it.
 
 use crate::redis::{RedisServer, Reply};
 
-/// How many there are in every cluster.
+/// Number of slots of a cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// What `CLUSTER SLOTS` says, without the replicas.
+/// The reply to `CLUSTER SLOTS`, without the replicas.
 #[derive(PartialEq, Eq)]
 pub(super) struct View(Vec<Run>);
 
-/// Slots in a row that one primary has; the last one is in it.
+/// A range of slots of one primary, including the last one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     first: u16,
@@ -18,7 +18,7 @@ struct Run {
 }
 
 impl View {
-    /// Nothing, if the node does not answer.
+    /// Asks a node; returns `None` if it does not answer.
     pub(super) fn of(node: &RedisServer) -> Option<Self> {
         Self::read(&node.try_command(&["CLUSTER", "SLOTS"]).ok()?)
     }
@@ -43,12 +43,12 @@ impl View {
         Some(run.port)
     }
 
-    /// The first slot that somebody else has.
+    /// Returns the first slot of another primary.
     pub(super) fn slot_not_of(&self, port: u16) -> Option<u16> {
         Some(self.0.iter().find(|run| run.port != port)?.first)
     }
 
-    /// Whether every slot has one of these.
+    /// Returns whether every slot has one of these primaries.
     pub(super) fn is_covered_by(&self, ports: &[u16]) -> bool {
         let slots: u32 = self.0.iter().map(|run| u32::from(run.last - run.first) + 1).sum();
         slots == u32::from(SLOTS) && self.0.iter().all(|run| ports.contains(&run.port))

@@ -1,4 +1,4 @@
-//! `postgres` as a process: made, started, ended.
+//! Runs `postgres` as a child process.
 
 mod account;
 mod server;

@@ -1,8 +1,8 @@
-//! One running server, with a database of its own.
+//! A running server with an empty database.
 //!
-//! Always   It is ended as `pg_ctl stop -m immediate` does it (SIGQUIT), also if the test is killed: a server that is
-//!          killed outright leaves a segment of shared memory behind.
-//! Always   What it has said it has done is on disk, as in production: no test is faster here than it would be there.
+//! Always   It is stopped by SIGQUIT, as `pg_ctl stop -m immediate` does, also if the test is killed: after SIGKILL, a
+//!          segment of shared memory would stay behind.
+//! Always   Committed transactions are on disk, as in production, so that tests are not faster than production.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,13 +12,13 @@ use std::process::Command;
 
 use super::account::Account;
 use crate::directory::Directory;
-use crate::patience::{PATIENCE, poll};
 use crate::port::Port;
 use crate::process::{End, Process};
 use crate::program;
+use crate::wait::{PATIENCE, poll};
 
 const PACKAGE: &str = "postgresql";
-/// Whom clients come as; anybody on loopback may.
+/// The user of clients; no password is needed on loopback.
 const USER: &str = "tidegate";
 /// Every server has a database of this name.
 const DATABASE: &str = "postgres";
@@ -28,30 +28,30 @@ const READY: &str = "database system is ready to accept connections";
 const DATA: &str = "data";
 const LOG: &str = "log";
 
-/// A `postgres` of its own, on a port of its own; ended when it is dropped.
+/// A `postgres` process on its own port, which ends when it is dropped.
 pub struct PostgresServer {
     process: Process,
     port: Port,
-    // Last, so that it is removed when nobody writes to it any more.
+    // Dropped last, when no process writes to it any more.
     directory: Directory,
 }
 
 impl PostgresServer {
-    /// Makes an empty database and a server for it, and returns when it takes connections.
+    /// Creates an empty database, starts a server, and returns when it accepts connections.
     pub fn start() -> Self {
         let mut said = String::new();
         for _ in 0..ATTEMPTS_MAX {
             match Self::try_start() {
                 Ok(server) => return server,
-                // Somebody was faster than we; nothing but another port helps.
+                // Another program has taken the port meanwhile.
                 Err(log) if log.contains("Address already in use") => said = log,
                 Err(log) => panic!("postgres does not start:\n{log}"),
             }
         }
-        panic!("{ATTEMPTS_MAX} ports, and somebody was on each:\n{said}");
+        panic!("{ATTEMPTS_MAX} ports were in use:\n{said}");
     }
 
-    /// What is in its log, if it does not start.
+    /// Starts it; the error is its log.
     fn try_start() -> Result<Self, String> {
         let (directory, port, account) = (Directory::new(), Port::claim(), Account::choose());
         account.own(directory.path());
@@ -60,7 +60,7 @@ impl PostgresServer {
         let number = port.number().to_string();
         let arguments =
             ["-D", &data.to_string_lossy(), "-p", &number, "-h", "127.0.0.1"].map(str::to_owned);
-        // No socket in a directory that everybody shares.
+        // No socket in a directory that is shared with other programs.
         let no_socket = ["-c", "unix_socket_directories="].map(str::to_owned);
         let arguments: Vec<&OsStr> = arguments.iter().chain(&no_socket).map(OsStr::new).collect();
         let postgres = program::find("postgres", PACKAGE);
@@ -90,17 +90,17 @@ impl PostgresServer {
         format!("postgres://{USER}@{}/{DATABASE}", self.address())
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// Where its files are.
+    /// Returns the directory of its files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// All it has said.
+    /// Returns its log.
     pub fn log(&self) -> String {
         read(&self.directory.join(LOG))
     }
@@ -110,15 +110,15 @@ fn read(log: &Path) -> String {
     String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned()
 }
 
-/// An empty database, in a directory that is not there yet.
+/// Creates an empty database in a new directory.
 fn make(data: &Path, account: Account) {
     let initdb = program::find("initdb", PACKAGE);
     let mut command = Command::new("setpriv");
     command.args(account.privileges()).arg(initdb).arg("--pgdata").arg(data);
     command.args(["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
     command.args(["--no-sync", "--no-instructions"]);
-    // It goes to the directory that it is started in, where others may not be let in.
-    command.current_dir(data.parent().expect("it is in a directory of ours"));
+    // initdb changes to its working directory, which must be accessible to the unprivileged user.
+    command.current_dir(data.parent().expect("it is in our temporary directory"));
     let output = command.output().expect("setpriv starts; it comes with Debian's util-linux");
     assert!(output.status.success(), "initdb fails:\n{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,4 +1,4 @@
-//! The proxy's thread: takes orders, accepts connections, and closes the door when told to refuse.
+//! The proxy's thread: receives orders, accepts connections, and closes the listener under `Fault::Refuse`.
 
 use std::future::pending;
 use std::io;
@@ -34,7 +34,7 @@ impl Acceptor {
         Self { server, fault, counts, connections: JoinSet::new() }
     }
 
-    /// Until nobody is left who gives orders.
+    /// Runs until the sender of orders is dropped.
     pub(super) async fn run(
         mut self,
         listener: net::TcpListener,
@@ -44,19 +44,19 @@ impl Acceptor {
         let mut listener = Some(TcpListener::from_std(listener).expect("it does not block"));
         loop {
             select! {
-                // Orders first: whoever was told that it is done may connect at once.
+                // Orders first: once an order is acknowledged, the caller may connect at once.
                 biased;
                 order = orders.recv() => {
                     let Some(Order { fault, done }) = order else { return };
                     self.fault.send_replace(fault);
                     if fault == Fault::Refuse {
                         listener = None;
-                        // Each of them hears of it by itself.
+                        // Each connection notices the fault by itself.
                         while self.connections.join_next().await.is_some() {}
                     } else if listener.is_none() {
                         listener = Some(TcpListener::bind(address).await.expect("the port is ours"));
                     }
-                    // Whoever gave the order may have been killed by a panic.
+                    // The thread that gave the order may have panicked.
                     let _ = done.send(());
                 }
                 client = accept(listener.as_ref()) => self.connect(client),
@@ -66,7 +66,7 @@ impl Acceptor {
     }
 
     fn connect(&mut self, client: io::Result<TcpStream>) {
-        // A client that has given up before it was accepted is no connection.
+        // The client may have closed the connection before it was accepted.
         let Ok(client) = client else { return };
         self.counts.connections.add(1);
         let connection = Connection::new(self.fault.subscribe(), Arc::clone(&self.counts));

@@ -1,4 +1,4 @@
-//! One client's way to the server and back.
+//! One connection from a client to the server.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use super::replies;
 
 pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// How the client sees it end.
+/// How the connection ends for the client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// FIN.
@@ -29,7 +29,7 @@ pub(super) enum End {
 pub(super) struct Connection {
     fault: watch::Receiver<Fault>,
     pub(super) counts: Arc<Counts>,
-    /// It has lost something to a black hole, and nothing passes any more.
+    /// Whether a black hole has swallowed bytes, after which nothing passes any more.
     is_lost: AtomicBool,
 }
 
@@ -44,13 +44,13 @@ impl Connection {
             () = self.becomes(Fault::Refuse) => End::Reset,
         };
         if end == End::Reset {
-            // A client that has gone already needs no reset.
+            // Fails only if the client has already closed the connection.
             let _ = client.set_zero_linger();
         }
     }
 
     async fn pass(&self, client: &mut TcpStream, server: SocketAddr) -> End {
-        // A black hole does not tell whether the server is up.
+        // A black hole must not reveal whether the server is up.
         if self.fault() == Fault::BlackHole {
             return self.swallow(client).await;
         }
@@ -78,7 +78,7 @@ impl Connection {
             let bytes = match from.read(&mut piece).await {
                 Ok(0) if self.is_lost() => return End::Close,
                 Ok(0) => {
-                    // The client may still wait for replies; the server ends it when it has given them.
+                    // The client may still wait for replies; the server closes the connection after them.
                     let _ = to.shutdown().await;
                     return pending().await;
                 }
@@ -99,7 +99,7 @@ impl Connection {
         *self.fault.borrow()
     }
 
-    /// Whether what has just been read is lost, and all that follows.
+    /// Returns whether the bytes just read, and all that follow, are swallowed.
     pub(super) fn is_lost(&self) -> bool {
         if self.fault() == Fault::BlackHole {
             self.is_lost.store(true, Ordering::SeqCst);
@@ -109,7 +109,7 @@ impl Connection {
 
     pub(super) async fn becomes(&self, fault: Fault) {
         if self.fault.clone().wait_for(|now| *now == fault).await.is_err() {
-            // The proxy is being dropped, and we with it.
+            // The proxy is being dropped.
             pending::<()>().await;
         }
     }

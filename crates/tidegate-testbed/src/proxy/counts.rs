@@ -1,4 +1,4 @@
-//! What has gone through the proxy.
+//! Counters of the proxy's traffic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ pub(super) struct Counts {
     pub(super) connections: Count,
     pub(super) request_bytes: Count,
     pub(super) reply_bytes: Count,
-    /// Replies that [`super::Fault::DelayOneIn`] has counted.
+    /// Replies counted for [`super::Fault::DelayOneIn`].
     pub(super) replies: Count,
 }
 

@@ -1,37 +1,37 @@
-//! What can go wrong between a client and its server.
+//! The faults of the network between a client and its server.
 
 use std::time::Duration;
 
 /// How the proxy behaves from now on.
 ///
-/// A reply is what the server sends in one piece. To a client that asks one thing at a time that is one reply; to one
-/// that does not wait for answers it may be several.
+/// A *reply* is what one read from the server returns: a single reply to a client that waits for each reply, and
+/// possibly several to a client that pipelines requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// None: everything passes.
+    /// No fault: everything passes.
     Pass,
-    /// Nobody listens any more: connections that are open are reset, new ones refused.
+    /// Open connections are reset, and new ones are refused.
     Refuse,
-    /// Accepts and reads, and neither passes on nor answers anything. A connection that has lost something stays like
-    /// that under any later fault but [`Fault::Refuse`]: no network drops bytes in the middle and goes on.
+    /// Connections are accepted and read, and nothing is forwarded or answered. A connection that has lost bytes stays
+    /// like that under any later fault but [`Fault::Refuse`], because TCP never drops bytes in the middle and goes on.
     BlackHole,
-    /// Every reply comes so much later. Replies that are under way together are late together, not one after the
-    /// other, as on a long line.
+    /// Every reply is delayed by this time. Replies in flight are delayed together and not one after the other, as on a
+    /// link with high latency.
     Delay(Duration),
-    /// Every `n`th reply of all connections comes later, and what comes behind it on its connection waits for it.
+    /// Every `n`th reply over all connections is delayed, together with the replies behind it on its connection.
     DelayOneIn {
-        /// Of how many; with 1 each is late.
+        /// One in `n` replies; with 1, all.
         n: u64,
-        /// How much later.
+        /// The delay.
         delay: Duration,
     },
-    /// The request is passed on and the server acts on it; after half of the reply the connection is reset.
+    /// The server executes the request, and the connection is reset after half of the reply.
     ResetMidReply,
-    /// The request is passed on and the server acts on it; instead of the reply there is a reset.
+    /// The server executes the request, and the connection is reset instead of the reply.
     LoseReply,
-    /// Connections, those that are open at once and new ones from the start, are closed in the direction of the
-    /// client only: it reads the end, may still write, and what it writes is passed on.
+    /// Open and new connections are closed in the direction to the client only: it reads the end, and what it writes is
+    /// still forwarded.
     HalfClose,
-    /// So many bytes of replies are passed on each connection, and then it is closed in order.
+    /// Each connection forwards this many bytes of replies, and is then closed in order.
     Truncate(usize),
 }

@@ -1,8 +1,8 @@
-//! A network that fails as it is told: a TCP proxy on loopback, whose fault is switched while it runs.
+//! A TCP proxy on loopback that injects faults, which can be changed while it runs.
 //!
-//! Rejected iptables and tc: they need root, and two tests at a time would disturb each other.
-//! Always   When [`FaultProxy::set`] returns, the fault holds for every byte that is read from then on.
-//! Always   Nothing is left when it is dropped: its thread has ended, and with it all connections.
+//! Rejected iptables and tc: they need root, and concurrent tests would disturb each other.
+//! Always   When [`FaultProxy::set`] returns, the fault applies to every byte that is read from then on.
+//! Always   When it is dropped, its thread and all connections have ended.
 
 mod acceptor;
 mod connection;
@@ -23,29 +23,29 @@ use self::counts::Counts;
 pub use self::fault::Fault;
 use crate::port::Port;
 
-/// Stands between clients and one server.
+/// A proxy between clients and one server.
 ///
 /// If the server is down, clients are accepted and then reset: only [`Fault::Refuse`] refuses.
 pub struct FaultProxy {
     port: Port,
     counts: Arc<Counts>,
-    // In this order: the thread ends when nobody can give it orders any more.
+    // Dropped before the thread is joined: the thread ends when the sender is gone.
     orders: UnboundedSender<Order>,
     _thread: Joined,
 }
 
 impl FaultProxy {
-    /// To this server, and without a fault at first.
+    /// Starts a proxy to this server, without a fault.
     pub fn to(server: SocketAddr) -> Self {
         let (port, counts) = (Port::claim(), Arc::new(Counts::default()));
-        // Here and not on the thread, so that whoever has the address can connect.
+        // Bound here and not on the thread, so that clients can connect when this returns.
         let listener = TcpListener::bind(port.address()).expect("the port is ours");
-        listener.set_nonblocking(true).expect("a socket has that");
+        listener.set_nonblocking(true).expect("a socket can be non-blocking");
         let (orders, taken) = unbounded_channel();
         let acceptor = Acceptor::new(server, Arc::clone(&counts));
         let thread = thread::spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("there are descriptors").block_on(acceptor.run(listener, taken));
+            runtime.expect("descriptors are free").block_on(acceptor.run(listener, taken));
         });
         Self { port, counts, orders, _thread: Joined(Some(thread)) }
     }
@@ -53,11 +53,11 @@ impl FaultProxy {
     /// Changes how it behaves, for open and new connections.
     pub fn set(&self, fault: Fault) {
         let (done, is_done) = blocking::channel();
-        self.orders.send(Order { fault, done }).expect("its thread runs as long as we do");
-        is_done.recv().expect("it does what it is told");
+        self.orders.send(Order { fault, done }).expect("the thread runs as long as the proxy");
+        is_done.recv().expect("the thread acknowledges each order");
     }
 
-    /// Where it listens; the same before and after [`Fault::Refuse`].
+    /// Returns its address, which [`Fault::Refuse`] does not change.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
@@ -67,17 +67,17 @@ impl FaultProxy {
         format!("redis://{}/", self.address())
     }
 
-    /// How many connections it has accepted.
+    /// Returns the number of accepted connections.
     pub fn connections(&self) -> u64 {
         self.counts.connections.load()
     }
 
-    /// How many bytes of requests it has passed on to the server.
+    /// Returns the number of bytes forwarded to the server.
     pub fn request_bytes(&self) -> u64 {
         self.counts.request_bytes.load()
     }
 
-    /// How many bytes of replies it has passed on to clients.
+    /// Returns the number of bytes forwarded to clients.
     pub fn reply_bytes(&self) -> u64 {
         self.counts.reply_bytes.load()
     }
@@ -87,7 +87,7 @@ struct Joined(Option<JoinHandle<()>>);
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        // If it has panicked, the next order has said so.
+        // A panic of the thread has failed the order after it.
         let _ = self.0.take().map(JoinHandle::join);
     }
 }

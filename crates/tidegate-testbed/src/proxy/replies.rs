@@ -1,7 +1,7 @@
-//! The way back, on which most faults happen: replies are read as they come and passed on when they are due.
+//! Forwards replies to the client, with most of the faults: replies are read at once, and written when they are due.
 //!
-//! Always   In order: a reply that is late holds up those behind it.
-//! Bound    `QUEUE_PIECES_MAX` replies are under way; then the server has to wait, as it would for a slow client.
+//! Always   In order: a delayed reply delays those behind it.
+//! Bound    At most `QUEUE_PIECES_MAX` replies are queued; then the server has to wait, as for a slow client.
 
 use std::future::pending;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) async fn pass(connection: &Connection, from: ReadHalf<'_>, to: WriteH
     let reader = Reader { connection, queue, truncated_bytes: 0, is_half_closed: false };
     let read = async {
         reader.run(from).await;
-        // What it has queued is still to be written, and so the end is not here.
+        // The queued replies are still to be written, so the connection does not end here.
         pending().await
     };
     select! {
@@ -31,7 +31,7 @@ pub(super) async fn pass(connection: &Connection, from: ReadHalf<'_>, to: WriteH
     }
 }
 
-/// Something the client is to see, at its time.
+/// An event for the client, and when it is due.
 struct Queued {
     due: Instant,
     piece: Piece,
@@ -58,26 +58,26 @@ async fn write(
                 connection.counts.reply_bytes.add(bytes.len());
             }
             Piece::HalfClose => {
-                // A client that is gone has nothing to see.
+                // Fails only if the client has closed the connection.
                 let _ = to.shutdown().await;
             }
             Piece::End(end) => return end,
         }
     }
-    // The reader is done and has queued no end: the client is to be left without one.
+    // The reader has stopped without queueing an end: the connection stays open.
     pending().await
 }
 
 struct Reader<'a> {
     connection: &'a Connection,
     queue: Sender<Queued>,
-    /// How many bytes have passed under `Fault::Truncate`.
+    /// Bytes forwarded under `Fault::Truncate`.
     truncated_bytes: usize,
     is_half_closed: bool,
 }
 
 impl Reader<'_> {
-    /// Until the client has been told the end, or is never to be told.
+    /// Runs until the end of the connection is queued, or until it is swallowed by a black hole.
     async fn run(mut self, mut from: ReadHalf<'_>) {
         let mut piece = vec![0; PIECE_BYTES_MAX];
         loop {
@@ -90,7 +90,7 @@ impl Reader<'_> {
                     _ if self.connection.is_lost() => return,
                     Ok(0) => return self.queue(Duration::ZERO, Piece::End(End::Close)).await,
                     Err(_) => return self.queue(Duration::ZERO, Piece::End(End::Reset)).await,
-                    // What the server says to a half that is closed is lost.
+                    // Replies to a half-closed connection are dropped.
                     Ok(_) if self.is_half_closed => {}
                     Ok(bytes) => {
                         if let Some(end) = self.reply(&piece[..bytes]).await {
@@ -102,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One reply under the fault of the moment; how the connection ends, if it does.
+    /// Handles a reply under the current fault, and returns how the connection ends, if it does.
     async fn reply(&mut self, reply: &[u8]) -> Option<End> {
         let fault = self.connection.fault();
         if !matches!(fault, Fault::Truncate(_)) {
@@ -118,7 +118,7 @@ impl Reader<'_> {
                 self.truncated_bytes += passed;
                 (Duration::ZERO, passed, (self.truncated_bytes == bytes).then_some(End::Close))
             }
-            // The other faults do not wait for a reply: `run`, or the connection, sees to them.
+            // `run` and the connection handle the other faults, which are independent of replies.
             _ => (Duration::ZERO, reply.len(), None),
         };
         if passed > 0 {
@@ -132,7 +132,7 @@ impl Reader<'_> {
     }
 
     async fn queue(&self, delay: Duration, piece: Piece) {
-        // If nobody takes it any more, the connection has ended.
+        // Fails only if the connection has ended.
         let _ = self.queue.send(Queued { due: Instant::now() + delay, piece }).await;
     }
 }

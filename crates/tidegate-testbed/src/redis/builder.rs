@@ -1,7 +1,7 @@
-//! How a server is to be, as lines of its configuration.
+//! Builds the configuration of a server.
 //!
-//! Always   The file is the truth: `CONFIG REWRITE` and sentinels write to it, and a restart reads what they wrote.
-//! Always   What a test asks for comes after our own lines, and so wins.
+//! Always   The file is authoritative: `CONFIG REWRITE` and sentinels write to it, and a restart reads it.
+//! Always   Options of a test come after the defaults, and so override them.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use super::server::RedisServer;
 use crate::directory::Directory;
 use crate::port::Port;
 
-/// What every server has. Nothing is kept on disk; replicas are fed at once instead of after five seconds in which
-/// others might come; `DEBUG` works, with which tests make a server slow or sick.
+/// Options of every server. Nothing is stored on disk; replication starts at once instead of after five seconds;
+/// `DEBUG` is enabled, with which tests make a server slow or unavailable.
 const DEFAULTS: &str = "\
 bind 127.0.0.1
 protected-mode no
@@ -22,7 +22,7 @@ repl-diskless-sync-delay 0
 enable-debug-command yes
 ";
 
-/// Whom [`RedisServer::command`] speaks as: one that a test cannot lock out with passwords and users of its own.
+/// The user of [`RedisServer::command`], which passwords and users of a test do not lock out.
 pub(super) const USER: &str = "testbed";
 
 /// A server that has not been started.
@@ -36,30 +36,30 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A line of `redis.conf`, for example `("maxmemory-policy", "allkeys-lru")`.
+    /// Adds a line of `redis.conf`, for example `("maxmemory-policy", "allkeys-lru")`.
     pub fn option(self, name: &str, value: &str) -> Self {
         self.line(&format!("{name} {value}"))
     }
 
-    /// Keeps what was written, also when it is killed.
+    /// Makes writes durable, also when the server is killed.
     pub fn append_only(self) -> Self {
         self.option("appendonly", "yes")
     }
 
-    /// Starts as a replica, and has a first copy of everything when [`Builder::start`] returns.
+    /// Makes it a replica, which has a full copy when [`Builder::start`] returns.
     pub fn replica_of(mut self, primary: &RedisServer) -> Self {
-        assert!(!primary.is_tls(), "replicas are not made to speak TLS");
+        assert!(!primary.is_tls(), "replication over TLS is not supported here");
         self.is_replica = true;
         self.option("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
-    /// A user, written as in `redis.conf`: `user limiter on >secret ~* +@all`.
+    /// Adds a user, written as in `redis.conf`: `user limiter on >secret ~* +@all`.
     pub fn acl(self, user: &str) -> Self {
         assert!(user.starts_with("user "), "a line that defines a user begins with `user `");
         self.line(user)
     }
 
-    /// Speaks TLS only, with a certificate for `localhost` and 127.0.0.1; see [`RedisServer::ca_path`].
+    /// Makes it accept TLS only, with a certificate for `localhost` and 127.0.0.1; see [`RedisServer::ca_path`].
     pub fn tls(mut self) -> Self {
         self.is_tls = true;
         self
@@ -70,13 +70,13 @@ impl Builder {
         RedisServer::start_as(&self)
     }
 
-    /// Keeps no keys and watches over others that do.
+    /// Makes it a sentinel.
     pub(crate) fn sentinel(mut self) -> Self {
         self.is_sentinel = true;
         self
     }
 
-    /// Options that those of the test are stronger than.
+    /// Adds options that the test can override.
     pub(crate) fn before(mut self, options: &[(&str, &str)]) -> Self {
         let weaker =
             options.iter().fold(Self::default(), |all, (name, value)| all.option(name, value));
@@ -106,7 +106,7 @@ impl Builder {
     pub(super) fn write(&self, directory: &Directory, port: &Port) {
         let mut text = DEFAULTS.to_owned();
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            writeln!(text, "{name} {value}").expect("a string takes everything");
+            writeln!(text, "{name} {value}").expect("writing to a string cannot fail");
         };
         line("user", &format!("{USER} on nopass ~* &* +@all"));
         line("dir", &directory.path().display());
@@ -124,7 +124,7 @@ impl Builder {
     }
 }
 
-/// The names of what is in a server's directory.
+/// File names in a server's directory.
 pub(super) const CONFIG: &str = "redis.conf";
 pub(super) const SOCKET: &str = "socket";
 pub(super) const LOG: &str = "log";

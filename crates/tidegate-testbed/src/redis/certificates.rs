@@ -1,4 +1,4 @@
-//! Certificates for one server, signed by an authority of its own.
+//! A certificate for one server, signed by its own authority.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use crate::directory::Directory;
 
-/// What the authority's own certificate is called in the server's directory.
+/// File name of the authority's certificate in the server's directory.
 pub(super) const AUTHORITY: &str = "authority.pem";
 
-/// How a client may call the server and believe its certificate.
+/// The names in the server's certificate.
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
 /// Files in the server's directory.
@@ -21,15 +21,16 @@ pub(super) struct Certificates {
 
 impl Certificates {
     pub(super) fn make(directory: &Directory) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).expect("no names are good names");
+        let mut params =
+            CertificateParams::new(Vec::new()).expect("an empty list of names is valid");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // A name that its certificates do not have: OpenSSL takes issuer and subject of one name for one and the same.
+        // A name different from the server's: OpenSSL takes a certificate whose issuer and subject are equal for self-signed.
         params.distinguished_name.push(DnType::CommonName, "testbed authority");
         let key = KeyPair::generate().expect("there is randomness");
         let authority = CertifiedIssuer::self_signed(params, key).expect("it can sign");
 
         let key = KeyPair::generate().expect("there is randomness");
-        let params = CertificateParams::new(NAMES.map(str::to_owned)).expect("good names");
+        let params = CertificateParams::new(NAMES.map(str::to_owned)).expect("the names are valid");
         let certificate = params.signed_by(&key, &authority).expect("it can sign");
         Self {
             authority: directory.write(AUTHORITY, &authority.pem()),

@@ -1,4 +1,4 @@
-//! A blocking client of a few lines.
+//! A minimal blocking Redis client.
 //!
 //! Rejected A client crate: what the stores use is under test here, and the testbed must be able to contradict it.
 
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use super::reply::Reply;
-use crate::patience::PATIENCE;
+use crate::wait::PATIENCE;
 
 /// One connection.
 pub struct Client(BufReader<Box<dyn Wire>>);
@@ -33,7 +33,7 @@ impl Client {
         Ok(Self(BufReader::new(Box::new(stream))))
     }
 
-    /// Says the words of one command and waits for its answer. That it is refused is an answer.
+    /// Sends a command and waits for the reply. An error reply is a reply, too.
     pub fn command(&mut self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
         self.0.get_mut().write_all(&encode(words))?;
         Reply::read(&mut self.0)

@@ -1,4 +1,4 @@
-//! `redis-server` as a process: started, asked, killed, paused, restarted.
+//! Runs `redis-server` as a child process.
 
 mod builder;
 mod certificates;

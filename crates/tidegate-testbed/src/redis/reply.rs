@@ -1,24 +1,24 @@
-//! What Redis answers, in RESP2.
+//! Replies of Redis, in RESP2.
 
 use std::io::{self, BufRead, Error, ErrorKind};
 
-/// Redis itself takes no longer strings unless told to.
+/// The maximum length of strings in Redis, by default.
 const BULK_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// One answer.
+/// One reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `+OK`.
     Simple(String),
-    /// `-ERR …`: the command was refused.
+    /// `-ERR …`.
     Error(String),
     /// `:1`.
     Integer(i64),
-    /// Bytes of a known length.
+    /// A bulk string.
     Bulk(Vec<u8>),
-    /// No such thing.
+    /// Null.
     Nil,
-    /// Several answers.
+    /// An array.
     Array(Vec<Reply>),
 }
 
@@ -41,7 +41,7 @@ impl Reply {
         }
     }
 
-    /// A text, an error or a number as text; empty for anything else.
+    /// Returns a string, an error or a number as text; empty for anything else.
     pub fn text(&self) -> String {
         match self {
             Self::Simple(text) | Self::Error(text) => text.clone(),
@@ -51,7 +51,7 @@ impl Reply {
         }
     }
 
-    /// The answers in it; none if it is no array.
+    /// Returns the elements; empty if it is not an array.
     pub fn items(&self) -> &[Self] {
         match self {
             Self::Array(items) => items,
@@ -59,13 +59,13 @@ impl Reply {
         }
     }
 
-    /// Whether it is `OK`, which is all that most commands answer.
+    /// Returns whether it is `OK`.
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Simple(text) if text == "OK")
     }
 
-    /// A value by its name: on a line of its own after `name:`, as in the answer of `INFO`, or next to it in an array,
-    /// as in that of `CONFIG GET`.
+    /// Returns a value by its name: after `name:` on a line, as in the reply to `INFO`, or the next element of an array, as
+    /// in the reply to `CONFIG GET`.
     pub fn field(&self, name: &str) -> Option<String> {
         if let Self::Array(items) = self {
             let pairs = items.chunks_exact(2);
@@ -85,7 +85,7 @@ fn line(from: &mut impl BufRead) -> io::Result<String> {
     from.read_line(&mut line)?;
     match line.strip_suffix("\r\n") {
         Some(line) => Ok(line.to_owned()),
-        None => Err(Error::new(ErrorKind::UnexpectedEof, format!("a reply that ends: {line:?}"))),
+        None => Err(Error::new(ErrorKind::UnexpectedEof, format!("incomplete reply: {line:?}"))),
     }
 }
 
@@ -101,7 +101,7 @@ fn bulk(from: &mut impl BufRead, bytes: u64) -> io::Result<Reply> {
 }
 
 fn malformed(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("no reply in RESP2: {what:?}"))
+    Error::new(ErrorKind::InvalidData, format!("not a RESP2 reply: {what:?}"))
 }
 
 #[cfg(test)]

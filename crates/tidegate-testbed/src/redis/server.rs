@@ -1,6 +1,6 @@
-//! One running server.
+//! A running server.
 //!
-//! Always   We speak to it over a Unix socket: that works whatever a test does to its port, to TLS and to its users.
+//! Always   The testbed itself uses a Unix socket, which works whatever a test does to the port, TLS and users.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,34 +14,34 @@ use super::certificates::AUTHORITY;
 use super::client::Client;
 use super::reply::Reply;
 use crate::directory::Directory;
-use crate::patience::{PATIENCE, poll};
 use crate::port::Port;
 use crate::process::Process;
 use crate::program;
+use crate::wait::{PATIENCE, poll};
 
-/// Of the program, and of its package.
+/// Name of the program and of its package.
 const NAME: &str = "redis-server";
 const ATTEMPTS_MAX: usize = 5;
 
-/// A `redis-server` of its own, on a port of its own; killed when it is dropped.
+/// A `redis-server` process on its own port, which is killed when it is dropped.
 ///
-/// Everything takes `&self`, so that a test can kill it while its clients ask on.
+/// All methods take `&self`, so that a test can kill it while its clients go on.
 pub struct RedisServer {
     process: Mutex<Process>,
     port: Port,
     is_tls: bool,
     is_sentinel: bool,
-    // Last, so that it is removed when nobody writes to it any more.
+    // Dropped last, when no process writes to it any more.
     directory: Directory,
 }
 
 impl RedisServer {
-    /// A server that keeps nothing on disk and lets everybody in.
+    /// Starts a server without persistence and without a password.
     pub fn start() -> Self {
         Builder::default().start()
     }
 
-    /// A server that is to be more than that.
+    /// Returns a builder for a server with other options.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -51,15 +51,15 @@ impl RedisServer {
         for _ in 0..ATTEMPTS_MAX {
             match Self::try_start(builder) {
                 Ok(server) => return server,
-                // Somebody was faster than we; nothing but another port helps.
+                // Another program has taken the port meanwhile.
                 Err(log) if log.contains("Address already in use") => said = log,
                 Err(log) => panic!("redis-server does not start:\n{log}"),
             }
         }
-        panic!("{ATTEMPTS_MAX} ports, and somebody was on each:\n{said}");
+        panic!("{ATTEMPTS_MAX} ports were in use:\n{said}");
     }
 
-    /// What is in its log, if it does not start.
+    /// Starts it; the error is its log.
     fn try_start(builder: &Builder) -> Result<Self, String> {
         let (directory, port) = (Directory::new(), Port::claim());
         builder.write(&directory, &port);
@@ -73,12 +73,12 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// On loopback.
+    /// Returns its port on loopback.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
@@ -89,7 +89,7 @@ impl RedisServer {
         format!("{scheme}://{}/", self.address())
     }
 
-    /// The certificate of the authority that has signed the server's, in PEM.
+    /// Returns the path of the authority's certificate, in PEM.
     pub fn ca_path(&self) -> PathBuf {
         assert!(self.is_tls, "it was not started with `tls`");
         self.directory.join(AUTHORITY)
@@ -99,12 +99,12 @@ impl RedisServer {
         self.is_tls
     }
 
-    /// Kills it at once (SIGKILL). Does nothing if it is dead already.
+    /// Kills it (SIGKILL). Does nothing if it is dead already.
     pub fn kill(&self) {
         self.process().kill();
     }
 
-    /// Starts it again, on the same port and with the same files; kills it first if it runs.
+    /// Restarts it on the same port with the same files; kills it first if it runs.
     pub fn restart(&self) {
         self.kill();
         *self.process() = spawn(&self.directory, self.is_sentinel);
@@ -113,27 +113,27 @@ impl RedisServer {
         }
     }
 
-    /// Stops it (SIGSTOP): the system still accepts connections for it, and nobody answers.
+    /// Pauses it (SIGSTOP): the system still accepts connections, which are not answered.
     pub fn pause(&self) {
         self.process().pause();
     }
 
-    /// Lets it go on after [`RedisServer::pause`].
+    /// Resumes it after [`RedisServer::pause`].
     pub fn resume(&self) {
         self.process().resume();
     }
 
-    /// Whether the process is there; a paused one is.
+    /// Returns whether the process exists; it may be paused.
     pub fn is_running(&self) -> bool {
         self.process().is_running()
     }
 
-    /// Whether it can answer: it runs and is not paused.
+    /// Returns whether it can answer: it runs and is not paused.
     pub(crate) fn is_awake(&self) -> bool {
         self.process().is_awake()
     }
 
-    /// What it answers to a command of a user who may do everything.
+    /// Sends a command as a user with all permissions, and returns the reply.
     pub fn command(&self, words: &[impl AsRef<[u8]>]) -> Reply {
         self.try_command(words).unwrap_or_else(|error| {
             let command = words.first().map(|word| String::from_utf8_lossy(word.as_ref()));
@@ -141,21 +141,21 @@ impl RedisServer {
         })
     }
 
-    /// The same of a server that may be dead or paused.
+    /// Sends a command to a server that may be dead or paused.
     pub fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
         let mut client = Client::connect_unix(&self.directory.join(SOCKET))?;
         client.command(&["AUTH", USER, ""])?;
         client.command(words)
     }
 
-    /// All it has said since it was first started.
+    /// Returns its log since the first start.
     pub fn log(&self) -> String {
         let log = fs::read(self.directory.join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        // A test that has failed with it still wants it killed.
+        // After a panic with the lock held, the process must still be killed.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,13 +168,13 @@ impl RedisServer {
         if held == Some(true) { Ok(()) } else { Err(self.log()) }
     }
 
-    /// Not while it loads what it had kept.
+    /// Returns whether it answers, which it does not while it loads its data.
     fn answers(&self) -> bool {
         let pong = self.try_command(&["PING"]);
         pong.is_ok_and(|pong| pong == Reply::Simple("PONG".to_owned()))
     }
 
-    /// Whether it is a replica that has all its primary has.
+    /// Returns whether it is a replica in sync with its primary.
     pub(crate) fn has_copy(&self) -> bool {
         let info = self.try_command(&["INFO", "replication"]);
         info.is_ok_and(|info| info.field("master_link_status").as_deref() == Some("up"))

@@ -1,7 +1,6 @@
 //! Calls of Envoy's rate limit service over one HTTP/2 connection.
 //!
-//! Rejected tonic's client: it is the other half of what the server is made of, and what is said must be bytes that
-//!          are put together here.
+//! Rejected tonic's client: the server uses the same library, and the bytes must be encoded independently.
 
 use crate::implementation::{Refusal, failed};
 use h2::client::SendRequest;
@@ -17,22 +16,22 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// An answer that has not come yet.
+/// A pending response.
 pub(super) type Pending = Pin<Box<dyn Future<Output = Result<RateLimitResponse, CallError>>>>;
 
-/// Why a call has no answer.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The server refused it, with this status.
+    /// The server returned this status.
     Refused { code: String, message: String },
-    /// The connection did not bear it.
+    /// The connection failed.
     Broken(String),
 }
 
-/// `INVALID_ARGUMENT`, as it is on the wire.
+/// `INVALID_ARGUMENT`, as a number.
 pub(super) const INVALID_ARGUMENT: &str = "3";
 
-/// What stands before a message: that it is not compressed, and its length.
+/// Length of the prefix of a message: a byte for no compression, and the message's length.
 const PREFIX_BYTES: usize = 5;
 
 /// A connection.
@@ -55,13 +54,13 @@ impl Calls {
         Ok(Self { runtime, sender })
     }
 
-    /// Begins a call; it goes on while somebody waits.
+    /// Starts a call, which makes progress while [`Self::wait`] runs.
     pub(super) fn call(&self, request: &RateLimitRequest) -> Pending {
         let message = request.encode_to_vec();
         Box::pin(exchange(self.sender.clone(), framed(&message)))
     }
 
-    /// The answer, unless `gives_up` first, which is asked after every `step`.
+    /// Waits for the response until `gives_up` returns true, which is checked after every `step`.
     pub(super) fn wait(
         &self,
         answer: &mut Pending,
@@ -102,7 +101,7 @@ async fn exchange(
         bytes.extend_from_slice(&piece);
         body.flow_control().release_capacity(piece.len())?;
     }
-    // Who has nothing to say but a status says it in the head.
+    // A response without a message has its status in the head.
     let trailers = body.trailers().await?.unwrap_or(head.headers);
     refuse_bad_status(&trailers)?;
     let message = bytes.get(PREFIX_BYTES..).unwrap_or_default();

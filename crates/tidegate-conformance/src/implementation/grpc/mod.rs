@@ -1,18 +1,18 @@
 //! gRPC: Envoy's rate limit service.
 //!
-//! Always   What Envoy has no words for is not said for it: places in flight, a reset, how long one would wait.
-//! Cost 0   Is a look whether one more would pass. Its numbers are those of now; about nothing, which always passes, it
-//!          says nothing.
-//! Looks    At one are that look, too. At more they are requests that a second descriptor keeps from passing: then
-//!          nobody is charged, and the first one's status says whether it would have passed. What would be left
-//!          is not told.
-//! Waits    Are told by waiting: the answer comes when the turn does.
+//! Always   Operations that the protocol does not have are unsupported: permits, a reset, the length of a wait.
+//! Cost 0   Is a peek with cost 1: it reports the current numbers, and whether one more request would be admitted. A
+//!          request of cost 0, which is always admitted, cannot be expressed.
+//! Peek     With cost 1 is that request. With a higher cost it is a request with a second descriptor that is always
+//!          denied: then nothing is charged, and the status of the first descriptor tells whether it would have been
+//!          admitted. The remaining quota is not reported.
+//! Waits    The server waits before it responds.
 
 mod calls;
 
 use self::calls::{CallError, Calls, INVALID_ARGUMENT, Pending};
 use super::wire::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, Speaker};
-use super::{Answer, Refusal, Told, failed};
+use super::{PartialDecision, PartialVerdict, Refusal, failed};
 use std::time::Duration;
 use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
 use tidegate_server::config::LimitConfig;
@@ -23,19 +23,19 @@ use tidegate_server::protocol::grpc::proto::{
 };
 use tidegate_testbed::{PATIENCE, eventually};
 
-/// Envoy.
+/// A client like Envoy.
 pub struct Grpc {
     calls: Calls,
     clock: ManualClock,
-    /// Who waits for their turn, and when it comes.
+    /// Requests that wait, and when they will be admitted.
     waiting: Vec<(Timestamp, Pending)>,
 }
 
-/// Between two looks at whether the server waits for the clock.
+/// Time between two checks whether the server waits for the clock.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Grpc {
-    /// The answer, or how long the server waits before it gives one.
+    /// Sends a request, and returns the response or how long the server waits before it responds.
     fn ask(
         &mut self,
         descriptors: Vec<RateLimitDescriptor>,
@@ -52,14 +52,15 @@ impl Grpc {
         let count = |alarms: &[Timestamp], at| alarms.iter().filter(|alarm| **alarm == at).count();
         let alarms = self.clock.alarms();
         let alarm = alarms.iter().find(|at| count(&alarms, **at) > count(&before, **at));
-        let none = || CallError::Broken("the server waits for no time".to_owned());
+        let none =
+            || CallError::Broken("the server neither responds nor waits for a time".to_owned());
         let alarm = *alarm.ok_or_else(none)?;
         self.waiting.push((alarm, answer));
         let is_for_ever = alarm == Timestamp::MAX;
         Ok(Err(if is_for_ever { Span::MAX } else { ceil(alarm.since(self.clock.now())) }))
     }
 
-    /// The answer, which comes at once.
+    /// Sends a request whose response comes at once.
     fn ask_now(
         &mut self,
         descriptors: Vec<RateLimitDescriptor>,
@@ -68,31 +69,36 @@ impl Grpc {
         answer.map_err(|wait| Refusal::Failed(format!("the server waits for {wait}")))
     }
 
-    fn decide(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn decide(
+        &mut self,
+        limits: &[LimitConfig],
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         let descriptors = limits.iter().map(|limit| descriptor(limit, key, cost)).collect();
         match self.ask(descriptors)? {
             Ok(response) => read(&response, limits),
-            Err(wait) => Ok(told(Verdict::Wait(wait))),
+            Err(wait) => Ok(verdict_only(Verdict::Wait(wait))),
         }
     }
 
-    /// What there is now. Whether it passes is said of one more, and nobody asked for that.
-    fn look(&mut self, limits: &[LimitConfig], key: &str) -> Result<Answer, Refusal> {
+    /// Returns the current numbers. The verdict is about one more request, so it is dropped.
+    fn look(&mut self, limits: &[LimitConfig], key: &str) -> Result<PartialDecision, Refusal> {
         let descriptors = limits.iter().map(|limit| descriptor(limit, key, 0)).collect();
         let answer = read(&self.ask_now(descriptors)?, limits)?;
-        if answer.verdict != Told::Whole(Verdict::Allow) && answer.remaining != Some(0) {
-            return Err(failed(format!("{answer:?}: some are left, and one would not pass")));
+        if answer.verdict != PartialVerdict::Full(Verdict::Allow) && answer.remaining != Some(0) {
+            return Err(failed(format!("{answer:?}: some remain, and one more would be denied")));
         }
-        Ok(Answer { verdict: Told::Nothing, ..answer })
+        Ok(PartialDecision { verdict: PartialVerdict::Unknown, ..answer })
     }
 }
 
-/// A verdict, and nothing else.
-fn told(verdict: Verdict) -> Answer {
-    Answer { verdict: verdict.into(), limit: None, remaining: None, reset_after: None }
+/// Makes a decision of a verdict alone.
+fn verdict_only(verdict: Verdict) -> PartialDecision {
+    PartialDecision { verdict: verdict.into(), limit: None, remaining: None, reset_after: None }
 }
 
-/// In whole seconds, as all times on this wire.
+/// Rounds up to whole seconds, the resolution of this protocol.
 fn ceil(span: Span) -> Span {
     Span::from_secs(span.as_secs_ceil())
 }
@@ -103,7 +109,7 @@ fn descriptor(limit: &LimitConfig, key: &str, cost: u64) -> RateLimitDescriptor 
     RateLimitDescriptor { entries, hits_addend: Some(cost), ..RateLimitDescriptor::default() }
 }
 
-/// One that never passes: nobody is admitted by the limit that it brings.
+/// Returns a descriptor that is always denied: its own limit is zero.
 fn shut() -> RateLimitDescriptor {
     let entry = Entry { key: KEY_ENTRY.to_owned(), value: String::new() };
     let unit = Unit::Second.into();
@@ -115,7 +121,7 @@ fn shut() -> RateLimitDescriptor {
     }
 }
 
-fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<Answer, Refusal> {
+fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<PartialDecision, Refusal> {
     let field = |name: &str| {
         let mut fields = response.response_headers_to_add.iter();
         let field = fields.find(|field| field.key.eq_ignore_ascii_case(name))?;
@@ -136,11 +142,15 @@ fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<Answer, 
     let remaining = response.statuses.iter().map(|status| u64::from(status.limit_remaining)).min();
     let reset = response.statuses.iter().map(until_reset).max().flatten();
     if limits.len() > 1 {
-        // The fields are of one of them, and it is not said of which. In a status, the largest number stands for all
-        // that are larger.
+        // The header fields are of one of several limits. In a status, the largest number stands for all larger ones.
         let remaining = remaining.filter(|left| *left < u32::MAX.into());
         let reset_after = reset.map(Span::from_secs);
-        return Ok(Answer { verdict: verdict.into(), limit: None, remaining, reset_after });
+        return Ok(PartialDecision {
+            verdict: verdict.into(),
+            limit: None,
+            remaining,
+            reset_after,
+        });
     }
     let fields = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(field);
     let is_same =
@@ -152,18 +162,18 @@ fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<Answer, 
     }
     let [limit, remaining, reset] = fields;
     let reset_after = reset.map(Span::from_secs);
-    Ok(Answer { verdict: verdict.into(), limit, remaining, reset_after })
+    Ok(PartialDecision { verdict: verdict.into(), limit, remaining, reset_after })
 }
 
 fn until_reset(status: &DescriptorStatus) -> Option<u64> {
     u64::try_from(status.duration_until_reset.as_ref()?.seconds).ok()
 }
 
-/// What Envoy is told of a limit is its name and the count in its rule, and not how much it admits at once.
+/// Checks the limit in a status: the response has its name and the count in its rule, and not how much it admits at once.
 fn names_its_limit(status: &DescriptorStatus, limit: &LimitConfig) -> Result<(), Refusal> {
     let rule = limit.rule.to_string();
     let digits: String = rule.chars().take_while(char::is_ascii_digit).collect();
-    // A count that is too large to be said is the largest that can be.
+    // A count that is too large for the field is its maximum.
     let count = digits.parse::<u64>().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     let said = status.current_limit.as_ref();
     let said = said.map(|said| (said.name.as_str(), said.requests_per_unit));
@@ -183,7 +193,7 @@ impl Speaker for Grpc {
         Span::from_secs(1)
     }
 
-    /// Whose turn has come passes now. The others go on waiting, and have looked at the clock.
+    /// Receives the responses that are due. The other requests keep waiting, and have read the clock.
     fn settle(&mut self) -> Result<(), Refusal> {
         let now = self.clock.now();
         let waiting = std::mem::take(&mut self.waiting).into_iter();
@@ -193,15 +203,22 @@ impl Speaker for Grpc {
             let answer = self.calls.wait(&mut answer, LOOK, || false)?;
             let response = answer.ok_or_else(|| failed("the server does not answer"))??;
             if response.overall_code() != Code::Ok {
-                return Err(failed("who has waited does not pass"));
+                return Err(failed("a request was denied after its wait"));
             }
         }
         let all = self.waiting.len();
-        eventually("all who wait have seen the time", PATIENCE, || self.clock.sleepers() == all);
+        eventually("all waiting requests have read the clock", PATIENCE, || {
+            self.clock.sleepers() == all
+        });
         Ok(())
     }
 
-    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn check(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         self.check_all(std::slice::from_ref(limit), key, cost)
     }
 
@@ -210,33 +227,43 @@ impl Speaker for Grpc {
         limits: &[LimitConfig],
         key: &str,
         cost: u64,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<PartialDecision, Refusal> {
         if cost == 0 { self.look(limits, key) } else { self.decide(limits, key, cost) }
     }
 
-    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<Answer, Refusal> {
+    fn peek(
+        &mut self,
+        limit: &LimitConfig,
+        key: &str,
+        cost: u64,
+    ) -> Result<PartialDecision, Refusal> {
         let limits = std::slice::from_ref(limit);
         match cost {
             0 => self.look(limits, key),
             1 => {
                 let answer = read(&self.ask_now(vec![descriptor(limit, key, 0)])?, limits)?;
-                if answer.verdict != Told::Whole(Verdict::Allow) {
+                if answer.verdict != PartialVerdict::Full(Verdict::Allow) {
                     return Ok(answer);
                 }
-                // With a wait or without; and its numbers are those from before.
+                // Admitted, at once or after a wait. The numbers are those before the request.
                 let limit = answer.limit;
-                Ok(Answer { verdict: Told::Passes, limit, remaining: None, reset_after: None })
+                Ok(PartialDecision {
+                    verdict: PartialVerdict::Passes,
+                    limit,
+                    remaining: None,
+                    reset_after: None,
+                })
             }
             _ => {
                 let both = self.ask_now(vec![descriptor(limit, key, cost), shut()])?;
                 let [status, _] = &both.statuses[..] else { return Err(failed("no two statuses")) };
                 if both.overall_code() != Code::OverLimit {
-                    return Err(failed("a look has passed, and was charged"));
+                    return Err(failed("a peek was admitted, and so charged"));
                 }
                 names_its_limit(status, limit)?;
                 let passes = status.code() == Code::Ok;
-                let verdict = if passes { Told::Passes } else { Told::Denies };
-                Ok(Answer { verdict, limit: None, remaining: None, reset_after: None })
+                let verdict = if passes { PartialVerdict::Passes } else { PartialVerdict::Denies };
+                Ok(PartialDecision { verdict, limit: None, remaining: None, reset_after: None })
             }
         }
     }
@@ -256,13 +283,13 @@ impl Speaker for Grpc {
         limit: &LimitConfig,
         key: &str,
         cost: u64,
-    ) -> Result<(Answer, Option<String>), Refusal> {
-        // It has to be refused, and not to be taken for a request that is over at once.
+    ) -> Result<(PartialDecision, Option<String>), Refusal> {
+        // The server must reject it, and not treat it as a request that ends at once.
         match self.ask(vec![descriptor(limit, key, cost.max(1))]) {
             Err(CallError::Refused { code, .. }) if code == INVALID_ARGUMENT => {
                 Err(Refusal::CannotSay("places in flight"))
             }
-            other => Err(failed(format!("places in flight: {other:?}"))),
+            other => Err(failed(format!("a concurrency limit was accepted: {other:?}"))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the scenario language accepts, and what it says about the rest.
+//! The scenario language: what it accepts, and its errors.
 
 use super::*;
 use crate::scenario::read_page;
@@ -12,7 +12,7 @@ fn error(body: &str) -> String {
     read(body).unwrap_err().to_string()
 }
 
-/// What is wrong with this line, after a limit.
+/// Returns the error in this line, which follows a limit.
 fn wrong(line: &str) -> String {
     let error = error(&format!("limit 1/s\n{line}"));
     error.strip_prefix("p.md:3: ").unwrap_or_else(|| panic!("{error}")).to_owned()
@@ -35,7 +35,7 @@ fn a_scenario_is_read_whole() {
         remaining: Some(4),
         reset_after: Some(Span::from_secs(2)),
     };
-    let ask = Ask { cost: 2, patience: Some(Span::from_secs(1)) };
+    let ask = TakeRequest { cost: 2, wait_max: Some(Span::from_secs(1)) };
     let step = &scenario.steps[0];
     assert_eq!(step.action, Action::Take(ask, expect));
     assert_eq!((step.line, step.key.as_str(), step.limit, step.times), (5, "alice", 0, 1));
@@ -109,8 +109,8 @@ fn a_word_that_means_nothing_is_named_with_what_would() {
         wrong("at 0s take one allow"),
         "unknown word `one`: expected the cost as a whole number"
     );
-    assert_eq!(wrong("at 0s take 1 allow remaining 1 remaining 1"), "`remaining` is said twice");
-    assert_eq!(wrong("at 0s key"), "the line ends here: expected what `key` is");
+    assert_eq!(wrong("at 0s take 1 allow remaining 1 remaining 1"), "`remaining` is written twice");
+    assert_eq!(wrong("at 0s key"), "the line ends here: expected a value for `key`");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn repetitions_are_counted_and_bounded() {
     let expected = "`x100001` is not a number of times from x1 to x100000";
     assert_eq!(wrong("at 0s take 1 x100001 allow"), expected);
     assert!(wrong("at 0s take 1 x0 allow").starts_with("`x0` is not"));
-    assert!(wrong("at 0s take 1 x2 ++").starts_with("a row says itself how often"));
+    assert!(wrong("at 0s take 1 x2 ++").starts_with("a row already gives the number"));
     assert!(wrong("at 0s every 1s take 1 allow").starts_with("`every` needs a number of times"));
 }
 

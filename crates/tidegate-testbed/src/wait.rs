@@ -1,25 +1,25 @@
-//! Waiting for other processes, which run on the real clock.
+//! Waits for other processes, on the system clock.
 //!
-//! Always   Every wait has an end, and whoever waits in vain says for what.
+//! Always   Every wait has a time limit, and a timeout names the condition.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing that is sure to happen is waited for longer.
+/// The time limit for events that are sure to happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A pause that took longer counts as this: the machine stood still, and so did those we wait for.
+/// A pause that took longer counts as this: the machine was suspended, and so were the other processes.
 const PAUSE_COUNTED_MAX: Duration = Duration::from_millis(100);
 
-/// Looks again and again until it holds.
+/// Waits until the condition holds, and panics with `what` if it does not hold within the time.
 pub fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) {
     let held = poll(within, || holds().then_some(()));
-    assert!(held.is_some(), "not within {within:?}: {what}");
+    assert!(held.is_some(), "timed out after {within:?}: {what}");
 }
 
-/// What `look` finds, as soon as it finds something; it looks at least once.
+/// Calls `look`, at least once, until it returns a value or the time is over.
 #[expect(clippy::disallowed_methods, reason = "other processes run on the real clock")]
 pub(crate) fn poll<T>(within: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let mut waited = Duration::ZERO;
@@ -31,7 +31,7 @@ pub(crate) fn poll<T>(within: Duration, mut look: impl FnMut() -> Option<T>) -> 
         }
         waited += began.elapsed();
         let paused = Instant::now();
-        thread::park_timeout(BETWEEN_LOOKS);
+        thread::park_timeout(POLL_INTERVAL);
         waited += paused.elapsed().min(PAUSE_COUNTED_MAX);
     }
 }
@@ -41,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_is_seen_without_any_patience() {
+    fn a_condition_is_checked_even_without_time() {
         eventually("it holds", Duration::ZERO, || true);
     }
 
     #[test]
-    #[should_panic(expected = "not within 1ms: pigs fly")]
-    fn who_waits_in_vain_says_for_what() {
+    #[should_panic(expected = "timed out after 1ms: pigs fly")]
+    fn a_timeout_names_the_condition() {
         eventually("pigs fly", Duration::from_millis(1), || false);
     }
 }
