@@ -1,14 +1,18 @@
-//! The answer to a request: allow, wait or deny, and the numbers that go with it.
+//! Decisions: allow, wait or deny, and the numbers that go with them.
 //!
 //! Always   A denial is a value, not an error, and says what the caller can do about it.
-//! Rounding Waits are rounded up and `remaining` down: an answer is never a promise we break.
-//! Unknown  A number that nobody knows is the largest there is, and is read through `known_limit`, `known_remaining` and
-//!          `known_reset_after`: whoever renders a decision never shows it as a number. A denial leaves nothing.
+//! Rounding Waits are rounded up and `remaining` down, so a decision never promises more than the limit gives.
+//! Unknown  The largest number stands for an unknown one. Code that shows a decision reads it through `known_limit`,
+//!          `known_remaining` and `known_reset_after`, which return `None` then. A denial has 0 remaining.
 
 use crate::time::Span;
 use core::fmt;
 
-/// What a limit says to one request.
+/// What a limit decided about one request.
+///
+/// A request is admitted if the verdict is [`Allow`](Verdict::Allow) or [`Wait`](Verdict::Wait).
+/// [`is_admitted`](Self::is_admitted) covers both; [`into_result`](Self::into_result) also returns how long to wait, and
+/// turns a denial into an error for `?`.
 ///
 /// ```
 /// use tidegate_core::{Limit, Timestamp, Verdict};
@@ -27,24 +31,25 @@ use core::fmt;
 pub struct Decision {
     /// Whether the request may pass.
     pub verdict: Verdict,
-    /// The most that can ever be admitted at one instant; [`u64::MAX`] where that is [not known](Self::known_limit).
+    /// The largest cost that is ever admitted at one instant; [`u64::MAX`] where that is
+    /// [not known](Self::known_limit).
     pub limit: u64,
-    /// How much more would be admitted now, after this decision; [`u64::MAX`] where that is
+    /// The cost that would be admitted now, after this decision; [`u64::MAX`] where that is
     /// [not known](Self::known_remaining).
     pub remaining: u64,
-    /// How long until the key is as good as new, if nobody asks again; [`Span::MAX`] where that is
+    /// The time until the key has recovered completely, if no more requests come; [`Span::MAX`] where that is
     /// [not known](Self::known_reset_after).
     pub reset_after: Span,
 }
 
-/// May it pass now, later, or not?
+/// Whether a request may pass now, later, or not at all.
 ///
 /// ```
 /// use tidegate_core::{Limit, Retry, Span, Timestamp, Verdict};
 ///
 /// let limit: Limit = "2/s".parse()?;
 /// let mut state = limit.fresh(Timestamp::EPOCH);
-/// limit.decide(&mut state, Timestamp::EPOCH, 2);
+/// assert!(limit.decide(&mut state, Timestamp::EPOCH, 2).is_allow());
 ///
 /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
 /// assert_eq!(denied.verdict, Verdict::Deny(Retry::After(Span::from_millis(500))));
@@ -52,15 +57,15 @@ pub struct Decision {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may pass now. It has been charged.
+    /// The request may pass now. It has been charged.
     Allow,
-    /// It may pass after this long. It has been charged and has its turn: nobody overtakes it.
+    /// The request may pass after this time. It has been charged and has its turn: no later request overtakes it.
     Wait(Span),
-    /// It may not pass. Nothing has been charged.
+    /// The request may not pass. Nothing has been charged.
     Deny(Retry),
 }
 
-/// What a denied caller can do.
+/// What the caller of a denied request can do.
 ///
 /// ```
 /// use tidegate_core::{Limit, Retry, Timestamp, Verdict};
@@ -68,26 +73,22 @@ pub enum Verdict {
 /// let limit: Limit = "2/s".parse()?;
 /// let mut state = limit.fresh(Timestamp::EPOCH);
 /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 3);
-/// assert_eq!(denied.verdict, Verdict::Deny(Retry::Never), "2 is all it can ever hold");
+/// assert_eq!(denied.verdict, Verdict::Deny(Retry::Never), "the bucket holds at most 2");
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Ask again after this long: if nobody else takes anything meanwhile, it will be admitted,
-    /// and one microsecond earlier it would not.
+    /// Retry after this time. If no other request is charged meanwhile, the retry is admitted; one microsecond earlier
+    /// it would not be.
     After(Span),
-    /// Ask again when somebody has finished; nobody knows when that is.
+    /// Retry when another request has released its permit. When that will be is unknown.
     OnRelease,
-    /// The cost is more than the limit can ever admit at once. Waiting does not help.
+    /// Do not retry: the cost is more than the limit ever admits at once.
     Never,
 }
 
 impl Decision {
-    /// The answer where no limit applies.
-    ///
-    /// ```
-    /// assert!(tidegate_core::Decision::UNLIMITED.is_allow());
-    /// ```
+    /// The decision where no limit applies.
     pub const UNLIMITED: Self = Self {
         verdict: Verdict::Allow,
         limit: u64::MAX,
@@ -95,64 +96,27 @@ impl Decision {
         reset_after: Span::ZERO,
     };
 
-    /// A verdict that was reached without the key's state, such as that of a policy for when the store does not answer.
-    /// Of its numbers only one is known: a denial leaves nothing.
-    ///
-    /// ```
-    /// # use tidegate_core::{Decision, Retry, Span, Verdict};
-    /// let allowed = Decision::without_state(Verdict::Allow);
-    /// assert_eq!((allowed.known_limit(), allowed.known_remaining()), (None, None));
-    /// let denied = Decision::without_state(Verdict::Deny(Retry::After(Span::from_secs(1))));
-    /// assert_eq!((denied.known_remaining(), denied.known_reset_after()), (Some(0), None));
-    /// ```
+    /// Returns a decision that was reached without the key's state, such as that of a policy for when the store does not
+    /// answer. None of its numbers is known, except that a denial has 0 remaining.
     pub const fn without_state(verdict: Verdict) -> Self {
         let remaining = if matches!(verdict, Verdict::Deny(_)) { 0 } else { u64::MAX };
         Self { verdict, limit: u64::MAX, remaining, reset_after: Span::MAX }
     }
 
-    /// The most that can ever be admitted at one instant. `None` where no limit applies, or the store that knows it did not
-    /// answer.
-    ///
-    /// ```
-    /// # use tidegate_core::{Decision, Limit, Timestamp};
-    /// let limit: Limit = "2/s".parse()?;
-    /// let decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 1);
-    /// assert_eq!(decision.known_limit(), Some(2));
-    /// assert_eq!(Decision::UNLIMITED.known_limit(), None);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the largest cost that is ever admitted at one instant; `None` where no limit applies, or where the store
+    /// did not answer.
     pub const fn known_limit(&self) -> Option<u64> {
         known(self.limit)
     }
 
-    /// How much more would be admitted now. `None` where no limit applies, or the store that knows it did not answer; a
-    /// denial always leaves a number.
-    ///
-    /// ```
-    /// # use tidegate_core::{Decision, Limit, Timestamp};
-    /// let limit: Limit = "2/s".parse()?;
-    /// let decision = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 1);
-    /// assert_eq!(decision.known_remaining(), Some(1));
-    /// assert_eq!(Decision::UNLIMITED.known_remaining(), None);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the cost that would be admitted now; `None` where no limit applies, or where the store did not answer. It
+    /// is always known for a denial.
     pub const fn known_remaining(&self) -> Option<u64> {
         known(self.remaining)
     }
 
-    /// How long until the key is as good as new. `None` where only a release can tell, as under a concurrency limit without
-    /// leases, or where the store that knows it did not answer.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span, Timestamp};
-    /// # let now = Timestamp::EPOCH;
-    /// for (rule, reset_after) in [("2/s", Some(Span::from_millis(500))), ("concurrency 2", None)] {
-    ///     let limit: Limit = rule.parse()?;
-    ///     let decision = limit.decide(&mut limit.fresh(now), now, 1);
-    ///     assert_eq!(decision.known_reset_after(), reset_after);
-    /// }
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the time until the key has recovered completely; `None` where that depends on a release, as under a
+    /// concurrency limit without leases, or where the store did not answer.
     pub const fn known_reset_after(&self) -> Option<Span> {
         match known(self.reset_after.as_micros()) {
             Some(us) => Some(Span::from_micros(us)),
@@ -160,46 +124,46 @@ impl Decision {
         }
     }
 
-    /// Whether the request may pass now, without waiting.
+    /// Returns whether the request may pass, now or after a wait. It has been charged then.
+    ///
+    /// Only rules that delay requests themselves (`queue`, `smooth`, `warmup` and nginx's) admit with a wait:
     ///
     /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// # let limit: Limit = "2/s".parse()?;
-    /// # let mut state = limit.fresh(Timestamp::EPOCH);
+    /// # use tidegate_core::{Limit, Span, Timestamp};
+    /// let limit: Limit = "10/s queue".parse()?;
+    /// let mut state = limit.fresh(Timestamp::EPOCH);
     /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_allow());
+    ///
+    /// let second = limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// assert!(second.is_admitted() && !second.is_allow());
+    /// assert_eq!(second.into_result(), Ok(Span::from_millis(100)));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
+    #[inline]
+    pub const fn is_admitted(&self) -> bool {
+        !self.is_deny()
+    }
+
+    /// Returns whether the verdict is [`Verdict::Allow`]: the request may pass now.
     #[inline]
     pub const fn is_allow(&self) -> bool {
         matches!(self.verdict, Verdict::Allow)
     }
 
-    /// Whether the request may not pass, now or later.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// # let limit: Limit = "2/s".parse()?;
-    /// # let mut state = limit.fresh(Timestamp::EPOCH);
-    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 3).is_deny());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns whether the verdict is [`Verdict::Wait`]: the request may pass after a wait.
+    #[inline]
+    pub const fn is_wait(&self) -> bool {
+        matches!(self.verdict, Verdict::Wait(_))
+    }
+
+    /// Returns whether the verdict is [`Verdict::Deny`]: the request may not pass.
     #[inline]
     pub const fn is_deny(&self) -> bool {
         matches!(self.verdict, Verdict::Deny(_))
     }
 
-    /// How long a denied caller should wait before asking again, where that is known.
-    /// `None` when it was not denied, or when waiting does not help.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span, Timestamp};
-    /// # let limit: Limit = "2/s".parse()?;
-    /// # let mut state = limit.fresh(Timestamp::EPOCH);
-    /// assert_eq!(limit.decide(&mut state, Timestamp::EPOCH, 2).retry_after(), None);
-    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
-    /// assert_eq!(denied.retry_after(), Some(Span::from_millis(500)));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns how long the caller of a denied request should wait before it retries. `None` if the request was admitted,
+    /// or if waiting does not help.
     #[inline]
     pub const fn retry_after(&self) -> Option<Span> {
         match self.verdict {
@@ -208,20 +172,23 @@ impl Decision {
         }
     }
 
-    /// `Ok` with the time to wait before passing (usually none), or the denial as an error,
-    /// for code that wants to use `?`.
+    /// Returns how long an admitted request has to wait before it passes (usually [`Span::ZERO`]), or the denial as an
+    /// error.
+    ///
+    /// # Errors
+    /// The request was denied.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Span, Timestamp};
     /// # let limit: Limit = "2/s".parse()?;
     /// # let mut state = limit.fresh(Timestamp::EPOCH);
-    /// assert_eq!(limit.decide(&mut state, Timestamp::EPOCH, 2).ok(), Ok(Span::ZERO));
-    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1).ok().unwrap_err();
+    /// assert_eq!(limit.decide(&mut state, Timestamp::EPOCH, 2).into_result(), Ok(Span::ZERO));
+    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1).into_result().unwrap_err();
     /// assert_eq!(denied.to_string(), "denied: retry after 500ms");
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     #[inline]
-    pub const fn ok(self) -> Result<Span, Denied> {
+    pub const fn into_result(self) -> Result<Span, Denied> {
         match self.verdict {
             Verdict::Allow => Ok(Span::ZERO),
             Verdict::Wait(span) => Ok(span),
@@ -229,18 +196,15 @@ impl Decision {
         }
     }
 
-    /// A denial as it is so much later, while it still is one.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span, Timestamp};
-    /// # let limit: Limit = "2/s".parse()?;
-    /// # let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.decide(&mut state, Timestamp::EPOCH, 2);
-    /// let denied = limit.decide(&mut state, Timestamp::EPOCH, 1);
-    /// let later = denied.after_elapsed(Span::from_millis(100));
-    /// assert_eq!(later, limit.peek(&state, Timestamp::from_micros(100_000), 1));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns what [`into_result`](Self::into_result) returns.
+    #[doc(hidden)]
+    #[inline]
+    pub const fn ok(self) -> Result<Span, Denied> {
+        self.into_result()
+    }
+
+    /// Returns this decision as it reads `elapsed` later, if no request was charged meanwhile: for a denial that is
+    /// cached.
     #[inline]
     #[must_use]
     pub const fn after_elapsed(self, elapsed: Span) -> Self {
@@ -253,18 +217,8 @@ impl Decision {
         Self { verdict, reset_after: self.reset_after.saturating_sub(elapsed), ..self }
     }
 
-    /// The same numbers with a no, and this way out: for stores and limiters that have a reason of
-    /// their own to refuse, such as a wait that would be too long. Where nobody knows how much is left, a denial leaves
-    /// nothing.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Retry, Span, Timestamp};
-    /// let limit: Limit = "2/s".parse()?;
-    /// let untouched = limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0);
-    /// let denied = untouched.deny(Retry::After(Span::from_secs(1)));
-    /// assert_eq!(denied.decision.retry_after(), Some(Span::from_secs(1)));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns a denial with the numbers of this decision: for stores and limiters with a reason of their own to deny,
+    /// such as a wait that would be too long. If `remaining` is not known, the denial has 0 remaining.
     #[inline]
     pub const fn deny(self, retry: Retry) -> Denied {
         let remaining = if self.known_remaining().is_none() { 0 } else { self.remaining };
@@ -272,25 +226,25 @@ impl Decision {
     }
 }
 
-/// The largest number stands for one that nobody knows.
+/// Returns `None` for the largest number, which stands for an unknown one.
 const fn known(number: u64) -> Option<u64> {
     if number == u64::MAX { None } else { Some(number) }
 }
 
-/// A denial as an error: for callers that must have an admission, such as `acquire`.
+/// A denial as an error: for calls whose caller needs an admission, such as `acquire`.
 ///
 /// ```
 /// # use tidegate_core::{Limit, Timestamp};
 /// # let limit: Limit = "2/s".parse()?;
 /// # let mut state = limit.fresh(Timestamp::EPOCH);
-/// let denied = limit.decide(&mut state, Timestamp::EPOCH, 3).ok().unwrap_err();
+/// let denied = limit.decide(&mut state, Timestamp::EPOCH, 3).into_result().unwrap_err();
 /// assert_eq!(denied.to_string(), "denied: the cost is more than the limit of 2 can ever admit");
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
-    /// The decision that says no.
+    /// The decision to deny.
     pub decision: Decision,
 }
 
@@ -328,15 +282,15 @@ mod tests {
 
     #[test]
     fn a_denial_says_what_can_be_done_about_it() {
-        let said = |retry| NONE_LEFT.deny(retry).to_string();
-        assert_eq!(said(Retry::After(Span::from_secs(1))), "denied: retry after 1s");
-        assert_eq!(said(Retry::OnRelease), "denied: all 3 are in use");
+        let text = |retry| NONE_LEFT.deny(retry).to_string();
+        assert_eq!(text(Retry::After(Span::from_secs(1))), "denied: retry after 1s");
+        assert_eq!(text(Retry::OnRelease), "denied: all 3 are in use");
         let never = "denied: the cost is more than the limit of 3 can ever admit";
-        assert_eq!(said(Retry::Never), never);
+        assert_eq!(text(Retry::Never), never);
     }
 
     #[test]
-    fn a_denial_leaves_nothing_where_nobody_knows_how_much() {
+    fn a_denial_without_state_has_0_remaining() {
         let second = Retry::After(Span::from_secs(1));
         for decision in [Decision::UNLIMITED, Decision::without_state(Verdict::Allow)] {
             assert_eq!(decision.known_remaining(), None);
@@ -353,11 +307,13 @@ mod tests {
         let waits = Decision { verdict: Verdict::Wait(second), ..NONE_LEFT };
         let denies = NONE_LEFT.deny(Retry::After(second)).decision;
         assert_eq!([NONE_LEFT, waits, denies].map(|d| d.is_allow()), [true, false, false]);
+        assert_eq!([NONE_LEFT, waits, denies].map(|d| d.is_wait()), [false, true, false]);
+        assert_eq!([NONE_LEFT, waits, denies].map(|d| d.is_admitted()), [true, true, false]);
         assert_eq!([NONE_LEFT, waits, denies].map(|d| d.is_deny()), [false, false, true]);
         let retries = [NONE_LEFT, waits, denies].map(|d| d.retry_after());
         assert_eq!(retries, [None, None, Some(second)]);
-        assert_eq!((NONE_LEFT.ok(), waits.ok()), (Ok(Span::ZERO), Ok(second)));
-        assert_eq!(denies.ok().map_err(|denied| denied.decision), Err(denies));
+        assert_eq!((NONE_LEFT.into_result(), waits.into_result()), (Ok(Span::ZERO), Ok(second)));
+        assert_eq!(denies.into_result().map_err(|denied| denied.decision), Err(denies));
         assert_eq!(Decision { verdict: Verdict::Allow, ..denies }, NONE_LEFT, "the same numbers");
     }
 }

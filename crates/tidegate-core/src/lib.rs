@@ -1,10 +1,10 @@
-//! The pure heart of Tidegate: every limiting algorithm, exact, behind one interface.
+//! The algorithms of Tidegate as pure functions: exact integer arithmetic behind one interface.
 //!
-//! Numbers in, decision out: a [`Limit`] (a rule that can decide) is given the [`State`] of a key,
-//! the time and a cost, and answers with a [`Decision`]. There is no clock here, no I/O, no thread
-//! and no dependency; what the answers must be is written in the project's `spec/`.
+//! A [`Limit`] is a rule that can decide: [`Limit::decide`] takes the [`State`] of a key, the time and a cost, and returns
+//! a [`Decision`]. This crate has no clock, no I/O, no threads and no dependencies. The pages in the project's `spec/` say
+//! what each algorithm must decide.
 //!
-//! Most people want the `tidegate` crate, which adds the clock, the keys, the waiting and the threads.
+//! Most programs use the crate `tidegate`, which adds clocks, keys, waiting and thread safety.
 //!
 //! ```
 //! use tidegate_core::{Limit, Span, Timestamp};
@@ -43,7 +43,7 @@ pub use limit::{Limit, State};
 pub use load::{Adaptive, Level, Priority, Retries, Sample, UnknownPriority, Watermarks};
 #[doc(hidden)]
 pub use rule::diagnostics;
-pub use rule::{LeaseTerms, Rule, RuleError, RuleErrorKind};
+pub use rule::{LeaseTerms, ParsedRule, RuleError, RuleErrorKind};
 pub use throttle::{Throttle, Throttled, ZeroRate};
 pub use ticket::Ticket;
 pub use time::{Span, Timestamp};

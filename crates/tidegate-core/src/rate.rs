@@ -1,22 +1,22 @@
 //! A rate as an exact fraction, and the ticks in which a bucket counts time without remainder.
 //!
-//! With the rate in lowest terms, `n` units per `p` microseconds, a tick is 1/n µs. Then a
-//! microsecond is `n` ticks and a unit of cost is `p` ticks: both whole, so 7/min is 7/min for ever
-//! and nothing is divided before somebody asks for a number.
+//! With the rate in lowest terms, `n` units per `p` microseconds, a tick is 1/n µs. Then a microsecond is `n` ticks and a
+//! unit of cost is `p` ticks. Both are whole numbers, so a rate such as 7/min never drifts, and nothing is divided until
+//! a decision is reported.
 //!
 //! Always   Counts and capacities are at most [`COUNT_MAX`], periods at most [`PERIOD_MAX`], so any
 //!          `u64` of microseconds and any capacity fit into a `u128` of ticks with bits to spare.
 
 use crate::time::{Span, Timestamp};
 
-/// The largest count, burst or capacity: what Redis's Lua still counts exactly.
+/// The largest count, burst or capacity: the largest integer that a Lua script in Redis counts exactly.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 /// The longest period: a hundred years.
 pub(crate) const PERIOD_MAX: Span = Span::from_secs(36_525 * 86_400);
-/// The fastest rate: ten thousand million a second, for limits on bytes.
+/// The fastest rate: 10^10 a second, which suffices for limits on bytes.
 pub(crate) const PER_MICROSECOND_MAX: u64 = 10_000;
 
-/// `count` units of cost per `period`, as the rule says it.
+/// `count` units of cost per `period`, as written in the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rate {
     pub(crate) count: u64,
@@ -30,7 +30,7 @@ impl Rate {
     }
 }
 
-/// How many ticks there are in a microsecond and in a unit of cost.
+/// The number of ticks in a microsecond and in a unit of cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticks {
     pub(crate) per_us: u64,
@@ -50,26 +50,26 @@ impl Ticks {
         u128::from(cost) * u128::from(self.per_unit)
     }
 
-    /// The wait that surely covers this many ticks.
+    /// Returns the time that this many ticks take, rounded up.
     pub(crate) fn span_ceil(self, ticks: u128) -> Span {
         Span::from_wide(ticks.div_ceil(u128::from(self.per_us)))
     }
 
-    /// The whole units that surely are in this many ticks.
+    /// Returns the units of cost in this many ticks, rounded down.
     pub(crate) fn units_floor(self, ticks: u128) -> u64 {
         u64::try_from(ticks / u128::from(self.per_unit)).unwrap_or(u64::MAX)
     }
 }
 
-/// Euclid's; neither argument is zero here, so neither is the answer.
+/// Returns the greatest common divisor. Neither argument is zero here, so the result is not either.
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// `⌊part · total / whole⌋` for `part <= whole < 2^127`, without the product that would overflow.
+/// Returns `⌊part · total / whole⌋` for `part <= whole < 2^127`, without computing the product, which may overflow.
 ///
-/// Long multiplication, one bit of `total` at a time: the quotient is exact. It is needed only when
-/// a live limit changes, so 128 rounds are fast enough.
+/// Long multiplication, one bit of `total` at a time, is exact. Its 128 rounds are fast enough, because it runs only when
+/// a limit is changed.
 pub(crate) fn share_floor(total: u128, part: u128, whole: u128) -> u128 {
     debug_assert!(part <= whole && whole < 1 << 127);
     if whole == 0 {
@@ -82,7 +82,7 @@ pub(crate) fn share_floor(total: u128, part: u128, whole: u128) -> u128 {
         if (total >> bit) & 1 == 1 {
             remainder += part;
         }
-        // At most twice: remainder < whole before, so it is below 3 · whole now.
+        // At most two rounds: the remainder was below `whole` before, so it is below 3 · whole now.
         while remainder >= whole {
             remainder -= whole;
             quotient += 1;

@@ -1,13 +1,12 @@
 //! `CL.THROTTLE` as redis-cell answers it: a rate that comes with each request (P6).
 //!
-//! State    What a key owes, in nanoseconds: how long until it is as good as new. Nothing else is remembered,
-//!          so every request may bring another rate.
-//! Always   A denial changes nothing. A refund never makes a key better than new.
+//! State    The debt of a key in nanoseconds: the time until it has recovered completely. Nothing else is stored,
+//!          so every request may have a different rate.
+//! Always   A denial changes nothing. A refund never makes the debt negative.
 //! Rounding As redis-cell rounds: an interval is truncated to whole nanoseconds, `remaining` is counted in
-//!          whole microseconds, seconds are rounded up from the millisecond. Where that makes an answer plainly
-//!          wrong (more remaining than the limit; a denied caller told to come back in 0 s) the right one is
-//!          given instead, and nowhere else; `docs/guide/resp.md` lists every such case.
-//!          Products that redis-cell lets wrap around are held at the largest number here.
+//!          whole microseconds, seconds are rounded up from the millisecond. Only where that gives a wrong answer (more
+//!          remaining than the limit; a `retry_after` of 0 for a denied request) the right one is returned instead;
+//!          `docs/guide/resp.md` lists every such case. Products that overflow in redis-cell saturate here.
 
 use core::fmt;
 
@@ -15,7 +14,7 @@ const NS_PER_SECOND: i64 = 1_000_000_000;
 const NS_PER_MS: i64 = 1_000_000;
 const NS_PER_US: i64 = 1_000;
 
-/// The numbers of one `CL.THROTTLE`: `max_burst`, `count` per `period` seconds, and how much is asked for.
+/// The arguments of one `CL.THROTTLE`: `max_burst`, `count` per `period` seconds, and a quantity.
 ///
 /// ```
 /// use tidegate_core::Throttle;
@@ -28,16 +27,16 @@ const NS_PER_US: i64 = 1_000;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// One request in so many nanoseconds.
+    /// Nanoseconds per unit.
     interval: i64,
-    /// How much may be owed.
+    /// The largest debt, in nanoseconds.
     capacity: i64,
-    /// What is asked for, in nanoseconds; below zero it is given back.
+    /// The debt that this request adds, in nanoseconds; negative for a refund.
     increment: i64,
     limit: i64,
 }
 
-/// Nothing can pass at a rate of zero.
+/// The error for a rate of zero, under which nothing could ever pass.
 ///
 /// ```
 /// assert_eq!(tidegate_core::ZeroRate.to_string(), "Zero rates are not supported");
@@ -45,7 +44,7 @@ pub struct Throttle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroRate;
 
-/// What `CL.THROTTLE` says.
+/// The reply to a `CL.THROTTLE`.
 ///
 /// ```
 /// # use tidegate_core::Throttle;
@@ -56,28 +55,23 @@ pub struct ZeroRate;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
-    /// Whether the request is refused.
+    /// Whether the request is denied.
     pub is_limited: bool,
     /// `max_burst + 1`.
     pub limit: i64,
-    /// How many more would pass now.
+    /// The quantity that would be admitted now.
     pub remaining: i64,
-    /// Seconds until it would pass; -1 if it passes, or never will.
+    /// Seconds until the request would be admitted; -1 if it is admitted now, or can never be.
     pub retry_after: i64,
-    /// Seconds until the key is as good as new.
+    /// Seconds until the key has recovered completely.
     pub reset_after: i64,
 }
 
 impl Throttle {
-    /// The numbers as they stand in the command. Any number is one, also below zero; only a rate of zero
-    /// is refused.
+    /// Takes the arguments as they stand in the command. All numbers are accepted, also negative ones, except a rate of zero.
     ///
-    /// ```
-    /// # use tidegate_core::{Throttle, ZeroRate};
-    /// assert!(Throttle::new(15, 30, 60, 1).is_ok());
-    /// assert_eq!(Throttle::new(15, 0, 60, 1), Err(ZeroRate));
-    /// assert_eq!(Throttle::new(15, 30, 0, 1), Err(ZeroRate));
-    /// ```
+    /// # Errors
+    /// The rate is zero: `count` or `period` is 0, or the interval is below a nanosecond.
     #[inline]
     pub fn new(max_burst: i64, count: i64, period: i64, quantity: i64) -> Result<Self, ZeroRate> {
         if count == 0 || period == 0 {
@@ -93,17 +87,8 @@ impl Throttle {
         Ok(Self { interval, capacity, increment, limit })
     }
 
-    /// How much may be owed, and how much more this request would owe, in nanoseconds: for stores that
-    /// keep debts in one word. `None` if there is more to it than an addition: a refund, or numbers
-    /// below zero.
-    ///
-    /// ```
-    /// # use tidegate_core::Throttle;
-    /// let (capacity, increment) = Throttle::new(15, 30, 60, 1)?.as_price().unwrap();
-    /// assert_eq!((capacity, increment), (32_000_000_000, 2_000_000_000));
-    /// assert_eq!(Throttle::new(15, 30, 60, -1)?.as_price(), None);
-    /// # Ok::<(), tidegate_core::ZeroRate>(())
-    /// ```
+    /// Returns the largest debt and the debt that this request adds, in nanoseconds, for stores that keep a debt in one word.
+    /// `None` if the decision is more than an addition: for a refund, or negative numbers.
     #[inline]
     pub fn as_price(&self) -> Option<(u64, u64)> {
         let capacity = u64::try_from(self.bearable()).ok()?;
@@ -111,28 +96,14 @@ impl Throttle {
         (increment > 0).then_some((capacity, increment))
     }
 
-    /// How much more this request would owe, and how much may be owed, in nanoseconds, whatever they are: for
-    /// stores that work it out themselves.
-    ///
-    /// ```
-    /// # use tidegate_core::Throttle;
-    /// assert_eq!(Throttle::new(15, 30, 60, -1)?.as_debts(), [-2_000_000_000, 32_000_000_000]);
-    /// # Ok::<(), tidegate_core::ZeroRate>(())
-    /// ```
+    /// Returns the debt that this request adds and the largest debt, in nanoseconds, either of which may be negative.
     #[inline]
     pub fn as_debts(&self) -> [i64; 2] {
         [self.increment, self.bearable()]
     }
 
-    /// The share of one of `nodes` nodes that do not talk to each other: as many times slower, and no more at once
-    /// than its part, but one at least.
-    ///
-    /// ```
-    /// # use tidegate_core::Throttle;
-    /// let share = Throttle::new(19, 10, 1, 1)?.share(4);
-    /// assert_eq!(share.decide(0).1.reply(), [0, 5, 4, -1, 1]);
-    /// # Ok::<(), tidegate_core::ZeroRate>(())
-    /// ```
+    /// Returns the arguments for one of `nodes` nodes that decide without each other: a rate and a burst divided by `nodes`,
+    /// but a burst of at least one.
     #[must_use]
     pub fn share(&self, nodes: u64) -> Self {
         let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
@@ -146,14 +117,13 @@ impl Throttle {
         Self { interval, capacity, increment, limit }
     }
 
-    /// Decides about a key that owes `debt` nanoseconds: what it owes then (`None` if nothing changes),
-    /// and what the caller is told.
+    /// Decides for a key with this debt in nanoseconds. Returns its new debt (`None` if it stays the same) and the reply.
     ///
     /// ```
     /// # use tidegate_core::Throttle;
     /// let owed = 30_000_000_000;
     /// let (after, throttled) = Throttle::new(4, 1, 10, -1)?.decide(owed);
-    /// assert_eq!(after, Some(20_000_000_000), "given back");
+    /// assert_eq!(after, Some(20_000_000_000), "the refund reduces the debt");
     /// assert_eq!(throttled.reply(), [0, 5, 3, -1, 20]);
     /// # Ok::<(), tidegate_core::ZeroRate>(())
     /// ```
@@ -163,18 +133,12 @@ impl Throttle {
         if after > i128::from(self.bearable()) {
             return (None, self.denied(debt));
         }
-        // More than was charged cannot be given back.
+        // A refund of more than was charged leaves no debt, not a negative one.
         let after = u64::try_from(after.max(0)).unwrap_or(u64::MAX);
         (Some(after).filter(|after| *after != debt), self.allowed(after))
     }
 
-    /// What a caller is told who passes, if the key owes `debt` with what this request has added.
-    ///
-    /// ```
-    /// # use tidegate_core::Throttle;
-    /// assert_eq!(Throttle::new(15, 30, 60, 1)?.allowed(2_000_000_000).remaining, 15);
-    /// # Ok::<(), tidegate_core::ZeroRate>(())
-    /// ```
+    /// Returns the reply to an admitted request, where `debt` includes what the request added.
     #[inline]
     pub fn allowed(&self, debt: u64) -> Throttled {
         Throttled {
@@ -186,19 +150,13 @@ impl Throttle {
         }
     }
 
-    /// What a caller is told who does not pass, if the key owes `debt`.
-    ///
-    /// ```
-    /// # use tidegate_core::Throttle;
-    /// assert_eq!(Throttle::new(0, 1, 2, 1)?.denied(2_000_000_000).retry_after, 2);
-    /// # Ok::<(), tidegate_core::ZeroRate>(())
-    /// ```
+    /// Returns the reply to a denied request of a key with this debt.
     #[inline]
     pub fn denied(&self, debt: u64) -> Throttled {
         let bearable = self.bearable();
         let missing = i128::from(debt) + i128::from(self.increment) - i128::from(bearable);
         let retry_after = if self.increment <= bearable {
-            // Less than a millisecond would be no seconds at all: come back at once, and be denied again.
+            // A wait below a millisecond would be reported as 0 seconds, and the immediate retry would be denied.
             seconds(i64::try_from(missing).unwrap_or(i64::MAX)).max(1)
         } else {
             -1
@@ -212,7 +170,7 @@ impl Throttle {
         }
     }
 
-    /// How much may be owed, as far as it can be kept.
+    /// Returns the largest debt, bounded by what a store can hold.
     #[inline]
     fn bearable(&self) -> i64 {
         self.capacity.min(DEBT_NS_MAX)
@@ -231,34 +189,35 @@ impl Throttle {
     }
 }
 
-/// The most that a key can owe, 146 years: what the tables' bucket of nanoseconds holds, in memory and in Redis. A rate under which more
-/// could be owed is denied what goes beyond.
+/// The largest debt of a key, 146 years: the capacity of the bucket of nanoseconds, in memory and in Redis. Requests that
+/// would exceed it are denied, also if their own arguments allow more.
 const DEBT_NS_MAX: i64 = 4_570_551_051_959_749 * 1_009;
 
-/// As redis-cell divides: in floating point.
+/// Returns the nanoseconds per unit, divided in floating point as redis-cell does.
 #[inline]
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "so does redis-cell, and its answers are what is wanted"
+    reason = "redis-cell does the same, and the replies must be equal"
 )]
 fn interval(count: i64, period: i64) -> i64 {
     (period.saturating_mul(NS_PER_SECOND) as f64 / count as f64) as i64
 }
 
-/// How many intervals fit, as redis-cell counts: both in whole microseconds and in floating point. So of an interval without
-/// any there is no end of them in a microsecond, and none in less; and beyond 285 years the last digit is not exact.
+/// Returns how many intervals fit, as redis-cell counts them: in whole microseconds, divided in floating point. So an
+/// interval below a microsecond fits infinitely often into a microsecond and never into less, and beyond 285 years the last
+/// digit is not exact.
 #[inline]
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "so does redis-cell, and its answers are what is wanted"
+    reason = "redis-cell does the same, and the replies must be equal"
 )]
 fn by_microseconds(ns: i64, interval: i64) -> i64 {
     ((ns / NS_PER_US) as f64 / (interval / NS_PER_US) as f64) as i64
 }
 
-/// Seconds, rounded up from the millisecond: what is less than that does not count.
+/// Converts to seconds, rounding up from the millisecond: a rest below a millisecond is dropped.
 #[inline]
 fn seconds(ns: i64) -> i64 {
     let has_ms = ns % NS_PER_SECOND / NS_PER_MS > 0;
@@ -271,14 +230,7 @@ fn clamped(debt: u64) -> i64 {
 }
 
 impl Throttled {
-    /// The five numbers, in redis-cell's order.
-    ///
-    /// ```
-    /// # use tidegate_core::Throttle;
-    /// let (_, throttled) = Throttle::new(4, 1, 1, 6)?.decide(0);
-    /// assert_eq!(throttled.reply(), [1, 5, 5, -1, 0], "six can never pass where five do");
-    /// # Ok::<(), tidegate_core::ZeroRate>(())
-    /// ```
+    /// Returns the five numbers in redis-cell's order.
     #[inline]
     pub fn reply(&self) -> [i64; 5] {
         let Self { is_limited, limit, remaining, retry_after, reset_after } = *self;

@@ -1,8 +1,8 @@
-//! What an admission under a concurrency limit is given back by.
+//! The identity of an admission under a concurrency limit.
 
 use crate::time::Timestamp;
 
-/// Names one admission under a concurrency limit, so that it can be given back once.
+/// Identifies one admission under a concurrency limit, so that it is released exactly once.
 ///
 /// ```
 /// use tidegate_core::{Limit, Timestamp};
@@ -23,25 +23,13 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Returns the numbers that tell this ticket from others, to be written down beside the state.
-    ///
-    /// ```
-    /// use tidegate_core::{Limit, Ticket, Timestamp};
-    ///
-    /// let limit: Limit = "concurrency 1 lease 30s".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let (_, ticket) = limit.enter(&mut state, Timestamp::EPOCH, 1);
-    /// let written = ticket.unwrap().to_words();
-    /// limit.release(&mut state, Ticket::from_words(written));
-    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 1);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns two numbers that identify the ticket, to be stored beside the state.
     pub fn to_words(&self) -> [u64; 2] {
         [self.number, self.since.as_micros()]
     }
 
-    /// Makes a ticket of what [`to_words`](Self::to_words) returned. A ticket of numbers that were never given out gives
-    /// nothing back.
+    /// Recreates a ticket from the numbers that [`to_words`](Self::to_words) returned. Releasing a ticket made from any other
+    /// numbers releases nothing.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Ticket, Timestamp};

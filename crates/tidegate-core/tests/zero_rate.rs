@@ -1,6 +1,6 @@
 //! `0/s`: the rule that denies everything.
 
-use tidegate_core::{Limit, Retry, Rule, Span, Timestamp, Verdict};
+use tidegate_core::{Limit, ParsedRule, Retry, Span, Timestamp, Verdict};
 
 /// One rule of every algorithm.
 const OTHERS: [&str; 13] = [
@@ -26,7 +26,7 @@ fn limit(rule: &str) -> Limit {
 #[test]
 fn every_rate_of_0_is_one_rule() {
     for text in ["0/s", "0/min", "00/h", "0/15min", " 0/36525day "] {
-        let rule: Rule = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        let rule: ParsedRule = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(rule.to_string(), "0/s", "{text}");
         assert_eq!(rule.explain(), "admits nothing: every request is denied");
     }

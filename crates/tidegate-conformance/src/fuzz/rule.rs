@@ -1,6 +1,6 @@
 //! Fuzz target: any bytes as a rule.
 
-use tidegate_core::Rule;
+use tidegate_core::ParsedRule;
 
 const ERROR_BYTES_MAX: usize = 1_024;
 
@@ -11,10 +11,10 @@ const ERROR_BYTES_MAX: usize = 1_024;
 /// If a check fails.
 pub fn rule(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match text.parse::<Rule>() {
+    match text.parse::<ParsedRule>() {
         Ok(rule) => {
             let printed = rule.to_string();
-            let again = printed.parse::<Rule>();
+            let again = printed.parse::<ParsedRule>();
             assert_eq!(again.as_ref(), Ok(&rule), "{printed:?} reads differently");
             assert_eq!(again.map(|again| again.to_string()), Ok(printed));
             assert!(!rule.explain().is_empty());

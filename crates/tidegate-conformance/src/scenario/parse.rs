@@ -14,7 +14,7 @@
 
 use super::{Action, Expect, Expected, Scenario, ScenarioError, Step, time};
 use crate::implementation::TakeRequest;
-use tidegate_core::{Retry, Rule, Span, Timestamp, Window};
+use tidegate_core::{ParsedRule, Retry, Span, Timestamp, Window};
 
 /// 2024-01-01T00:00:00Z: a Monday, the first day of a year, and the start of every common window.
 const START: Timestamp = Timestamp::from_micros(1_704_067_200_000_000);
@@ -315,7 +315,7 @@ impl<'t> Words<'t> {
     /// Takes the rest of the line, which must be a rule.
     fn rule(&mut self) -> Result<String> {
         let rule = std::mem::take(&mut self.rest);
-        let read: std::result::Result<Rule, _> = rule.parse();
+        let read: std::result::Result<ParsedRule, _> = rule.parse();
         read.map(|_| rule.to_owned()).map_err(|error| error.to_string())
     }
 

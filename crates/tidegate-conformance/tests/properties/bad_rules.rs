@@ -1,6 +1,6 @@
 //! What a bad rule is told, word for word.
 
-use tidegate_core::{Rule, RuleErrorKind};
+use tidegate_core::{ParsedRule, RuleErrorKind};
 
 /// The rule, the characters that are pointed at, and what is said.
 const BAD: &[(&str, &str, &str)] = &[
@@ -309,7 +309,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn a_bad_rule_is_told_what_is_wrong_and_where() {
     for &(text, culprit, message) in BAD {
-        let error = text.parse::<Rule>().expect_err(text);
+        let error = text.parse::<ParsedRule>().expect_err(text);
         assert_eq!(error.message(), message, "{text:?}");
         assert_eq!(&text[error.span()], culprit, "{text:?}");
     }
@@ -324,7 +324,7 @@ fn a_word_that_is_said_twice_is_not_called_unknown() {
         "concurrency 5 wait 1s wait 1s",
     ];
     for text in twice {
-        let message = text.parse::<Rule>().expect_err(text).message();
+        let message = text.parse::<ParsedRule>().expect_err(text).message();
         assert!(!message.starts_with("unknown word"), "{text}: {message}");
     }
 }
@@ -332,7 +332,7 @@ fn a_word_that_is_said_twice_is_not_called_unknown() {
 #[test]
 fn no_word_is_called_unknown_and_expected_at_once() {
     for &(text, ..) in BAD {
-        let error = text.parse::<Rule>().expect_err(text);
+        let error = text.parse::<ParsedRule>().expect_err(text);
         if let RuleErrorKind::UnknownWord { expected, .. } = error.kind() {
             let culprit = format!("`{}", &text[error.span()]);
             assert!(!expected.contains(&culprit), "{text}: {}", error.message());
@@ -342,7 +342,7 @@ fn no_word_is_called_unknown_and_expected_at_once() {
 
 #[test]
 fn an_error_that_ends_a_program_shows_the_place() {
-    let error = "10/s bust 20".parse::<Rule>().unwrap_err();
+    let error = "10/s bust 20".parse::<ParsedRule>().unwrap_err();
     let lines = "\nunknown word `bust`: did you mean `burst`?\n  10/s bust 20\n       ^^^^";
     assert_eq!(format!("{error:?}"), lines);
 }

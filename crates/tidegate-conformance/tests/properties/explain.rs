@@ -43,7 +43,7 @@ const EXPLAINED: [(&str, &str); 10] = [
 fn a_rule_is_explained_in_a_sentence() {
     for (text, explained) in EXPLAINED {
         let said = text
-            .parse::<tidegate_core::Rule>()
+            .parse::<tidegate_core::ParsedRule>()
             .map_or_else(|error| error.message(), |rule| rule.explain());
         assert_eq!(said, explained, "{text}");
     }

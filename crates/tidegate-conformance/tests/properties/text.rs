@@ -5,7 +5,7 @@ use crate::generate::{any_rule, span};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tidegate_core::{Limit, Rule, RuleError, RuleErrorKind};
+use tidegate_core::{Limit, ParsedRule, RuleError, RuleErrorKind};
 
 const DISPLAY_BYTES_MAX: usize = 1_024;
 
@@ -66,21 +66,21 @@ fn what_means_the_same_prints_the_same() {
         ("10/s burst 1", "10/s paced"),
     ];
     for (text, canonical) in same {
-        assert_eq!(text.parse::<Rule>().unwrap(), canonical.parse().unwrap(), "{text}");
-        assert_eq!(text.parse::<Rule>().unwrap().to_string(), canonical);
+        assert_eq!(text.parse::<ParsedRule>().unwrap(), canonical.parse().unwrap(), "{text}");
+        assert_eq!(text.parse::<ParsedRule>().unwrap().to_string(), canonical);
     }
     let differ = [
         ("1/day fixed from 2024-01-01T00:00:00+08:00", "1/day fixed"),
         ("20/2s burst 5", "10/s burst 5"),
     ];
     for (one, other) in differ {
-        assert_ne!(one.parse::<Rule>().unwrap(), other.parse().unwrap(), "{one}");
+        assert_ne!(one.parse::<ParsedRule>().unwrap(), other.parse().unwrap(), "{one}");
     }
 }
 
-fn round_trips(rule: &Rule) -> TestCaseResult {
+fn round_trips(rule: &ParsedRule) -> TestCaseResult {
     let canonical = rule.to_string();
-    let again: Rule =
+    let again: ParsedRule =
         canonical.parse().map_err(|error| TestCaseError::fail(format!("{canonical}: {error}")))?;
     prop_assert_eq!(&again, rule, "{}", canonical);
     prop_assert_eq!(&again.to_string(), &canonical, "printing is a fixed point");
@@ -92,7 +92,7 @@ fn round_trips(rule: &Rule) -> TestCaseResult {
 
 /// Reads it, and if it is no rule, looks at the error from all sides.
 fn does_no_harm(text: &str) -> TestCaseResult {
-    let error = match text.parse::<Rule>() {
+    let error = match text.parse::<ParsedRule>() {
         Ok(rule) => return round_trips(&rule),
         Err(error) => error,
     };
@@ -118,7 +118,7 @@ fn is_a_rule(suggestion: &str) -> TestCaseResult {
         use RuleErrorKind::{TooFast, TooLarge, Zero};
         matches!(error.kind(), TooFast | TooLarge { .. } | Zero { .. })
     };
-    let is_good = suggestion.parse::<Rule>().map_or_else(is_out_of_range, |_| true);
+    let is_good = suggestion.parse::<ParsedRule>().map_or_else(is_out_of_range, |_| true);
     prop_assert!(is_good, "we say to write {suggestion:?}");
     Ok(())
 }
@@ -223,7 +223,7 @@ fn a_megabyte_of_anything_is_refused_in_a_few_words() {
     for letter in ["1", "/", " ", "a", "\u{0}", "\n", "\u{202e}", "é", "漢", "🦀"] {
         let text = letter.repeat(megabyte / letter.len());
         does_no_harm(&text).unwrap();
-        assert!(text.parse::<Rule>().is_err());
+        assert!(text.parse::<ParsedRule>().is_err());
         does_no_harm(&format!("10/s burst {text}")).unwrap();
         does_no_harm(&format!("1/s{text}")).unwrap();
     }
@@ -234,7 +234,7 @@ fn no_error_turns_the_direction_of_a_terminal() {
     let directions = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
     let marks = ['\u{61c}', '\u{200e}', '\u{200f}'];
     for mark in directions.chain(marks) {
-        let shown = format!("10/s{mark} burst").parse::<Rule>().unwrap_err().to_string();
+        let shown = format!("10/s{mark} burst").parse::<ParsedRule>().unwrap_err().to_string();
         assert!(!shown.contains(mark), "{mark:?} is in {shown:?}");
     }
 }

@@ -24,7 +24,7 @@ use core::fmt;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_core::{Limit, Rule, Span, Timestamp, Window, Windows};
+/// use tidegate_core::{Limit, ParsedRule, Span, Timestamp, Window, Windows};
 ///
 /// /// Days of a zone that is one hour ahead of UTC and never changes.
 /// #[derive(Debug)]
@@ -39,7 +39,7 @@ use core::fmt;
 ///     }
 /// }
 ///
-/// let rule: Rule = "5/day calendar in Europe/Nowhere".parse()?;
+/// let rule: ParsedRule = "5/day calendar in Europe/Nowhere".parse()?;
 /// let limit = Limit::with_windows(rule, |_unit, _zone| Some(Arc::new(OneHourAhead)))?;
 /// let now = Timestamp::from_micros(1_700_000_000_000_000);
 /// assert_eq!(limit.decide(&mut limit.fresh(now), now, 1).remaining, 4);
@@ -62,9 +62,9 @@ pub trait Windows: fmt::Debug + Send + Sync {
 /// The calendar's units. A week starts on Monday, as ISO 8601 has it.
 ///
 /// ```
-/// use tidegate_core::{CalendarUnit, Limit, Rule};
+/// use tidegate_core::{CalendarUnit, Limit, ParsedRule};
 ///
-/// let rule: Rule = "1/week calendar in Europe/Berlin".parse()?;
+/// let rule: ParsedRule = "1/week calendar in Europe/Berlin".parse()?;
 /// let mut asked = None;
 /// let unknown = Limit::with_windows(rule, |unit, zone| {
 ///     asked = Some((unit, zone.to_owned()));

@@ -20,7 +20,7 @@ use crate::algorithm::warmup::Warmup;
 use crate::algorithm::{CalendarUnit, Usage, Window, Windows};
 use crate::decision::{Decision, Retry, Verdict};
 use crate::rate::Rate;
-use crate::rule::{Rule, RuleError, RuleKind, WindowStart};
+use crate::rule::{ParsedRule, RuleError, RuleKind, WindowStart};
 use crate::ticket::Ticket;
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
@@ -40,7 +40,7 @@ use core::str::FromStr;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Limit {
-    rule: Rule,
+    rule: ParsedRule,
     pub(crate) algorithm: Algorithms,
 }
 
@@ -63,15 +63,15 @@ impl Limit {
     /// A zone that `find` does not know is an error that points at its name.
     ///
     /// ```
-    /// use tidegate_core::{Limit, Rule};
+    /// use tidegate_core::{Limit, ParsedRule};
     ///
-    /// let rule: Rule = "1/day calendar in Mars/Olympus".parse()?;
+    /// let rule: ParsedRule = "1/day calendar in Mars/Olympus".parse()?;
     /// let error = Limit::with_windows(rule, |_unit, _zone| None).unwrap_err();
     /// assert!(error.to_string().starts_with("unknown time zone `Mars/Olympus`"));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     pub fn with_windows(
-        rule: Rule,
+        rule: ParsedRule,
         find: impl FnOnce(CalendarUnit, &str) -> Option<Arc<dyn Windows>>,
     ) -> Result<Self, RuleError> {
         let algorithm = match rule.kind() {
@@ -146,7 +146,7 @@ impl Limit {
     /// assert_eq!(limit.rule().to_string(), "60/min");
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
-    pub fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &ParsedRule {
         &self.rule
     }
 

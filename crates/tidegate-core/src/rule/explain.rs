@@ -1,6 +1,6 @@
-//! What a rule means, in a sentence: what passes at once, how it goes on, and the most there can be.
+//! Explains a rule in a sentence: what is admitted at once, then at which rate, and the upper bound.
 //!
-//! Always   The numbers are the tested bounds of `docs/guide/bounds.md`, not an impression.
+//! Always   The numbers are the tested bounds of `docs/guide/bounds.md`.
 
 use super::{NginxDelay, RuleKind, WindowStart, print};
 use crate::rate::Rate;
@@ -70,7 +70,7 @@ fn bucket(rate: Rate, capacity: u64) -> String {
     )
 }
 
-/// A window that people think in, and the bound of a bucket in it.
+/// Returns a readable window (a minute, or the period if it is longer) and the bound of a bucket in it.
 fn window_and_most(rate: Rate, capacity: u64) -> (String, u128) {
     let minute = Span::from_secs(60);
     let (name, span) = if rate.period <= minute {
@@ -83,7 +83,7 @@ fn window_and_most(rate: Rate, capacity: u64) -> (String, u128) {
     (name, u128::from(capacity) + refill)
 }
 
-/// The time between two, exactly if it is whole microseconds, else as a fraction of the period.
+/// Returns the time between two admissions: exactly if it is whole microseconds, else as a fraction of the period.
 fn interval(rate: Rate) -> String {
     let Rate { count, period } = rate;
     if period.as_micros().is_multiple_of(count) {
@@ -103,7 +103,7 @@ fn fixed(Rate { count, period }: Rate, from: &WindowStart) -> String {
         WindowStart::FirstRequest => format!("the {period} after a first request"),
         WindowStart::Anchor(anchor) => format!("every {period} from {anchor}"),
     };
-    // The request that opens a window from the first one is not at its edge, but at its start.
+    // A window from the first request starts with a request, so at most `count - 1` of its requests are near its end.
     let most = match from {
         WindowStart::FirstRequest => count.saturating_mul(2) - 1,
         WindowStart::Epoch | WindowStart::Anchor(_) => count.saturating_mul(2),
@@ -136,8 +136,8 @@ fn nginx(count: u64, per_second: bool, burst: u64, delay: NginxDelay) -> String 
     )
 }
 
-/// nginx cuts `r/m` to thousandths a second, which makes the interval longer than a minute's share. It
-/// is shown in whole microseconds, rounded up, unless it is shorter than one.
+/// Returns nginx's interval in whole microseconds, rounded up, unless it is shorter than one. nginx truncates `r/m` to
+/// thousandths of a request per second, so its interval is longer than the rate says.
 fn nginx_interval(count: u64, per_second: bool) -> String {
     if per_second {
         return interval(Rate { count, period: Span::from_secs(1) });

@@ -1,52 +1,53 @@
-//! A rule of which a part is lent out ahead of use, without admitting more than the rule.
+//! Rules of which a part can be leased ahead of use, without admitting more than the rule.
 //!
-//! Always   At most `most` is lent and unused at any time, and what lends it runs with so much less room: in any
-//!          interval, what was lent before it and what is lent in it add up to the rule's own bound. A window has no
-//!          room to reserve: what is lent in it is counted in it, and ends with it.
+//! Always   At most `leased_max` is leased and unused at any time, and the lender enforces a rule whose capacity is smaller
+//!          by that amount. So in any interval, what was leased before it and what is leased in it stay within the
+//!          rule's bound. A window has no capacity to reserve: a lease is counted in its window, and ends with it.
 
-use super::{Rule, RuleKind};
+use super::{ParsedRule, RuleKind};
 
-/// How a rule is lent out; made by [`Rule::lease_terms`].
+/// The terms under which parts of a rule are leased; made by [`ParsedRule::lease_terms`].
 ///
 /// ```
-/// # use tidegate_core::Rule;
-/// let rule: Rule = "100/s burst 20".parse()?;
-/// let terms = rule.lease_terms().expect("twenty are enough");
+/// # use tidegate_core::ParsedRule;
+/// let rule: ParsedRule = "100/s burst 20".parse()?;
+/// let terms = rule.lease_terms().expect("a burst of 20 is large enough");
 /// assert_eq!((terms.rule.to_string().as_str(), terms.leased_max), ("100/s burst 10", 10));
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseTerms {
-    /// What whoever lends goes by.
-    pub rule: Rule,
-    /// How much may be lent and unused.
+    /// The rule that the lender enforces.
+    pub rule: ParsedRule,
+    /// The largest amount that is leased and unused.
     pub leased_max: u64,
-    /// Whether what is lent ends with its window.
+    /// Whether a lease ends with its window.
     pub ends_with_window: bool,
 }
 
-/// With less than this there is nothing to lend.
-const LENT_MIN: u64 = 4;
+/// Rules with a smaller capacity are not leased.
+const CAPACITY_MIN: u64 = 4;
 
-impl Rule {
-    /// How this rule is lent out: half of it at the most. `None` for rules that are too small for it, and for those
-    /// whose requests wait, are weighed by when they came, or are in flight.
+impl ParsedRule {
+    /// Returns the terms for leasing parts of this rule, at most half of it. `None` for rules that are too small, and for
+    /// algorithms whose admissions cannot be granted in advance: those that delay requests, weigh them by their time, or count
+    /// requests in flight.
     ///
     /// ```
-    /// # use tidegate_core::Rule;
-    /// assert!("100/min fixed".parse::<Rule>()?.lease_terms().is_some());
-    /// assert!("2/s".parse::<Rule>()?.lease_terms().is_none());
-    /// assert!("100/min sliding-log".parse::<Rule>()?.lease_terms().is_none());
+    /// # use tidegate_core::ParsedRule;
+    /// assert!("100/min fixed".parse::<ParsedRule>()?.lease_terms().is_some());
+    /// assert!("2/s".parse::<ParsedRule>()?.lease_terms().is_none());
+    /// assert!("100/min sliding-log".parse::<ParsedRule>()?.lease_terms().is_none());
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
     pub fn lease_terms(&self) -> Option<LeaseTerms> {
         let mut rule = self.clone();
         let (leased_max, ends_with_window) = match &mut rule.kind {
-            RuleKind::TokenBucket { burst: room, .. } | RuleKind::Leaky { capacity: room, .. } => {
-                let most = *room / 2;
-                *room -= most;
-                (most, false)
+            RuleKind::TokenBucket { burst: capacity, .. } | RuleKind::Leaky { capacity, .. } => {
+                let leased_max = *capacity / 2;
+                *capacity -= leased_max;
+                (leased_max, false)
             }
             RuleKind::Fixed { rate, .. } => (rate.count / 2, true),
             RuleKind::Calendar { count, .. } => (*count / 2, true),
@@ -59,31 +60,34 @@ impl Rule {
             | RuleKind::Concurrency { .. }
             | RuleKind::Nginx { .. } => return None,
         };
-        (leased_max >= LENT_MIN / 2).then_some(LeaseTerms { rule, leased_max, ends_with_window })
+        (leased_max >= CAPACITY_MIN / 2).then_some(LeaseTerms {
+            rule,
+            leased_max,
+            ends_with_window,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::borrow::ToOwned;
     use alloc::string::ToString;
 
     #[test]
-    fn what_is_lent_and_what_is_left_are_the_rule() {
-        let lent = |text: &str| {
-            let terms = text.parse::<Rule>().expect("it is a rule").lease_terms();
+    fn the_leased_and_the_lenders_parts_add_up_to_the_rule() {
+        let terms = |text: &str| {
+            let terms = text.parse::<ParsedRule>().expect("it is a rule").lease_terms();
             terms.map(|terms| (terms.rule.to_string(), terms.leased_max, terms.ends_with_window))
         };
-        assert_eq!(lent("10/s burst 5"), Some(("10/s burst 3".to_owned(), 2, false)));
+        assert_eq!(terms("10/s burst 5"), Some(("10/s burst 3".to_owned(), 2, false)));
         assert_eq!(
-            lent("10/s leaky capacity 9"),
+            terms("10/s leaky capacity 9"),
             Some(("10/s leaky capacity 5".to_owned(), 4, false))
         );
-        assert_eq!(lent("9/min fixed"), Some(("9/min fixed".to_owned(), 4, true)));
-        assert_eq!(lent("1/day calendar"), None);
-        assert_eq!(lent("10/s paced"), None);
-        assert_eq!(lent("concurrency 100"), None);
+        assert_eq!(terms("9/min fixed"), Some(("9/min fixed".to_owned(), 4, true)));
+        assert_eq!(terms("1/day calendar"), None);
+        assert_eq!(terms("10/s paced"), None);
+        assert_eq!(terms("concurrency 100"), None);
     }
-
-    use alloc::borrow::ToOwned;
 }

@@ -1,7 +1,7 @@
-//! The rule text: one language in code, macro, config, command line and wire.
+//! The rule language: one text for code, the attribute, the configuration, the command line and the wire.
 //!
-//! Always   Every [`Rule`] is valid: its numbers are in range and fit together, so nobody checks
-//!          again. It prints back as canonical text that reads as the same rule.
+//! Always   Every [`ParsedRule`] is valid: its numbers are in range and consistent, so no later code checks them.
+//!          It prints as canonical text that parses to the same rule.
 
 pub mod diagnostics;
 mod explain;
@@ -20,12 +20,13 @@ use alloc::string::{String, ToString};
 use core::str::FromStr;
 use parse::anchor::Anchor;
 
-/// A rule: what a limit allows, as text that has been read and found good.
+/// A valid rule: what a limit allows, parsed from its text. The names of time zones are not looked up yet; that is part of
+/// making a [`Limit`](crate::Limit).
 ///
 /// ```
-/// use tidegate_core::Rule;
+/// use tidegate_core::ParsedRule;
 ///
-/// let rule: Rule = "10/1s  burst 20".parse()?;
+/// let rule: ParsedRule = "10/1s  burst 20".parse()?;
 /// assert_eq!(rule.to_string(), "10/s burst 20");
 /// assert_eq!(
 ///     rule.explain(),
@@ -34,11 +35,11 @@ use parse::anchor::Anchor;
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule {
+pub struct ParsedRule {
     kind: RuleKind,
 }
 
-/// What the rule says, in numbers that are known to be in range.
+/// The algorithm of a rule and its parameters, all in range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RuleKind {
     TokenBucket {
@@ -50,7 +51,7 @@ pub(crate) enum RuleKind {
         rate: Rate,
         from: WindowStart,
     },
-    /// No zone is UTC.
+    /// Without a zone, UTC.
     Calendar {
         count: u64,
         unit: CalendarUnit,
@@ -71,7 +72,7 @@ pub(crate) enum RuleKind {
         capacity: u64,
         wait: Option<Span>,
     },
-    /// No burst is one second's worth, which need not be whole.
+    /// Without a burst, one second's worth, which need not be a whole number.
     Smooth {
         rate: Rate,
         burst: Option<u64>,
@@ -86,7 +87,7 @@ pub(crate) enum RuleKind {
         wait: Option<Span>,
         lease: Option<Span>,
     },
-    /// Every request is denied: a rate of 0.
+    /// A rate of 0: every request is denied.
     Nothing,
     Nginx {
         count: u64,
@@ -96,7 +97,7 @@ pub(crate) enum RuleKind {
     },
 }
 
-/// Where a fixed window's windows begin.
+/// The start of fixed windows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WindowStart {
     Epoch,
@@ -104,7 +105,7 @@ pub(crate) enum WindowStart {
     Anchor(Anchor),
 }
 
-/// WindowStart which request on nginx makes them wait.
+/// The request from which nginx delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NginxDelay {
     After(u64),
@@ -112,6 +113,7 @@ pub(crate) enum NginxDelay {
 }
 
 impl NginxDelay {
+    /// Returns the number of requests that pass without delay; `None` if none is ever delayed.
     pub(crate) fn threshold(self) -> Option<u64> {
         match self {
             Self::After(requests) => Some(requests),
@@ -120,43 +122,26 @@ impl NginxDelay {
     }
 }
 
-impl Rule {
-    /// The sentence a user reads: what is admitted at once, how it goes on, and the most there can be.
-    ///
-    /// ```
-    /// # use tidegate_core::Rule;
-    /// let rule: Rule = "1/day calendar in Asia/Shanghai".parse()?;
-    /// assert_eq!(
-    ///     rule.explain(),
-    ///     "admits 1 in each calendar day of Asia/Shanghai; up to 2 around midnight"
-    /// );
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+impl ParsedRule {
+    /// Returns a sentence about the rule: what is admitted at once, then at which rate, and the tested upper bound.
     pub fn explain(&self) -> String {
         explain::explain(&self.kind)
     }
 
-    /// Whether it denies every request that costs anything: `0/s`.
-    ///
-    /// ```
-    /// # use tidegate_core::Rule;
-    /// assert!("0/h".parse::<Rule>()?.admits_nothing());
-    /// assert!(!"1/h".parse::<Rule>()?.admits_nothing());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns whether every request with a cost is denied: a rate of 0.
     pub fn admits_nothing(&self) -> bool {
         matches!(self.kind, RuleKind::Nothing)
     }
 
-    /// How much it admits in the long run, and in how long, as the rule says it. `None` where nothing is
-    /// admitted per time, or the time is not always as long: `concurrency`, calendar months and years.
+    /// Returns the long-term rate as a count and its period, as written in the rule. `None` for `concurrency`, which has no
+    /// rate, and for calendar months and years, whose length varies.
     ///
     /// ```
-    /// # use tidegate_core::{Rule, Span};
-    /// let rate = |text: &str| text.parse::<Rule>().map(|rule| rule.rate());
+    /// # use tidegate_core::{ParsedRule, Span};
+    /// let rate = |text: &str| text.parse::<ParsedRule>().map(|rule| rule.rate());
     /// assert_eq!(rate("50/10s burst 5")?, Some((50, Span::from_secs(10))));
     /// assert_eq!(rate("10r/m burst=5")?, Some((10, Span::from_secs(60))));
-    /// assert_eq!(rate("0/h")?, Some((0, Span::from_secs(1))), "it admits nothing, in no time");
+    /// assert_eq!(rate("0/h")?, Some((0, Span::from_secs(1))), "nothing is admitted");
     /// assert_eq!(rate("concurrency 5")?, None);
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```
@@ -194,7 +179,7 @@ impl Rule {
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for ParsedRule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
@@ -202,7 +187,7 @@ impl FromStr for Rule {
     }
 }
 
-/// A time as rules write it: a whole number and its unit, at least a microsecond.
+/// Parses a time as in rules: a whole number and its unit, at least a microsecond.
 ///
 /// ```
 /// use tidegate_core::Span;

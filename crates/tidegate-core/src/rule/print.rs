@@ -1,12 +1,12 @@
-//! Prints a rule as canonical text: one spelling for each rule, and nothing that is a default.
+//! Prints a rule as canonical text: one spelling for each rule, without defaults.
 
-use super::{NginxDelay, Rule, RuleKind, WindowStart};
+use super::{NginxDelay, ParsedRule, RuleKind, WindowStart};
 use crate::algorithm::CalendarUnit;
 use crate::rate::Rate;
 use crate::time::Span;
 use core::fmt;
 
-impl fmt::Display for Rule {
+impl fmt::Display for ParsedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             RuleKind::TokenBucket { rate, burst, starts_empty } => {
@@ -93,7 +93,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A period is printed without its number when that is one: `100/s`.
+/// Prints a period without its number if that is one: `100/s`.
 struct Period(Span);
 
 impl fmt::Display for Period {

@@ -1,18 +1,18 @@
-//! A rule for one of several who obey it without talking to each other.
+//! A rule's share for one of several nodes that enforce it without communicating.
 //!
-//! Always   Together they admit no more than the rule: rates and capacities are divided and rounded down. Where
-//!          less than one is left, one is: then `nodes` times one is the bound.
+//! Always   Together the nodes admit no more than the rule: rates and capacities are divided and rounded down. A share
+//!          is at least 1, so a count below `nodes` admits up to `nodes`.
 
-use super::{Rule, RuleKind};
+use super::{ParsedRule, RuleKind};
 use crate::rate::{PERIOD_MAX, Rate};
 use crate::time::Span;
 
-impl Rule {
-    /// This rule's share for one of `nodes` nodes.
+impl ParsedRule {
+    /// Returns this rule's share for one of `nodes` nodes that enforce it without communicating.
     ///
     /// ```
-    /// # use tidegate_core::Rule;
-    /// let rule: Rule = "100/s burst 20".parse()?;
+    /// # use tidegate_core::ParsedRule;
+    /// let rule: ParsedRule = "100/s burst 20".parse()?;
     /// assert_eq!(rule.share(3).to_string(), "100/3s burst 6");
     /// assert_eq!(rule.share(1), rule);
     /// # Ok::<(), tidegate_core::RuleError>(())
@@ -21,8 +21,8 @@ impl Rule {
     pub fn share(&self, nodes: u64) -> Self {
         let nodes = nodes.max(1);
         let part = |count: u64| (count / nodes).max(1);
-        // One leaves, the others stand behind it.
-        let line = |capacity: u64| ((capacity + 1) / nodes).max(1) - 1;
+        // One request passes without waiting, and `capacity` more wait behind it.
+        let queue = |capacity: u64| ((capacity + 1) / nodes).max(1) - 1;
         let mut kind = self.kind.clone();
         match &mut kind {
             RuleKind::TokenBucket { rate, burst, .. } => {
@@ -35,10 +35,10 @@ impl Rule {
             }
             RuleKind::Queue { rate, capacity, .. } => {
                 *rate = slower(*rate, nodes);
-                *capacity = line(*capacity).max(1);
+                *capacity = queue(*capacity).max(1);
             }
             RuleKind::Smooth { rate, burst } => {
-                // One second's worth is the rate's own, and shrinks with it.
+                // Without a burst, one second's worth shrinks with the rate.
                 *rate = slower(*rate, nodes);
                 *burst = burst.map(part);
             }
@@ -51,7 +51,7 @@ impl Rule {
             RuleKind::Calendar { count, .. } => *count = part(*count),
             RuleKind::Nginx { count, burst, .. } => {
                 *count = part(*count);
-                *burst = line(*burst);
+                *burst = queue(*burst);
             }
             RuleKind::Concurrency { max, .. } => *max = part(*max),
             RuleKind::Nothing => {}
@@ -60,7 +60,7 @@ impl Rule {
     }
 }
 
-/// The same count in a longer period. Beyond a hundred years it is the count that shrinks.
+/// Returns a rate `nodes` times slower: a longer period, or beyond a hundred years a smaller count.
 fn slower(rate: Rate, nodes: u64) -> Rate {
     let period_us = rate.period.as_micros().saturating_mul(nodes);
     if period_us <= PERIOD_MAX.as_micros() {
@@ -75,7 +75,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn shares_are_rules_that_can_be_read() {
+    fn shares_are_valid_rules() {
         let shares = [
             ("10/s burst 1", "10/4s burst 1"),
             ("10/s queue capacity 9", "10/4s queue capacity 1"),
@@ -91,17 +91,17 @@ mod tests {
             ("10r/s burst=20 nodelay", "2r/s burst=4 nodelay"),
         ];
         for (text, expected) in shares {
-            let rule: Rule = text.parse().unwrap_or_else(|error| panic!("{error}"));
-            let expected: Rule = expected.parse().unwrap_or_else(|error| panic!("{error}"));
+            let rule: ParsedRule = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            let expected: ParsedRule = expected.parse().unwrap_or_else(|error| panic!("{error}"));
             let share = rule.share(4);
             assert_eq!(share.to_string(), expected.to_string(), "{text}");
-            assert_eq!(share.to_string().parse::<Rule>().as_ref(), Ok(&share), "{text}");
+            assert_eq!(share.to_string().parse::<ParsedRule>().as_ref(), Ok(&share), "{text}");
         }
     }
 
     #[test]
-    fn a_century_is_not_made_longer() {
-        let rule: Rule = "100/5200week".parse().expect("about a hundred years");
+    fn a_period_never_exceeds_a_century() {
+        let rule: ParsedRule = "100/5200week".parse().expect("about a hundred years");
         assert_eq!(rule.share(10).to_string(), "10/5200week");
     }
 }

@@ -1,17 +1,18 @@
 //! Instants and lengths of time, both in whole microseconds.
 //!
-//! Always   Arithmetic saturates: a time beyond `u64::MAX` µs (the year 586 000) is that maximum.
-//! Rounding None here. Whoever divides says which way, and never in the caller's favour.
+//! Always   Arithmetic saturates: a time beyond `u64::MAX` µs (the year 586 000) becomes that maximum.
+//! Rounding None here. Code that divides says which way it rounds, and never rounds in the caller's favour.
 
 pub(crate) mod civil;
 mod clock_skew;
 
+use core::cmp::Ordering;
 use core::fmt;
 use core::time::Duration;
 
 /// An instant: whole microseconds since the Unix epoch.
 ///
-/// Core never reads a clock; whoever asks for a decision says what time it is.
+/// Core never reads a clock: the caller passes the time of each request.
 ///
 /// ```
 /// use tidegate_core::{Span, Timestamp};
@@ -25,38 +26,22 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// The last instant that can be said.
+    /// The last instant.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant this many microseconds after the Unix epoch.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Timestamp::from_micros(7).as_micros(), 7);
-    /// ```
+    /// Creates the instant `us` microseconds after the Unix epoch.
     #[inline]
     pub const fn from_micros(us: u64) -> Self {
         Self(us)
     }
 
-    /// Microseconds since the Unix epoch.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Timestamp::EPOCH.as_micros(), 0);
-    /// ```
+    /// Returns the microseconds since the Unix epoch.
     #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// How long ago `earlier` was; zero when it is not earlier.
-    ///
-    /// ```
-    /// use tidegate_core::{Span, Timestamp};
-    ///
-    /// let (a, b) = (Timestamp::from_micros(10), Timestamp::from_micros(25));
-    /// assert_eq!(b.since(a), Span::from_micros(15));
-    /// assert_eq!(a.since(b), Span::ZERO);
-    /// ```
+    /// Returns the time from `earlier` to this instant; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
@@ -87,14 +72,22 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// A length of time: whole microseconds.
+/// A length of time in whole microseconds, the resolution in which limits decide.
 ///
-/// It prints in the largest unit that says it exactly, the way rules spell it.
+/// It converts to and from [`Duration`] and compares with it, so a `Span` can be passed to `sleep` by `.into()` and a
+/// `Duration` can be given wherever a span is expected. It prints in the largest unit that is exact, as in rules.
 ///
 /// ```
+/// use core::time::Duration;
 /// use tidegate_core::Span;
 ///
-/// assert_eq!(Span::from_millis(1_500).to_string(), "1500ms");
+/// let retry_after = Span::from_millis(1_500);
+/// assert_eq!(retry_after, Duration::from_millis(1_500));
+/// assert!(retry_after < Duration::from_secs(2));
+/// let sleep: Duration = retry_after.into();
+/// assert_eq!(sleep.as_millis(), 1_500);
+///
+/// assert_eq!(retry_after.to_string(), "1500ms");
 /// assert_eq!(Span::from_secs(120).to_string(), "2min");
 /// assert_eq!(Span::MAX.to_string(), "for ever");
 /// ```
@@ -104,140 +97,91 @@ pub struct Span(u64);
 impl Span {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-    /// The longest time that can be said; "for ever" in practice.
+    /// The longest span, which stands for an unlimited time.
     pub const MAX: Self = Self(u64::MAX);
-    /// The units a span may be written in, longest first, each with its microseconds.
-    ///
-    /// ```
-    /// assert!(tidegate_core::Span::UNITS.contains(&("min", 60_000_000)));
-    /// ```
+    /// The units in which a span is written, longest first, each with its microseconds.
     pub const UNITS: [(&'static str, u64); 7] = UNITS;
 
-    /// This many microseconds.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Span::from_micros(1_000).to_string(), "1ms");
-    /// ```
+    /// Creates a span of `us` microseconds.
     #[inline]
     pub const fn from_micros(us: u64) -> Self {
         Self(us)
     }
 
-    /// This many milliseconds.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Span::from_millis(2).as_micros(), 2_000);
-    /// ```
+    /// Creates a span of `ms` milliseconds.
     #[inline]
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000))
     }
 
-    /// This many seconds.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Span::from_secs(2).as_micros(), 2_000_000);
-    /// ```
+    /// Creates a span of `s` seconds.
     #[inline]
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000))
     }
 
-    /// The shortest span of whole microseconds that is not shorter than `duration`.
-    ///
-    /// ```
-    /// use core::time::Duration;
-    /// use tidegate_core::Span;
-    ///
-    /// assert_eq!(Span::from_duration_ceil(Duration::from_nanos(1)), Span::from_micros(1));
-    /// assert_eq!(Span::from_duration_ceil(Duration::MAX), Span::MAX);
-    /// ```
+    /// Converts a duration, rounding up to whole microseconds.
     pub fn from_duration_ceil(duration: Duration) -> Self {
         Self::from_wide(duration.as_nanos().div_ceil(1_000))
     }
 
-    /// The longest span of whole microseconds that is not longer than `duration`.
-    ///
-    /// ```
-    /// use core::time::Duration;
-    /// use tidegate_core::Span;
-    ///
-    /// assert_eq!(Span::from_duration_floor(Duration::from_nanos(1_999)), Span::from_micros(1));
-    /// ```
+    /// Converts a duration, rounding down to whole microseconds.
     pub fn from_duration_floor(duration: Duration) -> Self {
         Self::from_wide(duration.as_micros())
     }
 
-    /// Microseconds.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Span::from_secs(1).as_micros(), 1_000_000);
-    /// ```
+    /// Returns the number of microseconds.
     #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Whole seconds, rounded up: what an HTTP `Retry-After` header says. Waiting that long is always
-    /// enough.
+    /// Returns the number of seconds, rounded up: the value of an HTTP `Retry-After` header. Waiting that long is always
+    /// enough, and only [`Span::ZERO`] gives 0.
     ///
     /// ```
     /// use tidegate_core::Span;
     ///
     /// assert_eq!(Span::from_millis(1_001).as_secs_ceil(), 2);
-    /// assert_eq!(Span::from_micros(1).as_secs_ceil(), 1, "never 0 for somebody who must wait");
     /// ```
     #[inline]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Whether this is no time at all.
-    ///
-    /// ```
-    /// assert!(tidegate_core::Span::ZERO.is_zero());
-    /// ```
+    /// Returns whether this is [`Span::ZERO`].
     #[inline]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// As the standard library's type.
-    ///
-    /// ```
-    /// use core::time::Duration;
-    /// assert_eq!(tidegate_core::Span::from_millis(3).as_duration(), Duration::from_millis(3));
-    /// ```
+    /// Converts to the standard library's type, exactly.
     #[inline]
     pub const fn as_duration(self) -> Duration {
         Duration::from_micros(self.0)
     }
 
-    /// What is left after taking `other` away; zero when that is more than there is.
-    ///
-    /// ```
-    /// use tidegate_core::Span;
-    /// assert_eq!(Span::from_secs(1).saturating_sub(Span::from_secs(2)), Span::ZERO);
-    /// ```
+    /// Subtracts `other`; the difference is zero if `other` is longer.
     #[inline]
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// At the end of time the time that is left is cut off; what is not over has not passed.
+    /// Returns the span, or 1 µs if it is zero: at the last instant the remaining time is cut off, and a time that has not
+    /// passed must not look as if it had.
     pub(crate) fn at_least_1us(self) -> Self {
         self.max(Self(1))
     }
 
-    /// Microseconds that may not fit: what does not fit is for ever.
+    /// Creates a span of `us` microseconds, or [`Span::MAX`] if they do not fit.
     #[inline]
     pub(crate) fn from_wide(us: u128) -> Self {
         Self(u64::try_from(us).unwrap_or(u64::MAX))
     }
 }
 
-/// To the whole microsecond below.
+/// Rounds down to whole microseconds.
 impl From<Duration> for Span {
     fn from(duration: Duration) -> Self {
         Self::from_duration_floor(duration)
@@ -250,6 +194,31 @@ impl From<Span> for Duration {
     }
 }
 
+/// Compares exactly: a duration with a fraction of a microsecond equals no span.
+impl PartialEq<Duration> for Span {
+    fn eq(&self, other: &Duration) -> bool {
+        self.as_duration() == *other
+    }
+}
+
+impl PartialEq<Span> for Duration {
+    fn eq(&self, other: &Span) -> bool {
+        *self == other.as_duration()
+    }
+}
+
+impl PartialOrd<Duration> for Span {
+    fn partial_cmp(&self, other: &Duration) -> Option<Ordering> {
+        self.as_duration().partial_cmp(other)
+    }
+}
+
+impl PartialOrd<Span> for Duration {
+    fn partial_cmp(&self, other: &Span) -> Option<Ordering> {
+        self.partial_cmp(&other.as_duration())
+    }
+}
+
 impl core::ops::Add for Span {
     type Output = Self;
 
@@ -259,7 +228,7 @@ impl core::ops::Add for Span {
     }
 }
 
-/// Units a span may be written in, longest first: the largest that divides it is used to print it.
+/// The units of a span, longest first: it prints in the first one that divides it.
 pub(crate) const UNITS: [(&str, u64); 7] = [
     ("week", 604_800_000_000),
     ("day", 86_400_000_000),
@@ -330,7 +299,15 @@ mod tests {
     }
 
     #[test]
-    fn for_those_who_look_for_bugs_times_show_their_unit() {
+    fn spans_and_durations_compare_exactly() {
+        let (span, beyond) = (Span::from_micros(1), Duration::from_nanos(1_001));
+        assert_eq!(span, Duration::from_micros(1));
+        assert_eq!(Duration::from_micros(1), span);
+        assert!(span < beyond && beyond > span && span != beyond);
+    }
+
+    #[test]
+    fn debug_output_shows_the_unit() {
         assert_eq!(format!("{:?}", Timestamp::from_micros(1_500)), "1500us");
         assert_eq!(format!("{:?}", Span::from_micros(1_500)), "1500us");
         assert_eq!(format!("{:?}", Span::from_micros(2_000)), "2ms");

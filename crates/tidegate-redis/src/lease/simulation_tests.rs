@@ -14,7 +14,7 @@ use super::cooldown::Quiet;
 use super::script_model::Ledger;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use tidegate_core::{LeaseTerms, Limit, Rule, Timestamp};
+use tidegate_core::{LeaseTerms, Limit, ParsedRule, Timestamp};
 use tidegate_testbed::Random;
 
 const NODES: usize = 100;
@@ -92,7 +92,7 @@ enum Event {
     /// A node hears who the primary is, and what the rule.
     Hear(usize),
     /// Another rule holds.
-    Change(Rule),
+    Change(ParsedRule),
 }
 
 struct World {
@@ -114,7 +114,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, rule: &Rule) -> Self {
+    fn new(seed: u64, rule: &ParsedRule) -> Self {
         let mut random = Random(seed);
         let lending = rule.lease_terms().expect("it can be lent");
         let limit = Limit::with_windows(lending.rule.clone(), |_, _| None).expect("it is in UTC");
@@ -323,7 +323,7 @@ impl World {
     }
 
     /// What was charged is charged on, and what was lent is counted on until it ends; on the replica too.
-    fn change(&mut self, now: Micros, rule: &Rule) {
+    fn change(&mut self, now: Micros, rule: &ParsedRule) {
         self.lending = rule.lease_terms().expect("it can be lent");
         let windows = self.lending.rule.clone();
         let limit = Limit::with_windows(windows, |_, _| None).expect("it is in UTC");
@@ -365,7 +365,7 @@ impl World {
     }
 
     /// Tells the story to its end; how many failovers there were.
-    fn tell(&mut self, demand: u64, change: Option<(Micros, Rule)>) -> u64 {
+    fn tell(&mut self, demand: u64, change: Option<(Micros, ParsedRule)>) -> u64 {
         if let Some((time, rule)) = change {
             self.at(time, Event::Change(rule));
         }
@@ -413,7 +413,7 @@ impl World {
 }
 
 /// The first admission that a limit with as many bursts would not have admitted.
-fn first_beyond(rule: &Rule, bursts: u64, admitted: &mut [Micros]) -> Option<Micros> {
+fn first_beyond(rule: &ParsedRule, bursts: u64, admitted: &mut [Micros]) -> Option<Micros> {
     admitted.sort_unstable();
     let limit = Limit::with_windows(widened(rule, bursts), |_, _| None).expect("it is in UTC");
     let mut state = limit.fresh(Timestamp::EPOCH);
@@ -423,7 +423,7 @@ fn first_beyond(rule: &Rule, bursts: u64, admitted: &mut [Micros]) -> Option<Mic
         .find(|at| limit.decide(&mut state, Timestamp::from_micros(*at), 1).is_deny())
 }
 
-fn widened(rule: &Rule, bursts: u64) -> Rule {
+fn widened(rule: &ParsedRule, bursts: u64) -> ParsedRule {
     let text = rule.to_string();
     let wide = if let Some((rate, burst)) = text.split_once(" burst ") {
         let burst: u64 = burst.parse().expect("it is a number");
@@ -442,7 +442,7 @@ fn seeds() -> u64 {
 }
 
 fn stories(text: &str, demand: u64) -> (u64, u64) {
-    let rule: Rule = text.parse().expect("it is a rule");
+    let rule: ParsedRule = text.parse().expect("it is a rule");
     let (mut admitted, mut leased) = (0, 0);
     for seed in 0..seeds() {
         let mut world = World::new(seed, &rule);
@@ -484,7 +484,7 @@ fn a_second_after_a_change_of_rule_nothing_but_the_new_one_is_gone_by() {
         ("300/s burst 60", "1000/s burst 200"),
         ("500/s fixed", "100/s fixed"),
     ] {
-        let rules = [old, new].map(|text| text.parse::<Rule>().expect("it is a rule"));
+        let rules = [old, new].map(|text| text.parse::<ParsedRule>().expect("it is a rule"));
         let mut spent_after = 0;
         for seed in 0..seeds() / 4 {
             let mut world = World::new(seed, &rules[0]);
@@ -510,7 +510,7 @@ fn a_second_after_a_change_of_rule_nothing_but_the_new_one_is_gone_by() {
 
 #[test]
 fn a_lender_that_keeps_nothing_back_is_found_out() {
-    let rule: Rule = "1000/s burst 200".parse().expect("it is a rule");
+    let rule: ParsedRule = "1000/s burst 200".parse().expect("it is a rule");
     let found = (0..seeds()).any(|seed| {
         let mut world = World::new(seed, &rule);
         // As if what is lent needed no room: the whole burst stays with the lender.

@@ -22,9 +22,9 @@ use core::ops::Range;
 /// It prints as what is wrong and what would be right, with the text and a mark under the place:
 ///
 /// ```
-/// use tidegate_core::Rule;
+/// use tidegate_core::ParsedRule;
 ///
-/// let error = "10/d".parse::<Rule>().unwrap_err();
+/// let error = "10/d".parse::<ParsedRule>().unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
 ///     "unknown unit `d`: did you mean `day`?\n  10/d\n     ^"
@@ -44,9 +44,9 @@ pub struct RuleError {
 /// The ways in which a rule can be wrong.
 ///
 /// ```
-/// use tidegate_core::{Rule, RuleErrorKind};
+/// use tidegate_core::{ParsedRule, RuleErrorKind};
 ///
-/// let error = "10/s burst 0".parse::<Rule>().unwrap_err();
+/// let error = "10/s burst 0".parse::<ParsedRule>().unwrap_err();
 /// assert_eq!(error.kind(), &RuleErrorKind::Zero { what: "the burst", least: "1" });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,8 +150,8 @@ impl RuleError {
     /// What is wrong.
     ///
     /// ```
-    /// # use tidegate_core::{Rule, RuleErrorKind};
-    /// assert_eq!("".parse::<Rule>().unwrap_err().kind(), &RuleErrorKind::Empty);
+    /// # use tidegate_core::{ParsedRule, RuleErrorKind};
+    /// assert_eq!("".parse::<ParsedRule>().unwrap_err().kind(), &RuleErrorKind::Empty);
     /// ```
     pub fn kind(&self) -> &RuleErrorKind {
         &self.kind
@@ -160,8 +160,8 @@ impl RuleError {
     /// Which bytes of the text are to blame.
     ///
     /// ```
-    /// # use tidegate_core::Rule;
-    /// assert_eq!("10/fortnight".parse::<Rule>().unwrap_err().span(), 3..12);
+    /// # use tidegate_core::ParsedRule;
+    /// assert_eq!("10/fortnight".parse::<ParsedRule>().unwrap_err().span(), 3..12);
     /// ```
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
@@ -170,8 +170,8 @@ impl RuleError {
     /// The first line of the error, without the picture.
     ///
     /// ```
-    /// # use tidegate_core::Rule;
-    /// let error = "100/s burst 0".parse::<Rule>().unwrap_err();
+    /// # use tidegate_core::ParsedRule;
+    /// let error = "100/s burst 0".parse::<ParsedRule>().unwrap_err();
     /// assert_eq!(error.message(), "the burst must be at least 1");
     /// ```
     pub fn message(&self) -> String {
@@ -251,7 +251,7 @@ impl fmt::Display for RuleError {
 /// people, on lines of its own so that the mark stands under its place.
 ///
 /// ```
-/// let error = "10/d".parse::<tidegate_core::Rule>().unwrap_err();
+/// let error = "10/d".parse::<tidegate_core::ParsedRule>().unwrap_err();
 /// assert_eq!(format!("{error:?}"), format!("\n{error}"));
 /// ```
 impl fmt::Debug for RuleError {
