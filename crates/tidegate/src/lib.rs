@@ -1,68 +1,100 @@
-//! Flow control for Rust: exact rate limits, fair waits and concurrency permits, in one rule text.
+//! Rate limits, fair waiting and concurrency permits, for one process.
 //!
 //! ```
 //! use tidegate::Limiter;
 //!
-//! let limiter = Limiter::new("100/s burst 20".parse()?);
+//! let per_user = Limiter::new("100/s burst 20".parse()?);
 //!
-//! let decision = limiter.check("alice");
-//! if decision.is_deny() {
-//!     println!("try again in {:?}", decision.retry_after());
+//! let decision = per_user.check("alice");
+//! if let Some(wait) = decision.retry_after() {
+//!     println!("denied, retry after {wait}");
 //! }
 //! # Ok::<(), tidegate::RuleError>(())
 //! ```
 //!
-//! - [`Limiter`] limits by key: per user, per address, per API key. [`Gate`] limits everything at once.
-//! - [`Rule`] is what they obey. `100/s burst 20`, `1/day calendar in Asia/Shanghai`,
-//!   `100/min sliding-log`, `10/s queue capacity 50 wait 2s`, `concurrency 5`: one language for every
-//!   algorithm. [`Rule::explain`] says what a rule means.
-//! - [`Decision`] is the answer: allow, wait or deny, with what remains and when to come back. A denial
-//!   is a value, not an error.
-//! - [`Limiter::acquire`] waits for one's turn, [`Request::block`] does it with a thread,
-//!   [`Limiter::reserve`] tells how long it will take. Who gives up gets it back.
-//! - [`Permit`] is a place among those in flight under a concurrency limit; it is given back when it is
-//!   dropped, whatever happens.
-//! - [`AdaptiveGate`] finds out how many may be in flight, [`Shedder`] turns away what matters least under load,
-//!   [`RetryBudget`] keeps retries to a share of the requests.
-//! - [`Limiter::builder`] bounds the number of keys and says what happens when there is no room. A key in
-//!   debt is never forgotten. [`Snapshot`] keeps debts over a restart, [`Limiter::batch`] decides many
-//!   requests in one go.
-//! - [`check_all`] decides several requests as one: all pass, or none is charged.
-//! - [`Throttles`] takes its rate from each request, as redis-cell's `CL.THROTTLE` does.
-//! - [`ManualClock`] lets your tests say what time it is.
+//! A [`Limiter`] counts by key: by user, address or API key. A [`Gate`] counts all requests together. Both enforce a
+//! [`Rule`] and return a [`Decision`]: *allow*, *wait* or *deny*, with what remains and when to retry. A denial is a
+//! value, not an error.
 //!
-//! What each algorithm admits, in any interval, is published and tested: see the bounds in the
-//! guide. Nothing here needs an async runtime.
+//! | to | use |
+//! |---|---|
+//! | deny a request that is over the limit | [`Limiter::check`] |
+//! | let a request wait for its turn | [`Limiter::acquire`] in async code, [`Request::block`] in a thread |
+//! | find out how long a request would wait | [`Limiter::reserve`] |
+//! | limit how many requests run at once | a rule such as `concurrency 5`, and [`Limiter::try_acquire`] |
+//! | set a cost or a deadline | [`Limiter::request`] |
+//! | enforce several limits at once | [`check_all`]: all are charged, or none |
+//! | charge a cost that is known afterwards | [`Request::charge`] |
+//! | change a rule while it is in use | [`Limiter::set_rule`] |
+//! | let the load set the limit | [`load::AdaptiveGate`], [`load::Shedder`], [`load::RetryBudget`] |
+//! | bound the number of keys | [`Limiter::builder`] |
+//! | keep counts over a restart | [`snapshot::Snapshot`] |
+//! | take the rate from each request, as redis-cell does | [`throttle::Throttles`] |
+//! | control the time in a test | [`ManualClock`] |
+//!
+//! # Rules
+//!
+//! A rule is a line of text, the same in code, configuration and on the wire; or it is built from numbers.
+//!
+//! ```
+//! use tidegate::Rule;
+//!
+//! let rule: Rule = "1/day calendar in Asia/Shanghai".parse()?;
+//! assert_eq!(rule.explain(), "admits 1 in each calendar day of Asia/Shanghai; up to 2 around midnight");
+//!
+//! assert_eq!(Rule::per_second(100).burst(20).build()?, "100/s burst 20".parse()?);
+//! # Ok::<(), tidegate::RuleError>(())
+//! ```
+//!
+//! | rule | algorithm |
+//! |---|---|
+//! | `100/s burst 20` | token bucket |
+//! | `20/s paced` | evenly spaced requests, without bursts |
+//! | `5/15min sliding-log` | never more than 5 in any 15 minutes |
+//! | `10000/min sliding` | about 10 000 in any minute, in constant memory |
+//! | `1/30min fixed`, `1/day calendar` | windows of the clock or of the calendar |
+//! | `10/s queue capacity 50 wait 2s` | leaky bucket that lets requests wait |
+//! | `5/s smooth`, `5/s warmup 1s` | Guava's rate limiters |
+//! | `concurrency 5` | requests in flight |
+//! | `10r/s burst=20 nodelay` | nginx's `limit_req` |
+//!
+//! # Guarantees
+//!
+//! - Decisions are exact integer arithmetic, and the bounds of every algorithm in any interval are published and tested.
+//! - The number of keys is bounded, and a key in debt is never evicted.
+//! - Waiting is first come, first served. A cancelled wait returns its cost.
+//! - No async runtime is needed.
 //!
 //! # Features
+//!
 //! - `zones` (default): named time zones in calendar rules.
-//! - `tokio`: `TokioClock`, which follows tokio's time also when it is paused.
+//! - `tokio`: a `TokioClock`, which follows tokio's time, also when it is paused.
 //! - `macros`: the attribute `#[limit("20/s")]` for functions and methods.
-//! - `stream`: `stream.limited(&gate)`, and consumers that keep to a rate.
+//! - `stream`: `stream.limited(&gate)`, and consumers with a limited rate.
 
 // What readers copy compiles without a warning.
 #![doc(test(attr(deny(unused_must_use))))]
 
 #[cfg(feature = "macros")]
 mod attribute;
-mod clock;
+pub mod clock;
 mod gate;
 mod joint;
-mod limiter;
-mod load;
+pub mod limiter;
+pub mod load;
 #[cfg(all(test, tidegate_loom))]
 mod loom_tests;
 mod request;
-mod rule;
+pub mod rule;
 #[cfg(all(test, tidegate_shuttle))]
 mod shuttle_tests;
 mod slot;
-mod snapshot;
+pub mod snapshot;
 pub mod store;
 #[cfg(feature = "stream")]
-mod stream;
+pub mod stream;
 mod sync;
-mod throttle;
+pub mod throttle;
 mod wait;
 
 #[cfg(feature = "macros")]

@@ -1,18 +1,16 @@
-//! One request: to whom, how much, and how long it would wait.
+//! One request: its limiter and key, its cost, and how long it may wait.
 
 use crate::clock::{Clock, SystemClock};
 use crate::slot::Admission;
 use crate::store::Target;
-use crate::wait::Acquire;
-use crate::wait::Permit;
-use crate::wait::Reservation;
-use crate::wait::block_on;
+use crate::wait::{Acquire, Permit, Reservation, block_on};
 use std::fmt;
 use tidegate_core::{Decision, Denied, Span};
 
-/// A request that has not been made yet: made by [`Limiter::ask`](crate::Limiter::ask) and
-/// [`Gate::ask`](crate::Gate::ask), for when it costs more than 1, has a deadline, or is to be decided
-/// [together with others](crate::check_all).
+/// A request with a cost or a deadline, or one to be decided [together with others](crate::check_all).
+///
+/// [`Limiter::request`](crate::Limiter::request) and [`Gate::request`](crate::Gate::request) make it. It is decided when one
+/// of its methods such as [`check`](Self::check) is called.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,11 +19,11 @@ use tidegate_core::{Decision, Denied, Span};
 /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
 /// assert!(limiter.request("alice").cost(10).check().is_allow());
 /// let late = limiter.request("alice").within(Duration::from_millis(50)).block();
-/// assert!(late.is_err(), "the turn would come in 100 ms, so it is refused at once");
+/// assert!(late.is_err(), "the turn would come in 100 ms, so the call fails at once");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is asked until `check`, `acquire` or another verb is called"]
+#[must_use = "nothing is decided until `check`, `acquire` or another method is called"]
 pub struct Request<C: Clock = SystemClock> {
     pub(crate) target: Target<C>,
     pub(crate) cost: u64,
@@ -37,25 +35,18 @@ impl<C: Clock> Request<C> {
         Self { target, cost: 1, max_wait: Span::MAX }
     }
 
-    /// What it costs; 1 unless told.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock};
-    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// assert_eq!(gate.request().cost(3).check().remaining, 7);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Sets the cost. Default: 1.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
     }
 
-    /// How long it would wait for its turn; for ever unless told. A turn that would come later is
-    /// refused at once, and nothing is charged.
+    /// Sets the longest time to wait for a turn. Default: unlimited. If the turn would come later, the request is denied at once
+    /// and nothing is charged.
     ///
-    /// It is for [`acquire`](Self::acquire), [`block`](Self::block) and [`reserve`](Self::reserve). The other
-    /// verbs do not wait; [`check`](Self::check), [`peek`](Self::peek) and [`check_all`](crate::check_all) deny
-    /// where a rule that makes requests wait by itself (`queue`, nginx's) would tell to wait for longer.
+    /// It applies to [`acquire`](Self::acquire), [`block`](Self::block) and [`reserve`](Self::reserve). The other methods do not
+    /// wait, but under a rule that delays requests itself (`queue`, `smooth`, `warmup`, nginx's), [`check`](Self::check),
+    /// [`peek`](Self::peek) and [`check_all`](crate::check_all) deny a request whose delay would be longer.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock};
@@ -71,36 +62,22 @@ impl<C: Clock> Request<C> {
         self
     }
 
-    /// May it pass now? If so, it has been charged.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock};
-    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// assert!(gate.request().cost(10).check().is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Decides the request, and charges it unless it is denied.
     pub fn check(self) -> Decision {
         self.target.check(self.cost, self.max_wait)
     }
 
-    /// What [`check`](Self::check) would say, without charging.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock};
-    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// assert!(gate.request().cost(11).peek().is_deny());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns what [`check`](Self::check) would decide, without charging.
     pub fn peek(self) -> Decision {
         self.target.peek(self.cost, self.max_wait)
     }
 
-    /// Charges it, whether there is room or not: for what is known only when it is done, such as the bytes of an answer.
+    /// Charges the cost even if it exceeds what remains: for costs that are known only afterwards, such as the bytes of a
+    /// response.
     ///
-    /// What there is no room for is owed, be it ever so much. The time to come pays it: until then whoever asks is denied,
-    /// or waits behind it. A key that owes is remembered until it has paid;
-    /// [`reset`](crate::Limiter::reset) forgives it. A rule that makes requests wait (`queue`, nginx's) is charged no more
-    /// than it has room for, and a concurrency limit nothing.
+    /// The excess becomes debt, which is repaid as the limit refills. Until then, requests are denied or wait. A key in debt is
+    /// never evicted; [`reset`](crate::Limiter::reset) clears the debt. A rule that delays requests (`queue`, nginx's) is charged
+    /// no more than remains, and a concurrency limit nothing.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock, Span};
@@ -114,7 +91,8 @@ impl<C: Clock> Request<C> {
         self.target.with(|slot, limit, now, wakes| slot.charge(limit, now, cost, wakes));
     }
 
-    /// Waits for admission. First come, first served; dropping the future gives the turn back.
+    /// Waits until the request is admitted, first come, first served. Dropping the future gives up the turn and returns the
+    /// cost.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -127,7 +105,10 @@ impl<C: Clock> Request<C> {
         Acquire::new(self.target, self.cost, self.max_wait)
     }
 
-    /// Waits for admission with this thread.
+    /// Blocks the thread until the request is admitted.
+    ///
+    /// # Errors
+    /// The request was denied, or its turn would come later than [`within`](Self::within) allows.
     ///
     /// ```
     /// let gate = tidegate::Gate::new("1000/s burst 1".parse()?);
@@ -139,26 +120,25 @@ impl<C: Clock> Request<C> {
         block_on(self.acquire())
     }
 
-    /// Takes a permit if it can be had now.
+    /// Takes a permit without waiting.
     ///
-    /// ```
-    /// let gate = tidegate::Gate::new("concurrency 3".parse()?);
-    /// let two = gate.request().cost(2).try_acquire()?;
-    /// assert!(gate.request().cost(2).try_acquire().is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// # Errors
+    /// The request was denied, or would have to wait.
     pub fn try_acquire(mut self) -> Result<Permit<C>, Denied> {
         match self.target.admit(self.cost, Span::ZERO).0 {
             Admission::Now(decision, ticket) => Ok(Permit::new(&self.target, decision, ticket)),
             Admission::Denied(denied) => Err(denied),
             Admission::Later(..) | Admission::Queued(_) => {
-                unreachable!("who has no max_wait is not told to wait")
+                unreachable!("a request that may not wait is admitted or denied")
             }
         }
     }
 
-    /// Takes a turn and tells how long until it comes; refused if that is longer than the ask would
-    /// wait. A concurrency limit, which knows no times, gives a turn only if it is now.
+    /// Reserves the next turn and returns the time until it comes. Under a concurrency limit, whose turns have no known time, it
+    /// succeeds only if a permit is free now, and holds none.
+    ///
+    /// # Errors
+    /// The request was denied, or its turn would come later than [`within`](Self::within) allows.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock, Span};
@@ -173,16 +153,19 @@ impl<C: Clock> Request<C> {
                 Ok(Reservation::new(self.target, decision, Some(place)))
             }
             Admission::Now(decision, ticket) => {
-                // A turn that is now lasts no time, so a permit is not held.
+                // A reservation holds no permit.
                 drop(Permit::new(&self.target, decision, ticket));
                 Ok(Reservation::new(self.target, decision, None))
             }
             Admission::Denied(denied) => Err(denied),
-            Admission::Queued(_) => unreachable!("a turn is a time, and a crowd has none"),
+            Admission::Queued(_) => unreachable!("a reservation does not join the permit queue"),
         }
     }
 
-    /// Does the work if it is admitted now, and only then. A concurrency permit is held meanwhile.
+    /// Runs `work` if the request is admitted now, and holds the permit meanwhile.
+    ///
+    /// # Errors
+    /// The request was denied, and `work` did not run.
     ///
     /// ```
     /// # use tidegate::{Gate, ManualClock};
@@ -201,7 +184,7 @@ impl<C: Clock> Request<C> {
 
 #[cfg(feature = "macros")]
 impl<C: Clock> Request<C> {
-    /// How long the rule itself lets this wait.
+    /// Returns how long the rule itself lets this request wait.
     pub(crate) fn rule_patience(&self) -> Span {
         self.target.look(|_, limit, _, _| match limit.permit_wait() {
             Some(wait) => wait,
@@ -210,12 +193,12 @@ impl<C: Clock> Request<C> {
         })
     }
 
-    /// Whether what it asks for is a place in flight.
+    /// Returns whether the request is for a permit of a concurrency limit.
     pub(crate) fn is_for_permit(&self) -> bool {
         self.target.look(|_, limit, _, _| limit.is_concurrency())
     }
 
-    /// Whether it asks a rule that makes requests wait by itself.
+    /// Returns whether the rule delays requests itself.
     pub(crate) fn is_for_turn(&self) -> bool {
         self.target.look(|_, limit, _, _| limit.delays_requests())
     }

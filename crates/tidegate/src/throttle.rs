@@ -1,17 +1,19 @@
-//! Limits that come with each request: `CL.THROTTLE`, in process.
+//! Limits whose rate comes with each request: redis-cell's `CL.THROTTLE`, in process.
 
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::Limiter;
 use crate::rule::Rule;
-use crate::store::memory::{THROTTLES, ThrottleBatch};
+use crate::store::memory::THROTTLES;
 use std::fmt;
 use std::hash::Hash;
-use tidegate_core::{Throttle, Throttled};
 
-/// Keys whose rate comes with each request, as redis-cell's `CL.THROTTLE` has it.
+pub use crate::store::memory::ThrottleBatch;
+pub use tidegate_core::{Throttle, Throttled, ZeroRate};
+
+/// A limiter whose rate comes with each request, as in redis-cell's `CL.THROTTLE`.
 ///
-/// Only what a key owes is remembered. Bounded and sharded as [`Limiter`] is, and a key in debt is
-/// never forgotten.
+/// Only the debt of each key is stored. The number of keys is bounded as in [`Limiter`], and a key in debt is never
+/// evicted.
 ///
 /// ```
 /// use tidegate::{ManualClock, Throttle, Throttles};
@@ -26,44 +28,26 @@ pub struct Throttles<C: Clock = SystemClock> {
 }
 
 impl Throttles {
-    /// By the machine's clock.
-    ///
-    /// ```
-    /// # use tidegate::{Throttle, Throttles};
-    /// let throttles = Throttles::new();
-    /// assert!(!throttles.check("alice", &Throttle::new(0, 1, 1, 1)?).is_limited);
-    /// # Ok::<(), tidegate::ZeroRate>(())
-    /// ```
+    /// Creates throttles that use the machine's clock.
     pub fn new() -> Self {
         Self::with_clock(SystemClock::new())
     }
 
-    /// The rule that the limiter must have which keeps the debts: a bucket of nanoseconds.
-    ///
-    /// ```
-    /// assert!(tidegate::Throttles::rule().to_string().starts_with("1000/1009us burst"));
-    /// ```
-    #[expect(clippy::missing_panics_doc, reason = "the text is ours, and this is its example")]
+    /// Returns the rule of a limiter that stores debts: a bucket of nanoseconds.
+    #[expect(clippy::missing_panics_doc, reason = "the text is a constant, and a test parses it")]
     pub fn rule() -> Rule {
         THROTTLES.parse().expect("the rule of throttles is a rule")
     }
 }
 
 impl<C: Clock> Throttles<C> {
-    /// By another clock.
-    ///
-    /// ```
-    /// # use tidegate::{ManualClock, Throttle, Throttles};
-    /// let throttles = Throttles::with_clock(ManualClock::new());
-    /// assert!(!throttles.check("alice", &Throttle::new(0, 1, 1, 1)?).is_limited);
-    /// # Ok::<(), tidegate::ZeroRate>(())
-    /// ```
+    /// Creates throttles that use `clock`.
     pub fn with_clock(clock: C) -> Self {
         Self { limiter: Limiter::with_clock(Throttles::rule(), clock) }
     }
 
-    /// With the debts that a limiter keeps, or will: for who has more to say than a clock, or has
-    /// restored it from a snapshot. `None` if it has another rule than [`Throttles::rule`].
+    /// Creates throttles that store their debts in `limiter`: to set its number of keys, or to restore it from a snapshot. `None`
+    /// if its rule is not [`Throttles::rule`].
     ///
     /// ```
     /// use tidegate::{Limiter, Throttle, Throttles};
@@ -78,23 +62,14 @@ impl<C: Clock> Throttles<C> {
         (limiter.rule() == Throttles::rule()).then_some(Self { limiter })
     }
 
-    /// Decides, and charges unless it denies.
-    ///
-    /// ```
-    /// # use tidegate::{ManualClock, Throttle, Throttles};
-    /// let throttles = Throttles::with_clock(ManualClock::new());
-    /// let one_in_two_seconds = Throttle::new(0, 1, 2, 1)?;
-    /// assert_eq!(throttles.check("k", &one_in_two_seconds).reply(), [0, 1, 0, -1, 2]);
-    /// assert_eq!(throttles.check("k", &one_in_two_seconds).reply(), [1, 1, 0, 2, 2]);
-    /// # Ok::<(), tidegate::ZeroRate>(())
-    /// ```
+    /// Decides a request, and charges it unless it is denied.
     #[inline]
     pub fn check<K: Hash + ?Sized>(&self, key: &K, throttle: &Throttle) -> Throttled {
         let store = &self.limiter.store;
         store.throttle(store.secret.of(key), throttle)
     }
 
-    /// Many requests that are decided in one go.
+    /// Starts a batch: many requests that are decided in one call.
     ///
     /// ```
     /// # use tidegate::{ManualClock, Throttle, Throttles};
@@ -111,28 +86,14 @@ impl<C: Clock> Throttles<C> {
         ThrottleBatch::new(self.limiter.store.clone())
     }
 
-    /// Forgets what a key owes. Tells whether it owed anything.
-    ///
-    /// ```
-    /// # use tidegate::{ManualClock, Throttle, Throttles};
-    /// let throttles = Throttles::with_clock(ManualClock::new());
-    /// throttles.check("alice", &Throttle::new(0, 1, 1, 1)?);
-    /// assert!(throttles.reset("alice"));
-    /// assert!(!throttles.reset("alice"));
-    /// # Ok::<(), tidegate::ZeroRate>(())
-    /// ```
+    /// Clears the debt of a key. Returns whether it had any.
     pub fn reset<K: Hash + ?Sized>(&self, key: &K) -> bool {
         let was_owed = !self.limiter.request(key).cost(0).peek().reset_after.is_zero();
         self.limiter.reset(key);
         was_owed
     }
 
-    /// The limiter that keeps the debts: for its numbers, and for snapshots.
-    ///
-    /// ```
-    /// # use tidegate::Throttles;
-    /// assert_eq!(Throttles::new().limiter().keys(), 0);
-    /// ```
+    /// Returns the limiter that stores the debts: for statistics and snapshots.
     pub fn limiter(&self) -> &Limiter<C> {
         &self.limiter
     }

@@ -1,7 +1,7 @@
-//! A clock that is read from memory and set by a thread of its own every so often.
+//! A clock that a thread stores in memory at an interval.
 //!
-//! Always   It lags behind by at most the interval (and by as long as the thread is not let run), so
-//!          a limit on it admits late, never early. It never goes back.
+//! Always   It lags behind by at most the interval, plus the time for which its thread is not scheduled, so a limit admits
+//!          late and never early. It never goes back.
 
 use super::{Clock, Sleep, SystemClock};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tidegate_core::Timestamp;
 
-/// A clock that costs a load from memory instead of a reading of the processor's counter.
+/// A clock that is read by a load from memory instead of from the processor's counter.
 ///
-/// A thread sets it every `interval`; it ends when the last clone is dropped. Limits that are timed
-/// by it are as exact as ever in how *much* they admit, and admit up to one interval late.
+/// A thread updates it at an interval, and ends when the last clone is dropped. A limit with this clock admits as *much*
+/// as with any other, but up to one interval later.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,18 +32,12 @@ pub struct CachedClock {
 #[derive(Debug)]
 struct Face {
     now_us: AtomicU64,
-    /// Hung up when the last clock is dropped, which ends the thread.
+    /// Closed when the last clock is dropped, which ends the thread.
     _alive: Sender<()>,
 }
 
 impl CachedClock {
-    /// A clock that is set this often. Once a millisecond costs a thousandth of a core.
-    ///
-    /// ```
-    /// # use tidegate::{CachedClock, Clock};
-    /// let clock = CachedClock::every(std::time::Duration::from_millis(1));
-    /// assert!(clock.now().as_micros() > 0);
-    /// ```
+    /// Creates a clock that is updated at this interval. An update every millisecond takes a thousandth of a core.
     ///
     /// # Panics
     /// If the system cannot start a thread.
@@ -76,7 +70,7 @@ impl Clock for CachedClock {
         SystemClock::new().calendar_now()
     }
 
-    /// Sleeps by the machine's clock, then until this one has caught up.
+    /// Sleeps by the machine's clock, and then until this clock has caught up.
     fn sleep_until(&self, at: Timestamp) -> Sleep {
         let clock = self.clone();
         Sleep::new(async move {

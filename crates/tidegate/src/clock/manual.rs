@@ -1,4 +1,4 @@
-//! A clock that stands still until it is told to move: for tests.
+//! A clock that is advanced by hand: for tests.
 
 use super::{Clock, Sleep};
 use crate::sync::lock_std;
@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::{Span, Timestamp};
 
-/// A clock for tests: time passes when [`advance`](Self::advance) says so, and who waits for it wakes.
+/// A clock for tests: time passes only by [`advance`](Self::advance) and [`set`](Self::set), which wake the waiters whose
+/// time has come.
 ///
-/// Clones are the same clock. It starts at 2024-01-01T00:00:00Z.
+/// Clones share their time. It starts at 2024-01-01T00:00:00Z.
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock, Span};
@@ -28,11 +29,11 @@ use tidegate_core::{Span, Timestamp};
 /// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock {
-    face: Arc<Mutex<Face>>,
+    inner: Arc<Mutex<Inner>>,
 }
 
 #[derive(Debug)]
-struct Face {
+struct Inner {
     now: Timestamp,
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
     last_number: u64,
@@ -42,72 +43,42 @@ struct Face {
 const START: Timestamp = Timestamp::from_micros(1_704_067_200_000_000);
 
 impl ManualClock {
-    /// A clock that stands at 2024-01-01T00:00:00Z.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, ManualClock, Timestamp};
-    /// assert_eq!(ManualClock::new().now(), Timestamp::from_micros(1_704_067_200_000_000));
-    /// ```
+    /// Creates a clock at 2024-01-01T00:00:00Z.
     pub fn new() -> Self {
         Self::at(START)
     }
 
-    /// A clock that stands at this time.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, ManualClock, Timestamp};
-    /// assert_eq!(ManualClock::at(Timestamp::EPOCH).now(), Timestamp::EPOCH);
-    /// ```
+    /// Creates a clock at this time.
     pub fn at(now: Timestamp) -> Self {
-        let face = Face { now, sleepers: BTreeMap::new(), last_number: 0 };
-        Self { face: Arc::new(Mutex::new(face)) }
+        let inner = Inner { now, sleepers: BTreeMap::new(), last_number: 0 };
+        Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Lets time pass, and wakes those whose time has come.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, ManualClock, Span};
-    /// let clock = ManualClock::new();
-    /// let before = clock.now();
-    /// clock.advance(Span::from_secs(5));
-    /// assert_eq!(clock.now().since(before), Span::from_secs(5));
-    /// ```
+    /// Advances the clock, and wakes the waiters whose time has come.
     pub fn advance(&self, span: impl Into<Span>) {
-        let now = self.face().now + span.into();
+        let now = self.inner().now + span.into();
         self.set(now);
     }
 
-    /// Sets the clock, also back: that is how a test shows what a clock step does.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, ManualClock, Timestamp};
-    /// let clock = ManualClock::new();
-    /// clock.set(Timestamp::EPOCH);
-    /// assert_eq!(clock.now(), Timestamp::EPOCH);
-    /// ```
+    /// Sets the clock, forward or back: the way to test a clock step.
     pub fn set(&self, now: Timestamp) {
-        let mut face = self.face();
-        let is_step_back = now < face.now;
-        face.now = now;
-        // After a step back everybody looks again: what they wait for may come earlier.
+        let mut inner = self.inner();
+        let is_step_back = now < inner.now;
+        inner.now = now;
+        // After a step back every waiter checks again: its turn may have moved.
         let later =
-            if is_step_back { BTreeMap::new() } else { face.sleepers.split_off(&(now, u64::MAX)) };
-        let due = std::mem::replace(&mut face.sleepers, later);
-        drop(face);
+            if is_step_back { BTreeMap::new() } else { inner.sleepers.split_off(&(now, u64::MAX)) };
+        let due = std::mem::replace(&mut inner.sleepers, later);
+        drop(inner);
         wake_each(due.into_values());
     }
 
-    /// How many wait for a later time. A test can wait for its tasks to have gone to sleep.
-    ///
-    /// ```
-    /// # use tidegate::ManualClock;
-    /// assert_eq!(ManualClock::new().sleepers(), 0);
-    /// ```
+    /// Returns the number of waiters. A test can wait until its tasks sleep.
     pub fn sleepers(&self) -> usize {
-        self.face().sleepers.len()
+        self.inner().sleepers.len()
     }
 
-    /// The times that somebody waits for, the earliest first. A test can go from one to the next.
+    /// Returns the times for which waiters sleep, earliest first. A test can step from one to the next.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock, Span};
@@ -123,11 +94,11 @@ impl ManualClock {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn alarms(&self) -> Vec<Timestamp> {
-        self.face().sleepers.keys().map(|(at, _)| *at).collect()
+        self.inner().sleepers.keys().map(|(at, _)| *at).collect()
     }
 
-    fn face(&self) -> MutexGuard<'_, Face> {
-        lock_std(&self.face)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        lock_std(&self.inner)
     }
 }
 
@@ -139,7 +110,7 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        self.face().now
+        self.inner().now
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
@@ -158,17 +129,17 @@ impl Future for Sleeper {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let clock = self.clock.clone();
-        let mut face = clock.face();
-        if face.now >= self.at {
+        let mut inner = clock.inner();
+        if inner.now >= self.at {
             return Poll::Ready(());
         }
         let number = *self.number.get_or_insert_with(|| {
-            face.last_number += 1;
-            face.last_number
+            inner.last_number += 1;
+            inner.last_number
         });
-        let replaced = face.sleepers.insert((self.at, number), context.waker().clone());
-        // Dropped after the lock is gone: a waker's drop is not our code.
-        drop(face);
+        let replaced = inner.sleepers.insert((self.at, number), context.waker().clone());
+        // Dropped after the lock is released: dropping a waker runs foreign code.
+        drop(inner);
         drop(replaced);
         Poll::Pending
     }
@@ -177,7 +148,7 @@ impl Future for Sleeper {
 impl Drop for Sleeper {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = self.clock.face().sleepers.remove(&(self.at, number));
+            let waker = self.clock.inner().sleepers.remove(&(self.at, number));
             drop(waker);
         }
     }

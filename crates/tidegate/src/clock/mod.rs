@@ -1,7 +1,6 @@
-//! Clocks: the only place where time is read, and where it is waited for.
+//! Clocks: the only code that reads the time or waits for it.
 //!
-//! Always   Every limiter has one clock and asks only it, so a test that brings a [`ManualClock`]
-//!          decides what time it is and never sleeps.
+//! Always   A limiter reads only its own clock, so a test with a [`ManualClock`] controls the time and never sleeps.
 
 mod cached;
 mod calibration;
@@ -21,19 +20,8 @@ pub use tokio::TokioClock;
 
 use tidegate_core::{Limit, Timestamp};
 
-/// Says what time it is and waits for a time to come.
-///
-/// [`SystemClock`] is the default, [`ManualClock`] is for tests, [`CachedClock`] for those who count
-/// nanoseconds. To bring your own, say what time it is:
-///
-/// ```
-/// use tidegate::{Clock, Gate, Timestamp};
-///
-/// /// The clock of a simulation, which moves when the simulation does.
-/// #[derive(Clone)]
-/// struct Standstill;
-///
-/// impl Clock for Standstill {
+/// Returns the time by which limits count. It should not go back; after a step back, requests wait for at most as long as an
+/// exhausted key takes to recover.
 ///     fn now(&self) -> Timestamp {
 ///         Timestamp::from_micros(1_000_000)
 ///     }
@@ -57,21 +45,15 @@ pub trait Clock: Clone + Send + Sync + 'static {
     /// ```
     fn now(&self) -> Timestamp;
 
-    /// The time of the calendar, for limits whose windows are tied to it (`calendar`, `fixed`). It
-    /// may step when the machine's clock is set. The same as [`now`](Self::now) unless said otherwise.
-    ///
-    /// ```
-    /// use tidegate::{Clock, ManualClock};
-    ///
-    /// let clock = ManualClock::new();
-    /// assert_eq!(clock.calendar_now(), clock.now());
-    /// ```
+    /// Returns the calendar time, for limits whose windows depend on it (`calendar`, `fixed`). It may step when the machine's
+    /// clock is set. The default is [`now`](Self::now).
     #[inline]
     fn calendar_now(&self) -> Timestamp {
         self.now()
     }
 
-    /// A future that is ready once [`now`](Self::now) has come to `at`.
+    /// Returns a future that is ready when [`now`](Self::now) reaches `at`. The default waits by the machine's clock; override it
+    /// if this clock runs at another speed.
     ///
     /// ```
     /// use tidegate::{Clock, ManualClock, Span};
@@ -88,7 +70,7 @@ pub trait Clock: Clone + Send + Sync + 'static {
     }
 }
 
-/// The time by which `limit` counts: the calendar's for calendar windows, else the clock's own.
+/// Returns the time by which `limit` counts: the calendar's for rules that follow the calendar, else the clock's own.
 pub(crate) fn limit_now<C: Clock>(clock: &C, limit: &Limit) -> Timestamp {
     if limit.follows_calendar() { clock.calendar_now() } else { clock.now() }
 }

@@ -1,4 +1,4 @@
-//! A future that waits for a time to come, whatever clock it is.
+//! The future of a time, for any clock.
 
 use super::timer;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tidegate_core::Span;
 
-/// Waits until a clock has come to a certain time. Dropping it forgets the wait.
+/// A future that is ready when a clock reaches a certain time. Dropping it cancels the wait.
 ///
 /// ```
 /// use tidegate::{Clock, Span, SystemClock};
@@ -18,32 +18,18 @@ use tidegate_core::Span;
 /// assert!(clock.now() >= due);
 /// # });
 /// ```
-#[must_use = "it only sleeps when it is awaited"]
+#[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Sleep {
-    /// Waits on any future: for clocks that have timers of their own.
-    ///
-    /// ```
-    /// use tidegate::Sleep;
-    ///
-    /// let at_once = Sleep::new(async {});
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(at_once);
-    /// ```
+    /// Waits for any future: for clocks that have timers of their own.
     pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { future: Box::pin(future) }
     }
 
-    /// Waits this long by the machine's monotonic clock, without needing an async runtime.
-    ///
-    /// ```
-    /// use tidegate::{Sleep, Span};
-    ///
-    /// let nap = Sleep::on_timer(Span::from_micros(10));
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(nap);
-    /// ```
+    /// Waits by the machine's monotonic clock, without an async runtime.
     pub fn on_timer(span: Span) -> Self {
         Self::new(timer::Timer::after(span))
     }

@@ -1,10 +1,8 @@
-//! The machine's clock: the calendar's time when the process first asked, and the processor's
-//! counter since.
+//! The machine's clock: the calendar time when the process first read it, advanced by the processor's counter.
 //!
-//! Always   It does not go back on one thread; between two cores, whose counters differ by a little,
-//!          it may by microseconds, which every algorithm rides out. It does not see when the
-//!          machine's calendar clock is set, nor time that the machine slept; windows that are tied
-//!          to the calendar ask `calendar_now`.
+//! Always   It does not go back on one thread. Between two cores, whose counters differ, it may go back by microseconds,
+//!          which every algorithm tolerates. It does not see that the machine's calendar clock was set, or that the
+//!          machine slept; windows of the calendar read `calendar_now`.
 
 use super::Clock;
 use super::calibration::us_per_count;
@@ -14,10 +12,10 @@ use tidegate_core::{Span, Timestamp};
 
 /// The machine's monotonic clock.
 ///
-/// It reads the processor's time-stamp counter where that is reliable (a third of the cost of
-/// `Instant::now`), and the system's monotonic clock elsewhere. It never runs faster than the system's clock
-/// did while the counter was calibrated, and at most a few parts in a million slower. The first one made in a
-/// process takes some 20 ms to calibrate the counter, and at most a quarter of a second.
+/// It reads the processor's time-stamp counter where that is reliable (a third of the cost of `Instant::now`), and the
+/// system's monotonic clock elsewhere. It never runs faster than the system's clock did during calibration, and at most a
+/// few parts in a million slower. The first one in a process calibrates the counter, which takes about 20 ms and at most a
+/// quarter of a second.
 ///
 /// ```
 /// use tidegate::{Clock, SystemClock};
@@ -31,19 +29,12 @@ pub struct SystemClock {
     counter: quanta::Clock,
     start_count: u64,
     start: Timestamp,
-    /// Microseconds in a count, times 2^64: one multiplication makes time of a reading.
+    /// Microseconds per count, times 2^64, so that one multiplication converts a reading.
     us_per_count: u64,
 }
 
 impl SystemClock {
-    /// The process's clock: all of them tell the same time.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, SystemClock};
-    /// let (a, b) = (SystemClock::new(), SystemClock::new());
-    /// let earlier = a.now();
-    /// assert!(b.now() >= earlier);
-    /// ```
+    /// Returns the process's clock. All clocks of a process show the same time.
     pub fn new() -> Self {
         static CLOCK: OnceLock<SystemClock> = OnceLock::new();
         let first = || {
@@ -74,7 +65,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's calendar clock. A machine that believes to be before 1970 is at the epoch.
+/// Reads the machine's calendar clock. A time before 1970 reads as the epoch.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 fn calendar() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// A clock that follows tokio's time, and waits with tokio's timers.
 ///
-/// In a test with `#[tokio::test(start_paused = true)]` limits pass in no time, exactly on time.
+/// In a test with `#[tokio::test(start_paused = true)]`, waits take no real time and end exactly on time.
 /// Elsewhere it is the machine's monotonic clock, read through tokio.
 ///
 /// ```
@@ -26,12 +26,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// tokio's clock, told in the calendar's time.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, TokioClock};
-    /// assert!(TokioClock::new().now().as_micros() > 1_700_000_000_000_000);
-    /// ```
+    /// Creates a clock that starts at the machine's calendar time.
     pub fn new() -> Self {
         Self { started: Instant::now(), start: SystemClock::new().now() }
     }

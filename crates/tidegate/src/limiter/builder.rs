@@ -1,4 +1,4 @@
-//! How a limiter is to be, said before it is made.
+//! The options of a limiter.
 
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::Limiter;
@@ -7,7 +7,7 @@ use crate::store::IdempotencyCache;
 use crate::store::memory::{MemoryStore, Overflow, StoreConfig};
 use crate::sync::Arc;
 
-/// A limiter that is not made yet; made by [`Limiter::builder`].
+/// The options of a limiter; made by [`Limiter::builder`].
 ///
 /// ```
 /// use tidegate::{Limiter, Overflow};
@@ -20,14 +20,14 @@ use crate::sync::Arc;
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a builder makes nothing until `build` or `with_clock`"]
+#[must_use = "no limiter is made until `build` or `with_clock` is called"]
 pub struct Builder {
     rule: Rule,
     config: StoreConfig,
     idempotency: Option<Arc<IdempotencyCache>>,
 }
 
-/// How many keys are remembered unless it is said otherwise.
+/// The default of `max_keys`.
 const MAX_KEYS: usize = 1_000_000;
 
 impl Builder {
@@ -37,31 +37,20 @@ impl Builder {
         Self { rule, config, idempotency: None }
     }
 
-    /// The most keys that are remembered; a million unless told, and at least one. It bounds the
-    /// memory: some 30 bytes a key for buckets and queues, 40 to 48 for the other rules with a state of
-    /// fixed size (see the guide's page on keys in memory).
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::builder("1/h".parse()?).max_keys(2).build();
-    /// for key in 0..100 {
-    ///     limiter.check(&key);
-    /// }
-    /// assert_eq!(limiter.keys(), 2);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Sets the maximum number of keys, at least 1. Default: a million. It bounds the memory: about 30 bytes a key for buckets
+    /// and queues, and 40 to 48 for other rules with a state of fixed size (see the guide's page on many keys).
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.config.max_keys = max_keys.max(1);
         self
     }
 
-    /// What becomes of new keys while there is no room for them.
+    /// Sets what happens to new keys while the table is full of keys in debt.
     ///
     /// ```
     /// # use tidegate::{Limiter, Overflow};
     /// let limiter = Limiter::builder("1/h".parse()?).max_keys(1).overflow(Overflow::Share).build();
     /// assert!(limiter.check("alice").is_allow());
-    /// assert!(limiter.check("bob").is_allow(), "he takes what all share for whom there is no room");
+    /// assert!(limiter.check("bob").is_allow(), "the table is full, so bob takes from the shared limit");
     /// assert!(limiter.check("carol").is_deny());
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
@@ -70,28 +59,14 @@ impl Builder {
         self
     }
 
-    /// Keeps track of the keys that are asked about most; see [`Limiter::top`].
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::builder("100/s".parse()?).top_keys().build();
-    /// assert!(limiter.top(10).hot.is_empty(), "nobody has asked yet");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Tracks the keys with the most requests; see [`Limiter::top`].
     pub fn top_keys(mut self) -> Self {
         self.config.has_top = true;
         self
     }
 
-    /// Lets an auditor keep the exact history of one key in `sample` and count what breaks the bound of
-    /// the rule; see [`Limiter::audit`]. For tests and for the suspicious: 1024 costs next to nothing.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::builder("100/s".parse()?).audit(1_024).build();
-    /// assert_eq!(limiter.audit().map(|audit| audit.violations), Some(0));
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Records the exact history of one key in `sample`, and counts violations of the rule's bound; see [`Limiter::audit`]. It
+    /// is meant for tests; a sample of 1024 costs next to nothing.
     pub fn audit(mut self, sample: u64) -> Self {
         self.config.audit = Some(sample);
         self
@@ -115,26 +90,12 @@ impl Builder {
         Limiter { store: Arc::new(store) }
     }
 
-    /// Makes the limiter, by the machine's clock.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::builder("100/s".parse()?).build();
-    /// assert!(limiter.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Makes a limiter that uses the machine's clock.
     pub fn build(self) -> Limiter {
         self.with_clock(SystemClock::new())
     }
 
-    /// Makes the limiter, by another clock.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::builder("100/s".parse()?).with_clock(ManualClock::new());
-    /// assert!(limiter.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Makes a limiter that uses `clock`.
     pub fn with_clock<C: Clock>(self, clock: C) -> Limiter<C> {
         self.over(|rule, config| MemoryStore::new(rule.limit, clock, config))
     }

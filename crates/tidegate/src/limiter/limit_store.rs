@@ -31,8 +31,8 @@ impl<C: Clock> LimitStore for Limiter<C> {
         &'a self,
         requests: &'a [CheckRequest<'a>],
     ) -> Reply<'a, Result<Joint, StoreError>> {
-        let asks: Option<Vec<_>> = requests.iter().map(Self::request_of).collect();
-        Reply::now(asks.map(check_all).ok_or(StoreError::MixedStores))
+        let requests: Option<Vec<_>> = requests.iter().map(Self::request_of).collect();
+        Reply::now(requests.map(check_all).ok_or(StoreError::MixedStores))
     }
 
     fn check_once<'a>(
@@ -91,7 +91,7 @@ impl<C: Clock> LimitStore for Limiter<C> {
 }
 
 impl<C: Clock> Limiter<C> {
-    /// The request, if its limit is in memory and uses the same kind of clock.
+    /// Converts a request, if its limit is in memory and has the same type of clock.
     fn request_of(request: &CheckRequest<'_>) -> Option<Request<C>> {
         let limiter = request.limit.as_any().downcast_ref::<Self>()?;
         Some(limiter.request(request.key).cost(request.cost).within(request.max_wait))

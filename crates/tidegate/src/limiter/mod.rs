@@ -1,32 +1,33 @@
-//! A limit for each key.
+//! Limiters by key: a separate count for each user, address or API key.
 
 mod builder;
 mod limit_store;
 
+pub use crate::store::memory::{Batch, Overflow};
 pub use builder::Builder;
 
 use crate::clock::{Clock, SystemClock};
 use crate::request::Request;
 use crate::rule::Rule;
 use crate::store::Target;
-use crate::store::memory::{Batch, MemoryStore};
-use crate::store::{Audit, KeyName, Stats, Top};
-use crate::store::{ClientId, IdempotencyKey, IdempotentRequest, PermitRecord, StoreError};
+use crate::store::memory::MemoryStore;
+use crate::store::{
+    Audit, ClientId, IdempotencyKey, IdempotentRequest, KeyName, PermitRecord, Stats, StoreError,
+    Top,
+};
 use crate::sync::Arc;
-use crate::wait::Acquire;
-use crate::wait::Permit;
-use crate::wait::Reservation;
+use crate::wait::{Acquire, Permit, Reservation};
 use std::fmt;
 use std::hash::Hash;
 use tidegate_core::{Decision, Denied, Span, Window};
 
-/// A limiter with keys: one limit for each user, address, API key or whatever you count by.
+/// A limiter by key: it counts each user, address or API key separately.
 ///
-/// A key is anything that can be hashed; the same value of the same type is the same key. Keys are
-/// kept as keyed 128-bit fingerprints, so their length costs nothing and attackers cannot make them
-/// collide. A key at rest costs nothing either: it is forgotten.
+/// Every type that can be hashed can be a key; equal values of the same type are the same key. Keys are stored as 128-bit
+/// fingerprints with a secret, so a long key takes no more memory than a short one, and clients cannot choose keys that
+/// collide. Keys that have recovered are evicted.
 ///
-/// Clones are the same limiter.
+/// Clones share their state.
 ///
 /// ```
 /// use tidegate::Limiter;
@@ -35,7 +36,7 @@ use tidegate_core::{Decision, Denied, Span, Window};
 /// let decision = limiter.check("alice");
 /// assert!(decision.is_allow());
 /// assert_eq!(decision.remaining, 19);
-/// assert_eq!(limiter.check("bob").remaining, 19, "bob has his own");
+/// assert_eq!(limiter.check("bob").remaining, 19, "each key has its own limit");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub struct Limiter<C: Clock = SystemClock> {
@@ -43,20 +44,12 @@ pub struct Limiter<C: Clock = SystemClock> {
 }
 
 impl Limiter {
-    /// A limiter with more to say than its rule: how many keys, what when it is full, who watches.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::builder("100/s".parse()?).max_keys(50_000).build();
-    /// assert!(limiter.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Starts a limiter with more options than its rule, such as the number of keys.
     pub fn builder(rule: Rule) -> Builder {
         Builder::new(rule)
     }
 
-    /// A limiter that obeys `rule`, by the machine's clock. A [`Rule`] is made of text: by `parse`
-    /// or [`Rule::try_from`], which tell what is wrong with a text that is none.
+    /// Creates a limiter that enforces `rule` and uses the machine's clock.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -70,19 +63,12 @@ impl Limiter {
 }
 
 impl<C: Clock> Limiter<C> {
-    /// A limiter that obeys `rule`, by another clock.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
-    /// assert!(limiter.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Creates a limiter that enforces `rule` and uses `clock`.
     pub fn with_clock(rule: Rule, clock: C) -> Self {
         Builder::new(rule).with_clock(clock)
     }
 
-    /// May one pass for this key? If so, it has been charged.
+    /// Decides a request of cost 1 for `key`, and charges it unless it is denied.
     ///
     /// ```
     /// # use std::net::IpAddr;
@@ -97,24 +83,17 @@ impl<C: Clock> Limiter<C> {
         self.check_n(key, 1)
     }
 
-    /// May something of this cost pass for this key? If so, it has been charged.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let bytes = Limiter::with_clock("1000000/s".parse()?, ManualClock::new());
-    /// assert!(bytes.check_n("alice", 65_536).is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Decides a request of this cost for `key`, and charges it unless it is denied.
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
         self.store.check(key, cost)
     }
 
-    /// Decides a request that its sender may repeat: within [`IDEMPOTENCY_WINDOW`](crate::store::IDEMPOTENCY_WINDOW), an
+    /// Decides a request that its sender may repeat. Within [`IDEMPOTENCY_WINDOW`](crate::store::IDEMPOTENCY_WINDOW), an
     /// admitted request with the same key, cost and `id` is charged once, and its repetitions get the first decision again. A
     /// denied request is decided anew.
     ///
     /// # Errors
-    /// Too many requests with an id are remembered. The request was not charged.
+    /// Too many requests with an id are stored already. The request was not charged.
     ///
     /// ```
     /// # use tidegate::{Limiter, store::IdempotencyKey};
@@ -147,56 +126,23 @@ impl<C: Clock> Limiter<C> {
         cache.decide((&request, client), || store.clock.now(), || self.check_n(key, cost))
     }
 
-    /// What [`check`](Self::check) would say, without charging.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
-    /// assert!(limiter.peek("alice").is_allow());
-    /// assert!(limiter.peek("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns what [`check`](Self::check) would decide, without charging.
     pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Decision {
         self.target(key).peek(1, Span::MAX)
     }
 
-    /// Gives back `cost` of what was charged to this key, and never more than is charged.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
-    /// limiter.check("alice");
-    /// limiter.refund("alice", 1);
-    /// assert!(limiter.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns `cost` of what was charged to `key`, and never more than is charged.
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, cost: u64) {
         self.target(key).refund(cost);
     }
 
-    /// Forgets all that was charged to this key. Under a `concurrency` rule that is who is in flight: they go on without being
-    /// counted, and their permits give nothing back.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::with_clock("1/day".parse()?, ManualClock::new());
-    /// limiter.check("alice");
-    /// limiter.reset("alice");
-    /// assert!(limiter.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Clears everything that was charged to `key`. Under a `concurrency` rule the requests in flight go on without being
+    /// counted, and their permits release nothing.
     pub fn reset<K: Hash + ?Sized>(&self, key: &K) {
         self.target(key).reset();
     }
 
-    /// A request with a cost or a deadline, or one to be decided together with others.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
-    /// assert_eq!(limiter.request("alice").cost(4).check().remaining, 6);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Starts a request with a cost or a deadline, or one to be [decided together with others](crate::check_all).
     pub fn request<K: Hash + ?Sized>(&self, key: &K) -> Request<C> {
         Request::new(Target::Key(
             Arc::clone(&self.store),
@@ -205,7 +151,8 @@ impl<C: Clock> Limiter<C> {
         ))
     }
 
-    /// Waits for this key's turn. First come, first served; dropping the future gives the turn back.
+    /// Waits until a request for `key` is admitted, first come, first served. Dropping the future gives up the turn and returns
+    /// its cost.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -218,8 +165,11 @@ impl<C: Clock> Limiter<C> {
         self.request(key).acquire()
     }
 
-    /// Takes a permit for this key if one is free: the in-flight slot of a concurrency limit, which is
-    /// given back when the permit is dropped. Other limits admit and hold nothing.
+    /// Takes a permit for `key` without waiting. Under a concurrency limit, the permit is held until it is dropped; under other
+    /// limits it holds nothing.
+    ///
+    /// # Errors
+    /// The request was denied, or would have to wait.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -233,39 +183,24 @@ impl<C: Clock> Limiter<C> {
         self.request(key).try_acquire()
     }
 
-    /// Returns the permit that this record was made of, and how long its lease still lasts: for a limiter that was restored
-    /// from a [snapshot](crate::Snapshot), see [`PermitRecord`]. `None` if the permit is not held any more, or was held without a
-    /// lease, which no snapshot keeps. Of two permits reclaimed by one record, the one that is dropped later gives nothing back.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// let permit = limiter.try_acquire("alice")?;
-    /// let record = permit.record().expect("it holds something");
-    /// drop(permit);
-    /// assert!(limiter.reclaim(&record).is_none(), "it was given back");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Returns the permit that this record was made of, and the rest of its lease: for a limiter that was restored from a
+    /// [snapshot](crate::snapshot), see [`PermitRecord`]. `None` if the permit has ended, or was held without a lease, which no
+    /// snapshot contains. Of two permits reclaimed by one record, the one that is dropped later releases nothing.
     pub fn reclaim(&self, record: &PermitRecord) -> Option<(Permit<C>, Span)> {
         Permit::reclaim(record, &self.store)
     }
 
-    /// Returns the fingerprint by which this limiter recognises a key, and so does one that is restored from its
-    /// [snapshot](crate::Snapshot). It depends on a secret: other limiters have other fingerprints.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("1/s".parse()?);
-    /// assert_eq!(limiter.fingerprint("alice"), limiter.fingerprint("alice"));
-    /// assert_ne!(limiter.fingerprint("alice"), Limiter::new("1/s".parse()?).fingerprint("alice"));
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the fingerprint by which this limiter, and one restored from its [snapshot](crate::snapshot), identifies a key.
+    /// It depends on a secret, so other limiters have other fingerprints.
     pub fn fingerprint<K: Hash + ?Sized>(&self, key: &K) -> u128 {
         self.store.secret.of(key).number()
     }
 
-    /// Reserves a turn and tells how long it takes. Dropping the reservation before it is due gives
-    /// it back.
+    /// Reserves the next turn of `key` and returns the time until it comes. Dropping the reservation before it is due returns
+    /// its cost.
+    ///
+    /// # Errors
+    /// The limit denies the request whenever it comes.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock, Span};
@@ -278,47 +213,23 @@ impl<C: Clock> Limiter<C> {
         self.request(key).reserve()
     }
 
-    /// The window that counts now for this key, for rules that have windows; its end is when the next
-    /// one starts.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock, Timestamp};
-    /// let limiter = Limiter::with_clock("1/day calendar".parse()?, ManualClock::new());
-    /// let window = limiter.window("alice").expect("it has windows");
-    /// assert_eq!(window.end, Timestamp::from_micros(1_704_153_600_000_000), "2024-01-02");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the current window of `key`, for rules that have windows. Its end is the start of the next one.
     pub fn window<K: Hash + ?Sized>(&self, key: &K) -> Option<Window> {
         self.target(key).window()
     }
 
-    /// The rule as it stands.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// assert_eq!(Limiter::new("60/60s".parse()?).rule().to_string(), "60/min");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the rule in force.
     pub fn rule(&self) -> Rule {
         Rule { limit: self.store.rule() }
     }
 
-    /// The clock that it goes by.
-    ///
-    /// ```
-    /// # use tidegate::{Clock, Limiter, ManualClock};
-    /// let clock = ManualClock::new();
-    /// let limiter = Limiter::with_clock("10/s".parse()?, clock.clone());
-    /// assert_eq!(limiter.clock().now(), clock.now());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the clock.
     pub fn clock(&self) -> &C {
         &self.store.clock
     }
 
-    /// Changes the rule for all keys while in use (B8): what was used stays used as far as the new
-    /// rule knows it, nobody gets more than the new capacity, and nobody is locked out for longer than
-    /// under the old rule. Those who wait keep their turn or get an earlier one.
+    /// Changes the rule of all keys while requests are being decided (B8). Usage carries over, no key gets more than the new
+    /// capacity, and no key is denied for longer than under the old rule. Waiters keep their turn or get an earlier one.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock};
@@ -332,36 +243,19 @@ impl<C: Clock> Limiter<C> {
         self.store.change(rule.limit);
     }
 
-    /// How many keys are remembered: those in debt, and some at rest that will be forgotten.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("1/s".parse()?);
-    /// limiter.check("alice");
-    /// assert_eq!(limiter.keys(), 1);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the number of keys in memory: those in debt, and idle ones that will be evicted.
     pub fn keys(&self) -> usize {
         self.store.keys()
     }
 
-    /// What has been decided, and how full the limiter is.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("1/h".parse()?);
-    /// limiter.check("alice");
-    /// limiter.check("alice");
-    /// assert_eq!((limiter.stats().allowed, limiter.stats().denied), (1, 1));
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns counters of decisions, and how full the limiter is.
     pub fn stats(&self) -> Stats {
         self.store.stats()
     }
 
-    /// The `k` keys that are asked about most, and the `k` that are refused most, if the limiter was
-    /// told to [keep track](Builder::top_keys). Counters are few: [`TopKey`](crate::TopKey) says by how much
-    /// a count may be too high, and [`Top::window`] of what time it is.
+    /// Returns the `k` keys with the most requests, and the `k` with the most denials, if the limiter was built with
+    /// [`top_keys`](Builder::top_keys). The counts are estimates: a [`TopKey`](crate::store::TopKey) says by how much it may be
+    /// too high, and [`Top::window`] which time the counts cover.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -376,37 +270,20 @@ impl<C: Clock> Limiter<C> {
         self.store.top(k)
     }
 
-    /// What the auditor has found, if there [is one](Builder::audit).
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// assert!(Limiter::new("1/h".parse()?).audit().is_none());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns what the auditor has found, if the limiter was built with [one](Builder::audit).
     pub fn audit(&self) -> Option<Audit> {
         self.store.audit()
     }
 
-    /// Looks through all keys, a few thousand at a time, and forgets those at rest; tells how many.
-    /// Whoever asks does this a little at a time, so it is only needed where nobody asks for long and
-    /// the memory should go back.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock, Span};
-    /// let clock = ManualClock::new();
-    /// let limiter = Limiter::with_clock("1/s".parse()?, clock.clone());
-    /// limiter.check("alice");
-    /// clock.advance(Span::from_secs(2));
-    /// assert_eq!(limiter.sweep(), 1);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Evicts all idle keys, and returns their number. It locks a few thousand keys at a time. Every decision evicts a few idle
+    /// keys, so a sweep is only needed to free memory while there are no requests.
     pub fn sweep(&self) -> usize {
         self.store.sweep()
     }
 
-    /// Whether nobody owes anything, as far as a look tells: then a new limiter of this rule would say the same, but for
-    /// a rule that starts empty, which would do so again. Looks at about a thousand keys, where the last look ended,
-    /// and forgets those at rest; who has more keys takes more looks.
+    /// Returns whether no key is in debt, as far as this call has seen: then a new limiter would decide the same, except under
+    /// a rule that starts empty. Each call looks at about a thousand keys, starting where the last one stopped, and evicts the
+    /// idle ones, so a full table takes several calls.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock, Span};
@@ -422,7 +299,7 @@ impl<C: Clock> Limiter<C> {
         self.store.is_idle()
     }
 
-    /// An empty batch: for many requests that are decided in one go, each on its own.
+    /// Starts a batch: many requests that are decided in one call, each on its own.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -441,7 +318,7 @@ impl<C: Clock> Limiter<C> {
         Target::Key(Arc::clone(&self.store), self.store.secret.of(key), KeyName::default())
     }
 
-    /// The name of a key, where busy keys are counted: elsewhere nothing reads it.
+    /// Returns the name of a key if busy keys are tracked; nothing else reads it.
     fn name<K: Hash + ?Sized>(&self, key: &K) -> KeyName {
         if self.store.has_top { KeyName::of(key) } else { KeyName::default() }
     }

@@ -1,15 +1,16 @@
-//! A gate whose limit on what is in flight follows what the service behind it can bear (A14).
+//! A gate whose concurrency limit follows what the service behind it can handle (A14).
 //!
-//! Who is in flight and who waits is the business of a [`Gate`] under `concurrency N`; what is here
-//! measures how long each takes, and changes N.
+//! A [`Gate`] under `concurrency N` manages the permits and the waiters. This module measures how long each request takes,
+//! and changes N.
 //!
-//! Always   A permit is given back exactly once. Only one whose end is told is a sample: a holder that
-//!          panics, or is cancelled, says nothing about the service.
-//! Always   The control is locked before the gate, so limits are set in the order they were found. Who
-//!          is to be woken is woken after both.
+//! Always   A permit is released exactly once. It counts as a sample only if its holder reports the end of the request: a
+//!          holder that panics or is cancelled says nothing about the service.
+//! Always   The control is locked before the gate, so limits are set in the order in which they were found. Waiters are
+//!          woken after both locks are released.
 
 use crate::clock::{Clock, SystemClock};
 use crate::gate::Gate;
+use crate::rule::Rule;
 use crate::sync::wake::WakeList;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wait::Acquire;
@@ -20,9 +21,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tidegate_core::{Adaptive, Decision, Denied, Sample, Span, Timestamp};
 
-/// A gate that finds out how many may be in flight.
+/// A gate that measures how many requests may be in flight.
 ///
-/// Whoever is admitted says how it went; from that the limit follows. Clones are the same gate.
+/// Each admitted request reports its result, from which the limit is adjusted. Clones are the same gate.
 ///
 /// ```
 /// use tidegate::{Adaptive, AdaptiveGate};
@@ -30,7 +31,7 @@ use tidegate_core::{Adaptive, Decision, Denied, Sample, Span, Timestamp};
 /// let gate = AdaptiveGate::new(Adaptive::vegas().between(1..=500));
 /// match gate.try_acquire() {
 ///     Ok(permit) => {
-///         // call the service; then say how it went
+///         // call the service, then report the result
 ///         permit.succeed();
 ///     }
 ///     Err(denied) => println!("too much in flight: {denied}"),
@@ -47,20 +48,14 @@ struct Inner<C: Clock> {
 }
 
 impl AdaptiveGate {
-    /// A gate that starts with the limit of `adaptive`, by the machine's clock.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let gate = AdaptiveGate::new(Adaptive::gradient2());
-    /// assert_eq!(gate.limit(), 20);
-    /// ```
+    /// Creates a gate that starts with the limit of `adaptive` and uses the machine's clock.
     pub fn new(adaptive: Adaptive) -> Self {
         Self::with_clock(adaptive, SystemClock::new())
     }
 }
 
 impl<C: Clock> AdaptiveGate<C> {
-    /// The same, by another clock.
+    /// Creates a gate that uses `clock`.
     ///
     /// ```
     /// # use tidegate::{Adaptive, AdaptiveGate, ManualClock, Span};
@@ -71,90 +66,45 @@ impl<C: Clock> AdaptiveGate<C> {
     ///     clock.advance(Span::from_millis(5));
     ///     permit.succeed();
     /// }
-    /// assert_eq!(gate.limit(), 7, "no queue after a round: six more");
+    /// assert_eq!(gate.limit(), 7, "a round without a queue raises the limit by 6");
     /// # Ok::<(), tidegate::Denied>(())
     /// ```
     pub fn with_clock(adaptive: Adaptive, clock: C) -> Self {
-        let gate = Gate::with_clock(crate::Rule::concurrency(adaptive.limit()), clock.clone());
+        let gate = Gate::with_clock(rule(adaptive.limit()), clock.clone());
         Self { inner: Arc::new(Inner { clock, gate, control: Mutex::new(adaptive) }) }
     }
 
-    /// Takes a place among those in flight if one is free.
+    /// Takes a permit if one is free.
     ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let gate = AdaptiveGate::new(Adaptive::vegas().between(1..=1));
-    /// let permit = gate.try_acquire()?;
-    /// assert!(gate.try_acquire().is_err());
-    /// # Ok::<(), tidegate::Denied>(())
-    /// ```
+    /// # Errors
+    /// All permits are in use.
     pub fn try_acquire(&self) -> Result<AdaptivePermit<C>, Denied> {
         self.inner.gate.try_acquire().map(|permit| self.permit(permit))
     }
 
-    /// Waits for a place, for as long as it takes. First come, first served; dropping the future leaves
-    /// the line.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// let permit = gate.acquire().await?;
-    /// // call the service
-    /// permit.succeed();
-    /// # Ok::<(), tidegate::Denied>(()) }).unwrap();
-    /// ```
+    /// Waits for a permit without a time limit, first come, first served. Dropping the future leaves the queue.
     pub fn acquire(&self) -> AdaptiveAcquire<C> {
         self.acquire_within(Span::MAX)
     }
 
-    /// Waits for a place, and no longer than this.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// use std::time::Duration;
-    ///
-    /// let gate = AdaptiveGate::new(Adaptive::vegas().between(1..=1));
-    /// let permit = gate.try_acquire()?;
-    /// assert!(gate.acquire_within(Duration::from_millis(1)).await.is_err());
-    /// # Ok::<(), tidegate::Denied>(()) }).unwrap();
-    /// ```
+    /// Waits for a permit for at most `max_wait`.
     pub fn acquire_within(&self, max_wait: impl Into<Span>) -> AdaptiveAcquire<C> {
         let acquire = self.inner.gate.request().within(max_wait).acquire();
         AdaptiveAcquire { acquire, gate: self.clone() }
     }
 
-    /// How many may be in flight now.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// assert_eq!(AdaptiveGate::new(Adaptive::vegas().starting_at(5)).limit(), 5);
-    /// ```
+    /// Returns how many requests may be in flight now.
     pub fn limit(&self) -> u64 {
         lock(&self.inner.control).limit()
     }
 
-    /// How many are in flight. After the limit has come down they may be more than it, until enough of
-    /// them have finished; nobody is admitted before.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// let permit = gate.try_acquire()?;
-    /// assert_eq!(gate.in_flight(), 1);
-    /// # Ok::<(), tidegate::Denied>(())
-    /// ```
+    /// Returns how many requests are in flight. After the limit was lowered they may be more than the limit; then no request is
+    /// admitted until enough of them have finished.
     pub fn in_flight(&self) -> u64 {
         self.inner.gate.in_flight()
     }
 
-    /// How long a request takes without a queue, as far as that is known.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// assert_eq!(AdaptiveGate::new(Adaptive::vegas()).baseline(), None);
-    /// ```
+    /// Returns how long a request takes without a queue, if it has been measured.
     pub fn baseline(&self) -> Option<Span> {
         lock(&self.inner.control).baseline()
     }
@@ -170,15 +120,19 @@ impl<C: Clock> AdaptiveGate<C> {
     }
 
     fn observe(&self, sample: Sample) {
-        // Dropped last: who is woken may come here again.
+        // Dropped last, after the locks: a waker may call this function again.
         let mut wakes = WakeList::default();
         let mut control = lock(&self.inner.control);
         let before = control.limit();
         let after = control.observe(sample);
         if after != before {
-            self.inner.gate.change_rule(crate::Rule::concurrency(after), &mut wakes);
+            self.inner.gate.change_rule(rule(after), &mut wakes);
         }
     }
+}
+
+fn rule(max: u64) -> Rule {
+    Rule::concurrency(max).build().expect("an adaptive limit is between 1 and a million")
 }
 
 impl<C: Clock> Clone for AdaptiveGate<C> {
@@ -193,10 +147,10 @@ impl<C: Clock> fmt::Debug for AdaptiveGate<C> {
     }
 }
 
-/// A place among those in flight at an [`AdaptiveGate`], given back when it is dropped.
+/// A permit of an [`AdaptiveGate`], released when it is dropped.
 ///
-/// Say how it went before: [`succeed`](Self::succeed) or [`overload`](Self::overload). One that is just
-/// dropped, by a panic, a cancelled task, or an error that has nothing to do with load, is not counted.
+/// Report the result of the request by [`succeed`](Self::succeed) or [`overload`](Self::overload). A permit that is only
+/// dropped, by a panic, a cancelled task, or an error unrelated to load, is not a sample.
 ///
 /// ```
 /// use tidegate::{Adaptive, AdaptiveGate};
@@ -212,7 +166,7 @@ impl<C: Clock> fmt::Debug for AdaptiveGate<C> {
 /// assert_eq!(gate.in_flight(), 0);
 /// # Ok::<(), tidegate::Denied>(())
 /// ```
-#[must_use = "a permit is given back when it is dropped: write `let permit = …`, not `let _ = …`"]
+#[must_use = "a permit is released when it is dropped: write `let permit = …`, not `let _ = …`"]
 pub struct AdaptivePermit<C: Clock = SystemClock> {
     permit: Permit<C>,
     gate: AdaptiveGate<C>,
@@ -221,41 +175,17 @@ pub struct AdaptivePermit<C: Clock = SystemClock> {
 }
 
 impl<C: Clock> AdaptivePermit<C> {
-    /// What was decided when it was granted: the limit of that moment, and how many more it would have let in.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let permit = AdaptiveGate::new(Adaptive::vegas().starting_at(10)).try_acquire()?;
-    /// assert_eq!((permit.decision().limit, permit.decision().remaining), (10, 9));
-    /// # Ok::<(), tidegate::Denied>(())
-    /// ```
+    /// Returns the decision that granted the permit: the limit at that moment, and what remained of it.
     pub fn decision(&self) -> Decision {
         self.permit.decision()
     }
 
-    /// It was served: the time since it was admitted is a sample.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// gate.try_acquire()?.succeed();
-    /// # Ok::<(), tidegate::Denied>(())
-    /// ```
+    /// Reports that the request was served. The time since its admission is a sample.
     pub fn succeed(self) {
         self.finish(Sample::success);
     }
 
-    /// The service refused it for lack of capacity, or did not answer in time.
-    ///
-    /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// for _ in 0..20 {
-    ///     gate.try_acquire()?.overload();
-    /// }
-    /// assert_eq!(gate.limit(), 18);
-    /// # Ok::<(), tidegate::Denied>(())
-    /// ```
+    /// Reports that the service denied the request for lack of capacity, or did not answer in time.
     pub fn overload(self) {
         self.finish(Sample::overload);
     }
@@ -274,7 +204,7 @@ impl<C: Clock> fmt::Debug for AdaptivePermit<C> {
     }
 }
 
-/// A wait for a place at an [`AdaptiveGate`]; made by [`acquire`](AdaptiveGate::acquire).
+/// The future of a permit; made by [`AdaptiveGate::acquire`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -294,7 +224,7 @@ impl<C: Clock> Future for AdaptiveAcquire<C> {
     type Output = Result<AdaptivePermit<C>, Denied>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = std::task::ready!(Pin::new(&mut self.acquire).poll(context));
-        Poll::Ready(answer.map(|permit| self.gate.permit(permit)))
+        let acquired = std::task::ready!(Pin::new(&mut self.acquire).poll(context));
+        Poll::Ready(acquired.map(|permit| self.gate.permit(permit)))
     }
 }

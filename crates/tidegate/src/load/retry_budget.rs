@@ -1,16 +1,15 @@
-//! A budget for the retries of a client, shared by all that call the same service (A14, T49).
+//! A budget for the retries of a client, shared by all calls of the same service (A14, T49).
 //!
-//! Always   One lock, held for a few additions; the time is read under it.
+//! Always   One lock, held for a few additions. The time is read under it.
 
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, Mutex, lock};
 use std::fmt;
 use tidegate_core::Retries;
 
-/// How many retries a client may make: a share of its requests.
+/// A limit on the retries of a client: a share of its requests.
 ///
-/// A service that fails because it has too much to do is not helped by being asked three times as often.
-/// Clones are the same budget.
+/// It keeps retries from multiplying the load on a service that fails because of load. Clones are the same budget.
 ///
 /// ```
 /// use tidegate::{Retries, RetryBudget};
@@ -19,12 +18,12 @@ use tidegate_core::Retries;
 /// let budget = RetryBudget::new(Retries::new().percent(10));
 ///
 /// budget.deposit(); // one for each request, not for its retries
-/// let mut answer = call();
+/// let mut result = call();
 /// for _ in 0..2 {
-///     if answer.is_ok() || !budget.withdraw() {
+///     if result.is_ok() || !budget.withdraw() {
 ///         break;
 ///     }
-///     answer = call();
+///     result = call();
 /// }
 /// ```
 pub struct RetryBudget<C: Clock = SystemClock> {
@@ -37,20 +36,14 @@ struct Inner<C> {
 }
 
 impl RetryBudget {
-    /// A budget by the machine's clock.
-    ///
-    /// ```
-    /// # use tidegate::{Retries, RetryBudget};
-    /// let budget = RetryBudget::new(Retries::new());
-    /// assert_eq!(budget.balance(), 10);
-    /// ```
+    /// Creates a budget that uses the machine's clock.
     pub fn new(retries: Retries) -> Self {
         Self::with_clock(retries, SystemClock::new())
     }
 }
 
 impl<C: Clock> RetryBudget<C> {
-    /// A budget by another clock.
+    /// Creates a budget that uses `clock`.
     ///
     /// ```
     /// # use tidegate::{ManualClock, Retries, RetryBudget, Span};
@@ -60,43 +53,26 @@ impl<C: Clock> RetryBudget<C> {
     ///     budget.deposit();
     /// }
     /// clock.advance(Span::from_secs(11));
-    /// assert!(!budget.withdraw(), "those requests are long past");
+    /// assert!(!budget.withdraw(), "the requests have left the window");
     /// ```
     pub fn with_clock(retries: Retries, clock: C) -> Self {
         Self { inner: Arc::new(Inner { clock, retries: Mutex::new(retries) }) }
     }
 
-    /// Counts a request that is no retry.
-    ///
-    /// ```
-    /// # use tidegate::{Retries, RetryBudget};
-    /// let budget = RetryBudget::new(Retries::new());
-    /// budget.deposit();
-    /// ```
+    /// Counts a request that is not a retry.
     pub fn deposit(&self) {
         let mut retries = lock(&self.inner.retries);
         retries.deposit(self.inner.clock.now());
     }
 
-    /// May a request be retried? If so, the retry has been counted.
-    ///
-    /// ```
-    /// # use tidegate::{Retries, RetryBudget};
-    /// let budget = RetryBudget::new(Retries::new().min_per_second(0));
-    /// assert!(!budget.withdraw());
-    /// ```
-    #[must_use = "who is not granted a retry must not make it"]
+    /// Returns whether a request may be retried. The retry is counted then.
+    #[must_use = "a retry may be made only if this returns true"]
     pub fn withdraw(&self) -> bool {
         let mut retries = lock(&self.inner.retries);
         retries.withdraw(self.inner.clock.now())
     }
 
-    /// How many retries would be granted now.
-    ///
-    /// ```
-    /// # use tidegate::{Retries, RetryBudget};
-    /// assert_eq!(RetryBudget::new(Retries::new().min_per_second(2)).balance(), 20);
-    /// ```
+    /// Returns how many retries would be granted now.
     pub fn balance(&self) -> u64 {
         let retries = lock(&self.inner.retries);
         retries.balance(self.inner.clock.now())

@@ -1,21 +1,29 @@
-//! A rule as users write it, read and ready for a limiter, time zone and all.
+//! Rules: what a limiter enforces, parsed from text or built from numbers.
+//!
+//! [`Rule`] is at the root of the crate. This module has the [builder](RuleBuilder) and what few programs need:
+//! [`RuleErrorKind`] to react to the kind of an error, and [`Limit`] and [`State`] to decide without a limiter.
 
+mod builder;
 #[cfg(feature = "zones")]
 mod zone;
 
+pub use builder::{RuleBuilder, algorithm};
+pub use tidegate_core::{CalendarUnit, Limit, RuleError, RuleErrorKind, State, Window};
+
 use std::fmt;
 use std::str::FromStr;
-use tidegate_core::{Limit, RuleError, Span};
+use tidegate_core::Span;
 
-/// What a limiter obeys: `100/s burst 20`, `1/day calendar in Asia/Shanghai`, `concurrency 5`.
+/// What a limiter enforces: `100/s burst 20`, `1/day calendar in Asia/Shanghai`, `concurrency 5`.
 ///
-/// A rule that parses is good: its numbers are in range, its time zone exists.
+/// A rule is parsed from text, or built from numbers. Both check it: its numbers are in range, and its time zone exists.
 ///
 /// ```
 /// use tidegate::Rule;
 ///
 /// let rule: Rule = "100/s burst 20".parse()?;
 /// assert_eq!(rule.explain(), "admits 20 at once, then one every 10ms; at most 6020 in any 60s");
+/// assert_eq!(rule, Rule::per_second(100).burst(20).build()?);
 ///
 /// let error = "100/s bust 20".parse::<Rule>().unwrap_err();
 /// assert!(error.to_string().starts_with("unknown word `bust`"));
@@ -27,60 +35,28 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The sentence that says what the rule does.
-    ///
-    /// ```
-    /// let rule: tidegate::Rule = "100/min sliding-log".parse()?;
-    /// assert_eq!(rule.explain(), "admits 100 at once, and never more than 100 in any 1min");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns a sentence that says what the rule admits.
     pub fn explain(&self) -> String {
         self.limit.rule().explain()
     }
-}
 
-impl Rule {
-    /// `concurrency max`.
-    pub(crate) fn concurrency(max: u64) -> Self {
-        let text = format!("concurrency {}", max.max(1));
-        text.parse().expect("a number from 1 is a rule")
-    }
-
-    /// Whether it counts who is in flight, so that an admission is held and given back.
-    ///
-    /// ```
-    /// assert!("concurrency 5".parse::<tidegate::Rule>()?.is_concurrency());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns whether this is a `concurrency` rule, whose admissions are held and released.
     pub fn is_concurrency(&self) -> bool {
         self.limit.is_concurrency()
     }
 
-    /// Whether it denies every request that costs anything: `0/s`. Such a decision needs no state.
-    ///
-    /// ```
-    /// assert!("0/s".parse::<tidegate::Rule>()?.admits_nothing());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns whether every request with a cost is denied: `0/s`. Such a decision needs no state.
     pub fn admits_nothing(&self) -> bool {
         self.limit.rule().admits_nothing()
     }
 
-    /// How long a place in flight is held at the most, where the rule says so.
-    ///
-    /// ```
-    /// use tidegate::{Rule, Span};
-    ///
-    /// assert_eq!("concurrency 5 lease 30s".parse::<Rule>()?.lease(), Some(Span::from_secs(30)));
-    /// assert_eq!("concurrency 5".parse::<Rule>()?.lease(), None);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the time after which a permit is taken back, if the rule has one.
     pub fn lease(&self) -> Option<Span> {
         self.limit.permit_lease()
     }
 
-    /// How much it admits in the long run, and in how long, as the rule says it. `None` where nothing is
-    /// admitted per time, or the time is not always as long: `concurrency`, calendar months and years.
+    /// Returns the long-term rate as a count and its period, as written in the rule. `None` for `concurrency`, which has no
+    /// rate, and for calendar months and years, whose length varies.
     ///
     /// ```
     /// use tidegate::{Rule, Span};
@@ -93,19 +69,12 @@ impl Rule {
         self.limit.rule().rate()
     }
 
-    /// Whether it makes requests wait by itself: `queue`, `smooth`, `warmup`, and nginx's delay.
-    ///
-    /// ```
-    /// assert!("10/s queue".parse::<tidegate::Rule>()?.delays_requests());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns whether the rule makes requests wait itself: `queue`, `smooth`, `warmup`, and nginx without `nodelay`.
     pub fn delays_requests(&self) -> bool {
         self.limit.delays_requests()
     }
-}
 
-impl Rule {
-    /// This rule's share for one of `nodes` nodes that obey it without talking to each other.
+    /// Returns this rule's share for one of `nodes` nodes that enforce it without communicating.
     ///
     /// ```
     /// # use tidegate::Rule;
@@ -120,14 +89,7 @@ impl Rule {
         text.parse().expect("a share is a rule of the same zone")
     }
 
-    /// The rule, ready to decide, for those who keep the states themselves.
-    ///
-    /// ```
-    /// # use tidegate::Rule;
-    /// let rule: Rule = "100/s burst 20".parse()?;
-    /// assert_eq!(rule.limit().stem(), "token_bucket");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the rule in the form that decides, for programs that store the [`State`] of each key themselves.
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
@@ -150,14 +112,7 @@ impl FromStr for Rule {
     }
 }
 
-/// The same as `parse`, for code that is generic over what a rule is made of.
-///
-/// ```
-/// use tidegate::Rule;
-///
-/// assert_eq!(Rule::try_from("10/1s")?, "10/s".parse()?);
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
+/// The same as `parse`, for code that is generic over the type from which a rule is made.
 impl TryFrom<&str> for Rule {
     type Error = RuleError;
 
@@ -166,21 +121,21 @@ impl TryFrom<&str> for Rule {
     }
 }
 
-/// The canonical text.
+/// Prints the canonical text.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.limit.fmt(f)
     }
 }
 
-/// The canonical text too: `Rule("100/s burst 20")`.
+/// Prints the canonical text: `Rule("100/s burst 20")`.
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Rule").field(&self.to_string()).finish()
     }
 }
 
-/// Two rules are equal when they say the same.
+/// Two rules are equal if their canonical texts are.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.limit.rule() == other.limit.rule()

@@ -1,20 +1,20 @@
-//! Why a store could not do what it was asked.
+//! Errors of stores.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a store could not do what it was asked. A denial is not an error.
+/// The reason why a store could not carry out a call. A denial is not an error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store did not answer, or refused the command.
+    /// The store did not answer, or answered with an error.
     Unavailable(Arc<dyn Error + Send + Sync>),
     /// The store did not answer when a permit was released. The release is repeated until the store answers or the lease ends.
     ReleasePending(Arc<dyn Error + Send + Sync>),
-    /// Too many requests with an idempotency key are remembered. The request was not charged.
+    /// Too many requests with an idempotency key are stored. The request was not charged.
     TooManyIdempotencyKeys {
-        /// How many are remembered at most.
+        /// The maximum number of stored requests.
         max: usize,
     },
     /// The requests of one joint decision name limits of different stores. Nothing was charged.

@@ -1,8 +1,8 @@
-//! The decision of several requests that pass together or not at all.
+//! The decision on several requests that are charged together or not at all.
 
 use tidegate_core::{Decision, Retry, Verdict};
 
-/// The answer to several requests at once; made by [`check_all`].
+/// The decision on several requests together; made by [`check_all`].
 ///
 /// ```
 /// use tidegate::{Gate, Limiter, ManualClock, check_all};
@@ -20,22 +20,16 @@ use tidegate_core::{Decision, Retry, Verdict};
 #[must_use = "the requests may have been denied: look at `decision`"]
 #[non_exhaustive]
 pub struct Joint {
-    /// All of them together: allowed if all are, with the longest wait and the least remaining.
+    /// The joint decision: allowed if all requests are, with the longest wait and the smallest remaining.
     pub decision: Decision,
-    /// Each of them, in the order given. Where one is denied, nothing is charged: the others say
-    /// what they have, untouched.
+    /// The decision on each request, in their order. If one is denied, nothing is charged, and the others show their
+    /// uncharged state.
     pub each: Vec<Decision>,
 }
 
 impl Joint {
-    /// The answer that these decisions make together: the strictest verdict, the least remaining, the longest
-    /// times. For stores that decide several requests as one.
-    ///
-    /// ```
-    /// use tidegate::{Decision, Joint};
-    ///
-    /// assert!(Joint::of(vec![Decision::UNLIMITED; 2]).decision.is_allow());
-    /// ```
+    /// Combines decisions: the strictest verdict, the smallest remaining, the longest times. For stores that decide several
+    /// requests as one.
     pub fn of(each: Vec<Decision>) -> Self {
         Self { decision: combine(&each), each }
     }

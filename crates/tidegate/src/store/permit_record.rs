@@ -2,7 +2,7 @@
 
 use super::Fingerprint;
 
-/// A permit of a [`Limiter`](crate::Limiter), written down: see [`Permit::record`].
+/// A permit of a [`Limiter`](crate::Limiter) as numbers; made by [`Permit::record`].
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock, Snapshot, Span};
@@ -29,36 +29,20 @@ use super::Fingerprint;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitRecord {
-    /// The key's fingerprint; of a key for which there was no room, nothing.
+    /// The key's fingerprint; `None` if the permit is in the shared overflow.
     pub(crate) key: Option<Fingerprint>,
     pub(crate) ticket: [u64; 2],
 }
 
 impl PermitRecord {
     /// Returns the record as numbers, to be written to a file.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, PermitRecord};
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// let permit = limiter.try_acquire("alice")?;
-    /// let record = permit.record().expect("it holds something");
-    /// assert_eq!(PermitRecord::from_words(record.to_words()), record);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn to_words(&self) -> [u64; 4] {
         let [number, since] = self.ticket;
         let (high, low) = self.key.map_or((0, 0), |key| (key.high, key.low));
         [high, low, number, since]
     }
 
-    /// Makes a record of what [`to_words`](Self::to_words) returned. Numbers that no permit had reclaim nothing.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, PermitRecord};
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// assert!(limiter.reclaim(&PermitRecord::from_words([1, 2, 3, 4])).is_none());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Recreates a record from the numbers that [`to_words`](Self::to_words) returned. Any other numbers reclaim nothing.
     pub fn from_words([high, low, number, since]: [u64; 4]) -> Self {
         // No fingerprint has a high half of zero.
         let key = (high != 0).then(|| Fingerprint::new(high, low));

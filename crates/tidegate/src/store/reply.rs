@@ -1,4 +1,4 @@
-//! A store's reply: there already, or to be waited for.
+//! The reply of a store: a value, or a future.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,28 +9,28 @@ use std::task::{Context, Poll};
 /// It is a future itself, so most callers just `.await` it.
 #[must_use = "a reply does nothing until it is awaited"]
 pub enum Reply<'a, T> {
-    /// The reply. `None` after the future was polled to its end.
+    /// The value. `None` after it was returned.
     Ready(Option<T>),
-    /// A reply that has to be waited for.
+    /// The reply of a store over a network.
     Pending(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
 }
 
 impl<'a, T> Reply<'a, T> {
-    /// Makes a reply of what is known already.
+    /// Creates a reply from its value.
     #[inline]
     pub fn now(value: T) -> Self {
         Self::Ready(Some(value))
     }
 
-    /// Makes a reply that is waited for.
+    /// Creates a reply from a future.
     pub fn later(future: impl Future<Output = T> + Send + 'a) -> Self {
         Self::Pending(Box::pin(future))
     }
 
-    /// Returns the reply if it is there already, and otherwise the future to wait for.
+    /// Returns the value if it is there already, and the reply itself otherwise.
     ///
     /// # Errors
-    /// The reply itself, if it has to be waited for.
+    /// The reply is a future that has to be awaited.
     ///
     /// # Panics
     /// If the reply was awaited before.

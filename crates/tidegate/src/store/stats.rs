@@ -1,8 +1,8 @@
-//! What has been decided, counted.
+//! Counters of decisions.
 
 use tidegate_core::{Decision, Verdict};
 
-/// How much a limiter has decided, and how full it is; see [`Limiter::stats`](crate::Limiter::stats).
+/// Counters of a limiter's decisions, and how full it is; see [`Limiter::stats`](crate::Limiter::stats).
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock};
@@ -17,24 +17,24 @@ use tidegate_core::{Decision, Verdict};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Requests that were admitted at once.
+    /// Requests that were allowed.
     pub allowed: u64,
-    /// Requests that were refused.
+    /// Requests that were denied.
     pub denied: u64,
-    /// Requests that were admitted for later, or that wait for a permit.
+    /// Requests that were admitted with a wait, or that queued for a permit.
     pub waited: u64,
-    /// Of all these, those of keys for which there was no room: decided in the shared overflow, or
-    /// refused, as the limiter was told.
+    /// The requests among these whose key did not fit into the full table: decided in the shared overflow, or denied, as
+    /// [`Overflow`](crate::limiter::Overflow) says.
     pub overflowed: u64,
-    /// Keys at rest that were forgotten.
+    /// Idle keys that were evicted.
     pub evicted: u64,
-    /// Keys that are remembered now.
+    /// Keys in memory now.
     pub keys: usize,
-    /// The most that are ever remembered.
+    /// The maximum number of keys in memory.
     pub max_keys: usize,
 }
 
-/// The same for a part of the keys.
+/// The counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(in crate::store) allowed: u64,

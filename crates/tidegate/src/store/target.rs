@@ -1,4 +1,4 @@
-//! Where a request is decided: at a gate, or at one key of a store.
+//! The state that a request is decided on: a gate, or one key of a store.
 
 use crate::clock::Clock;
 use crate::slot::{Admission, Slot};
@@ -11,14 +11,14 @@ use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict, Window};
 
 pub(crate) enum Target<C: Clock> {
     Gate(Arc<GateInner<C>>),
-    /// With the name of the key, where busy keys are counted.
+    /// With the name of the key if busy keys are tracked.
     Key(Arc<MemoryStore<C>>, Fingerprint, KeyName),
-    /// What the keys of a table share for which it has no room.
+    /// The overflow state, shared by keys that do not fit into a full table.
     Overflow(Arc<MemoryStore<C>>),
 }
 
 impl<C: Clock> Target<C> {
-    /// The same target, to give something back to: that is not counted, so it needs no name.
+    /// Returns the target without the name of the key, for a refund or a release, which is not tracked.
     pub(crate) fn without_key_name(&self) -> Self {
         match self {
             Self::Gate(inner) => Self::Gate(Arc::clone(inner)),
@@ -27,7 +27,7 @@ impl<C: Clock> Target<C> {
         }
     }
 
-    /// What the key is called; empty where busy keys are not counted.
+    /// Returns the name of the key; empty if busy keys are not tracked.
     pub(crate) fn name(&self) -> &KeyName {
         const NONE: &KeyName = &KeyName::NONE;
         match self {
@@ -43,7 +43,7 @@ impl<C: Clock> Target<C> {
         }
     }
 
-    /// Brings the line to now, and says when that is.
+    /// Advances the queue to the current time, and returns that time.
     pub(crate) fn catch_up(&self) -> Timestamp {
         self.look(|slot, limit, now, wakes| {
             slot.catch_up(limit, now, wakes);
@@ -51,7 +51,7 @@ impl<C: Clock> Target<C> {
         })
     }
 
-    /// Works on the slot under its owner's lock. Who is to be woken is woken after.
+    /// Calls a function with the slot, under its lock. Waiters are woken after the lock is released.
     pub(crate) fn with<R>(
         &self,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
@@ -70,8 +70,7 @@ impl<C: Clock> Target<C> {
         }
     }
 
-    /// Works on the slot if there is anything to work on: what a key has that nobody knows cannot be
-    /// given back.
+    /// Calls a function with the slot if the key has one: a key that is not stored has nothing to return.
     fn with_existing(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList)) {
         let mut wakes = WakeList::default();
         match self {
@@ -82,7 +81,7 @@ impl<C: Clock> Target<C> {
         }
     }
 
-    /// The same, for looking only: a key that is not known is not remembered for it.
+    /// Calls a function with the slot without changing it: a key that is not stored does not become so.
     pub(crate) fn look<R>(
         &self,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
@@ -139,7 +138,7 @@ impl<C: Clock> Target<C> {
         self.look(|slot, limit, now, _| limit.window(&slot.state, now))
     }
 
-    /// Asks for a turn at a known time, which a concurrency limit has only now.
+    /// Reserves a turn at a known time. A concurrency limit has none, except now.
     pub(crate) fn reserve(&mut self, cost: u64, max_wait: Span) -> Admission {
         self.admit_and_pin(Admission::verdict, |slot, limit, now, wakes| {
             let max_wait = if limit.is_concurrency() { Span::ZERO } else { max_wait };
@@ -147,8 +146,7 @@ impl<C: Clock> Target<C> {
         })
     }
 
-    /// Asks for admission with max_wait; tells how much of it there is, which a concurrency rule may
-    /// cut short.
+    /// Requests admission. Also returns `max_wait`, which a `concurrency` rule with its own `wait` may shorten.
     pub(crate) fn admit(&mut self, cost: u64, max_wait: Span) -> (Admission, Span) {
         let verdict = |(admission, _): &(Admission, Span)| admission.verdict();
         self.admit_and_pin(verdict, |slot, limit, now, wakes| {
@@ -157,8 +155,8 @@ impl<C: Clock> Target<C> {
         })
     }
 
-    /// Books, and stays where it was booked: what was booked in the overflow is given back there, also
-    /// when there is room for the key by then.
+    /// Requests admission, and remembers whether that was in the overflow: a return goes there too, even if the key has a
+    /// place in the table by then.
     fn admit_and_pin<R>(
         &mut self,
         verdict: impl FnOnce(&R) -> Verdict,

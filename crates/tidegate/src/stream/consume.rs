@@ -1,7 +1,7 @@
-//! A consumer: works through a limited stream, with so many at work at the same time.
+//! A consumer: passes the items of a limited stream to a handler, a bounded number at a time.
 //!
-//! Always   No item is taken from the source while all places are at work: that is the back-pressure.
-//! Always   It runs in the task that awaits it and starts none. Each wake looks at everybody who is at work.
+//! Always   No item is taken from the source while the maximum number of handlers is running: that is the back-pressure.
+//! Always   The consumer runs in the task that awaits it, and starts no other. Each wake polls all running handlers.
 
 use super::Limited;
 use crate::clock::Clock;
@@ -13,11 +13,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 pin_project! {
-    /// Hands items to a handler at the limit's pace; made by [`consume`](Limited::consume). It ends when the
-    /// stream has ended and everything is handled.
+    /// A consumer of a limited stream; made by [`Limited::consume`]. It is ready when the stream has ended and all
+    /// handlers have finished.
     ///
-    /// Dropped, it drops those at work where they are, and the item that was taken from the source and not handed on:
-    /// [`stop`](Self::stop) it, await it and take it [apart](Self::into_parts) to lose nothing.
+    /// Dropping it drops the running handlers, and the item that was taken from the source and not handled. To lose
+    /// nothing, [`stop`](Self::stop) it, await it, and call [`into_parts`](Self::into_parts).
     ///
     /// ```
     /// use std::cell::Cell;
@@ -46,24 +46,14 @@ impl<S: Stream, C: Clock, F, H, W> Consume<S, C, F, H, W> {
         Self { stream, handler, at_once: 1, is_over: false, at_work: Vec::new() }
     }
 
-    /// How many items are at work at the same time, at the most; 1 unless told, and at least 1. Meant for tens:
-    /// each wake looks at all of them.
-    ///
-    /// ```
-    /// use tidegate::{Gate, LimitStream};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let gate = Gate::new("1000/s".parse()?);
-    /// let work = async |_item: u32| tokio::task::yield_now().await;
-    /// tokio_stream::iter(0..100).limited(&gate).consume(work).at_once(8).await;
-    /// # Ok::<(), tidegate::RuleError>(()) }).unwrap();
-    /// ```
+    /// Sets the maximum number of running handlers, at least 1. Default: 1. Each wake polls all of them, so it is meant for
+    /// tens.
     pub fn at_once(mut self, most: usize) -> Self {
         self.at_once = most.max(1);
         self
     }
 
-    /// Takes no more items: awaited again, it ends as soon as those at work have ended. For an orderly end:
+    /// Takes no more items: when it is awaited again, the consumer is ready as soon as the running handlers have finished.
     ///
     /// ```
     /// use tidegate::{Gate, LimitStream};
@@ -75,7 +65,7 @@ impl<S: Stream, C: Clock, F, H, W> Consume<S, C, F, H, W> {
     /// tokio::select! {
     ///     biased;
     ///     () = &mut consumer => unreachable!("it takes two hours"),
-    ///     () = std::future::ready(()) => consumer.stop(), // told to stop
+    ///     () = std::future::ready(()) => consumer.stop(), // a shutdown signal
     /// }
     /// (&mut consumer).await;
     /// let (_source, _held) = consumer.into_parts();
@@ -85,19 +75,8 @@ impl<S: Stream, C: Clock, F, H, W> Consume<S, C, F, H, W> {
         self.is_over = true;
     }
 
-    /// The source, and the item that was taken from it and not handed on. Those at work are dropped where they
-    /// are: [`stop`](Self::stop) first and await it, to let them end.
-    ///
-    /// ```
-    /// use tidegate::{Gate, LimitStream};
-    ///
-    /// let gate = Gate::new("1000/s".parse()?);
-    /// let consumer = tokio_stream::iter(0..3).limited(&gate).consume(async |_item: i32| {});
-    /// let (source, held) = consumer.into_parts();
-    /// assert!(held.is_none());
-    /// # drop(source);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the source, and the item that was taken from it and not handled. Running handlers are dropped: [`stop`](Self::stop)
+    /// and await the consumer first to let them finish.
     pub fn into_parts(self) -> (S, Option<S::Item>) {
         self.stream.into_parts()
     }

@@ -1,12 +1,12 @@
-//! Streams that keep to a limit, and consumers that work through them (P4).
+//! Limited streams, and consumers of them (P4).
 //!
-//! Always   An item is taken from the source only when the one before it has been passed on, so at most one is
-//!          held here: how much it costs is known only once it is there. It is passed on, had back by `into_parts`, or
-//!          dropped with the stream that holds it.
-//! Always   What waits has been charged for an item that exists. Whoever stops gives back the turn that has not come.
+//! Always   The stream takes an item from the source only after it has returned the one before, so it holds at most one:
+//!          its cost is only known once it is there. The item is returned, handed back by `into_parts`, or dropped with
+//!          the stream.
+//! Always   A turn is reserved only for an item that exists. Dropping the stream gives up the turn.
 
 mod consume;
-mod toll;
+mod payment;
 
 pub use consume::Consume;
 
@@ -14,12 +14,12 @@ use crate::clock::{Clock, SystemClock};
 use crate::gate::Gate;
 use crate::request::Request;
 use futures_core::Stream;
+use payment::Payment;
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use toll::Toll;
 
 /// Adds [`limited`](Self::limited) to every stream.
 ///
@@ -36,12 +36,12 @@ use toll::Toll;
 /// # Ok::<(), tidegate::RuleError>(()) }).unwrap();
 /// ```
 pub trait LimitStream: Stream + Sized {
-    /// The same items, each when the limit lets it pass. `by` is a `&Gate`, or what
-    /// [`Limiter::ask`](crate::Limiter::request) makes of a key.
+    /// Returns a stream of the same items, each of which waits for its turn. `by` is a `&Gate`, or a
+    /// [`Limiter::request`](crate::Limiter::request) with a key.
     ///
-    /// Each item costs 1; [`Limited::cost`] says otherwise. The limit is asked with all the max_wait in the world,
-    /// whatever [`within`](Request::within) said: nothing is refused and nothing is dropped. An item that costs more
-    /// than the limit can admit at once pays in parts, and passes when it has paid the last.
+    /// Each item costs 1, unless [`Limited::cost`] sets another cost. The stream waits for as long as necessary, whatever
+    /// [`within`](Request::within) says: no item is denied or dropped. An item that costs more than the limit admits at once
+    /// is paid for in parts.
     ///
     /// ```
     /// use tidegate::{Limiter, LimitStream};
@@ -54,7 +54,7 @@ pub trait LimitStream: Stream + Sized {
     /// # Ok::<(), tidegate::RuleError>(()) }).unwrap();
     /// ```
     fn limited<C: Clock>(self, by: impl Into<Request<C>>) -> Limited<Self, C> {
-        Limited { source: self, held: None, toll: Toll::new(by.into()), cost: |_| 1 }
+        Limited { source: self, held: None, payment: Payment::new(by.into()), cost: |_| 1 }
     }
 }
 
@@ -67,11 +67,11 @@ impl<C: Clock> From<&Gate<C>> for Request<C> {
 }
 
 pin_project! {
-    /// A stream that keeps to a limit; made by [`limited`](LimitStream::limited).
+    /// A limited stream; made by [`LimitStream::limited`].
     ///
-    /// Dropped, it drops the item that it has taken from the source and not passed on, if there is one, and gives back
-    /// that item's turn. A source that lives on, such as one that was lent by `&mut`, does not have the item any more:
-    /// [`into_parts`](Self::into_parts) gives it back. To drop a `next()` is not to drop the stream, and loses nothing.
+    /// Dropping it also drops the item that it has taken from the source and not returned, and gives up the item's turn.
+    /// If the source was borrowed by `&mut`, the item is lost; [`into_parts`](Self::into_parts) returns it. Dropping only
+    /// the future of `next()` loses nothing.
     ///
     /// ```
     /// use tidegate::{Gate, LimitStream};
@@ -88,15 +88,15 @@ pin_project! {
     pub struct Limited<S: Stream, C: Clock = SystemClock, F = fn(&<S as Stream>::Item) -> u64> {
         #[pin]
         source: S,
-        // Taken from the source, not passed on yet.
+        // Taken from the source, not returned yet.
         held: Option<S::Item>,
-        toll: Toll<C>,
+        payment: Payment<C>,
         cost: F,
     }
 }
 
 impl<S: Stream, C: Clock, F> Limited<S, C, F> {
-    /// What an item costs, as any integer; 1 unless told. Bytes, if you say so:
+    /// Sets the cost of an item, as any integer. Default: 1. To limit bytes:
     ///
     /// ```
     /// use tidegate::{Gate, LimitStream};
@@ -108,17 +108,17 @@ impl<S: Stream, C: Clock, F> Limited<S, C, F> {
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     ///
-    /// What costs 0 passes at once. A cost that is negative, or beyond 2^64, is a mistake and counts as 1.
+    /// An item of cost 0 passes immediately. A negative cost, or one beyond 2^64, counts as 1.
     pub fn cost<N: TryInto<u64>>(
         self,
         mut cost: impl FnMut(&S::Item) -> N,
     ) -> Limited<S, C, impl FnMut(&S::Item) -> u64> {
-        let Self { source, held, toll, .. } = self;
+        let Self { source, held, payment, .. } = self;
         let cost = move |item: &S::Item| cost(item).try_into().unwrap_or(1);
-        Limited { source, held, toll, cost }
+        Limited { source, held, payment, cost }
     }
 
-    /// The source, and the item that was taken from it and not passed on: for who goes on without the limit.
+    /// Returns the source, and the item that was taken from it and not returned: to continue without the limit.
     ///
     /// ```
     /// use tidegate::{Gate, LimitStream};
@@ -144,7 +144,7 @@ impl<S: Stream, C: Clock, F> Limited<S, C, F> {
 }
 
 impl<S: Stream, C: Clock, F: FnMut(&S::Item) -> u64> Limited<S, C, F> {
-    /// Works through the stream: hands each item to `handler` when the limit lets it pass, one after the other or
+    /// Passes each item to `handler` when its turn comes, one at a time or
     /// [several at once](Consume::at_once).
     ///
     /// ```
@@ -157,7 +157,7 @@ impl<S: Stream, C: Clock, F: FnMut(&S::Item) -> u64> Limited<S, C, F> {
     /// for order in 0..3 {
     ///     send.send(order).await.unwrap();
     /// }
-    /// drop(send); // so that there is an end
+    /// drop(send); // ends the stream
     ///
     /// let gate = Gate::new("1000/s paced".parse()?);
     /// let consumer = ReceiverStream::new(receive).limited(&gate).consume(async |order: i32| {
@@ -184,10 +184,10 @@ impl<S: Stream, C: Clock, F: FnMut(&S::Item) -> u64> Stream for Limited<S, C, F>
             let Some(item) = ready!(this.source.as_mut().poll_next(context)) else {
                 return Poll::Ready(None);
             };
-            this.toll.owe((this.cost)(&item));
+            this.payment.owe((this.cost)(&item));
             *this.held = Some(item);
         }
-        ready!(this.toll.poll_paid(context));
+        ready!(this.payment.poll_paid(context));
         Poll::Ready(this.held.take())
     }
 

@@ -1,8 +1,8 @@
-//! What an item pays before it may pass.
+//! The payment for an item of a limited stream.
 //!
-//! Always   The whole cost is charged before the item passes, and nothing of it twice. A cost that the limit cannot
-//!          admit at once is paid in parts of what it can.
-//! Always   Dropped, it gives back the part whose turn has not come.
+//! Always   The whole cost is charged before the item passes, and no part of it twice. A cost that the limit does not
+//!          admit at once is paid in parts.
+//! Always   Dropping the payment returns the part whose turn has not come.
 
 use crate::clock::{Clock, Sleep};
 use crate::request::Request;
@@ -12,14 +12,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tidegate_core::{Denied, Retry, Span, Verdict};
 
-/// How long to wait before asking again where nobody can say.
+/// The time before a denied part is tried again, if the denial has no time to retry.
 const PAUSE: Span = Span::from_millis(10);
 
-pub(super) struct Toll<C: Clock> {
+pub(super) struct Payment<C: Clock> {
     request: Request<C>,
-    /// What has not been paid yet, the part that is being paid included.
+    /// The unpaid cost, including the part that is being paid.
     rest: u64,
-    /// The most that the limit admits at once, as far as is known.
+    /// The largest cost that the limit admits at once, as far as denials have shown.
     most: u64,
     stage: Stage<C>,
 }
@@ -27,24 +27,24 @@ pub(super) struct Toll<C: Clock> {
 enum Stage<C: Clock> {
     /// Nothing is being paid.
     Idle,
-    /// So much is being paid.
+    /// A part of this cost is being paid.
     Pay(u64, Acquire<C>),
-    /// It was refused, and will be asked again.
+    /// A part was denied, and is tried again after this sleep.
     Pause(Sleep),
 }
 
-impl<C: Clock> Toll<C> {
+impl<C: Clock> Payment<C> {
     pub(super) fn new(request: Request<C>) -> Self {
         Self { request: request.within(Span::MAX), rest: 0, most: u64::MAX, stage: Stage::Idle }
     }
 
-    /// The next item costs this.
+    /// Sets the cost of the next item.
     pub(super) fn owe(&mut self, cost: u64) {
         self.rest = cost;
         self.most = u64::MAX;
     }
 
-    /// Ready when all is paid.
+    /// Is ready when the whole cost is paid.
     pub(super) fn poll_paid(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             match &mut self.stage {
@@ -57,12 +57,12 @@ impl<C: Clock> Toll<C> {
                     let part = *part;
                     match ready!(Pin::new(acquire).poll(context)) {
                         Ok(permit) => {
-                            // Of a concurrency limit, whose permits are for work: an item only passes.
+                            // Under a concurrency limit a stream holds no permit: the item only passes.
                             drop(permit);
                             self.rest -= part;
                             self.stage = Stage::Idle;
                         }
-                        Err(denied) => self.stage = self.refused(part, denied),
+                        Err(denied) => self.stage = self.denied(part, denied),
                     }
                 }
                 Stage::Pause(sleep) => {
@@ -73,8 +73,8 @@ impl<C: Clock> Toll<C> {
         }
     }
 
-    /// Too much at once is paid in parts; too many before us are waited for.
-    fn refused(&mut self, part: u64, denied: Denied) -> Stage<C> {
+    /// Chooses smaller parts if this one was too large, or else waits.
+    fn denied(&mut self, part: u64, denied: Denied) -> Stage<C> {
         let pause = match denied.decision.verdict {
             Verdict::Deny(Retry::Never) if part > 1 => {
                 self.most = denied.decision.limit.clamp(1, part - 1);

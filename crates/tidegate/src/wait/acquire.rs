@@ -1,31 +1,29 @@
-//! Waiting for one's turn, as a future.
+//! Waiting for admission, as a future.
 //!
-//! Always   Dropped at any await point it leaves nothing behind: a turn that is not due is given
-//!          back, a place in the crowd is left, a permit granted and not yet taken is released.
-//!          It refuses at once when the turn would come too late, as Guava's `tryAcquire` does.
+//! Always   Dropping the future at any await point leaves nothing behind: a turn that is not due returns its cost, the
+//!          waiter leaves the permit queue, and a permit that was granted and not yet taken is released.
+//!          If the turn would come too late, the request is denied at once, as by Guava's `tryAcquire`.
 
 use crate::clock::{Clock, Sleep, SystemClock};
-use crate::slot::Admission;
-use crate::slot::PermitWait;
-use crate::slot::WaitOutcome;
+use crate::slot::{Admission, PermitWait, WaitOutcome};
 use crate::store::Target;
-use crate::wait::Permit;
-use crate::wait::Reservation;
+use crate::wait::{Permit, Reservation};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tidegate_core::{Decision, Denied, Retry, Span, Timestamp, Verdict};
 
-/// A wait for admission; made by [`acquire`](crate::Request::acquire).
+/// The future of an admission; made by [`Limiter::acquire`](crate::Limiter::acquire),
+/// [`Gate::acquire`](crate::Gate::acquire) and [`Request::acquire`](crate::Request::acquire).
 ///
-/// It takes its turn when it is first polled. It does not need any particular runtime.
+/// It joins the queue when it is first polled, and needs no particular runtime.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let gate = tidegate::Gate::new("concurrency 2".parse()?);
 /// let permit = gate.acquire().await?;
-/// // work
+/// // do the work
 /// drop(permit);
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
@@ -40,9 +38,9 @@ pub struct Acquire<C: Clock = SystemClock> {
 
 enum Stage<C: Clock> {
     Start,
-    /// In line: the turn comes at a known time.
+    /// In the queue of a rate limit: the turn comes at a known time.
     RateQueue(Reservation<C>),
-    /// In the crowd: the turn comes when others have finished, or never.
+    /// In the queue of a concurrency limit: the turn comes when permits are released.
     PermitQueue {
         wait: PermitWait,
         deadline: Timestamp,
@@ -52,11 +50,11 @@ enum Stage<C: Clock> {
 
 type AcquireResult<C> = Result<Permit<C>, Denied>;
 
-/// What somebody who waits finds when they look.
+/// The state of the wait at a poll.
 enum Progress<C: Clock> {
     Done(AcquireResult<C>),
     Sleep(Span),
-    /// The rule has changed its kind: ask again, with the max_wait that is left.
+    /// The rule changed to another kind: start again, with the rest of `max_wait`.
     Restart(Span),
 }
 
@@ -86,7 +84,7 @@ impl<C: Clock> Acquire<C> {
         }
     }
 
-    /// Looks whether the time has come.
+    /// Checks whether the turn has come, and registers the waker.
     fn progress(&self, waker: &Waker) -> Progress<C> {
         match &self.stage {
             Stage::RateQueue(reservation) => match reservation.wait_and_watch(waker) {
@@ -107,13 +105,13 @@ impl<C: Clock> Acquire<C> {
         deadline: Timestamp,
         waker: &Waker,
     ) -> Progress<C> {
-        // Watch first, then look: a grant in between is not missed.
+        // The waker is registered first, so that a grant in between is not missed.
         let mut outcome = wait.outcome(Some(waker));
         let (decision, lease_end) = self.target.with(|slot, limit, now, wakes| {
             let decision = slot.look(limit, now, self.cost, wakes);
             (decision, slot.next_lease_end(limit, now))
         });
-        // Not the limit's time: the rule may have become one that goes by the calendar.
+        // The deadline is in the clock's time; the limit's may be the calendar's, after a change of the rule.
         let now = self.target.clock().now();
         outcome = outcome.or_else(|| wait.outcome(Some(waker)));
         match outcome {
@@ -126,7 +124,7 @@ impl<C: Clock> Acquire<C> {
             None if now >= deadline => return Progress::Done(Err(too_late(decision))),
             None => {}
         }
-        // A lease that runs out frees a permit without anybody saying so.
+        // The end of a lease frees a permit without a wake-up.
         let lease_end = lease_end.unwrap_or(Span::MAX);
         Progress::Sleep(deadline.since(now).min(lease_end).max(Span::from_micros(1)))
     }
@@ -145,15 +143,15 @@ impl<C: Clock> Acquire<C> {
     }
 }
 
-/// The numbers as they stand, for somebody who has just been admitted.
+/// Returns the current numbers with the verdict of an admission.
 fn admitted(mut decision: Decision) -> Decision {
     decision.verdict = Verdict::Allow;
     decision
 }
 
-/// Why the wait was in vain: the limit's own reason, or that others were first.
+/// Returns the denial of a wait that took too long: the limit's own, or one that depends on a release.
 fn too_late(decision: Decision) -> Denied {
-    decision.ok().err().unwrap_or_else(|| decision.deny(Retry::OnRelease))
+    decision.into_result().err().unwrap_or_else(|| decision.deny(Retry::OnRelease))
 }
 
 impl<C: Clock> Future for Acquire<C> {
@@ -162,15 +160,15 @@ impl<C: Clock> Future for Acquire<C> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<AcquireResult<C>> {
         loop {
             if matches!(self.stage, Stage::Start)
-                && let Some(answer) = self.start()
+                && let Some(result) = self.start()
             {
                 self.stage = Stage::Done;
-                return Poll::Ready(answer);
+                return Poll::Ready(result);
             }
             match self.progress(context.waker()) {
-                Progress::Done(answer) => {
+                Progress::Done(result) => {
                     self.finish();
-                    return Poll::Ready(answer);
+                    return Poll::Ready(result);
                 }
                 Progress::Restart(max_wait) => {
                     self.max_wait = max_wait;
@@ -188,7 +186,7 @@ impl<C: Clock> Future for Acquire<C> {
 }
 
 impl<C: Clock> Acquire<C> {
-    /// The answer is given: nothing is to be given back any more.
+    /// Leaves the queue after the result was returned, without returning the cost.
     fn finish(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::RateQueue(reservation) => reservation.commit(),

@@ -1,4 +1,4 @@
-//! Waiting with a thread instead of a task.
+//! Waiting in a thread instead of a task.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// Runs a future to its end on this thread, which sleeps while the future does.
+/// Runs a future to completion on this thread, which sleeps while the future is pending.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 

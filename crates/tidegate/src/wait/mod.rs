@@ -1,6 +1,6 @@
 //! Waiting for admission: futures, reservations and permits.
 //!
-//! The queues themselves belong to the state that they wait for, in `slot`; what is here is the caller's side.
+//! The queues are part of the state of a limit, in `slot`. This module has the caller's side.
 
 mod acquire;
 mod block;

@@ -1,7 +1,7 @@
-//! Leave to go on: what `acquire` gives, and what dropping it gives back.
+//! Permits: the result of an admission.
 //!
-//! Always   A permit of a concurrency limit is given back exactly once: when it is dropped, whether
-//!          the holder returned, failed, panicked or was cancelled (seed flaws 6 and 11).
+//! Always   A permit of a concurrency limit is released exactly once: when it is dropped, whether its holder returned,
+//!          failed, panicked or was cancelled (seed flaws 6 and 11).
 
 use crate::clock::{Clock, SystemClock};
 use crate::store::memory::MemoryStore;
@@ -10,10 +10,10 @@ use crate::sync::Arc;
 use std::fmt;
 use tidegate_core::{Decision, Span, Ticket};
 
-/// Leave to go on.
+/// The admission of a request.
 ///
-/// Under a concurrency limit it is a place among those in flight, given back when it is dropped; so
-/// keep it for as long as the work takes. Under other limits it holds nothing.
+/// Under a concurrency limit it counts the request as in flight until it is dropped, so keep it for as long as the work
+/// takes. Under other limits it holds nothing.
 ///
 /// ```
 /// use tidegate::Gate;
@@ -24,10 +24,10 @@ use tidegate_core::{Decision, Span, Ticket};
 ///     panic!("the handler fails");
 /// });
 /// assert!(panicked.is_err());
-/// assert!(gate.try_acquire().is_ok(), "and yet the permit is back");
+/// assert!(gate.try_acquire().is_ok(), "the permit was released");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
-#[must_use = "a permit is given back when it is dropped: write `let _permit = …`, not `let _ = …`"]
+#[must_use = "a permit is released when it is dropped: write `let _permit = …`, not `let _ = …`"]
 pub struct Permit<C: Clock = SystemClock> {
     decision: Decision,
     held: Option<(Target<C>, Ticket)>,
@@ -38,32 +38,17 @@ impl<C: Clock> Permit<C> {
         Self { decision, held: ticket.map(|ticket| (target.without_key_name(), ticket)) }
     }
 
-    /// The decision that admitted it.
-    ///
-    /// ```
-    /// # use tidegate::Gate;
-    /// let gate = Gate::new("concurrency 5".parse()?);
-    /// assert_eq!(gate.try_acquire()?.decision().remaining, 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Returns the decision that admitted the request.
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Drops the permit without giving anything back: what it holds is held until its lease ends, without one for ever.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// limiter.try_acquire("alice")?.forget();
-    /// assert!(limiter.try_acquire("alice").is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Drops the permit without releasing it: it counts as in flight until its lease ends, or for ever without a lease.
     pub fn forget(mut self) {
         self.held = None;
     }
 
-    /// The permit, and how long its lease lasts, if it is held in this store.
+    /// Returns the permit of this record and the rest of its lease, if it is held in this store.
     pub(crate) fn reclaim(
         record: &PermitRecord,
         store: &Arc<MemoryStore<C>>,
@@ -80,16 +65,8 @@ impl<C: Clock> Permit<C> {
         (end > now).then(|| (Self::new(&target, decision, Some(ticket)), end.since(now)))
     }
 
-    /// Returns what a process that goes on after this one needs to [reclaim](crate::Limiter::reclaim) the permit from a
-    /// [snapshot](crate::Snapshot). `None` if nothing is held, or if it is held at a gate, which has no snapshots.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("concurrency 1 lease 30s".parse()?);
-    /// let permit = limiter.try_acquire("alice")?;
-    /// assert!(permit.record().is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Returns what a later process needs to [reclaim](crate::Limiter::reclaim) the permit from a [snapshot](crate::snapshot).
+    /// `None` if nothing is held, or if it is held at a gate, which has no snapshots.
     pub fn record(&self) -> Option<PermitRecord> {
         let (target, ticket) = self.held.as_ref()?;
         let key = match target {

@@ -1,7 +1,7 @@
-//! A turn that is taken now and used later.
+//! Reservations: turns that are charged now and used later.
 //!
-//! Always   Dropped before it is due, it is given back whole, once, unless it is final. Due, it is
-//!          used.
+//! Always   Dropping a reservation before it is due returns its whole cost, once, unless it is final. Once due, it is
+//!          used up.
 
 use crate::clock::{Clock, SystemClock};
 use crate::slot::RateWait;
@@ -10,12 +10,11 @@ use std::fmt;
 use std::task::Waker;
 use tidegate_core::{Decision, Span};
 
-/// A turn in a rate limit, taken and charged, that comes after [`wait`](Self::wait).
+/// A reserved and charged turn of a rate limit, which comes after [`wait`](Self::wait).
 ///
-/// Dropping it before it is due gives it back, and those behind move up; once it is due it is spent.
-/// There is one exception: a rule that itself tells requests to wait (`queue`, `smooth`, `warmup`,
-/// nginx's delay) may have told somebody who came with `check` a time that counts on this turn. It is
-/// final from then on: dropping it gives nothing back.
+/// Dropping it before it is due returns its cost, and later waiters move up. Once it is due, it is used up.
+/// There is one exception: under a rule that delays requests itself (`queue`, `smooth`, `warmup`, nginx's delay), `check`
+/// may have returned a delay behind this turn. Then the turn is final, and dropping it returns nothing.
 ///
 /// ```
 /// use tidegate::{Gate, ManualClock, Span};
@@ -28,14 +27,14 @@ use tidegate_core::{Decision, Span};
 /// let second = gate.reserve()?;
 /// assert_eq!(second.wait(), Span::from_secs(2));
 /// drop(first);
-/// assert_eq!(second.wait(), Span::from_secs(1), "it has moved up");
+/// assert_eq!(second.wait(), Span::from_secs(1), "it moved up");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a reservation that is dropped before it is due is given back"]
+#[must_use = "dropping a reservation before it is due returns its cost"]
 pub struct Reservation<C: Clock = SystemClock> {
     target: Target<C>,
     decision: Decision,
-    /// `None` when it was due at once.
+    /// `None` if the turn was due at once.
     queued: Option<RateWait>,
 }
 
@@ -44,58 +43,30 @@ impl<C: Clock> Reservation<C> {
         Self { target, decision, queued }
     }
 
-    /// How long until it is due: never more than it was, less when others give up.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock, Span};
-    /// # let clock = ManualClock::new();
-    /// let gate = Gate::with_clock("1/s".parse()?, clock.clone());
-    /// gate.check();
-    /// let reservation = gate.reserve()?;
-    /// clock.advance(Span::from_millis(700));
-    /// assert_eq!(reservation.wait(), Span::from_millis(300));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Returns the time until the turn is due. It never gets longer, and gets shorter when waiters ahead give up.
     pub fn wait(&self) -> Span {
         self.wait_for(None)
     }
 
-    /// The same, and the waker is called when others give up and the wait gets shorter.
+    /// Returns the time until the turn is due, and registers a waker to be called when the turn moves up.
     pub(crate) fn wait_and_watch(&self, waker: &Waker) -> Span {
         self.wait_for(Some(waker))
     }
 
     fn wait_for(&self, waker: Option<&Waker>) -> Span {
         let Some(queued) = &self.queued else { return Span::ZERO };
-        // Watch first, then look: a turn that moves in between is not missed.
+        // The waker is registered first, so that a move in between is not missed.
         let _ = queued.waiter.at(waker);
         let now = self.target.catch_up();
         queued.waiter.at(waker).map_or(Span::ZERO, |at| at.since(now))
     }
 
-    /// The decision as it was made.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock, Span, Verdict};
-    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// gate.check();
-    /// assert_eq!(gate.reserve()?.decision().verdict, Verdict::Wait(Span::from_secs(1)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Returns the decision that reserved the turn.
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Spends it, due or not: it is no longer given back.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock, Span};
-    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// gate.check();
-    /// gate.reserve()?.commit();
-    /// assert_eq!(gate.check().retry_after(), Some(Span::from_secs(2)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Uses up the turn, due or not: its cost is no longer returned when the reservation is dropped.
     pub fn commit(mut self) {
         if let Some(queued) = self.queued.take() {
             self.target.with(|slot, limit, _, _| slot.commit(limit, &queued));
