@@ -8,7 +8,8 @@
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use tidegate::{CachedClock, Gate};
+use tidegate::Gate;
+use tidegate::clock::CachedClock;
 use tidegate_bench::clock::now;
 use tidegate_bench::ratio::{Ratio, median};
 

@@ -9,7 +9,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use tidegate::{Adaptive, AdaptiveGate, AdaptivePermit, Clock, ManualClock, Span, Timestamp};
+use tidegate::load::{Adaptive, AdaptiveGate, AdaptivePermit};
+use tidegate::{Clock, ManualClock, Span, Timestamp};
 use tidegate_testbed::Random;
 
 /// How long a request takes a worker.

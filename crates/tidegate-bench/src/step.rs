@@ -4,7 +4,8 @@
 
 use crate::plot::{Plot, Scale, Series, panels};
 use crate::service::{Slice, Step, Trial, percentile, run};
-use tidegate::{Adaptive, Span};
+use tidegate::Span;
+use tidegate::load::Adaptive;
 
 /// The average time of a request that does not wait.
 pub const BASE: Span = Span::from_millis(50);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::time::Duration;
-use tidegate::Overflow;
+use tidegate::limiter::Overflow;
 use tidegate_config::{Config, ConfigErrors, FILE_BYTES_MAX, MissingKey, Mode, OnError};
 use tidegate_http::ProxyHeader;
 use tidegate_redis::{Address, AddressError};

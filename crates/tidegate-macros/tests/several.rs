@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 use std::time::Duration;
-use tidegate::{Denied, Gate, ManualClock, Span, TokioClock, limit};
+use tidegate::clock::TokioClock;
+use tidegate::{Denied, Gate, ManualClock, Span, limit};
 
 static CLOCK: LazyLock<ManualClock> = LazyLock::new(ManualClock::new);
 

@@ -4,7 +4,8 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::{Denied, Gate, ManualClock, Span, TokioClock, limit};
+use tidegate::clock::TokioClock;
+use tidegate::{Denied, Gate, ManualClock, Span, limit};
 use tokio::time::Instant;
 
 fn gate(rule: &str) -> Gate<TokioClock> {

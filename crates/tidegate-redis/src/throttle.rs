@@ -15,7 +15,8 @@ use crate::script::key_name;
 use crate::store::RedisStore;
 use redis::Value;
 use std::sync::Arc;
-use tidegate::{Clock, Decision, Retry, Throttle, Throttled, Throttles};
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Clock, Decision, Retry};
 use tidegate_core::Span;
 
 /// What stands for a limit's name in keys. No limit of a configuration can be called so.
@@ -24,8 +25,8 @@ const NAME: &str = "cl:throttle";
 /// Keys whose rate comes with each request, shared by all who use the same store.
 ///
 /// ```no_run
-/// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), tidegate::ZeroRate> {
-/// use tidegate::{Throttle, Throttles};
+/// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), tidegate::throttle::ZeroRate> {
+/// use tidegate::throttle::{Throttle, Throttles};
 ///
 /// let throttles = store.throttles(Throttles::new(), 1);
 /// let thirty_a_minute = Throttle::new(15, 30, 60, 1)?;
@@ -49,7 +50,7 @@ impl RedisStore {
     ///
     /// ```no_run
     /// # async fn example(store: tidegate_redis::RedisStore) {
-    /// let throttles = store.throttles(tidegate::Throttles::new(), 10);
+    /// let throttles = store.throttles(tidegate::throttle::Throttles::new(), 10);
     /// # }
     /// ```
     pub fn throttles<C: Clock>(&self, share: Throttles<C>, nodes: u64) -> RedisThrottles<C> {
@@ -62,8 +63,8 @@ impl<C: Clock> RedisThrottles<C> {
     /// Decides, and charges unless it denies; without Redis, by this node's share.
     ///
     /// ```no_run
-    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), tidegate::ZeroRate> {
-    /// let thirty_a_minute = tidegate::Throttle::new(15, 30, 60, 1)?;
+    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), tidegate::throttle::ZeroRate> {
+    /// let thirty_a_minute = tidegate::throttle::Throttle::new(15, 30, 60, 1)?;
     /// println!("{}", throttles.check(b"user123", &thirty_a_minute).await.is_limited);
     /// # Ok(())
     /// # }
@@ -113,7 +114,7 @@ impl<C: Clock> RedisThrottles<C> {
     ///
     /// ```no_run
     /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
-    /// let thirty_a_minute = tidegate::Throttle::new(15, 30, 60, 1)?;
+    /// let thirty_a_minute = tidegate::throttle::Throttle::new(15, 30, 60, 1)?;
     /// println!("{:?}", throttles.try_check(b"user123", &thirty_a_minute).await?.reply());
     /// # Ok(())
     /// # }

@@ -3,7 +3,8 @@
 //! `TIDEGATE_SEQUENCES` says how many sequences of requests there are.
 
 use std::time::Duration;
-use tidegate::{ManualClock, Span, Throttle, Throttles, Timestamp};
+use tidegate::throttle::{Throttle, Throttles};
+use tidegate::{ManualClock, Span, Timestamp};
 use tidegate_redis::{RedisStore, Settings};
 use tidegate_testbed::{Fault, FaultProxy, Random, RedisServer};
 

@@ -1,6 +1,7 @@
 //! The time as the server sees it: the machine's, or one that tests set.
 
-use tidegate::{Clock, ManualClock, Sleep, SystemClock, Timestamp};
+use tidegate::clock::Sleep;
+use tidegate::{Clock, ManualClock, SystemClock, Timestamp};
 
 /// The server's clock.
 #[derive(Clone, Debug)]

@@ -73,7 +73,7 @@ mod tests {
         let text = format!("[limits.a]\nrule = \"9/s\"\nkey = {key}\n");
         let config = crate::config::read(&text, "t.toml").unwrap();
         let clock = crate::clock::ServerClock::Manual(tidegate::ManualClock::new());
-        Engine::new(&config, clock, &tidegate::Snapshot::default())
+        Engine::new(&config, clock, &tidegate::snapshot::Snapshot::default())
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What is said about a request before it comes, and that saying it takes nothing.
 
 use std::net::IpAddr;
-use tidegate::{ManualClock, Snapshot};
+use tidegate::ManualClock;
+use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
 use tidegate_server::engine::{Ask, Engine};

@@ -3,7 +3,7 @@
 
 use redis::{Client, Connection, ErrorKind, ServerErrorKind, cmd, pipe};
 use std::net::SocketAddr;
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, Token};
 use tidegate_server::net::{self, Running};

@@ -5,10 +5,8 @@ use crate::load::{Answered, Enter, LoadLayer};
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate::{
-    AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Clock, Decision, Denied, Priority, Span,
-    SystemClock,
-};
+use tidegate::load::{AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Priority};
+use tidegate::{Clock, Decision, Denied, Span, SystemClock};
 
 /// Lets as many requests be in flight as the service behind it can bear, and finds that out from how long it takes to
 /// answer.
@@ -21,7 +19,7 @@ use tidegate::{
 /// ```
 /// use axum::{Router, routing::get};
 /// use std::time::Duration;
-/// use tidegate::{Adaptive, AdaptiveGate};
+/// use tidegate::load::{Adaptive, AdaptiveGate};
 /// use tidegate_tower::AdaptiveLayer;
 ///
 /// let gate = AdaptiveGate::new(Adaptive::vegas().between(4..=400));
@@ -87,7 +85,7 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// [`LoadSignal::of`] says. An error of the service, a panic and a request that is given up say nothing about load.
     ///
     /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// # use tidegate_tower::AdaptiveLayer;
     /// let gate = AdaptiveGate::new(Adaptive::vegas());
     /// let layer = AdaptiveLayer::new(gate.clone());
@@ -103,7 +101,7 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// # use tidegate_tower::AdaptiveLayer;
     /// let gate = AdaptiveGate::new(Adaptive::vegas());
     /// let layer = AdaptiveLayer::new(gate).wait(Duration::from_millis(100));
@@ -116,7 +114,7 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// What a response says about load, by its status and fields.
     ///
     /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// # use tidegate_tower::{AdaptiveLayer, LoadSignal};
     /// let gate = AdaptiveGate::new(Adaptive::vegas());
     /// // What is not found is found out too quickly to tell anything.

@@ -1,6 +1,7 @@
 //! Who wants to hear of decisions: metrics, logs, tests.
 
-use tidegate::{Decision, Priority, Verdict};
+use tidegate::load::Priority;
+use tidegate::{Decision, Verdict};
 
 /// Hears of every decision of a layer. It is called where requests are, so it should be quick.
 ///

@@ -5,14 +5,15 @@ use crate::load::Load;
 use crate::load::{Enter, LoadLayer};
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use tidegate::{Clock, Decision, Priority, Retry, Shed, ShedPermit, Shedder, SystemClock, Verdict};
+use tidegate::load::{Priority, Shed, ShedPermit, Shedder};
+use tidegate::{Clock, Decision, Retry, SystemClock, Verdict};
 
 /// Turns requests rejection when the machine has too much to do, those that matter least first. A request is in flight
 /// until the body of its response is done.
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use tidegate::{Priority, Shedder};
+/// use tidegate::load::{Priority, Shedder};
 /// use tidegate_tower::ShedLayer;
 ///
 /// let shedder = Shedder::builder().in_flight_max(500).build();
@@ -50,7 +51,7 @@ impl<C: Clock> LoadLayer<Shedder<C>> {
     /// A layer that asks this shedder. All requests are [normal](Priority::Normal) unless told.
     ///
     /// ```
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// # use tidegate_tower::ShedLayer;
     /// let shedder = Shedder::new();
     /// let layer = ShedLayer::new(shedder.clone());
@@ -66,7 +67,7 @@ impl<C: Clock> LoadLayer<Shedder<C>> {
     /// say which [proxies are believed](Self::trusted_proxies).
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// # use tidegate_tower::ShedLayer;
     /// let layer = ShedLayer::new(Shedder::new()).priority(|head| match head.path() {
     ///     "/health" => Priority::Critical,

@@ -102,28 +102,14 @@ pub use attribute::FromDenied;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use attribute::expansion as __limit;
-#[cfg(feature = "tokio")]
-pub use clock::TokioClock;
-pub use clock::{CachedClock, Clock, ManualClock, Sleep, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use gate::Gate;
 pub use joint::check_all;
-pub use limiter::{Builder, Limiter};
-pub use load::{
-    AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Cause, Reading, RetryBudget, Shed, ShedPermit,
-    Shedder, ShedderBuilder, Signal, Unread,
-};
+pub use limiter::Limiter;
 pub use request::Request;
 pub use rule::Rule;
-pub use snapshot::{Attached, Loaded, Snapshot, SnapshotError};
-pub use store::memory::{Batch, Overflow, ThrottleBatch};
-pub use store::{Audit, Joint, KeyName, PermitRecord, Stats, Top, TopKey};
-#[cfg(feature = "stream")]
-pub use stream::{Consume, LimitStream, Limited};
-pub use throttle::Throttles;
-pub use tidegate_core::{
-    Adaptive, Decision, Denied, Level, Priority, Retries, Retry, RuleError, RuleErrorKind, Sample,
-    Span, Throttle, Throttled, Timestamp, UnknownPriority, Verdict, Watermarks, Window, ZeroRate,
-};
+pub use store::Joint;
+pub use tidegate_core::{Decision, Denied, Retry, RuleError, Span, Timestamp, Verdict};
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;
 pub use wait::{Acquire, Permit, Reservation};

@@ -4,8 +4,9 @@
 //! Run by `cargo xtask test`, which builds with `--cfg tidegate_loom` so that `sync.rs` takes loom's
 //! atomics and locks.
 
+use crate::clock::Sleep;
 use crate::sync::spin_mutex::SpinMutex;
-use crate::{Clock, Gate, Sleep, Span, Timestamp};
+use crate::{Clock, Gate, Span, Timestamp};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;

@@ -5,9 +5,10 @@
 //! atomics and locks. `TIDEGATE_SCHEDULES=n` sets how many are tried; 500 unless told.
 
 use crate::clock::ManualClock;
+use crate::snapshot::Snapshot;
 use crate::store::Secret;
 use crate::store::memory::{MemoryStore, Overflow, StoreConfig, StoreOrigin};
-use crate::{Clock, Limiter, Snapshot, Span, check_all};
+use crate::{Clock, Limiter, Span, check_all};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;

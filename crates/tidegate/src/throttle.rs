@@ -16,12 +16,13 @@ pub use tidegate_core::{Throttle, Throttled, ZeroRate};
 /// evicted.
 ///
 /// ```
-/// use tidegate::{ManualClock, Throttle, Throttles};
+/// use tidegate::ManualClock;
+/// use tidegate::throttle::{Throttle, Throttles};
 ///
 /// let throttles = Throttles::with_clock(ManualClock::new());
 /// let thirty_a_minute = Throttle::new(15, 30, 60, 1)?;
 /// assert_eq!(throttles.check("user123", &thirty_a_minute).reply(), [0, 16, 15, -1, 2]);
-/// # Ok::<(), tidegate::ZeroRate>(())
+/// # Ok::<(), tidegate::throttle::ZeroRate>(())
 /// ```
 pub struct Throttles<C: Clock = SystemClock> {
     limiter: Limiter<C>,
@@ -50,7 +51,8 @@ impl<C: Clock> Throttles<C> {
     /// if its rule is not [`Throttles::rule`].
     ///
     /// ```
-    /// use tidegate::{Limiter, Throttle, Throttles};
+    /// use tidegate::Limiter;
+    /// use tidegate::throttle::{Throttle, Throttles};
     ///
     /// let limiter = Limiter::builder(Throttles::rule()).max_keys(10_000).build();
     /// let throttles = Throttles::over(limiter).expect("it has the rule");
@@ -72,7 +74,8 @@ impl<C: Clock> Throttles<C> {
     /// Starts a batch: many requests that are decided in one call.
     ///
     /// ```
-    /// # use tidegate::{ManualClock, Throttle, Throttles};
+    /// # use tidegate::ManualClock;
+    /// # use tidegate::throttle::{Throttle, Throttles};
     /// let throttles = Throttles::with_clock(ManualClock::new());
     /// let mut batch = throttles.batch();
     /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
@@ -80,7 +83,7 @@ impl<C: Clock> Throttles<C> {
     /// let mut limited = Vec::new();
     /// batch.decide(|throttled| limited.push(throttled.is_limited));
     /// assert_eq!(limited, [false, true]);
-    /// # Ok::<(), tidegate::ZeroRate>(())
+    /// # Ok::<(), tidegate::throttle::ZeroRate>(())
     /// ```
     pub fn batch(&self) -> ThrottleBatch<C> {
         ThrottleBatch::new(self.limiter.store.clone())

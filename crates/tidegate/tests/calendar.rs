@@ -6,7 +6,8 @@
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
-use tidegate::{Clock, Limiter, ManualClock, RuleErrorKind, Span, Timestamp, Window};
+use tidegate::rule::{RuleErrorKind, Window};
+use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
 
 /// Zones with something about them, and years in which it happens. Their clocks and dates change at
 /// whole quarters of an hour, so that a walk by quarters sees every change of date.

@@ -6,7 +6,8 @@ mod rules;
 
 use proptest::prelude::*;
 use rules::EVERY;
-use tidegate::{Clock, Decision, Gate, Limiter, ManualClock, Sleep, Span, Timestamp};
+use tidegate::clock::Sleep;
+use tidegate::{Clock, Decision, Gate, Limiter, ManualClock, Span, Timestamp};
 
 /// One caller, at a gate or as a key: the same claims hold for both.
 enum Caller {

@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tidegate::{
-    CachedClock, Clock, Decision, Gate, Limiter, ManualClock, Span, SystemClock, Timestamp,
-};
+use tidegate::clock::CachedClock;
+use tidegate::{Clock, Decision, Gate, Limiter, ManualClock, Span, SystemClock, Timestamp};
 use tidegate_core::{Limit, State};
 
 /// Rates whose fractions do not reduce, so that a word of ticks is soon full; and huge ones.

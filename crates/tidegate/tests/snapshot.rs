@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use tidegate::{Builder, Clock, Limiter, ManualClock, Sleep, Snapshot, Span, Timestamp};
+use tidegate::clock::Sleep;
+use tidegate::limiter::Builder;
+use tidegate::snapshot::Snapshot;
+use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
 
 const KEYS: u64 = 300;
 

@@ -1,7 +1,9 @@
 //! `CL.THROTTLE` in process (P6): redis-cell's own tables, and a model of it that shares no code with ours.
 
 use proptest::prelude::*;
-use tidegate::{Limiter, ManualClock, Snapshot, Span, Throttle, Throttles, Timestamp, ZeroRate};
+use tidegate::snapshot::Snapshot;
+use tidegate::throttle::{Throttle, Throttles, ZeroRate};
+use tidegate::{Limiter, ManualClock, Span, Timestamp};
 use tidegate_testbed::{OWN_TABLE, RedisCell};
 
 type Numbers = (i64, i64, i64, i64);

@@ -10,7 +10,8 @@ use super::{Fallback, LimitConfig, MissingKey, Mode, OnError, when};
 use crate::matching::{KeyPart, PartError};
 use std::collections::HashMap;
 use std::ops::Range;
-use tidegate::{Overflow, Rule};
+use tidegate::Rule;
+use tidegate::limiter::Overflow;
 
 /// The name under which metrics show what the command `CL.THROTTLE` counts; no limit may have it.
 pub const THROTTLES_NAME: &str = "CL.THROTTLE";

@@ -39,7 +39,8 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tidegate::{Overflow, Rule, Timestamp};
+use tidegate::limiter::Overflow;
+use tidegate::{Rule, Timestamp};
 use tidegate_http::ProxyHeader;
 
 /// Whether a limit is obeyed (B6).

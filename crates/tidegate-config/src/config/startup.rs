@@ -7,7 +7,7 @@ use super::source::kind_of;
 use super::{CheckUrl, CommandLine, Config, ConfigErrors, ServerConfig, TlsConfig};
 use std::net::SocketAddr;
 use std::path::Path;
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 
 /// Reads the configuration that a server with this command line would start with, and refuses what it would refuse.
 pub fn for_start(

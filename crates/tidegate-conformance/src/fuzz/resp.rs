@@ -4,7 +4,8 @@
 
 use super::at_once;
 use std::sync::Arc;
-use tidegate::{ManualClock, Snapshot};
+use tidegate::ManualClock;
+use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, Token};
 use tidegate_server::protocol::resp::Session;

@@ -6,7 +6,8 @@
 use super::at_once;
 use prost::Message;
 use std::sync::LazyLock;
-use tidegate::{ManualClock, Snapshot, Timestamp};
+use tidegate::snapshot::Snapshot;
+use tidegate::{ManualClock, Timestamp};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, DescriptorConfig, LimitConfig, Mode};
 use tidegate_server::matching::{DescriptorPart, Pattern};

@@ -2,7 +2,8 @@
 
 use super::{Implementation, PartialDecision, Refusal, TakeRequest, Target};
 use std::collections::VecDeque;
-use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp, Window};
+use tidegate::rule::Window;
+use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp};
 
 /// `tidegate::Limiter`, or `tidegate::Gate` where there is only one key.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use super::{DOUBLES_MAX, Implementation, PartialDecision, Refusal, TakeRequest, Target};
 use std::collections::VecDeque;
-use tidegate::{ManualClock, Rule, Timestamp, Window};
+use tidegate::rule::Window;
+use tidegate::{ManualClock, Rule, Timestamp};
 use tidegate_redis::{
     JointAsk, RedisLimiter, RedisPermit, RedisStore, Settings, StoreError, Unsuited, check_all,
 };

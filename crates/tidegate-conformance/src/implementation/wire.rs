@@ -6,7 +6,8 @@ use super::{
     Target,
 };
 use std::collections::VecDeque;
-use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict, Window};
+use tidegate::rule::Window;
+use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict};
 use tidegate_server::config::{DescriptorConfig, LimitConfig};
 use tidegate_server::matching::{DescriptorPart, KeyPart, Pattern};
 use tidegate_server::net::Addresses;

@@ -4,10 +4,12 @@ use super::{RedisLimiter, RedisPermit};
 use crate::joint::{JointAsk, decide_all};
 use std::any::Any;
 use std::sync::Arc;
+use tidegate::rule::Window;
+use tidegate::store::PermitRecord;
 use tidegate::store::{
     CheckRequest, ClientId, IdempotencyKey, LimitStore, Reply, StoreError, StorePermit,
 };
-use tidegate::{Decision, Denied, Joint, PermitRecord, Retry, Rule, Span, Verdict, Window};
+use tidegate::{Decision, Denied, Joint, Retry, Rule, Span, Verdict};
 
 impl LimitStore for RedisLimiter {
     fn rule(&self) -> Rule {

@@ -20,7 +20,8 @@ use crate::remote::Exact;
 use crate::remote::rule_registry::Current;
 use crate::script::codec::Verb;
 use std::sync::{Arc, Mutex};
-use tidegate::{Decision, Denied, Rule, Window};
+use tidegate::rule::Window;
+use tidegate::{Decision, Denied, Rule};
 
 /// A limit that all who use the same store and the same name share.
 ///

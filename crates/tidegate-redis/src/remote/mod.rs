@@ -18,7 +18,8 @@ use rule_registry::{Current, Published, Question};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tidegate::{Decision, Rule, Window};
+use tidegate::rule::Window;
+use tidegate::{Decision, Rule};
 use tidegate_core::{Limit, Span, Timestamp, Verdict};
 
 /// Rules may change while somebody asks, and again; after so many times it is told so.

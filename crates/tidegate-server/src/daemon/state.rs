@@ -4,7 +4,8 @@ use crate::config::SnapshotConfig;
 use crate::server::Server;
 use crate::server::status::RestoreResult;
 use std::io;
-use tidegate::{Clock as _, Snapshot};
+use tidegate::Clock as _;
+use tidegate::snapshot::Snapshot;
 
 /// Reads what is known from before. A bad file is told about, and never keeps the server from starting.
 pub(super) fn restore(config: &SnapshotConfig) -> (Snapshot, RestoreResult) {

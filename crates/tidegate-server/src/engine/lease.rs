@@ -22,8 +22,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use tidegate::snapshot::{Attached, Snapshot};
+use tidegate::store::PermitRecord;
 use tidegate::store::{ClientId, Shares};
-use tidegate::{Attached, Clock, Decision, PermitRecord, Snapshot, Span, Timestamp};
+use tidegate::{Clock, Decision, Span, Timestamp};
 
 #[cfg(test)]
 mod tests;

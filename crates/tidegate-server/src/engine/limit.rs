@@ -5,7 +5,8 @@ use crate::config::{LimitConfig, Mode};
 use crate::store::{Counters, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate::{Decision, Rule, Snapshot, Span};
+use tidegate::snapshot::Snapshot;
+use tidegate::{Decision, Rule, Span};
 use tidegate_http::LimitStatus;
 use tidegate_redis::Unsuited;
 

@@ -9,8 +9,10 @@ use crate::matching::Descriptors;
 use crate::store::Store;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tidegate::snapshot::{Attached, Snapshot};
 use tidegate::store::ClientId;
-use tidegate::{Attached, Rule, RuleError, Snapshot, Stats};
+use tidegate::store::Stats;
+use tidegate::{Rule, RuleError};
 use tidegate_redis::Unsuited;
 
 /// A name or a rule is no longer than this.

@@ -31,8 +31,10 @@ use arc_swap::ArcSwap;
 use lease::Leases;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use tidegate::snapshot::{Attached, Snapshot};
 use tidegate::store::ClientId;
-use tidegate::{Attached, Clock as _, Decision, Limiter, Snapshot, Throttle, Throttled, Throttles};
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Clock as _, Decision, Limiter};
 use tidegate_http::ShadowAction;
 use tidegate_redis::{Latencies, RedisStore};
 

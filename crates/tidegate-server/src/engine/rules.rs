@@ -20,8 +20,10 @@ use crate::store::{Permit, Store};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use tidegate::snapshot::{Attached, Snapshot};
+use tidegate::store::Stats;
 use tidegate::store::{ClientId, Shares};
-use tidegate::{Attached, Clock, Limiter, Rule, Snapshot, Span, Stats, Timestamp};
+use tidegate::{Clock, Limiter, Rule, Span, Timestamp};
 use tidegate_redis::Unsuited;
 
 #[cfg(test)]

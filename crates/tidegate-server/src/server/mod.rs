@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use tidegate::Clock;
+use tidegate::snapshot::Snapshot;
 use tidegate::store::{ClientId, Shares};
-use tidegate::{Clock, Snapshot};
 use tidegate_redis::RedisStore;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 

@@ -4,7 +4,8 @@ use super::StoreError;
 use super::memory::MemoryCounters;
 use super::redis::{self, RedisCounters};
 use crate::clock::ServerClock;
-use tidegate::{Decision, Limiter, PermitRecord, Rule, Stats, Top};
+use tidegate::store::{PermitRecord, Stats, Top};
+use tidegate::{Decision, Limiter, Rule};
 use tidegate_redis::RedisPermit;
 
 /// The counters of one limit.

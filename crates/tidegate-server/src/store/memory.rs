@@ -5,9 +5,12 @@ use super::{Ask, Counters, Key, StoreError};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
 use std::sync::Arc;
+use tidegate::snapshot::Snapshot;
 use tidegate::store::ClientId;
 use tidegate::store::{IdempotencyCache, LimitStore};
-use tidegate::{Decision, Joint, Limiter, Permit, Rule, Snapshot, Stats, Throttles, Top};
+use tidegate::store::{Stats, Top};
+use tidegate::throttle::Throttles;
+use tidegate::{Decision, Joint, Limiter, Permit, Rule};
 
 /// Counters that live as long as this process, or longer by a snapshot.
 #[derive(Clone, Debug)]

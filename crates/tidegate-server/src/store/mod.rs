@@ -22,8 +22,11 @@ pub use tidegate::store::{IdempotencyKey, InvalidIdempotencyKey};
 
 use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig};
+use tidegate::snapshot::Snapshot;
 use tidegate::store::ClientId;
-use tidegate::{Decision, Joint, Snapshot, Stats, Throttle, Throttled, Throttles};
+use tidegate::store::Stats;
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Decision, Joint};
 use tidegate_redis::{Finding, Latencies, LimitHealth, RedisStore, Unsuited};
 use tokio::runtime::Handle;
 

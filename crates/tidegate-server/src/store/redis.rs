@@ -11,7 +11,9 @@ use crate::clock::ServerClock;
 use crate::config::{LimitConfig, OnError, StoreConfig};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use tidegate::{Decision, Joint, Limiter, Rule, Stats, Throttle, Throttled, Throttles};
+use tidegate::store::Stats;
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Decision, Joint, Limiter, Rule};
 use tidegate_redis::{
     Finding, JointAsk, Latencies, LimitHealth, RedisLimiter, RedisPermit, RedisStore,
     RedisThrottles, Unsuited,

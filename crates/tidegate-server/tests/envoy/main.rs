@@ -17,7 +17,8 @@ use proxy::Envoy;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tidegate::{ManualClock, Snapshot, Timestamp};
+use tidegate::snapshot::Snapshot;
+use tidegate::{ManualClock, Timestamp};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{
     Config, DescriptorConfig, Fallback, LimitConfig, ServerConfig, Token,

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self as read, Token};
 use tidegate_server::net::{self, Running};

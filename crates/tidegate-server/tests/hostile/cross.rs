@@ -2,7 +2,7 @@
 
 use crate::desk::{Directory, Peer, config, http, run, serves, start, status};
 use std::sync::atomic::Ordering;
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, Token, load};
 use tidegate_server::net::Running;

@@ -5,7 +5,7 @@ use crate::desk::{
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Place, load};
 use tidegate_server::server::Server;

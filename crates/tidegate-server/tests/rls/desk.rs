@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{ManualClock, Snapshot, Timestamp};
+use tidegate::snapshot::Snapshot;
+use tidegate::{ManualClock, Timestamp};
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, DescriptorConfig, LimitConfig};
 use tidegate_server::matching::{DescriptorPart, Pattern};

@@ -4,7 +4,7 @@ use http::Request;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 use tidegate_redis::RedisStore;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self, Config};

@@ -11,7 +11,8 @@ use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tidegate::{Acquire, Clock, Gate, Limiter, Retry, Sleep, SystemClock, Verdict};
+use tidegate::clock::Sleep;
+use tidegate::{Acquire, Clock, Gate, Limiter, Retry, SystemClock, Verdict};
 
 pin_project! {
     /// A body that flows no faster than a limiter admits its bytes.

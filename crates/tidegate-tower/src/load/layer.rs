@@ -22,7 +22,7 @@ use tower_layer::Layer;
 /// ```
 /// use axum::{Router, routing::get};
 /// use std::time::Duration;
-/// use tidegate::Shedder;
+/// use tidegate::load::Shedder;
 /// use tidegate_tower::ShedLayer;
 ///
 /// let shed = ShedLayer::new(Shedder::new()).retry_jitter(Duration::from_secs(10));
@@ -79,7 +79,7 @@ impl<L: Load> LoadLayer<L> {
     /// What observers are told that it is called; `shed` and `adaptive` unless told.
     ///
     /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate};
+    /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// # use tidegate_tower::{AdaptiveLayer, Event};
     /// let database = AdaptiveLayer::new(AdaptiveGate::new(Adaptive::vegas()))
     ///     .name("database")
@@ -97,7 +97,7 @@ impl<L: Load> LoadLayer<L> {
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use tidegate::{Priority, Shedder};
+    /// use tidegate::load::{Priority, Shedder};
     /// use tidegate_tower::{Event, ShedLayer};
     /// use tower::{Layer, ServiceExt};
     ///
@@ -124,7 +124,7 @@ impl<L: Load> LoadLayer<L> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// # use tidegate_tower::ShedLayer;
     /// let layer = ShedLayer::new(Shedder::new()).retry_after(Duration::from_secs(5));
     /// ```
@@ -137,7 +137,7 @@ impl<L: Load> LoadLayer<L> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// # use tidegate_tower::ShedLayer;
     /// let layer = ShedLayer::new(Shedder::new()).retry_jitter(Duration::from_secs(10));
     /// ```
@@ -151,7 +151,7 @@ impl<L: Load> LoadLayer<L> {
     ///
     /// ```
     /// # use http::Response;
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// # use tidegate_tower::ShedLayer;
     /// let layer = ShedLayer::new(Shedder::new())
     ///     .fallback(|_, shed| Response::new(format!("yesterday's news, because {shed}")));
@@ -165,7 +165,7 @@ impl<L: Load> LoadLayer<L> {
         self.with(|settings| settings.rejection.make_rejection = Some(Arc::new(make_rejection)))
     }
 
-    address_methods!(ShedLayer, "ShedLayer::new(tidegate::Shedder::new())", address_source);
+    address_methods!(ShedLayer, "ShedLayer::new(tidegate::load::Shedder::new())", address_source);
 
     pub(crate) fn with(mut self, change: impl FnOnce(&mut LoadSettings<L>)) -> Self {
         change(Arc::make_mut(&mut self.settings));

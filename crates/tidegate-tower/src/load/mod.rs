@@ -13,10 +13,11 @@ pub(crate) use layer::{Answered, Enter};
 pub use service::{LoadFuture, LoadService};
 
 use std::fmt;
-use tidegate::{Decision, Priority};
+use tidegate::Decision;
+use tidegate::load::Priority;
 
-/// What decides by load whether a request may go on: a [`Shedder`](tidegate::Shedder) or an
-/// [`AdaptiveGate`](tidegate::AdaptiveGate).
+/// What decides by load whether a request may go on: a [`Shedder`](tidegate::load::Shedder) or an
+/// [`AdaptiveGate`](tidegate::load::AdaptiveGate).
 ///
 /// ```
 /// use tidegate_tower::Load;
@@ -24,9 +25,9 @@ use tidegate::{Decision, Priority};
 /// fn say<L: Load>(refusal: &L::Refusal) -> String {
 ///     refusal.to_string()
 /// }
-/// # let shed = tidegate::Shedder::builder().in_flight_max(0).build();
-/// # let shed = shed.try_enter(tidegate::Priority::Batch).unwrap_err();
-/// # assert!(say::<tidegate::Shedder>(&shed).starts_with("batch traffic is shed"));
+/// # let shed = tidegate::load::Shedder::builder().in_flight_max(0).build();
+/// # let shed = shed.try_enter(tidegate::load::Priority::Batch).unwrap_err();
+/// # assert!(say::<tidegate::load::Shedder>(&shed).starts_with("batch traffic is shed"));
 /// ```
 pub trait Load: fmt::Debug + Clone + Send + Sync + 'static {
     /// What a request holds that was let in.

@@ -17,7 +17,7 @@ use tower_service::Service;
 /// A service that is called as often as can be borne; made by [`LoadLayer`](crate::LoadLayer).
 ///
 /// ```
-/// use tidegate::Shedder;
+/// use tidegate::load::Shedder;
 /// use tidegate_tower::{LoadService, ShedLayer};
 /// use tower_layer::Layer;
 ///
@@ -112,7 +112,7 @@ pin_project! {
     /// The answer of a service that is called as often as can be borne, to come.
     ///
     /// ```
-    /// use tidegate::Shedder;
+    /// use tidegate::load::Shedder;
     /// use tidegate_tower::ShedLayer;
     /// use tower::{Layer, ServiceExt};
     ///

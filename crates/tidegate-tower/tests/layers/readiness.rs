@@ -8,7 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tidegate::{Adaptive, AdaptiveGate, Limiter, Priority, Shedder, TokioClock};
+use tidegate::Limiter;
+use tidegate::clock::TokioClock;
+use tidegate::load::{Adaptive, AdaptiveGate, Priority, Shedder};
 use tidegate_tower::{
     AdaptiveLayer, ConcurrencyLayer, DownloadRateLayer, Key, Limit, OutgoingLayer, RateLimitLayer,
     ShedLayer, UploadRateLayer,

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tidegate::{Priority, Shedder};
+use tidegate::load::{Priority, Shedder};
 use tidegate_tower::{Event, Head, LoadService, ShedLayer};
 use tower::util::ServiceExt;
 use tower_layer::Layer;

@@ -17,7 +17,8 @@ use tidegate_core::Timestamp;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{CachedClock, Gate};
+/// use tidegate::Gate;
+/// use tidegate::clock::CachedClock;
 ///
 /// let clock = CachedClock::every(Duration::from_millis(1));
 /// let gate = Gate::with_clock("1000000/s".parse()?, clock);

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 /// Elsewhere it is the machine's monotonic clock, read through tokio.
 ///
 /// ```
-/// use tidegate::{Limiter, TokioClock};
+/// use tidegate::Limiter;
+/// use tidegate::clock::TokioClock;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 /// # .block_on(async {

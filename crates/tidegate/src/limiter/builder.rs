@@ -10,7 +10,8 @@ use crate::sync::Arc;
 /// The options of a limiter; made by [`Limiter::builder`].
 ///
 /// ```
-/// use tidegate::{Limiter, Overflow};
+/// use tidegate::Limiter;
+/// use tidegate::limiter::Overflow;
 ///
 /// let limiter = Limiter::builder("100/s burst 20".parse()?)
 ///     .max_keys(10_000)
@@ -47,7 +48,8 @@ impl Builder {
     /// Sets what happens to new keys while the table is full of keys in debt.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Overflow};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::limiter::Overflow;
     /// let limiter = Limiter::builder("1/h".parse()?).max_keys(1).overflow(Overflow::Share).build();
     /// assert!(limiter.check("alice").is_allow());
     /// assert!(limiter.check("bob").is_allow(), "the table is full, so bob takes from the shared limit");

@@ -26,7 +26,7 @@ use tidegate_core::{Adaptive, Decision, Denied, Sample, Span, Timestamp};
 /// Each admitted request reports its result, from which the limit is adjusted. Clones are the same gate.
 ///
 /// ```
-/// use tidegate::{Adaptive, AdaptiveGate};
+/// use tidegate::load::{Adaptive, AdaptiveGate};
 ///
 /// let gate = AdaptiveGate::new(Adaptive::vegas().between(1..=500));
 /// match gate.try_acquire() {
@@ -58,7 +58,8 @@ impl<C: Clock> AdaptiveGate<C> {
     /// Creates a gate that uses `clock`.
     ///
     /// ```
-    /// # use tidegate::{Adaptive, AdaptiveGate, ManualClock, Span};
+    /// # use tidegate::{ManualClock, Span};
+    /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// let clock = ManualClock::new();
     /// let gate = AdaptiveGate::with_clock(Adaptive::vegas().starting_at(1), clock.clone());
     /// for _ in 0..10 {
@@ -153,7 +154,7 @@ impl<C: Clock> fmt::Debug for AdaptiveGate<C> {
 /// dropped, by a panic, a cancelled task, or an error unrelated to load, is not a sample.
 ///
 /// ```
-/// use tidegate::{Adaptive, AdaptiveGate};
+/// use tidegate::load::{Adaptive, AdaptiveGate};
 ///
 /// let gate = AdaptiveGate::new(Adaptive::vegas());
 /// # fn call() -> Result<(), std::io::Error> { Ok(()) }
@@ -208,7 +209,7 @@ impl<C: Clock> fmt::Debug for AdaptivePermit<C> {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// # use tidegate::{Adaptive, AdaptiveGate};
+/// # use tidegate::load::{Adaptive, AdaptiveGate};
 /// let gate = AdaptiveGate::new(Adaptive::vegas());
 /// let permit = gate.acquire().await?;
 /// # Ok::<(), tidegate::Denied>(()) }).unwrap();

@@ -12,7 +12,7 @@ use tidegate_core::Retries;
 /// It keeps retries from multiplying the load on a service that fails because of load. Clones are the same budget.
 ///
 /// ```
-/// use tidegate::{Retries, RetryBudget};
+/// use tidegate::load::{Retries, RetryBudget};
 ///
 /// # fn call() -> Result<(), ()> { Err(()) }
 /// let budget = RetryBudget::new(Retries::new().percent(10));
@@ -46,7 +46,8 @@ impl<C: Clock> RetryBudget<C> {
     /// Creates a budget that uses `clock`.
     ///
     /// ```
-    /// # use tidegate::{ManualClock, Retries, RetryBudget, Span};
+    /// # use tidegate::{ManualClock, Span};
+    /// # use tidegate::load::{Retries, RetryBudget};
     /// let clock = ManualClock::new();
     /// let budget = RetryBudget::with_clock(Retries::new().min_per_second(0), clock.clone());
     /// for _ in 0..10 {

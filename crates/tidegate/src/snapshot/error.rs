@@ -8,7 +8,7 @@ use tidegate_core::RuleError;
 /// Why a snapshot was not believed.
 ///
 /// ```
-/// use tidegate::Snapshot;
+/// use tidegate::snapshot::Snapshot;
 ///
 /// let error = Snapshot::read(b"TIDE").unwrap_err();
 /// assert_eq!(error.to_string(), "the snapshot ends before it is complete");
@@ -47,7 +47,7 @@ impl SnapshotError {
     /// The file it was in, if it was in a file.
     ///
     /// ```
-    /// # use tidegate::Snapshot;
+    /// # use tidegate::snapshot::Snapshot;
     /// assert!(Snapshot::read(b"").unwrap_err().path().is_none());
     /// ```
     pub fn path(&self) -> Option<&Path> {

@@ -27,7 +27,8 @@ use tidegate_core::{Limit, State, Timestamp};
 /// Keys and their debts, as they were when it was taken.
 ///
 /// ```
-/// use tidegate::{Limiter, Snapshot};
+/// use tidegate::Limiter;
+/// use tidegate::snapshot::Snapshot;
 ///
 /// # let directory = std::env::temp_dir().join(format!("tidegate-doc-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory)?;
@@ -52,14 +53,14 @@ pub struct Snapshot {
 /// Bytes that a program keeps in a snapshot beside its limiters, with the name that it finds them by.
 ///
 /// ```
-/// let attached: tidegate::Attached = ("places".to_owned(), vec![1, 2, 3]);
+/// let attached: tidegate::snapshot::Attached = ("places".to_owned(), vec![1, 2, 3]);
 /// ```
 pub type Attached = (String, Vec<u8>);
 
 /// What came of loading a snapshot; see [`Snapshot::load`].
 ///
 /// ```
-/// use tidegate::Snapshot;
+/// use tidegate::snapshot::Snapshot;
 ///
 /// let loaded = Snapshot::load("/nowhere/limits.snapshot");
 /// assert!(loaded.snapshot.is_empty());
@@ -81,7 +82,8 @@ impl Snapshot {
     /// read it.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Snapshot};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::snapshot::Snapshot;
     /// let limiter = Limiter::new("5/day".parse()?);
     /// let error = Snapshot::save("/nowhere/limits.snapshot", [("login", &limiter)]).unwrap_err();
     /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
@@ -99,7 +101,8 @@ impl Snapshot {
     /// returns is not older than they are.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Snapshot};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::snapshot::Snapshot;
     /// # let directory = std::env::temp_dir().join(format!("tidegate-with-{}", std::process::id()));
     /// # std::fs::create_dir_all(&directory)?;
     /// let path = directory.join("limits.snapshot");
@@ -120,7 +123,8 @@ impl Snapshot {
     /// Writes the same anywhere.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Snapshot};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::snapshot::Snapshot;
     /// let limiter = Limiter::new("5/day".parse()?);
     /// limiter.check("alice");
     /// let mut bytes = Vec::new();
@@ -138,7 +142,8 @@ impl Snapshot {
     /// Writes what [`save_with`](Self::save_with) writes anywhere.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Snapshot};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::snapshot::Snapshot;
     /// let (limiter, mut bytes) = (Limiter::new("5/day".parse()?), Vec::new());
     /// Snapshot::write_with(&mut bytes, [("login", &limiter)], || vec![("note".to_owned(), vec![7])])?;
     /// assert_eq!(Snapshot::read(&bytes)?.attached("note"), Some(&[7][..]));
@@ -164,7 +169,7 @@ impl Snapshot {
     /// write has left. For programs that must not let it overwrite something else.
     ///
     /// ```
-    /// # use tidegate::Snapshot;
+    /// # use tidegate::snapshot::Snapshot;
     /// let files = Snapshot::files("state");
     /// assert_eq!(files.map(|file| file.display().to_string()), ["state", "state.previous", "state.part"]);
     /// ```
@@ -176,7 +181,7 @@ impl Snapshot {
     /// one. It does not fail, because a process must be able to start; what is wrong is told.
     ///
     /// ```
-    /// # use tidegate::Snapshot;
+    /// # use tidegate::snapshot::Snapshot;
     /// let loaded = Snapshot::load("/nowhere/limits.snapshot");
     /// assert!(loaded.snapshot.is_empty());
     /// ```
@@ -198,7 +203,7 @@ impl Snapshot {
     /// Reads what [`write`](Self::write) wrote.
     ///
     /// ```
-    /// # use tidegate::Snapshot;
+    /// # use tidegate::snapshot::Snapshot;
     /// let error = Snapshot::read(b"not a snapshot").unwrap_err();
     /// assert_eq!(error.to_string(), "this is not a snapshot of Tidegate");
     /// ```
@@ -209,7 +214,7 @@ impl Snapshot {
     /// Whether it knows no limiter.
     ///
     /// ```
-    /// # use tidegate::Snapshot;
+    /// # use tidegate::snapshot::Snapshot;
     /// assert!(Snapshot::default().is_empty());
     /// ```
     pub fn is_empty(&self) -> bool {
@@ -219,7 +224,8 @@ impl Snapshot {
     /// The names that it has something under.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Snapshot};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::snapshot::Snapshot;
     /// let limiter = Limiter::new("5/day".parse()?);
     /// let mut bytes = Vec::new();
     /// Snapshot::write(&mut bytes, [("login", &limiter)])?;
@@ -233,7 +239,7 @@ impl Snapshot {
     /// Returns what was [attached](Self::save_with) under this name.
     ///
     /// ```
-    /// # use tidegate::Snapshot;
+    /// # use tidegate::snapshot::Snapshot;
     /// assert_eq!(Snapshot::default().attached("note"), None);
     /// ```
     pub fn attached(&self, name: &str) -> Option<&[u8]> {
@@ -246,7 +252,8 @@ impl Snapshot {
     /// [`set_rule`](Limiter::set_rule) has it.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Snapshot};
+    /// # use tidegate::Limiter;
+    /// # use tidegate::snapshot::Snapshot;
     /// let fresh = Snapshot::default().restore("login", Limiter::builder("5/day".parse()?));
     /// assert!(fresh.check("alice").is_allow());
     /// # Ok::<(), tidegate::RuleError>(())
@@ -258,7 +265,8 @@ impl Snapshot {
     /// The same, by another clock.
     ///
     /// ```
-    /// # use tidegate::{Limiter, ManualClock, Snapshot, Span};
+    /// # use tidegate::{Limiter, ManualClock, Span};
+    /// # use tidegate::snapshot::Snapshot;
     /// let clock = ManualClock::new();
     /// let limiter = Limiter::with_clock("1/s burst 5".parse()?, clock.clone());
     /// limiter.check_n("alice", 5);

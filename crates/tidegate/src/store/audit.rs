@@ -8,7 +8,7 @@ use super::fingerprint::Fingerprint;
 use std::collections::{HashMap, VecDeque};
 use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict};
 
-/// What the auditor has found; see [`Builder::audit`](crate::Builder::audit).
+/// What the auditor has found; see [`Builder::audit`](crate::limiter::Builder::audit).
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock};

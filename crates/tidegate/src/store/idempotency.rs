@@ -61,7 +61,7 @@ pub(crate) struct IdempotentRequest<'a> {
 }
 
 /// The decisions of idempotent requests, for one limiter or for several that share the bound on its size: see
-/// [`Builder::idempotency_cache`](crate::Builder::idempotency_cache).
+/// [`Builder::idempotency_cache`](crate::limiter::Builder::idempotency_cache).
 #[derive(Debug)]
 pub struct IdempotencyCache {
     stored: Mutex<Stored>,

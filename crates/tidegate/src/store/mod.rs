@@ -121,7 +121,7 @@ pub trait StorePermit: fmt::Debug + Send + Sync + 'static {
     /// Returns the decision that admitted its request.
     fn decision(&self) -> Decision;
 
-    /// Returns what a [snapshot](crate::Snapshot) keeps of the permit; `None` where the store itself outlives the process.
+    /// Returns what a [snapshot](crate::snapshot::Snapshot) keeps of the permit; `None` where the store itself outlives the process.
     fn record(&self) -> Option<PermitRecord>;
 
     /// Gives the permit back and waits until the store has recorded it. The reply is `false` if the permit had ended before: its

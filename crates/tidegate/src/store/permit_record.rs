@@ -5,7 +5,8 @@ use super::Fingerprint;
 /// A permit of a [`Limiter`](crate::Limiter) as numbers; made by [`Permit::record`].
 ///
 /// ```
-/// use tidegate::{Limiter, ManualClock, Snapshot, Span};
+/// use tidegate::{Limiter, ManualClock, Span};
+/// use tidegate::snapshot::Snapshot;
 ///
 /// let (clock, rule) = (ManualClock::new(), "concurrency 1 lease 30s");
 /// let limiter = Limiter::with_clock(rule.parse()?, clock.clone());

@@ -190,7 +190,8 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ManualClock, Throttles};
+    use crate::ManualClock;
+    use crate::throttle::Throttles;
 
     /// The id of the client with this number, spread over all bits as hashes are.
     fn client(number: u64) -> ClientId {

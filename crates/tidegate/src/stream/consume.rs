@@ -21,7 +21,8 @@ pin_project! {
     ///
     /// ```
     /// use std::cell::Cell;
-    /// use tidegate::{Gate, LimitStream};
+    /// use tidegate::Gate;
+    /// use tidegate::stream::LimitStream;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let (gate, sum) = (Gate::new("1000/s".parse()?), Cell::new(0));
@@ -56,7 +57,8 @@ impl<S: Stream, C: Clock, F, H, W> Consume<S, C, F, H, W> {
     /// Takes no more items: when it is awaited again, the consumer is ready as soon as the running handlers have finished.
     ///
     /// ```
-    /// use tidegate::{Gate, LimitStream};
+    /// use tidegate::Gate;
+    /// use tidegate::stream::LimitStream;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let gate = Gate::new("1/h".parse()?);

@@ -24,7 +24,8 @@ use std::task::{Context, Poll, ready};
 /// Adds [`limited`](Self::limited) to every stream.
 ///
 /// ```
-/// use tidegate::{Gate, LimitStream};
+/// use tidegate::Gate;
+/// use tidegate::stream::LimitStream;
 /// use tokio_stream::StreamExt;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -44,7 +45,8 @@ pub trait LimitStream: Stream + Sized {
     /// is paid for in parts.
     ///
     /// ```
-    /// use tidegate::{Limiter, LimitStream};
+    /// use tidegate::Limiter;
+    /// use tidegate::stream::LimitStream;
     /// use tokio_stream::StreamExt;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -74,7 +76,8 @@ pin_project! {
     /// the future of `next()` loses nothing.
     ///
     /// ```
-    /// use tidegate::{Gate, LimitStream};
+    /// use tidegate::Gate;
+    /// use tidegate::stream::LimitStream;
     /// use tokio_stream::StreamExt;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -99,7 +102,8 @@ impl<S: Stream, C: Clock, F> Limited<S, C, F> {
     /// Sets the cost of an item, as any integer. Default: 1. To limit bytes:
     ///
     /// ```
-    /// use tidegate::{Gate, LimitStream};
+    /// use tidegate::Gate;
+    /// use tidegate::stream::LimitStream;
     ///
     /// let gate = Gate::new("65536/s".parse()?);
     /// let lines = tokio_stream::iter(["a line", "another"]);
@@ -121,7 +125,8 @@ impl<S: Stream, C: Clock, F> Limited<S, C, F> {
     /// Returns the source, and the item that was taken from it and not returned: to continue without the limit.
     ///
     /// ```
-    /// use tidegate::{Gate, LimitStream};
+    /// use tidegate::Gate;
+    /// use tidegate::stream::LimitStream;
     /// use tokio_stream::StreamExt;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -148,7 +153,8 @@ impl<S: Stream, C: Clock, F: FnMut(&S::Item) -> u64> Limited<S, C, F> {
     /// [several at once](Consume::at_once).
     ///
     /// ```
-    /// use tidegate::{Gate, LimitStream};
+    /// use tidegate::Gate;
+    /// use tidegate::stream::LimitStream;
     /// use tokio::sync::mpsc;
     /// use tokio_stream::wrappers::ReceiverStream;
     ///

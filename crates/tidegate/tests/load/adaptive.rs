@@ -1,7 +1,8 @@
 //! Properties of every law: bounds, reactions in the right direction, the ends of all numbers.
 
 use proptest::prelude::*;
-use tidegate::{Adaptive, Sample, Span};
+use tidegate::Span;
+use tidegate::load::{Adaptive, Sample};
 
 fn law() -> impl Strategy<Value = Adaptive> {
     prop_oneof![

@@ -2,7 +2,8 @@
 
 use crate::tree::Tree;
 use proptest::prelude::*;
-use tidegate::{ManualClock, Shedder, Signal, Span, Unread};
+use tidegate::load::{Shedder, Signal, Unread};
+use tidegate::{ManualClock, Span};
 
 const ALL: [Signal; 5] =
     [Signal::Cpu, Signal::Memory, Signal::CpuPressure, Signal::MemoryPressure, Signal::IoPressure];

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tidegate::{Adaptive, AdaptiveGate, AdaptivePermit, Denied, ManualClock, Retry, Span, Verdict};
+use tidegate::load::{Adaptive, AdaptiveGate, AdaptivePermit};
+use tidegate::{Denied, ManualClock, Retry, Span, Verdict};
 
 type Held = AdaptivePermit<ManualClock>;
 
@@ -255,6 +256,6 @@ fn who_just_drops_a_permit_teaches_nothing() {
 fn a_permit_goes_where_its_request_goes() {
     fn goes_anywhere<T: Send + 'static>() {}
     goes_anywhere::<AdaptivePermit>();
-    goes_anywhere::<tidegate::AdaptiveAcquire>();
-    goes_anywhere::<tidegate::ShedPermit>();
+    goes_anywhere::<tidegate::load::AdaptiveAcquire>();
+    goes_anywhere::<tidegate::load::ShedPermit>();
 }

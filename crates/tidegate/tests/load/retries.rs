@@ -1,7 +1,8 @@
 //! The budget for retries (A14, T49) against a list of all that happened, and a storm that it holds.
 
 use proptest::prelude::*;
-use tidegate::{ManualClock, Retries, RetryBudget, Span, Timestamp};
+use tidegate::load::{Retries, RetryBudget};
+use tidegate::{ManualClock, Span, Timestamp};
 
 /// What the budget should say, by looking at everything each time.
 #[derive(Default)]

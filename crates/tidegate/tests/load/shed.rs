@@ -5,7 +5,8 @@ use crate::tree::Tree;
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use tidegate::{Cause, Level, ManualClock, Priority, Shed, Shedder, Signal, Span, Watermarks};
+use tidegate::load::{Cause, Level, Priority, Shed, Shedder, Signal, Watermarks};
+use tidegate::{ManualClock, Span};
 
 /// A shedder by pressure on the processor alone, which the test sets.
 struct Scene {

@@ -7,7 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tidegate::{Clock, Limiter, ManualClock, Overflow, Span, check_all};
+use tidegate::limiter::Overflow;
+use tidegate::{Clock, Limiter, ManualClock, Span, check_all};
 
 /// A limiter with room for one key, which is there and in debt.
 fn full(rule: &str, overflow: Overflow) -> (Limiter<ManualClock>, ManualClock) {

@@ -8,7 +8,8 @@ use crate::rules::EVERY;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::HashMap;
-use tidegate::{Clock, Decision, Limiter, ManualClock, Overflow, Span, Timestamp, check_all};
+use tidegate::limiter::Overflow;
+use tidegate::{Clock, Decision, Limiter, ManualClock, Span, Timestamp, check_all};
 use tidegate_core::{Limit, State};
 
 #[derive(Clone, Debug)]

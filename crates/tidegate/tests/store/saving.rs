@@ -12,7 +12,8 @@ use crate::{is_full, size};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use tidegate::{Clock, Limiter, Snapshot, Span, SystemClock};
+use tidegate::snapshot::Snapshot;
+use tidegate::{Clock, Limiter, Span, SystemClock};
 
 /// 500 000 a second.
 const PAUSE_US: u64 = 2;

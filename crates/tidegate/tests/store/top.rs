@@ -3,7 +3,8 @@
 use crate::random::{Random, Zipf};
 use crate::size;
 use std::collections::{HashMap, VecDeque};
-use tidegate::{Limiter, ManualClock, Span, TopKey};
+use tidegate::store::TopKey;
+use tidegate::{Limiter, ManualClock, Span};
 
 const KEYS: u64 = 10_000;
 

@@ -4,7 +4,8 @@
 use crate::alone::{alone, resident};
 use crate::rules::EVERY;
 use crate::size;
-use tidegate::{Clock, Limiter, ManualClock, Overflow, Span};
+use tidegate::limiter::Overflow;
+use tidegate::{Clock, Limiter, ManualClock, Span};
 use tidegate_core::Limit;
 
 const MAX_KEYS: usize = 10_000;

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tidegate::{Clock, Gate, Limiter, Span, TokioClock};
+use tidegate::clock::TokioClock;
+use tidegate::{Clock, Gate, Limiter, Span};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]

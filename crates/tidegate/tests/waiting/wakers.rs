@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
-use tidegate::{Clock, Gate, ManualClock, Sleep, Span, SystemClock, Timestamp};
+use tidegate::clock::Sleep;
+use tidegate::{Clock, Gate, ManualClock, Span, SystemClock, Timestamp};
 
 /// Asks the gate when it is woken, in the middle of whatever woke it.
 struct Nosy {

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::engine::{Ask, Engine};
 use crate::store::{Key, StoreError};
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 
 fn engine() -> Engine {
     Engine::new(&Config::default(), ServerClock::system(), &Snapshot::default())

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 use tokio::io::ReadBuf;
 
 fn server(has_token: bool) -> Arc<Server> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tidegate::{Stats, TopKey};
+use tidegate::store::{Stats, TopKey};
 
 /// So many keys are shown unless told.
 const TOP: usize = 10;
@@ -147,7 +147,7 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
     };
     if *name == *THROTTLES_NAME.as_bytes() {
         // Its keys are forgotten but for their fingerprints, before anything is decided.
-        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::Top::default(), key)));
+        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::store::Top::default(), key)));
     }
     let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
     let shown = |top: &TopKey| match server.engine.redacted_key(&limit, top.fingerprint) {
@@ -157,7 +157,11 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
     Ok(json(&shown_top(limit.name(), &limit.counters().top(count), shown)))
 }
 
-fn shown_top<'a>(limit: &'a str, top: &tidegate::Top, key: impl Fn(&TopKey) -> Busy) -> Top<'a> {
+fn shown_top<'a>(
+    limit: &'a str,
+    top: &tidegate::store::Top,
+    key: impl Fn(&TopKey) -> Busy,
+) -> Top<'a> {
     Top {
         limit,
         window_s: top.window.as_secs_ceil(),

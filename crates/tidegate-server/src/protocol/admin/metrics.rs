@@ -24,7 +24,7 @@ use prometheus_client::registry::Registry;
 use std::fmt::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate::Stats;
+use tidegate::store::Stats;
 
 /// What limits are called that have no name.
 const UNNAMED: &str = "*";

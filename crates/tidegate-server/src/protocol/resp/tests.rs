@@ -5,7 +5,7 @@ use crate::clock::ServerClock;
 use crate::config::{Caps, Config};
 use crate::server::{QUEUES_BYTES_MAX, Server};
 use std::sync::Arc;
-use tidegate::Snapshot;
+use tidegate::snapshot::Snapshot;
 
 fn server() -> Arc<Server> {
     Server::new(Config::default(), None, ServerClock::system(), Snapshot::default())

@@ -11,7 +11,7 @@ use crate::clock::ServerClock;
 use crate::server::Server;
 use crate::store::Key;
 use std::ops::Range;
-use tidegate::{Throttle, ThrottleBatch, Throttles, ZeroRate};
+use tidegate::throttle::{Throttle, ThrottleBatch, Throttles, ZeroRate};
 
 /// So many are decided at once: more do not make it faster, and what is fetched ahead must fit the cache.
 const BATCH_MAX: usize = 128;

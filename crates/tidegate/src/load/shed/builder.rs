@@ -16,7 +16,7 @@ const SHARES: [u64; Priority::ALL.len()] = [50, 65, 80, 100];
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::{Watermarks, Priority, Shedder, Signal};
+/// use tidegate::load::{Watermarks, Priority, Shedder, Signal};
 ///
 /// let shedder = Shedder::builder()
 ///     .watch(Signal::MemoryPressure, Watermarks::percent(5..=10))
@@ -52,7 +52,7 @@ impl ShedderBuilder {
     /// [its marks](Signal::marks). Told twice, the last marks count.
     ///
     /// ```
-    /// # use tidegate::{Watermarks, Shedder, Signal};
+    /// # use tidegate::load::{Watermarks, Shedder, Signal};
     /// let shedder = Shedder::builder().watch(Signal::Cpu, Watermarks::percent(60..=80)).build();
     /// assert_eq!(shedder.readings().len(), 1);
     /// ```
@@ -66,7 +66,7 @@ impl ShedderBuilder {
     /// Watches nothing: only what is in flight counts.
     ///
     /// ```
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// assert!(Shedder::builder().watch_nothing().in_flight_max(100).build().readings().is_empty());
     /// ```
     pub fn watch_nothing(mut self) -> Self {
@@ -77,11 +77,11 @@ impl ShedderBuilder {
     /// How much may be in flight, critical traffic included; no bound unless told.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let shedder = Shedder::builder().in_flight_max(1).build();
     /// let permit = shedder.try_enter(Priority::Critical)?;
     /// assert!(shedder.try_enter(Priority::Critical).is_err());
-    /// # Ok::<(), tidegate::Shed>(())
+    /// # Ok::<(), tidegate::load::Shed>(())
     /// ```
     pub fn in_flight_max(mut self, max: u64) -> Self {
         self.in_flight_max = Some(max);
@@ -93,7 +93,7 @@ impl ShedderBuilder {
     /// than the one above it, whatever is told.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let shedder = Shedder::builder().in_flight_max(10).share(Priority::Normal, 90).build();
     /// let normal: Vec<_> = (0..9).map(|_| shedder.try_enter(Priority::Normal).unwrap()).collect();
     /// assert!(shedder.try_enter(Priority::Normal).is_err());
@@ -108,7 +108,8 @@ impl ShedderBuilder {
     /// How often the signals are read, at the most; every 200 ms unless told.
     ///
     /// ```
-    /// # use tidegate::{Shedder, Span};
+    /// # use tidegate::Span;
+    /// # use tidegate::load::Shedder;
     /// let shedder = Shedder::builder().every(Span::from_secs(1)).build();
     /// ```
     pub fn every(mut self, every: impl Into<Span>) -> Self {
@@ -119,7 +120,7 @@ impl ShedderBuilder {
     /// Where `proc` and `sys` are; `/` unless told. For tests, and for those who look at another container.
     ///
     /// ```
-    /// # use tidegate::{Shedder, Unread};
+    /// # use tidegate::load::{Shedder, Unread};
     /// let shedder = Shedder::builder().root("/nowhere").build();
     /// shedder.sample();
     /// assert!(shedder.readings().iter().all(|reading| reading.value.is_err()), "and all say why");
@@ -132,7 +133,7 @@ impl ShedderBuilder {
     /// A shedder by the machine's clock.
     ///
     /// ```
-    /// let shedder = tidegate::Shedder::builder().build();
+    /// let shedder = tidegate::load::Shedder::builder().build();
     /// ```
     pub fn build(self) -> Shedder {
         self.build_with_clock(SystemClock::new())
@@ -141,7 +142,8 @@ impl ShedderBuilder {
     /// A shedder by another clock.
     ///
     /// ```
-    /// # use tidegate::{ManualClock, Shedder};
+    /// # use tidegate::ManualClock;
+    /// # use tidegate::load::Shedder;
     /// let shedder = Shedder::builder().build_with_clock(ManualClock::new());
     /// ```
     pub fn build_with_clock<C: Clock>(self, clock: C) -> Shedder<C> {

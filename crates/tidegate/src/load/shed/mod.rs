@@ -32,7 +32,7 @@ const EVERY: Span = Span::from_millis(200);
 /// Clones are the same shedder.
 ///
 /// ```
-/// use tidegate::{Priority, Shedder};
+/// use tidegate::load::{Priority, Shedder};
 ///
 /// let shedder = Shedder::builder().in_flight_max(100).build();
 /// match shedder.try_enter(Priority::Batch) {
@@ -71,7 +71,7 @@ impl Shedder {
     /// pressure on both.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let shedder = Shedder::new();
     /// assert!(shedder.try_enter(Priority::Critical).is_ok());
     /// for reading in shedder.readings() {
@@ -85,7 +85,7 @@ impl Shedder {
     /// A shedder that is told what to watch.
     ///
     /// ```
-    /// # use tidegate::{Watermarks, Shedder, Signal};
+    /// # use tidegate::load::{Watermarks, Shedder, Signal};
     /// let shedder = Shedder::builder()
     ///     .watch(Signal::Cpu, Watermarks::percent(60..=80))
     ///     .in_flight_max(500)
@@ -106,7 +106,7 @@ impl<C: Clock> Shedder<C> {
     /// May a request of this priority go on? Hold the permit for as long as it does.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let shedder = Shedder::builder().in_flight_max(10).build();
     /// let normal: Vec<_> = (0..8).map(|_| shedder.try_enter(Priority::Normal).unwrap()).collect();
     /// assert!(shedder.try_enter(Priority::Normal).is_err(), "two places are for critical traffic");
@@ -133,7 +133,7 @@ impl<C: Clock> Shedder<C> {
     /// How much is shed because of the signals.
     ///
     /// ```
-    /// # use tidegate::{Level, Shedder};
+    /// # use tidegate::load::{Level, Shedder};
     /// assert_eq!(Shedder::new().level(), Level::default());
     /// ```
     pub fn level(&self) -> Level {
@@ -144,11 +144,11 @@ impl<C: Clock> Shedder<C> {
     /// How many permits are out.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let shedder = Shedder::new();
     /// let permit = shedder.try_enter(Priority::Normal)?;
     /// assert_eq!(shedder.in_flight(), 1);
-    /// # Ok::<(), tidegate::Shed>(())
+    /// # Ok::<(), tidegate::load::Shed>(())
     /// ```
     pub fn in_flight(&self) -> u64 {
         self.inner.in_flight.load(Ordering::Relaxed)
@@ -158,7 +158,7 @@ impl<C: Clock> Shedder<C> {
     /// where there may be none for long, and level and readings are to be right all the same.
     ///
     /// ```
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// let shedder = Shedder::new();
     /// shedder.sample();
     /// ```
@@ -170,7 +170,7 @@ impl<C: Clock> Shedder<C> {
     /// What the signals said when they were last read, or why they could not be.
     ///
     /// ```
-    /// # use tidegate::Shedder;
+    /// # use tidegate::load::Shedder;
     /// let shedder = Shedder::new();
     /// shedder.sample();
     /// for reading in shedder.readings() {
@@ -233,7 +233,7 @@ impl<C: Clock> fmt::Debug for Shedder<C> {
 /// A request that was turned away for lack of capacity: a 503, not a 429.
 ///
 /// ```
-/// use tidegate::{Cause, Priority, Shedder};
+/// use tidegate::load::{Cause, Priority, Shedder};
 ///
 /// let shedder = Shedder::builder().in_flight_max(0).build();
 /// let shed = shedder.try_enter(Priority::Normal).unwrap_err();
@@ -249,7 +249,7 @@ pub struct Shed {
 /// Why a request was turned away.
 ///
 /// ```
-/// assert_ne!(tidegate::Cause::Load, tidegate::Cause::InFlight);
+/// assert_ne!(tidegate::load::Cause::Load, tidegate::load::Cause::InFlight);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -264,7 +264,7 @@ impl Shed {
     /// The priority of the request.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let shed = Shedder::builder().in_flight_max(0).build().try_enter(Priority::Batch).unwrap_err();
     /// assert_eq!(shed.priority(), Priority::Batch);
     /// ```
@@ -275,7 +275,7 @@ impl Shed {
     /// Why.
     ///
     /// ```
-    /// # use tidegate::{Cause, Priority, Shedder};
+    /// # use tidegate::load::{Cause, Priority, Shedder};
     /// let shed = Shedder::builder().in_flight_max(0).build().try_enter(Priority::Batch).unwrap_err();
     /// assert_eq!(shed.cause(), Cause::InFlight);
     /// ```

@@ -11,13 +11,13 @@ use tidegate_core::Priority;
 /// Leave to go on, from a [`Shedder`]; counted as in flight until it is dropped.
 ///
 /// ```
-/// use tidegate::{Priority, Shedder};
+/// use tidegate::load::{Priority, Shedder};
 ///
 /// let shedder = Shedder::new();
 /// let permit = shedder.try_enter(Priority::Normal)?;
 /// drop(permit);
 /// assert_eq!(shedder.in_flight(), 0);
-/// # Ok::<(), tidegate::Shed>(())
+/// # Ok::<(), tidegate::load::Shed>(())
 /// ```
 #[must_use = "a permit is given back when it is dropped: write `let _permit = …`, not `let _ = …`"]
 pub struct ShedPermit<C: Clock = SystemClock> {
@@ -33,10 +33,10 @@ impl<C: Clock> ShedPermit<C> {
     /// The priority of the request.
     ///
     /// ```
-    /// # use tidegate::{Priority, Shedder};
+    /// # use tidegate::load::{Priority, Shedder};
     /// let permit = Shedder::new().try_enter(Priority::Batch)?;
     /// assert_eq!(permit.priority(), Priority::Batch);
-    /// # Ok::<(), tidegate::Shed>(())
+    /// # Ok::<(), tidegate::load::Shed>(())
     /// ```
     pub fn priority(&self) -> Priority {
         self.priority

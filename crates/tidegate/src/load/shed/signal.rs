@@ -10,7 +10,7 @@ use tidegate_core::{Timestamp, Watermarks};
 /// In a container with cgroup v2 it is the container's share; else the machine's.
 ///
 /// ```
-/// use tidegate::Signal;
+/// use tidegate::load::Signal;
 ///
 /// assert_eq!(Signal::CpuPressure.to_string(), "cpu pressure");
 /// ```
@@ -38,7 +38,7 @@ impl Signal {
     /// time (5 % to 15 %), and where disks hold everybody up (40 % to 60 %).
     ///
     /// ```
-    /// # use tidegate::{Watermarks, Signal};
+    /// # use tidegate::load::{Watermarks, Signal};
     /// assert_eq!(Signal::Cpu.marks(), Watermarks::percent(75..=90));
     /// ```
     pub fn marks(self) -> Watermarks {
@@ -67,7 +67,7 @@ impl fmt::Display for Signal {
 /// What a signal said when it was last read.
 ///
 /// ```
-/// use tidegate::{Shedder, Signal};
+/// use tidegate::load::{Shedder, Signal};
 ///
 /// let shedder = Shedder::new();
 /// shedder.sample();
@@ -102,7 +102,7 @@ impl fmt::Display for Reading {
 /// Why a signal could not be read. It sheds nothing then.
 ///
 /// ```
-/// let shedder = tidegate::Shedder::builder().root("/nowhere").build();
+/// let shedder = tidegate::load::Shedder::builder().root("/nowhere").build();
 /// shedder.sample();
 /// let pressure = shedder.readings()[2].to_string();
 /// assert!(pressure.starts_with("cpu pressure is not to be had here: /nowhere/proc/pressure/cpu"));

@@ -13,7 +13,8 @@ use tidegate_core::{Decision, Limit, Timestamp};
 /// may, and those that it looks at to make room are in debt.
 ///
 /// ```
-/// use tidegate::{Limiter, ManualClock, Overflow};
+/// use tidegate::{Limiter, ManualClock};
+/// use tidegate::limiter::Overflow;
 ///
 /// let limiter = Limiter::builder("1/h".parse()?)
 ///     .max_keys(1)

@@ -8,10 +8,11 @@ use std::hash::Hash;
 use tidegate_core::{Throttle, Throttled};
 
 /// Requests with a rate each that are decided in one go; made by
-/// [`Throttles::batch`](crate::Throttles::batch).
+/// [`Throttles::batch`](crate::throttle::Throttles::batch).
 ///
 /// ```
-/// use tidegate::{ManualClock, Throttle, Throttles};
+/// use tidegate::ManualClock;
+/// use tidegate::throttle::{Throttle, Throttles};
 ///
 /// let throttles = Throttles::with_clock(ManualClock::new());
 /// let mut batch = throttles.batch();
@@ -20,7 +21,7 @@ use tidegate_core::{Throttle, Throttled};
 /// let mut remaining = Vec::new();
 /// batch.decide(|throttled| remaining.push(throttled.remaining));
 /// assert_eq!(remaining, [4, 9]);
-/// # Ok::<(), tidegate::ZeroRate>(())
+/// # Ok::<(), tidegate::throttle::ZeroRate>(())
 /// ```
 pub struct ThrottleBatch<C: Clock = SystemClock> {
     store: Arc<MemoryStore<C>>,
@@ -38,11 +39,12 @@ impl<C: Clock> ThrottleBatch<C> {
     /// Adds a request.
     ///
     /// ```
-    /// # use tidegate::{ManualClock, Throttle, Throttles};
+    /// # use tidegate::ManualClock;
+    /// # use tidegate::throttle::{Throttle, Throttles};
     /// let mut batch = Throttles::with_clock(ManualClock::new()).batch();
     /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
     /// assert_eq!(batch.len(), 1);
-    /// # Ok::<(), tidegate::ZeroRate>(())
+    /// # Ok::<(), tidegate::throttle::ZeroRate>(())
     /// ```
     #[inline]
     pub fn push<K: Hash + ?Sized>(&mut self, key: &K, throttle: Throttle) {
@@ -54,12 +56,13 @@ impl<C: Clock> ThrottleBatch<C> {
     /// Decides all that were added, in that order, says each answer, and forgets them.
     ///
     /// ```
-    /// # use tidegate::{ManualClock, Throttle, Throttles};
+    /// # use tidegate::ManualClock;
+    /// # use tidegate::throttle::{Throttle, Throttles};
     /// let mut batch = Throttles::with_clock(ManualClock::new()).batch();
     /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
     /// batch.decide(|throttled| assert_eq!(throttled.reply(), [0, 1, 0, -1, 1]));
     /// assert!(batch.is_empty());
-    /// # Ok::<(), tidegate::ZeroRate>(())
+    /// # Ok::<(), tidegate::throttle::ZeroRate>(())
     /// ```
     #[inline]
     pub fn decide(&mut self, mut say: impl FnMut(Throttled)) {
@@ -82,7 +85,7 @@ impl<C: Clock> ThrottleBatch<C> {
     /// How many were added since the last [`decide`](Self::decide).
     ///
     /// ```
-    /// # use tidegate::Throttles;
+    /// # use tidegate::throttle::Throttles;
     /// assert_eq!(Throttles::new().batch().len(), 0);
     /// ```
     pub fn len(&self) -> usize {
@@ -92,7 +95,7 @@ impl<C: Clock> ThrottleBatch<C> {
     /// Whether nothing was added since the last [`decide`](Self::decide).
     ///
     /// ```
-    /// # use tidegate::Throttles;
+    /// # use tidegate::throttle::Throttles;
     /// assert!(Throttles::new().batch().is_empty());
     /// ```
     pub fn is_empty(&self) -> bool {

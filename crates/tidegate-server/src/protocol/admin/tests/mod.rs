@@ -10,7 +10,7 @@ use crate::config::{Config, Token};
 use crate::protocol::http::tests::{Bench, Reply, limit};
 use crate::store::Key;
 use http::Request;
-use tidegate::Throttle;
+use tidegate::throttle::Throttle;
 
 const TOKEN: &str = "Bearer 0perator";
 

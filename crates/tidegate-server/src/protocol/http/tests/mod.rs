@@ -23,7 +23,8 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tidegate::{ManualClock, Snapshot};
+use tidegate::ManualClock;
+use tidegate::snapshot::Snapshot;
 
 /// A server whose time is ours.
 pub(crate) struct Bench {
