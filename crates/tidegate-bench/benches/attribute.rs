@@ -98,7 +98,7 @@ fn work(number: u32) -> u32 {
 
 #[inline(never)]
 fn of_gate(gate: &Gate, number: u32) -> Result<u32, Denied> {
-    gate.check().ok()?;
+    gate.check().into_result()?;
     Ok(work(number))
 }
 
@@ -116,7 +116,7 @@ fn shut_gate(number: u32) -> Result<u32, Denied> {
 
 #[inline(never)]
 fn of_name(limiter: &Limiter, name: &str, number: u32) -> Result<u32, Denied> {
-    limiter.check(name).ok()?;
+    limiter.check(name).into_result()?;
     Ok(work(number))
 }
 
@@ -134,7 +134,7 @@ fn shut_name(name: &str, number: u32) -> Result<u32, Denied> {
 
 #[inline(never)]
 fn of_number(limiter: &Limiter, user: u64, number: u32) -> Result<u32, Denied> {
-    limiter.check(&user).ok()?;
+    limiter.check(&user).into_result()?;
     Ok(work(number))
 }
 

@@ -28,6 +28,7 @@ use core::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "a decision that is ignored limits nothing"]
 pub struct Decision {
     /// Whether the request may pass.
     pub verdict: Verdict,
@@ -56,6 +57,7 @@ pub struct Decision {
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a verdict that is ignored limits nothing"]
 pub enum Verdict {
     /// The request may pass now. It has been charged.
     Allow,
@@ -196,17 +198,9 @@ impl Decision {
         }
     }
 
-    /// Returns what [`into_result`](Self::into_result) returns.
-    #[doc(hidden)]
-    #[inline]
-    pub const fn ok(self) -> Result<Span, Denied> {
-        self.into_result()
-    }
-
     /// Returns this decision as it reads `elapsed` later, if no request was charged meanwhile: for a denial that is
     /// cached.
     #[inline]
-    #[must_use]
     pub const fn after_elapsed(self, elapsed: Span) -> Self {
         let verdict = match self.verdict {
             Verdict::Deny(Retry::After(retry)) => {

@@ -54,6 +54,7 @@ pub struct ZeroRate;
 /// # Ok::<(), tidegate_core::ZeroRate>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a decision that is ignored limits nothing"]
 pub struct Throttled {
     /// Whether the request is denied.
     pub is_limited: bool,

@@ -81,8 +81,8 @@ fn half_a_microsecond_is_carried_into_the_next_wait() {
 fn half_a_microsecond_is_carried_into_the_next_rest() {
     let limit = limit("128/s warmup 1s");
     let mut state = limit.fresh(START);
-    limit.decide(&mut state, START, 128);
-    limit.decide(&mut state, START, 1);
+    let _ = limit.decide(&mut state, START, 128);
+    let _ = limit.decide(&mut state, START, 1);
     // The last one is paid at 1 507 812.5 µs, and 7812.5 µs later one permit is saved.
     let rested = after(1_507_812 + 7_813);
     assert_eq!(limit.decide(&mut state, rested, 0).reset_after.as_micros(), 127 * 15_625 / 2);
@@ -102,7 +102,7 @@ fn half_a_microsecond_is_carried_into_the_next_rest() {
 fn what_is_carried_is_a_fraction_in_parts_of_two_to_the_thirty_two() {
     let limit = limit("128/s warmup 1s");
     let mut state = limit.fresh(START);
-    limit.decide(&mut state, START, 129);
+    let _ = limit.decide(&mut state, START, 129);
     let free_at = after(1_507_812).as_micros();
     assert_eq!(limit.write_state(&state), [0, free_at, 1 << 31, START.as_micros()]);
 }
@@ -111,7 +111,7 @@ fn what_is_carried_is_a_fraction_in_parts_of_two_to_the_thirty_two() {
 fn a_price_beyond_all_time_carries_nothing() {
     let limit = limit("1/day warmup 1s");
     let mut state = limit.fresh(START);
-    limit.decide(&mut state, START, u64::MAX);
+    let _ = limit.decide(&mut state, START, u64::MAX);
     assert_eq!(limit.write_state(&state)[1..3], [u64::MAX, 0]);
 }
 
@@ -120,7 +120,7 @@ fn a_refund_shortens_the_wait_at_the_steady_pace_and_not_below_now() {
     for (rule, cost, owed) in [("5/s warmup 1s", 2, 880_000), ("5/s smooth", 4, 800_000)] {
         let limit = limit(rule);
         let mut state = limit.fresh(START);
-        limit.decide(&mut state, START, cost);
+        let _ = limit.decide(&mut state, START, cost);
         limit.refund(&mut state, START, 3);
         assert_eq!(wait(&limit, &mut state.clone(), START, 1), owed - 600_000, "{rule}");
         limit.refund(&mut state, START, 99);
@@ -136,7 +136,7 @@ const OWING: [(&str, u64, u64); 2] =
 fn owing(rule: &str) -> (Limit, State) {
     let limit = limit(rule);
     let mut state = limit.fresh(START);
-    limit.decide(&mut state, START, 1);
+    let _ = limit.decide(&mut state, START, 1);
     (limit, state)
 }
 
@@ -159,7 +159,7 @@ fn what_is_owed_goes_along_with_a_step_back_that_is_too_long() {
         for back in [longest + 1, 50_000_000] {
             let (limit, mut state) = owing(rule);
             let stepped = START - Span::from_micros(back);
-            limit.decide(&mut state, stepped, 0);
+            let _ = limit.decide(&mut state, stepped, 0);
             for passed in [0, 1, owed / 2, owed] {
                 let now = stepped + Span::from_micros(passed);
                 let left = wait(&limit, &mut state.clone(), now, 1);

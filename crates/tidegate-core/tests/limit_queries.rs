@@ -52,9 +52,9 @@ fn the_next_lease_to_end_is_the_oldest() {
     let limit = limit("concurrency 5 lease 10s");
     let mut state = limit.fresh(NOW);
     assert_eq!(limit.next_lease_end(&state, NOW), None);
-    limit.decide(&mut state, NOW, 1);
+    let _ = limit.decide(&mut state, NOW, 1);
     let later = NOW + MS(3_000);
-    limit.decide(&mut state, later, 1);
+    let _ = limit.decide(&mut state, later, 1);
     assert_eq!(limit.next_lease_end(&state, later), Some(MS(7_000)));
 }
 
@@ -62,7 +62,7 @@ fn the_next_lease_to_end_is_the_oldest() {
 fn a_lease_that_ends_with_time_itself_does_not_end() {
     let limit = limit("concurrency 1 lease 10s");
     let mut state = limit.fresh(NOW);
-    limit.decide(&mut state, Timestamp::MAX - MS(1), 1);
+    let _ = limit.decide(&mut state, Timestamp::MAX - MS(1), 1);
     assert!(limit.peek(&state, Timestamp::MAX, 1).is_deny());
 }
 
@@ -83,7 +83,7 @@ fn the_patience_of_exactly_the_wait_is_enough_and_a_microsecond_less_is_not() {
     for rule in ["10/s queue capacity 5", "10/s smooth", "10/s warmup 1s", "10r/s burst=5"] {
         let limit = limit(rule);
         let mut state = limit.fresh(NOW);
-        limit.decide(&mut state, NOW, 1);
+        let _ = limit.decide(&mut state, NOW, 1);
         let Verdict::Wait(wait) = limit.peek(&state, NOW, 1).verdict else { panic!("{rule}") };
         let within = |patience| limit.decide_within(&mut state.clone(), NOW, 1, patience).verdict;
         assert_eq!(within(wait), Verdict::Wait(wait), "{rule}");
@@ -98,7 +98,7 @@ fn the_patience_of_exactly_the_wait_is_enough_and_a_microsecond_less_is_not() {
 fn the_hasty_are_told_the_first_instant_at_which_they_would_be_admitted() {
     let limit = limit("10/s queue capacity 5");
     let mut state = limit.fresh(NOW);
-    limit.decide(&mut state, NOW, 6);
+    let _ = limit.decide(&mut state, NOW, 6);
     let told = |patience| limit.decide_within(&mut state.clone(), NOW, 1, patience).retry_after();
     assert_eq!(told(Span::ZERO), Some(MS(600)), "when nobody is before them");
     assert_eq!(told(MS(250)), Some(MS(350)));
@@ -112,7 +112,7 @@ fn who_always_waits_as_long_as_their_patience_is_told_when_and_who_always_waits_
     // Three cost two tenths of a second by themselves, however idle it is.
     let limit = limit("10r/s burst=5");
     let mut state = limit.fresh(NOW);
-    limit.decide(&mut state, NOW, 1);
+    let _ = limit.decide(&mut state, NOW, 1);
     let told = |patience| limit.decide_within(&mut state.clone(), NOW, 3, patience).verdict;
     assert_eq!(told(MS(300)), Verdict::Wait(MS(300)));
     assert_eq!(told(MS(200)), Verdict::Deny(Retry::After(MS(100))));
@@ -125,7 +125,7 @@ fn a_refund_reaches_the_state() {
     {
         let limit = limit(rule);
         let mut state = limit.fresh(NOW);
-        limit.decide(&mut state, NOW, 2);
+        let _ = limit.decide(&mut state, NOW, 2);
         limit.refund(&mut state, NOW, 1);
         assert_eq!(limit.peek(&state, NOW, 0).remaining, 1, "{rule}");
     }
@@ -137,13 +137,13 @@ fn a_rule_by_the_calendar_takes_over_what_was_used_by_the_other_clock() {
     let old_now = Timestamp::from_micros(5);
     let (log, fixed) = (limit("2/min sliding-log"), limit("2/min fixed"));
     let mut state = log.fresh(old_now);
-    log.decide(&mut state, old_now, 1);
+    let _ = log.decide(&mut state, old_now, 1);
     let state = fixed.take_over_between(&log, &state, old_now, NOW);
     assert_eq!(fixed.peek(&state, NOW, 0).remaining, 1);
     // By the same clock it goes on as ever.
     let wider = limit("5/min sliding-log");
     let mut state = log.fresh(old_now);
-    log.decide(&mut state, old_now, 1);
+    let _ = log.decide(&mut state, old_now, 1);
     let state = wider.take_over_between(&log, &state, old_now, old_now);
     assert_eq!(wider.peek(&state, old_now, 0).remaining, 4);
 }

@@ -33,7 +33,7 @@ fn states(limit: &Limit) -> Vec<State> {
     let mut states = vec![state.clone()];
     for (pause_us, cost) in [(7, 1), (1_000_003, 1), (9_999_991, 2), (61_000_001, 1), (3, 2)] {
         now = now + Span::from_micros(pause_us);
-        limit.decide(&mut state, now, cost);
+        let _ = limit.decide(&mut state, now, cost);
         states.push(state.clone());
     }
     states

@@ -55,7 +55,7 @@ const PAUSE: Span = Span::from_micros(7_777_777);
 fn used(limit: &Limit, units: u64) -> tidegate_core::State {
     let mut state = limit.fresh(NOW - Span::from_secs(3_600));
     for _ in 0..units {
-        limit.decide(&mut state, NOW, 1);
+        let _ = limit.decide(&mut state, NOW, 1);
     }
     state
 }
@@ -146,7 +146,7 @@ fn t12_what_is_used_up_stays_so_if_the_next_one_is_not_late() {
         let next = |drain_us: u64| {
             let old: Limit = format!("1/{drain_us}us").parse().unwrap();
             let mut state = old.fresh(now);
-            old.decide(&mut state, now, 1);
+            let _ = old.decide(&mut state, now, 1);
             wait(&new.peek(&new.take_over(&old, &state, now), now, 1))
         };
         assert_eq!(next(wait_us), Span::from_micros(wait_us), "{rule}");
@@ -171,7 +171,7 @@ fn t12_who_is_in_flight_keeps_a_shorter_lease_and_gets_the_new_one_in_place_of_a
     let left = |old: &str, new: &str| {
         let [old, new]: [Limit; 2] = [old, new].map(|rule| rule.parse().unwrap());
         let mut state = old.fresh(NOW);
-        old.decide(&mut state, NOW, 1);
+        let _ = old.decide(&mut state, NOW, 1);
         let later = NOW + Span::from_secs(4);
         new.next_lease_end(&new.take_over(&old, &state, later), later)
     };
@@ -198,8 +198,8 @@ fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
         let limit: Limit = rule.parse().unwrap();
         let full = |at| {
             let mut state = limit.fresh(now);
-            limit.decide(&mut state, now, all);
-            limit.decide(&mut state, at, 0);
+            let _ = limit.decide(&mut state, now, all);
+            let _ = limit.decide(&mut state, at, 0);
             // What the state says at the time of the step, when the clock is back there.
             limit.peek(&state, now, 0).reset_after
         };
@@ -213,9 +213,9 @@ fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
     for rule in exact.into_iter().chain(["3/s sliding-log", "concurrency 3 lease 10s"]) {
         let limit: Limit = rule.parse().unwrap();
         let mut state = limit.fresh(now);
-        limit.decide(&mut state, now, 3);
+        let _ = limit.decide(&mut state, now, 3);
         let untouched = limit.peek(&state, now, 0).reset_after;
-        limit.decide(&mut state, now - ridden - Span::from_micros(1), 0);
+        let _ = limit.decide(&mut state, now - ridden - Span::from_micros(1), 0);
         assert!(limit.peek(&state, now, 0).reset_after < untouched, "{rule}");
     }
 }

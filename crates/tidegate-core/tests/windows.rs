@@ -54,7 +54,7 @@ fn all_of_a_window_may_be_asked_for_again_and_one_more_never() {
     for rule in ["3/min fixed", "3/min calendar"] {
         let limit = limit(rule);
         let mut state = limit.fresh(second(600));
-        limit.decide(&mut state, second(620), 1);
+        let _ = limit.decide(&mut state, second(620), 1);
         let ask = |cost| limit.peek(&state, second(620), cost).verdict;
         let next = Verdict::Deny(Retry::After(Span::from_secs(40)));
         assert_eq!(
@@ -70,7 +70,7 @@ fn a_refund_is_taken_off_the_count_and_not_below_zero() {
     for rule in ["3/min fixed", "3/min calendar"] {
         let limit = limit(rule);
         let mut state = limit.fresh(second(600));
-        limit.decide(&mut state, second(620), 3);
+        let _ = limit.decide(&mut state, second(620), 3);
         limit.refund(&mut state, second(621), 2);
         assert_eq!(limit.peek(&state, second(621), 0).remaining, 2, "{rule}");
         limit.refund(&mut state, second(621), 9);

@@ -13,7 +13,7 @@ use tidegate::{Decision, Rule, Verdict};
 /// use tidegate_http::Mode;
 /// # use tidegate::{Gate, ManualClock};
 /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-/// gate.check();
+/// let _ = gate.check();
 /// let denied = gate.check();
 /// assert!(!Mode::Enforce.apply(denied).passes());
 /// assert!(Mode::Shadow.apply(denied).passes());

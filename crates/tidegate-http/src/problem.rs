@@ -29,7 +29,7 @@ pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 ///
 /// let rule: Rule = "1/s".parse()?;
 /// let gate = Gate::with_clock(rule.clone(), ManualClock::new());
-/// gate.check();
+/// let _ = gate.check();
 /// let decision = gate.check();
 /// let limits = [LimitStatus { name: "api", rule: &rule, decision }];
 ///

@@ -123,7 +123,7 @@ fn passage(limits: &[Arguments], otherwise: &Otherwise<'_>, is_async: bool) -> T
         let answer = ours("answer");
         return quote!({
             #statics
-            let #answer = #decision.ok();
+            let #answer = #decision.into_result();
             if let ::core::result::Result::Err(#denied) = #answer { #end }
         });
     }

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let per_user = Limiter::with_clock("5/s burst 2".parse()?, clock.clone());
     for name in ["alice", "alice", "alice", "bob"] {
         let decision = per_user.check(name);
-        match decision.ok() {
+        match decision.into_result() {
             Ok(_) => println!("  {name}: allowed, {} remaining", decision.remaining),
             Err(denied) => println!("  {name}: {denied}"),
         }

@@ -138,7 +138,7 @@ impl<C: Clock> Gate<C> {
     /// ```
     /// # use tidegate::{Gate, ManualClock, Span};
     /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// gate.check();
+    /// let _ = gate.check();
     /// let reservation = gate.reserve()?;
     /// assert_eq!(reservation.wait(), Span::from_secs(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -163,7 +163,7 @@ impl<C: Clock> Gate<C> {
     /// ```
     /// # use tidegate::{Gate, ManualClock};
     /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// gate.check_n(10);
+    /// let _ = gate.check_n(10);
     /// gate.set_rule("20/s".parse()?);
     /// assert_eq!(gate.peek().remaining, 9, "10 of 20 are used, and this request would use one more");
     /// # Ok::<(), tidegate::RuleError>(())

@@ -52,7 +52,7 @@ impl<C: Clock> Request<C> {
     /// # use tidegate::{Gate, ManualClock};
     /// # use std::time::Duration;
     /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// gate.check();
+    /// let _ = gate.check();
     /// assert!(gate.request().within(Duration::from_millis(999)).reserve().is_err());
     /// assert!(gate.request().within(Duration::from_secs(1)).reserve().is_ok());
     /// # Ok::<(), tidegate::RuleError>(())
@@ -143,7 +143,7 @@ impl<C: Clock> Request<C> {
     /// ```
     /// # use tidegate::{Gate, ManualClock, Span};
     /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// gate.check_n(10);
+    /// let _ = gate.check_n(10);
     /// assert_eq!(gate.request().cost(5).reserve()?.wait(), Span::from_millis(500));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -69,7 +69,7 @@ fn each_change(mut look: impl FnMut(&str, &Caller, &ManualClock, Decision)) {
         for used in [0, 1, 5, 200] {
             for (caller, clock) in Caller::both(from) {
                 for request in 0..used {
-                    caller.check(1);
+                    let _ = caller.check(1);
                     clock.advance(Span::from_micros(request * 37));
                 }
                 let before = caller.check(0);
@@ -197,7 +197,7 @@ fn t12_a_key_that_was_only_looked_at_is_like_one_that_was_not() {
         let clock = ManualClock::new();
         let limiter = Limiter::with_clock(from.parse().unwrap(), clock.clone());
         clock.advance(Span::from_millis(10));
-        limiter.peek("seen");
+        let _ = limiter.peek("seen");
         limiter.set_rule(to.parse().unwrap());
         if limiter.peek("seen") != limiter.peek("unseen") {
             differ.push(format!("{from} -> {to}"));

@@ -211,7 +211,7 @@ fn b7_forgetting_a_key_changes_no_answer() {
         let (forgets, remembers) = (limiter(), limiter());
         for round in 0..60_u64 {
             for stranger in 0..1_100_u64 {
-                forgets.check_n(&(round, stranger), 1);
+                let _ = forgets.check_n(&(round, stranger), 1);
             }
             for (key, cost) in [("often", 1), ("often", 2), ("seldom", round % 9 / 8)] {
                 let answers = [&forgets, &remembers].map(|limiter| limiter.check_n(key, cost));
@@ -234,12 +234,12 @@ fn t22_a_step_back_to_before_its_birth_does_not_lock_a_gate() {
         for used in [0, 1] {
             let clock = ManualClock::new();
             let gate = Gate::with_clock(rule.parse().unwrap(), clock.clone());
-            gate.check_n(used);
+            let _ = gate.check_n(used);
             clock.set(clock.now() - Span::from_secs(3_600));
             let wait = gate.check().retry_after().unwrap_or(Span::ZERO);
             assert!(wait <= Span::from_secs(1));
             for _ in 0..100 {
-                gate.check_n(0);
+                let _ = gate.check_n(0);
                 clock.advance(Span::from_millis(20));
             }
             assert!(gate.check().is_allow(), "{rule}, {used} used: refused 2 s after the step");

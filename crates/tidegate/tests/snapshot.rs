@@ -59,7 +59,7 @@ fn used(rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
     let limiter = limiter(rule, clock);
     for key in 0..KEYS {
         for _ in 0..=key % 7 {
-            limiter.check(&key);
+            let _ = limiter.check(&key);
         }
         clock.advance(Span::from_micros(key * 13));
     }
@@ -177,7 +177,7 @@ fn t38_the_time_that_the_writing_takes_brings_nothing() {
     let limiter = || Limiter::with_clock("100/s burst 50".parse().unwrap(), clock.clone());
     let limiters: Vec<_> = (0..20).map(|_| limiter()).collect();
     for limiter in &limiters {
-        limiter.check_n("alice", 50);
+        let _ = limiter.check_n("alice", 50);
     }
     let names: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     let mut bytes = Vec::new();
@@ -229,8 +229,8 @@ fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
 fn t12_a_rule_that_was_changed_in_between_takes_over_what_was_used() {
     let clock = ManualClock::new();
     let before = limiter("10/day", &clock);
-    before.check_n("alice", 10);
-    before.check_n("bob", 4);
+    let _ = before.check_n("alice", 10);
+    let _ = before.check_n("bob", 4);
     let bytes = bytes(&before);
     for rule in ["20/day", "20/day sliding-log", "20/day sliding", "20/day fixed from first"] {
         let after = restored(&bytes, rule, &clock);
@@ -245,7 +245,7 @@ fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
     let clock = ManualClock::new();
     let before = limiter("1/day", &clock);
     for key in 0..KEYS {
-        before.check(&key);
+        let _ = before.check(&key);
     }
     let builder = Limiter::builder("1/day".parse().unwrap()).max_keys(10);
     let snapshot = Snapshot::read(&bytes(&before)).unwrap();
@@ -307,7 +307,7 @@ fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
             let limit = before.peek("alice").limit;
             let longest = before.peek("alice").reset_after.as_micros().max(1_000) * limit;
             for _ in 0..random(&mut seed, 15) {
-                before.check_n("alice", random(&mut seed, limit));
+                let _ = before.check_n("alice", random(&mut seed, limit));
                 if random(&mut seed, 3) == 0 {
                     before.request("alice").cost(random(&mut seed, limit * 3)).charge();
                 }
@@ -418,7 +418,7 @@ fn t38_every_byte_counts() {
     for rule in ["100/h burst 9", "5/h sliding-log", "5/s warmup 1s"] {
         let limiter = limiter(rule, &clock);
         for key in 0..5 {
-            limiter.check(&key);
+            let _ = limiter.check(&key);
         }
         let whole = bytes(&limiter);
         assert!(Snapshot::read(&whole).is_ok());
@@ -438,9 +438,9 @@ fn t38_a_file_that_is_not_whole_is_told_of_and_the_one_before_it_is_taken() {
     let scratch = Scratch::new("fallback");
     let (path, clock) = (scratch.file(), ManualClock::new());
     let limiter = limiter("5/day", &clock);
-    limiter.check_n("alice", 3);
+    let _ = limiter.check_n("alice", 3);
     Snapshot::save(&path, [("api", &limiter)]).unwrap();
-    limiter.check_n("alice", 1);
+    let _ = limiter.check_n("alice", 1);
     Snapshot::save(&path, [("api", &limiter)]).unwrap();
     let remaining = |path: &Path| {
         let loaded = Snapshot::load(path);
@@ -518,7 +518,7 @@ fn t39_each_key_is_saved_as_it_was_at_one_moment_while_others_ask() {
                     if is_done.load(Ordering::Relaxed) {
                         return;
                     }
-                    limiter.check(&((round * 7 + thread) % KEYS));
+                    let _ = limiter.check(&((round * 7 + thread) % KEYS));
                 }
             });
         }
@@ -549,7 +549,7 @@ fn child_that_saves_for_ever() {
     let limiter = started.snapshot.restore("api", builder("1000000/day"));
     for round in 0..u64::MAX {
         for key in 0..2_000 {
-            limiter.check(&(key + round));
+            let _ = limiter.check(&(key + round));
         }
         assert_is_within_bounds(&limiter);
         Snapshot::save(&path, [("api", &limiter)]).unwrap();

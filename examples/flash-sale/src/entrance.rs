@@ -51,7 +51,7 @@ impl<C: Clock + Clone> Entrance<C> {
     /// A buyer who goes away while waiting (the future is dropped) gives the token back to those behind, and may come again.
     pub async fn enter(&self, buyer: i64) -> Result<(), Answer> {
         let decision = self.buyers.check(&buyer);
-        if let Err(denied) = decision.ok() {
+        if let Err(denied) = decision.into_result() {
             return Err(Answer::TooMany { retry_after_ms: retry_after_ms(denied.decision) });
         }
         let drained_at = self.buyers.clock().now() + decision.reset_after;

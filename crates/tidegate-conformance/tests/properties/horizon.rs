@@ -69,7 +69,7 @@ fn asked_at(case: &Case, instants: &[Timestamp]) -> Track {
     for (step, instant) in case.steps.iter().zip(instants) {
         track.now = *instant;
         if let Action::Take(cost) = step.action {
-            track.take(track.cost(cost));
+            let _ = track.take(track.cost(cost));
         }
     }
     track

@@ -59,7 +59,7 @@ fn haste_is_honest(case: Case, thousandths: u64) -> TestCaseResult {
             track.limit.decide_within(&mut state, now, cost, patience)
         };
         // Of a wait that no number can say, nobody knows what is left.
-        let is_endless = track.peek(cost).ok() == Ok(Span::MAX);
+        let is_endless = track.peek(cost).into_result() == Ok(Span::MAX);
         if let Some(wait) = hasty(Span::ZERO).retry_after()
             && track.peek_after(wait, cost).is_some()
             && !is_endless
@@ -77,7 +77,7 @@ fn haste_is_honest(case: Case, thousandths: u64) -> TestCaseResult {
                 "take {cost} within {patience}: told to wait {wait}, but less is enough"
             );
         }
-        track.take(cost);
+        let _ = track.take(cost);
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ fn are_same(rule: &Rule, left: Decision, right: Decision) -> bool {
     if !matches!(rule, Rule::Warmup { .. }) {
         return left == right;
     }
-    let wait = |decision: Decision| decision.ok().unwrap_or(Span::MAX);
+    let wait = |decision: Decision| decision.into_result().unwrap_or(Span::MAX);
     is_about(wait(left), wait(right)) && is_about(left.reset_after, right.reset_after)
 }
 
@@ -158,7 +158,7 @@ fn a_denied_request_changes_no_later_answer() {
                     let cost = asked.cost(cost);
                     let expected = spared.peek(cost);
                     if !expected.is_deny() {
-                        spared.take(cost);
+                        let _ = spared.take(cost);
                     }
                     let got = asked.take(cost);
                     let same = ExpectedDecision::from(got) == ExpectedDecision::from(expected);

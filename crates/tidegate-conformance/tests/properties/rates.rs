@@ -56,7 +56,7 @@ fn admitted_within(rule: &str, end: Timestamp) -> u64 {
                 assert!(!wait.is_zero(), "{rule}: denied, and told to try again at once");
                 now = now + wait;
             }
-            None if now + decision.ok().expect("it is not denied") < end => admitted += 1,
+            None if now + decision.into_result().expect("it is not denied") < end => admitted += 1,
             None => break,
         }
     }

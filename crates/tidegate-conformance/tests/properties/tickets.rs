@@ -94,7 +94,7 @@ fn a_released_ticket_restores_every_later_answer() {
                     ensure!(before == after, released, "after {wait} take {cost}: {before:?}");
                 }
             }
-            track.take(cost);
+            let _ = track.take(cost);
         }
         Ok(())
     });

@@ -149,7 +149,7 @@ impl Track {
     pub(crate) fn act(&mut self, action: Action) {
         match action {
             Action::Take(cost) => {
-                self.take(self.cost(cost));
+                let _ = self.take(self.cost(cost));
             }
             Action::Refund(cost) => self.refund(self.cost(cost)),
         }
@@ -169,7 +169,7 @@ impl Track {
     pub(crate) fn admitted(&self) -> Vec<Admitted> {
         let admission = |event: &Event| match event.did {
             Did::Take(cost, decision) if cost > 0 => {
-                let wait = decision.ok().ok()?;
+                let wait = decision.into_result().ok()?;
                 Some(Admitted { at: event.at, wait, cost })
             }
             _ => None,

@@ -257,7 +257,7 @@ mod tests {
         let rate = Rate { count: 1_000, period: Span::from_secs(1) };
         let (log, now) = (&mut Log::default(), Timestamp::from_micros(5));
         for _ in 0..1_000 {
-            SlidingLog::new(rate).decide(log, now, 1);
+            let _ = SlidingLog::new(rate).decide(log, now, 1);
         }
         assert_eq!((log.entries.len(), log.total), (1, 1_000));
     }

@@ -26,7 +26,7 @@ impl Limit {
     /// let limit: Limit = "1/s burst 2".parse()?;
     /// let epoch = Timestamp::from_micros(500);
     /// let mut state = limit.fresh(epoch);
-    /// limit.decide(&mut state, epoch, 1);
+    /// let _ = limit.decide(&mut state, epoch, 1);
     ///
     /// let words = limit.pack(&state, epoch).expect("it fits");
     /// assert_eq!(words, [1_000_000, 0, 0], "full in a second");
@@ -66,7 +66,7 @@ impl Limit {
     /// # use tidegate_core::{Limit, Timestamp};
     /// let limit: Limit = "2/s sliding-log".parse()?;
     /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.decide(&mut state, Timestamp::EPOCH, 2);
+    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 2);
     ///
     /// let words = limit.write_state(&state);
     /// let restored = limit.read_state(&words).expect("the same rule wrote it");
@@ -131,7 +131,7 @@ impl Limit {
     /// # use tidegate_core::{Limit, Timestamp};
     /// let limit: Limit = "10/s burst 3".parse()?;
     /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.decide(&mut state, Timestamp::from_micros(7), 1);
+    /// let _ = limit.decide(&mut state, Timestamp::from_micros(7), 1);
     /// assert_eq!(limit.state_to_lua(&state), Ok([100_007.0, 0.0].to_vec()));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```

@@ -187,7 +187,7 @@ impl Limit {
     /// # use tidegate_core::{Limit, Span, Timestamp};
     /// let limit: Limit = "5/s smooth".parse()?;
     /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 1);
     /// let hasty = limit.decide_within(&mut state, Timestamp::EPOCH, 1, Span::from_millis(50));
     /// assert_eq!(hasty.retry_after(), Some(Span::from_millis(150)));
     /// # Ok::<(), tidegate_core::RuleError>(())
@@ -260,7 +260,7 @@ impl Limit {
     /// # use tidegate_core::{Limit, Timestamp};
     /// let limit: Limit = "1/s".parse()?;
     /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 1);
     /// limit.refund(&mut state, Timestamp::EPOCH, 1);
     /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_allow());
     /// # Ok::<(), tidegate_core::RuleError>(())
@@ -357,7 +357,7 @@ impl Limit {
     /// # use tidegate_core::{Limit, Timestamp};
     /// let (old, new): (Limit, Limit) = ("10/s".parse()?, "20/s".parse()?);
     /// let mut state = old.fresh(Timestamp::EPOCH);
-    /// old.decide(&mut state, Timestamp::EPOCH, 10);
+    /// let _ = old.decide(&mut state, Timestamp::EPOCH, 10);
     ///
     /// let mut state = new.take_over(&old, &state, Timestamp::EPOCH);
     /// assert_eq!(new.decide(&mut state, Timestamp::EPOCH, 0).remaining, 10);
@@ -379,7 +379,7 @@ impl Limit {
     /// let (old, new): (Limit, Limit) = ("2/min sliding-log".parse()?, "2/min fixed".parse()?);
     /// let (old_now, now) = (Timestamp::from_micros(5), Timestamp::from_micros(3_600_000_000));
     /// let mut state = old.fresh(old_now);
-    /// old.decide(&mut state, old_now, 2);
+    /// let _ = old.decide(&mut state, old_now, 2);
     ///
     /// let mut state = new.take_over_between(&old, &state, old_now, now);
     /// assert!(new.decide(&mut state, now, 1).remaining <= 1);
@@ -436,7 +436,7 @@ impl Limit {
     /// let limit: Limit = "concurrency 2 lease 30s".parse()?;
     /// let mut state = limit.fresh(Timestamp::EPOCH);
     /// assert_eq!(limit.next_lease_end(&state, Timestamp::EPOCH), None);
-    /// limit.decide(&mut state, Timestamp::EPOCH, 1);
+    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 1);
     /// assert_eq!(limit.next_lease_end(&state, Timestamp::EPOCH), Some(Span::from_secs(30)));
     /// # Ok::<(), tidegate_core::RuleError>(())
     /// ```

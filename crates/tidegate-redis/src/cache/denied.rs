@@ -441,7 +441,7 @@ mod tests {
         let limit: tidegate_core::Limit = "1/min".parse().unwrap();
         let shared = Shared::new(limit.clone(), 1, Timestamp::EPOCH).unwrap();
         let mut state = limit.fresh(Timestamp::EPOCH);
-        limit.decide(&mut state, Timestamp::EPOCH, 1);
+        let _ = limit.decide(&mut state, Timestamp::EPOCH, 1);
         let decision = limit.decide(&mut state, Timestamp::EPOCH, 1);
         assert!(decision.is_deny());
         let Ok(crate::script::codec::Said::Answer(answer)) =

@@ -295,11 +295,11 @@ mod tests {
         let fallback = third("12/h burst 12");
         for (remaining, part) in [(12, 3), (8, 3), (4, 2), (3, 1), (1, 1), (0, 0)] {
             let (key, hour) = ([u8::try_from(remaining).unwrap()], Span::from_secs(3_600));
-            fallback.warm(&key, 1, left(remaining, hour));
+            let _ = fallback.warm(&key, 1, left(remaining, hour));
             assert_eq!(admits(&fallback, &key), part, "{remaining} left");
         }
         let denied = left(2, Span::from_secs(3_000)).deny(Retry::After(Span::from_secs(1)));
-        fallback.warm(b"denied", 3, denied.decision);
+        let _ = fallback.warm(b"denied", 3, denied.decision);
         assert_eq!(admits(&fallback, b"denied"), 1, "it wanted more than was left");
     }
 
@@ -307,7 +307,7 @@ mod tests {
     #[tokio::test]
     async fn a_share_is_not_charged_for_a_window_that_is_about_to_end() {
         let fallback = third("12/100day fixed");
-        fallback.warm(b"key", 1, left(0, Span::from_millis(500)));
+        let _ = fallback.warm(b"key", 1, left(0, Span::from_millis(500)));
         assert_eq!(admits(&fallback, b"key"), 3);
     }
 

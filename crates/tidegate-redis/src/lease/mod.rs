@@ -492,7 +492,7 @@ mod tests {
         let limiter = store.builder(name, rule).lease(true).build().expect("Redis can count it");
         // Nobody lends to who has just come.
         for probe in 0_u64.. {
-            limiter.check(probe.to_le_bytes()).await;
+            let _ = limiter.check(probe.to_le_bytes()).await;
             if limiter.stats().lent > 0 {
                 break;
             }
@@ -509,7 +509,7 @@ mod tests {
         let server = RedisServer::start();
         for attempt in 0.. {
             let limiter = leasing(&server, &attempt.to_string()).await;
-            limiter.check("key").await;
+            let _ = limiter.check("key").await;
             let has_returned = limiter.stats().returned;
             // Fifty are kept back; with a lease there are fewer than these.
             if limiter.check_n("key", 45).await.is_allow() {

@@ -313,7 +313,7 @@ impl RedisLimiter {
     ) -> Result<RedisPermit, Denied> {
         let (key, inner) = (key.as_ref(), &*self.inner);
         if let Some(decision) = inner.settled(cost) {
-            decision.ok()?;
+            decision.into_result()?;
             return Ok(RedisPermit::new(self.clone(), key, None, decision));
         }
         let local = inner.fallback.accompany(key, cost);
@@ -332,7 +332,7 @@ impl RedisLimiter {
             }
         };
         let decision = inner.shared(key, cost, taken.decision);
-        decision.ok()?;
+        decision.into_result()?;
         let place = taken.answer.ticket.filter(|_| cost > 0);
         let place = place.map(|ticket| (ticket, taken.answer.now()));
         let permit = RedisPermit::new(self.clone(), key, place, decision);

@@ -170,9 +170,9 @@ mod tests {
         for text in rules {
             let limit: Limit = text.parse().unwrap();
             let mut state = limit.fresh(now);
-            limit.decide(&mut state, now, 2);
+            let _ = limit.decide(&mut state, now, 2);
             let later = now + Span::from_millis(3);
-            limit.decide(&mut state, later, 1);
+            let _ = limit.decide(&mut state, later, 1);
             let (value, lives) = write(&limit, 77, &state, later).unwrap().expect("it is in use");
             assert_eq!(version(&value), Some(77), "{text}");
             assert!(lives > Span::ZERO, "{text}");

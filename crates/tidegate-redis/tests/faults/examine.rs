@@ -53,18 +53,18 @@ async fn everything_works(store: &RedisStore) {
         let limiter = limiter(store, &format!("all{number}"), rule);
         ready(&limiter).await;
         for _ in 0..3 {
-            limiter.try_check("key", 1).await.expect("it may charge");
+            let _ = limiter.try_check("key", 1).await.expect("it may charge");
         }
-        limiter.check_once("key", 1, "id").await;
+        let _ = limiter.check_once("key", 1, "id").await;
         limiter.refund("key", 1).await.expect("it may give back");
-        limiter.peek("key", 1).await.expect("it may look");
+        let _ = limiter.peek("key", 1).await.expect("it may look");
         if limiter.rule().is_concurrency() {
             limiter.reset("key").await.expect("it may forget");
             let permit = limiter.try_acquire("key", 1).await.expect("there is room");
             assert!(permit.release().await.expect("it may give back"));
         }
         limiter.set_rule("3/s sliding".parse().expect("a rule")).await.expect("it may change");
-        limiter.try_check("key", 1).await.expect("it may take over");
+        let _ = limiter.try_check("key", 1).await.expect("it may take over");
         limiter.reset("key").await.expect("it may forget");
         assert_eq!(limiter.stats().failed, 0, "`{rule}`: {}", limiter.stats().last_failure);
     }
@@ -204,7 +204,7 @@ async fn t34_in_a_cluster_every_primary_is_examined_with_two_more_permissions() 
     let limiter = limiter(&store, "asked", "10/s");
     ready(&limiter).await;
     let _half_way = cluster.begin_migration(cluster.slot_of("tg:{key}:asked"));
-    limiter.try_check("key", 1).await.expect("it may ask who gets the slot");
+    let _ = limiter.try_check("key", 1).await.expect("it may ask who gets the slot");
     for server in cluster.servers() {
         server.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
         server.command(&["ACL", "SETUSER", "limiter", "-asking"]);

@@ -116,14 +116,14 @@ async fn t35_a_state_that_is_taken_over_by_another_rule_lives_as_long_as_that_sa
     let limiter = limiter(&store, "change", "1000/h burst 1000");
     for rule in RULES.iter().filter(|rule| !rule.contains("concurrency")) {
         for subject in 0..SUBJECTS {
-            limiter.try_check(subject.to_string(), 2).await.expect("it answers");
+            let _ = limiter.try_check(subject.to_string(), 2).await.expect("it answers");
         }
         limiter.set_rule(rule.parse().unwrap()).await.expect("it answers");
         // A witness that has never had another rule.
         let witness = witness_at(&server.url(), "change", rule).await;
         ready(&witness).await;
         for subject in 0..SUBJECTS {
-            witness.try_check(subject.to_string(), 1).await.expect("it answers");
+            let _ = witness.try_check(subject.to_string(), 1).await.expect("it answers");
         }
         lives_as_long_as_it_may(&server, &witness).await;
     }
@@ -153,7 +153,7 @@ async fn t35_a_denied_request_writes_nothing() {
         ready(&limiter).await;
         let most = limiter.peek("key", 0).await.expect("it answers").limit;
         // A part that is left stays left: what is too much is not taken in part.
-        limiter.try_check("key", most.min(3)).await.expect("it answers");
+        let _ = limiter.try_check("key", most.min(3)).await.expect("it answers");
         for cost in [most + 1, u64::MAX] {
             let before = written(&server);
             let decision = limiter.try_check("key", cost).await.expect("it answers");
@@ -161,7 +161,7 @@ async fn t35_a_denied_request_writes_nothing() {
                 assert!(cost < u64::MAX, "`{rule}` admits everything");
                 continue;
             }
-            limiter.check_once("key", cost, "id").await;
+            let _ = limiter.check_once("key", cost, "id").await;
             let other = JointAsk { limiter: &limiter, key: b"other", cost: 1 };
             let asks = [other, JointAsk { key: b"key", cost, ..other }];
             let joint = check_all(&asks).await.expect("it answers");

@@ -85,7 +85,7 @@ where
     ) -> Self {
         if F::HAS_SERVICE
             && let RejectReason::Denied(decision) = refused.why
-            && let Err(denied) = decision.ok()
+            && let Err(denied) = decision.into_result()
         {
             request.extensions_mut().insert(denied);
             match fallback.call(request) {

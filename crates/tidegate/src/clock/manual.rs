@@ -85,7 +85,7 @@ impl ManualClock {
     /// # use std::{pin::pin, task::{Context, Waker}};
     /// let clock = ManualClock::new();
     /// let limiter = Limiter::with_clock("1/s".parse()?, clock.clone());
-    /// limiter.check("alice");
+    /// let _ = limiter.check("alice");
     ///
     /// let mut second = pin!(limiter.acquire("alice"));
     /// assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -36,7 +36,7 @@ use tidegate_core::{Decision, Span};
 /// assert_eq!(per_second.check_n(0).remaining, 98, "the denied one cost nothing");
 ///
 /// let queue = Gate::with_clock("1/s queue capacity 5".parse()?, clock.clone());
-/// queue.check();
+/// let _ = queue.check();
 /// let in_time = |ms| check_all([queue.request().within(std::time::Duration::from_millis(ms))]).decision;
 /// assert!(in_time(999).is_deny() && !in_time(1_000).is_deny(), "its turn is in a second");
 /// # Ok::<(), tidegate::RuleError>(())

@@ -205,7 +205,7 @@ impl<C: Clock> Limiter<C> {
     /// ```
     /// # use tidegate::{Limiter, ManualClock, Span};
     /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
-    /// limiter.check("alice");
+    /// let _ = limiter.check("alice");
     /// assert_eq!(limiter.reserve("alice")?.wait(), Span::from_secs(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -234,7 +234,7 @@ impl<C: Clock> Limiter<C> {
     /// ```
     /// # use tidegate::{Limiter, ManualClock};
     /// let limiter = Limiter::with_clock("10/s".parse()?, ManualClock::new());
-    /// limiter.check_n("alice", 10);
+    /// let _ = limiter.check_n("alice", 10);
     /// limiter.set_rule("20/s".parse()?);
     /// assert_eq!(limiter.check("alice").remaining, 9);
     /// # Ok::<(), tidegate::RuleError>(())
@@ -261,7 +261,7 @@ impl<C: Clock> Limiter<C> {
     /// # use tidegate::Limiter;
     /// let limiter = Limiter::builder("1/h".parse()?).top_keys().build();
     /// for _ in 0..1_000 {
-    ///     limiter.check("alice");
+    ///     let _ = limiter.check("alice");
     /// }
     /// assert_eq!(limiter.top(3).hot[0].name.to_string(), "alice");
     /// # Ok::<(), tidegate::RuleError>(())
@@ -289,7 +289,7 @@ impl<C: Clock> Limiter<C> {
     /// # use tidegate::{Limiter, ManualClock, Span};
     /// let clock = ManualClock::new();
     /// let limiter = Limiter::with_clock("1/s".parse()?, clock.clone());
-    /// limiter.check("alice");
+    /// let _ = limiter.check("alice");
     /// assert!(!limiter.is_idle());
     /// clock.advance(Span::from_secs(2));
     /// assert!(limiter.is_idle());

@@ -136,7 +136,7 @@ impl Slot {
         let decision = self.peek_behind(limit, now, cost);
         if cost > 0 && !decision.is_deny() {
             // Only a rule that makes requests wait admits behind others; what it promised stands.
-            limit.decide(&mut self.state, now, cost);
+            let _ = limit.decide(&mut self.state, now, cost);
             self.rate_queue.freeze();
         }
         decision
@@ -300,7 +300,7 @@ impl Slot {
     fn refusal(&self, limit: &Limit, now: Timestamp, cost: u64, max_wait: Span) -> Denied {
         let mut state = self.state.clone();
         let refused = limit.decide_within(&mut state, now, cost, max_wait);
-        refused.ok().err().unwrap_or(refused.deny(Retry::Never))
+        refused.into_result().err().unwrap_or(refused.deny(Retry::Never))
     }
 
     /// The line is as long as it may be: come back when the first of them has passed.

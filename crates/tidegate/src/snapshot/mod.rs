@@ -34,7 +34,7 @@ use tidegate_core::{Limit, State, Timestamp};
 /// # std::fs::create_dir_all(&directory)?;
 /// let path = directory.join("limits.snapshot");
 /// let limiter = Limiter::new("5/day".parse()?);
-/// limiter.check_n("alice", 5);
+/// let _ = limiter.check_n("alice", 5);
 /// Snapshot::save(&path, [("login", &limiter)])?;
 ///
 /// // ... the process ends, and another one starts:
@@ -126,7 +126,7 @@ impl Snapshot {
     /// # use tidegate::Limiter;
     /// # use tidegate::snapshot::Snapshot;
     /// let limiter = Limiter::new("5/day".parse()?);
-    /// limiter.check("alice");
+    /// let _ = limiter.check("alice");
     /// let mut bytes = Vec::new();
     /// Snapshot::write(&mut bytes, [("login", &limiter)])?;
     /// assert!(Snapshot::read(&bytes).is_ok());
@@ -269,7 +269,7 @@ impl Snapshot {
     /// # use tidegate::snapshot::Snapshot;
     /// let clock = ManualClock::new();
     /// let limiter = Limiter::with_clock("1/s burst 5".parse()?, clock.clone());
-    /// limiter.check_n("alice", 5);
+    /// let _ = limiter.check_n("alice", 5);
     /// let mut bytes = Vec::new();
     /// Snapshot::write(&mut bytes, [("api", &limiter)])?;
     ///

@@ -15,7 +15,7 @@ use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict};
 ///
 /// let limiter = Limiter::builder("10/s".parse()?).audit(1).with_clock(ManualClock::new());
 /// for _ in 0..100 {
-///     limiter.check("alice");
+///     let _ = limiter.check("alice");
 /// }
 /// let audit = limiter.audit().expect("it was switched on");
 /// assert_eq!((audit.keys, audit.admissions, audit.violations), (1, 10, 0));

@@ -8,8 +8,8 @@ use tidegate_core::{Decision, Verdict};
 /// use tidegate::{Limiter, ManualClock};
 ///
 /// let limiter = Limiter::with_clock("1/s".parse()?, ManualClock::new());
-/// limiter.check("alice");
-/// limiter.check("alice");
+/// let _ = limiter.check("alice");
+/// let _ = limiter.check("alice");
 /// let stats = limiter.stats();
 /// assert_eq!((stats.allowed, stats.denied, stats.keys), (1, 1, 1));
 /// # Ok::<(), tidegate::RuleError>(())

@@ -26,7 +26,7 @@ const NAME_MAX: usize = 128;
 ///
 /// let limiter = Limiter::builder("1000/s".parse()?).top_keys().with_clock(ManualClock::new());
 /// for _ in 0..17 {
-///     limiter.check("alice");
+///     let _ = limiter.check("alice");
 /// }
 /// let top = limiter.top(1);
 /// assert_eq!(top.hot[0].name.to_string(), "alice");
@@ -54,7 +54,7 @@ impl TopKey {
     /// ```
     /// # use tidegate::{Limiter, ManualClock};
     /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
-    /// limiter.check("alice");
+    /// let _ = limiter.check("alice");
     /// assert_eq!(limiter.top(1).hot[0].at_least(), 1);
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
@@ -70,7 +70,7 @@ impl TopKey {
 ///
 /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
 /// for _ in 0..1_000 {
-///     limiter.check("mallory");
+///     let _ = limiter.check("mallory");
 /// }
 /// assert_eq!(limiter.top(5).denied[0].name.to_string(), "mallory");
 /// # Ok::<(), tidegate::RuleError>(())
@@ -93,7 +93,7 @@ pub struct Top {
 /// # use tidegate::{Limiter, ManualClock};
 /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
 /// for _ in 0..100 {
-///     limiter.check(&258_u16);
+///     let _ = limiter.check(&258_u16);
 /// }
 /// assert_eq!(limiter.top(1).hot[0].name.to_string(), "0x0201");
 /// # Ok::<(), tidegate::RuleError>(())
@@ -116,7 +116,7 @@ impl KeyName {
     /// # use tidegate::{Limiter, ManualClock};
     /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
     /// for _ in 0..100 {
-    ///     limiter.check("alice");
+    ///     let _ = limiter.check("alice");
     /// }
     /// assert!(limiter.top(1).hot[0].name.as_bytes().starts_with(b"alice"));
     /// # Ok::<(), tidegate::RuleError>(())

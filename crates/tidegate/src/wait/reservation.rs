@@ -21,7 +21,7 @@ use tidegate_core::{Decision, Span};
 ///
 /// let clock = ManualClock::new();
 /// let gate = Gate::with_clock("1/s".parse()?, clock.clone());
-/// gate.check();
+/// let _ = gate.check();
 ///
 /// let first = gate.reserve()?;
 /// let second = gate.reserve()?;

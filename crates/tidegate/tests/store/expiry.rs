@@ -86,7 +86,7 @@ fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
                     for _ in 0..40 {
                         if thread < 2 {
                             limiter.sweep();
-                        } else if limiter.check("key").ok().is_ok() {
+                        } else if limiter.check("key").into_result().is_ok() {
                             admitted.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -94,7 +94,8 @@ fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
             }
         });
         let now = pair.clock.now();
-        let ask = |state: &mut State| u64::from(pair.limit.decide(state, now, 1).ok().is_ok());
+        let ask =
+            |state: &mut State| u64::from(pair.limit.decide(state, now, 1).into_result().is_ok());
         let expected: u64 = (0..160).map(|_| ask(&mut pair.state)).sum();
         assert_eq!(admitted.into_inner(), expected, "{rule}");
     }
@@ -107,7 +108,7 @@ fn a_limiter_is_idle_when_nobody_owes_anything() {
     let limiter = builder.with_clock(clock.clone());
     assert!(limiter.is_idle(), "nobody has asked");
     for key in 0..8_100 {
-        limiter.check(&key);
+        let _ = limiter.check(&key);
     }
     assert_eq!(limiter.stats().overflowed, 100, "there is no room for the last");
     assert!((0..9).all(|_| !limiter.is_idle()), "and all of them owe");
@@ -134,9 +135,9 @@ fn who_shares_the_overflow_and_owes_is_not_at_rest() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("2/min".parse().unwrap()).max_keys(1);
     let limiter = builder.with_clock(clock.clone());
-    limiter.check("alice");
+    let _ = limiter.check("alice");
     clock.advance(Span::from_secs(29));
-    limiter.check("bob");
+    let _ = limiter.check("bob");
     clock.advance(Span::from_secs(2));
     assert!(!limiter.is_idle(), "bob owes");
     assert_eq!(limiter.keys(), 0, "alice does not");

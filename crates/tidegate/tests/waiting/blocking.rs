@@ -21,7 +21,7 @@ fn until_asleep(clock: &ManualClock, sleepers: usize) {
 fn r2_threads_pass_one_by_one_in_the_order_they_came() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("10/s paced".parse().unwrap(), clock.clone());
-    limiter.check("alice");
+    let _ = limiter.check("alice");
     let passed = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for number in 0..8_usize {
@@ -49,7 +49,7 @@ fn r2_threads_pass_one_by_one_in_the_order_they_came() {
 #[test]
 fn r2_a_thread_that_would_wait_too_long_does_not_wait() {
     let (gate, _) = gate("1/s");
-    gate.check();
+    let _ = gate.check();
     let denied = gate.request().within(Duration::from_millis(999)).block().unwrap_err();
     assert_eq!(denied.to_string(), "denied: retry after 1ms");
 }

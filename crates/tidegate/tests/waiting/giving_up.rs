@@ -81,7 +81,7 @@ fn t21_who_moves_up_to_now_is_woken_now() {
         ["10/s burst 10", "10/s leaky", "10/min sliding-log", "10/min fixed", "10/min sliding"]
     {
         let (gate, _) = gate(rule);
-        gate.check_n(5);
+        let _ = gate.check_n(5);
         let mut crew = Crew::new();
         let large = crew.hire(gate.request().cost(10).acquire());
         crew.hire(gate.request().cost(5).acquire());
@@ -116,7 +116,7 @@ proptest! {
             let ((gate, clock), (twin, its_clock)) = (gate(rule), gate(rule));
             for (gate, clock) in [(&gate, &clock), (&twin, &its_clock)] {
                 for _ in 0..used {
-                    gate.check();
+                    let _ = gate.check();
                     clock.advance(Span::from_millis(rest_ms / 4));
                 }
             }

@@ -49,7 +49,7 @@ fn gate(rule: &str) -> (Gate<ManualClock>, ManualClock) {
 fn exhausted(rule: &str) -> (Gate<ManualClock>, ManualClock, Span) {
     let (gate, clock) = gate(rule);
     while gate.peek().is_allow() {
-        gate.check();
+        let _ = gate.check();
     }
     let wait = gate.reserve().unwrap().wait();
     assert!(!wait.is_zero(), "{rule}");

@@ -60,7 +60,7 @@ fn a9_a_reservation_that_is_committed_is_spent_before_it_is_due() {
 /// Makes the table look through its keys and forget those at rest.
 fn forget_the_idle(limiter: &Limiter<ManualClock>) {
     for stranger in 0..3_000_u32 {
-        limiter.check(&("stranger", stranger));
+        let _ = limiter.check(&("stranger", stranger));
     }
 }
 
@@ -69,13 +69,13 @@ fn forget_the_idle(limiter: &Limiter<ManualClock>) {
 fn t11_a_reservation_from_before_a_key_was_forgotten_gives_back_nobody_elses() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("1/s".parse().unwrap(), clock.clone());
-    limiter.check("alice");
+    let _ = limiter.check("alice");
     let old = limiter.reserve("alice").unwrap();
     clock.advance(Span::from_secs(10));
     assert_eq!(limiter.check_n("alice", 0).remaining, 1, "due and past: alice is at rest");
     forget_the_idle(&limiter);
 
-    limiter.check("alice");
+    let _ = limiter.check("alice");
     let new = limiter.reserve("alice").unwrap();
     drop(old);
     assert_eq!(new.wait(), Span::from_secs(1));
@@ -86,10 +86,10 @@ fn t11_a_reservation_from_before_a_key_was_forgotten_gives_back_nobody_elses() {
 #[test]
 fn t11_a_reservation_at_a_gate_gives_back_nobody_elses() {
     let (gate, clock) = gate("1/s");
-    gate.check();
+    let _ = gate.check();
     let old = gate.reserve().unwrap();
     clock.advance(Span::from_secs(10));
-    gate.check();
+    let _ = gate.check();
     let new = gate.reserve().unwrap();
     drop(old);
     assert_eq!(new.wait(), Span::from_secs(1));
@@ -120,7 +120,7 @@ fn a11_a_turn_under_a_concurrency_limit_holds_nothing() {
 #[test]
 fn a_reservation_tells_when_all_is_back_from_when_it_was_made() {
     let (gate, clock) = gate("1/s burst 2");
-    gate.check_n(2);
+    let _ = gate.check_n(2);
     let turns = [1, 2, 3].map(|_| gate.reserve().unwrap());
     for (turn, reset_s) in turns.iter().zip([3, 4, 5]) {
         assert_eq!(turn.decision().reset_after, Span::from_secs(reset_s));

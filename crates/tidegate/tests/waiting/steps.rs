@@ -117,7 +117,7 @@ fn t22_a_turn_that_has_become_final_goes_along_with_a_step_back() {
     for rule in ["5/s queue capacity 9", "5/s smooth", "10r/s burst=15", "5/s warmup 1s"] {
         let (gate, clock, wait) = exhausted(rule);
         let reservation = gate.reserve().unwrap();
-        gate.check();
+        let _ = gate.check();
         clock.set(clock.now() - HOUR);
         assert!(reservation.wait() <= wait, "{rule}: {} after the step", reservation.wait());
     }

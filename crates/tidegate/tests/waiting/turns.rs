@@ -214,7 +214,7 @@ fn r2_who_would_not_wait_so_long_is_refused_and_not_charged_by_check_too() {
 fn the_numbers_of_a_refusal_behind_a_line_are_those_of_now() {
     let (gate, clock) = gate("10/min fixed");
     clock.advance(Span::from_secs(30));
-    gate.check_n(10);
+    let _ = gate.check_n(10);
     let _first = gate.reserve().unwrap();
     let (never, asked) = (gate.check_n(11), gate.check_n(0));
     assert_eq!(never.verdict, Verdict::Deny(Retry::Never));
@@ -226,7 +226,7 @@ fn the_numbers_of_a_refusal_behind_a_line_are_those_of_now() {
 #[test]
 fn t21_a_line_has_an_end_and_says_when_to_come_back() {
     let (gate, clock) = gate("1000/s burst 1");
-    gate.check();
+    let _ = gate.check();
     let waiting: Vec<_> = (0..16_384).map(|_| gate.reserve().unwrap()).collect();
     let turned_away = gate.reserve().unwrap_err();
     assert_eq!(turned_away.decision.retry_after(), Some(Span::from_millis(1)));

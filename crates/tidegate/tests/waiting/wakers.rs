@@ -18,7 +18,7 @@ struct Nosy {
 
 impl Wake for Nosy {
     fn wake(self: Arc<Self>) {
-        self.gate.check_n(0);
+        let _ = self.gate.check_n(0);
         drop(self.gate.reserve());
         self.gate.refund(0);
         self.woken.fetch_add(1, Ordering::Relaxed);
@@ -212,11 +212,11 @@ fn plant<C: Clock>(gate: &Gate<C>) -> std::pin::Pin<Box<tidegate::Acquire<C>>> {
 fn t13_a_waker_that_panics_takes_nobody_along() {
     // On the thread that keeps the alarms of the whole process.
     let gate = Gate::new("100/s burst 1".parse().unwrap());
-    gate.check();
+    let _ = gate.check();
     let planted = plant(&gate);
     drop(gate.request().block().unwrap());
     let other = Gate::new("100/s burst 1".parse().unwrap());
-    other.check();
+    let _ = other.check();
     drop(other.request().within(Span::from_secs(60)).block().unwrap());
     drop(planted);
 

@@ -40,6 +40,6 @@ async fn post(bench: &Bench, path: &str) -> Reply {
 async fn throttle(bench: &Bench, times: usize) {
     let throttle = Throttle::new(0, 1, 60, 1).unwrap();
     for _ in 0..times {
-        bench.server.engine.throttle(Key(b"alice"), &throttle).await;
+        let _ = bench.server.engine.throttle(Key(b"alice"), &throttle).await;
     }
 }
