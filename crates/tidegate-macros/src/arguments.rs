@@ -1,6 +1,6 @@
-//! What stands between the brackets: a rule or a limiter, and the options.
+//! The arguments of the attribute: a rule or a limiter, and options.
 //!
-//! Always   Each option once, the rule first; what is not known is told what there is.
+//! Always   The rule is first, and each option occurs at most once. The error for an unknown option lists the known ones.
 
 use crate::rule::{self, Facts};
 use proc_macro2::{Span, TokenStream};
@@ -20,13 +20,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) enum Limit {
-    /// The function has a limiter of its own.
+    /// A rule: the function has its own limiter.
     Rule(LitStr, Facts),
-    /// The user has one.
+    /// An existing limiter.
     By(Expr),
 }
 
-/// How long a call waits for its turn.
+/// The longest wait of a call.
 pub(crate) enum Wait {
     Micros(u64),
     Given(Expr),
@@ -66,7 +66,7 @@ impl Parse for Arguments {
     }
 }
 
-/// The rule, if that is what comes first.
+/// Returns the rule, if it is the first argument.
 fn first(input: ParseStream<'_>) -> syn::Result<Option<(LitStr, Facts)>> {
     if input.peek(Ident::peek_any) && input.peek2(Token![=]) {
         return Ok(None);
@@ -86,7 +86,7 @@ fn first(input: ParseStream<'_>) -> syn::Result<Option<(LitStr, Facts)>> {
     Ok(Some((text, facts)))
 }
 
-/// An expression, without the invisible brackets that `macro_rules!` puts around what it was given.
+/// Returns an expression without the invisible delimiters that `macro_rules!` adds to fragments.
 fn expression(input: ParseStream<'_>) -> syn::Result<Expr> {
     let mut expression: Expr = input.parse()?;
     while let Expr::Group(group) = expression {

@@ -1,10 +1,9 @@
-//! What a function with limits becomes: the same function, with a question before its body.
+//! The expansion: the same function, with a statement before its body that decides the limits.
 //!
-//! Always   One rate limit without a wait is one call of `check_n` on a static, and nothing else: that is the
-//!          case that has to cost what a call by hand costs.
-//! Always   Names of ours are hygienic, and statics are in a block of their own: nothing that the user wrote can
-//!          see them.
-//! Always   Nothing borrowed by a key or a cost lives across an `await` of ours.
+//! Always   One rate limit without a wait becomes one call of `check_n` on a static, so that it costs as much as a call
+//!          written by hand.
+//! Always   Generated names are hygienic, and statics are in a block of their own, so the user's code cannot see them.
+//! Always   No borrow of a key or a cost lives across a generated `await`.
 
 use crate::arguments::{Arguments, Limit, Wait};
 use crate::function::Function;
@@ -14,7 +13,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, ExprClosure};
 
-/// Why there is no expansion, and the function as it was: who calls it must not be told that it is missing too.
+/// The error of an attribute, with the unchanged function, so that its callers do not get errors as well.
 pub(crate) struct Refusal {
     error: syn::Error,
     item: TokenStream,
@@ -30,7 +29,7 @@ impl Refusal {
 pub(crate) fn expand(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream, Refusal> {
     let refuse = |error, item: &TokenStream| Refusal { error, item: item.clone() };
     let mut function: Function = syn::parse2(item.clone()).map_err(|error| refuse(error, item))?;
-    // Also where the first one is wrong: each of the others would say again what is wrong with the function.
+    // Also after an error: each of the other attributes would report the same problem of the function again.
     let others = function.take_limits();
     let bare = function.as_written();
     let read = || {
@@ -54,19 +53,19 @@ impl Function {
         quote!(#(#attributes)* #visibility #signature { #(#inner)* #body })
     }
 
-    /// The function, with its body after the passage. The body stays a block: items in it come after no statement.
+    /// Writes the function, with its body after the statement. The body stays a block, so that its items come first in it.
     fn after(&self, passage: &TokenStream) -> TokenStream {
         let Self { attributes, inner, visibility, signature, body } = self;
         quote!(#(#attributes)* #visibility #signature { #(#inner)* #passage #body })
     }
 }
 
-/// What is returned when it is denied.
+/// The value that is returned after a denial.
 enum Otherwise<'a> {
     Value(&'a Expr),
     /// An expression of the denial.
     Of(&'a ExprClosure),
-    /// What the return type makes of a denial; it stands here.
+    /// The conversion of the return type, whose position is given.
     Converted(Span),
 }
 
@@ -90,10 +89,10 @@ impl<'a> Otherwise<'a> {
         }
     }
 
-    /// A pattern for the denial, and how the function ends with it.
+    /// Writes a pattern for the denial, and the statement that returns.
     fn arm(&self) -> (TokenStream, TokenStream) {
         match self {
-            // `return ()` is what clippy calls unneeded.
+            // clippy warns about `return ()`.
             Self::Value(Expr::Tuple(nothing)) if nothing.elems.is_empty() => {
                 (quote!(_), quote!(return))
             }
@@ -112,7 +111,7 @@ impl<'a> Otherwise<'a> {
     }
 }
 
-/// The statement that lets the call pass or returns.
+/// The statement that admits the call or returns.
 fn passage(limits: &[Arguments], otherwise: &Otherwise<'_>, is_async: bool) -> TokenStream {
     let (denied, end) = otherwise.arm();
     let statics = limits.iter().enumerate().map(|(number, limit)| limit.home(number));
@@ -148,7 +147,7 @@ fn passage(limits: &[Arguments], otherwise: &Otherwise<'_>, is_async: bool) -> T
 }
 
 impl Arguments {
-    /// Its own limiter, if it has one.
+    /// Writes the function's own limiter, if it has one.
     fn home(&self, number: usize) -> TokenStream {
         let Limit::Rule(text, _) = &self.limit else { return TokenStream::new() };
         let name = home(number);
@@ -162,7 +161,7 @@ impl Arguments {
         }
     }
 
-    /// The answer as a decision, where there is nothing to hold and nothing to wait for.
+    /// Writes a plain decision, for rules without permits and waits.
     fn decision(&self) -> Option<TokenStream> {
         let Limit::Rule(_, Facts { holds: false, waits: false }) = &self.limit else { return None };
         if self.wait.is_some() {
@@ -173,7 +172,7 @@ impl Arguments {
         Some(quote!(#name.check_n(#key #cost)))
     }
 
-    /// The request, not made yet.
+    /// Writes the request.
     fn ask(&self, number: usize) -> TokenStream {
         let limiter = match &self.limit {
             Limit::Rule(..) => home(number).to_token_stream(),
@@ -189,7 +188,7 @@ impl Arguments {
         self.cost.as_ref().map_or_else(|| quote!(1), said)
     }
 
-    /// What becomes of one request.
+    /// Writes the admission of a single request.
     fn answer(&self, ask: &Ident, is_async: bool) -> TokenStream {
         let end = if is_async { quote!(acquire().await) } else { quote!(block()) };
         match (&self.wait, &self.limit) {
@@ -199,7 +198,7 @@ impl Arguments {
         }
     }
 
-    /// One of several requests, with how long it would wait.
+    /// Writes one of several requests, with its maximum wait.
     fn want(&self, number: usize) -> TokenStream {
         let ask = self.ask(number);
         let within = |wait: &Wait| quote!(within(#ask, #wait));
@@ -208,14 +207,14 @@ impl Arguments {
     }
 }
 
-/// A call of a function in the library that waits: with `await`, or with the thread.
+/// Writes a call of a waiting function of the library: with `await`, or blocking the thread.
 fn by(ask: &Ident, is_async: bool, name: &str) -> TokenStream {
     let name = if is_async { format_ident!("{name}") } else { format_ident!("{name}_blocking") };
     let end = is_async.then(|| quote!(.await));
     quote!(::tidegate::__limit::#name(#ask)#end)
 }
 
-/// A name that the user's code cannot see.
+/// Returns a name that the user's code cannot see.
 fn ours(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }

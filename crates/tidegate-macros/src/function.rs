@@ -1,6 +1,6 @@
-//! A function as it was written, and whether it can have a limit.
+//! The annotated function, and the check whether it can have a limit.
 //!
-//! Always   The body is not looked into: it is handed on as it came, so half-written code keeps its own errors.
+//! Always   The body is not parsed but passed on unchanged, so incomplete code keeps its own errors.
 
 use crate::arguments::Arguments;
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
@@ -36,14 +36,14 @@ impl Parse for Function {
         let block = braces(input.parse()?)?;
         let (inner, rest) = syn::parse::Parser::parse2(inner_and_rest, block.stream())?;
         let mut body = Group::new(Delimiter::Brace, rest);
-        // As ours: a lint about braces must not hear of those around a body that stands on one line.
+        // The braces get the macro's span, so that a lint about braces ignores a body on one line.
         body.set_span(Span::mixed_site().located_at(block.span()));
         let body = TokenTree::Group(body).into();
         Ok(Self { attributes, inner, visibility, signature, body })
     }
 }
 
-/// The body, without the invisible brackets that `macro_rules!` puts around a block.
+/// Returns the body without the invisible delimiters that `macro_rules!` adds to a block.
 fn braces(body: TokenTree) -> syn::Result<Group> {
     match body {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Ok(group),
@@ -59,7 +59,7 @@ fn inner_and_rest(input: ParseStream<'_>) -> syn::Result<(Vec<Attribute>, TokenS
 }
 
 impl Function {
-    /// Takes the other `#[limit]`s from among its attributes: they are decided together.
+    /// Removes and returns the other `#[limit]` attributes, which are decided together.
     pub(crate) fn take_limits(&mut self) -> syn::Result<Vec<Arguments>> {
         let (limits, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.attributes).into_iter().partition(|a| is_limit(a.path()));
@@ -67,7 +67,7 @@ impl Function {
         limits.iter().map(arguments).collect()
     }
 
-    /// Says so if a limit on it cannot do what its reader expects.
+    /// Returns an error if a limit on this function would not work as its reader expects.
     pub(crate) fn check(&self) -> syn::Result<()> {
         let signature = &self.signature;
         if let Some(constant) = &signature.constness {
@@ -94,7 +94,7 @@ impl Function {
         }
     }
 
-    /// Where the return type stands; the name where there is none.
+    /// Returns the position of the return type, or of the name if there is none.
     pub(crate) fn output_span(&self) -> Span {
         match &self.signature.output {
             ReturnType::Default => self.signature.ident.span(),
@@ -102,13 +102,13 @@ impl Function {
         }
     }
 
-    /// `-> impl Trait`, of which nobody knows what a denial would be.
+    /// Returns whether the return type is `impl Trait`, for which no value of a denial is known.
     pub(crate) fn has_opaque_output(&self) -> bool {
         matches!(&self.signature.output, ReturnType::Type(_, output) if matches!(**output, Type::ImplTrait(_)))
     }
 }
 
-/// `limit` and `tidegate::limit`.
+/// Returns whether a path is `limit` or `tidegate::limit`.
 fn is_limit(path: &Path) -> bool {
     let names: Vec<String> = path.segments.iter().map(|part| part.ident.to_string()).collect();
     matches!(
@@ -119,14 +119,14 @@ fn is_limit(path: &Path) -> bool {
 
 fn arguments(attribute: &Attribute) -> syn::Result<Arguments> {
     match &attribute.meta {
-        // The same words as for the first one, which has no arguments either.
+        // The same message as for a first attribute without arguments.
         Meta::Path(path) => syn::parse2(TokenStream::new())
             .map_err(|error: syn::Error| syn::Error::new(path.span(), error)),
         _ => attribute.parse_args(),
     }
 }
 
-/// `impl Future`, `Pin<Box<dyn Future>>` and the like, by their names.
+/// Returns whether a type is a future, such as `impl Future` or `Pin<Box<dyn Future>>`, judged by its name.
 fn is_future(output: &Type) -> bool {
     match output {
         Type::ImplTrait(opaque) => opaque.bounds.iter().any(is_future_bound),

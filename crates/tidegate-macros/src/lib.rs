@@ -1,11 +1,10 @@
-//! The attribute `#[limit]`: a function that does not run when its limit says no.
+//! The attribute `#[limit]`: a function that does not run if its limit denies the call.
 //!
 //! Use it as `tidegate::limit`, with the feature `macros` of the crate `tidegate`.
 //!
-//! Always   The limits are asked before the body, and the body stays where it was written: `?`, `return`,
-//!          borrows and `await` mean what they meant.
-//! Always   What is wrong is said at compile time, at the words that are wrong. The rule is read by the
-//!          same parser as at run time.
+//! Always   The limits are decided before the body, and the body stays where it was written: `?`, `return`, borrows and
+//!          `await` keep their meaning.
+//! Always   Errors are reported at compile time, at the wrong words. The rule is parsed by the same parser as at run time.
 
 mod arguments;
 mod expand;
@@ -14,10 +13,10 @@ mod rule;
 
 use proc_macro::TokenStream;
 
-/// Limits how often, or how often at the same time, a function runs.
+/// Limits the rate or the concurrency of calls of a function.
 ///
-/// When the limit says no, the body does not run. The caller gets `Err(Denied)`, converted by `From`, or
-/// what `else` says.
+/// If the limit denies a call, the body does not run. The caller gets `Err(Denied)`, converted by `From`, or the value of
+/// `else`.
 ///
 /// ```
 /// use tidegate::{Denied, limit};
@@ -31,22 +30,22 @@ use proc_macro::TokenStream;
 ///     assert_eq!(reset_password("alice"), Ok("sent"));
 /// }
 /// assert!(reset_password("alice").is_err());
-/// assert!(reset_password("bob").is_ok(), "bob has his own");
+/// assert!(reset_password("bob").is_ok(), "each key has its own limit");
 /// ```
 ///
 /// | | |
 /// |---|---|
-/// | `"20/s burst 5"` | the rule, read when this is compiled |
-/// | `by = expression` | instead of a rule: a `Gate` or `Limiter` that you have |
-/// | `key = expression` | whom it counts; the arguments and `self` can be used. Without it, everybody together |
-/// | `cost = expression` | what this call costs; 1 unless told |
-/// | `wait = "1s"` | how long a call waits for its turn: with `await` in an `async fn`, with the thread elsewhere |
-/// | `else = expression` | what is returned instead; or `\|denied\| expression`, to say when to come back |
+/// | `"20/s burst 5"` | the rule, parsed at compile time |
+/// | `by = expression` | instead of a rule: an existing `Gate` or `Limiter` |
+/// | `key = expression` | the key, an expression of the arguments and `self`. Without it, all calls are counted together |
+/// | `cost = expression` | the cost of the call; default 1 |
+/// | `wait = "1s"` | the longest wait for a turn: an `await` in an `async fn`, else the thread blocks |
+/// | `else = expression` | the value to return after a denial; or `\|denied\| expression`, to include the time to retry |
 ///
-/// Several attributes on one function are decided as one: a call that one of them denies costs nothing in the
-/// others. A rule such as `concurrency 5` holds its permit until the function has returned, also when it panics
-/// or its future is dropped. A generic function has one limit for all its types, and a method one for all its
-/// values, unless `key` tells them apart.
+/// Several attributes on one function are decided together: a call that one of them denies is not charged by the others. A
+/// rule such as `concurrency 5` holds its permit until the function has returned, panicked, or its future was dropped. A
+/// generic function has one limit for all its types, and a method one for all values of `self`, unless `key` distinguishes
+/// them.
 #[proc_macro_attribute]
 pub fn limit(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match expand::expand(arguments.into(), &item.into()) {

@@ -1,18 +1,18 @@
-//! The rule in the attribute, read at compile time.
+//! Parsing the attribute's rule at compile time.
 //!
-//! Always   What is accepted here is accepted at run time: the parser is the same, and a time zone must be in the
-//!          database that `tidegate` brings along.
+//! Always   A rule that is accepted here is accepted at run time: the parser is the same, and a time zone must be in the
+//!          database that `tidegate` includes.
 
 use std::sync::Arc;
 use syn::LitStr;
 use tidegate_core::{CalendarUnit, Limit, RuleError, Span, Timestamp, Window, Windows};
 
-/// What the expansion has to know about a rule.
+/// The properties of a rule that the expansion depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// A permit has to be held while the function runs.
+    /// The function holds a permit while it runs.
     pub(crate) holds: bool,
-    /// The rule itself makes callers wait.
+    /// The rule delays callers itself.
     pub(crate) waits: bool,
 }
 
@@ -22,12 +22,12 @@ pub(crate) fn read(text: &LitStr) -> syn::Result<Facts> {
     Ok(Facts { holds, waits: limit.delays_requests() || limit.permit_wait().is_some() })
 }
 
-/// A time such as `1s`.
+/// Parses a time such as `1s`.
 pub(crate) fn read_span(text: &LitStr) -> syn::Result<Span> {
     text.value().parse().map_err(|error| refusal(text, &error))
 }
 
-/// Points at the whole text: on stable Rust a macro cannot point into it. The picture in the message does.
+/// Reports an error at the whole text: on stable Rust, a macro cannot point into a literal. The message shows the position.
 fn refusal(text: &LitStr, error: &RuleError) -> syn::Error {
     let hint = match error.kind() {
         tidegate_core::RuleErrorKind::UnknownZone if cfg!(not(feature = "zones")) => {
@@ -49,7 +49,7 @@ fn find(_unit: CalendarUnit, _zone: &str) -> Option<Arc<dyn Windows>> {
     None
 }
 
-/// A zone that exists; nobody asks for its windows at compile time.
+/// Stands for an existing zone; its windows are not needed at compile time.
 #[cfg_attr(not(feature = "zones"), expect(dead_code, reason = "without zones none exists"))]
 #[derive(Debug)]
 struct Somewhere;

@@ -74,21 +74,21 @@ fn arrivals() -> Vec<Span> {
     ms.map(Span::from_millis).collect()
 }
 
-/// What came of the requests: when they passed or were denied, counted from the start.
+/// The times at which requests passed or were denied, since the start.
 #[derive(Default)]
-struct Outcome {
+struct Simulation {
     allow: Vec<Span>,
     wait: Vec<Span>,
     deny: Vec<Span>,
 }
 
-fn simulate(rule: &Rule) -> Outcome {
+fn simulate(rule: &Rule) -> Simulation {
     let holds_permits = rule.to_string().starts_with("concurrency");
     let clock = ManualClock::new();
     let start = clock.now();
     let gate = Gate::with_clock(rule.clone(), clock.clone());
     let mut in_flight: Vec<(Timestamp, Permit<ManualClock>)> = Vec::new();
-    let mut outcome = Outcome::default();
+    let mut outcome = Simulation::default();
     for at in arrivals() {
         clock.set(start + at);
         in_flight.retain(|(done_at, _)| *done_at > clock.now());
@@ -135,8 +135,8 @@ fn traffic() -> Vec<String> {
     ]
 }
 
-fn picture(outcome: &Outcome) -> Vec<String> {
-    let Outcome { allow, wait, deny } = outcome;
+fn picture(outcome: &Simulation) -> Vec<String> {
+    let Simulation { allow, wait, deny } = outcome;
     let rows = [("allow", allow), (" wait", wait), (" deny", deny)];
     let drawn = rows.iter().filter(|(_, times)| !times.is_empty());
     let mut lines: Vec<String> =
@@ -161,7 +161,7 @@ fn row(times: &[Span]) -> String {
 }
 
 /// The most that pass in any second, whether it is a full one or not.
-fn most_in_a_second(outcome: &Outcome) -> usize {
+fn most_in_a_second(outcome: &Simulation) -> usize {
     let mut passes = [&outcome.allow[..], &outcome.wait[..]].concat();
     passes.sort_unstable();
     let from = |first: usize| {

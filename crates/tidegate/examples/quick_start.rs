@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate::{Gate, Limiter, ManualClock, Span, check_all};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A program of yours says `Limiter::new(rule)`; this one brings a clock that it can move.
+    // Your program calls `Limiter::new(rule)`; this one uses a clock that it can advance.
     let clock = ManualClock::new();
 
     println!("Per key: each user gets 5 a second, at most 2 at once.");
@@ -18,19 +18,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    println!("Together: the user's limit and the whole site's, both or neither.");
+    println!("Together: the limits of the user and of the site are both charged, or neither is.");
     let site = Gate::with_clock("3/s".parse()?, clock.clone());
     let joint = check_all([per_user.request("alice"), site.request()]);
     println!("  alice: {:?}", joint.decision.verdict);
     println!("  the site still has {} remaining", site.check_n(0).remaining);
 
-    println!("A turn: take it now, use it when it comes; dropped before that, it is given back.");
+    println!("A reservation: charged now, used when it is due; dropping it earlier returns its cost.");
     let turn = per_user.reserve("alice")?;
     println!("  alice's turn comes in {}", turn.wait());
     clock.advance(Span::from_millis(200));
     println!("  200 ms later: in {}", turn.wait());
 
-    println!("With a deadline: a turn that would come too late is refused at once.");
+    println!("With a deadline: a turn that would come too late is denied at once.");
     let late = per_user.request("alice").within(Duration::from_millis(10)).block();
     println!("  alice: {}", late.map_or_else(|denied| denied.to_string(), |_| "admitted".into()));
 

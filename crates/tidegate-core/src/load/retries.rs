@@ -1,20 +1,18 @@
-//! A budget for retries: a share of the requests, so that a failing service is not asked ten times as
-//! much as a healthy one.
+//! A budget for retries: a share of the requests, so that retries do not multiply the load on a failing service.
 //!
 //! State    Requests and retries of the last window, in ten slots of time.
 //! Always   In any ten slots, retries are at most the larger of `percent` of the requests and the minimum.
-//!          The two are not added, so a busy client stays within its percentage to the last retry.
+//!          The two are not added, so a busy client stays exactly within its percentage.
 //! Rounding Down.
 
 use crate::time::{Span, Timestamp};
 
-/// How finely the window forgets. Finagle and Linkerd take ten, too.
+/// The number of slots in the window. Finagle and Linkerd use ten, too.
 const SLOTS: usize = 10;
 
-/// Requests and retries of a window, and how many retries they allow.
+/// Counts the requests and retries of a sliding window, and decides how many retries they allow.
 ///
-/// Unless told otherwise, a tenth of the requests of the last 10 s may be retried, and never fewer than
-/// one a second.
+/// By default, a tenth of the requests of the last 10 s may be retried, and at least one a second.
 ///
 /// ```
 /// use tidegate_core::{Retries, Timestamp};
@@ -33,7 +31,7 @@ pub struct Retries {
     min_per_second: u64,
     /// A tenth of the window.
     slot: Span,
-    /// By the number of the slot, modulo their number.
+    /// A ring: slot `n` is at index `n % SLOTS`.
     slots: [Slot; SLOTS],
     newest: u64,
 }
@@ -51,12 +49,7 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// A tenth of the requests of the last 10 s, and at least one retry a second.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Timestamp};
-    /// assert_eq!(Retries::new().balance(Timestamp::EPOCH), 10, "one a second, for 10 s");
-    /// ```
+    /// Allows a tenth of the requests of the last 10 s to be retried, and at least one a second.
     pub const fn new() -> Self {
         Self {
             percent: 10,
@@ -67,7 +60,7 @@ impl Retries {
         }
     }
 
-    /// Retries for each hundred requests; 10 unless told.
+    /// Sets the retries for each hundred requests. Default: 10.
     ///
     /// ```
     /// # use tidegate_core::{Retries, Timestamp};
@@ -82,27 +75,15 @@ impl Retries {
         self
     }
 
-    /// Retries a second that are granted also when there are few requests; 1 unless told.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Timestamp};
-    /// let retries = Retries::new().min_per_second(3);
-    /// assert_eq!(retries.balance(Timestamp::EPOCH), 30);
-    /// ```
+    /// Sets the retries a second that are allowed even if there are few requests. Default: 1.
     #[must_use]
     pub const fn min_per_second(mut self, retries: u64) -> Self {
         self.min_per_second = retries;
         self
     }
 
-    /// For how long a request counts; 10 s unless told. It is counted in tenths, of a microsecond at
-    /// least. What was counted before is forgotten.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Span, Timestamp};
-    /// let retries = Retries::new().window(Span::from_secs(60));
-    /// assert_eq!(retries.balance(Timestamp::EPOCH), 60);
-    /// ```
+    /// Sets the time for which a request counts. Default: 10 s. It is divided into ten slots of at least a microsecond. Earlier
+    /// counts are cleared.
     #[must_use]
     pub fn window(mut self, window: Span) -> Self {
         self.slot = Span::from_micros(window.as_micros() / SLOTS as u64).at_least_1us();
@@ -110,25 +91,13 @@ impl Retries {
         self
     }
 
-    /// Counts a request that is no retry.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Timestamp};
-    /// let mut retries = Retries::new();
-    /// retries.deposit(Timestamp::EPOCH);
-    /// ```
+    /// Counts a request that is not a retry.
     pub fn deposit(&mut self, now: Timestamp) {
         let slot = self.slot_at(now);
         slot.requests = slot.requests.saturating_add(1);
     }
 
-    /// May a request be retried? If so, the retry has been counted.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Timestamp};
-    /// let mut retries = Retries::new().min_per_second(0);
-    /// assert!(!retries.withdraw(Timestamp::EPOCH), "nothing was asked, so there is nothing to retry");
-    /// ```
+    /// Returns whether a request may be retried. The retry is counted then.
     pub fn withdraw(&mut self, now: Timestamp) -> bool {
         self.slot_at(now);
         if self.left() == 0 {
@@ -139,14 +108,7 @@ impl Retries {
         true
     }
 
-    /// How many retries would be granted now.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Timestamp};
-    /// let mut retries = Retries::new();
-    /// assert!(retries.withdraw(Timestamp::EPOCH));
-    /// assert_eq!(retries.balance(Timestamp::EPOCH), 9);
-    /// ```
+    /// Returns how many retries would be allowed now.
     pub fn balance(&self, now: Timestamp) -> u64 {
         let mut seen = self.clone();
         seen.slot_at(now);
@@ -163,8 +125,8 @@ impl Retries {
         u64::try_from(share.max(min)).unwrap_or(u64::MAX).saturating_sub(retries)
     }
 
-    /// The slot of this time, after forgetting those that are no longer in the window. A clock that goes
-    /// back stands still for up to a window; beyond that, everything begins anew.
+    /// Returns the slot of this time, after clearing the slots that have left the window. If the clock goes back by less than
+    /// a window, the newest slot stays current; beyond that, all counts are cleared.
     fn slot_at(&mut self, now: Timestamp) -> &mut Slot {
         let number = now.as_micros() / self.slot.as_micros();
         let slots = SLOTS as u64;

@@ -1,16 +1,16 @@
-//! Load shedding: how much of which traffic is turned away while the machine has too much to do (A14).
+//! Load shedding: which share of which traffic is rejected while the machine is overloaded (A14).
 //!
-//! State    One number, the level: 0 sheds nothing, 1 all batch traffic, 2 all that can be shed as well,
-//!          3 all but critical traffic.
-//! Always   A class is shed only when everything below it is. Critical traffic is never shed by a level.
-//! Always   Between the low and the high mark of a signal the level stays where it is, so it does not flap.
+//! State    One number, the level: 0 sheds nothing, 1 all batch traffic, 2 all sheddable traffic as well, 3 all but
+//!          critical traffic.
+//! Always   A class is shed only if all lower classes are shed completely. Critical traffic is never shed by a level.
+//! Always   Between the low and the high watermark of a signal the level does not change, so it does not flap.
 //! Rounding Down, up to a millionth of a class.
 
 use crate::time::Span;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// How much a request matters, the least first.
+/// The importance of a request, lowest first.
 ///
 /// ```
 /// use tidegate_core::Priority;
@@ -22,30 +22,22 @@ use core::ops::RangeInclusive;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Nobody waits for it: reports, backfills, test traffic. Shed first.
+    /// No user waits for the result: reports, backfills, test traffic. Shed first.
     Batch,
-    /// Somebody would notice, and could go on without: suggestions, previews, polling.
+    /// Users can do without the result: suggestions, previews, polling.
     Sheddable,
-    /// What a request is unless told otherwise.
+    /// The default.
     #[default]
     Normal,
-    /// What must work while anything does: payments, sign-in, health checks.
+    /// Requests that must work as long as possible: payments, sign-in, health checks.
     Critical,
 }
 
 impl Priority {
-    /// All of them, the least first.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Priority::ALL.len(), 4);
-    /// ```
+    /// All priorities, lowest first.
     pub const ALL: [Self; 4] = [Self::Batch, Self::Sheddable, Self::Normal, Self::Critical];
 
-    /// The word for it, as [`FromStr`](core::str::FromStr) reads it.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Priority::Critical.word(), "critical");
-    /// ```
+    /// Returns the name of the priority, as [`FromStr`](core::str::FromStr) reads it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Batch => "batch",
@@ -62,7 +54,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// A word that is no priority.
+/// The error for a name that is not a priority.
 ///
 /// ```
 /// let error = "urgent".parse::<tidegate_core::Priority>().unwrap_err();
@@ -87,8 +79,8 @@ impl core::str::FromStr for Priority {
     }
 }
 
-/// Between these marks nothing changes: above the high one more is shed, below the low one less. In
-/// thousandths of what there is.
+/// The watermarks of a signal, which is a share in thousandths: above the high one more is shed, below the low one less, and
+/// between them nothing changes.
 ///
 /// ```
 /// use tidegate_core::Watermarks;
@@ -104,31 +96,20 @@ pub struct Watermarks {
     high: u32,
 }
 
-/// The strongest push, either way.
+/// The strongest push up or down.
 const PUSH_MAX: u32 = 1_000;
-/// What is hardly above the high mark still pushes.
+/// The push of a value just above the high watermark.
 const PUSH_MIN: u32 = 250;
 
 impl Watermarks {
-    /// Watermarks in hundredths. A low mark that is not below the high one is moved below it.
-    ///
-    /// ```
-    /// # use tidegate_core::Watermarks;
-    /// assert_eq!(Watermarks::percent(80..=80), Watermarks::percent(79..=80));
-    /// ```
+    /// Creates watermarks from percentages. A low mark that is not below the high one is moved below it.
     pub fn percent(marks: RangeInclusive<u32>) -> Self {
         let high = (*marks.end()).max(1);
         let low = (*marks.start()).min(high - 1);
         Self { low: low.saturating_mul(10), high: high.saturating_mul(10) }
     }
 
-    /// Where this value pushes the level, and how hard: from -1000 to 1000.
-    ///
-    /// ```
-    /// # use tidegate_core::Watermarks;
-    /// let marks = Watermarks::percent(75..=90);
-    /// assert_eq!((marks.push(901), marks.push(1_000)), (250, 666));
-    /// ```
+    /// Returns how strongly a value pushes the level, from -1000 to 1000.
     pub fn push(self, value: u32) -> i32 {
         if value < self.low {
             return -PUSH_MAX.cast_signed();
@@ -148,7 +129,7 @@ impl fmt::Display for Watermarks {
     }
 }
 
-/// How much is shed.
+/// The level of load shedding.
 ///
 /// ```
 /// use tidegate_core::{Level, Priority, Span};
@@ -158,7 +139,7 @@ impl fmt::Display for Watermarks {
 ///     level = level.pushed(1_000, Span::from_millis(100));
 /// }
 /// assert_eq!(level.share(Priority::Batch), Level::WHOLE, "after 7 s of the strongest push");
-/// assert_eq!(level.share(Priority::Sheddable), 400_000, "two in five");
+/// assert_eq!(level.share(Priority::Sheddable), 400_000, "two of five");
 /// assert_eq!(level.share(Priority::Normal), 0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -167,21 +148,21 @@ pub struct Level {
     millionths: u32,
 }
 
-/// The strongest push sheds one class more in this many thousandths of a microsecond, per millionth: 5 s.
+/// The time per millionth, in thousandths of a microsecond, at the strongest push up: one class in 5 s.
 const RISE: u64 = 5_000;
-/// The same on the way back: 10 s, so that what is let in again shows what it does.
+/// The same at the strongest push down: one class in 10 s, so that the effect of readmitted traffic shows first.
 const FALL: u64 = 10_000;
-/// A push upward counts for no longer than this: the load between two distant looks is not known.
+/// A push up counts for at most this time, because the load between two distant samples is unknown.
 const RISE_SPAN_MAX: Span = Span::from_secs(1);
 
 impl Level {
-    /// All of a class.
+    /// A complete class.
     pub const WHOLE: u32 = 1_000_000;
-    /// All but critical traffic.
+    /// Everything but critical traffic.
     const MAX: u32 = 3 * Self::WHOLE;
 
-    /// The level after a push of this strength for this long: one class more in 5 s, one less in 10 s at the
-    /// fastest.
+    /// Returns the level after a push of this strength for this time: up by at most one class in 5 s, down by at most one in
+    /// 10 s.
     ///
     /// ```
     /// # use tidegate_core::{Level, Span};
@@ -205,12 +186,7 @@ impl Level {
         Self { millionths }
     }
 
-    /// The part of a class that is shed, in millionths.
-    ///
-    /// ```
-    /// # use tidegate_core::{Level, Priority};
-    /// assert_eq!(Level::default().share(Priority::Batch), 0);
-    /// ```
+    /// Returns the share of a class that is shed, in millionths.
     pub fn share(self, priority: Priority) -> u32 {
         let below = match priority {
             Priority::Batch => 0,
@@ -221,35 +197,25 @@ impl Level {
         self.millionths.saturating_sub(below).min(Self::WHOLE)
     }
 
-    /// Whether the `number`-th request of a class is shed: evenly spread, without chance.
+    /// Returns whether the `number`-th request of a class is shed. Shed requests are evenly spread, not random.
     ///
     /// ```
     /// # use tidegate_core::{Level, Priority, Span};
     /// let level = Level::default().pushed(1_000, Span::from_secs(1));
     /// let shed: Vec<u64> = (0..10).filter(|n| level.sheds(Priority::Batch, *n)).collect();
-    /// assert_eq!(shed, [4, 9], "one in five");
+    /// assert_eq!(shed, [4, 9], "one of five");
     /// ```
     pub fn sheds(self, priority: Priority, number: u64) -> bool {
         let (share, whole) = (u64::from(self.share(priority)), u64::from(Self::WHOLE));
         (number % whole) * share % whole + share >= whole
     }
 
-    /// In millionths of a class, from 0 to 3 000 000.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Level::default().as_millionths(), 0);
-    /// ```
+    /// Returns the level in millionths of a class, from 0 to 3 000 000.
     pub const fn as_millionths(self) -> u32 {
         self.millionths
     }
 
-    /// The level of this many millionths, or the highest.
-    ///
-    /// ```
-    /// # use tidegate_core::Level;
-    /// assert_eq!(Level::from_millionths(5).as_millionths(), 5);
-    /// assert_eq!(Level::from_millionths(u32::MAX).as_millionths(), 3_000_000);
-    /// ```
+    /// Creates a level from millionths of a class, limited to the highest level.
     pub const fn from_millionths(millionths: u32) -> Self {
         Self { millionths: if millionths < Self::MAX { millionths } else { Self::MAX } }
     }

@@ -1,8 +1,7 @@
-//! For the expansion of `#[limit]` only: it may change with every version.
+//! Functions that the expansion of `#[limit]` calls. They may change with every version.
 //!
-//! Always   Several limits of one call pass together or cost nothing: permits are taken first, because they can be
-//!          given back; then all rates are decided as one. A call that is given up while it waits gives back what it
-//!          was charged.
+//! Always   Several limits of one call are all charged, or none is: permits are taken first, because they can be released;
+//!          then all rates are decided together. A call that is cancelled while it waits gets its charges back.
 
 use crate::clock::Clock;
 use crate::gate::Gate;
@@ -26,19 +25,19 @@ pub fn limiter(text: &str) -> Limiter {
     Limiter::new(rule(text))
 }
 
-/// The rule was read when the attribute was compiled.
+/// Parses a rule that the attribute has already parsed at compile time.
 fn rule(text: &str) -> Rule {
     text.parse().unwrap_or_else(|error| panic!("#[limit] has checked this rule: {error:?}"))
 }
 
-/// A cost of any integer type. One that is negative is as one that is too large: it is never admitted.
+/// Converts a cost of any integer type. A negative cost becomes one that is too large, and is never admitted.
 #[doc(hidden)]
 #[inline]
 pub fn cost(cost: impl TryInto<u64>) -> u64 {
     cost.try_into().unwrap_or(u64::MAX)
 }
 
-/// Waits for as long as the rule itself says.
+/// Waits for as long as the rule itself allows.
 #[doc(hidden)]
 pub async fn pass<C: Clock>(request: Request<C>) -> Result<Permit<C>, Denied> {
     let wait = request.rule_patience();
@@ -53,7 +52,7 @@ pub fn pass_blocking<C: Clock>(request: Request<C>) -> Result<Permit<C>, Denied>
     }
 }
 
-/// One of several requests, and how long it would wait.
+/// One of several requests, and its maximum wait.
 #[doc(hidden)]
 pub struct Want<C: Clock> {
     request: Request<C>,
@@ -72,13 +71,13 @@ impl<C: Clock> Want<C> {
         Self::within(request, wait)
     }
 
-    /// What it asks when it has waited so long: with the max_wait that is left.
+    /// Returns the request after a wait of this length, with the rest of its maximum wait.
     fn ask_after(&self, waited: Span) -> Request<C> {
         self.request.clone().within(self.wait.saturating_sub(waited))
     }
 }
 
-/// Lets all of them pass, or none.
+/// Admits all requests, or none.
 #[doc(hidden)]
 pub async fn pass_all<C: Clock, const N: usize>(
     wants: [Want<C>; N],
@@ -100,8 +99,8 @@ pub fn pass_all_blocking<C: Clock, const N: usize>(
     block_on(pass_all(wants))
 }
 
-/// Asks, sleeps for as long as the slowest says, and asks again, while nobody's max_wait is at its end. Who is denied
-/// has been charged nothing; who is told to wait has been charged by all, and gets it back on giving up.
+/// Decides all rates together; after a denial, sleeps for the longest retry time and tries again, as long as every maximum wait
+/// allows it. A denial charges nothing. A decision to wait has charged all limits, and cancelling the wait refunds them.
 async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
     let Some(first) = wants.first() else { return Ok(()) };
     let clock = first.request.target.clock().clone();
@@ -125,17 +124,17 @@ async fn pass_rates<C: Clock>(wants: &[Want<C>]) -> Result<(), Denied> {
     }
 }
 
-/// What all limits were charged for a call that waits; given back if it is dropped before it is kept.
+/// The charges of a call that waits; dropping them refunds all, unless they were kept.
 struct Charged<'a, C: Clock> {
     wants: &'a [Want<C>],
     joint: &'a Joint,
     clock: &'a C,
-    /// When it was charged.
+    /// The time of the charge.
     now: Timestamp,
 }
 
 impl<C: Clock> Charged<'_, C> {
-    /// The turn has come, and is used.
+    /// Keeps the charges, because the turn has come.
     fn keep(mut self) {
         self.wants = &[];
     }
@@ -148,7 +147,7 @@ impl<C: Clock> Drop for Charged<'_, C> {
         }
         let waited = self.clock.now().since(self.now);
         for (want, decision) in self.wants.iter().zip(&self.joint.each) {
-            // What has drained meanwhile is back already; to give it back again would be to give it twice.
+            // The part that has drained meanwhile is refilled already, and must not be refunded as well.
             if waited < decision.reset_after {
                 want.request.target.refund(want.request.cost);
             }
@@ -156,13 +155,13 @@ impl<C: Clock> Drop for Charged<'_, C> {
     }
 }
 
-/// How long until it is worth asking again; `None` when somebody will not wait so long.
+/// Returns the time until the next attempt; `None` if it exceeds the maximum wait of a request.
 fn nap<C: Clock>(wants: &[Want<C>], joint: &Joint, waited: Span) -> Option<Span> {
     let nap_of = |(want, decision): (&Want<C>, &Decision)| {
         if !decision.is_deny() {
             return Some(Span::ZERO);
         }
-        // A rule that makes requests wait has said by its denial that this one may not.
+        // A rule that delays requests denies only if the delay would be too long.
         let wait = if want.request.is_for_turn() { Span::ZERO } else { want.wait };
         decision.retry_after().filter(|retry| waited + *retry <= wait)
     };

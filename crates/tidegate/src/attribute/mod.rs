@@ -1,13 +1,13 @@
-//! What `#[limit]` turns a denial into. What its expansion calls is in `expansion.rs`.
+//! The return value of a denied function with `#[limit]`. The functions that its expansion calls are in `expansion.rs`.
 
 pub mod expansion;
 
 use tidegate_core::Denied;
 
-/// What a function with [`#[limit]`](macro@crate::limit) returns when it is denied and has no `else`.
+/// Return types of functions with [`#[limit]`](macro@crate::limit) that have no `else`.
 ///
-/// Every `Result` whose error can be made of a [`Denied`] has it. Give it to a type of yours that can say by
-/// itself that it was too much:
+/// Every `Result` whose error can be made from a [`Denied`] implements it. Implement it for your own type if one of its
+/// values stands for a denial:
 ///
 /// ```
 /// use tidegate::{Denied, FromDenied, limit};
@@ -39,17 +39,7 @@ use tidegate_core::Denied;
     note = "or return a `Result` whose error implements `From<tidegate::Denied>`, or implement `tidegate::FromDenied`"
 )]
 pub trait FromDenied {
-    /// The value that stands for the denial.
-    ///
-    /// ```
-    /// use tidegate::{Denied, FromDenied, Gate, ManualClock};
-    ///
-    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// let denied = gate.request().cost(2).try_acquire().unwrap_err();
-    /// let result: Result<u32, Box<dyn std::error::Error>> = FromDenied::from_denied(denied);
-    /// assert!(result.is_err());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Converts a denial into the return value.
     fn from_denied(denied: Denied) -> Self;
 }
 

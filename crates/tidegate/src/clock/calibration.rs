@@ -2,7 +2,7 @@
 //!
 //! Rounding  Down: the limits' clock must never run faster than the system's, or an interval of the system's clock
 //!           would admit more than the published bound.
-//! Bound     GateState by at most the two [`Sighting`]s' widths over [`BASELINE`], which is 2 parts in a million when
+//! Bound     Slow by at most the two [`Sighting`]s' widths over [`BASELINE`], which is 2 parts in a million when
 //!           reading the system's clock takes 20 ns. If the system's clock is sped up or slowed down afterwards
 //!           (NTP), the counter does not follow.
 

@@ -20,8 +20,19 @@ pub use tokio::TokioClock;
 
 use tidegate_core::{Limit, Timestamp};
 
-/// Returns the time by which limits count. It should not go back; after a step back, requests wait for at most as long as an
-/// exhausted key takes to recover.
+/// A source of time for limiters.
+///
+/// [`SystemClock`] is the default, [`ManualClock`] is for tests, [`CachedClock`] for hot paths. To write your own,
+/// implement [`now`](Self::now):
+///
+/// ```
+/// use tidegate::{Clock, Gate, Timestamp};
+///
+/// /// A clock that stands still.
+/// #[derive(Clone)]
+/// struct Standstill;
+///
+/// impl Clock for Standstill {
 ///     fn now(&self) -> Timestamp {
 ///         Timestamp::from_micros(1_000_000)
 ///     }
@@ -33,16 +44,8 @@ use tidegate_core::{Limit, Timestamp};
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 pub trait Clock: Clone + Send + Sync + 'static {
-    /// The time by which limits count. It should not go back; if it does, that costs at most the time
-    /// that a used-up key takes to recover.
-    ///
-    /// ```
-    /// use tidegate::{Clock, SystemClock};
-    ///
-    /// let clock = SystemClock::new();
-    /// let earlier = clock.now();
-    /// assert!(clock.now() >= earlier);
-    /// ```
+    /// Returns the time by which limits count. It should not go back; after a step back, requests wait for at most as long as an
+    /// exhausted key takes to recover.
     fn now(&self) -> Timestamp;
 
     /// Returns the calendar time, for limits whose windows depend on it (`calendar`, `fixed`). It may step when the machine's

@@ -57,9 +57,9 @@ pub mod algorithm {
         Leaky;
         /// A leaky bucket as a queue.
         Queue;
-        /// Guava's SmoothBursty.
+        /// Guava's `SmoothBursty`.
         Smooth;
-        /// Guava's SmoothWarmingUp.
+        /// Guava's `SmoothWarmingUp`.
         Warmup;
         /// Permits in flight.
         Concurrency;
@@ -197,12 +197,12 @@ impl RuleBuilder<Rate> {
         self.algorithm(" queue")
     }
 
-    /// Chooses Guava's SmoothBursty: a request passes as soon as earlier ones are paid for.
+    /// Chooses Guava's `SmoothBursty`: a request passes as soon as earlier ones are paid for.
     pub fn smooth(self) -> RuleBuilder<Smooth> {
         self.algorithm(" smooth")
     }
 
-    /// Chooses Guava's SmoothWarmingUp, which reaches its rate after `warmup`.
+    /// Chooses Guava's `SmoothWarmingUp`, which reaches its rate after `warmup`.
     pub fn warmup(self, warmup: Duration) -> RuleBuilder<Warmup> {
         self.algorithm(&format!(" warmup {}", up(warmup)))
     }

@@ -1,11 +1,11 @@
-//! What can be wrong with a snapshot.
+//! Errors of snapshots.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use tidegate_core::RuleError;
 
-/// Why a snapshot was not believed.
+/// The reason why a snapshot was not used.
 ///
 /// ```
 /// use tidegate::snapshot::Snapshot;
@@ -44,12 +44,7 @@ impl SnapshotError {
         self
     }
 
-    /// The file it was in, if it was in a file.
-    ///
-    /// ```
-    /// # use tidegate::snapshot::Snapshot;
-    /// assert!(Snapshot::read(b"").unwrap_err().path().is_none());
-    /// ```
+    /// Returns the file, if the snapshot was read from one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

@@ -1,14 +1,13 @@
-//! Files that are there as a whole or not at all.
+//! Atomic replacement of files.
 //!
-//! Always   What is written goes to `<file>.part` first, and to the disk, before it takes the place of
-//!          the file; the one before it stays as `<file>.previous`. At every moment, power failure
-//!          included, one of the two is whole.
+//! Always   The content is written to `<file>.part` and synced before it replaces the file, and the old file stays as
+//!          `<file>.previous`. At every moment, also after a power failure, one of the two is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file in place of the one that is there, if any.
+/// Writes a file, and replaces an existing one.
 pub(super) fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -20,14 +19,14 @@ pub(super) fn replace(
         sync_directory(path)
     });
     if result.is_err() {
-        // Nothing may be left behind; that it could not be written is what is told.
+        // Removes the partial file; the error that is returned is that of the write.
         let _ = fs::remove_file(&part);
     }
     result
 }
 
-/// Gives the file that is there a second name, under which it stays. Where that is not possible, it is
-/// renamed, and there is a moment without it.
+/// Links the existing file to its second name. Where hard links are not supported, it is renamed, and for a moment there is
+/// no file.
 fn keep_previous(path: &Path) -> io::Result<()> {
     let previous = beside(path, "previous");
     if !path.exists() {
@@ -44,7 +43,7 @@ fn write_part(
     part: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
-    // What an interrupted write has left, with whatever rights it has.
+    // The rest of an interrupted write, whatever its permissions are.
     match fs::remove_file(part) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -59,19 +58,19 @@ fn write_part(
     file.get_ref().sync_all()
 }
 
-/// The new name is on the disk only when the directory is.
+/// Syncs the directory: without that, the new name may not be on the disk.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if cfg!(unix) { File::open(parent.unwrap_or(Path::new(".")))?.sync_all() } else { Ok(()) }
 }
 
-/// The files to look for, the best one first. What an interrupted write has left is removed.
+/// Returns the files to read, best first. Removes the rest of an interrupted write.
 pub(super) fn candidates(path: &Path) -> [PathBuf; 2] {
     let _ = fs::remove_file(beside(path, "part"));
     [path.to_owned(), beside(path, "previous")]
 }
 
-/// What is in a file, if there is one.
+/// Reads a file, if it exists.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -80,7 +79,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// All that is written, renamed or removed: the file, and those beside it.
+/// Returns all files that are written, renamed or removed.
 pub(super) fn all(path: &Path) -> [PathBuf; 3] {
     [path.to_owned(), beside(path, "previous"), beside(path, "part")]
 }

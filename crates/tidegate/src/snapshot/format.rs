@@ -1,19 +1,19 @@
-//! What is in a snapshot, byte by byte.
+//! The binary format of a snapshot.
 //!
 //! ```text
 //! "TIDEGATE" version:u32  then chunks  kind:u8 length:u32 bytes crc:u32, the last of kind End
 //!
 //! Section  secret, created_at, time by its own clock and by the calendar (µs), and name of a limiter: its
 //!          keys follow
-//! Rule     the rule that the following keys are under
-//! Rows     width:u64, then rows of so many words: two of fingerprint and a packed state
-//! Slots    for each key two words of fingerprint, a number of words, and so many words of state
-//! Shared   words of state: what keys without room share
-//! Attached length:u64 of a name, the name, and bytes that a program keeps beside its limiters
+//! Rule     the rule of the keys that follow
+//! Rows     width:u64, then rows of that many words: two of fingerprint and a packed state
+//! Slots    for each key two words of fingerprint, the number of words of its state, and the state
+//! Shared   words of state: the shared overflow
+//! Attached length:u64 of a name, the name, and bytes of the program
 //! ```
 //!
-//! All numbers are little-endian. The checksum covers kind, length and bytes. A reader that meets a
-//! version it does not know, a chunk it does not know, or a wrong checksum believes nothing.
+//! All numbers are little-endian. The checksum covers kind, length and bytes. A reader that finds an unknown version, an
+//! unknown chunk or a wrong checksum rejects the whole snapshot.
 
 use super::error::{Flaw, SnapshotError};
 use crate::rule::Rule;
@@ -24,7 +24,7 @@ use tidegate_core::{Limit, State, Timestamp};
 
 const MAGIC: &[u8; 8] = b"TIDEGATE";
 const VERSION: u32 = 1;
-/// A chunk has at most so many bytes of keys; longer ones are cut.
+/// The maximum bytes of keys in a chunk; longer lists are split.
 const CHUNK_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,28 +41,28 @@ enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::End, Kind::Section, Kind::Rule, Kind::Rows, Kind::Slots, Kind::Shared, Kind::Attached];
 
-/// What is said of a limiter before its keys.
+/// The header of a limiter, before its keys.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) secret: [u64; 2],
     pub(super) created_at: Timestamp,
-    /// What its own clock said.
+    /// The time of its own clock.
     pub(super) now: Timestamp,
-    /// What the calendar said, at the same time or after.
+    /// The calendar time, read at the same time or after.
     pub(super) taken_at: Timestamp,
 }
 
-/// A limiter and its keys, with the rule that they were under.
+/// A limiter and its keys, with the rule of each.
 pub(super) struct Section {
     pub(super) head: Head,
     pub(super) keys: Vec<(Limit, Keys)>,
 }
 
-/// All that is in a snapshot.
+/// The content of a snapshot.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) sections: Vec<Section>,
-    /// What a program keeps beside its limiters, by name.
+    /// The data that the program attached, by name.
     pub(super) attached: Vec<(String, Vec<u8>)>,
 }
 
@@ -72,12 +72,12 @@ pub(super) enum Keys {
         words: Vec<u64>,
     },
     Slots(Vec<(Fingerprint, State)>),
-    /// What keys without room share.
+    /// The state of the shared overflow.
     Shared(State),
 }
 
 impl Keys {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         match self {
             Self::Rows { width, words } => words.len() / width,
@@ -171,7 +171,7 @@ fn to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Reads a whole snapshot, or nothing of it.
+/// Reads a complete snapshot, or fails.
 pub(super) fn read(bytes: &[u8]) -> Result<Contents, SnapshotError> {
     let mut reader = Reader { bytes, at: 0 };
     reader.preamble()?;

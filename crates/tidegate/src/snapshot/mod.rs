@@ -1,9 +1,8 @@
-//! What limiters remember, written to a file and read again: so that a restart keeps debts.
+//! Snapshots: the state of limiters in a file, so that debts survive a restart.
 //!
-//! Always   Each key is written as it was at one moment, while others are being asked. Nobody gets more
-//!          from a limiter that was restored than what they had at the snapshot and what the time since
-//!          has brought. A file that is not whole is never believed.
-//! File     `format.rs` says what is in it, `file.rs` how it gets there.
+//! Always   Each key is written as it was at one moment, while other keys are being decided. After a restore, no key has more
+//!          than it had at the snapshot plus what the time since then refilled. An incomplete file is never used.
+//! File     `format.rs` has the format, `file.rs` the atomic replacement of the file.
 
 mod error;
 mod file;
@@ -24,7 +23,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tidegate_core::{Limit, State, Timestamp};
 
-/// Keys and their debts, as they were when it was taken.
+/// The keys of limiters and their debts, at the time when the snapshot was taken.
 ///
 /// ```
 /// use tidegate::Limiter;
@@ -41,7 +40,7 @@ use tidegate_core::{Limit, State, Timestamp};
 /// let loaded = Snapshot::load(&path);
 /// assert!(loaded.problems.is_empty());
 /// let limiter = loaded.snapshot.restore("login", Limiter::builder("5/day".parse()?));
-/// assert!(limiter.check("alice").is_deny(), "she has had her five");
+/// assert!(limiter.check("alice").is_deny(), "all five are used");
 /// # std::fs::remove_dir_all(&directory)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -50,45 +49,34 @@ pub struct Snapshot {
     contents: Contents,
 }
 
-/// Bytes that a program keeps in a snapshot beside its limiters, with the name that it finds them by.
-///
-/// ```
-/// let attached: tidegate::snapshot::Attached = ("places".to_owned(), vec![1, 2, 3]);
-/// ```
+/// Bytes that a program stores in a snapshot in addition to its limiters, and their name.
 pub type Attached = (String, Vec<u8>);
 
-/// What came of loading a snapshot; see [`Snapshot::load`].
+/// The result of loading a snapshot; see [`Snapshot::load`].
 ///
 /// ```
 /// use tidegate::snapshot::Snapshot;
 ///
 /// let loaded = Snapshot::load("/nowhere/limits.snapshot");
 /// assert!(loaded.snapshot.is_empty());
-/// assert!(loaded.problems.is_empty(), "that there is none yet is no problem");
+/// assert!(loaded.problems.is_empty(), "a missing file is not a problem");
 /// ```
 #[derive(Debug)]
 #[must_use = "the problems should be logged"]
 pub struct Loaded {
-    /// The newest snapshot that is whole; empty if there is none.
+    /// The newest complete snapshot; empty if there is none.
     pub snapshot: Snapshot,
-    /// What is wrong with the others. Somebody should hear of it.
+    /// The errors of the other files. Log them.
     pub problems: Vec<SnapshotError>,
 }
 
 impl Snapshot {
-    /// Writes what these limiters remember, each under a name. The file appears as a whole or not at
-    /// all, also if the machine stops in between; the one before it is kept beside it, as
-    /// `<file>.previous`. It contains the secrets by which keys are recognised, so only its owner can
-    /// read it.
+    /// Writes the state of these limiters to a file, each under a name. The file is replaced atomically, also if the machine
+    /// stops meanwhile, and the one before it is kept as `<file>.previous`. The file contains the secrets of fingerprints, so
+    /// only its owner can read it.
     ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// # use tidegate::snapshot::Snapshot;
-    /// let limiter = Limiter::new("5/day".parse()?);
-    /// let error = Snapshot::save("/nowhere/limits.snapshot", [("login", &limiter)]).unwrap_err();
-    /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// # Errors
+    /// The file could not be written.
     pub fn save<'a, C: Clock>(
         path: impl AsRef<Path>,
         limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
@@ -96,9 +84,11 @@ impl Snapshot {
         Self::save_with(path, limiters, Vec::new)
     }
 
-    /// Writes the same, and beside it what a program wants to find again, such as
-    /// [records](crate::Permit::record) of permits. `attach` is called when the limiters have been written: what it
-    /// returns is not older than they are.
+    /// Writes a snapshot with additional data, such as [records](crate::Permit::record) of permits. `attach` is called after the
+    /// limiters were written, so what it returns is not older than they are.
+    ///
+    /// # Errors
+    /// The file could not be written.
     ///
     /// ```
     /// # use tidegate::Limiter;
@@ -120,18 +110,10 @@ impl Snapshot {
         file::replace(path.as_ref(), |file| Self::write_with(file, limiters, attach))
     }
 
-    /// Writes the same anywhere.
+    /// Writes a snapshot to any writer.
     ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// # use tidegate::snapshot::Snapshot;
-    /// let limiter = Limiter::new("5/day".parse()?);
-    /// let _ = limiter.check("alice");
-    /// let mut bytes = Vec::new();
-    /// Snapshot::write(&mut bytes, [("login", &limiter)])?;
-    /// assert!(Snapshot::read(&bytes).is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// # Errors
+    /// The writer failed.
     pub fn write<'a, C: Clock>(
         output: impl Write,
         limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
@@ -139,16 +121,10 @@ impl Snapshot {
         Self::write_with(output, limiters, Vec::new)
     }
 
-    /// Writes what [`save_with`](Self::save_with) writes anywhere.
+    /// Writes a snapshot with additional data to any writer; see [`save_with`](Self::save_with).
     ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// # use tidegate::snapshot::Snapshot;
-    /// let (limiter, mut bytes) = (Limiter::new("5/day".parse()?), Vec::new());
-    /// Snapshot::write_with(&mut bytes, [("login", &limiter)], || vec![("note".to_owned(), vec![7])])?;
-    /// assert_eq!(Snapshot::read(&bytes)?.attached("note"), Some(&[7][..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// # Errors
+    /// The writer failed.
     pub fn write_with<'a, C: Clock>(
         output: impl Write,
         limiters: impl IntoIterator<Item = (&'a str, &'a Limiter<C>)>,
@@ -165,8 +141,8 @@ impl Snapshot {
         output.end()
     }
 
-    /// The files that [`save`](Self::save) replaces or removes: the snapshot, the one before it, and what an interrupted
-    /// write has left. For programs that must not let it overwrite something else.
+    /// Returns the files that [`save`](Self::save) replaces or removes: the snapshot, the previous one, and the rest of an
+    /// interrupted write. For programs that have to make sure that none of them is another file.
     ///
     /// ```
     /// # use tidegate::snapshot::Snapshot;
@@ -177,14 +153,8 @@ impl Snapshot {
         file::all(path.as_ref())
     }
 
-    /// Reads the newest snapshot that is whole: the file, or else the one before it, or else an empty
-    /// one. It does not fail, because a process must be able to start; what is wrong is told.
-    ///
-    /// ```
-    /// # use tidegate::snapshot::Snapshot;
-    /// let loaded = Snapshot::load("/nowhere/limits.snapshot");
-    /// assert!(loaded.snapshot.is_empty());
-    /// ```
+    /// Reads the newest complete snapshot: the file, or else the previous one, or else an empty one. It does not fail, because a
+    /// process must be able to start; errors are in [`Loaded::problems`].
     pub fn load(path: impl AsRef<Path>) -> Loaded {
         let mut problems = Vec::new();
         for path in file::candidates(path.as_ref()) {
@@ -200,69 +170,37 @@ impl Snapshot {
         Loaded { snapshot: Self::default(), problems }
     }
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads a snapshot from bytes that [`write`](Self::write) wrote.
     ///
-    /// ```
-    /// # use tidegate::snapshot::Snapshot;
-    /// let error = Snapshot::read(b"not a snapshot").unwrap_err();
-    /// assert_eq!(error.to_string(), "this is not a snapshot of Tidegate");
-    /// ```
+    /// # Errors
+    /// The bytes are no snapshot, are incomplete, or are of an unknown version.
     pub fn read(bytes: &[u8]) -> Result<Self, SnapshotError> {
         Ok(Self { contents: format::read(bytes)? })
     }
 
-    /// Whether it knows no limiter.
-    ///
-    /// ```
-    /// # use tidegate::snapshot::Snapshot;
-    /// assert!(Snapshot::default().is_empty());
-    /// ```
+    /// Returns whether the snapshot contains no limiter.
     pub fn is_empty(&self) -> bool {
         self.contents.sections.is_empty()
     }
 
-    /// The names that it has something under.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// # use tidegate::snapshot::Snapshot;
-    /// let limiter = Limiter::new("5/day".parse()?);
-    /// let mut bytes = Vec::new();
-    /// Snapshot::write(&mut bytes, [("login", &limiter)])?;
-    /// assert_eq!(Snapshot::read(&bytes)?.names().collect::<Vec<_>>(), ["login"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Returns the names of the limiters.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.contents.sections.iter().map(|section| section.head.name.as_str())
     }
 
-    /// Returns what was [attached](Self::save_with) under this name.
-    ///
-    /// ```
-    /// # use tidegate::snapshot::Snapshot;
-    /// assert_eq!(Snapshot::default().attached("note"), None);
-    /// ```
+    /// Returns the data that was [attached](Self::save_with) under this name.
     pub fn attached(&self, name: &str) -> Option<&[u8]> {
         let found = self.contents.attached.iter().find(|(known, _)| known == name);
         found.map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// Makes a limiter that goes on where the one of this name was, by the machine's clock; a new one
-    /// if there was none. If the rule is another now, what was used goes over as
-    /// [`set_rule`](Limiter::set_rule) has it.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// # use tidegate::snapshot::Snapshot;
-    /// let fresh = Snapshot::default().restore("login", Limiter::builder("5/day".parse()?));
-    /// assert!(fresh.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Makes a limiter with the state of this name, or a new one if the snapshot has none. It uses the machine's clock. If the
+    /// rule has changed, usage carries over as in [`set_rule`](Limiter::set_rule).
     pub fn restore(&self, name: &str, builder: Builder) -> Limiter {
         self.restore_with_clock(name, builder, crate::SystemClock::new())
     }
 
-    /// The same, by another clock.
+    /// Makes a limiter with the state of this name, or a new one, that uses `clock`.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock, Span};
@@ -292,7 +230,7 @@ impl Snapshot {
         builder.over(|rule, config| {
             let origin = section.origin(&clock);
             let store = MemoryStore::restored(rule.limit, clock, config, &origin);
-            section.pour_into(&store);
+            section.restore_into(&store);
             store
         })
     }
@@ -303,8 +241,7 @@ fn write_table<W: Write, C: Clock>(
     name: &str,
     store: &MemoryStore<C>,
 ) -> io::Result<()> {
-    // The limiter's own clock before the calendar: what lies between them is not counted, rather than
-    // twice.
+    // The limiter's clock is read before the calendar, so that the time between the readings is not counted twice.
     let now = store.steady_now();
     let taken_at = store.clock.calendar_now();
     output.section(&Head {
@@ -316,7 +253,7 @@ fn write_table<W: Write, C: Clock>(
     })?;
     let mut rule = None;
     store.copy_each(|parameters, copied| {
-        // A change of rule may be under way: what follows is under this one.
+        // The rule may change meanwhile: the rows that follow are under this rule.
         if rule.as_ref() != Some(parameters.limit.rule()) {
             output.rule(&parameters.limit)?;
             rule = Some(parameters.limit.rule().clone());
@@ -330,7 +267,7 @@ fn write_table<W: Write, C: Clock>(
 }
 
 impl Section {
-    /// Time goes on from the snapshot by as much as the calendar says has passed, and never back.
+    /// Continues the time of the snapshot, advanced by the calendar time that has passed since, and never back.
     fn origin<C: Clock>(&self, clock: &C) -> StoreOrigin {
         let elapsed = clock.calendar_now().since(self.head.taken_at);
         let (then, now) = (self.head.now + elapsed, clock.now());
@@ -342,15 +279,15 @@ impl Section {
         }
     }
 
-    /// Hands every key over to a store, under the store's rule.
-    fn pour_into<C: Clock>(&self, store: &MemoryStore<C>) {
+    /// Restores every key in a store, under the store's rule.
+    fn restore_into<C: Clock>(&self, store: &MemoryStore<C>) {
         let new = store.rule();
         let now = store.now_for(&new);
         store.reserve(self.keys.iter().map(|(_, keys)| keys.rows()).sum());
         for (limit, keys) in &self.keys {
             let (parameters, old_now) =
                 (LimitParameters::new(limit.clone(), self.head.created_at), store.now_for(limit));
-            let pour = |key, state: &State| {
+            let restore = |key, state: &State| {
                 let state = new.take_over_between(limit, state, old_now, now);
                 if !new.peek(&state, now, 0).reset_after.is_zero() {
                     store.restore_key(key, state);
@@ -358,11 +295,11 @@ impl Section {
             };
             match keys {
                 Keys::Rows { width, words } => words.chunks_exact(*width).for_each(|row| {
-                    pour(Fingerprint::new(row[0], row[1]), &parameters.unpack(&row[2..]));
+                    restore(Fingerprint::new(row[0], row[1]), &parameters.unpack(&row[2..]));
                 }),
                 Keys::Slots(slots) => slots.iter().for_each(|(key, state)| {
                     match in_debt((limit, old_now), (&new, now), state) {
-                        None => pour(*key, state),
+                        None => restore(*key, state),
                         Some(slot) => {
                             store.restore_key(*key, slot.state.clone());
                             store.with(*key, |own, _, _| own.inherit(slot));
@@ -371,7 +308,7 @@ impl Section {
                 }),
                 Keys::Shared(state) => match in_debt((limit, old_now), (&new, now), state) {
                     None => {
-                        store.restore_overflow(new.take_over_between(limit, state, old_now, now))
+                        store.restore_overflow(new.take_over_between(limit, state, old_now, now));
                     }
                     Some(slot) => store.with_overflow(|own, _, _| own.inherit(slot)),
                 },
@@ -380,15 +317,14 @@ impl Section {
     }
 }
 
-/// A key that owed more than a state of its rule holds, as it is under the new rule; or one that was waited for, which
-/// counts as owed.
+/// Returns the slot of a key whose debt exceeds what a state can hold, under the new rule. Waiters count as debt.
 fn in_debt(
     (old, old_now): (&Limit, Timestamp),
     (new, now): (&Limit, Timestamp),
     state: &State,
 ) -> Option<Slot> {
     let mut slot = Slot::of_debtor(old, state, old_now)?;
-    // By the same rule nothing has to be worked out anew, and it is exactly as it was.
+    // Under the same rule nothing changes.
     if old.rule() != new.rule() {
         slot.change((old, old_now), (new, now), &mut WakeList::default());
     }
@@ -409,10 +345,9 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::store;
 
-    /// Keys come back in order. Put at the end of rows that are still to grow, each would push its way past
-    /// all before it.
+    /// Keys are restored in order. If the rows still had to grow, each key at their end would move all before it.
     #[test]
-    fn restoring_takes_as_much_for_each_of_many_keys_as_of_few() {
+    fn the_effort_per_restored_key_does_not_grow_with_their_number() {
         for rule in ["1/h burst 5", "5/h fixed", "5/h sliding"] {
             let effort_per_key = |keys: usize| {
                 let builder = || Limiter::builder(rule.parse().unwrap()).max_keys(200_000);
@@ -429,7 +364,7 @@ mod tests {
                 assert_eq!(restored.unwrap().keys(), keys);
                 effort / keys
             };
-            // Some for finding the place and a gap behind it, and one or two for the room.
+            // A few steps to find the place and a gap behind it, and one or two for growth.
             let effort = [2_000, 20_000, 200_000].map(effort_per_key);
             assert!(effort.into_iter().all(|effort| effort < 20), "{rule}: {effort:?}");
         }

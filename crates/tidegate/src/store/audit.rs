@@ -1,14 +1,14 @@
-//! The auditor: keeps the exact history of some keys and counts every breach of the published bound.
+//! The auditor: records the exact history of some keys, and counts violations of the published bound.
 //!
-//! Always   It shares no arithmetic with the algorithms: it asks [`Limit::permits`] about every
-//!          stretch of the history that ends with the newest admission. What makes the bound speak of
-//!          something else — a refund, a change of rule, a step of the clock — starts a new history.
+//! Always   It shares no arithmetic with the algorithms: it compares every interval of the history that ends with the newest
+//!          admission with [`Limit::permits`]. An event that the bound does not cover (a refund, a change of the rule, a
+//!          step of the clock) starts a new history.
 
 use super::fingerprint::Fingerprint;
 use std::collections::{HashMap, VecDeque};
 use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict};
 
-/// What the auditor has found; see [`Builder::audit`](crate::limiter::Builder::audit).
+/// The findings of the auditor; see [`Builder::audit`](crate::limiter::Builder::audit).
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock};
@@ -17,38 +17,38 @@ use tidegate_core::{Decision, Limit, Span, Timestamp, Verdict};
 /// for _ in 0..100 {
 ///     let _ = limiter.check("alice");
 /// }
-/// let audit = limiter.audit().expect("it was switched on");
+/// let audit = limiter.audit().expect("the builder has an auditor");
 /// assert_eq!((audit.keys, audit.admissions, audit.violations), (1, 10, 0));
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// How many keys are watched.
+    /// The number of recorded keys.
     pub keys: u64,
-    /// How many admissions were looked at.
+    /// The number of recorded admissions.
     pub admissions: u64,
-    /// How many of them broke the bound. Anything but zero is a defect of ours.
+    /// The number of admissions that violated the bound. Anything but zero is a defect of Tidegate.
     pub violations: u64,
-    /// The first breach, in words.
+    /// A description of the first violation.
     pub first: Option<String>,
 }
 
-/// The longest history that is kept of a key.
+/// The longest history of a key.
 const HISTORY_MAX: usize = 2_048;
-/// The most keys that are watched in all shards together, and the fewest in each.
+/// The maximum number of recorded keys in all shards together, and the minimum in each.
 const KEYS_MAX: usize = 8_192;
 const KEYS_MIN: usize = 16;
-/// If so many are watched, one that passed nothing for this long makes room for others.
+/// When the maximum is reached, a key without admissions for this time is replaced by another.
 const SILENCE: Span = Span::from_secs(60);
 const LOOK: Span = Span::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Auditor {
-    /// One key in so many.
+    /// One key in this many is recorded.
     sample: u64,
     keys_max: usize,
-    /// When it last looked for keys that nobody asks about any more.
+    /// The time of the last search for keys without requests.
     looked: Timestamp,
     histories: HashMap<Fingerprint, History>,
     found: Audit,
@@ -56,13 +56,13 @@ pub(in crate::store) struct Auditor {
 
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// What passed, when, and how much.
+    /// The time and the cost of each admission.
     passed: VecDeque<(Timestamp, u64)>,
     asked: Timestamp,
 }
 
 impl Auditor {
-    /// One of so many, for a shard each.
+    /// Creates the auditor of one of `shards` shards.
     pub(in crate::store) fn new(sample: u64, shards: usize) -> Self {
         let keys_max = KEYS_MIN.max(KEYS_MAX / shards);
         let (histories, found) = (HashMap::new(), Audit::default());
@@ -72,11 +72,11 @@ impl Auditor {
 
     #[inline]
     pub(in crate::store) fn watches(&self, key: Fingerprint) -> bool {
-        // Not the word that chooses the shard.
+        // The high word chooses the shard, so this uses the other one.
         key.low.is_multiple_of(self.sample)
     }
 
-    /// Hears of a decision about a key that it watches.
+    /// Records a decision, if its key is in the sample.
     pub(in crate::store) fn hear(
         &mut self,
         limit: &Limit,
@@ -93,7 +93,7 @@ impl Auditor {
             return;
         }
         if self.histories.len() >= self.keys_max && !self.histories.contains_key(&key) {
-            // Those are watched who are there, until they have not been for a while.
+            // Recorded keys stay until they have had no admission for a while.
             self.drop_silent(now);
             if self.histories.len() >= self.keys_max {
                 return;
@@ -101,7 +101,7 @@ impl Auditor {
         }
         let history = self.histories.entry(key).or_default();
         if now < history.asked {
-            // The bound holds between steps of the clock.
+            // The bound holds only between steps of the clock.
             history.passed.clear();
         }
         history.asked = now;
@@ -116,7 +116,7 @@ impl Auditor {
         }
     }
 
-    /// Makes room for others, now and then.
+    /// Removes keys without recent admissions, from time to time.
     fn drop_silent(&mut self, now: Timestamp) {
         if now < self.looked || now.since(self.looked) >= LOOK {
             self.looked = now;
@@ -124,7 +124,7 @@ impl Auditor {
         }
     }
 
-    /// Starts a new history: something happened that the bound does not speak of.
+    /// Starts a new history, after an event that the bound does not cover.
     pub(in crate::store) fn forget(&mut self, key: Fingerprint) {
         self.histories.remove(&key);
     }
@@ -144,13 +144,13 @@ impl Auditor {
 }
 
 impl History {
-    /// A stretch that ends with the newest admission and holds more than may pass in its length.
+    /// Returns an interval that ends with the newest admission and contains more than the bound allows.
     fn breach(&self, limit: &Limit) -> Option<String> {
         let (last_at, last) = *self.passed.back()?;
         let mut total = 0_u64;
         for (at, cost) in self.passed.iter().rev() {
             let Some(sum) = total.checked_add(*cost) else {
-                // More than can be counted was promised: a rule that never refuses does that.
+                // The bound exceeds the range of numbers: the rule never denies.
                 return None;
             };
             total = sum;
@@ -170,7 +170,7 @@ mod tests {
     const KEY: Fingerprint = Fingerprint { high: 1, low: 0 };
     const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-    /// Rules of every kind, and the most that each lets pass at one instant by its bound.
+    /// Rules of every kind, each with its bound for one instant.
     const MOST_AT_ONCE: [(&str, u64); 17] = [
         ("100/s burst 20", 20),
         ("3/s paced", 1),
@@ -249,11 +249,11 @@ mod tests {
             auditor.hear(&limit, key(low), (START, 1), &Decision::UNLIMITED);
             assert!(auditor.histories.len() <= 128);
         }
-        assert_eq!(auditor.found.admissions, 128, "the first ones are watched");
+        assert_eq!(auditor.found.admissions, 128, "the first keys are recorded");
         let later = START + SILENCE;
         auditor.hear(&limit, key(5), (later, 1), &Decision::UNLIMITED);
         auditor.hear(&limit, key(200), (later, 1), &Decision::UNLIMITED);
-        assert_eq!(auditor.histories.len(), 2, "who was silent makes room");
+        assert_eq!(auditor.histories.len(), 2, "keys without recent admissions are replaced");
         assert_eq!(
             (auditor.found.admissions, auditor.found.violations),
             (130, 1),

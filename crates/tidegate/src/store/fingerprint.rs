@@ -1,13 +1,12 @@
-//! Keys as fingerprints: what a table remembers of a key.
+//! Fingerprints of keys, under which a table stores them.
 //!
-//! Always   A fingerprint is 128 bits of SipHash-1-3 under a secret that only this table knows. Whoever
-//!          chooses keys can choose neither where they fall nor which of them are taken for each
-//!          other: two keys share a fingerprint with probability 2^-127.
+//! Always   A fingerprint is 128 bits of SipHash-1-3 with a secret of the table. A client that chooses keys can choose
+//!          neither their places nor collisions: two keys share a fingerprint with probability 2^-127.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-/// A key, hashed. The high half says where it lies, so it is never zero: that is an empty place.
+/// A hashed key. The high half chooses its place in the table. It is never zero, which marks an empty place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fingerprint {
     pub(crate) high: u64,
@@ -15,12 +14,12 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint as one number.
+    /// Returns the fingerprint as one number.
     pub(crate) fn number(self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 
-    /// Which of so many homes it has: a fingerprint is a random number, so this is as good as any.
+    /// Maps the fingerprint to one of `n` buckets. A fingerprint is a random number, so all buckets are equally likely.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]
     pub(in crate::store) fn home(self, homes: usize) -> usize {
@@ -39,7 +38,7 @@ impl Hash for Fingerprint {
     }
 }
 
-/// The key of the hash. Every limiter draws its own; a snapshot keeps it.
+/// The secret of the hash. Every limiter generates its own; a snapshot contains it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secret {
     pub(crate) words: [u64; 2],
@@ -47,7 +46,7 @@ pub(crate) struct Secret {
 
 impl Secret {
     pub(crate) fn random() -> Self {
-        // The standard library's random keys, which come from the system.
+        // The random keys of the standard library come from the operating system.
         let word = || RandomState::new().hash_one(0);
         Self::new([word(), word()])
     }
@@ -91,25 +90,25 @@ mod tests {
 
     const KEYS: u64 = 1 << 14;
     const HOMES: usize = 256;
-    /// The multiplier of `FxHash`, and what it has to be multiplied by to give 1.
+    /// The multiplier of `FxHash`, and its multiplicative inverse.
     const FX: u64 = 0x517c_c1b7_2722_0a95;
     const INVERSE_OF_FX: u64 = 0x2040_003d_7809_70bd;
 
     const SECRETS: [[u64; 2]; 3] = [[0, 0], [1, 2], [0x0123_4567_89ab_cdef, u64::MAX]];
 
-    /// Where something falls, one of so many.
-    type Place = fn(Fingerprint) -> usize;
+    /// Maps a fingerprint to a place.
+    type Placement = fn(Fingerprint) -> usize;
 
-    const PLACES: [(&str, Place); 3] = [
+    const PLACES: [(&str, Placement); 3] = [
         ("the row", |key| key.home(HOMES)),
         ("the shard", |key| usize::try_from(key.high).unwrap() % HOMES),
         ("the hot cell", |key| usize::try_from(key.low >> 56).unwrap()),
     ];
 
-    /// Keys by their number.
+    /// Returns keys by their number.
     type Keys = fn(u64) -> u64;
 
-    /// Keys that hashes without a secret would put side by side, or on top of each other.
+    /// Returns keys that hashes without a secret would place next to each other, or at the same place.
     const CHOSEN: [(&str, Keys); 6] = [
         ("small numbers", |n| n),
         ("equal low bits", |n| n << 40),
@@ -119,14 +118,14 @@ mod tests {
         ("one bit or two", |n| 1 << (n % 64) | 1_u64.rotate_left(u32::try_from(n / 64).unwrap())),
     ];
 
-    fn places(secret: Secret, place: Place, key: Keys) -> Vec<usize> {
+    fn places(secret: Secret, place: Placement, key: Keys) -> Vec<usize> {
         let mut keys: Vec<u64> = (0..KEYS).map(key).collect();
         keys.sort_unstable();
         keys.dedup();
         keys.iter().map(|key| place(secret.of(key))).collect()
     }
 
-    /// A snapshot keeps fingerprints: with its secret, a later version must find the same keys.
+    /// A snapshot contains fingerprints: with its secret, a later version must find the same keys.
     #[test]
     fn fingerprints_are_the_same_in_every_version() {
         let secret = Secret::new([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
@@ -147,7 +146,7 @@ mod tests {
         assert_eq!(INVERSE_OF_FX.wrapping_mul(FX), 1);
     }
 
-    /// T43 without a stopwatch: six standard deviations more than their share is what no place has.
+    /// T43 without timing: no place has more than its share plus six standard deviations.
     #[test]
     fn t43_whatever_keys_are_chosen_they_are_spread_over_all_places() {
         for secret in SECRETS.map(Secret::new) {
@@ -164,8 +163,8 @@ mod tests {
         }
     }
 
-    /// Who finds keys that collide in one table has found nothing about another: not the same keys,
-    /// and not the same pairs of them, as where a secret is added to a hash that has none.
+    /// Keys that collide in one table say nothing about another table: neither the same keys nor the same pairs collide, as
+    /// they would if a secret were only added to a hash without one.
     #[test]
     fn t43_keys_that_collide_under_one_secret_do_not_under_another() {
         let [one, other, _] = SECRETS.map(Secret::new);
@@ -176,7 +175,7 @@ mod tests {
             let same = here.iter().zip(&there).filter(|(here, there)| here == there).count();
             let share = here.len() / HOMES;
             assert!(same <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {same}");
-            // The last key of each place, with the next that comes there.
+            // The last key of each place, paired with the next one there.
             let mut last = [None; HOMES];
             let pairs: Vec<(usize, usize)> = (0..here.len())
                 .filter_map(|n| last[here[n]].replace(n).map(|before| (before, n)))

@@ -118,7 +118,7 @@ impl<C: Clock> Target<C> {
     pub(crate) fn refund(&self, cost: u64) {
         let created_at = self.created_at();
         self.with_existing(|slot, limit, now, wakes| {
-            slot.refund(limit, now, cost, created_at, wakes)
+            slot.refund(limit, now, cost, created_at, wakes);
         });
     }
 

@@ -11,15 +11,15 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use tidegate_core::{Span, Timestamp};
 
-/// CounterSets in a set.
+/// Counters in a set.
 const WAYS: usize = 8;
 /// Sets in each shard.
 const SETS: usize = 8;
 const TERM: Span = Span::from_secs(60);
-/// Names are cut after so many bytes.
+/// Longer names are truncated to this many bytes.
 const NAME_MAX: usize = 128;
 
-/// A key that is asked about a lot; see [`Limiter::top`](crate::Limiter::top).
+/// A key with many requests; see [`Limiter::top`](crate::Limiter::top).
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock};
@@ -37,33 +37,25 @@ const NAME_MAX: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopKey {
-    /// What it is called.
+    /// The name of the key.
     pub name: KeyName,
-    /// Its [fingerprint](crate::Limiter::fingerprint), which tells keys apart whose names are cut.
+    /// The [fingerprint](crate::Limiter::fingerprint) of the key, which distinguishes keys with truncated names.
     pub fingerprint: u128,
-    /// How often it was asked about within [`Top::window`], at most.
+    /// The number of its requests within [`Top::window`], or a few more.
     pub count: u64,
-    /// By how much `count` may be too high: the true count is at least `count - error`. Zero where the count is exact,
-    /// which it is for every key as long as there are few.
+    /// The largest error of `count`: the true count is at least `count - error`. It is zero for every key as long as there
+    /// are few keys.
     pub error: u64,
 }
 
 impl TopKey {
-    /// How often it was asked about at least; the lists are in this order.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
-    /// let _ = limiter.check("alice");
-    /// assert_eq!(limiter.top(1).hot[0].at_least(), 1);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the smallest possible count, `count - error`, by which the lists are sorted.
     pub fn at_least(&self) -> u64 {
         self.count.saturating_sub(self.error)
     }
 }
 
-/// The keys that are asked about most, and those that are refused most.
+/// The keys with the most requests, and those with the most denials.
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock};
@@ -78,16 +70,16 @@ impl TopKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Top {
-    /// Asked about most, the first one the most.
+    /// The keys with the most requests, highest count first.
     pub hot: Vec<TopKey>,
-    /// Refused most.
+    /// The keys with the most denials, highest count first.
     pub denied: Vec<TopKey>,
-    /// How far back the counts reach: one to two minutes.
+    /// The time that the counts cover: one to two minutes.
     pub window: Span,
 }
 
-/// What a key is called: the bytes that it hashes. Text and byte strings read as they are; of other
-/// types it is their bytes in hexadecimal.
+/// The name of a key: the bytes that its `Hash` implementation writes. Text prints as text, and other types as bytes in
+/// hexadecimal.
 ///
 /// ```
 /// # use tidegate::{Limiter, ManualClock};
@@ -110,23 +102,13 @@ impl KeyName {
         name
     }
 
-    /// The bytes, as they were hashed.
-    ///
-    /// ```
-    /// # use tidegate::{Limiter, ManualClock};
-    /// let limiter = Limiter::builder("1/h".parse()?).top_keys().with_clock(ManualClock::new());
-    /// for _ in 0..100 {
-    ///     let _ = limiter.check("alice");
-    /// }
-    /// assert!(limiter.top(1).hot[0].name.as_bytes().starts_with(b"alice"));
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Returns the bytes that were hashed.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// It "hashes" a key by remembering what is hashed.
+/// A hasher that records the bytes instead of hashing them.
 impl Hasher for KeyName {
     fn finish(&self) -> u64 {
         0
@@ -140,7 +122,7 @@ impl Hasher for KeyName {
 
 impl fmt::Display for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Text ends with a byte that no text has.
+        // `str` ends its hash with a byte that no text contains.
         let text = self.0.strip_suffix(&[0xff]).unwrap_or(&self.0);
         match std::str::from_utf8(text) {
             Ok(text) if !text.is_empty() && !text.chars().any(char::is_control) => {
@@ -154,12 +136,12 @@ impl fmt::Display for KeyName {
     }
 }
 
-/// Which term a time is in.
+/// Returns the term of a time.
 fn term(now: Timestamp) -> u64 {
     now.as_micros() / TERM.as_micros()
 }
 
-/// How far back counts reach that are listed at this time.
+/// Returns the time that the counts cover at `now`.
 pub(in crate::store) fn window(now: Timestamp) -> Span {
     let into_term = Span::from_micros(now.as_micros() % TERM.as_micros());
     if term(now) == 0 { into_term } else { TERM + into_term }
@@ -167,7 +149,7 @@ pub(in crate::store) fn window(now: Timestamp) -> Span {
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct Sketch {
-    /// The present term.
+    /// The current term.
     term: u64,
     now: CounterSets,
     before: CounterSets,
@@ -188,8 +170,8 @@ impl Sketch {
         self.now.add(key, name);
     }
 
-    /// A clock that has just stepped back a little goes on with the present term; after a larger step, as after a change
-    /// between rules that go by different clocks, all counts are of another time.
+    /// After a small step back of the clock, the current term continues. After a larger step, such as a change between rules
+    /// with different clocks, all counts are discarded.
     #[cold]
     fn turn_to(&mut self, term: u64) {
         if term + 1 == self.term {
@@ -200,7 +182,7 @@ impl Sketch {
         self.term = term;
     }
 
-    /// All keys that have a counter.
+    /// Returns all keys with a counter.
     pub(in crate::store) fn list(&self, now: Timestamp) -> Vec<TopKey> {
         let none = CounterSets::default();
         match term(now).checked_sub(self.term) {
@@ -217,7 +199,7 @@ struct CounterSets {
     sets: Vec<Set>,
 }
 
-/// The counters that some keys compete for. The fingerprints lie side by side, because every decision looks for one.
+/// The counters for which some keys compete. The fingerprints are adjacent in memory, because every decision searches them.
 #[derive(Clone, Debug, Default)]
 struct Set {
     keys: [Option<Fingerprint>; WAYS],
@@ -254,7 +236,7 @@ impl Set {
         let counter = &mut self.counters[at];
         counter.count += 1;
         if counter.name.0.is_empty() {
-            // A batch, which has no names, came with it first.
+            // The first request was in a batch, which has no names.
             counter.name = name();
         }
     }
@@ -264,7 +246,7 @@ impl Set {
         self.keys.iter().position(|known| *known == Some(key))
     }
 
-    /// The key with the lowest count makes room, and leaves that count as the error of the new one.
+    /// Replaces the key with the lowest count, which becomes the error of the new key.
     fn replace_least(&mut self, key: Fingerprint, name: KeyName) {
         let least = (0..WAYS).min_by_key(|at| self.counters[*at].count).unwrap_or(0);
         let error = self.counters[least].count;
@@ -272,8 +254,8 @@ impl Set {
         self.counters[least] = Counter { count: error + 1, error, name };
     }
 
-    /// What this set knows of a key. One that has no counter was counted at most as often as the lowest count: it may have
-    /// had a counter and lost it.
+    /// Returns the count and error of a key. A key without a counter had at most as many requests as the lowest count: it
+    /// may have had a counter and lost it.
     fn look(&self, key: Fingerprint) -> Counter {
         if let Some(at) = self.find(key) {
             return self.counters[at].clone();
@@ -283,7 +265,7 @@ impl Set {
     }
 }
 
-/// Two parameters together.
+/// Adds two counts of one key.
 fn list(now: &CounterSets, before: &CounterSets) -> Vec<TopKey> {
     let none = Set::default();
     let set = |counters: &'_ CounterSets, at: usize| counters.sets.get(at).cloned();
@@ -303,7 +285,7 @@ fn list(now: &CounterSets, before: &CounterSets) -> Vec<TopKey> {
     all
 }
 
-/// The first `k` of all, those first that were certainly asked about most.
+/// Returns the first `k` keys, sorted by their smallest possible count.
 pub(in crate::store) fn greatest(mut keys: Vec<TopKey>, k: usize) -> Vec<TopKey> {
     let order = |a: &TopKey, b: &TopKey| {
         let by_count = b.at_least().cmp(&a.at_least()).then(b.count.cmp(&a.count));

@@ -131,7 +131,7 @@ fn what_is_missing_is_said_and_sheds_nothing() {
     ]) {
         let path = tree.path().join(file);
         let said = reading.to_string();
-        let expected = format!("{} is not to be had here: {}", reading.signal, path.display());
+        let expected = format!("{} cannot be read: {}", reading.signal, path.display());
         assert!(said.starts_with(&expected), "{said}");
         assert!(matches!(reading.value, Err(Unread::Missing { .. })));
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tidegate::load::{Adaptive, AdaptiveGate, AdaptivePermit};
 use tidegate::{Denied, ManualClock, Retry, Span, Verdict};
 
-type Held = AdaptivePermit<ManualClock>;
+type HeldPermit = AdaptivePermit<ManualClock>;
 
 fn gate(adaptive: Adaptive) -> (AdaptiveGate<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
@@ -52,8 +52,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Scene {
     gate: AdaptiveGate<ManualClock>,
     clock: ManualClock,
-    held: Vec<Held>,
-    crew: Crew<Result<Held, Denied>>,
+    held: Vec<HeldPermit>,
+    crew: Crew<Result<HeldPermit, Denied>>,
     waiting: BTreeSet<usize>,
 }
 
@@ -99,7 +99,7 @@ impl Scene {
         self.waiting.insert(task);
     }
 
-    fn end(&mut self, which: usize, end: impl FnOnce(Held)) {
+    fn end(&mut self, which: usize, end: impl FnOnce(HeldPermit)) {
         if !self.held.is_empty() {
             let which = which % self.held.len();
             end(self.held.swap_remove(which));
@@ -189,7 +189,7 @@ fn t13_many_threads_never_hold_more_than_the_largest_limit() {
 #[test]
 fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_are_gone() {
     let (gate, _) = gate(Adaptive::vegas());
-    let mut held: Vec<Held> = (0..20).map(|_| gate.try_acquire().unwrap()).collect();
+    let mut held: Vec<HeldPermit> = (0..20).map(|_| gate.try_acquire().unwrap()).collect();
     for _ in 0..20 {
         // One out, as an overload, and one in: the limit comes down to 18 with the last.
         held.pop().unwrap().overload();
@@ -205,7 +205,7 @@ fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_a
 #[test]
 fn a_limit_that_goes_up_wakes_those_who_wait_and_no_others() {
     let (gate, clock) = gate(Adaptive::vegas().between(1..=1_000).starting_at(10));
-    let mut held: Vec<Held> = (0..10).map(|_| gate.try_acquire().unwrap()).collect();
+    let mut held: Vec<HeldPermit> = (0..10).map(|_| gate.try_acquire().unwrap()).collect();
     let mut crew = Crew::new();
     let polls = Rc::new(Cell::new(0));
     for _ in 0..30 {

@@ -20,7 +20,7 @@ use tidegate::{
     Acquire, Denied, Gate, Limiter, ManualClock, Permit, Retry, Span, Verdict, check_all,
 };
 
-type Held = Permit<ManualClock>;
+type HeldPermit = Permit<ManualClock>;
 
 fn gate(rule: &str) -> (Gate<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
@@ -31,11 +31,11 @@ fn free(gate: &Gate<ManualClock>) -> u64 {
     gate.check_n(0).remaining
 }
 
-fn granted(crew: &mut Crew<Result<Held, Denied>>) -> Vec<(usize, Held)> {
+fn granted(crew: &mut Crew<Result<HeldPermit, Denied>>) -> Vec<(usize, HeldPermit)> {
     crew.work().into_iter().map(|(task, answer)| (task, answer.unwrap())).collect()
 }
 
-fn numbers(granted: &[(usize, Held)]) -> Vec<usize> {
+fn numbers(granted: &[(usize, HeldPermit)]) -> Vec<usize> {
     granted.iter().map(|(task, _)| *task).collect()
 }
 
@@ -122,7 +122,7 @@ fn t13_every_permit_comes_back_when_holders_panic() {
     assert_eq!(free(&gate), 4);
 }
 
-fn poll(future: &mut Pin<Box<Acquire<ManualClock>>>) -> Poll<Result<Held, Denied>> {
+fn poll(future: &mut Pin<Box<Acquire<ManualClock>>>) -> Poll<Result<HeldPermit, Denied>> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -414,7 +414,7 @@ fn b8_a_lowered_limit_throws_nobody_out_and_lets_nobody_in_until_they_have_left(
     assert_eq!(numbers(&granted(&mut crew)), [1]);
 }
 
-/// Held since before there were leases: each is still given back by its own permit.
+/// HeldPermit since before there were leases: each is still given back by its own permit.
 #[test]
 fn b8_permits_from_before_there_were_leases_are_given_back_one_by_one() {
     for first_back in [0, 1] {
@@ -491,7 +491,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 /// Those in flight and those who wait, as somebody sees it who only counts.
 #[derive(Default)]
 struct Ledger {
-    held: Vec<(u64, Held)>,
+    held: Vec<(u64, HeldPermit)>,
     costs: Vec<u64>,
     waiting: Vec<usize>,
 }
@@ -502,7 +502,7 @@ impl Ledger {
     }
 
     /// Polled in any order, granted in one: those who are in now must be the first in line.
-    fn let_in(&mut self, mut inside: Vec<(usize, Result<Held, Denied>)>) {
+    fn let_in(&mut self, mut inside: Vec<(usize, Result<HeldPermit, Denied>)>) {
         inside.sort_by_key(|(task, _)| *task);
         for (task, answer) in inside {
             assert_eq!(task, self.waiting.remove(0), "first come, first served");

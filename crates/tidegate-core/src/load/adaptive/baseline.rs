@@ -1,27 +1,28 @@
-//! How long a request takes without a queue: measured, by making room now and then.
+//! The baseline: how long a request takes without a queue, measured by lowering the limit now and then.
 //!
-//! A latency that is only watched follows the queue that the limit itself allows, so that the limit
-//! creeps up for as long as the service is full. Therefore every [`PROBE_ROUNDS`] full rounds, and whenever
-//! a law has brought the limit down to half of what it was, the limit is halved for a short while: one round lets those finish who came before, the next two are measured. If
-//! latency fell with the limit there still is a queue: it is halved again.
+//! A latency that is only observed includes the queue that the limit itself allows, so the limit would creep up for as long
+//! as the service is saturated. Therefore, every [`PROBE_ROUNDS`] full rounds, and whenever a law has lowered the limit to
+//! half of its maximum since the last probe, a probe halves the limit for a short time: during one round the earlier
+//! requests finish, and the next two rounds are measured. If the latency fell with the limit, there still was a queue, and
+//! the limit is halved again.
 //!
-//! Always   A probe ends: each further halving needs a latency that fell by two fifths, and a limit above
-//!          its minimum. The limit from before comes back after it.
-//! Cost     Three short rounds in forty at half of the limit: some hundredths of the throughput.
+//! Always   A probe ends: each further halving needs a latency that fell by two fifths, and a limit above its minimum.
+//!          After the probe, the earlier limit is restored.
+//! Cost     Three short rounds in forty at half of the limit: a few percent of the throughput.
 
 use super::back_off;
 use super::round::Round;
 use crate::time::Span;
 
-/// Full rounds between two probes. Netflix's Vegas looks anew once in 15 to 30, and makes no room for it.
+/// Full rounds between two probes. Netflix's Vegas measures again every 15 to 30 rounds, without lowering the limit.
 const PROBE_ROUNDS: u32 = 40;
-/// A round with much less latency, or one without a queue, moves the baseline by this part of the way.
+/// A round with much less latency, or one without a queue, moves the baseline by one part in this many.
 const PART: u64 = 4;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Baseline {
     rtt: Option<Span>,
-    /// Full rounds since it was measured.
+    /// Full rounds since the last measurement.
     rounds: u32,
     /// The largest limit since then.
     top: u64,
@@ -34,11 +35,11 @@ struct Probe {
     limit: u64,
     /// The latency before the last halving.
     rtt: Span,
-    /// Those who came before the halving have finished.
+    /// Whether the requests from before the halving have finished.
     is_drained: bool,
 }
 
-/// What a law goes by: the latency of a full round without overload, and the baseline.
+/// The input of a law: the latency of a full round without overload, and the baseline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub(super) rtt: Span,
@@ -50,7 +51,7 @@ impl Baseline {
         self.rtt
     }
 
-    /// The next limit: the law's, or that of a probe.
+    /// Returns the next limit, from the law or from a probe.
     pub(super) fn next(
         &mut self,
         limit: u64,
@@ -65,13 +66,12 @@ impl Baseline {
         let Some(rtt) = round.rtt() else { return most.min(limit) };
         let baseline = *self.rtt.get_or_insert(rtt);
         if !round.uses_half_of(limit) {
-            // There is room, so there is no queue of ours in it.
+            // Less than half of the limit is in use, so the latency includes no queue.
             self.move_to(baseline, rtt);
             return most.min(limit);
         }
         if has_fallen(baseline, rtt) {
-            // The service has become faster. Less than that is chance, and to follow chance downward
-            // would be to see a queue where there is none.
+            // The service became faster. A smaller change is noise; following it down would turn noise into a queue.
             self.move_to(baseline, rtt);
         }
         self.rounds += 1;
@@ -81,7 +81,7 @@ impl Baseline {
         self.top = self.top.max(limit);
         let next = most.min(law(limit, Latency { rtt, baseline: self.rtt.unwrap_or(rtt) }));
         if next <= self.top / 2 && next > min {
-            // So much less may be right, or the service is slower and has no queue at all.
+            // Either this is right, or the service became slower and has no queue at all.
             return self.probe(next, min, rtt);
         }
         next
@@ -96,7 +96,7 @@ impl Baseline {
     fn probe(&mut self, limit: u64, min: u64, rtt: Span) -> u64 {
         (self.rounds, self.top) = (0, 0);
         if limit <= min {
-            // There is no room to be made: what is seen here is as short as it gets.
+            // The limit cannot be lowered, so this latency is the shortest there is.
             self.rtt = Some(rtt);
             return limit;
         }
@@ -119,7 +119,7 @@ impl Baseline {
         back
     }
 
-    /// Whether the next round is to tell how long it takes without a queue.
+    /// Returns whether the next round measures the latency without a queue.
     pub(super) fn is_measuring(&self) -> bool {
         self.probe.as_ref().is_some_and(|probe| probe.is_drained)
     }
@@ -129,7 +129,7 @@ fn half(limit: u64, min: u64) -> u64 {
     (limit / 2).max(min)
 }
 
-/// What is known and what is measured, halfway where they hardly differ: two looks are better than one.
+/// Combines the old baseline with a measurement: the mean if they hardly differ, else the measurement.
 fn confirmed(known: Span, measured: Span) -> Span {
     if has_fallen(known, measured) || has_fallen(measured, known) {
         return measured;
@@ -137,13 +137,13 @@ fn confirmed(known: Span, measured: Span) -> Span {
     Span::from_micros(known.as_micros().midpoint(measured.as_micros())).at_least_1us()
 }
 
-/// Whether there still is a queue after a halving. As long as there is one, latency is halved with the
-/// limit; when it falls by less than two fifths, the queue has come to its end on the way.
+/// Returns whether there is still a queue after a halving. With a queue, the latency is halved with the limit; if it fell by
+/// less than two fifths, the queue is gone.
 fn is_still_queued(before: Span, after: Span) -> bool {
     u128::from(after.as_micros()) * 5 <= u128::from(before.as_micros()) * 3
 }
 
-/// By a quarter: more than rounds differ by chance.
+/// Returns whether the latency fell by a quarter, which is more than the noise between rounds.
 fn has_fallen(before: Span, after: Span) -> bool {
     u128::from(after.as_micros()) * 4 <= u128::from(before.as_micros()) * 3
 }

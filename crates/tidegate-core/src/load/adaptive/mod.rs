@@ -1,10 +1,10 @@
-//! Adaptive concurrency: how many may be in flight, learnt from how long they take (A14).
+//! Adaptive concurrency: a limit on requests in flight, derived from how long they take (A14).
 //!
 //! State    The limit, and a round of samples that is not full yet.
-//! Always   The limit is within its bounds, and so never 0. It changes at the end of a round, by what
-//!          the whole round has shown, and only if at least half of it was used.
-//! Rounding Down: what is not sure to be borne is not admitted.
-//! Spec     `spec/adaptive/`, a page for each way of changing the limit; the code of each is a file here.
+//! Always   The limit is within its bounds, and so never 0. It changes at the end of a round, by the samples of the whole
+//!          round, and only if at least half of the limit was used.
+//! Rounding Down: a limit is never rounded up beyond what the samples support.
+//! Spec     `spec/adaptive/` has a page for each law of change, and this folder a file.
 
 mod aimd;
 mod baseline;
@@ -17,17 +17,16 @@ use baseline::Baseline;
 use core::ops::RangeInclusive;
 use round::Round;
 
-/// The largest limit. More than a million in flight is no limit.
+/// The largest limit.
 const LIMIT_MAX: u64 = 1_000_000;
-/// Where to begin when nothing is known: as Netflix's limiters do.
+/// The first limit, as in Netflix's limiters.
 const INITIAL: u64 = 20;
 const MAX: u64 = 1_000;
 
-/// A limit on what is in flight that follows what the service can bear.
+/// A limit on requests in flight that follows the capacity of a service.
 ///
-/// It is told of each request that has finished ([`observe`](Self::observe)) and says how many may be
-/// in flight from then on. It knows no clock and counts nothing itself; `AdaptiveGate` of the `tidegate`
-/// crate does that.
+/// [`observe`](Self::observe) takes a sample of each finished request and returns how many requests may be in flight from
+/// then on. This type reads no clock and counts no requests; `AdaptiveGate` in the crate `tidegate` does.
 ///
 /// ```
 /// use tidegate_core::{Adaptive, Sample, Span};
@@ -37,7 +36,7 @@ const MAX: u64 = 1_000;
 /// for _ in 0..20 {
 ///     adaptive.observe(fast);
 /// }
-/// assert!(adaptive.limit() > 20, "there is no queue: it tries more");
+/// assert!(adaptive.limit() > 20, "there is no queue, so the limit rises");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Adaptive {
@@ -45,12 +44,12 @@ pub struct Adaptive {
     max: u64,
     limit: u64,
     round: Round,
-    /// How many samples make the round full.
+    /// The number of samples in a full round.
     size: u64,
     law: Law,
 }
 
-/// How the limit changes.
+/// The law by which the limit changes.
 #[derive(Clone, Debug)]
 enum Law {
     Aimd { timeout: Span },
@@ -59,17 +58,17 @@ enum Law {
 }
 
 impl Law {
-    /// How many rounds are taken as one.
+    /// Returns how many rounds are evaluated as one.
     fn rounds_at_once(&self) -> u64 {
         match self {
-            // The first to finish after room was made are those with little work.
+            // The first requests to finish after the limit was lowered are the short ones.
             Self::Vegas(baseline) | Self::Gradient2(baseline) if baseline.is_measuring() => 2,
             _ => 1,
         }
     }
 }
 
-/// What is known of a request that has finished.
+/// A finished request, as a sample.
 ///
 /// ```
 /// use tidegate_core::{Sample, Span};
@@ -86,37 +85,23 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// It was served in this time; so many were in flight when it began, itself included.
-    ///
-    /// ```
-    /// # use tidegate_core::{Sample, Span};
-    /// let sample = Sample::success(Span::from_millis(12), 7);
-    /// ```
+    /// Creates the sample of a request that was served in `rtt`. `in_flight` counts the requests when it began, itself included.
     pub const fn success(rtt: Span, in_flight: u64) -> Self {
         Self { rtt, in_flight, is_overload: false }
     }
 
-    /// It was refused by the service or timed out: the service has too much to do. How long that took
-    /// says nothing about how long it takes to serve.
-    ///
-    /// ```
-    /// # use tidegate_core::{Adaptive, Sample, Span};
-    /// let mut adaptive = Adaptive::gradient2();
-    /// for _ in 0..20 {
-    ///     adaptive.observe(Sample::overload(Span::from_millis(1), 20));
-    /// }
-    /// assert_eq!(adaptive.limit(), 18);
-    /// ```
+    /// Creates the sample of a request that the service rejected, or that timed out: the service is overloaded. Its `rtt` says
+    /// nothing about how long serving takes.
     pub const fn overload(rtt: Span, in_flight: u64) -> Self {
         Self { rtt, in_flight, is_overload: true }
     }
 }
 
 impl Adaptive {
-    /// Up by a root of the limit after a round in which everything went well, down by a tenth after one
-    /// with an overload or with a request that took longer than `timeout`.
+    /// Raises the limit by its square root after a round of successes, and lowers it by a tenth after a round with an
+    /// overload or with a request that took longer than `timeout`.
     ///
-    /// It must be told what is too long: somewhat more than the slowest honest request.
+    /// `timeout` should be somewhat longer than the slowest regular request.
     ///
     /// ```
     /// use tidegate_core::{Adaptive, Sample, Span};
@@ -135,24 +120,14 @@ impl Adaptive {
         Self::new(Law::Aimd { timeout })
     }
 
-    /// Keeps a queue of a few requests before the service, estimated from how much longer they take
-    /// than without one. The default to choose: it needs to be told nothing.
-    ///
-    /// ```
-    /// let adaptive = tidegate_core::Adaptive::vegas();
-    /// assert_eq!(adaptive.limit(), 20);
-    /// ```
+    /// Keeps a queue of a few requests in front of the service, estimated from how much longer requests take than without a
+    /// queue. It has no parameter, and is the one to start with.
     pub fn vegas() -> Self {
         Self::new(Law::Vegas(Baseline::default()))
     }
 
-    /// Lets requests take half as long again as without a queue, and a root of the limit more. It
-    /// bears latencies that vary better than [`vegas`](Self::vegas) does, and queues more.
-    ///
-    /// ```
-    /// let adaptive = tidegate_core::Adaptive::gradient2();
-    /// assert_eq!(adaptive.limit(), 20);
-    /// ```
+    /// Lets requests take half as long again as without a queue, and adds the square root of the limit. It handles varying
+    /// latencies better than [`vegas`](Self::vegas), and queues more.
     pub fn gradient2() -> Self {
         Self::new(Law::Gradient2(Baseline::default()))
     }
@@ -162,14 +137,8 @@ impl Adaptive {
         Self { min: 1, max: MAX, limit: INITIAL, round, size: round::size(INITIAL), law }
     }
 
-    /// Bounds of the limit; 1 to 1000 unless told. The smallest is at least 1, the largest at most a
-    /// million and not below the smallest. A limit that is outside is moved inside.
-    ///
-    /// ```
-    /// # use tidegate_core::Adaptive;
-    /// assert_eq!(Adaptive::vegas().between(30..=200).limit(), 30);
-    /// assert_eq!(Adaptive::vegas().between(0..=0).limit(), 1, "never 0");
-    /// ```
+    /// Sets the bounds of the limit. Default: 1 to 1000. The lower bound is at least 1, and the upper at most a million and at
+    /// least the lower. A limit outside the bounds is moved inside.
     #[must_use]
     pub fn between(mut self, bounds: RangeInclusive<u64>) -> Self {
         self.min = (*bounds.start()).clamp(1, LIMIT_MAX);
@@ -178,12 +147,7 @@ impl Adaptive {
         self.starting_at(limit)
     }
 
-    /// The limit to begin with, within the bounds; 20 unless told.
-    ///
-    /// ```
-    /// # use tidegate_core::Adaptive;
-    /// assert_eq!(Adaptive::vegas().starting_at(50).limit(), 50);
-    /// ```
+    /// Sets the first limit, within the bounds. Default: 20.
     #[must_use]
     pub fn starting_at(mut self, limit: u64) -> Self {
         self.limit = limit.clamp(self.min, self.max);
@@ -191,17 +155,13 @@ impl Adaptive {
         self
     }
 
-    /// How many may be in flight.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::Adaptive::vegas().limit(), 20);
-    /// ```
+    /// Returns how many requests may be in flight.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How long a request takes without a queue, as far as that is known: what [`vegas`](Self::vegas)
-    /// and [`gradient2`](Self::gradient2) compare with.
+    /// Returns how long a request takes without a queue, if it has been measured: [`vegas`](Self::vegas) and
+    /// [`gradient2`](Self::gradient2) compare latencies with it.
     ///
     /// ```
     /// # use tidegate_core::{Adaptive, Sample, Span};
@@ -219,13 +179,7 @@ impl Adaptive {
         }
     }
 
-    /// Takes note of a request that has finished, and says how many may be in flight now.
-    ///
-    /// ```
-    /// # use tidegate_core::{Adaptive, Sample, Span};
-    /// let mut adaptive = Adaptive::vegas();
-    /// assert_eq!(adaptive.observe(Sample::success(Span::from_millis(10), 1)), 20);
-    /// ```
+    /// Takes the sample of a finished request, and returns how many requests may be in flight now.
     pub fn observe(&mut self, sample: Sample) -> u64 {
         let timeout = match self.law {
             Law::Aimd { timeout } => timeout,
@@ -235,8 +189,8 @@ impl Adaptive {
         if self.round.count() >= self.size {
             let round = core::mem::take(&mut self.round);
             let next = self.next(&round);
-            // As many as may have been in flight under the limit that was: only what comes after them
-            // can show what the new one does.
+            // The requests that were in flight under the old limit have to finish first: only later ones show the
+            // effect of the new limit.
             self.size = round::size(self.limit) * self.law.rounds_at_once();
             self.limit = next.clamp(self.min, self.max);
         }
@@ -259,7 +213,7 @@ impl Adaptive {
     }
 }
 
-/// Down by a tenth, and at least by one: what every law does after an overload.
+/// Lowers a limit by a tenth, and at least by one, as every law does after an overload.
 fn back_off(limit: u64) -> u64 {
     limit.saturating_sub((limit / 10).max(1))
 }

@@ -1,6 +1,6 @@
-//! What to tell somebody whose text starts with neither a rate nor `concurrency`.
+//! Errors of a text that starts with neither a rate nor `concurrency`.
 //!
-//! Always   A suggestion with a slash is a whole rule that can be read.
+//! Always   A suggestion with a slash is a complete and valid rule.
 
 use super::edit_distance::nearest_word;
 use super::trailing_word::SHAPES;
@@ -13,9 +13,9 @@ use alloc::format;
 use alloc::string::String;
 
 const SPELLING: &str = "a rate is a number, a slash and a unit, without spaces";
-/// A larger count is not repeated: no algorithm refuses one up to here.
+/// The largest count that is repeated in a suggestion: every algorithm accepts it.
 const COUNT_MAX: u64 = 1_000_000;
-/// Nor is a period of more units than these.
+/// The largest number of units of a period in a suggestion.
 const PERIODS_MAX: u64 = 1_000;
 
 pub(in crate::rule) fn error(first: Word<'_>) -> RuleError {
@@ -23,7 +23,7 @@ pub(in crate::rule) fn error(first: Word<'_>) -> RuleError {
     first.error(kind)
 }
 
-/// Whether this count is a number of somethings: `10req`.
+/// Returns whether this count is followed by the name of the counted thing: `10req`.
 pub(in crate::rule) fn is_counted(count: Word<'_>) -> bool {
     let digits = count.digits().text.len();
     digits > 0 && is_noun(&count.text[digits..])
@@ -83,7 +83,7 @@ fn count(word: Word<'_>) -> Option<u64> {
     word.digits().text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count))
 }
 
-/// The rate that this word begins, as it should be written.
+/// Returns the right spelling of the rate that starts with this word.
 fn rate(word: Word<'_>) -> Option<String> {
     let count = count(word)?;
     let rest = &word.onwards()[word.digits().text.len()..];

@@ -1,7 +1,7 @@
-//! What is wrong with a rule, where, and what to write instead.
+//! Errors of rules: what is wrong, where, and what to write instead.
 //!
-//! Always   The position is that of the offending characters in the text as given. What is shown of
-//!          the text is bounded and printable, whatever was thrown at the parser.
+//! Always   The position is that of the wrong characters in the text as given. The quoted part of the text is bounded and
+//!          printable, whatever the input.
 
 mod edit_distance;
 pub(super) mod leading_word;
@@ -17,9 +17,9 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::ops::Range;
 
-/// A rule that cannot be read.
+/// The error of an invalid rule.
 ///
-/// It prints as what is wrong and what would be right, with the text and a mark under the place:
+/// It prints what is wrong and what would be right, and the text with a mark under the wrong characters:
 ///
 /// ```
 /// use tidegate_core::ParsedRule;
@@ -32,16 +32,16 @@ use core::ops::Range;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RuleError {
-    /// What is shown of the text, and the characters of it to point at.
+    /// The quoted part of the text, and the characters of it to mark.
     excerpt: Box<str>,
     mark: Range<usize>,
-    /// Where in the whole text, in bytes.
+    /// The position in the whole text, in bytes.
     span: Range<usize>,
     culprit: Box<str>,
     kind: RuleErrorKind,
 }
 
-/// The ways in which a rule can be wrong.
+/// The kind of a [`RuleError`].
 ///
 /// ```
 /// use tidegate_core::{ParsedRule, RuleErrorKind};
@@ -52,13 +52,13 @@ pub struct RuleError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleErrorKind {
-    /// There is no text.
+    /// The text is empty.
     Empty,
     /// The text is longer than any rule.
     TooLong,
     /// Something else was expected here.
     Expected {
-        /// What would be right.
+        /// What was expected.
         expected: &'static str,
     },
     /// The text ends too early.
@@ -66,65 +66,65 @@ pub enum RuleErrorKind {
         /// What should follow.
         expected: &'static str,
     },
-    /// A part of a word is not there.
+    /// A part of a word is missing.
     Missing {
-        /// Which part.
+        /// The missing part.
         what: &'static str,
     },
-    /// What was meant is clear, but it is written otherwise.
+    /// The meaning is clear, but the spelling is wrong.
     Rewrite {
         /// What is wrong with it.
         why: &'static str,
-        /// How it is written.
+        /// The right spelling.
         write: String,
     },
     /// More than one rule in one text.
     SeveralRules,
-    /// A unit of time that we do not know.
+    /// An unknown unit of time.
     UnknownUnit {
-        /// What was probably meant.
+        /// The unit or word that was probably meant.
         hint: Option<&'static str>,
     },
-    /// A word that means nothing here.
+    /// An unknown word.
     UnknownWord {
-        /// The words that would mean something.
+        /// The words that are possible here.
         expected: String,
-        /// What was probably meant.
+        /// The unit or word that was probably meant.
         hint: Option<&'static str>,
     },
-    /// Said twice, or together with something that rules it out.
+    /// A word that is repeated, or contradicts an earlier one.
     Conflict {
-        /// Why it cannot stand here.
+        /// Why the word is not possible here.
         why: &'static str,
     },
     /// A number that must not be zero.
     Zero {
-        /// Which number.
+        /// The meaning of the number.
         what: &'static str,
         /// The smallest one allowed, with its unit.
         least: &'static str,
     },
-    /// A number beyond what can be counted.
+    /// A number that is too large.
     TooLarge {
-        /// Which number.
+        /// The meaning of the number.
         what: &'static str,
         /// The largest one allowed.
         max: u64,
         /// The unit of the maximum; none for a count.
         unit: &'static str,
     },
-    /// More per second than can be told apart.
+    /// A rate beyond the resolution of time.
     TooFast,
-    /// A time zone that the database does not have.
+    /// A time zone that is not in the database.
     UnknownZone,
 }
 
-/// The longest rule text, in bytes; a longer one is rejected unread.
+/// The longest rule text, in bytes; a longer one is rejected without parsing.
 pub(super) const BYTES_MAX: usize = 256;
-/// How much of a long text is shown on each side of the place.
+/// The characters of a long text that are quoted before and after the wrong ones.
 const SHOWN_BEFORE_MAX: usize = 40;
 const SHOWN_AFTER_MAX: usize = 40;
-/// How much of an offending word is repeated in the message.
+/// The characters of a wrong word that are repeated in the message.
 const CULPRIT_CHARS_MAX: usize = 24;
 
 impl RuleError {
@@ -140,46 +140,30 @@ impl RuleError {
         Self { excerpt: format!("{before}{inside}{after}").into(), mark, span, culprit, kind }
     }
 
-    /// The same error about the last word of `text`, which is how the rule was written.
+    /// Returns the same error at the last word of `text`, the spelling of the rule as given.
     pub(crate) fn in_text(self, text: &str) -> Self {
         let end = text.trim_ascii_end().len();
         let start = text[..end].rfind(|c: char| c.is_ascii_whitespace()).map_or(0, |at| at + 1);
         Self::new(text, start..end, self.kind)
     }
 
-    /// What is wrong.
-    ///
-    /// ```
-    /// # use tidegate_core::{ParsedRule, RuleErrorKind};
-    /// assert_eq!("".parse::<ParsedRule>().unwrap_err().kind(), &RuleErrorKind::Empty);
-    /// ```
+    /// Returns the kind of error.
     pub fn kind(&self) -> &RuleErrorKind {
         &self.kind
     }
 
-    /// Which bytes of the text are to blame.
-    ///
-    /// ```
-    /// # use tidegate_core::ParsedRule;
-    /// assert_eq!("10/fortnight".parse::<ParsedRule>().unwrap_err().span(), 3..12);
-    /// ```
+    /// Returns the range of the wrong bytes in the text.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// The first line of the error, without the picture.
-    ///
-    /// ```
-    /// # use tidegate_core::ParsedRule;
-    /// let error = "100/s burst 0".parse::<ParsedRule>().unwrap_err();
-    /// assert_eq!(error.message(), "the burst must be at least 1");
-    /// ```
+    /// Returns the first line of the error, without the quoted text.
     pub fn message(&self) -> String {
         let culprit = &self.culprit;
         match &self.kind {
             RuleErrorKind::Empty => "a rule is needed, such as `100/s burst 20`".to_string(),
             RuleErrorKind::TooLong => {
-                format!("longer than {} bytes: this is no rule", BYTES_MAX)
+                format!("longer than {BYTES_MAX} bytes: this is no rule")
             }
             RuleErrorKind::Expected { expected } => {
                 format!("`{culprit}` is not {expected}")
@@ -219,7 +203,7 @@ impl RuleError {
     }
 }
 
-/// Control characters, direction marks and the like must not reach a terminal or a log.
+/// Replaces control characters, direction marks and the like, which must not reach a terminal or a log.
 fn printable(c: char) -> char {
     let is_format = matches!(
         c,
@@ -247,8 +231,8 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// For `fn main() -> Result<(), RuleError>` and `unwrap`, which print this: the same text as for
-/// people, on lines of its own so that the mark stands under its place.
+/// Prints the same text as `Display`, starting on a new line so that the mark is in place: for `unwrap` and `fn main() ->
+/// Result<(), RuleError>`, which print this form.
 ///
 /// ```
 /// let error = "10/d".parse::<tidegate_core::ParsedRule>().unwrap_err();

@@ -1,7 +1,7 @@
-//! What to tell somebody whose rule goes on where it should have ended: which words could follow, which
-//! one was probably meant, or why a good word cannot stand here.
+//! Errors of a word after a complete rule: which words could follow, which one was probably meant, or why a valid word is not
+//! possible here.
 //!
-//! Always   No message offers a word that is said already or that the rest of the rule rules out.
+//! Always   No message suggests a word that is used already or that contradicts the rest of the rule.
 
 use super::super::RuleKind;
 use super::edit_distance::nearest_word;
@@ -12,15 +12,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The words that name an algorithm; each stands right after the rate.
+/// The words that name an algorithm; each follows the rate.
 pub(in crate::rule) const SHAPES: [&str; 9] =
     ["paced", "fixed", "calendar", "sliding", "sliding-log", "leaky", "queue", "smooth", "warmup"];
 
 const IS_NGINX: &str = "`=` is nginx's and goes with a rate such as `10r/s`";
-/// What is repeated of a value in a suggestion is no longer than this.
+/// The longest value that is repeated in a suggestion.
 const VALUE_BYTES_MAX: usize = 20;
 
-/// The error for `word`, which follows a rule that is complete without it.
+/// Returns the error for `word`, which follows a rule that is complete without it.
 pub(in crate::rule) fn error(kind: &RuleKind, word: Word<'_>) -> RuleError {
     let open = open(kind, word);
     word.error(
@@ -59,11 +59,11 @@ fn options(kind: &RuleKind) -> &'static [&'static str] {
     }
 }
 
-/// The options that what was said before `word` leaves open.
+/// Returns the options that the words before `word` leave open.
 fn open(kind: &RuleKind, word: Word<'_>) -> Vec<&'static str> {
     let said: Vec<&str> = word.before().map(|word| name(word.text)).collect();
     let is_open = |option: &&&'static str| match kind {
-        // Only the rate is said: all is open. After that only `burst N` leaves something.
+        // After the rate alone, all is open. After more, only `burst N` leaves an option.
         RuleKind::TokenBucket { .. } if said.len() == 1 => true,
         RuleKind::TokenBucket { .. } => {
             **option == "start empty" && said.contains(&"burst") && !said.contains(&"start")
@@ -76,7 +76,7 @@ fn open(kind: &RuleKind, word: Word<'_>) -> Vec<&'static str> {
     options(kind).iter().filter(is_open).copied().collect()
 }
 
-/// The name of an option without its value.
+/// Returns the name of an option without its value.
 fn name(option: &str) -> &str {
     option.split(['=', ' ']).next().unwrap_or(option)
 }
@@ -89,7 +89,7 @@ fn several(word: Word<'_>) -> Option<RuleErrorKind> {
     (is_rate(word) || is_next).then_some(RuleErrorKind::SeveralRules)
 }
 
-/// A word that is right but for how it is joined with the next one.
+/// Returns the error for a word that is only joined wrongly with the next one.
 fn rewrite(kind: &RuleKind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKind> {
     let is_open = |wanted: &str| open.iter().any(|option| name(option) == wanted);
     match (kind, word.text.split_once('=')) {
@@ -117,13 +117,13 @@ fn rewrite(kind: &RuleKind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKi
     }
 }
 
-/// A value as it may be repeated in a suggestion, or else its placeholder.
+/// Returns a value if it can be repeated in a suggestion, or else its placeholder.
 fn shown<'t>(value: &'t str, placeholder: &'t str) -> &'t str {
     let is_plain = value.chars().all(|c| c.is_ascii_alphanumeric());
     if is_plain && (1..=VALUE_BYTES_MAX).contains(&value.len()) { value } else { placeholder }
 }
 
-/// Why a word of the language cannot stand here.
+/// Returns why a valid word is not possible here.
 fn conflict(kind: &RuleKind, word: Word<'_>) -> Option<&'static str> {
     let said = |wanted: &str| word.before().any(|word| word.text == wanted);
     let is_bucket = matches!(kind, RuleKind::TokenBucket { .. });
@@ -140,7 +140,7 @@ fn conflict(kind: &RuleKind, word: Word<'_>) -> Option<&'static str> {
         "start" if said("paced") => "`paced` starts full; write `burst 1 start empty`",
         "start" => "only a token bucket starts empty",
         "burst" if is_bucket => "`burst N` stands before `start empty`",
-        // They have a capacity, which is offered instead.
+        // These algorithms have a capacity, which is suggested instead.
         "burst" if matches!(kind, RuleKind::Leaky { .. } | RuleKind::Queue { .. }) => return None,
         "burst" => "only a token bucket and `smooth` have a burst",
         text if SHAPES.contains(&text) && is_bucket => {
@@ -177,7 +177,7 @@ fn unknown(kind: &RuleKind, word: Word<'_>, open: &[&'static str]) -> RuleErrorK
     RuleErrorKind::UnknownWord { expected: expected(open), hint }
 }
 
-/// The options as a list for people.
+/// Returns the options as a readable list.
 fn expected(open: &[&str]) -> String {
     if open.is_empty() {
         return "nothing".to_owned();

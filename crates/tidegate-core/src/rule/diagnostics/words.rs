@@ -1,11 +1,11 @@
-//! The text as words, each with its place, so that an error can point at it.
+//! The words of a text, each with its position, so that an error can point at it.
 
 use super::{RuleError, RuleErrorKind};
 use core::ops::Range;
 
 type Result<T> = core::result::Result<T, RuleError>;
 
-/// A word and where it stands.
+/// A word and its position.
 #[derive(Clone, Copy)]
 pub(in crate::rule) struct Word<'t> {
     whole: &'t str,
@@ -22,46 +22,46 @@ impl<'t> Word<'t> {
         self.start..self.start + self.text.len()
     }
 
-    /// The digits it starts with.
+    /// Returns the digits at its start.
     pub(in crate::rule) fn digits(self) -> Self {
         let end = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
         Self { text: &self.text[..end], ..self }
     }
 
-    /// The rest of it from this byte on.
+    /// Returns its rest from this byte on.
     pub(in crate::rule) fn from(self, at: usize) -> Self {
         Self { start: self.start + at, text: &self.text[at..], ..self }
     }
 
-    /// What stands before and after the byte at `at`.
+    /// Returns the parts before and after the byte at `at`.
     pub(in crate::rule) fn split(self, at: usize) -> (Self, Self) {
         (Self { text: &self.text[..at], ..self }, self.from(at + 1))
     }
 
-    /// The words before it.
+    /// Returns the words before it.
     pub(in crate::rule) fn before(self) -> Words<'t> {
         Words { text: &self.whole[..self.start], at: 0 }
     }
 
-    /// The words after it.
+    /// Returns the words after it.
     pub(in crate::rule) fn after(self) -> Words<'t> {
         Words { text: self.whole, at: self.span().end }
     }
 
-    /// All that stands before its end without a space: the whole word that it is a part of.
+    /// Returns the text before its end without a space: the whole word that it is a part of.
     pub(in crate::rule) fn unbroken(self) -> &'t str {
         let end = self.span().end;
         let start = self.whole[..end].rfind(|c: char| c.is_ascii_whitespace());
         &self.whole[start.map_or(0, |at| at + 1)..end]
     }
 
-    /// The text from this word's first byte to the end.
+    /// Returns the text from its first byte to the end.
     pub(in crate::rule) fn onwards(self) -> &'t str {
         &self.whole[self.start..]
     }
 }
 
-/// Words from left to right.
+/// An iterator of the words from left to right.
 pub(in crate::rule) struct Words<'t> {
     text: &'t str,
     at: usize,
@@ -80,7 +80,7 @@ impl<'t> Words<'t> {
         Some(Word { whole: self.text, start, text: &rest[..length] })
     }
 
-    /// Takes the next word if it is this one.
+    /// Takes the next word if it is `wanted`, and returns whether it was.
     pub(in crate::rule) fn take(&mut self, wanted: &str) -> bool {
         let found = self.peek().is_some_and(|word| word.text == wanted);
         if found {
@@ -96,7 +96,7 @@ impl<'t> Words<'t> {
         })
     }
 
-    /// `name value`, if the next word is the name.
+    /// Takes `name value`, if the next word is the name.
     pub(in crate::rule) fn option<T>(
         &mut self,
         name: &str,
@@ -110,7 +110,7 @@ impl<'t> Words<'t> {
         read(word, what).map(Some)
     }
 
-    /// The same, for options that may come in any order; `true` if this was it.
+    /// Takes an option that may come in any order into `option`, and returns whether it did.
     pub(in crate::rule) fn set<T>(
         &mut self,
         option: &mut Option<T>,

@@ -1,6 +1,6 @@
-//! The anchor of a fixed window: an instant as RFC 3339 writes it, with its offset kept for printing.
+//! The anchor of fixed windows: an instant in RFC 3339, with its offset, which is printed again.
 //!
-//! Always   Only instants from 1970 on that exist: no February 30th, no 25th hour, no leap second.
+//! Always   Only existing instants from 1970 on: no February 30th, no 25th hour, no leap second.
 
 use super::super::diagnostics::words::Word;
 use super::super::diagnostics::{RuleError, RuleErrorKind};
@@ -10,7 +10,7 @@ use core::fmt;
 /// An instant in whole seconds, and the offset in which it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Anchor {
-    /// Seconds since the epoch on the clock of the offset.
+    /// Seconds since the epoch in local time at the offset.
     local_secs: u64,
     offset_mins: i64,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Anchor {
 const DAY_SECS: u64 = 86_400;
 
 impl Anchor {
-    /// How long after the epoch the first window starts that is a whole number of periods away.
+    /// Returns the start of the first window after the epoch, whose distance to the anchor is a multiple of the period.
     pub(crate) fn offset_within(&self, period: Span) -> Span {
         let us = (i128::from(self.local_secs) - i128::from(self.offset_mins) * 60) * 1_000_000;
         let offset = us.rem_euclid(i128::from(period.as_micros()));
@@ -33,7 +33,7 @@ impl Anchor {
     }
 }
 
-/// `YYYY-MM-DDThh:mm:ss` and `Z` or `±hh:mm`.
+/// Parses `YYYY-MM-DDThh:mm:ss` and `Z` or `±hh:mm`.
 fn read(text: &[u8]) -> Option<Anchor> {
     let [
         y1,

@@ -1,4 +1,4 @@
-//! Reads rule text: words from left to right, no backtracking, no recursion.
+//! The parser of rules: words from left to right, without backtracking or recursion.
 //!
 //! ```text
 //! rule    = rate [shape] | nginx | "concurrency" N ["wait" T] ["lease" T]
@@ -9,7 +9,7 @@
 //! nginx   = N "r/s" | N "r/m", then ["burst=" N] ["nodelay" | "delay=" N]
 //! ```
 //!
-//! Always   Any text at all gets an answer: a rule or an error that points at the first thing wrong.
+//! Always   Any text gives a rule, or an error that points at the first wrong word.
 
 pub(crate) mod anchor;
 pub(super) mod number;
@@ -25,7 +25,7 @@ use anchor::Anchor;
 
 type Result<T> = core::result::Result<T, RuleError>;
 
-/// A warm-up that starts this many times slower is no longer a warm-up.
+/// The largest cold factor.
 const COLD_MAX: u64 = 1_000;
 
 pub(super) fn parse(text: &str) -> Result<RuleKind> {
@@ -135,7 +135,7 @@ fn fixed(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     let from = match word.text {
         "first" => WindowStart::FirstRequest,
         _ => match Anchor::parse(word)? {
-            // The epoch said in other words.
+            // An instant at a window's edge means the same as the epoch.
             anchor if anchor.offset_within(rate.period).is_zero() => WindowStart::Epoch,
             anchor => WindowStart::Anchor(anchor),
         },
@@ -188,7 +188,7 @@ fn queue(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
 fn smooth(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     words.next();
     let burst = words.option("burst", "the burst", number::count)?;
-    // One second's worth said in words is the default, and prints as such.
+    // An explicit burst of one second's worth is the default, and prints as such.
     let is_default = |burst: &u64| {
         u128::from(*burst) * u128::from(rate.period.as_micros())
             == u128::from(rate.count) * u128::from(Span::from_secs(1).as_micros())
@@ -224,7 +224,7 @@ fn concurrency(words: &mut Words<'_>) -> Result<RuleKind> {
     Ok(RuleKind::Concurrency { max, wait, lease })
 }
 
-/// nginx's own spelling, of one `limit_req_zone` rate and one `limit_req`.
+/// Parses nginx's spelling: the rate of a `limit_req_zone` and the options of a `limit_req`.
 fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<RuleKind> {
     let digits = first.digits();
     let per_second = match &first.text[digits.text.len()..] {
@@ -267,7 +267,7 @@ fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<RuleKind> {
     Ok(RuleKind::Nginx { count, per_second, burst: burst.unwrap_or(0), delay })
 }
 
-/// nginx counts in thousandths, in 64 bits.
+/// Parses a count of nginx, which counts in thousandths, in 64 bits.
 fn nginx_count(word: Word<'_>, what: &'static str) -> Result<u64> {
     let max = COUNT_MAX / 1_000;
     match number::count_or_zero(word, what)? {

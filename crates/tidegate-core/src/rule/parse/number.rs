@@ -1,7 +1,7 @@
-//! Whole numbers and spans of time as rules write them: digits, and a unit.
+//! Whole numbers and spans of time in rules: digits, and a unit.
 //!
-//! Always   No sign, no fraction, no exponent, no separators: what is not plainly a whole number is
-//!          an error that says so. Too large is an error too, never a wrap.
+//! Always   A number has no sign, fraction, exponent or separator: everything but plain digits is an error. A number that is
+//!          too large is an error too, and never wraps around.
 
 use super::super::diagnostics::words::{Word, Words};
 use super::super::diagnostics::{BYTES_MAX, RuleError, RuleErrorKind, unit_names};
@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 
 type Result<T> = core::result::Result<T, RuleError>;
 
-/// A count of at least 1.
+/// Parses a count of at least 1.
 pub(super) fn count(word: Word<'_>, what: &'static str) -> Result<u64> {
     match count_or_zero(word, what)? {
         0 => Err(word.error(RuleErrorKind::Zero { what, least: "1" })),
@@ -20,7 +20,7 @@ pub(super) fn count(word: Word<'_>, what: &'static str) -> Result<u64> {
     }
 }
 
-/// A count that may be 0.
+/// Parses a count that may be 0.
 pub(super) fn count_or_zero(word: Word<'_>, what: &'static str) -> Result<u64> {
     if word.text.is_empty() {
         return Err(word.error(RuleErrorKind::Missing { what: "a number" }));
@@ -44,7 +44,7 @@ fn no_number(text: &str) -> RuleErrorKind {
     }
 }
 
-/// `1_000`, `1,000`, `10k`, `2M` and `1e9` as the numbers that they mean.
+/// Returns the number that is meant by `1_000`, `1,000`, `10k`, `2M` or `1e9`.
 fn written_out(text: &str) -> Option<u64> {
     let plain: String = text.chars().filter(|c| !['_', ',', '\''].contains(c)).collect();
     let (digits, zeros) = if let Some((digits, zeros)) = plain.split_once(['e', 'E']) {
@@ -64,7 +64,7 @@ fn written_out(text: &str) -> Option<u64> {
     (1..=COUNT_MAX).contains(&count).then_some(count)
 }
 
-/// A span that is all the text there is.
+/// Parses a text that is a span and nothing else.
 pub(in crate::rule) fn whole_span(text: &str) -> Result<Span> {
     if text.len() > BYTES_MAX {
         return Err(RuleError::new(text, 0..0, RuleErrorKind::TooLong));
@@ -83,7 +83,7 @@ pub(in crate::rule) fn whole_span(text: &str) -> Result<Span> {
     }
 }
 
-/// A span of at least a microsecond: `500ms`, `2s`, `30min`.
+/// Parses a span of at least a microsecond: `500ms`, `2s`, `30min`.
 pub(super) fn span(word: Word<'_>, what: &'static str) -> Result<Span> {
     let digits = word.digits();
     if digits.text.is_empty() {
@@ -127,7 +127,7 @@ fn fraction(whole: &str, rest: &str) -> RuleErrorKind {
     }
 }
 
-/// A period: `s`, `10s`, `30min`. Without a number it is one of the unit.
+/// Parses a period: `s`, `10s`, `30min`. Without a number it is one unit.
 pub(super) fn period(word: Word<'_>) -> Result<Span> {
     match word.text.chars().next() {
         Some('0'..='9') => span(word, "the period"),
@@ -139,7 +139,7 @@ pub(super) fn period(word: Word<'_>) -> Result<Span> {
     }
 }
 
-/// The microseconds of a unit.
+/// Returns the microseconds of a unit.
 fn unit(word: Word<'_>) -> Result<u64> {
     if word.text.is_empty() {
         return Err(without_unit(word));
@@ -150,7 +150,7 @@ fn unit(word: Word<'_>) -> Result<u64> {
     })
 }
 
-/// `5/15 min`, or nothing that is a unit.
+/// Returns the error of a missing unit, or of a space before it, as in `5/15 min`.
 fn without_unit(word: Word<'_>) -> RuleError {
     let joined = word.after().next().and_then(|next| Some((next, unit_names::meant(next.text)?)));
     match joined {
@@ -166,7 +166,7 @@ fn without_unit(word: Word<'_>) -> RuleError {
     }
 }
 
-/// What is repeated of a rule in a suggestion is no longer than this.
+/// The longest part of a rule that is repeated in a suggestion.
 const SHOWN_BYTES_MAX: usize = 40;
 
 #[cfg(test)]

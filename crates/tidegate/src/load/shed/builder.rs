@@ -1,18 +1,18 @@
-//! What a shedder watches, and how much of what may be in flight.
+//! The options of a shedder: its signals, and its bounds on requests in flight.
 
 use super::machine::Machine;
 use super::signal::{Signal, Watch};
-use super::{Desk, EVERY, Inner, NEVER, Shedder};
+use super::{EVERY, Inner, NEVER, Sampler, Shedder};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, AtomicU64, Mutex};
 use std::path::PathBuf;
 use tidegate_core::{Priority, Span, Watermarks};
 
-/// The share of what may be in flight that requests of each priority fill, in hundredths: a fifth is kept
-/// for critical traffic, as in Stripe's example, and half for what somebody waits for.
+/// The default share of `in_flight_max` for each priority, in percent: a fifth is kept for critical traffic, as in Stripe's
+/// example, and half for requests that a user waits for.
 const SHARES: [u64; Priority::ALL.len()] = [50, 65, 80, 100];
 
-/// What a shedder goes by; made by [`Shedder::builder`].
+/// The options of a shedder; made by [`Shedder::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,11 +26,11 @@ const SHARES: [u64; Priority::ALL.len()] = [50, 65, 80, 100];
 ///     .build();
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nothing is watched until it is built"]
+#[must_use = "no shedder is made until `build` is called"]
 pub struct ShedderBuilder {
     root: PathBuf,
     every: Span,
-    /// `None` is what is watched unless told.
+    /// `None` for the default signals.
     watches: Option<Vec<(Signal, Watermarks)>>,
     in_flight_max: Option<u64>,
     shares: [u64; Priority::ALL.len()],
@@ -47,15 +47,9 @@ impl ShedderBuilder {
         }
     }
 
-    /// Watches this signal, and no others than those told here. Unless told, it is
-    /// [processor](Signal::Cpu), [memory](Signal::Memory) and the pressure on both, each with
-    /// [its marks](Signal::marks). Told twice, the last marks count.
-    ///
-    /// ```
-    /// # use tidegate::load::{Watermarks, Shedder, Signal};
-    /// let shedder = Shedder::builder().watch(Signal::Cpu, Watermarks::percent(60..=80)).build();
-    /// assert_eq!(shedder.readings().len(), 1);
-    /// ```
+    /// Watches this signal, and no others than those given to this function. By default, a shedder watches
+    /// [processor](Signal::Cpu), [memory](Signal::Memory) and the pressure on both, each with [its marks](Signal::marks). For a
+    /// signal that is given twice, the last marks count.
     pub fn watch(mut self, signal: Signal, marks: Watermarks) -> Self {
         let watches = self.watches.get_or_insert_default();
         watches.retain(|(watched, _)| *watched != signal);
@@ -63,34 +57,20 @@ impl ShedderBuilder {
         self
     }
 
-    /// Watches nothing: only what is in flight counts.
-    ///
-    /// ```
-    /// # use tidegate::load::Shedder;
-    /// assert!(Shedder::builder().watch_nothing().in_flight_max(100).build().readings().is_empty());
-    /// ```
+    /// Watches no signal: only the requests in flight count.
     pub fn watch_nothing(mut self) -> Self {
         self.watches = Some(Vec::new());
         self
     }
 
-    /// How much may be in flight, critical traffic included; no bound unless told.
-    ///
-    /// ```
-    /// # use tidegate::load::{Priority, Shedder};
-    /// let shedder = Shedder::builder().in_flight_max(1).build();
-    /// let permit = shedder.try_enter(Priority::Critical)?;
-    /// assert!(shedder.try_enter(Priority::Critical).is_err());
-    /// # Ok::<(), tidegate::load::Shed>(())
-    /// ```
+    /// Sets how many requests may be in flight, critical ones included. Default: unlimited.
     pub fn in_flight_max(mut self, max: u64) -> Self {
         self.in_flight_max = Some(max);
         self
     }
 
-    /// How many hundredths of it requests of this priority fill; what is above is kept for those that matter
-    /// more. Batch 50, sheddable 65, normal 80 unless told, critical always 100. No priority has more
-    /// than the one above it, whatever is told.
+    /// Sets the percentage of it up to which requests of this priority are admitted; the rest is kept for higher priorities.
+    /// Default: batch 50, sheddable 65, normal 80; critical is always 100. No priority gets more than the one above it.
     ///
     /// ```
     /// # use tidegate::load::{Priority, Shedder};
@@ -105,54 +85,31 @@ impl ShedderBuilder {
         self
     }
 
-    /// How often the signals are read, at the most; every 200 ms unless told.
-    ///
-    /// ```
-    /// # use tidegate::Span;
-    /// # use tidegate::load::Shedder;
-    /// let shedder = Shedder::builder().every(Span::from_secs(1)).build();
-    /// ```
+    /// Sets the shortest interval between readings of the signals. Default: 200 ms.
     pub fn every(mut self, every: impl Into<Span>) -> Self {
         self.every = every.into();
         self
     }
 
-    /// Where `proc` and `sys` are; `/` unless told. For tests, and for those who look at another container.
-    ///
-    /// ```
-    /// # use tidegate::load::{Shedder, Unread};
-    /// let shedder = Shedder::builder().root("/nowhere").build();
-    /// shedder.sample();
-    /// assert!(shedder.readings().iter().all(|reading| reading.value.is_err()), "and all say why");
-    /// ```
+    /// Sets the directory that contains `proc` and `sys`. Default: `/`. For tests, and to watch another container.
     pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = root.into();
         self
     }
 
-    /// A shedder by the machine's clock.
-    ///
-    /// ```
-    /// let shedder = tidegate::load::Shedder::builder().build();
-    /// ```
+    /// Makes a shedder that uses the machine's clock.
     pub fn build(self) -> Shedder {
         self.build_with_clock(SystemClock::new())
     }
 
-    /// A shedder by another clock.
-    ///
-    /// ```
-    /// # use tidegate::ManualClock;
-    /// # use tidegate::load::Shedder;
-    /// let shedder = Shedder::builder().build_with_clock(ManualClock::new());
-    /// ```
+    /// Makes a shedder that uses `clock`.
     pub fn build_with_clock<C: Clock>(self, clock: C) -> Shedder<C> {
         let ceilings = self.ceilings();
-        let watches = self.watches.unwrap_or_else(usual);
+        let watches = self.watches.unwrap_or_else(default_watches);
         let due = if watches.is_empty() { NEVER } else { 0 };
         let watches =
             watches.into_iter().map(|(signal, marks)| Watch::new(signal, marks)).collect();
-        let desk = Desk { machine: Machine::new(self.root), watches, last: None };
+        let sampler = Sampler { machine: Machine::new(self.root), watches, last: None };
         let inner = Inner {
             clock,
             ceilings,
@@ -161,7 +118,7 @@ impl ShedderBuilder {
             numbers: Priority::ALL.map(|_| AtomicU64::new(0)),
             due: AtomicU64::new(due),
             every: self.every,
-            desk: Mutex::new(desk),
+            sampler: Mutex::new(sampler),
         };
         Shedder { inner: Arc::new(inner) }
     }
@@ -170,18 +127,18 @@ impl ShedderBuilder {
         let max = self.in_flight_max.unwrap_or(u64::MAX);
         let mut share = 100;
         let mut ceilings = [max; Priority::ALL.len()];
-        // From the top: none has more than the one above it.
+        // From the highest priority down, so that none gets more than the one above it.
         for (ceiling, own) in ceilings.iter_mut().zip(self.shares).rev() {
             share = own.min(share);
             let part = u128::from(max) * u128::from(share) / 100;
-            // One at least, for those who have a share: also of a single place.
+            // A priority with a share gets at least one permit, even if there is only one.
             *ceiling = u64::try_from(part).unwrap_or(max).max(max.min(share).min(1));
         }
         ceilings
     }
 }
 
-fn usual() -> Vec<(Signal, Watermarks)> {
+fn default_watches() -> Vec<(Signal, Watermarks)> {
     let signals = [Signal::Cpu, Signal::Memory, Signal::CpuPressure, Signal::MemoryPressure];
     signals.map(|signal| (signal, signal.marks())).to_vec()
 }

@@ -1,10 +1,10 @@
-//! The files in which Linux says how much it has to do: cgroup v2 for a container, `/proc` for a machine.
+//! The files in which Linux reports load: cgroup v2 for a container, `/proc` for the machine.
 //!
-//! Always   A file that is missing, or says something else than it should, is a reading that says so; never
-//!          a panic, and never a number made up. What the container does not tell is asked of the machine.
-//!          A bound counts wherever it is set, on the process's cgroup or on one that it is in: the one that is nearest
-//!          to being reached is told, with what all in that cgroup have used of it.
-//! Rounding Down to thousandths, and to 1000 at the most.
+//! Always   A file that is missing or has unexpected content gives a reading that says so; never a panic or an invented
+//!          number. What the container does not report is read from the machine.
+//!          A bound counts on the process's own cgroup and on every cgroup above it. The reading is that of the bound which
+//!          is nearest to being reached, with everything that its cgroup uses.
+//! Rounding Down to thousandths, and to at most 1000.
 
 use super::signal::{Signal, Unread};
 use std::fs::File;
@@ -12,33 +12,33 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use tidegate_core::Timestamp;
 
-/// No file that is read here is longer; of one that is, the rest is not read.
+/// The longest file; the rest of a longer one is ignored.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) struct Machine {
     root: PathBuf,
-    /// The directories of the process's own cgroup and of those that it is in, up to where cgroup v2 is mounted.
+    /// The directories of the process's cgroup and of those above it, up to the mount of cgroup v2.
     cgroups: Vec<PathBuf>,
-    /// Processor time used and what there was to be used, when they were last looked at.
+    /// Used and available processor time at the last reading.
     last_cpu: Vec<Cpu>,
 }
 
-/// Processor time, in units that differ from source to source.
+/// Processor time, in units that depend on the source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Cpu {
     used: u64,
     all: u64,
-    of: Whose,
+    source: CpuSource,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum CpuSource {
     Machine,
-    /// By how far it is from the process's own.
+    /// At this distance from the process's own cgroup.
     Cgroup(usize),
 }
 
-type Answer = Result<u32, Unread>;
+type Value = Result<u32, Unread>;
 
 impl Machine {
     pub(super) fn new(root: PathBuf) -> Self {
@@ -46,8 +46,8 @@ impl Machine {
         Self { root, cgroups, last_cpu: Vec::new() }
     }
 
-    /// What a signal says, in thousandths.
-    pub(super) fn read(&mut self, signal: Signal, now: Timestamp) -> Answer {
+    /// Reads a signal, in thousandths.
+    pub(super) fn read(&mut self, signal: Signal, now: Timestamp) -> Value {
         match signal {
             Signal::Cpu => self.cpu(now),
             Signal::Memory => self.memory(),
@@ -57,15 +57,15 @@ impl Machine {
         }
     }
 
-    fn cpu(&mut self, now: Timestamp) -> Answer {
+    fn cpu(&mut self, now: Timestamp) -> Value {
         let seen = match self.container_cpu(now) {
             Err(Unread::Missing { .. }) => vec![self.machine_cpu()?],
             seen => seen?,
         };
         let share = |seen: &Cpu| {
-            let last = self.last_cpu.iter().find(|last| last.of == seen.of)?;
+            let last = self.last_cpu.iter().find(|last| last.source == seen.source)?;
             let used = seen.used.saturating_sub(last.used);
-            // Otherwise no tick has passed, or the counters have begun anew.
+            // Without a difference, no tick has passed, or the counters were reset.
             let all = seen.all.checked_sub(last.all).filter(|all| *all > 0)?;
             Some(thousandths(used, all))
         };
@@ -74,7 +74,7 @@ impl Machine {
         most.ok_or(Unread::TooEarly)
     }
 
-    /// Of each cgroup that has a quota; where none has, of the process's own, which then has all processors.
+    /// Reads each cgroup with a quota; if none has one, the process's own, which then may use all processors.
     fn container_cpu(&self, now: Timestamp) -> Result<Vec<Cpu>, Unread> {
         let mut seen = Vec::new();
         for level in 0..self.cgroups.len() {
@@ -89,7 +89,7 @@ impl Machine {
         Ok(seen)
     }
 
-    /// So much time in a period; `None` where that is not bounded.
+    /// Returns the processor time per period; `None` if it is unbounded.
     fn quota(&self, level: usize) -> Result<Option<(u64, u64)>, Unread> {
         let max = self.in_cgroup(level, "cpu.max")?;
         match max.words()[..] {
@@ -99,15 +99,19 @@ impl Machine {
         }
     }
 
-    /// Used: microseconds by the cgroup. All: those that it may use.
+    /// Reads the microseconds that a cgroup has used, and those that it may use.
     fn cgroup_cpu(&self, level: usize, quota: (u64, u64), now: Timestamp) -> Result<Cpu, Unread> {
         let used = self.in_cgroup(level, "cpu.stat")?.number_after("usage_usec")?;
         let (quota, period) = quota;
         let all = u128::from(now.as_micros()) * u128::from(quota) / u128::from(period);
-        Ok(Cpu { used, all: u64::try_from(all).unwrap_or(u64::MAX), of: Whose::Cgroup(level) })
+        Ok(Cpu {
+            used,
+            all: u64::try_from(all).unwrap_or(u64::MAX),
+            source: CpuSource::Cgroup(level),
+        })
     }
 
-    /// How many processors the machine has.
+    /// Returns the number of processors of the machine.
     fn processors(&self) -> u64 {
         let listed = self.in_root("proc/stat").map_or(0, |stat| {
             let is_one = |line: &&str| {
@@ -120,24 +124,24 @@ impl Machine {
         u64::try_from(if listed > 0 { listed } else { known }).unwrap_or(1)
     }
 
-    /// In ticks, of all processors together.
+    /// Reads the ticks of all processors together.
     fn machine_cpu(&self) -> Result<Cpu, Unread> {
         let stat = self.in_root("proc/stat")?;
         let line = stat.text.lines().find_map(|line| line.strip_prefix("cpu "));
         let line = line.ok_or_else(|| stat.garbled(CPU_LINE))?;
         let ticks: Vec<u64> =
             line.split_whitespace().map(|word| stat.number(word)).collect::<Result<_, _>>()?;
-        // user nice system idle iowait irq softirq steal; what guests use is in the first two already.
+        // user nice system idle iowait irq softirq steal; the time of guests is included in the first two.
         let Some((&[_, _, _, idle], rest)) = ticks.split_first_chunk::<4>() else {
             return Err(stat.garbled(CPU_LINE));
         };
         let all = ticks.iter().take(8).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
-        // Waiting for disks is doing nothing.
+        // Waiting for disks counts as idle.
         let idle_test = idle.saturating_add(rest.first().copied().unwrap_or(0));
-        Ok(Cpu { used: all.saturating_sub(idle_test), all, of: Whose::Machine })
+        Ok(Cpu { used: all.saturating_sub(idle_test), all, source: CpuSource::Machine })
     }
 
-    fn memory(&self) -> Answer {
+    fn memory(&self) -> Value {
         let mut most = None;
         for level in 0..self.cgroups.len() {
             most = most.max(present(self.cgroup_memory(level))?.flatten());
@@ -145,7 +149,7 @@ impl Machine {
         most.map_or_else(|| self.machine_memory(), Ok)
     }
 
-    /// `None` where the cgroup may have all that the machine has.
+    /// Reads the memory of a cgroup; `None` if it is unbounded.
     fn cgroup_memory(&self, level: usize) -> Result<Option<u32>, Unread> {
         let max = self.in_cgroup(level, "memory.max")?;
         let [max_word] = max.words()[..] else { return Err(max.garbled("a number or `max`")) };
@@ -154,20 +158,20 @@ impl Machine {
         }
         let current = self.in_cgroup(level, "memory.current")?;
         let used = current.number(current.text.trim())?;
-        // Pages of files that nobody has used lately are dropped before anything else is.
+        // Pages of files that were not used lately are dropped first when memory is short.
         let stat = self.in_cgroup(level, "memory.stat").ok();
         let spare = stat.and_then(|stat| stat.number_after("inactive_file").ok()).unwrap_or(0);
         Ok(Some(thousandths(used.saturating_sub(spare), max.number(max_word)?)))
     }
 
-    fn machine_memory(&self) -> Answer {
+    fn machine_memory(&self) -> Value {
         let meminfo = self.in_root("proc/meminfo")?;
         let total = meminfo.number_after("MemTotal:")?;
         let available = meminfo.number_after("MemAvailable:")?;
         Ok(thousandths(total.saturating_sub(available), total))
     }
 
-    fn pressure(&self, of: &str) -> Answer {
+    fn pressure(&self, of: &str) -> Value {
         let file = match self.in_cgroup(0, &format!("{of}.pressure")) {
             Err(Unread::Missing { .. }) => self.in_root(&format!("proc/pressure/{of}"))?,
             file => file?,
@@ -197,8 +201,8 @@ impl Machine {
 const CPU_MAX: &str = "a quota and a period";
 const CPU_LINE: &str = "`cpu` and at least four numbers";
 
-/// The directory of this process's cgroup, and those above it. In a container of its own that is the root of the mount; a
-/// container that sees the host's path, and not what is there, has the root too.
+/// Returns the directory of this process's cgroup, and those above it. In a container with its own cgroup namespace, that is
+/// the root of the mount; a container that sees a path of the host, which does not exist in it, gets the root too.
 fn own_cgroups(root: &Path) -> Vec<PathBuf> {
     let mount = root.join("sys/fs/cgroup");
     let lines = Contents::of(root.join("proc/self/cgroup"));
@@ -206,7 +210,7 @@ fn own_cgroups(root: &Path) -> Vec<PathBuf> {
     let Some(path) = lines.into_iter().find_map(|line| line.strip_prefix("0::/")) else {
         return Vec::new();
     };
-    // A path that climbs is another namespace's.
+    // A path with `..` belongs to another namespace.
     let own = Some(mount.join(path)).filter(|_| !path.split('/').any(|part| part == ".."));
     let is_cgroup = |directory: &PathBuf| directory.join("cgroup.controllers").is_file();
     let own = own.filter(is_cgroup).or_else(|| Some(mount.clone()).filter(is_cgroup));
@@ -214,7 +218,7 @@ fn own_cgroups(root: &Path) -> Vec<PathBuf> {
     above.take_while(|directory| directory.starts_with(&mount)).map(Path::to_path_buf).collect()
 }
 
-/// What is not there, or is not switched on, bounds nobody.
+/// Turns a missing file into `None`: a controller that is not enabled sets no bound.
 fn present<T>(read: Result<T, Unread>) -> Result<Option<T>, Unread> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -223,7 +227,7 @@ fn present<T>(read: Result<T, Unread>) -> Result<Option<T>, Unread> {
     }
 }
 
-/// A file, read.
+/// The content of a file.
 struct Contents {
     path: PathBuf,
     text: String,
@@ -244,7 +248,7 @@ impl Contents {
         self.text.split_whitespace().collect()
     }
 
-    /// The number behind this word, at the beginning of a line.
+    /// Returns the number after this word at the start of a line.
     fn number_after(&self, word: &'static str) -> Result<u64, Unread> {
         let mut lines = self.text.lines().map(str::split_whitespace);
         let found = lines.find_map(|mut words| (words.next() == Some(word)).then(|| words.next()));
@@ -266,7 +270,7 @@ fn thousandths(used: u64, all: u64) -> u32 {
     u32::try_from(share).unwrap_or(1_000).min(1_000)
 }
 
-/// `12.34` hundredths as 123 thousandths.
+/// Converts a percentage, such as `12.34`, to thousandths.
 fn percent(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let tenths = part.chars().next().map_or(Some(0), |digit| digit.to_digit(10))?;

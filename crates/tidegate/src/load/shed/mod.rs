@@ -1,11 +1,10 @@
-//! Load shedding: turns away what matters least while there is too much to do (A14).
+//! Load shedding: rejects the least important requests while the machine is overloaded (A14).
 //!
-//! Always   A class is turned away only while everything below it is. Critical traffic is turned away
-//!          only by the bound on what is in flight, never by a signal.
-//! Always   A request costs a few atomic steps and a look at the clock. The files that tell the load are
-//!          read at most every [`EVERY`] (or as told), by one request that finds it is time, and by nobody
-//!          else meanwhile. There is no thread.
-//! Always   A signal that is not to be had sheds nothing, and says so in [`Shedder::readings`].
+//! Always   A class is shed only if all lower classes are shed completely. Critical traffic is rejected only by the bound on
+//!          requests in flight, never by a signal.
+//! Always   A request takes a few atomic operations and a reading of the clock. The files of the signals are read at most
+//!          every [`EVERY`] (or the configured interval), by the one request that finds them due. There is no thread.
+//! Always   A signal that cannot be read sheds nothing, and [`Shedder::readings`] says why.
 
 mod builder;
 mod machine;
@@ -23,13 +22,13 @@ use signal::Watch;
 use std::fmt;
 use tidegate_core::{Level, Priority, Span, Timestamp};
 
-/// How often the signals are read unless told: often enough for a level that moves in seconds, and a
-/// fraction of a thousandth of one core.
+/// The default interval between readings: short enough for a level that moves in seconds, and less than a thousandth of one
+/// core.
 const EVERY: Span = Span::from_millis(200);
 
-/// Turns away what matters least while the machine, or what is in flight, is too much.
+/// Rejects the least important requests while the machine is overloaded, or too many requests are in flight.
 ///
-/// Clones are the same shedder.
+/// Clones share their state.
 ///
 /// ```
 /// use tidegate::load::{Priority, Shedder};
@@ -46,51 +45,33 @@ pub struct Shedder<C: Clock = SystemClock> {
 
 struct Inner<C> {
     clock: C,
-    /// The most in flight with a request of each priority, itself included; all of it for critical ones.
+    /// For each priority, the number of requests in flight up to which a request is admitted, itself included.
     ceilings: [u64; Priority::ALL.len()],
     in_flight: AtomicU64,
-    /// In millionths of a class.
+    /// The level, in millionths of a class.
     level: AtomicU64,
-    /// Requests of each priority, for shedding a part of them evenly.
+    /// The number of requests of each priority, to shed a share of them evenly.
     numbers: [AtomicU64; Priority::ALL.len()],
-    /// When the signals are to be read again, in microseconds.
+    /// The time of the next reading, in microseconds.
     due: AtomicU64,
     every: Span,
-    desk: Mutex<Desk>,
+    sampler: Mutex<Sampler>,
 }
 
-/// What only the one who reads the signals needs.
-struct Desk {
+/// The state of the request that reads the signals.
+struct Sampler {
     machine: Machine,
     watches: Vec<Watch>,
     last: Option<Timestamp>,
 }
 
 impl Shedder {
-    /// A shedder by the load of the machine, or of the container it runs in: processor and memory, and the
-    /// pressure on both.
-    ///
-    /// ```
-    /// # use tidegate::load::{Priority, Shedder};
-    /// let shedder = Shedder::new();
-    /// assert!(shedder.try_enter(Priority::Critical).is_ok());
-    /// for reading in shedder.readings() {
-    ///     println!("{reading}");
-    /// }
-    /// ```
+    /// Creates a shedder that watches processor and memory of the machine or its container, and the pressure on both.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A shedder that is told what to watch.
-    ///
-    /// ```
-    /// # use tidegate::load::{Watermarks, Shedder, Signal};
-    /// let shedder = Shedder::builder()
-    ///     .watch(Signal::Cpu, Watermarks::percent(60..=80))
-    ///     .in_flight_max(500)
-    ///     .build();
-    /// ```
+    /// Starts a shedder with other signals or bounds.
     pub fn builder() -> ShedderBuilder {
         ShedderBuilder::new()
     }
@@ -103,13 +84,16 @@ impl Default for Shedder {
 }
 
 impl<C: Clock> Shedder<C> {
-    /// May a request of this priority go on? Hold the permit for as long as it does.
+    /// Admits a request of this priority, or rejects it. Keep the permit while the request runs.
+    ///
+    /// # Errors
+    /// The request is shed.
     ///
     /// ```
     /// # use tidegate::load::{Priority, Shedder};
     /// let shedder = Shedder::builder().in_flight_max(10).build();
     /// let normal: Vec<_> = (0..8).map(|_| shedder.try_enter(Priority::Normal).unwrap()).collect();
-    /// assert!(shedder.try_enter(Priority::Normal).is_err(), "two places are for critical traffic");
+    /// assert!(shedder.try_enter(Priority::Normal).is_err(), "two of ten permits are for critical traffic");
     /// assert!(shedder.try_enter(Priority::Critical).is_ok());
     /// ```
     pub fn try_enter(&self, priority: Priority) -> Result<ShedPermit<C>, Shed> {
@@ -130,44 +114,25 @@ impl<C: Clock> Shedder<C> {
         }
     }
 
-    /// How much is shed because of the signals.
-    ///
-    /// ```
-    /// # use tidegate::load::{Level, Shedder};
-    /// assert_eq!(Shedder::new().level(), Level::default());
-    /// ```
+    /// Returns the current level.
     pub fn level(&self) -> Level {
         let millionths = self.inner.level.load(Ordering::Relaxed);
         Level::from_millionths(u32::try_from(millionths).unwrap_or(u32::MAX))
     }
 
-    /// How many permits are out.
-    ///
-    /// ```
-    /// # use tidegate::load::{Priority, Shedder};
-    /// let shedder = Shedder::new();
-    /// let permit = shedder.try_enter(Priority::Normal)?;
-    /// assert_eq!(shedder.in_flight(), 1);
-    /// # Ok::<(), tidegate::load::Shed>(())
-    /// ```
+    /// Returns how many requests are in flight.
     pub fn in_flight(&self) -> u64 {
         self.inner.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Reads the signals now and moves the level. Requests do so by themselves when it is time; call this
-    /// where there may be none for long, and level and readings are to be right all the same.
-    ///
-    /// ```
-    /// # use tidegate::load::Shedder;
-    /// let shedder = Shedder::new();
-    /// shedder.sample();
-    /// ```
+    /// Reads the signals now, and adjusts the level. Requests do so when a reading is due; call this if there may be no requests
+    /// for a long time.
     pub fn sample(&self) {
-        let mut desk = lock(&self.inner.desk);
-        self.sample_at(&mut desk);
+        let mut sampler = lock(&self.inner.sampler);
+        self.sample_at(&mut sampler);
     }
 
-    /// What the signals said when they were last read, or why they could not be.
+    /// Returns the last readings of the signals, or why they could not be read.
     ///
     /// ```
     /// # use tidegate::load::Shedder;
@@ -178,7 +143,7 @@ impl<C: Clock> Shedder<C> {
     /// }
     /// ```
     pub fn readings(&self) -> Vec<Reading> {
-        lock(&self.inner.desk).watches.iter().map(Watch::reading).collect()
+        lock(&self.inner.sampler).watches.iter().map(Watch::reading).collect()
     }
 
     fn sample_if_due(&self) {
@@ -191,7 +156,7 @@ impl<C: Clock> Shedder<C> {
 
     #[cold]
     fn sample_late(&self, due: u64) {
-        // One of those who see that it is time does it; the others go on.
+        // Of the requests that find a reading due, one does it.
         let next = (self.inner.clock.now() + self.inner.every).as_micros();
         let claim = (Ordering::AcqRel, Ordering::Relaxed);
         if self.inner.due.compare_exchange(due, next, claim.0, claim.1).is_ok() {
@@ -199,20 +164,20 @@ impl<C: Clock> Shedder<C> {
         }
     }
 
-    fn sample_at(&self, desk: &mut Desk) {
+    fn sample_at(&self, sampler: &mut Sampler) {
         let now = self.inner.clock.now();
-        let span = desk.last.map_or(Span::ZERO, |last| now.since(last));
-        desk.last = Some(now);
-        let Desk { machine, watches, .. } = desk;
+        let span = sampler.last.map_or(Span::ZERO, |last| now.since(last));
+        sampler.last = Some(now);
+        let Sampler { machine, watches, .. } = sampler;
         let pushes = watches.iter_mut().filter_map(|watch| watch.look(machine, now));
-        // Whoever pushes up prevails; it goes down only if all say so, or nobody says anything.
+        // One push up is enough. The level falls only if all signals push down, or none can be read.
         let push = pushes.max().unwrap_or(-1_000);
         let level = self.level().pushed(push, span);
         self.inner.level.store(u64::from(level.as_millionths()), Ordering::Relaxed);
     }
 }
 
-/// Due at no time: there is nothing to read.
+/// No reading is ever due: there are no signals.
 const NEVER: u64 = u64::MAX;
 
 impl<C: Clock> Clone for Shedder<C> {
@@ -230,7 +195,7 @@ impl<C: Clock> fmt::Debug for Shedder<C> {
     }
 }
 
-/// A request that was turned away for lack of capacity: a 503, not a 429.
+/// A rejection for lack of capacity: a 503, not a 429.
 ///
 /// ```
 /// use tidegate::load::{Cause, Priority, Shedder};
@@ -246,39 +211,23 @@ pub struct Shed {
     cause: Cause,
 }
 
-/// Why a request was turned away.
-///
-/// ```
-/// assert_ne!(tidegate::load::Cause::Load, tidegate::load::Cause::InFlight);
-/// ```
+/// The cause of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The signals say that the machine has too much to do.
+    /// The signals say that the machine is overloaded.
     Load,
-    /// As much is in flight as may be with a request of this priority.
+    /// As many requests are in flight as this priority allows.
     InFlight,
 }
 
 impl Shed {
-    /// The priority of the request.
-    ///
-    /// ```
-    /// # use tidegate::load::{Priority, Shedder};
-    /// let shed = Shedder::builder().in_flight_max(0).build().try_enter(Priority::Batch).unwrap_err();
-    /// assert_eq!(shed.priority(), Priority::Batch);
-    /// ```
+    /// Returns the priority of the request.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Why.
-    ///
-    /// ```
-    /// # use tidegate::load::{Cause, Priority, Shedder};
-    /// let shed = Shedder::builder().in_flight_max(0).build().try_enter(Priority::Batch).unwrap_err();
-    /// assert_eq!(shed.cause(), Cause::InFlight);
-    /// ```
+    /// Returns the cause.
     pub fn cause(&self) -> Cause {
         self.cause
     }

@@ -1,6 +1,6 @@
-//! A place among those in flight at a shedder.
+//! Permits of a shedder.
 //!
-//! Always   Given back exactly once, when it is dropped, whatever became of the holder.
+//! Always   A permit is released exactly once: when it is dropped, whether its holder returned, failed or panicked.
 
 use super::Shedder;
 use crate::clock::{Clock, SystemClock};
@@ -8,7 +8,7 @@ use crate::sync::Ordering;
 use std::fmt;
 use tidegate_core::Priority;
 
-/// Leave to go on, from a [`Shedder`]; counted as in flight until it is dropped.
+/// The admission of a request by a [`Shedder`]; it counts as in flight until it is dropped.
 ///
 /// ```
 /// use tidegate::load::{Priority, Shedder};
@@ -19,7 +19,7 @@ use tidegate_core::Priority;
 /// assert_eq!(shedder.in_flight(), 0);
 /// # Ok::<(), tidegate::load::Shed>(())
 /// ```
-#[must_use = "a permit is given back when it is dropped: write `let _permit = …`, not `let _ = …`"]
+#[must_use = "a permit is released when it is dropped: write `let _permit = …`, not `let _ = …`"]
 pub struct ShedPermit<C: Clock = SystemClock> {
     shedder: Shedder<C>,
     priority: Priority,
@@ -30,14 +30,7 @@ impl<C: Clock> ShedPermit<C> {
         Self { shedder, priority }
     }
 
-    /// The priority of the request.
-    ///
-    /// ```
-    /// # use tidegate::load::{Priority, Shedder};
-    /// let permit = Shedder::new().try_enter(Priority::Batch)?;
-    /// assert_eq!(permit.priority(), Priority::Batch);
-    /// # Ok::<(), tidegate::load::Shed>(())
-    /// ```
+    /// Returns the priority of the request.
     pub fn priority(&self) -> Priority {
         self.priority
     }
@@ -46,7 +39,7 @@ impl<C: Clock> ShedPermit<C> {
 impl<C: Clock> Drop for ShedPermit<C> {
     fn drop(&mut self) {
         let before = self.shedder.inner.in_flight.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0, "given back once more than taken");
+        debug_assert!(before > 0, "a permit was released twice");
     }
 }
 

@@ -1,30 +1,23 @@
-//! Signals of load: what can be watched, what it said last, and why it could not be read.
+//! Signals of load: their kinds, their last readings, and why they could not be read.
 
 use super::machine::Machine;
 use std::fmt;
 use std::path::PathBuf;
 use tidegate_core::{Timestamp, Watermarks};
 
-/// Something that tells how much the machine has to do. All are shares of what there is.
+/// A measure of the machine's load, as a share of its capacity.
 ///
-/// In a container with cgroup v2 it is the container's share; else the machine's.
-///
-/// ```
-/// use tidegate::load::Signal;
-///
-/// assert_eq!(Signal::CpuPressure.to_string(), "cpu pressure");
-/// ```
+/// In a container with cgroup v2 it is the load of the container, else that of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Signal {
-    /// Processor time used since the last look, of what may be used: `cpu.stat` and `cpu.max`, or
+    /// The share of the available processor time that was used since the last reading: `cpu.stat` and `cpu.max`, or
     /// `/proc/stat`.
     Cpu,
-    /// Memory in use that cannot just be dropped: `memory.current` without `inactive_file`, of
+    /// The share of memory in use, without caches that can be dropped: `memory.current` less `inactive_file`, of
     /// `memory.max`; or `/proc/meminfo`.
     Memory,
-    /// The share of the last 10 s in which some task waited for a processor: `cpu.pressure`, or
-    /// `/proc/pressure/cpu`.
+    /// The share of the last 10 s in which a task waited for a processor: `cpu.pressure`, or `/proc/pressure/cpu`.
     CpuPressure,
     /// The same for memory: `memory.pressure`, or `/proc/pressure/memory`.
     MemoryPressure,
@@ -33,14 +26,9 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The marks unless told: where the queue before a processor becomes long (75 % to 90 % used, or 30 % to
-    /// 50 % of the time somebody waits), where memory runs out (85 % to 95 %), where getting memory takes
-    /// time (5 % to 15 %), and where disks hold everybody up (40 % to 60 %).
-    ///
-    /// ```
-    /// # use tidegate::load::{Watermarks, Signal};
-    /// assert_eq!(Signal::Cpu.marks(), Watermarks::percent(75..=90));
-    /// ```
+    /// Returns the default watermarks: where the queue for a processor becomes long (75 % to 90 % used, or 30 % to 50 % of the
+    /// time with a waiting task), where memory runs out (85 % to 95 %), where allocating memory takes time (5 % to 15 %), and
+    /// where disks are the bottleneck (40 % to 60 %).
     pub fn marks(self) -> Watermarks {
         Watermarks::percent(match self {
             Self::Cpu => 75..=90,
@@ -64,7 +52,7 @@ impl fmt::Display for Signal {
     }
 }
 
-/// What a signal said when it was last read.
+/// The last reading of a signal.
 ///
 /// ```
 /// use tidegate::load::{Shedder, Signal};
@@ -72,7 +60,7 @@ impl fmt::Display for Signal {
 /// let shedder = Shedder::new();
 /// shedder.sample();
 /// let memory = shedder.readings().into_iter().find(|reading| reading.signal == Signal::Memory);
-/// match memory.expect("it is watched unless told").value {
+/// match memory.expect("it is watched by default").value {
 ///     Ok(thousandths) => assert!(thousandths <= 1_000),
 ///     Err(unread) => println!("{unread}"),
 /// }
@@ -80,11 +68,11 @@ impl fmt::Display for Signal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reading {
-    /// Which signal.
+    /// The signal.
     pub signal: Signal,
-    /// Where it begins to shed, and where it stops.
+    /// Its watermarks.
     pub marks: Watermarks,
-    /// In thousandths of what there is; or why that is not known.
+    /// The reading in thousandths of the capacity, or why there is none.
     pub value: Result<u32, Unread>,
 }
 
@@ -94,38 +82,38 @@ impl fmt::Display for Reading {
             Ok(value) => {
                 write!(f, "{}: {}.{} % ({})", self.signal, value / 10, value % 10, self.marks)
             }
-            Err(unread) => write!(f, "{} is not to be had here: {unread}", self.signal),
+            Err(unread) => write!(f, "{} cannot be read: {unread}", self.signal),
         }
     }
 }
 
-/// Why a signal could not be read. It sheds nothing then.
+/// The reason why a signal could not be read. Such a signal sheds nothing.
 ///
 /// ```
 /// let shedder = tidegate::load::Shedder::builder().root("/nowhere").build();
 /// shedder.sample();
 /// let pressure = shedder.readings()[2].to_string();
-/// assert!(pressure.starts_with("cpu pressure is not to be had here: /nowhere/proc/pressure/cpu"));
+/// assert!(pressure.starts_with("cpu pressure cannot be read: /nowhere/proc/pressure/cpu"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unread {
-    /// The file is not there, or may not be read: another system than Linux, cgroup v1, a kernel without
-    /// pressure information (boot it with `psi=1`).
+    /// The file does not exist or is not readable: the system is not Linux, has cgroup v1, or a kernel without pressure
+    /// information (boot it with `psi=1`).
     Missing {
-        /// Where it was looked for, last.
+        /// The path that was tried last.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
-    /// The file does not say what it should.
+    /// The file does not have the expected content.
     Garbled {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was looked for in it.
+        /// The expected content.
         wanted: &'static str,
     },
-    /// It is a difference between two looks, and there was only one yet, or no time between them.
+    /// The signal is a difference between two readings, and there was only one yet, or no time between them.
     TooEarly,
 }
 
@@ -134,16 +122,16 @@ impl fmt::Display for Unread {
         match self {
             Self::Missing { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Garbled { path, wanted } => {
-                write!(f, "{} does not say {wanted}", path.display())
+                write!(f, "{} does not contain {wanted}", path.display())
             }
-            Self::TooEarly => f.write_str("it takes two looks, some time apart"),
+            Self::TooEarly => f.write_str("it takes two readings, some time apart"),
         }
     }
 }
 
 impl std::error::Error for Unread {}
 
-/// A signal that is watched.
+/// A watched signal with its last reading.
 pub(super) struct Watch {
     reading: Reading,
 }
@@ -153,7 +141,7 @@ impl Watch {
         Self { reading: Reading { signal, marks, value: Err(Unread::TooEarly) } }
     }
 
-    /// Reads the signal; says where it pushes the level, if it says anything.
+    /// Reads the signal, and returns how it pushes the level.
     pub(super) fn look(&mut self, machine: &mut Machine, now: Timestamp) -> Option<i32> {
         self.reading.value = machine.read(self.reading.signal, now);
         let value = self.reading.value.as_ref().ok()?;
