@@ -35,11 +35,27 @@ const CASES: &[Case] = &[
         is_allowed: true,
         prepare: || limiter::<String>("1000000/ms fixed"),
     },
+    Case {
+        name: "limiter-calendar",
+        is_allowed: true,
+        prepare: || limiter::<String>("1000000/min calendar"),
+    },
     // The log holds a hundred entries: one leaves it for each that enters.
     Case {
         name: "limiter-sliding-log",
         is_allowed: true,
         prepare: || limiter::<String>("1000/100us sliding-log"),
+    },
+    Case {
+        name: "limiter-leaky",
+        is_allowed: true,
+        prepare: || limiter::<String>("1/s leaky capacity 1000000"),
+    },
+    // A request costs a tenth of a microsecond, so none waits.
+    Case {
+        name: "limiter-queue",
+        is_allowed: true,
+        prepare: || limiter::<String>("10000000/s queue"),
     },
     Case {
         name: "limiter-smooth",
@@ -58,6 +74,7 @@ const CASES: &[Case] = &[
         prepare: || limiter::<String>("1000r/s burst=1000000 nodelay"),
     },
     Case { name: "check-all-of-two", is_allowed: true, prepare: two_limiters },
+    Case { name: "check-all-of-three", is_allowed: true, prepare: three_limiters },
 ];
 
 fn main() -> ExitCode {
@@ -80,6 +97,16 @@ fn two_limiters() -> Decide {
     let address = Limiter::with_clock(rule(ALLOWED), Counter);
     let (name, number) = (String::numbered(0), u64::numbered(0));
     prepared(move || check_all([user.request(&name), address.request(&number)]).decision.is_allow())
+}
+
+fn three_limiters() -> Decide {
+    let [user, address] = [(); 2].map(|()| Limiter::with_clock(rule(ALLOWED), Counter));
+    let tenant = Limiter::with_clock(rule("1000000/ms sliding"), Counter);
+    let (name, number) = (String::numbered(0), u64::numbered(0));
+    prepared(move || {
+        let requests = [user.request(&name), address.request(&number), tenant.request(&number)];
+        check_all(requests).decision.is_allow()
+    })
 }
 
 fn batch() -> Decide {

@@ -147,7 +147,7 @@ impl Algorithm for Calendar {
         counter.pack()[..2].to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<Counter> {
+    fn read_words(&self, words: &[u64]) -> Option<Counter> {
         let [start, used] = *words else { return None };
         Some(Counter::unpack(&[start, used, 0]))
     }

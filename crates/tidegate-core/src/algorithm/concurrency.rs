@@ -1,6 +1,6 @@
 //! Concurrency: at most `max` in flight (A11, A12, A15).
 //!
-//! State    Who is in flight: a ticket, a cost and, with a lease, until when.
+//! State    The requests in flight: for each a ticket, a cost and, with a lease, until when.
 //! Always   In flight never exceeds `max` by an admission. A lease that has run out is in flight no
 //!          more, and giving it back later gives nothing back twice, whatever the rule was meanwhile.
 //! Memory   A small tree of those in flight: some 40 bytes each.
@@ -87,7 +87,7 @@ impl Concurrency {
         }
     }
 
-    /// Forgets everybody. Tickets go on, so that none of theirs is taken for one of who comes next.
+    /// Forgets all requests in flight. Ticket numbers are not reused, so that none of theirs is taken for that of a later request.
     pub(crate) fn forget(in_flight: &mut InFlight) {
         in_flight.holds.clear();
         in_flight.count = 0;
@@ -162,11 +162,11 @@ impl Algorithm for Concurrency {
         self.answer(Verdict::Allow, in_flight, now)
     }
 
-    /// Nothing: who is in flight is, until it is released. Freeing the place of a request that still
+    /// Nothing: a request in flight stays so until it is released. Freeing the place of a request that still
     /// runs would let one too many in.
     fn refund(&self, _in_flight: &mut InFlight, _now: Timestamp, _cost: u64) {}
 
-    /// Only those with a lease: whoever reads this later cannot know that the others still run.
+    /// Only requests with a lease: a reader of the snapshot cannot know that the others still run.
     fn to_words(&self, in_flight: &InFlight) -> Vec<u64> {
         let hold = |(ticket, hold): (&u64, &Admission)| {
             let until = hold.until?;
@@ -176,7 +176,7 @@ impl Algorithm for Concurrency {
         core::iter::once(in_flight.ticket).chain(holds).collect()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<InFlight> {
+    fn read_words(&self, words: &[u64]) -> Option<InFlight> {
         let (ticket, holds) = words.split_first()?;
         let (holds, []) = holds.as_chunks::<4>() else { return None };
         let mut in_flight = InFlight { ticket: *ticket, ..InFlight::default() };
@@ -236,12 +236,12 @@ impl Algorithm for Concurrency {
         InFlight::default()
     }
 
-    /// Who is in flight stays in flight, also above a lowered `max`: they leave one by one.
+    /// Requests in flight stay in flight, also above a lowered `max`: they leave one by one.
     fn inherit(&self, old: &Self, in_flight: &InFlight, now: Timestamp) -> InFlight {
         let mut in_flight = in_flight.clone();
         old.end_leases(&mut in_flight, now);
         for hold in in_flight.holds.values_mut() {
-            // From now at the longest; who had a shorter one keeps it.
+            // At most a whole lease from now; a shorter rest of a lease is kept.
             let longest = self.lease.map(|length| now + length);
             hold.until = longest.map(|longest| hold.until.map_or(longest, |u| u.min(longest)));
         }

@@ -1,7 +1,7 @@
-//! The closed set of algorithms: one variant each, and the way from a call to the right one.
+//! The closed set of algorithms: one variant each, and the dispatch of every call to its algorithm.
 //!
 //! Always   The compiler lists what a new algorithm still lacks. A state belongs to the algorithm that
-//!          made it; one that another made is a bug, and starts anew.
+//!          made it; a state of another algorithm is a bug, and is replaced by a fresh one.
 
 use crate::algorithm::calendar::Calendar;
 use crate::algorithm::concurrency::Concurrency;
@@ -20,7 +20,7 @@ use crate::decision::Decision;
 use crate::time::Timestamp;
 use alloc::vec::Vec;
 
-/// Declares the closed set: the algorithms, their states, and the way from a call to the right one.
+/// Declares the algorithms, their states, and the dispatch.
 macro_rules! each_algorithm {
     ($($name:ident: $stem:literal),+ $(,)?) => {
         #[derive(Clone, Debug)]
@@ -95,6 +95,19 @@ macro_rules! each_algorithm {
                 match self { $(Self::$name(a) => States::$name(a.unpack(words, epoch))),+ }
             }
 
+            /// Decides on a packed state, without a copy of it as [`States`].
+            ///
+            /// Returns `None`, and leaves the words as they are, if the new state does not fit into them.
+            pub(crate) fn decide_packed(
+                &self,
+                words: &mut PackedWords,
+                epoch: Timestamp,
+                now: Timestamp,
+                cost: u64,
+            ) -> Option<Decision> {
+                match self { $(Self::$name(a) => a.decide_packed(words, epoch, now, cost)),+ }
+            }
+
             pub(crate) fn to_words(&self, state: &States) -> Vec<u64> {
                 match (self, state) {
                     $((Self::$name(a), States::$name(s)) => a.to_words(s),)+
@@ -102,8 +115,8 @@ macro_rules! each_algorithm {
                 }
             }
 
-            pub(crate) fn from_words(&self, words: &[u64]) -> Option<States> {
-                match self { $(Self::$name(a) => a.from_words(words).map(States::$name)),+ }
+            pub(crate) fn read_words(&self, words: &[u64]) -> Option<States> {
+                match self { $(Self::$name(a) => a.read_words(words).map(States::$name)),+ }
             }
 
             pub(crate) fn stem(&self) -> &'static str {
@@ -154,8 +167,8 @@ each_algorithm!(
 );
 
 impl Algorithms {
-    /// For a state that another algorithm made, which is a bug in whoever keeps the states: start
-    /// anew rather than stop the service.
+    /// Returns a fresh state, in place of one that another algorithm made. Such a state is a bug of its owner, and
+    /// the service goes on.
     pub(crate) fn reset_mismatched(&self, now: Timestamp) -> States {
         debug_assert!(false, "this state was made by a limit with another algorithm");
         self.fresh(now)

@@ -25,7 +25,7 @@ impl Leaky {
     }
 
     pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
-        self.0.narrow()
+        self.0.narrow
     }
 }
 
@@ -56,8 +56,8 @@ impl Algorithm for Leaky {
         self.0.to_words(empty_at)
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<u128> {
-        self.0.from_words(words)
+    fn read_words(&self, words: &[u64]) -> Option<u128> {
+        self.0.read_words(words)
     }
 
     fn lua_params(&self) -> Option<Vec<f64>> {
@@ -74,6 +74,16 @@ impl Algorithm for Leaky {
 
     fn state_from_lua(&self, numbers: &[f64]) -> Option<u128> {
         self.0.state_from_lua(numbers)
+    }
+
+    fn decide_packed(
+        &self,
+        words: &mut PackedWords,
+        epoch: Timestamp,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        self.0.decide_packed(words, epoch, now, cost)
     }
 
     fn packed_words(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Every limiting algorithm, one file each, behind one interface.
 //!
-//! They are a closed set, declared in `dispatch.rs`: the compiler lists what a new one still lacks.
+//! They are a closed set, declared in `dispatch.rs`: the compiler lists what a new algorithm still lacks.
 //! To add one: `spec/<name>.md`, `<name>.rs` here, a variant there, and its rule text.
 
 pub(crate) mod calendar;
@@ -29,19 +29,19 @@ use crate::time::{Span, Timestamp};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What every algorithm can do. Pure: the state and the time come in, the answer goes out.
+/// The operations of every algorithm. Pure: the state and the time come in, the answer goes out.
 pub(crate) trait Algorithm: fmt::Debug {
     /// All that is remembered of one key.
     type State: Clone + fmt::Debug;
 
-    /// The state of a key nobody has asked about since the limit's birth.
+    /// Returns the state of a key that no request has used since the limit's birth.
     fn fresh(&self, birth: Timestamp) -> Self::State;
 
     /// Decides about `cost` and charges it if the answer is not a denial. A cost of zero charges
     /// nothing and is never denied.
     fn decide(&self, state: &mut Self::State, now: Timestamp, cost: u64) -> Decision;
 
-    /// What `decide` would say, without charging.
+    /// Returns what `decide` would return, without charging.
     fn peek(&self, state: &Self::State, now: Timestamp, cost: u64) -> Decision {
         self.decide(&mut state.clone(), now, cost)
     }
@@ -49,7 +49,7 @@ pub(crate) trait Algorithm: fmt::Debug {
     /// Gives back `cost` of what was charged last, and never more than is charged.
     fn refund(&self, state: &mut Self::State, now: Timestamp, cost: u64);
 
-    /// What a key has used up, in terms that another rule understands.
+    /// Returns what a key has used up, in terms that another rule understands.
     fn usage(&self, state: &Self::State, now: Timestamp) -> Usage;
 
     /// A state in which that is used up: no more is free than the capacity, and a request of cost 1
@@ -66,7 +66,7 @@ pub(crate) trait Algorithm: fmt::Debug {
         0
     }
 
-    /// The state in so many words, with times counted from `epoch`; `None` if it does not fit.
+    /// Packs the state into that many words, with times counted from `epoch`; `None` if it does not fit.
     fn pack(&self, _state: &Self::State, _epoch: Timestamp) -> Option<PackedWords> {
         None
     }
@@ -76,11 +76,22 @@ pub(crate) trait Algorithm: fmt::Debug {
         self.fresh(epoch)
     }
 
-    /// All of the state in words, whatever its size: for those who write it down.
+    /// Decides on a packed state. Returns `None`, and leaves the words as they are, if the new state does not fit.
+    fn decide_packed(
+        &self,
+        words: &mut PackedWords,
+        epoch: Timestamp,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        decide_unpacked(self, words, epoch, now, cost)
+    }
+
+    /// Returns the complete state as words, whatever its size, for snapshots.
     fn to_words(&self, state: &Self::State) -> Vec<u64>;
 
     /// The way back; `None` for what this algorithm has not written.
-    fn from_words(&self, words: &[u64]) -> Option<Self::State>;
+    fn read_words(&self, words: &[u64]) -> Option<Self::State>;
 
     /// The rule in numbers that a double holds exactly, for the Lua twin; `None` where one does not.
     fn lua_params(&self) -> Option<Vec<f64>>;
@@ -101,6 +112,21 @@ pub(crate) trait Algorithm: fmt::Debug {
     fn window(&self, _state: &Self::State, _now: Timestamp) -> Option<Window> {
         None
     }
+}
+
+/// Unpacks a state, decides, and packs the new state.
+#[inline]
+fn decide_unpacked<A: Algorithm + ?Sized>(
+    algorithm: &A,
+    words: &mut PackedWords,
+    epoch: Timestamp,
+    now: Timestamp,
+    cost: u64,
+) -> Option<Decision> {
+    let mut state = algorithm.unpack(words, epoch);
+    let decision = algorithm.decide(&mut state, now, cost);
+    *words = algorithm.pack(&state, epoch)?;
+    Some(decision)
 }
 
 /// How much of a limit is used up, and how long until none of it is.

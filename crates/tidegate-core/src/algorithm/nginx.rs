@@ -12,6 +12,7 @@ use super::{Algorithm, Usage};
 use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
 use crate::codec::packed::PackedWords;
 use crate::decision::{Decision, Retry, Verdict};
+use crate::rate::{div_ceil, div_floor};
 use crate::time::{Span, Timestamp};
 use alloc::vec::Vec;
 
@@ -27,6 +28,8 @@ pub(crate) struct Nginx {
     burst: u64,
     /// Requests beyond this many wait; `None` when none does (`nodelay`).
     delay: Option<u64>,
+    /// The longest step back of the clock that is absorbed, in milliseconds.
+    skew_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -39,7 +42,8 @@ impl Nginx {
     /// `per_second` is `r/s`; otherwise the count is `r/m`, cut to thousandths a second as nginx does.
     pub(crate) fn new(count: u64, per_second: bool, burst: u64, delay: Option<u64>) -> Self {
         let scale = if per_second { 1 } else { 60 };
-        Self { rate: count * REQUEST / scale, burst, delay }
+        let nginx = Self { rate: count * REQUEST / scale, burst, delay, skew_ms: CLOCK_SKEW_MS };
+        Self { skew_ms: nginx.ms_to_leak(nginx.room()).min(CLOCK_SKEW_MS), ..nginx }
     }
 
     fn room(&self) -> u64 {
@@ -51,21 +55,20 @@ impl Nginx {
     /// now, because standing still locks out for as long as the step.
     fn touch(&self, node: &mut NginxState, now: Timestamp) -> u64 {
         let now_ms = now.as_micros() / 1_000;
-        let skew_ms = self.ms_to_leak(self.room()).min(CLOCK_SKEW_MS);
-        if node.last_ms.saturating_sub(now_ms) > skew_ms {
+        if node.last_ms.saturating_sub(now_ms) > self.skew_ms {
             node.last_ms = now_ms;
         }
         now_ms.saturating_sub(node.last_ms)
     }
 
     fn leaked(&self, elapsed_ms: u64) -> u64 {
-        let leaked = u128::from(self.rate) * u128::from(elapsed_ms) / 1_000;
+        let leaked = div_floor(u128::from(self.rate) * u128::from(elapsed_ms), 1_000);
         u64::try_from(leaked).unwrap_or(u64::MAX)
     }
 
     /// Milliseconds of leaking after which at least `level` has gone.
     fn ms_to_leak(&self, level: u64) -> u64 {
-        let ms = (u128::from(level) * 1_000).div_ceil(u128::from(self.rate));
+        let ms = div_ceil(u128::from(level) * 1_000, self.rate);
         u64::try_from(ms).unwrap_or(u64::MAX)
     }
 
@@ -82,9 +85,13 @@ impl Nginx {
         Span::from_millis(beyond * 1_000 / self.rate)
     }
 
-    fn answer(&self, verdict: Verdict, node: &NginxState, now: Timestamp) -> Decision {
-        let elapsed_ms = self.touch(&mut node.clone(), now);
-        let level = node.level.saturating_sub(self.leaked(elapsed_ms));
+    /// Returns what the node holds after `elapsed_ms` of leaking.
+    fn level(&self, node: &NginxState, elapsed_ms: u64) -> u64 {
+        node.level.saturating_sub(self.leaked(elapsed_ms))
+    }
+
+    /// Returns the answer while the node holds `level` as of now.
+    fn answer(&self, verdict: Verdict, node: &NginxState, now: Timestamp, level: u64) -> Decision {
         Decision {
             verdict,
             limit: self.burst + 1,
@@ -107,24 +114,25 @@ impl Algorithm for Nginx {
 
     fn decide(&self, node: &mut NginxState, now: Timestamp, cost: u64) -> Decision {
         let elapsed_ms = self.touch(node, now);
+        let before = self.level(node, elapsed_ms);
         if cost == 0 {
-            return self.answer(Verdict::Allow, node, now);
+            return self.answer(Verdict::Allow, node, now, before);
         }
         if cost > self.burst + 1 {
-            return self.answer(Verdict::Deny(Retry::Never), node, now);
+            return self.answer(Verdict::Deny(Retry::Never), node, now, before);
         }
-        let level = node.level.saturating_sub(self.leaked(elapsed_ms)) + cost * REQUEST;
+        let level = before + cost * REQUEST;
         if level > self.room() {
             let missing = node.level + cost * REQUEST - self.room();
             let retry = Retry::After(self.until_leaked(node, now, missing));
-            return self.answer(Verdict::Deny(retry), node, now);
+            return self.answer(Verdict::Deny(retry), node, now, before);
         }
         *node = NginxState { level, last_ms: node.last_ms.max(now.as_micros() / 1_000) };
         let verdict = match self.wait(level) {
             Span::ZERO => Verdict::Allow,
             wait => Verdict::Wait(wait),
         };
-        self.answer(verdict, node, now)
+        self.answer(verdict, node, now, level)
     }
 
     fn refund(&self, node: &mut NginxState, _now: Timestamp, cost: u64) {
@@ -132,7 +140,8 @@ impl Algorithm for Nginx {
     }
 
     fn usage(&self, node: &NginxState, now: Timestamp) -> Usage {
-        let decision = self.answer(Verdict::Allow, node, now);
+        let level = self.level(node, self.touch(&mut node.clone(), now));
+        let decision = self.answer(Verdict::Allow, node, now, level);
         Usage::whole(self.burst + 1 - decision.remaining, decision.reset_after)
     }
 
@@ -152,7 +161,7 @@ impl Algorithm for Nginx {
         let drain = old.usage(node, now).drain;
         let mut node = *node;
         let elapsed_ms = old.touch(&mut node, now);
-        let level = node.level.saturating_sub(old.leaked(elapsed_ms));
+        let level = old.level(&node, elapsed_ms);
         let bearable =
             (self.burst * REQUEST).saturating_add(self.leaked(drain.as_micros() / 1_000));
         let last_ms = now.as_micros() / 1_000;
@@ -163,7 +172,7 @@ impl Algorithm for Nginx {
         [node.level, node.last_ms].to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<NginxState> {
+    fn read_words(&self, words: &[u64]) -> Option<NginxState> {
         let [level, last_ms] = *words else { return None };
         Some(NginxState { level, last_ms })
     }
@@ -172,8 +181,7 @@ impl Algorithm for Nginx {
         // All that leaks until a full node is empty, in millionths, must still be exact.
         let full_ms = self.ms_to_leak(self.room());
         exact_f64(self.rate.checked_mul(full_ms.checked_add(1)?)?)?;
-        let skew_ms = full_ms.min(CLOCK_SKEW_MS);
-        let numbers = [self.rate, self.room(), full_ms, skew_ms].map(exact_f64_addend);
+        let numbers = [self.rate, self.room(), full_ms, self.skew_ms].map(exact_f64_addend);
         numbers.into_iter().collect()
     }
 

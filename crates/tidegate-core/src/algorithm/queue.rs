@@ -1,9 +1,9 @@
-//! Leaky bucket as a queue: requests leave evenly spaced, the ones that came too early wait (A6).
+//! Leaky bucket as a queue: requests leave evenly spaced, requests that come too early wait (A6).
 //!
 //! State    One instant, `free_at`: when the next request may leave, in ticks of 1/n µs.
 //! Always   Two requests leave at least cost/rate apart, in the order they came. At most `capacity`
-//!          stand behind the one that leaves now, and none is told to wait longer than `wait`.
-//! Rounding Waits up, so nobody leaves early.
+//!          requests wait behind the one that leaves now, and none waits longer than `wait`.
+//! Rounding Waits up, so no request leaves early.
 //! Bound    Of what leaves: at most `1 + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/queue.md`.
 
@@ -19,11 +19,15 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     ticks: Ticks,
-    /// The one that leaves and those that may stand behind it, in units and in ticks.
+    /// The cost of the request that leaves and of the requests that may wait behind it, in units and in ticks.
     room: u64,
     room_ticks: u128,
-    /// The longest wait, in ticks; never more than the room itself.
+    /// The longest wait, in ticks; at most `room_ticks`.
     wait_ticks: u128,
+    /// The longest backlog that is believed: `room_ticks`, and the clock skew that is absorbed.
+    backlog_max: u128,
+    /// How many requests of cost 1 an empty queue admits at once.
+    limit: u64,
 }
 
 impl Queue {
@@ -32,34 +36,36 @@ impl Queue {
         let room = capacity + 1;
         let room_ticks = ticks.of_cost(room);
         let wait_ticks = wait.map_or(room_ticks, |wait| ticks.in_span(wait).min(room_ticks));
-        Self { ticks, room, room_ticks, wait_ticks }
+        let skew = ticks.in_span(Span::MAX.skew_tolerance()).min(room_ticks);
+        let backlog_max = room_ticks + skew;
+        let queue = Self { ticks, room, room_ticks, wait_ticks, backlog_max, limit: 0 };
+        Self { limit: queue.remaining(0), ..queue }
     }
 
     fn backlog(&self, free_at: &mut u128, now: u128) -> u128 {
         let backlog = free_at.saturating_sub(now);
-        let skew = self.ticks.in_span(Span::MAX.skew_tolerance()).min(self.room_ticks);
-        if backlog > self.room_ticks + skew {
-            // Longer than the queue can be, and too long to be ridden out: the clock went back.
+        if backlog > self.backlog_max {
+            // The clock went back by more than is absorbed.
             *free_at = now + self.room_ticks;
             return self.room_ticks;
         }
         backlog
     }
 
-    /// How many more of cost 1 would be taken in, one after the other.
+    /// Returns how many requests of cost 1 would be admitted now, one after the other.
     fn remaining(&self, backlog: u128) -> u64 {
-        let by_room = self.ticks.units_floor(self.room_ticks.saturating_sub(backlog));
-        let by_wait = self
-            .wait_ticks
-            .checked_sub(backlog)
-            .map_or(0, |slack| self.ticks.units_floor(slack).saturating_add(1));
-        by_room.min(by_wait)
+        if backlog > self.wait_ticks {
+            return 0;
+        }
+        // The last of them waits the longest time, and its own cost may go beyond that, but not beyond the room.
+        let after_last = (self.wait_ticks + self.ticks.of_cost(1)).min(self.room_ticks);
+        self.ticks.units_floor(after_last - backlog)
     }
 
     fn answer(&self, verdict: Verdict, backlog: u128) -> Decision {
         Decision {
             verdict,
-            limit: self.remaining(0),
+            limit: self.limit,
             remaining: self.remaining(backlog),
             reset_after: self.ticks.span_ceil(backlog),
         }
@@ -83,10 +89,9 @@ impl Algorithm for Queue {
             return self.answer(Verdict::Deny(Retry::Never), backlog);
         }
         let after = backlog + self.ticks.of_cost(cost);
-        let over_room = after.saturating_sub(self.room_ticks);
-        let over_wait = backlog.saturating_sub(self.wait_ticks);
-        let over = over_room.max(over_wait);
-        if over > 0 {
+        if after > self.room_ticks || backlog > self.wait_ticks {
+            let over_room = after.saturating_sub(self.room_ticks);
+            let over = over_room.max(backlog.saturating_sub(self.wait_ticks));
             let retry_after = self.ticks.span_ceil(over);
             return self.answer(Verdict::Deny(Retry::After(retry_after)), backlog);
         }
@@ -117,13 +122,13 @@ impl Algorithm for Queue {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
         let used = usage.in_ticks(self.ticks).min(self.room_ticks);
-        // The next one is taken in while its wait is bearable and there is room for it.
-        let taken_in = self.wait_ticks.min(self.room_ticks - self.ticks.of_cost(1));
-        self.ticks.at(now) + used.min(taken_in + self.ticks.in_span(usage.drain))
+        // The next request is admitted while there is room for it and its wait is not too long.
+        let admitted_up_to = self.wait_ticks.min(self.room_ticks - self.ticks.of_cost(1));
+        self.ticks.at(now) + used.min(admitted_up_to + self.ticks.in_span(usage.drain))
     }
 
-    /// Those who wait keep the times they were told, so whoever comes next stands behind them; as
-    /// far as a smaller queue has room for them.
+    /// Requests that wait keep their times, and the next request waits behind them, as far as a smaller queue has
+    /// room for them.
     fn inherit(&self, old: &Self, free_at: &u128, now: Timestamp) -> u128 {
         let backlog = old.backlog(&mut free_at.clone(), old.ticks.at(now));
         let owed = self.ticks.in_span(old.ticks.span_ceil(backlog));
@@ -134,17 +139,15 @@ impl Algorithm for Queue {
         split_words(*instant).to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<u128> {
+    fn read_words(&self, words: &[u64]) -> Option<u128> {
         let [high, low] = *words else { return None };
         Some(join_words(high, low))
     }
 
     fn lua_params(&self) -> Option<Vec<f64>> {
-        let skew = self.ticks.in_span(Span::MAX.skew_tolerance()).min(self.room_ticks);
-        let most = self.room_ticks + skew;
-        let [room, wait, most] =
-            [self.room_ticks, self.wait_ticks, most].map(|t| self.ticks.split_parts(t));
-        let mut numbers = [room?, wait?, most?].concat();
+        let [room, wait, backlog_max] = [self.room_ticks, self.wait_ticks, self.backlog_max]
+            .map(|ticks| self.ticks.split_parts(ticks));
+        let mut numbers = [room?, wait?, backlog_max?].concat();
         numbers.push(exact_f64_addend(self.ticks.per_us)?);
         Some(numbers)
     }

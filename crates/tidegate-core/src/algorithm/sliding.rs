@@ -15,7 +15,7 @@ use super::{Algorithm, Usage};
 use crate::codec::lua::{exact_f64, exact_f64_addend, exact_u64};
 use crate::codec::packed::PackedWords;
 use crate::decision::{Decision, Retry, Verdict};
-use crate::rate::Rate;
+use crate::rate::{Rate, div_floor};
 use crate::time::{Span, Timestamp};
 use alloc::vec::Vec;
 
@@ -59,7 +59,7 @@ impl Sliding {
         self.rate.period.saturating_sub(now.since(window.start)) + window.start.since(now)
     }
 
-    /// What of the window before still counts, times W, so that it is whole.
+    /// Returns what still counts of the window before, times W, so that it is a whole number.
     fn weight(previous: u64, left: Span) -> u128 {
         u128::from(previous) * u128::from(left.as_micros())
     }
@@ -73,7 +73,7 @@ impl Sliding {
     fn fade(&self, fading: u64, fixed: u64, left: Span) -> Span {
         // fading · left' <= (count − fixed) · W, for the largest whole left'.
         let room = self.scaled(self.rate.count - fixed);
-        let left_then = Span::from_wide(room / u128::from(fading));
+        let left_then = Span::from_wide(div_floor(room, fading));
         left.saturating_sub(left_then)
     }
 
@@ -94,7 +94,7 @@ impl Sliding {
             (_, 0) => left,
             _ => left + self.rate.period,
         };
-        let remaining = free / u128::from(self.rate.period.as_micros());
+        let remaining = div_floor(free, self.rate.period.as_micros());
         Decision {
             verdict,
             limit: self.rate.count,
@@ -164,7 +164,7 @@ impl Algorithm for Sliding {
         [counters.start.as_micros(), counters.previous, counters.current].to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<TwoCounters> {
+    fn read_words(&self, words: &[u64]) -> Option<TwoCounters> {
         let [start, previous, current] = *words else { return None };
         Some(TwoCounters { start: Timestamp::from_micros(start), previous, current })
     }

@@ -1,5 +1,5 @@
 //! Sliding window log: never more than `count` in any window, because every admission is
-//! remembered until it is a window old (A3).
+//! logged until it is a window old (A3).
 //!
 //! State    The admissions of the last window, oldest first: when, and how much. Admissions of the
 //!          same microsecond share an entry, with their costs added (seed flaw 2: not lost).
@@ -64,8 +64,11 @@ impl SlidingLog {
         if last.since(now) > self.rate.period.skew_tolerance() { now } else { last.max(now) }
     }
 
-    /// Writes down what [`latest`](Self::latest) says.
-    fn repair(&self, log: &mut Log, now: Timestamp) {
+    /// Moves entries from after [`latest`](Self::latest) to it, and returns it.
+    fn repair(&self, log: &mut Log, now: Timestamp) -> Timestamp {
+        if log.entries.back().is_none_or(|last| last.at <= now) {
+            return now;
+        }
         let latest = self.latest(log, now);
         let mut late = 0;
         while let Some(entry) = log.entries.back().copied() {
@@ -77,10 +80,17 @@ impl SlidingLog {
         }
         log.total -= late;
         log.push(latest, late);
+        latest
     }
 
-    /// When enough of the log will have expired for `cost` to fit. Only asked when it does not.
-    fn retry_after(&self, log: &Log, now: Timestamp, total: u64, cost: u64) -> Span {
+    /// Returns how long until enough of the log has expired for a `cost` that does not fit now.
+    fn retry_after(
+        &self,
+        log: &Log,
+        (now, latest): (Timestamp, Timestamp),
+        total: u64,
+        cost: u64,
+    ) -> Span {
         let mut missing = total.saturating_add(cost).saturating_sub(self.rate.count);
         for entry in &log.entries {
             if self.has_expired(*entry, now) {
@@ -88,39 +98,43 @@ impl SlidingLog {
             }
             missing = missing.saturating_sub(entry.cost);
             if missing == 0 {
-                return self.left(log, *entry, now);
+                return self.left(entry.at.min(latest), now);
             }
         }
         self.rate.period
     }
 
-    /// How long an entry still counts.
-    fn left(&self, log: &Log, entry: Entry, now: Timestamp) -> Span {
-        let at = entry.at.min(self.latest(log, now));
+    /// Returns how long an entry of this time still counts.
+    fn left(&self, at: Timestamp, now: Timestamp) -> Span {
         (self.rate.period + at.since(now)).saturating_sub(now.since(at))
     }
 
-    /// The answer to `cost`, from the log as it stands: reads only.
-    fn judge(&self, log: &Log, now: Timestamp, total: u64, cost: u64) -> Decision {
-        let verdict = if cost > self.rate.count {
+    /// Returns the decision about `cost` while entries of `total` count. An admitted cost is logged as of `latest`.
+    fn judge(
+        &self,
+        log: &Log,
+        (now, latest): (Timestamp, Timestamp),
+        total: u64,
+        cost: u64,
+    ) -> Decision {
+        let (count, room) = (self.rate.count, self.rate.count.saturating_sub(total));
+        if cost > 0 && cost <= room {
+            let reset_after = self.left(latest, now);
+            let (verdict, remaining) = (Verdict::Allow, room - cost);
+            return Decision { verdict, limit: count, remaining, reset_after };
+        }
+        let verdict = if cost > count {
             Verdict::Deny(Retry::Never)
-        } else if cost > self.rate.count.saturating_sub(total) && cost > 0 {
-            Verdict::Deny(Retry::After(self.retry_after(log, now, total, cost)))
+        } else if cost > 0 {
+            Verdict::Deny(Retry::After(self.retry_after(log, (now, latest), total, cost)))
         } else {
             Verdict::Allow
         };
         let reset_after = match log.entries.back() {
-            Some(last) if total > 0 => self.left(log, *last, now),
+            Some(last) if total > 0 => self.left(last.at.min(latest), now),
             _ => Span::ZERO,
         };
-        let remaining = self.rate.count.saturating_sub(total);
-        Decision { verdict, limit: self.rate.count, remaining, reset_after }
-    }
-
-    /// The answer after `cost` has been written down as of `last`.
-    fn charged(&self, before: Decision, last: Timestamp, now: Timestamp, cost: u64) -> Decision {
-        let reset_after = self.rate.period + last.since(now);
-        Decision { remaining: before.remaining - cost, reset_after, ..before }
+        Decision { verdict, limit: count, remaining: room, reset_after }
     }
 }
 
@@ -145,26 +159,20 @@ impl Algorithm for SlidingLog {
     }
 
     fn decide(&self, log: &mut Log, now: Timestamp, cost: u64) -> Decision {
-        self.repair(log, now);
+        let latest = self.repair(log, now);
         self.forget_expired(log, now);
-        let decision = self.judge(log, now, log.total, cost);
-        if !decision.is_allow() || cost == 0 {
-            return decision;
+        let decision = self.judge(log, (now, latest), log.total, cost);
+        if decision.is_allow() {
+            log.push(latest, cost);
         }
-        let latest = self.latest(log, now);
-        log.push(latest, cost);
-        self.charged(decision, latest, now, cost)
+        decision
     }
 
     /// Without copying the log, which may be long.
     fn peek(&self, log: &Log, now: Timestamp, cost: u64) -> Decision {
         let expired = log.entries.iter().take_while(|entry| self.has_expired(**entry, now));
         let total = log.total - expired.map(|entry| entry.cost).sum::<u64>();
-        let decision = self.judge(log, now, total, cost);
-        if !decision.is_allow() || cost == 0 {
-            return decision;
-        }
-        self.charged(decision, self.latest(log, now), now, cost)
+        self.judge(log, (now, self.latest(log, now)), total, cost)
     }
 
     fn refund(&self, log: &mut Log, now: Timestamp, cost: u64) {
@@ -187,7 +195,7 @@ impl Algorithm for SlidingLog {
         log.entries.iter().flat_map(|entry| [entry.at.as_micros(), entry.cost]).collect()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<Log> {
+    fn read_words(&self, words: &[u64]) -> Option<Log> {
         let (entries, []) = words.as_chunks::<2>() else { return None };
         let entry = |&[at, cost]: &[u64; 2]| Entry { at: Timestamp::from_micros(at), cost };
         let entries: VecDeque<Entry> = entries.iter().map(entry).collect();

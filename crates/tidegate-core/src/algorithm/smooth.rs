@@ -1,11 +1,11 @@
 //! Guava's `SmoothBursty`: saves up to `burst` while idle, and grants on credit — the next caller
 //! pays (A9).
 //!
-//! State    What is saved, when the next caller may pass, and when we last looked, all exact.
-//! Always   A request is never refused and never split: it waits for those before it, then passes
-//!          whole. Its own cost is charged to whoever comes next.
+//! State    What is saved, or how long until the next request may pass, as of the last decision, and its time: all exact.
+//! Always   A request is never refused and never split: it waits for the requests before it, then passes
+//!          whole. The next request waits for its cost.
 //! Rounding Waits up. Guava drops the fraction of a microsecond of every charge, so that at 3/s it
-//!          runs ahead by a second in three million; with us the fraction stays in the state.
+//!          runs ahead by a second in three million; here the fraction stays in the state.
 //! Bound    In any interval of length L: `burst + ⌊L · rate⌋` plus the cost of the last one (credit).
 //! Spec     `spec/smooth.md`.
 
@@ -21,97 +21,117 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Smooth {
     ticks: Ticks,
-    /// What may be saved: `burst`, or one second's worth, which need not be whole units.
-    saved_max: u128,
+    /// What may be saved, in ticks: `burst`, or one second's worth, which need not be whole units.
+    saved_max: i128,
+    /// The number of units that pass at once after a long rest.
+    limit: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SmoothState {
-    saved: u128,
-    /// When the next request may pass.
-    free_at: u128,
-    /// The last time we looked: an earlier `now` means that the clock went back.
+    /// What is saved as of `seen`; if negative, how long until the next request may pass. In ticks.
+    balance: i128,
+    /// The time of the last decision: an earlier `now` means that the clock went back.
     seen: Timestamp,
+}
+
+impl SmoothState {
+    fn saved(&self) -> u128 {
+        self.balance.max(0).unsigned_abs()
+    }
+
+    fn owed(&self) -> u128 {
+        self.balance.min(0).unsigned_abs()
+    }
 }
 
 impl Smooth {
     pub(crate) fn new(rate: Rate, burst: Option<u64>) -> Self {
         let ticks = rate.ticks();
         let second = ticks.in_span(Span::from_secs(1));
-        Self { ticks, saved_max: burst.map_or(second, |burst| ticks.of_cost(burst)) }
+        let saved_max = burst.map_or(second, |burst| ticks.of_cost(burst));
+        let limit = ticks.units_floor(saved_max).saturating_add(1);
+        Self { ticks, saved_max: signed(saved_max), limit }
     }
 
-    /// Brings the state to `now` and says what time that is: time that nobody used is saved. After
-    /// a step back of the clock that can be ridden out, time stands still until it has caught up.
-    fn sync(&self, state: &mut SmoothState, now: Timestamp) -> Timestamp {
-        let step = self.ticks.in_span(state.seen.since(now));
-        let owed = state.free_at.saturating_sub(self.ticks.at(state.seen));
-        if step > self.saved_max.saturating_add(owed) {
-            // Too long to be ridden out: what is owed goes along, and is paid in the same time.
-            state.free_at = state.free_at.saturating_sub(step);
-            state.seen = now;
+    /// Brings the state to `now`: time that no request used is saved. After a step back of the clock that is short
+    /// enough to be absorbed, the state stays as of `seen` until the clock has caught up.
+    fn sync(&self, state: &mut SmoothState, now: Timestamp) {
+        if now < state.seen {
+            let step = self.ticks.in_span(state.seen.since(now));
+            if step > self.saved_max.unsigned_abs().saturating_add(state.owed()) {
+                // Too long to be absorbed: what is owed is paid in the same time, counted from now.
+                state.seen = now;
+            }
+            return;
         }
-        let now = state.seen.max(now);
+        let passed = signed(self.ticks.in_span(now.since(state.seen)));
+        state.balance = (state.balance + passed).min(self.saved_max);
         state.seen = now;
-        let now_ticks = self.ticks.at(now);
-        if now_ticks > state.free_at {
-            let saved = state.saved.saturating_add(now_ticks - state.free_at);
-            state.saved = saved.min(self.saved_max);
-            state.free_at = now_ticks;
-        }
-        now
     }
 
-    /// How many pass at once: what is saved, and one that the next caller pays.
-    fn with_credit(&self, saved: u128) -> u64 {
-        self.ticks.units_floor(saved).saturating_add(1)
+    /// Returns the state of which `saved` is saved, and in which the next request may pass at `free_at`.
+    fn state(&self, saved: u128, free_at: u128, seen: Timestamp) -> SmoothState {
+        let owed = free_at.saturating_sub(self.ticks.at(seen));
+        let saved = signed(saved).min(self.saved_max);
+        SmoothState { balance: if owed > 0 { -signed(owed) } else { saved }, seen }
     }
 
-    fn answer(&self, verdict: Verdict, state: &SmoothState, now: Timestamp) -> Decision {
-        let owed = state.free_at - self.ticks.at(now);
+    fn free_at(&self, state: &SmoothState) -> u128 {
+        self.ticks.at(state.seen).saturating_add(state.owed())
+    }
+
+    fn answer(&self, verdict: Verdict, state: &SmoothState) -> Decision {
+        // The request that finds nothing saved passes on credit.
+        let on_credit = |saved: u128| self.ticks.units_floor(saved).saturating_add(1);
         Decision {
             verdict,
-            limit: self.with_credit(self.saved_max),
-            remaining: if owed == 0 { self.with_credit(state.saved) } else { 0 },
-            reset_after: self.ticks.span_ceil(owed.saturating_add(self.saved_max - state.saved)),
+            limit: self.limit,
+            remaining: if state.balance < 0 { 0 } else { on_credit(state.saved()) },
+            reset_after: self.ticks.span_ceil(self.used(state)),
         }
     }
+
+    /// Returns how far the state is from that after a long rest.
+    fn used(&self, state: &SmoothState) -> u128 {
+        self.saved_max.saturating_sub(state.balance).unsigned_abs()
+    }
+}
+
+/// Numbers of ticks are far from the end of the range, but for corrupt ones.
+fn signed(ticks: u128) -> i128 {
+    i128::try_from(ticks).unwrap_or(i128::MAX)
 }
 
 impl Algorithm for Smooth {
     type State = SmoothState;
 
     fn fresh(&self, birth: Timestamp) -> SmoothState {
-        SmoothState { saved: 0, free_at: self.ticks.at(birth), seen: birth }
+        SmoothState { balance: 0, seen: birth }
     }
 
     fn decide(&self, state: &mut SmoothState, now: Timestamp, cost: u64) -> Decision {
-        let now = self.sync(state, now);
-        if cost == 0 {
-            return self.answer(Verdict::Allow, state, now);
+        self.sync(state, now);
+        let mut verdict = Verdict::Allow;
+        if cost > 0 {
+            if state.balance < 0 {
+                verdict = Verdict::Wait(self.ticks.span_ceil(state.owed()));
+            }
+            state.balance = state.balance.saturating_sub(signed(self.ticks.of_cost(cost)));
         }
-        let wait = self.ticks.span_ceil(state.free_at - self.ticks.at(now));
-        let price = self.ticks.of_cost(cost);
-        let from_saved = price.min(state.saved);
-        state.saved -= from_saved;
-        state.free_at = state.free_at.saturating_add(price - from_saved);
-        let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
-        self.answer(verdict, state, now)
+        self.answer(verdict, state)
     }
 
     fn refund(&self, state: &mut SmoothState, now: Timestamp, cost: u64) {
-        let now = self.sync(state, now);
-        let refund = self.ticks.of_cost(cost);
-        let from_owed = refund.min(state.free_at - self.ticks.at(now));
-        state.free_at -= from_owed;
-        state.saved = state.saved.saturating_add(refund - from_owed).min(self.saved_max);
+        self.sync(state, now);
+        let refund = signed(self.ticks.of_cost(cost));
+        state.balance = (state.balance + refund).min(self.saved_max);
     }
 
     fn usage(&self, state: &SmoothState, now: Timestamp) -> Usage {
         let mut state = *state;
-        let now = self.sync(&mut state, now);
-        let owed = state.free_at - self.ticks.at(now);
-        let used = owed.saturating_add(self.saved_max - state.saved);
+        self.sync(&mut state, now);
+        let used = self.used(&state);
         let per_unit = u128::from(self.ticks.per_unit);
         Usage {
             units: self.ticks.units_floor(used),
@@ -122,46 +142,34 @@ impl Algorithm for Smooth {
     }
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> SmoothState {
-        let used = usage.in_ticks(self.ticks);
-        let from_saved = used.min(self.saved_max);
-        let owed = (used - from_saved).min(self.ticks.in_span(usage.drain));
-        SmoothState {
-            saved: self.saved_max - from_saved,
-            free_at: self.ticks.at(now) + owed,
-            seen: now,
-        }
+        let used = signed(usage.in_ticks(self.ticks));
+        let owed_max = signed(self.ticks.in_span(usage.drain));
+        SmoothState { balance: (self.saved_max - used).max(-owed_max), seen: now }
     }
 
     /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
     fn inherit(&self, old: &Self, state: &SmoothState, now: Timestamp) -> SmoothState {
         let mut state = *state;
-        let now = old.sync(&mut state, now);
-        let owed = old.ticks.span_ceil(state.free_at - old.ticks.at(now));
-        SmoothState {
-            saved: share_floor(self.saved_max, state.saved, old.saved_max),
-            free_at: self.ticks.at(now).saturating_add(self.ticks.in_span(owed)),
-            seen: now,
-        }
+        old.sync(&mut state, now);
+        let [most, old_most] = [self.saved_max, old.saved_max].map(i128::unsigned_abs);
+        let saved = signed(share_floor(most, state.saved(), old_most));
+        let owed = signed(self.ticks.in_span(old.ticks.span_ceil(state.owed())));
+        SmoothState { balance: saved - owed, seen: state.seen }
     }
 
     fn to_words(&self, state: &SmoothState) -> Vec<u64> {
-        let [saved, free_at] = [state.saved, state.free_at].map(split_words);
+        let [saved, free_at] = [state.saved(), self.free_at(state)].map(split_words);
         [saved[0], saved[1], free_at[0], free_at[1], state.seen.as_micros()].to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<SmoothState> {
+    fn read_words(&self, words: &[u64]) -> Option<SmoothState> {
         let [saved_high, saved_low, free_high, free_low, seen] = *words else { return None };
-        let seen = Timestamp::from_micros(seen);
-        // What every state that this limit has made obeys, whatever was written.
-        Some(SmoothState {
-            saved: join_words(saved_high, saved_low).min(self.saved_max),
-            free_at: join_words(free_high, free_low).max(self.ticks.at(seen)),
-            seen,
-        })
+        let (saved, free_at) = (join_words(saved_high, saved_low), join_words(free_high, free_low));
+        Some(self.state(saved, free_at, Timestamp::from_micros(seen)))
     }
 
     fn lua_params(&self) -> Option<Vec<f64>> {
-        let [us, rest] = self.ticks.split_parts(self.saved_max)?;
+        let [us, rest] = self.ticks.split_parts(self.saved_max.unsigned_abs())?;
         Some([us, rest, exact_f64_addend(self.ticks.per_us)?].to_vec())
     }
 
@@ -170,8 +178,8 @@ impl Algorithm for Smooth {
     }
 
     fn state_to_lua(&self, state: &SmoothState) -> Option<Vec<f64>> {
-        let saved = self.ticks.split_parts(state.saved)?;
-        let free_at = self.ticks.split_instant(state.free_at)?;
+        let saved = self.ticks.split_parts(state.saved())?;
+        let free_at = self.ticks.split_instant(self.free_at(state))?;
         let mut numbers = [saved, free_at].concat();
         numbers.push(exact_f64(state.seen.as_micros())?);
         Some(numbers)
@@ -179,34 +187,22 @@ impl Algorithm for Smooth {
 
     fn state_from_lua(&self, numbers: &[f64]) -> Option<SmoothState> {
         let [saved, saved_rest, free_at, free_rest, seen] = *numbers else { return None };
-        Some(SmoothState {
-            saved: self.ticks.join_parts(saved, saved_rest)?,
-            free_at: self.ticks.join_parts(free_at, free_rest)?,
-            seen: Timestamp::from_micros(exact_u64(seen)?),
-        })
+        let (saved, free_at) =
+            (self.ticks.join_parts(saved, saved_rest)?, self.ticks.join_parts(free_at, free_rest)?);
+        Some(self.state(saved, free_at, Timestamp::from_micros(exact_u64(seen)?)))
     }
 
     fn packed_words(&self) -> usize {
         2
     }
 
-    /// Who owes has nothing saved, so the two are one number with a sign.
     fn pack(&self, state: &SmoothState, _epoch: Timestamp) -> Option<PackedWords> {
-        let owed = state.free_at.checked_sub(self.ticks.at(state.seen))?;
-        if owed > 0 && state.saved > 0 {
-            return None;
-        }
-        let balance = i64::try_from(state.saved).ok()? - i64::try_from(owed).ok()?;
+        let balance = i64::try_from(state.balance).ok()?;
         Some([state.seen.as_micros(), balance.cast_unsigned(), 0])
     }
 
     fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> SmoothState {
-        let (seen, balance) = (Timestamp::from_micros(words[0]), words[1].cast_signed());
-        let owed = u128::from(balance.min(0).unsigned_abs());
-        SmoothState {
-            saved: u128::from(balance.max(0).unsigned_abs()),
-            free_at: self.ticks.at(seen) + owed,
-            seen,
-        }
+        let balance = i128::from(words[1].cast_signed());
+        SmoothState { balance, seen: Timestamp::from_micros(words[0]) }
     }
 }

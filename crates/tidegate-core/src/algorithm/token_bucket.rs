@@ -2,14 +2,14 @@
 //!
 //! State    One instant, `full_at`: when the bucket will be full again, in ticks of 1/n µs.
 //! Always   `full_at - now <= capacity`; more than that means that the clock went back. By up to a
-//!          millisecond (and no more than the bucket takes to fill) that is ridden out: nothing is
-//!          forgotten, so a clock that trembles brings nothing. Beyond, it is repaired.
+//!          millisecond (and no more than the bucket takes to fill) that is absorbed: nothing is
+//!          forgotten, so clock skew gains nothing. Beyond, it is repaired.
 //!          A denial charges nothing.
 //! Rounding Waits up, `remaining` down. Nothing else is rounded: see `rate.rs`.
 //! Bound    At most `burst + ⌊L · rate⌋` in any interval of length L.
 //! Spec     `spec/token_bucket.md`.
 
-use super::{Algorithm, Usage};
+use super::{Algorithm, Usage, decide_unpacked};
 use crate::codec::lua::exact_f64_addend;
 use crate::codec::packed::PackedWords;
 use crate::codec::snapshot::{join_words, split_words};
@@ -25,9 +25,11 @@ pub(crate) struct TokenBucket {
     burst: u64,
     /// `burst`, in ticks: how far `full_at` may lie ahead.
     capacity: u128,
-    /// The largest debt that is believed: `capacity`, and a tremble of the clock.
+    /// The largest debt that is believed: `capacity`, and the clock skew that is absorbed.
     debt_max: u128,
     starts_empty: bool,
+    /// The same numbers in one word each, if the capacity is small enough.
+    pub(crate) narrow: Option<NarrowBucket>,
 }
 
 impl TokenBucket {
@@ -35,11 +37,11 @@ impl TokenBucket {
         let ticks = rate.ticks();
         let capacity = ticks.of_cost(burst);
         let debt_max = capacity + ticks.in_span(Span::MAX.skew_tolerance()).min(capacity);
-        Self { ticks, burst, capacity, debt_max, starts_empty }
+        let bucket = Self { ticks, burst, capacity, debt_max, starts_empty, narrow: None };
+        Self { narrow: bucket.narrowed(), ..bucket }
     }
 
-    /// The bucket's numbers in one word each, for those who keep its state in a single `u64`.
-    pub(crate) fn narrow(&self) -> Option<NarrowBucket> {
+    fn narrowed(&self) -> Option<NarrowBucket> {
         // A quarter of the range, so that debt and cost can be added without a thought.
         let capacity = u64::try_from(self.capacity).ok().filter(|ticks| *ticks <= u64::MAX / 4)?;
         let per_us = NonZeroU64::new(self.ticks.per_us)?;
@@ -50,7 +52,7 @@ impl TokenBucket {
         Some(NarrowBucket { per_us, per_unit, units_per_tick, capacity, debt_max, burst })
     }
 
-    /// What is owed: how long, in ticks, until the bucket is full.
+    /// Returns what is owed: how long, in ticks, until the bucket is full.
     fn debt(&self, full_at: &mut u128, now: u128) -> u128 {
         let debt = full_at.saturating_sub(now);
         if debt > self.debt_max {
@@ -124,7 +126,7 @@ impl Algorithm for TokenBucket {
         split_words(*instant).to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<u128> {
+    fn read_words(&self, words: &[u64]) -> Option<u128> {
         let [high, low] = *words else { return None };
         Some(join_words(high, low))
     }
@@ -151,6 +153,26 @@ impl Algorithm for TokenBucket {
 
     fn packed_words(&self) -> usize {
         1
+    }
+
+    /// In one word, unless the clock stands before the epoch or went back by more than is absorbed.
+    fn decide_packed(
+        &self,
+        words: &mut PackedWords,
+        epoch: Timestamp,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        if let Some(bucket) = &self.narrow
+            && now >= epoch
+            && let Some(ticks) = bucket.at(now.since(epoch))
+            && !bucket.is_ahead_of_clock(words[0], ticks)
+        {
+            let taken = bucket.take(words[0], ticks, cost);
+            words[0] = taken.unwrap_or(words[0]);
+            return Some(bucket.decision(words[0], ticks, cost, taken.is_some()));
+        }
+        decide_unpacked(self, words, epoch, now, cost)
     }
 
     fn pack(&self, full_at: &u128, epoch: Timestamp) -> Option<PackedWords> {
@@ -193,7 +215,7 @@ pub struct NarrowBucket {
 }
 
 impl NarrowBucket {
-    /// The same bucket, counted in ticks instead of units, for somebody who may owe no more than `capacity`
+    /// Returns the same bucket, counted in ticks instead of units, for a key that may owe no more than `capacity`
     /// of them: for rates that come with each request.
     ///
     /// ```

@@ -64,21 +64,23 @@ impl Warmup {
         }
     }
 
-    /// Tells the engine the time and says what time that is: after a step back of the clock that
-    /// can be ridden out, time stands still until it has caught up.
+    /// Stores the time of a decision and returns the time to decide at: after a step back of the clock that is short
+    /// enough to be absorbed, that is the latest time until the clock has caught up.
     fn tell(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
-        let step = engine.seen.since(now);
-        if step > engine.free_at.since(engine.seen) + self.cooling {
-            // Too long to be ridden out: what is owed goes along, and is paid in the same time.
+        if now < engine.seen {
+            let step = engine.seen.since(now);
+            if step <= engine.free_at.since(engine.seen) + self.cooling {
+                return engine.seen;
+            }
+            // Too long to be absorbed: what is owed is paid in the same time, counted from now.
             engine.free_at = engine.free_at - step;
-            engine.seen = now;
         }
-        engine.seen = engine.seen.max(now);
-        engine.seen
+        engine.seen = now;
+        now
     }
 
-    /// Brings the engine to `now`. To do so in two steps saves as much but for the rounding, so nobody
-    /// does it who only looks.
+    /// Brings the engine to `now`. Two steps save as much as one but for the rounding, so a request of cost 0 does not
+    /// store it.
     fn sync(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
         let now = self.tell(engine, now);
         if now > engine.free_at {
@@ -153,7 +155,7 @@ impl Algorithm for Warmup {
         self.answer(verdict, engine, now)
     }
 
-    /// What is owed is given back at the steady pace; a request slowed by the ramp has already
+    /// Gives back what is owed at the steady pace; a request slowed by the ramp has already
     /// warmed the engine, and stays warm.
     fn refund(&self, engine: &mut WarmupState, now: Timestamp, cost: u64) {
         let now = self.sync(engine, now);
@@ -187,7 +189,7 @@ impl Algorithm for Warmup {
         [engine.saved.to_bits(), times[0], u64::from(engine.carry), times[1]].to_vec()
     }
 
-    fn from_words(&self, words: &[u64]) -> Option<WarmupState> {
+    fn read_words(&self, words: &[u64]) -> Option<WarmupState> {
         let [saved, free_at, carry, seen] = *words else { return None };
         let saved = f64::from_bits(saved);
         // Neither more than can be saved, nor less than nothing, nor no number at all.
@@ -212,7 +214,7 @@ impl Algorithm for Warmup {
 
     fn state_from_lua(&self, numbers: &[f64]) -> Option<WarmupState> {
         let [saved, free_at, carry, seen] = *numbers else { return None };
-        self.from_words(&[
+        self.read_words(&[
             saved.to_bits(),
             exact_u64(free_at)?,
             exact_u64(carry)?,

@@ -37,12 +37,13 @@ pub(super) fn aligned(now: Timestamp, period: Span, offset: Span) -> Window {
     let (period_us, offset_us) = (period.as_micros(), offset.as_micros());
     debug_assert!(offset_us < period_us);
     let now_us = now.as_micros();
-    // How far into its window `now` is; computed so that nothing can pass below zero.
-    let into = (now_us % period_us + period_us - offset_us) % period_us;
+    // How far into its window `now` is.
+    let phase = now_us % period_us;
+    let into = if phase >= offset_us { phase - offset_us } else { phase + period_us - offset_us };
     Window { start: now - Span::from_micros(into), end: now + Span::from_micros(period_us - into) }
 }
 
-/// What has been used of one window.
+/// The count of what one window has admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Counter {
     pub(super) start: Timestamp,

@@ -1,7 +1,7 @@
 //! The published bounds, as something that can be asked: may so much have passed in so long?
 //!
 //! This is deliberately not how any algorithm decides: it looks at what has passed, not at a state, so
-//! that an auditor who keeps a log can tell whether the algorithm kept its promise.
+//! that an auditor with a log of requests can verify the algorithm.
 
 use super::Limit;
 use crate::algorithm::CalendarUnit;

@@ -4,6 +4,7 @@ use super::{Limit, State};
 use crate::algorithm::NarrowBucket;
 use crate::algorithm::dispatch::Algorithms;
 use crate::codec::lua::TooLargeForLua;
+use crate::decision::Decision;
 use crate::time::Timestamp;
 use alloc::vec::Vec;
 
@@ -44,11 +45,36 @@ impl Limit {
         State(self.algorithm.unpack(words, epoch))
     }
 
+    /// Decides about a request on a packed state: unpacks it, decides as [`decide`](Self::decide) does, and packs
+    /// the new state into the same words.
+    ///
+    /// Returns `None`, and leaves the words as they are, if the new state does not fit into them.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, Timestamp};
+    /// let limit: Limit = "2/min sliding".parse()?;
+    /// let (epoch, now) = (Timestamp::EPOCH, Timestamp::from_micros(5));
+    /// let mut words = limit.pack(&limit.fresh(epoch), epoch).expect("it fits");
+    /// let decision = limit.decide_packed(&mut words, epoch, now, 2).expect("it fits");
+    /// assert_eq!(decision, limit.peek(&limit.unpack(&words, epoch), now, 0));
+    /// # Ok::<(), tidegate_core::RuleError>(())
+    /// ```
+    #[inline]
+    pub fn decide_packed(
+        &self,
+        words: &mut [u64; 3],
+        epoch: Timestamp,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Decision> {
+        self.algorithm.decide_packed(words, epoch, now, cost)
+    }
+
     /// Returns the token bucket whose whole state is one word, if the rule is a bucket with a capacity small
     /// enough.
     pub fn narrow_bucket(&self) -> Option<NarrowBucket> {
         match &self.algorithm {
-            Algorithms::TokenBucket(bucket) => bucket.narrow(),
+            Algorithms::TokenBucket(bucket) => bucket.narrow,
             Algorithms::Leaky(bucket) => bucket.narrow(),
             _ => None,
         }
@@ -81,7 +107,7 @@ impl Limit {
     ///
     /// Returns `None` for words that this rule cannot have written.
     pub fn read_state(&self, words: &[u64]) -> Option<State> {
-        self.algorithm.from_words(words).map(State)
+        self.algorithm.read_words(words).map(State)
     }
 }
 

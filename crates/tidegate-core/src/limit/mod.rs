@@ -150,8 +150,8 @@ impl Limit {
         &self.rule
     }
 
-    /// The state of a key that nobody has asked about. `birth` is when the limit began: a bucket
-    /// that starts empty fills from then on, whoever's it is.
+    /// Returns the state of a key that no request has used. `birth` is when the limit began: a bucket
+    /// that starts empty fills from then on, for every key.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -215,7 +215,7 @@ impl Limit {
         decision
     }
 
-    /// When somebody with this patience would be admitted, who is not now.
+    /// Returns when a request with this patience would be admitted that is denied now.
     fn retry_within(&self, state: &State, now: Timestamp, cost: u64, patience: Span) -> Retry {
         let is_admitted = |at| match self.peek(state, at, cost).verdict {
             Verdict::Allow => true,
@@ -240,7 +240,7 @@ impl Limit {
         Retry::Never
     }
 
-    /// What [`decide`](Self::decide) would say, without charging.
+    /// Returns what [`decide`](Self::decide) would return, without charging.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -331,7 +331,7 @@ impl Limit {
         }
     }
 
-    /// Forgets who is in flight: their tickets give nothing back any more. For other rules, [`fresh`](Self::fresh) is as good.
+    /// Forgets the requests in flight: their tickets give nothing back any more. For other rules, [`fresh`](Self::fresh) is as good.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -351,7 +351,7 @@ impl Limit {
     }
 
     /// The state to go on with when this limit takes over from `old` (B8): what was used stays used
-    /// as far as the new rule knows it, and nobody is locked out for longer than under the old rule.
+    /// as far as the new rule knows it, and no key is locked out for longer than under the old rule.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -399,7 +399,7 @@ impl Limit {
         State(self.algorithm.adopt(old.algorithm.usage(&state.0, old_now), now))
     }
 
-    /// A state in which nothing is left as of `now`: for whoever lets a request pass that the rule
+    /// Returns a state in which nothing is left as of `now`: for a caller that admits a request that the rule
     /// does not admit, because it was promised under another.
     ///
     /// ```

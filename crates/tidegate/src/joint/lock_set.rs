@@ -1,175 +1,219 @@
-//! All that several requests need, locked at the same time.
+//! The locks of all states that several requests need, held at the same time.
 //!
-//! Always   Gates and shards are locked in the order of their numbers, then what keys without room share,
-//!          in the order of their stores: whoever locks several, locks them in the same order. A key
-//!          that is not known gets its room before anything is decided, so that it is known by then
-//!          which state decides.
+//! Always   Gates and shards are locked in the order of their numbers, then overflow states in the order of
+//!          their stores, so that two threads never wait for each other. A new key reserves its capacity
+//!          before anything is decided: by then it is known whether its own state or the overflow decides.
 
 use crate::clock::Clock;
 use crate::request::Request;
-use crate::slot::Slot;
-use crate::store::Target;
 use crate::store::gate::GateGuard;
-use crate::store::memory::{MemoryStore, OverflowState, Shard};
-use crate::store::{Fingerprint, KeyName};
+use crate::store::memory::{KeyLocation, MemoryStore, OverflowState, Shard};
+use crate::store::{Fingerprint, Target};
 use crate::sync::MutexGuard;
 use crate::sync::spin_mutex::SpinGuard;
-use tidegate_core::{Decision, Limit, Timestamp};
+use tidegate_core::{Span, Timestamp};
 
-/// One state: at a gate, of a key, or overflow by keys without capacity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StateId {
+/// The charges in the order of their locks, which are held as long as the charges live.
+pub(super) struct LockSet<'c, 'a, C: Clock> {
+    pub(super) charges: &'c mut [Charge<'a, C>],
+    /// Of stores that have no capacity for a key; numbered after the locks in `charges`.
+    overflow: Vec<(LockOrder, Locked<'a, C>)>,
+    reservations: Vec<Reservation>,
+}
+
+/// What a request costs in the state that decides it.
+pub(super) struct Charge<'a, C: Clock> {
+    pub(super) target: &'a Target<C>,
+    pub(super) cost: u64,
+    pub(super) max_wait: Span,
+    /// The position of the request among all requests.
+    pub(super) index: usize,
+    order: LockOrder,
+    /// The lock, if no charge before this one holds the same.
+    locked: Option<Locked<'a, C>>,
+    /// The position of the charge that holds the lock.
+    pub(super) lock: usize,
+    /// Where the key is in its shard.
+    pub(super) location: KeyLocation,
+    /// Whether the store has no capacity for the key.
+    is_overflow: bool,
+    /// The position of an earlier charge to the same state, to which this one was added.
+    pub(super) first: Option<usize>,
+    /// The packed state once the cost is charged; `None` if the state is not packed.
+    pub(super) charged: Option<[u64; 3]>,
+}
+
+/// The capacity that a new key asked for.
+struct Reservation {
     lock: usize,
-    key: Option<Fingerprint>,
+    key: Fingerprint,
+    is_granted: bool,
 }
 
-pub(crate) struct LockSet<'a, C: Clock> {
-    /// In the order in which they were locked.
-    locked: Vec<(LockOrder, Locked<'a, C>)>,
-    /// The room that was taken for keys that were not known.
-    entered: Vec<StateId>,
-}
+/// The number of the gate or store, and of the shard. Overflow states come after every shard.
+type LockOrder = (u64, usize);
 
-/// Of the gate or store, and of the shard; what is overflow comes after every shard.
-type LockOrder = (bool, u64, usize);
-
-enum Locked<'a, C: Clock> {
+pub(super) enum Locked<'a, C: Clock> {
     Gate(GateGuard<'a, C>),
     Shard { store: &'a MemoryStore<C>, shard: SpinGuard<'a, Shard>, now: Timestamp },
     Overflow { store: &'a MemoryStore<C>, overflow: MutexGuard<'a, OverflowState>, now: Timestamp },
 }
 
-impl<'a, C: Clock> LockSet<'a, C> {
-    /// Locks all that these ask.
-    pub(crate) fn of(requests: &'a [Request<C>]) -> Self {
-        let mut targets: Vec<(LockOrder, &'a Target<C>)> =
-            requests.iter().map(|request| (number(&request.target), &request.target)).collect();
-        targets.sort_by_key(|(number, _)| *number);
-        targets.dedup_by_key(|(number, _)| *number);
-        let lock = |(number, target): (LockOrder, &'a Target<C>)| (number, lock(target));
-        Self { locked: targets.into_iter().map(lock).collect(), entered: Vec::new() }
+impl<'a, C: Clock> Charge<'a, C> {
+    #[inline]
+    pub(super) fn new(index: usize, request: &'a Request<C>) -> Self {
+        Self {
+            target: &request.target,
+            cost: request.cost,
+            max_wait: request.max_wait,
+            index,
+            order: order(&request.target),
+            locked: None,
+            lock: 0,
+            location: KeyLocation::Absent,
+            is_overflow: false,
+            first: None,
+            charged: None,
+        }
     }
 
-    /// Where each of them is decided.
-    pub(crate) fn states(&mut self, requests: &'a [Request<C>]) -> Vec<StateId> {
-        let own = self.own_states(requests);
-        let without = requests.iter().zip(&own).filter(|(_, state)| state.is_none());
-        let mut stores: Vec<&'a MemoryStore<C>> =
-            without.filter_map(|(request, _)| store_of(&request.target)).collect();
-        stores.sort_by_key(|store| store.number);
-        stores.dedup_by_key(|store| store.number);
-        for store in stores {
-            if self.find(overflow_order(store)).is_none() {
-                self.locked.push((overflow_order(store), lock_overflow(store)));
+    /// Returns the key of a state in a shard. The other states are the only ones under their locks.
+    #[inline]
+    pub(super) fn key(&self) -> Option<Fingerprint> {
+        match self.target {
+            Target::Key(_, key, _) if !self.is_overflow => Some(*key),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn lock(&mut self) {
+        self.locked = Some(match self.target {
+            Target::Gate(inner) => Locked::Gate(inner.hold()),
+            Target::Key(store, ..) => {
+                let (shard, now) = store.hold(self.order.1);
+                Locked::Shard { store, shard, now }
+            }
+            Target::Overflow(store) => lock_overflow(store),
+        });
+    }
+}
+
+impl<'c, 'a, C: Clock> LockSet<'c, 'a, C> {
+    /// Locks the targets of the charges, finds their states, and adds each charge to the first one for the same state.
+    #[inline]
+    pub(super) fn new(charges: &'c mut [Charge<'a, C>]) -> Self {
+        if !charges.is_sorted_by_key(|charge| charge.order) {
+            charges.sort_by_key(|charge| charge.order);
+        }
+        let (mut lock, mut has_new) = (0, false);
+        for position in 0..charges.len() {
+            let (before, after) = charges.split_at_mut(position);
+            let charge = &mut after[0];
+            if before.get(lock).is_none_or(|holder| holder.order != charge.order) {
+                lock = position;
+                charge.lock();
+            }
+            charge.lock = lock;
+            let holder = before.get(lock).unwrap_or(charge);
+            if let (Some(Locked::Shard { shard, .. }), Some(key)) = (&holder.locked, charge.key()) {
+                charge.location = shard.locate(key);
+                has_new |= charge.location == KeyLocation::Absent;
+            }
+            add_up(before, charge);
+        }
+        let mut locks = Self { charges, overflow: Vec::new(), reservations: Vec::new() };
+        if has_new {
+            locks.reserve();
+        }
+        locks
+    }
+
+    /// Reserves the capacity for new keys. Keys without capacity are decided in the overflow state.
+    #[cold]
+    fn reserve(&mut self) {
+        // Room for a key may be made by evicting a key at rest, which moves others, and may need capacity itself.
+        let mut is_moved = true;
+        while is_moved {
+            is_moved = false;
+            for position in 0..self.charges.len() {
+                is_moved |= self.reserve_one(position);
             }
         }
-        let overflow = |target: &Target<C>| {
-            let number = store_of(target).map(overflow_order).and_then(|number| self.find(number));
-            StateId { lock: number.expect("what they share was locked"), key: None }
+        for position in 0..self.charges.len() {
+            let Charge { target: Target::Key(store, ..), lock, .. } = self.charges[position] else {
+                continue;
+            };
+            let key = self.charges[position].key();
+            let is_refused = |reservation: &Reservation| {
+                !reservation.is_granted && reservation.lock == lock && Some(reservation.key) == key
+            };
+            if self.reservations.iter().any(is_refused) {
+                self.move_to_overflow(position, store);
+            }
+        }
+    }
+
+    /// Finds a key again, and reserves its capacity if it is new. Returns whether other keys may have moved.
+    fn reserve_one(&mut self, position: usize) -> bool {
+        let (lock, key) = (self.charges[position].lock, self.charges[position].key());
+        let holder = self.charges[lock].locked.as_mut();
+        let (Some(Locked::Shard { store, shard, now }), Some(key)) = (holder, key) else {
+            return false;
         };
-        requests
-            .iter()
-            .zip(own)
-            .map(|(request, own)| own.unwrap_or_else(|| overflow(&request.target)))
-            .collect()
+        let location = shard.locate(key);
+        let is_same = |known: &Reservation| known.lock == lock && known.key == key;
+        let is_new = location == KeyLocation::Absent && !self.reservations.iter().any(is_same);
+        if is_new {
+            let is_granted = shard.reserve_key(*now, &store.capacity);
+            self.reservations.push(Reservation { lock, key, is_granted });
+        }
+        self.charges[position].location = location;
+        is_new
     }
 
-    /// The states of their own, where there are or can be any. Making room for one may have been at
-    /// the cost of another that was at rest: then that one needs room too.
-    fn own_states(&mut self, requests: &'a [Request<C>]) -> Vec<Option<StateId>> {
-        loop {
-            let own: Vec<Option<StateId>> =
-                requests.iter().map(|request| self.own_state(&request.target)).collect();
-            if own.iter().flatten().all(|state| self.has_room(*state)) {
-                return own;
+    fn move_to_overflow(&mut self, position: usize, store: &'a MemoryStore<C>) {
+        let order = overflow_order(store);
+        let in_charges = self.charges.iter().position(|charge| charge.order == order);
+        let lock = in_charges.unwrap_or_else(|| {
+            // The charges are in the order of their stores.
+            if self.overflow.last().is_none_or(|(last, _)| *last != order) {
+                self.overflow.push((order, lock_overflow(store)));
             }
+            self.charges.len() + self.overflow.len() - 1
+        });
+        let (before, after) = self.charges.split_at_mut(position);
+        (after[0].lock, after[0].is_overflow) = (lock, true);
+        if after[0].first.is_none() {
+            add_up(before, &mut after[0]);
         }
     }
 
-    fn has_room(&self, state: StateId) -> bool {
-        match (&self.locked[state.lock].1, state.key) {
-            (Locked::Shard { shard, .. }, Some(key)) => {
-                shard.knows(key) || self.entered.contains(&state)
-            }
-            _ => true,
+    #[inline]
+    pub(super) fn locked(&self, lock: usize) -> Option<&Locked<'a, C>> {
+        match self.charges.get(lock) {
+            Some(charge) => charge.locked.as_ref(),
+            None => self.overflow.get(lock - self.charges.len()).map(|(_, locked)| locked),
         }
     }
 
-    /// The state of its own, if there is or can be one.
-    fn own_state(&mut self, target: &Target<C>) -> Option<StateId> {
-        let lock = self.find(number(target)).expect("every target was locked");
-        let state = StateId { lock, key: key(target) };
-        let (Some(key), Locked::Shard { store, shard, now }) =
-            (state.key, &mut self.locked[lock].1)
-        else {
-            return Some(state);
-        };
-        if shard.knows(key) || self.entered.contains(&state) {
-            return Some(state);
-        }
-        shard.reserve_key(*now, &store.capacity).then(|| {
-            self.entered.push(state);
-            state
-        })
-    }
-
-    fn find(&self, number: LockOrder) -> Option<usize> {
-        self.locked.iter().position(|(known, _)| *known == number)
-    }
-
-    /// Works on one state; what is only looked at is not changed.
-    pub(crate) fn with<R>(
-        &mut self,
-        state: StateId,
-        is_change: bool,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
-    ) -> R {
-        match (&mut self.locked[state.lock].1, state.key) {
-            (Locked::Gate(held), _) => {
-                let (now, slow) = (held.now, &mut *held.state);
-                work(&mut slow.slot, &slow.limit, now)
-            }
-            (Locked::Shard { shard, now, .. }, Some(key)) if is_change => {
-                shard.with(key, *now, work).0
-            }
-            (Locked::Shard { shard, now, .. }, Some(key)) => shard.look(key, *now, work),
-            (Locked::Overflow { store, overflow, now }, _) => {
-                store.capacity.work(overflow, *now, work)
-            }
-            (Locked::Shard { .. }, None) => unreachable!("a shard is asked by key"),
+    #[inline]
+    pub(super) fn locked_mut(&mut self, lock: usize) -> Option<&mut Locked<'a, C>> {
+        let charges = self.charges.len();
+        match self.charges.get_mut(lock) {
+            Some(charge) => charge.locked.as_mut(),
+            None => self.overflow.get_mut(lock - charges).map(|(_, locked)| locked),
         }
     }
+}
 
-    /// Counts what was decided where it was decided.
-    pub(crate) fn note(
-        &mut self,
-        (state, name): (StateId, &KeyName),
-        cost: u64,
-        decision: &Decision,
-    ) {
-        match (&mut self.locked[state.lock].1, state.key) {
-            (Locked::Shard { shard, now, .. }, Some(key)) => {
-                shard.note_named(key, (*now, cost), decision, || name.clone());
-            }
-            (Locked::Overflow { overflow, .. }, _) => overflow.note(decision),
-            _ => (),
-        }
-    }
-
-    /// Lets those hear that a key was asked about who listen: there is nothing to count, because another denied it.
-    pub(crate) fn hear(&mut self, (state, name): (StateId, &KeyName), decision: &Decision) {
-        if let (Locked::Shard { shard, now, .. }, Some(key)) =
-            (&mut self.locked[state.lock].1, state.key)
-        {
-            shard.hear(key, *now, decision, || name.clone());
-        }
-    }
-
-    /// Gives back the room of keys that nothing was charged to after all.
-    pub(crate) fn leave_unused(&mut self) {
-        for state in self.entered.drain(..) {
-            if let (Locked::Shard { store, shard, .. }, Some(key)) =
-                (&self.locked[state.lock].1, state.key)
+/// Gives back the capacity of keys that were not stored after all.
+impl<C: Clock> Drop for LockSet<'_, '_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        for Reservation { lock, key, is_granted } in std::mem::take(&mut self.reservations) {
+            if let Some(Locked::Shard { store, shard, .. }) = self.locked(lock)
+                && is_granted
                 && !shard.knows(key)
             {
                 store.capacity.leave(1);
@@ -178,41 +222,32 @@ impl<'a, C: Clock> LockSet<'a, C> {
     }
 }
 
-fn number<C: Clock>(target: &Target<C>) -> LockOrder {
+/// Adds a charge to the one before it for the same state, if there is one.
+#[inline]
+fn add_up<C: Clock>(before: &mut [Charge<'_, C>], charge: &mut Charge<'_, C>) {
+    let is_same = |first: &Charge<'_, C>| {
+        first.lock == charge.lock && first.first.is_none() && first.key() == charge.key()
+    };
+    if let Some(first) = before.iter().position(is_same) {
+        charge.first = Some(first);
+        // A cost that does not fit into a number is more than any limit admits.
+        before[first].cost = before[first].cost.saturating_add(charge.cost);
+        before[first].max_wait = before[first].max_wait.min(charge.max_wait);
+    }
+}
+
+#[inline]
+fn order<C: Clock>(target: &Target<C>) -> LockOrder {
     match target {
-        Target::Gate(inner) => (false, inner.number, 0),
-        Target::Key(store, key, _) => (false, store.number, store.shard_of(*key)),
+        Target::Gate(inner) => (inner.number, 0),
+        Target::Key(store, key, _) => (store.number, store.shard_of(*key)),
         Target::Overflow(store) => overflow_order(store),
     }
 }
 
 fn overflow_order<C: Clock>(store: &MemoryStore<C>) -> LockOrder {
-    (true, store.number, 0)
-}
-
-fn key<C: Clock>(target: &Target<C>) -> Option<Fingerprint> {
-    match target {
-        Target::Key(_, key, _) => Some(*key),
-        Target::Gate(_) | Target::Overflow(_) => None,
-    }
-}
-
-fn store_of<C: Clock>(target: &Target<C>) -> Option<&MemoryStore<C>> {
-    match target {
-        Target::Key(store, ..) | Target::Overflow(store) => Some(store),
-        Target::Gate(_) => None,
-    }
-}
-
-fn lock<C: Clock>(target: &Target<C>) -> Locked<'_, C> {
-    match target {
-        Target::Gate(inner) => Locked::Gate(inner.hold()),
-        Target::Key(store, key, _) => {
-            let (shard, now) = store.hold(store.shard_of(*key));
-            Locked::Shard { store, shard, now }
-        }
-        Target::Overflow(store) => lock_overflow(store),
-    }
+    // No number of a store is so large.
+    (store.number | 1 << 63, 0)
 }
 
 fn lock_overflow<C: Clock>(store: &MemoryStore<C>) -> Locked<'_, C> {

@@ -11,7 +11,7 @@
 use crate::slot::rate_queue::admission_time;
 use tidegate_core::{Limit, Span, State, Timestamp};
 
-/// So many of a row are asked about one by one: a year of months, and a few in which a window finds its step.
+/// How many requests of a row are decided one by one: a year of months, and a few in which a window finds its step.
 const STEPS_MAX: u64 = 16;
 
 /// When `cost` is paid, if the line before it ends at `end`; charges it to the state as of then. A debt that is never

@@ -1,6 +1,6 @@
-//! One key under one limit: its state, and those who wait for it.
+//! One key under one limit: its state, and the requests that wait for it.
 //!
-//! Always   A slot is changed under its owner's lock, by one method call; the state and the line are
+//! Always   A slot is changed under its owner's lock, by one method call; the state and the queues are
 //!          never seen apart.
 
 mod debt;
@@ -22,17 +22,16 @@ pub(crate) struct Slot {
     pub(crate) state: State,
     rate_queue: RateQueue,
     permit_queue: PermitQueue,
-    /// Who was in flight when the rule stopped counting that; they may come back under a rule that
-    /// counts again.
+    /// The requests in flight when the rule stopped counting them, for a later rule that counts them again.
     parked: Option<Box<(Limit, State)>>,
-    /// When those in flight were forgotten whose permits may still be out. Until the clock has moved on, only the numbers of their
-    /// tickets tell them from who comes next, so they go on and the key is not forgotten.
+    /// When requests in flight were forgotten whose permits may still be out. Until the clock has moved on, only the
+    /// numbers of tickets tell them from later requests, so the numbers go on and the key is not evicted.
     forgotten_at: Option<Timestamp>,
-    /// Nobody is admitted: it stands for keys that are to be refused.
+    /// No request is admitted: the slot stands for keys that are to be denied.
     is_closed: bool,
 }
 
-/// What came of asking for admission with max_wait.
+/// The result of a request that may wait.
 pub(crate) enum Admission {
     /// Admitted now. A ticket must be given back.
     Now(Decision, Option<Ticket>),
@@ -60,8 +59,7 @@ impl Slot {
         Self { state, rate_queue, permit_queue, parked: None, forgotten_at: None, is_closed: false }
     }
 
-    /// A slot that refuses whoever requests, also those who would wait: whatever they were promised would
-    /// be forgotten with it.
+    /// Returns a slot that denies every request, also one that would wait: its promise would be lost with the slot.
     pub(crate) fn closed(state: State) -> Self {
         Self { is_closed: true, ..Self::new(state) }
     }
@@ -77,20 +75,20 @@ impl Slot {
         (self.state, self.rate_queue) = (other.state, other.rate_queue);
     }
 
-    /// Whether somebody waits here.
+    /// Returns whether a request waits for this key.
     pub(crate) fn has_waiters(&self) -> bool {
         self.rate_queue.has_waiters() || !self.permit_queue.is_empty()
     }
 
-    /// Whether the state is all there is: nobody waits, and no permits are out under another rule.
+    /// Returns whether the state is all there is: no request waits, and no permits are out under another rule.
     pub(crate) fn is_plain(&self) -> bool {
         !self.has_waiters() && self.parked.is_none()
     }
 
     /// Whether forgetting this key changes no answer.
     ///
-    /// Whoever looks may be told an earlier time than those who wait here: then nothing is said and
-    /// nobody is moved or woken, which is for those who come with a request.
+    /// The caller may bring an earlier time than the waiters have seen. Then the answer is no, and no waiter is moved or
+    /// woken, which only requests do.
     pub(crate) fn is_idle(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> bool {
         if self.has_waiters() && self.rate_queue.is_ahead_of(now) {
             return false;
@@ -142,7 +140,7 @@ impl Slot {
         decision
     }
 
-    /// As [`check`](Self::check), for somebody who would not wait longer than `max_wait` where the
+    /// As [`check`](Self::check), for a request that does not wait longer than `max_wait` where the
     /// rule says to wait.
     pub(crate) fn check_within(
         &mut self,
@@ -213,7 +211,7 @@ impl Slot {
         limit.peek(&self.state, now, 0).deny(retry)
     }
 
-    /// The answer to somebody who will not wait, while others do.
+    /// Returns the decision about a request that does not wait, while others do.
     fn peek_behind(&self, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
         let seen = self.seen_behind(limit, now);
         if cost == 0 {
@@ -277,7 +275,7 @@ impl Slot {
                 let before = std::mem::replace(&mut self.state, after);
                 if at <= now {
                     if !self.rate_queue.is_empty() {
-                        // Decided on top of those who wait, which only their own rule does.
+                        // Decided behind the waiters, as only a rule that delays requests does.
                         self.rate_queue.freeze();
                     }
                     return Admission::Now(decision, None);
@@ -382,7 +380,7 @@ impl Slot {
         self.permit_queue.grant(limit, &mut self.state, now, wakes);
     }
 
-    /// Lets permits that have become free go to those who wait, and says what is to be known.
+    /// Grants free permits to the waiters, and returns what a request would get.
     pub(crate) fn look(
         &mut self,
         limit: &Limit,
@@ -394,8 +392,8 @@ impl Slot {
         limit.peek(&self.state, now, cost)
     }
 
-    /// Charges whether there is room or not. What there is no room for is owed, except to a rule that makes requests
-    /// wait: it holds as much as it holds.
+    /// Charges, whether there is room or not. The excess becomes debt, except under a rule that delays requests, which
+    /// is charged no more than it has room for.
     pub(crate) fn charge(
         &mut self,
         limit: &Limit,
@@ -419,7 +417,7 @@ impl Slot {
         }
     }
 
-    /// Gives back what was charged, and no more: nobody is better off than one who never asked.
+    /// Gives back what was charged, and no more: the key is never better off than a new one.
     /// Permits that are out stay out: they come back by themselves.
     pub(crate) fn refund(
         &mut self,
@@ -444,7 +442,7 @@ impl Slot {
         self.rate_queue.replay(limit, &mut self.state, now, wakes, refund);
     }
 
-    /// Forgets what was used, what is owed, and who is in flight: their permits give nothing back any more.
+    /// Forgets what was used, what is owed, and the requests in flight: their permits give nothing back any more.
     pub(crate) fn reset(
         &mut self,
         limit: &Limit,
@@ -470,7 +468,7 @@ impl Slot {
 
     /// Goes on under another rule (B8).
     ///
-    /// The two may go by different clocks, so the time is told twice.
+    /// The two may follow different clocks, so there are two times.
     pub(crate) fn change(
         &mut self,
         (old, old_now): (&Limit, Timestamp),
@@ -482,7 +480,7 @@ impl Slot {
             self.rate_queue.rebase(old_now, now, wakes);
         }
         if new.is_concurrency() {
-            // Turns in time mean nothing to it. Those who have one keep it.
+            // It knows no times. Waiters that have one keep it.
             self.rate_queue.freeze();
         }
         let has_just_forgotten = self.has_just_forgotten(old_now);

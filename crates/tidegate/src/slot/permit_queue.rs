@@ -1,7 +1,7 @@
-//! Those who wait for a permit under a concurrency limit, in the order they came (A12).
+//! The requests that wait for a permit under a concurrency limit, in the order they came (A12).
 //!
-//! Always   First come, first served: nobody is admitted past somebody who waits, however little they
-//!          ask. A permit that is granted to somebody who has gone away is released at once.
+//! Always   First come, first served: no request is admitted before a waiting one, however small its cost.
+//!          A permit that is granted to a cancelled waiter is released at once.
 
 use crate::slot::rate_queue::WAITERS_MAX;
 use crate::slot::waiter::{WaitOutcome, Waiter, WaiterStatus};
@@ -22,7 +22,7 @@ struct QueuedPermit {
     waiter: Arc<Waiter>,
 }
 
-/// A place in the crowd.
+/// A place in the queue.
 #[derive(Debug)]
 pub(crate) struct PermitWait {
     number: u64,
@@ -40,7 +40,7 @@ impl PermitQueue {
         self.waiting.is_empty()
     }
 
-    /// Takes a permit if one is free and nobody waits for it.
+    /// Takes a permit if one is free and no request waits for it.
     pub(crate) fn enter(
         &mut self,
         limit: &Limit,
@@ -49,7 +49,7 @@ impl PermitQueue {
         cost: u64,
         wakes: &mut WakeList,
     ) -> (Decision, Option<Ticket>) {
-        // Leases may have run out since anybody looked.
+        // Leases may have run out since the last request.
         self.grant(limit, state, now, wakes);
         if self.waiting.is_empty() || cost == 0 {
             return limit.enter(state, now, cost);
@@ -61,7 +61,7 @@ impl PermitQueue {
         (decision, None)
     }
 
-    /// Whether as many wait as may.
+    /// Returns whether as many requests wait as may.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITERS_MAX
     }
@@ -88,14 +88,14 @@ impl PermitQueue {
         self.grant(limit, state, now, wakes);
     }
 
-    /// Tells everybody to look again: leases have changed, and may end earlier.
+    /// Wakes all waiters to look again: leases have changed, and may end earlier.
     pub(crate) fn wake_all(&self, wakes: &mut WakeList) {
         for queued in &self.waiting {
             queued.waiter.set(WaiterStatus::Unknown, wakes);
         }
     }
 
-    /// Gives what is free to those who have waited longest.
+    /// Grants free permits to the requests that have waited longest.
     pub(crate) fn grant(
         &mut self,
         limit: &Limit,

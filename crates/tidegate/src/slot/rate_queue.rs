@@ -1,15 +1,15 @@
-//! Those who wait for their turn under a rate limit, in the order they came.
+//! The requests that wait for their turn under a rate limit, in the order they came.
 //!
 //! A limit that refuses says when it would not (`retry_after`). So a turn needs no arithmetic of its
 //! own: the limit is asked as of the time when the last one in line will have passed, and if it says
 //! "later", as of then. The state that is reached this way is the state at that future time. When
-//! somebody gives up, the line is played again from the state in front of it, and those behind
+//! a waiter gives up, the queue is replayed from the state in front of it, and the waiters behind
 //! move up.
 //!
-//! Always   First come, first served. Turns only move forward to earlier times, never back. What was
-//!          taken for somebody who gave up before it was due is given back whole. A step back of the
-//!          clock takes every turn along, also those that can no longer be given back; a tremble
-//!          takes none.
+//! Always   First come, first served. Turns only move to earlier times, never to later ones. What was
+//!          charged for a waiter that gave up before its turn is given back whole. A step back of the
+//!          clock moves every turn along, also those that can no longer be given back; clock skew that
+//!          is absorbed moves none.
 
 use crate::slot::debt::{counts_from, owed, paid_at};
 use crate::slot::waiter::{Waiter, WaiterStatus};
@@ -18,20 +18,20 @@ use crate::sync::{Arc, next_id};
 use std::collections::VecDeque;
 use tidegate_core::{Decision, Denied, Limit, Retry, Span, State, Timestamp, Verdict};
 
-/// A step back of the clock that is ridden out: the counters of two processor cores differ.
+/// The longest step back of the clock that is absorbed: the counters of two processor cores differ.
 const CLOCK_SKEW_MAX: Span = Span::from_millis(1);
-/// The longest line.
+/// The longest queue.
 pub(crate) const WAITERS_MAX: usize = 16_384;
 
-/// The line in front of one key's limit; empty for most keys, most of the time.
+/// The queue of one key; empty for most keys, most of the time.
 #[derive(Debug, Default)]
 pub(crate) struct RateQueue {
     pending: VecDeque<Pending>,
-    /// The state as the first in line will find it; `None` when nobody is in line.
+    /// The state as the first waiter will find it; `None` when the queue is empty.
     base: Option<State>,
     /// Turns that are final, because others were told theirs on top of them.
     promised: VecDeque<(Timestamp, Arc<Waiter>)>,
-    /// The last time anybody looked: an earlier one means that the clock went back.
+    /// The time of the last request: an earlier one means that the clock went back.
     seen: Timestamp,
 }
 
@@ -46,11 +46,11 @@ struct Pending {
     waiter: Arc<Waiter>,
     /// It will not be given up.
     is_final: bool,
-    /// Nobody waits for it: it is what the key owes, and this the state once that is paid.
+    /// No request waits: the entry is what the key owes, and this the state once that is paid.
     debt: Option<Box<State>>,
 }
 
-/// A place in the line.
+/// A place in the queue.
 #[derive(Debug)]
 pub(crate) struct RateWait {
     pub(crate) number: u64,
@@ -72,7 +72,7 @@ impl Pending {
 }
 
 impl RateQueue {
-    /// What was owed when a state was saved, or promised to those who waited: then it is the state once that is paid.
+    /// Returns the debt of a saved state, or what was promised to waiters: the state is that of when it is paid.
     pub(crate) fn of_saved(limit: &Limit, state: &State, now: Timestamp) -> Option<Self> {
         let at = counts_from(limit, state, now)?;
         let (cost, after) = (owed(limit, now, state, at), Some(Box::new(state.clone())));
@@ -89,8 +89,8 @@ impl RateQueue {
         !self.pending.is_empty() || !self.promised.is_empty()
     }
 
-    /// Whether the line is as long as it may be. Whoever gives up makes everybody behind look for
-    /// their turn again, so a line must end somewhere.
+    /// Returns whether the queue is full. A waiter that gives up makes all waiters behind it find their turn again, so
+    /// the queue is bounded.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= WAITERS_MAX
     }
@@ -105,12 +105,12 @@ impl RateQueue {
         self.pending.back().map(|last| last.at)
     }
 
-    /// Whether, by this clock, those who wait would have to be moved before anything else.
+    /// Returns whether the clock went back by so much that the waiters have to be moved first.
     pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
         self.seen.since(now) > CLOCK_SKEW_MAX
     }
 
-    /// Lets those pass whose time has come, and finds new turns after the clock went back.
+    /// Removes the waiters whose time has come, and finds new turns after the clock went back.
     pub(crate) fn settle(
         &mut self,
         limit: &Limit,
@@ -119,12 +119,16 @@ impl RateQueue {
         wakes: &mut WakeList,
     ) {
         let step = self.seen.since(now);
-        if step > CLOCK_SKEW_MAX && self.has_waiters() {
-            // Everybody's wait goes along with the clock; some may find that it has become shorter.
+        if !self.has_waiters() {
+            self.seen = if step > CLOCK_SKEW_MAX { now } else { self.seen.max(now) };
+            return;
+        }
+        if step > CLOCK_SKEW_MAX {
+            // Every turn moves along with the clock; some waits may become shorter.
             self.shift(|at| (at - step).max(now), wakes);
             self.replay(limit, state, now, wakes, |_| {});
         }
-        // While a tremble is ridden out, time stands still.
+        // While clock skew is absorbed, time stands still.
         self.seen = if step > CLOCK_SKEW_MAX { now } else { self.seen.max(now) };
         while self.promised.front().is_some_and(|(at, _)| *at <= now) {
             self.promised.pop_front();
@@ -195,8 +199,8 @@ impl RateQueue {
         wait
     }
 
-    /// Charges what there is no room for: it is paid after all who are in line, and before all who come. Debts in a
-    /// row are one, so the line is never longer by more than one than those who wait make it.
+    /// Charges what there is no room for: it is paid after all waiters, and before all later requests. Debts in a
+    /// row are one entry, so the queue has at most one more entry than twice its waiters.
     pub(crate) fn add_debt(&mut self, limit: &Limit, state: &mut State, now: Timestamp, cost: u64) {
         self.base.get_or_insert_with(|| state.clone());
         let at = paid_at(limit, state, now, self.end(), cost);
@@ -244,7 +248,7 @@ impl RateQueue {
         }
     }
 
-    /// Changes the state in front of the line and lets everybody find their turn again.
+    /// Changes the state in front of the queue and lets every waiter find its turn again.
     pub(crate) fn replay(
         &mut self,
         limit: &Limit,
@@ -329,7 +333,7 @@ pub(crate) fn admission_time(
         },
         Verdict::Deny(retry) => return Err(decision.deny(retry)),
     };
-    // Nobody overtakes, not even where the rule's own arithmetic would let them.
+    // No request overtakes, not even where the rule's own arithmetic would let it.
     let at = end.map_or(at, |end| at.max(end));
     let wait = at.since(now);
     let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
@@ -342,7 +346,7 @@ fn later(from: Timestamp, span: Span) -> Option<Timestamp> {
     (at.since(from) == span).then_some(at)
 }
 
-/// A decision made as of a later time, told to somebody who hears it now.
+/// Returns a decision that was made as of a later time, as seen from now.
 fn seen_from(mut decision: Decision, verdict: Verdict, later: Span) -> Decision {
     if matches!(verdict, Verdict::Wait(_)) {
         decision.remaining = 0;

@@ -1,4 +1,4 @@
-//! A turn: what somebody who waits and the line they stand in both see.
+//! A waiter: what a waiting request and its queue share.
 //!
 //! Always   The line's lock is taken before a turn's, never after. Wakers are called when no lock is
 //!          held, because what they do is not our code.
@@ -8,7 +8,7 @@ use crate::sync::{Mutex, lock};
 use std::task::Waker;
 use tidegate_core::{Ticket, Timestamp};
 
-/// How it stands with somebody who waits.
+/// The status of a waiting request.
 #[derive(Debug)]
 pub(crate) enum WaiterStatus {
     /// The turn comes at this time, or earlier if others give up.
@@ -39,7 +39,7 @@ impl Waiter {
         Self { inner: Mutex::new(Inner { status, waker: None }) }
     }
 
-    /// Changes how it stands, and hands over the waker of whoever should be told.
+    /// Changes the status, and adds the waker of the request to `wakes`.
     pub(crate) fn set(&self, status: WaiterStatus, wakes: &mut WakeList) {
         let mut inner = lock(&self.inner);
         inner.status = status;

@@ -33,11 +33,6 @@ impl Joint {
     pub fn of(each: Vec<Decision>) -> Self {
         Self { decision: combine(&each), each }
     }
-
-    /// Returns the answer to requests that were decided by `decisions`, where several requests for one key share one.
-    pub(crate) fn new(decisions: &[Decision], each: Vec<Decision>) -> Self {
-        Self { decision: combine(decisions), each }
-    }
 }
 
 /// The strictest verdict, the least remaining, the longest time.

@@ -37,10 +37,10 @@ pub struct Batch<C: Clock = SystemClock> {
     decisions: Vec<Decision>,
 }
 
-/// So many keys are fetched ahead: it takes about as long to decide about them as to fetch one, and it
-/// is no more than the processor can wait for at once.
+/// How many keys are fetched ahead: deciding about them takes about as long as fetching one, and the
+/// processor can wait for that many at once.
 const AHEAD: usize = 12;
-/// So many lines of a shard are looked at by a quick decision.
+/// How many cache lines of a shard a quick decision reads.
 const SHARD_LINES: usize = 4;
 
 impl<C: Clock> Batch<C> {
@@ -122,7 +122,7 @@ impl<C: Clock> Batch<C> {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// No name: the sketch takes it from who asks one at a time.
+    /// Without the name: the sketch takes it from requests that are decided one at a time.
     #[inline]
     fn check_batched(&self, key: Fingerprint, cost: u64, now: Timestamp) -> Decision {
         self.check_at((key, self.hot.find(key)), cost, now, KeyName::default)

@@ -1,10 +1,11 @@
-//! One request: by the quickest way there is.
+//! The decision about one request.
 //!
-//! Always   A bucket is first looked for in a hot cell, then in its row, without unpacking it; everything
-//!          else goes the slow way, which can do anything.
+//! Always   A bucket is first looked for in a hot cell, then in its row; both are decided at a time that was read before
+//!          the lock. Everything else is decided at a time that is read under it: from the packed state in the key's
+//!          row, or from its slot.
 
 use super::hot::CellRef;
-use super::{Fingerprint, KeyName, MemoryStore, Placement, Shard};
+use super::{Fingerprint, KeyLocation, KeyName, MemoryStore, Placement, Shard};
 use crate::clock::Clock;
 use crate::slot::Slot;
 use crate::sync::Ordering;
@@ -19,7 +20,7 @@ impl<C: Clock> MemoryStore<C> {
         let name = || KeyName::of(key);
         let (key, found) = self.find(key);
         if found.is_none() {
-            // It comes while we look at the clock.
+            // The row is fetched while the clock is read.
             self.prefetch_apart(key);
         }
         match self.quick_time() {
@@ -28,17 +29,19 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// A key's fingerprint, and the hot cell that may have it.
+    /// Returns a key's fingerprint, and the hot cell that may have it.
     #[inline]
     fn find<K: Hash + ?Sized>(&self, key: &K) -> (Fingerprint, Option<CellRef<'_>>) {
         let key = self.secret.of(key);
         (key, self.hot.find(key))
     }
 
-    /// The time, for who may try to decide without much ado.
+    /// Returns the time if the limiter still has the bucket that it began with, for which it may be read before the
+    /// lock is taken.
     #[inline]
     pub(super) fn quick_time(&self) -> Option<Timestamp> {
-        self.is_quick.load(Ordering::Relaxed).then(|| self.steady_now())
+        let is_quick = self.bucket.is_some() && self.is_original.load(Ordering::Relaxed);
+        is_quick.then(|| self.steady_now())
     }
 
     /// Decides at a time that was read before.
@@ -51,7 +54,7 @@ impl<C: Clock> MemoryStore<C> {
         name: impl Fn() -> KeyName,
     ) -> Decision {
         let Some((bucket, ticks)) = self.original_bucket(now) else {
-            return self.check_changed(key, cost, now, name);
+            return self.check_slowly(key, cost, name);
         };
         let taken = match found.and_then(|found| found.take(bucket, key, ticks, cost)) {
             None => self.take_locked(bucket, key, cost, (now, ticks)),
@@ -63,10 +66,8 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Takes from a bucket under the lock, known or new, if that is all there is to do. Tells what the bucket is then,
-    /// and whether there was enough in it.
-    ///
-    /// What it returns fits into registers: a whole decision would go through memory twice.
+    /// Takes from the bucket of a key under the lock, if that is all there is to do. Returns the state of the bucket, and
+    /// whether there was enough in it: unlike a whole decision, that fits into registers.
     #[inline(never)]
     pub(super) fn take_locked(
         &self,
@@ -94,29 +95,7 @@ impl<C: Clock> MemoryStore<C> {
         Some(taken)
     }
 
-    /// Decides by a bucket that has become the rule later.
-    #[inline(never)]
-    fn check_changed(
-        &self,
-        key: Fingerprint,
-        cost: u64,
-        now: Timestamp,
-        name: impl Fn() -> KeyName,
-    ) -> Decision {
-        let (mut shard, _) = self.shards[self.shard_of(key)].shard.hold();
-        if let Some((bucket, ticks)) = shard.parameters.bucket_at(now)
-            && let Some((full_at, was_enough)) = shard.take(&bucket, key, (now, ticks), cost)
-        {
-            if shard.housekeep(now, &self.hot, &self.capacity) {
-                self.leave(shard, key);
-            }
-            return bucket.decision(full_at, ticks, cost, was_enough);
-        }
-        drop(shard);
-        self.check_slowly(key, cost, name)
-    }
-
-    /// The bucket that the limiter began with, if it is still the rule, and its time.
+    /// Returns the bucket that the limiter began with, if it is still the rule, and its time.
     #[inline]
     pub(super) fn original_bucket(&self, now: Timestamp) -> Option<(&NarrowBucket, u64)> {
         let bucket = self.bucket.as_ref()?;
@@ -135,6 +114,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
+    /// Decides with the time read under the lock.
     #[inline(never)]
     pub(super) fn check_slowly(
         &self,
@@ -142,12 +122,49 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
         name: impl Fn() -> KeyName,
     ) -> Decision {
-        let decision = self.check_with_care(key, cost, name);
-        self.tend();
+        let (mut shard, now) = self.enter(key);
+        let location = shard.locate(key);
+        let packed = shard.check_packed((key, location), now, cost, &self.capacity);
+        let Some(decision) = packed else {
+            return self.check_in_slot(shard, (key, location), (now, cost), name);
+        };
+        shard.note_named(key, (now, cost), &decision, name);
+        let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
+        if is_swept || location == KeyLocation::Absent {
+            self.leave(shard, key);
+        }
         decision
     }
 
-    /// Gives back the lock of this key's shard, whose rows may lie somewhere else than before.
+    #[inline(never)]
+    fn check_in_slot(
+        &self,
+        mut shard: SpinGuard<'_, Shard>,
+        (key, location): (Fingerprint, KeyLocation),
+        (now, cost): (Timestamp, u64),
+        name: impl Fn() -> KeyName,
+    ) -> Decision {
+        // Dropped after the lock is released: wakers are called when no lock is held.
+        let mut wakes = WakeList::default();
+        let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
+        let (decision, placement) = self.with_located(&mut shard, (key, location), now, work);
+        if placement == Placement::Overflow {
+            // The overflow state says nothing about this key, so the observers do not see the decision.
+            shard.counters.count(&decision);
+            shard.counters.overflowed += 1;
+        } else {
+            shard.note_named(key, (now, cost), &decision, name);
+        }
+        let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
+        if is_swept || location == KeyLocation::Absent {
+            self.leave(shard, key);
+        } else {
+            drop(shard);
+        }
+        decision
+    }
+
+    /// Unlocks this key's shard, whose rows may have moved in memory.
     #[inline(never)]
     fn leave(&self, shard: SpinGuard<'_, Shard>, key: Fingerprint) {
         self.row_locations[self.shard_of(key)].point_at(&shard);
@@ -155,35 +172,11 @@ impl<C: Clock> MemoryStore<C> {
         self.tend();
     }
 
-    /// Looks after the memory, when no lock is held.
+    /// Maintains the memory of rows. The caller holds no lock.
     #[inline]
     pub(super) fn tend(&self) {
         if let Some(arena_tiers) = &self.arena_tiers {
             arena_tiers.tend();
         }
-    }
-
-    fn check_with_care(&self, key: Fingerprint, cost: u64, name: impl Fn() -> KeyName) -> Decision {
-        // Dropped last: whoever is to be woken is woken when no lock is held.
-        let mut wakes = WakeList::default();
-        let (mut shard, now) = self.enter(key);
-        let quick = shard.check_row(key, now, cost, &self.capacity);
-        self.row_locations[self.shard_of(key)].point_at(&shard);
-        if let Some(decision) = quick {
-            shard.note_named(key, (now, cost), &decision, name);
-            shard.housekeep(now, &self.hot, &self.capacity);
-            return decision;
-        }
-        let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
-        let (decision, home) = self.with_in(&mut shard, key, now, work);
-        if home == Placement::Overflow {
-            // What all share says nothing about this key, so nobody else hears of it.
-            shard.counters.count(&decision);
-            shard.counters.overflowed += 1;
-        } else {
-            shard.note_named(key, (now, cost), &decision, name);
-        }
-        shard.housekeep(now, &self.hot, &self.capacity);
-        decision
     }
 }

@@ -1,17 +1,17 @@
-//! What keys are decided by: a rule, and what can be computed from it once.
+//! The parameters of a limit: a rule, and what can be computed from it once.
 
 use crate::slot::Slot;
 use tidegate_core::{Limit, NarrowBucket, Span, State, Timestamp};
 
-/// What a shard decides by. Shards change theirs one after the other.
+/// The parameters that a shard decides by. Shards change theirs one after the other.
 #[derive(Debug)]
 pub(crate) struct LimitParameters {
     pub(crate) limit: Limit,
     pub(super) bucket: Option<NarrowBucket>,
-    /// The state of a key that nobody has asked about.
+    /// The state of a new key.
     pub(super) fresh: State,
-    /// The same in one word, if the rule is a bucket.
-    pub(super) fresh_word: Option<u64>,
+    /// The same, packed; `None` if keys under this rule need slots.
+    pub(super) fresh_packed: Option<[u64; 3]>,
     /// What packed times are counted from.
     pub(super) epoch: Timestamp,
     /// Whether these are the parameters that the limiter began with.
@@ -32,16 +32,16 @@ impl LimitParameters {
         // A microsecond early, because nothing can be told to be full at the epoch itself.
         let epoch = created_at - Span::from_micros(1);
         let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(created_at));
-        let fresh_word = word_of(&limit, &fresh, epoch);
-        Self { limit, bucket, fresh, fresh_word, epoch, is_original: true }
+        let fresh_packed = limit.pack(&fresh, epoch);
+        Self { limit, bucket, fresh, fresh_packed, epoch, is_original: true }
     }
 
-    /// The parameters of another rule: keys that nobody has asked about go over like all others.
+    /// Returns the parameters of another rule. The state of new keys is taken over like all others.
     pub(super) fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
         let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
         let (bucket, epoch) = (limit.narrow_bucket(), self.epoch);
-        let fresh_word = word_of(&limit, &fresh, epoch);
-        Self { limit, bucket, fresh, fresh_word, epoch, is_original: false }
+        let fresh_packed = limit.pack(&fresh, epoch);
+        Self { limit, bucket, fresh, fresh_packed, epoch, is_original: false }
     }
 
     pub(crate) fn unpack(&self, words: &[u64]) -> State {
@@ -65,7 +65,7 @@ impl LimitParameters {
         if slot.is_plain() { self.limit.pack(&slot.state, self.epoch) } else { None }
     }
 
-    /// How many of so many keys are looked at when there is room for no more.
+    /// Returns how many of `keys` are looked at when there is room for no more.
     pub(super) fn looked_at_when_full(&self, keys: usize) -> usize {
         let part = match (self.limit.packed_words(), self.bucket) {
             (0, _) => return SLOTS_WHEN_FULL,
@@ -83,9 +83,4 @@ impl LimitParameters {
             None => self.limit.peek(&self.unpack(words), now, 0).reset_after.is_zero(),
         }
     }
-}
-
-/// A bucket's state in one word.
-fn word_of(limit: &Limit, state: &State, epoch: Timestamp) -> Option<u64> {
-    limit.narrow_bucket().and(limit.pack(state, epoch)).map(|words| words[0])
 }

@@ -26,7 +26,7 @@ pub(crate) use limit_parameters::LimitParameters;
 pub(crate) use overflow::{Capacity, OverflowState};
 #[cfg(test)]
 pub(crate) use rows::tests::effort;
-pub(crate) use shard::{Shard, ShardCopy};
+pub(crate) use shard::{KeyLocation, PackedDecision, Shard, ShardCopy};
 pub(crate) use throttle::THROTTLES;
 
 use super::stats::Stats;
@@ -85,8 +85,6 @@ pub(crate) struct MemoryStore<C> {
     epoch: Timestamp,
     /// Whether that is still the rule.
     is_original: AtomicBool,
-    /// Whether the rule is a bucket: a hint for who reads the clock before the lock.
-    is_quick: AtomicBool,
     /// Whether busy keys are counted, by name.
     pub(crate) has_top: bool,
     /// The rule in force. Locked while it changes, so that two changes do not mix.
@@ -173,7 +171,6 @@ impl<C: Clock> MemoryStore<C> {
             epoch: parameters.epoch,
             is_original: AtomicBool::new(true),
             has_top: config.has_top,
-            is_quick: AtomicBool::new(limit.narrow_bucket().is_some()),
             current: Mutex::new(limit),
             idempotency: OnceLock::new(),
         }
@@ -188,6 +185,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Locks a shard for whoever has more to do than a quick decision: all of its keys are in it.
+    #[inline]
     fn lock_shard(&self, index: usize) -> SpinGuard<'_, Shard> {
         let (mut shard, _) = self.shards[index].shard.hold();
         shard.take_back(&self.hot);
@@ -223,6 +221,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Locks a shard by its index, for who works on several keys.
+    #[inline]
     pub(crate) fn hold(&self, index: usize) -> (SpinGuard<'_, Shard>, Timestamp) {
         let mut shard = self.lock_shard(index);
         let now = self.now_for(shard.limit());
@@ -243,7 +242,7 @@ impl<C: Clock> MemoryStore<C> {
         shard.counters.count_verdict(verdict);
         match home {
             Placement::Overflow => shard.counters.overflowed += 1,
-            Placement::Own => shard.tell_sketches((key, name), now, verdict),
+            Placement::Own => shard.observe_in_sketches((key, name), now, verdict),
         }
         (done, home)
     }
@@ -266,13 +265,24 @@ impl<C: Clock> MemoryStore<C> {
         now: Timestamp,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Placement) {
-        if shard.knows(key) {
-            return (shard.with(key, now, work).0, Placement::Own);
+        let location = shard.locate(key);
+        self.with_located(shard, (key, location), now, work)
+    }
+
+    fn with_located<R>(
+        &self,
+        shard: &mut Shard,
+        (key, location): (Fingerprint, KeyLocation),
+        now: Timestamp,
+        work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
+    ) -> (R, Placement) {
+        if location != KeyLocation::Absent {
+            return (shard.with((key, location), now, work).0, Placement::Own);
         }
         if !shard.reserve_key(now, &self.capacity) {
             return (self.work_in_overflow(work), Placement::Overflow);
         }
-        let (result, is_in) = shard.with(key, now, work);
+        let (result, is_in) = shard.with((key, location), now, work);
         if is_in {
             shard.sweep_for_new_key(now, &self.capacity);
         } else {
@@ -288,13 +298,14 @@ impl<C: Clock> MemoryStore<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
         let (mut shard, now) = self.enter(key);
-        if !shard.knows(key) {
+        let location = shard.locate(key);
+        if location == KeyLocation::Absent {
             if !shard.reserve_key(now, &self.capacity) {
                 return self.work_in_overflow(work);
             }
             self.capacity.leave(1);
         }
-        shard.look(key, now, work)
+        shard.look(location, now, work)
     }
 
     /// Works on what keys without room share, by its own clock: in the middle of a change of rule that
@@ -312,8 +323,9 @@ impl<C: Clock> MemoryStore<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp),
     ) {
         let (mut shard, now) = self.enter(key);
-        if shard.knows(key) {
-            shard.with(key, now, work);
+        let location = shard.locate(key);
+        if location != KeyLocation::Absent {
+            shard.with((key, location), now, work);
         }
         if let Some(auditor) =
             shard.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
@@ -358,7 +370,6 @@ impl<C: Clock> MemoryStore<C> {
         slot.change((limit, old_now), (&new, now), &mut change.wakes);
         *limit = new.clone();
         drop(shared);
-        self.is_quick.store(new.narrow_bucket().is_some(), Ordering::Relaxed);
         *current = new;
         drop(current);
         self.tend();

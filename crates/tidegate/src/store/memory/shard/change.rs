@@ -12,9 +12,9 @@ use tidegate_core::{State, Timestamp};
 /// A change of rule, while it goes from shard to shard.
 pub(in crate::store::memory) struct RuleChange {
     pub(in crate::store::memory) parameters: Arc<LimitParameters>,
-    /// Those who wait for something else from now on. Woken when this is dropped, when no lock is held.
+    /// The waiters that the change admits or moves. They are woken when this is dropped, when no lock is held.
     pub(in crate::store::memory) wakes: WakeList,
-    /// Where rows lie that become wider or narrower.
+    /// Holds rows that become wider or narrower.
     rows: Vec<u64>,
 }
 
@@ -40,7 +40,9 @@ impl Shard {
             self.slots.insert(key, Slot::new(state));
         }
         for key in slots {
-            self.settle(key);
+            if let Some(index) = self.slots.get_index_of(&key) {
+                self.settle(index);
+            }
         }
         if let Some(auditor) =
             self.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
@@ -51,7 +53,7 @@ impl Shard {
         self.seen = now;
     }
 
-    /// Takes the rows over from the `old` parameters. Hands back those keys that can be rows no longer.
+    /// Takes the rows over from the `old` parameters. Returns the keys that can be rows no longer.
     fn change_rows(
         &mut self,
         old: &LimitParameters,

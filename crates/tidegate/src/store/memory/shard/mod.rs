@@ -1,8 +1,8 @@
-//! A part of the keys under one lock: packed rows for most, whole slots for those that need one.
+//! A part of the keys under one lock: packed rows for most, slots for keys that need one.
 //!
-//! Always   A key is a row or a slot, never both. It is a slot if somebody waits for it, if it has
+//! Always   A key is a row or a slot, never both. It is a slot if a request waits for it, if it has
 //!          permits out, or if its state does not fit into a row; a slot that no longer needs to be one
-//!          becomes a row again. A key at rest is forgotten when it is come across, a key in debt never.
+//!          becomes a row again. Sweeps evict keys at rest, and never a key in debt.
 
 mod change;
 mod sweep;
@@ -29,16 +29,16 @@ use tidegate_core::{Decision, Limit, NarrowBucket, State, Timestamp, Verdict};
 
 type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<FingerprintHasher>>;
 
-/// What every decision needs comes first, so that a contended shard is few lines of memory.
+/// Fields that every decision needs come first, so that a contended shard is few cache lines.
 #[repr(C)]
 pub(crate) struct Shard {
     pub(super) parameters: Arc<LimitParameters>,
-    /// The latest time that anybody has brought here.
+    /// The latest time of a decision.
     pub(super) seen: Timestamp,
     /// The key that was asked about last, by its low word, and how often since.
     last: u64,
     times: u32,
-    /// So many decisions until the next look for keys at rest.
+    /// The number of decisions until the next look for keys at rest.
     until_sweep: u32,
     pub(super) observers: Option<Box<Observers>>,
     pub(super) counters: Counters,
@@ -54,7 +54,21 @@ pub(crate) struct Shard {
     arena_slot: ArenaSlot,
 }
 
-/// What a shard held at one moment.
+/// Where a shard keeps a key. It is valid until a key enters or leaves the shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyLocation {
+    Row(usize),
+    Slot(usize),
+    Absent,
+}
+
+/// A decision that has not been charged, and the packed state of the key once it is.
+pub(crate) struct PackedDecision {
+    pub(crate) decision: Decision,
+    pub(crate) charged: [u64; 3],
+}
+
+/// A copy of all keys of a shard.
 pub(crate) struct ShardCopy {
     /// How many words of state a row has, after two of fingerprint.
     pub(crate) words: usize,
@@ -114,7 +128,7 @@ impl PackedRows {
     }
 }
 
-/// A key that is asked about so often in a row is lent to a cell. Under shuttle nobody asks that often.
+/// A key that is requested this often in a row is lent to a cell. Under shuttle no key is requested so often.
 const TIMES_IN_A_ROW: u32 = if cfg!(tidegate_shuttle) { 1 } else { 32 };
 
 impl Shard {
@@ -152,8 +166,18 @@ impl Shard {
     }
 
     pub(crate) fn knows(&self, key: Fingerprint) -> bool {
-        each_width!(&self.rows, rows => rows.find(key).is_ok(), else false)
-            || self.slots.contains_key(&key)
+        self.locate(key) != KeyLocation::Absent
+    }
+
+    #[inline]
+    pub(crate) fn locate(&self, key: Fingerprint) -> KeyLocation {
+        if let Some(at) = each_width!(&self.rows, rows => rows.find(key).ok(), else None) {
+            return KeyLocation::Row(at);
+        }
+        if self.slots.is_empty() {
+            return KeyLocation::Absent;
+        }
+        self.slots.get_index_of(&key).map_or(KeyLocation::Absent, KeyLocation::Slot)
     }
 
     /// Where the rows are, see [`Rows::location`].
@@ -208,7 +232,7 @@ impl Shard {
         if now < self.seen || is_watched || cost == 0 || !self.slots.is_empty() {
             return None;
         }
-        let fresh = self.parameters.fresh_word?;
+        let [fresh, ..] = self.parameters.fresh_packed?;
         if rows.find(key).is_ok() || bucket.is_ahead_of_clock(fresh, ticks) {
             return None;
         }
@@ -219,7 +243,7 @@ impl Shard {
         Some((after, true))
     }
 
-    /// Whether this key has been asked about so often in a row that it is worth a cell.
+    /// Returns whether this key has been requested so often in a row that it is worth a cell.
     #[inline]
     pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
         if self.last == key.low {
@@ -241,7 +265,7 @@ impl Shard {
         }
     }
 
-    /// Takes back what was lent: for whoever has to see all keys.
+    /// Takes back what was lent, for operations on all keys.
     #[inline]
     pub(super) fn take_back(&mut self, hot: &HotCells) {
         if !self.lent.is_empty() {
@@ -259,51 +283,98 @@ impl Shard {
         }
     }
 
-    /// Decides about a key that nobody waits for; `None` if there is room for no more keys, or if it
-    /// takes a slot.
-    pub(super) fn check_row(
+    /// Decides a request from a key's packed state, and charges nothing. Returns `None` if the key needs a slot.
+    #[inline]
+    pub(crate) fn decide_packed(
+        &self,
+        location: KeyLocation,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<PackedDecision> {
+        let mut charged = match location {
+            KeyLocation::Row(at) => each_width!(&self.rows, rows => {
+                packed_of(rows.row(at))
+            }, else return None),
+            KeyLocation::Slot(_) => return None,
+            KeyLocation::Absent => self.parameters.fresh_packed?,
+        };
+        let LimitParameters { limit, epoch, .. } = &*self.parameters;
+        let decision = limit.decide_packed(&mut charged, *epoch, now, cost)?;
+        Some(PackedDecision { decision, charged })
+    }
+
+    /// Stores what [`decide_packed`](Self::decide_packed) returned for a key at this location. There is capacity for
+    /// the key.
+    #[inline]
+    pub(crate) fn charge_packed(
+        &mut self,
+        (key, location): (Fingerprint, KeyLocation),
+        charged: [u64; 3],
+        now: Timestamp,
+        capacity: &Capacity,
+    ) {
+        match location {
+            KeyLocation::Row(at) => self.write_row(at, charged),
+            _ => self.insert_row(key, charged, now, capacity),
+        }
+    }
+
+    fn write_row(&mut self, at: usize, packed: [u64; 3]) {
+        each_width!(&mut self.rows, rows => {
+            let words = &mut rows.row_mut(at)[2..];
+            words.copy_from_slice(&packed[..words.len()]);
+        }, else ());
+    }
+
+    /// Decides and charges a request for a key at this location. Returns `None` if the store has no capacity for a new
+    /// key, or if the key needs a slot.
+    #[inline]
+    pub(super) fn check_packed(
+        &mut self,
+        (key, location): (Fingerprint, KeyLocation),
+        now: Timestamp,
+        cost: u64,
+        capacity: &Capacity,
+    ) -> Option<Decision> {
+        let KeyLocation::Row(at) = location else {
+            let is_new = location == KeyLocation::Absent;
+            return if is_new { self.check_new(key, now, cost, capacity) } else { None };
+        };
+        let LimitParameters { limit, epoch, .. } = &*self.parameters;
+        each_width!(&mut self.rows, rows => {
+            let row = rows.row_mut(at);
+            let mut packed = packed_of(row);
+            let decision = limit.decide_packed(&mut packed, *epoch, now, cost)?;
+            *row = row_of(key, packed);
+            Some(decision)
+        }, else None)
+    }
+
+    fn check_new(
         &mut self,
         key: Fingerprint,
         now: Timestamp,
         cost: u64,
         capacity: &Capacity,
     ) -> Option<Decision> {
-        let (limit, epoch) = (&self.parameters.limit, self.parameters.epoch);
-        let decide = |words: &[u64]| {
-            let mut packed = [0; 3];
-            packed[..words.len()].copy_from_slice(words);
-            let mut state = limit.unpack(&packed, epoch);
-            let decision = limit.decide(&mut state, now, cost);
-            limit.pack(&state, epoch).map(|packed| (decision, packed))
+        let (decision, charged) = match self.decide_packed(KeyLocation::Absent, now, cost) {
+            Some(PackedDecision { decision, charged }) => (decision, Some(charged)),
+            None if matches!(self.rows, PackedRows::None) => return None,
+            None => (self.parameters.limit.peek(&self.parameters.fresh, now, cost), None),
         };
-        let is_new = each_width!(&mut self.rows, rows => {
-            if let Ok(at) = rows.find(key) {
-                let words = &mut rows.row_mut(at)[2..];
-                let (decision, packed) = decide(words)?;
-                words.copy_from_slice(&packed[..words.len()]);
-                return Some(decision);
-            }
-            self.slots.is_empty() || !self.slots.contains_key(&key)
-        }, else false);
-        if !is_new {
-            return None;
-        }
-        let mut state = self.parameters.fresh.clone();
-        let decision = limit.decide(&mut state, now, cost);
-        let packed = limit.pack(&state, epoch);
         if cost > 0 && decision.is_deny() {
             // Nothing was charged: the key is as fresh as before.
             return Some(decision);
         }
         if !self.reserve_key(now, capacity) {
-            // Also who only looks finds what all share for whom there is no capacity.
+            // A request of cost 0 reads the overflow state too.
             return None;
         }
-        let Some(packed) = packed.filter(|_| cost > 0) else {
+        let Some(charged) = charged.filter(|_| cost > 0) else {
             capacity.leave(1);
             return (cost == 0).then_some(decision);
         };
-        self.insert_row(key, packed, now, capacity);
+        self.insert_row(key, charged, now, capacity);
         Some(decision)
     }
 
@@ -333,7 +404,7 @@ impl Shard {
         self.sweep_for_new_key(now, capacity);
     }
 
-    /// Counts a decision, and lets those hear of it who asked to.
+    /// Counts a decision, and shows it to the observers.
     #[inline]
     pub(crate) fn note_named(
         &mut self,
@@ -343,25 +414,25 @@ impl Shard {
         name: impl Fn() -> KeyName,
     ) {
         self.counters.count(decision);
-        self.tell(key, (now, cost), decision, name);
+        self.observe(key, (now, cost), decision, name);
     }
 
-    /// Lets those hear of a decision who asked to.
+    /// Shows a decision to the observers.
     #[inline]
-    pub(super) fn tell(
+    pub(crate) fn observe(
         &mut self,
         key: Fingerprint,
-        asked: (Timestamp, u64),
+        request: (Timestamp, u64),
         decision: &Decision,
         name: impl Fn() -> KeyName,
     ) {
         if let Some(observers) = &mut self.observers {
-            observers.hear(&self.parameters.limit, key, asked, decision, name);
+            observers.observe(&self.parameters.limit, key, request, decision, name);
         }
     }
 
-    /// Lets only the sketches hear: what was booked may be given back, of which the auditor knows nothing.
-    pub(super) fn tell_sketches(
+    /// Shows a decision to the sketches only: a reservation may be given back, which the auditor does not see.
+    pub(super) fn observe_in_sketches(
         &mut self,
         (key, name): (Fingerprint, &KeyName),
         now: Timestamp,
@@ -370,22 +441,11 @@ impl Shard {
         if let Some(sketches) =
             self.observers.as_mut().and_then(|observers| observers.sketches.as_mut())
         {
-            sketches.hear(key, now, matches!(verdict, Verdict::Deny(_)), || name.clone());
+            sketches.observe(key, now, matches!(verdict, Verdict::Deny(_)), || name.clone());
         }
     }
 
-    /// The same of what was not decided here, and cost nothing: it is not counted.
-    pub(crate) fn hear(
-        &mut self,
-        key: Fingerprint,
-        now: Timestamp,
-        decision: &Decision,
-        name: impl Fn() -> KeyName,
-    ) {
-        self.tell(key, (now, 0), decision, name);
-    }
-
-    /// Every now and then, whoever decides looks at some keys too. Tells whether this was such a time.
+    /// Looks at some keys once in [`DECISIONS_PER_SWEEP`] decisions. Returns whether this was such a decision.
     #[inline]
     pub(super) fn housekeep(
         &mut self,
@@ -401,81 +461,61 @@ impl Shard {
         is_time
     }
 
-    /// Works on one key, whatever it takes. A key that is not known is remembered if it is not at rest
-    /// afterwards; there is room for it, or it is worked on and forgotten. Tells whether it was put in.
+    /// Works on the slot of a key at this location, or on a slot made of its packed state. A new key is stored if it is
+    /// not at rest afterwards; there is capacity for it. Returns whether it was stored.
     pub(crate) fn with<R>(
         &mut self,
-        key: Fingerprint,
+        (key, location): (Fingerprint, KeyLocation),
         now: Timestamp,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, bool) {
-        let parameters = Arc::clone(&self.parameters);
-        let limit = &parameters.limit;
-        if let Some(slot) = self.slots.get_mut(&key) {
-            let result = work(slot, limit, now);
-            self.settle(key);
+        if let KeyLocation::Slot(index) = location {
+            let result = work(&mut self.slots[index], &self.parameters.limit, now);
+            self.settle(index);
             return (result, false);
         }
-        let known = self.state(key);
-        let is_new = known.is_none();
-        let mut slot = Slot::new(known.unwrap_or_else(|| parameters.fresh.clone()));
+        let mut slot = Slot::new(self.state(location));
+        let limit = &self.parameters.limit;
         let result = work(&mut slot, limit, now);
-        if !is_new {
-            self.replace_row(key, slot);
-        } else if !slot.is_idle(limit, now, &mut WakeList::default()) {
-            let packed = self.parameters.pack(&slot);
-            self.put(key, slot, packed);
-            return (result, true);
+        let is_new = location == KeyLocation::Absent;
+        if is_new && slot.is_idle(limit, now, &mut WakeList::default()) {
+            return (result, false);
         }
-        (result, false)
+        match (self.parameters.pack(&slot), location) {
+            (Some(packed), KeyLocation::Row(at)) => self.write_row(at, packed),
+            (None, KeyLocation::Row(at)) => {
+                each_width!(&mut self.rows, rows => { rows.remove(at); }, else ());
+                self.slots.insert(key, slot);
+            }
+            (packed, _) => self.put(key, slot, packed),
+        }
+        (result, is_new)
     }
 
-    /// Works on a copy of one key, for looking only. Only what the passing of time has done stays.
+    /// Works on the slot of a key at this location, or on a copy of its packed state, which is not stored.
     pub(crate) fn look<R>(
         &mut self,
-        key: Fingerprint,
+        location: KeyLocation,
         now: Timestamp,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
-        let parameters = Arc::clone(&self.parameters);
-        let limit = &parameters.limit;
-        if let Some(slot) = self.slots.get_mut(&key) {
-            return work(slot, limit, now);
+        if let KeyLocation::Slot(index) = location {
+            return work(&mut self.slots[index], &self.parameters.limit, now);
         }
-        let state = self.state(key).unwrap_or_else(|| parameters.fresh.clone());
-        work(&mut Slot::new(state), limit, now)
+        work(&mut Slot::new(self.state(location)), &self.parameters.limit, now)
     }
 
-    /// The state of a key that is a row.
-    fn state(&self, key: Fingerprint) -> Option<State> {
-        each_width!(&self.rows, rows => {
-            let at = rows.find(key).ok()?;
-            Some(self.parameters.unpack(&rows.row(at)[2..]))
-        }, else None)
-    }
-
-    /// Writes back what has been worked on, or makes a slot of it.
-    fn replace_row(&mut self, key: Fingerprint, slot: Slot) {
-        let packed = self.parameters.pack(&slot);
-        let is_row = each_width!(&mut self.rows, rows => {
-            let Ok(at) = rows.find(key) else { return };
-            match packed {
-                Some(packed) => {
-                    let words = &mut rows.row_mut(at)[2..];
-                    words.copy_from_slice(&packed[..words.len()]);
-                }
-                None => {
-                    rows.remove(at);
-                }
-            }
-            packed.is_some()
-        }, else false);
-        if !is_row {
-            self.slots.insert(key, slot);
+    /// Returns the state of a key that has no slot.
+    fn state(&self, location: KeyLocation) -> State {
+        match location {
+            KeyLocation::Row(at) => each_width!(&self.rows, rows => {
+                self.parameters.unpack(&rows.row(at)[2..])
+            }, else self.parameters.fresh.clone()),
+            _ => self.parameters.fresh.clone(),
         }
     }
 
-    /// Keeps a key that is neither yet: as a row, if it can be packed, else as a slot.
+    /// Stores a new key: as a row if its state can be packed, else as a slot.
     fn put(&mut self, key: Fingerprint, slot: Slot, packed: Option<[u64; 3]>) {
         match packed {
             Some(packed) => each_width!(&mut self.rows, rows => {
@@ -487,10 +527,12 @@ impl Shard {
         }
     }
 
-    /// Makes a row again of a slot that no longer needs to be one.
-    fn settle(&mut self, key: Fingerprint) {
-        let Some((index, _, slot)) = self.slots.get_full(&key) else { return };
-        let packed = self.parameters.pack(slot);
+    /// Makes a row of a slot that no longer needs to be one.
+    fn settle(&mut self, index: usize) {
+        if matches!(self.rows, PackedRows::None) {
+            return;
+        }
+        let packed = self.parameters.pack(&self.slots[index]);
         if packed.is_some()
             && let Some((key, slot)) = self.slots.swap_remove_index(index)
         {
@@ -509,7 +551,7 @@ impl Shard {
         ShardCopy { words, rows, slots: self.slots.iter().map(slot).collect() }
     }
 
-    /// Makes room for so many rows.
+    /// Makes room for this many rows.
     pub(super) fn reserve(&mut self, keys: usize) {
         each_width!(&mut self.rows, rows => rows.reserve(keys), else ());
     }
@@ -525,6 +567,12 @@ impl Shard {
 
 fn key_of(row: &[u64]) -> Fingerprint {
     Fingerprint { high: row[0], low: row[1] }
+}
+
+fn packed_of<const N: usize>(row: &Row<N>) -> [u64; 3] {
+    let mut packed = [0; 3];
+    packed[..N - 2].copy_from_slice(&row[2..]);
+    packed
 }
 
 fn row_of<const N: usize>(key: Fingerprint, packed: [u64; 3]) -> Row<N> {

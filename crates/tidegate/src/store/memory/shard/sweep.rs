@@ -1,14 +1,14 @@
 //! Forgetting keys at rest, a few at a time.
 //!
-//! Always   Whoever asks looks at a few keys more than came in, so that those at rest go before room is made for new
-//!          ones. A key in debt is never forgotten.
-//! Bound    No look holds the shard for more than [`SWEEP_PART`] keys, but for that of a full store.
+//! Always   A new key makes its shard look at a few more keys, so that keys at rest go before the rows have to grow.
+//!          A key in debt is never forgotten.
+//! Bound    No sweep holds the shard for more than [`SWEEP_PART`] keys, except that of a full store.
 
 use super::{Capacity, HotCells, PackedRows, Row, Shard, each_width};
 use crate::sync::wake::WakeList;
 use tidegate_core::{Span, Timestamp};
 
-/// A key is forgotten only once it has been at rest for as long as the clock may tremble: else it would
+/// A key is forgotten only once it has been at rest for as long as the clock skew that is absorbed: else it would
 /// be as good as new whenever the clock goes back a little.
 pub(in crate::store::memory) const CLOCK_SKEW_MAX: Span = Span::from_millis(1);
 /// A client that has recovered and comes again soon is found sooner than it is put in anew. So a row is kept for so long,
@@ -19,13 +19,13 @@ const SWEEP_FROM: usize = 8;
 /// How many keys are looked at when a new one comes, so that those at rest are gone before the rows
 /// have to grow for it.
 const SWEEP_PER_NEW_KEY: usize = 8;
-/// Every so many decisions some keys are looked at, new ones or not.
+/// Once in this many decisions some keys are looked at.
 pub(super) const DECISIONS_PER_SWEEP: u32 = 256;
 const SWEEP_NOW_AND_THEN: usize = 64;
-/// How many keys are looked at by who looks through all, while others wait.
+/// How many keys are looked at under one lock by a sweep of all keys, while requests wait.
 const SWEEP_PART: usize = 512;
 
-/// How far somebody has come who looks through all keys of a shard.
+/// The progress of a sweep of all keys of a shard.
 #[derive(Clone, Default)]
 pub(in crate::store::memory) struct SweepProgress {
     row: usize,
@@ -60,7 +60,7 @@ impl Shard {
         }
     }
 
-    /// Who was at rest by then is forgotten, if there is no need for capacity.
+    /// Returns the time since which a key must be at rest to be forgotten, while there is capacity.
     pub(super) fn idle_before(&self, now: Timestamp) -> Timestamp {
         let rows = each_width!(&self.rows, rows => rows.len(), else usize::MAX);
         now - if rows < self.rows_kept { KEPT } else { CLOCK_SKEW_MAX }
@@ -71,8 +71,8 @@ impl Shard {
         capacity.leave(count);
     }
 
-    /// Looks at some keys, where the last look ended, and forgets those at rest. Tells how many. After
-    /// the last key come the first ones, so that a look with budget enough sees all.
+    /// Looks at some keys, from where the last look ended, and forgets those at rest. Returns how many. After
+    /// the last key come the first ones, so that a large enough budget covers all.
     pub(in crate::store::memory) fn sweep(
         &mut self,
         now: Timestamp,
@@ -99,8 +99,8 @@ impl Shard {
         dropped + more
     }
 
-    /// The same with all keys, a part at a time. Keys may be decided in between: who moves over the end of a
-    /// part meanwhile is seen another time.
+    /// The same with all keys, a part at a time. Requests may be decided in between: a key that moves over the end of a
+    /// part meanwhile is seen by another sweep.
     pub(in crate::store::memory) fn sweep_part(
         &mut self,
         look: &mut SweepProgress,
