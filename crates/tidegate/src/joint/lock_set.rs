@@ -13,7 +13,6 @@ use crate::store::gate::GateGuard;
 use crate::store::memory::{MemoryStore, OverflowState, Shard};
 use crate::store::{Fingerprint, KeyName};
 use crate::sync::MutexGuard;
-use crate::sync::spin_mutex::SpinGuard;
 use tidegate_core::{Decision, Limit, Timestamp};
 
 /// One state: at a gate, of a key, or overflow by keys without capacity.
@@ -35,7 +34,7 @@ type LockOrder = (bool, u64, usize);
 
 enum Locked<'a, C: Clock> {
     Gate(GateGuard<'a, C>),
-    Shard { store: &'a MemoryStore<C>, shard: SpinGuard<'a, Shard>, now: Timestamp },
+    Shard { store: &'a MemoryStore<C>, shard: MutexGuard<'a, Shard>, now: Timestamp },
     Overflow { store: &'a MemoryStore<C>, overflow: MutexGuard<'a, OverflowState>, now: Timestamp },
 }
 

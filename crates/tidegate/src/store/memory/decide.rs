@@ -7,9 +7,8 @@ use super::hot::CellRef;
 use super::{Fingerprint, KeyName, MemoryStore, Placement, Shard};
 use crate::clock::Clock;
 use crate::slot::Slot;
-use crate::sync::Ordering;
-use crate::sync::spin_mutex::SpinGuard;
 use crate::sync::wake::WakeList;
+use crate::sync::{MutexGuard, Ordering, lock, lock_observing_wait};
 use std::hash::Hash;
 use tidegate_core::{Decision, Limit, NarrowBucket, Timestamp};
 
@@ -75,7 +74,7 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
         (now, ticks): (Timestamp, u64),
     ) -> Option<(u64, bool)> {
-        let (mut shard, had_to_wait) = self.shards[self.shard_of(key)].shard.hold();
+        let (mut shard, had_to_wait) = lock_observing_wait(&self.shards[self.shard_of(key)].shard);
         if !shard.parameters.is_original {
             return None;
         }
@@ -103,7 +102,7 @@ impl<C: Clock> MemoryStore<C> {
         now: Timestamp,
         name: impl Fn() -> KeyName,
     ) -> Decision {
-        let (mut shard, _) = self.shards[self.shard_of(key)].shard.hold();
+        let mut shard = lock(&self.shards[self.shard_of(key)].shard);
         if let Some((bucket, ticks)) = shard.parameters.bucket_at(now)
             && let Some((full_at, was_enough)) = shard.take(&bucket, key, (now, ticks), cost)
         {
@@ -142,28 +141,6 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
         name: impl Fn() -> KeyName,
     ) -> Decision {
-        let decision = self.check_with_care(key, cost, name);
-        self.tend();
-        decision
-    }
-
-    /// Gives back the lock of this key's shard, whose rows may lie somewhere else than before.
-    #[inline(never)]
-    fn leave(&self, shard: SpinGuard<'_, Shard>, key: Fingerprint) {
-        self.row_locations[self.shard_of(key)].point_at(&shard);
-        drop(shard);
-        self.tend();
-    }
-
-    /// Looks after the memory, when no lock is held.
-    #[inline]
-    pub(super) fn tend(&self) {
-        if let Some(arena_tiers) = &self.arena_tiers {
-            arena_tiers.tend();
-        }
-    }
-
-    fn check_with_care(&self, key: Fingerprint, cost: u64, name: impl Fn() -> KeyName) -> Decision {
         // Dropped last: whoever is to be woken is woken when no lock is held.
         let mut wakes = WakeList::default();
         let (mut shard, now) = self.enter(key);
@@ -185,5 +162,11 @@ impl<C: Clock> MemoryStore<C> {
         }
         shard.housekeep(now, &self.hot, &self.capacity);
         decision
+    }
+
+    /// Gives back the lock of this key's shard, whose rows may lie somewhere else than before.
+    #[inline(never)]
+    fn leave(&self, shard: MutexGuard<'_, Shard>, key: Fingerprint) {
+        self.row_locations[self.shard_of(key)].point_at(&shard);
     }
 }

@@ -1,4 +1,4 @@
-//! Those who look over a shard's shoulder, if they were asked to: the sketch and the auditor.
+//! The observers of a shard's decisions, if they are enabled: the sketches of busy keys and the auditor.
 
 use crate::store::audit::Auditor;
 use crate::store::fingerprint::Fingerprint;
@@ -19,7 +19,7 @@ pub(super) struct Sketches {
 
 impl Sketches {
     #[inline]
-    pub(super) fn hear(
+    pub(super) fn observe(
         &mut self,
         key: Fingerprint,
         now: Timestamp,
@@ -34,13 +34,13 @@ impl Sketches {
 }
 
 impl Observers {
-    /// Whether it has to hear of every decision about this key.
+    /// Returns whether every decision about this key has to be observed.
     #[inline]
     pub(super) fn wants(&self, key: Fingerprint) -> bool {
         self.sketches.is_some() || self.auditor.as_ref().is_some_and(|auditor| auditor.watches(key))
     }
 
-    pub(super) fn hear(
+    pub(super) fn observe(
         &mut self,
         limit: &Limit,
         key: Fingerprint,
@@ -52,7 +52,7 @@ impl Observers {
             auditor.hear(limit, key, (now, cost), decision);
         }
         if let Some(sketches) = &mut self.sketches {
-            sketches.hear(key, now, decision.is_deny(), name);
+            sketches.observe(key, now, decision.is_deny(), name);
         }
     }
 }
