@@ -24,7 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  alice: {:?}", joint.decision.verdict);
     println!("  the site still has {} remaining", site.check_n(0).remaining);
 
-    println!("A reservation: charged now, used when it is due; dropping it earlier returns its cost.");
+    println!(
+        "A reservation: charged now, used when it is due; dropping it earlier returns its cost."
+    );
     let turn = per_user.reserve("alice")?;
     println!("  alice's turn comes in {}", turn.wait());
     clock.advance(Span::from_millis(200));

@@ -10,7 +10,6 @@ use crate::store::gate::GateGuard;
 use crate::store::memory::{KeyLocation, MemoryStore, OverflowState, Shard};
 use crate::store::{Fingerprint, Target};
 use crate::sync::MutexGuard;
-use crate::sync::spin_mutex::SpinGuard;
 use tidegate_core::{Span, Timestamp};
 
 /// The charges in the order of their locks, which are held as long as the charges live.
@@ -55,7 +54,7 @@ type LockOrder = (u64, usize);
 
 pub(super) enum Locked<'a, C: Clock> {
     Gate(GateGuard<'a, C>),
-    Shard { store: &'a MemoryStore<C>, shard: SpinGuard<'a, Shard>, now: Timestamp },
+    Shard { store: &'a MemoryStore<C>, shard: MutexGuard<'a, Shard>, now: Timestamp },
     Overflow { store: &'a MemoryStore<C>, overflow: MutexGuard<'a, OverflowState>, now: Timestamp },
 }
 

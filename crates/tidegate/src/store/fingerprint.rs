@@ -19,11 +19,12 @@ impl Fingerprint {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 
-    /// Maps the fingerprint to one of `n` buckets. A fingerprint is a random number, so all buckets are equally likely.
+    /// Returns an index below `len` that grows with the fingerprint. A fingerprint is a random number, so every index is
+    /// as likely as any other.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "it is below `homes`")]
-    pub(in crate::store) fn home(self, homes: usize) -> usize {
-        ((u128::from(self.high) * homes as u128) >> 64) as usize
+    #[expect(clippy::cast_possible_truncation, reason = "it is below `len`")]
+    pub(in crate::store) fn index_in(self, len: usize) -> usize {
+        ((u128::from(self.high) * len as u128) >> 64) as usize
     }
 
     #[inline]
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     const KEYS: u64 = 1 << 14;
-    const HOMES: usize = 256;
+    const LEN: usize = 256;
     /// The multiplier of `FxHash`, and its multiplicative inverse.
     const FX: u64 = 0x517c_c1b7_2722_0a95;
     const INVERSE_OF_FX: u64 = 0x2040_003d_7809_70bd;
@@ -100,8 +101,8 @@ mod tests {
     type Placement = fn(Fingerprint) -> usize;
 
     const PLACES: [(&str, Placement); 3] = [
-        ("the row", |key| key.home(HOMES)),
-        ("the shard", |key| usize::try_from(key.high).unwrap() % HOMES),
+        ("the row", |key| key.index_in(LEN)),
+        ("the shard", |key| usize::try_from(key.high).unwrap() % LEN),
         ("the hot cell", |key| usize::try_from(key.low >> 56).unwrap()),
     ];
 
@@ -153,11 +154,11 @@ mod tests {
             for ((where_, place), (name, key)) in
                 PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
             {
-                let (mut counts, places) = ([0; HOMES], places(secret, place, key));
+                let (mut counts, places) = ([0; LEN], places(secret, place, key));
                 for place in &places {
                     counts[*place] += 1;
                 }
-                let (share, fullest) = (places.len() / HOMES, counts.into_iter().max().unwrap());
+                let (share, fullest) = (places.len() / LEN, counts.into_iter().max().unwrap());
                 assert!(fullest <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {fullest}");
             }
         }
@@ -173,10 +174,10 @@ mod tests {
         {
             let (here, there) = (places(one, place, key), places(other, place, key));
             let same = here.iter().zip(&there).filter(|(here, there)| here == there).count();
-            let share = here.len() / HOMES;
+            let share = here.len() / LEN;
             assert!(same <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {same}");
             // The last key of each place, paired with the next one there.
-            let mut last = [None; HOMES];
+            let mut last = [None; LEN];
             let pairs: Vec<(usize, usize)> = (0..here.len())
                 .filter_map(|n| last[here[n]].replace(n).map(|before| (before, n)))
                 .collect();

@@ -1,11 +1,13 @@
-//! The synchronisation that the limiter is built on: the standard library's; or loom's, which tries
-//! every interleaving of a few steps; or shuttle's, which tries many of many.
+//! Atomics and mutexes: of the standard library; of loom, which tries every interleaving of a few steps; or of shuttle,
+//! which tries a sample of the interleavings of many steps.
 //!
-//! Always   Code that is checked by loom or shuttle takes these from here and nowhere else.
+//! Always   Code that loom or shuttle checks imports them from here only. A poisoned mutex is locked like any other: the
+//!          only user code that runs under a lock are clocks and hashes of keys, and no state is half-changed meanwhile.
 
-pub(crate) mod spin_mutex;
 pub(crate) mod thread_number;
 pub(crate) mod wake;
+
+use std::sync::TryLockError;
 
 #[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 pub(crate) use std::sync::{
@@ -25,22 +27,33 @@ pub(crate) use shuttle::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// Locks a mutex of the standard library that loom and shuttle do not explore; see [`lock`].
-#[allow(unused_qualifications, reason = "under loom and shuttle, `Mutex` is another type")]
+/// Locks a mutex of the standard library that loom and shuttle do not explore, also if it is poisoned.
+#[cfg_attr(
+    not(any(tidegate_loom, tidegate_shuttle)),
+    expect(unused_qualifications, reason = "under loom and shuttle, `Mutex` is another type")
+)]
 pub(crate) fn lock_std<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks, also after a panic elsewhere. The only code of users that runs under our locks are clocks and
-/// the hashes of keys; no state of ours is half-changed when they run.
+/// Locks a mutex, also if it is poisoned.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What to do between two attempts to change a contended word: a little, then a little more.
+/// Locks a mutex like [`lock`], and returns whether the thread had to wait for it.
+#[inline]
+pub(crate) fn lock_observing_wait<T>(mutex: &Mutex<T>) -> (MutexGuard<'_, T>, bool) {
+    match mutex.try_lock() {
+        Ok(guard) => (guard, false),
+        Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
+        Err(TryLockError::WouldBlock) => (lock(mutex), true),
+    }
+}
+
+/// The pause between two attempts to change a contended word. It doubles up to a maximum.
 ///
-/// Retrying at once makes two cores steal the line from each other in the middle of each other's
-/// attempts; a short pause lets one of them finish several.
+/// Without it, two cores take the cache line from each other in the middle of their attempts.
 pub(crate) struct Backoff {
     spins: u32,
 }
@@ -64,31 +77,6 @@ impl Backoff {
             std::hint::spin_loop();
         }
         self.spins = (self.spins * 2).min(Self::SPINS_MAX);
-    }
-}
-
-/// What a lock guards. loom's watches who is at it, and is asked in this way.
-#[cfg(not(tidegate_loom))]
-#[derive(Debug)]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-#[cfg(tidegate_loom)]
-pub(crate) use loom::cell::UnsafeCell;
-
-#[cfg(not(tidegate_loom))]
-impl<T> UnsafeCell<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
-    }
-
-    #[inline]
-    pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
-        look(self.0.get())
-    }
-
-    #[inline]
-    pub(crate) fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
-        change(self.0.get())
     }
 }
 

@@ -8,9 +8,8 @@ use super::hot::CellRef;
 use super::{Fingerprint, KeyLocation, KeyName, MemoryStore, Placement, Shard};
 use crate::clock::Clock;
 use crate::slot::Slot;
-use crate::sync::Ordering;
-use crate::sync::spin_mutex::SpinGuard;
 use crate::sync::wake::WakeList;
+use crate::sync::{MutexGuard, Ordering, lock_observing_wait};
 use std::hash::Hash;
 use tidegate_core::{Decision, Limit, NarrowBucket, Timestamp};
 
@@ -76,7 +75,7 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
         (now, ticks): (Timestamp, u64),
     ) -> Option<(u64, bool)> {
-        let (mut shard, had_to_wait) = self.shards[self.shard_of(key)].shard.hold();
+        let (mut shard, had_to_wait) = lock_observing_wait(&self.shards[self.shard_of(key)].shard);
         if !shard.parameters.is_original {
             return None;
         }
@@ -139,7 +138,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn check_in_slot(
         &self,
-        mut shard: SpinGuard<'_, Shard>,
+        mut shard: MutexGuard<'_, Shard>,
         (key, location): (Fingerprint, KeyLocation),
         (now, cost): (Timestamp, u64),
         name: impl Fn() -> KeyName,
@@ -166,17 +165,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Unlocks this key's shard, whose rows may have moved in memory.
     #[inline(never)]
-    fn leave(&self, shard: SpinGuard<'_, Shard>, key: Fingerprint) {
+    fn leave(&self, shard: MutexGuard<'_, Shard>, key: Fingerprint) {
         self.row_locations[self.shard_of(key)].point_at(&shard);
-        drop(shard);
-        self.tend();
-    }
-
-    /// Maintains the memory of rows. The caller holds no lock.
-    #[inline]
-    pub(super) fn tend(&self) {
-        if let Some(arena_tiers) = &self.arena_tiers {
-            arena_tiers.tend();
-        }
     }
 }

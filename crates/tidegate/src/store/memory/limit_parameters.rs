@@ -1,9 +1,9 @@
-//! The parameters of a limit: a rule, and what can be computed from it once.
+//! A limit, and values that are computed from it once.
 
 use crate::slot::Slot;
 use tidegate_core::{Limit, NarrowBucket, Span, State, Timestamp};
 
-/// The parameters that a shard decides by. Shards change theirs one after the other.
+/// The limit of a shard. When the rule changes, the shards change theirs one after the other.
 #[derive(Debug)]
 pub(crate) struct LimitParameters {
     pub(crate) limit: Limit,
@@ -18,25 +18,25 @@ pub(crate) struct LimitParameters {
     pub(super) is_original: bool,
 }
 
-/// How many rows, at the least, when there is room for no more keys.
+/// The minimum number of rows that a new key sweeps if the store is full.
 const SWEEP_WHEN_FULL: usize = 64;
-/// And what part of all, where a look at a row is a comparison, as for a bucket; and where it is a whole
-/// question. With one part for both, a new key under `sliding` took 56 us where it may take 20 (T41).
+/// The part of a shard's rows that it sweeps: larger for a bucket, where a row is idle by a comparison, than for other
+/// algorithms, which have to compute it. With one part for both, a new key under `sliding` took 56 us instead of 20.
 const PART_WHEN_FULL: usize = 16;
 const PART_WHEN_FULL_IF_SLOW: usize = 128;
-/// How many slots: each of them lies somewhere else in memory, and so does what is in it.
+/// The number of slots that it sweeps: each of them is a separate allocation.
 const SLOTS_WHEN_FULL: usize = 16;
 
 impl LimitParameters {
     pub(crate) fn new(limit: Limit, created_at: Timestamp) -> Self {
-        // A microsecond early, because nothing can be told to be full at the epoch itself.
+        // A microsecond early, because a packed time of 0 would be ambiguous.
         let epoch = created_at - Span::from_micros(1);
         let (bucket, fresh) = (limit.narrow_bucket(), limit.fresh(created_at));
         let fresh_packed = limit.pack(&fresh, epoch);
         Self { limit, bucket, fresh, fresh_packed, epoch, is_original: true }
     }
 
-    /// Returns the parameters of another rule. The state of new keys is taken over like all others.
+    /// Returns the parameters of a new rule. The state of absent keys is converted like that of all others.
     pub(super) fn changed(&self, limit: Limit, old_now: Timestamp, now: Timestamp) -> Self {
         let fresh = limit.take_over_between(&self.limit, &self.fresh, old_now, now);
         let (bucket, epoch) = (limit.narrow_bucket(), self.epoch);
@@ -50,7 +50,7 @@ impl LimitParameters {
         self.limit.unpack(&packed, self.epoch)
     }
 
-    /// The bucket, if the rule is one, and its time.
+    /// Returns the bucket and its time, if the rule is a bucket.
     #[inline]
     pub(super) fn bucket_at(&self, now: Timestamp) -> Option<(NarrowBucket, u64)> {
         let bucket = self.bucket?;
@@ -60,13 +60,13 @@ impl LimitParameters {
         Some((bucket, bucket.at(now.since(self.epoch))?))
     }
 
-    /// A slot as a row, if it can be one.
+    /// Packs a slot into a row, if its state fits and it has no waiter.
     pub(super) fn pack(&self, slot: &Slot) -> Option<[u64; 3]> {
         if slot.is_plain() { self.limit.pack(&slot.state, self.epoch) } else { None }
     }
 
-    /// Returns how many of `keys` are looked at when there is room for no more.
-    pub(super) fn looked_at_when_full(&self, keys: usize) -> usize {
+    /// Returns how many of a shard's `keys` a new key sweeps if the store is full.
+    pub(super) fn sweep_budget_when_full(&self, keys: usize) -> usize {
         let part = match (self.limit.packed_words(), self.bucket) {
             (0, _) => return SLOTS_WHEN_FULL,
             (_, Some(_)) => PART_WHEN_FULL,
@@ -75,7 +75,7 @@ impl LimitParameters {
         SWEEP_WHEN_FULL.max(keys / part)
     }
 
-    /// Tells whether forgetting a key changes no answer, for many keys at the same time.
+    /// Returns a test of whether a packed state is idle: whether evicting its key changes no decision.
     pub(super) fn idle_test(&self, now: Timestamp) -> impl Fn(&[u64]) -> bool {
         let ticks = self.bucket_at(now).map(|(_, ticks)| ticks);
         move |words| match ticks {

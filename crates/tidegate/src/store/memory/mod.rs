@@ -1,11 +1,9 @@
-//! Many keys under one limit: sharded, bounded, and never forgetting a key in debt.
+//! The memory store: many keys under one limit, in shards, at most `max_keys`, and no key in debt is evicted.
 //!
-//! Always   A key belongs to one shard, by its fingerprint. A shard's lock is held for one decision, or
-//!          for a look at a few dozen keys, or for a pass over one shard of at most some thousand rows;
-//!          never for all keys. Shards are locked in the order of their index, the shared overflow
-//!          after all of them.
+//! Always   A key belongs to one shard, by its fingerprint. A shard's lock is held for one decision, for a sweep of a few
+//!          dozen keys, or for a pass over the shard's at most some thousand rows; never for all keys. Shards are locked
+//!          in the order of their index, the overflow state after them.
 
-mod arena;
 mod batch;
 mod decide;
 mod hot;
@@ -36,32 +34,29 @@ use crate::clock::{Clock, limit_now};
 use crate::slot::Slot;
 use crate::store::IdempotencyCache;
 use crate::store::audit::{Audit, Auditor};
-use crate::sync::spin_mutex::{SpinGuard, SpinMutex};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock, next_id};
-use arena::ArenaTiers;
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, next_id};
 use hot::HotCells;
 use observers::{Observers, Sketches};
 use prefetch::RowLocation;
-use rows::ArenaSlot;
 use shard::{CLOCK_SKEW_MAX, RuleChange, SweepProgress};
 use std::sync::OnceLock;
 use tidegate_core::{Limit, NarrowBucket, State, Timestamp, Verdict};
 
-/// How a table is to be.
+/// The options of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreConfig {
     pub(crate) max_keys: usize,
     pub(crate) overflow: Overflow,
     pub(crate) has_top: bool,
-    /// One key in so many is audited.
+    /// One key in this number is audited.
     pub(crate) audit: Option<u64>,
 }
 
-/// Where a table's keys and times come from.
+/// The origin of a store's fingerprints and times: new, or from a snapshot.
 pub(crate) struct StoreOrigin {
     pub(crate) secret: Secret,
     pub(crate) created_at: Timestamp,
-    /// See [`MemoryStore`]'s.
+    /// See [`MemoryStore::shift`].
     pub(crate) shift: i64,
 }
 
@@ -72,48 +67,45 @@ pub(crate) struct MemoryStore<C> {
     pub(crate) secret: Secret,
     pub(crate) capacity: Capacity,
     hot: HotCells,
-    /// What is to be added to the clock, in microseconds: the time of a limiter that was restored goes
-    /// on where it was.
+    /// Microseconds to add to the clock: the time of a restored limiter continues from its snapshot.
     shift: i64,
     shards: Box<[Padded]>,
-    /// Where each shard's rows are. Apart from the shards, which every decision writes to: these hardly ever change,
-    /// so every core has them at hand and can fetch a row without waiting for the shard.
+    /// Where each shard's rows are. Every decision writes to its shard, but these rarely change, so they stay in the cache
+    /// of every core, which can prefetch a row without waiting for the shard.
     row_locations: Box<[RowLocation]>,
-    arena_tiers: Option<Arc<ArenaTiers>>,
-    /// The rule that the limiter began with, if it is a bucket, and what its times are counted from.
+    /// The limiter's first rule, if it is a bucket, and the origin of its times.
     bucket: Option<NarrowBucket>,
     epoch: Timestamp,
-    /// Whether that is still the rule.
+    /// Whether the rule has never changed.
     is_original: AtomicBool,
     /// Whether busy keys are counted, by name.
     pub(crate) has_top: bool,
-    /// The rule in force. Locked while it changes, so that two changes do not mix.
+    /// The current rule. Locked while it changes, so that two changes do not overlap.
     current: Mutex<Limit>,
     /// The decisions of idempotent requests.
     pub(crate) idempotency: OnceLock<Arc<IdempotencyCache>>,
 }
 
-/// Two locks in one line of memory would be one lock. What a quick decision looks at comes first: with
-/// many shards, each line of them has to be fetched.
+/// Aligned so that two locks never share a cache line.
 #[repr(C, align(128))]
 struct Padded {
-    shard: SpinMutex<Shard>,
+    shard: Mutex<Shard>,
 }
 
-/// A shard has at most about so many keys: a pass over them takes well under a millisecond.
+/// The approximate maximum of keys in a shard: a pass over them takes well under a millisecond.
 ///
-/// Under shuttle there are only a few keys, and still several shards.
+/// Under shuttle there are several shards for a few keys.
 const KEYS_PER_SHARD: usize = if cfg!(tidegate_shuttle) { 2 } else { 8_192 };
 const SHARDS_MAX: usize = 4_096;
-/// Who asks whether all keys are at rest looks at so many places where keys may be.
-const REST_PLACES: usize = 2_048;
-/// With room for many keys there are at least so many shards, for the threads that come at once.
+/// The number of rows and slots that [`MemoryStore::is_idle`] examines.
+const IDLE_SWEEP: usize = 2_048;
+/// A store for at least [`KEYS_FOR_THREADS`] keys has at least this many shards, so that threads rarely meet at one.
 const SHARDS_FOR_THREADS: usize = 64;
 const KEYS_FOR_THREADS: usize = 4_096;
-/// With fewer rows than this, half a megabyte of them, clients at rest are kept for a second: who comes again is found then,
-/// which takes half the time of being put in anew. But no more than this part of those there may be.
+/// With fewer rows than this (half a megabyte), idle rows are kept for a second: to find the row of a client that comes
+/// back takes half the time of inserting it. But at most this part of `max_keys`.
 ///
-/// Under shuttle there are only a few keys, and they are forgotten all the same.
+/// Under shuttle there are only a few keys, which are evicted all the same.
 const ROWS_KEPT: usize = if cfg!(tidegate_shuttle) { 8 } else { 16_384 };
 const ROWS_KEPT_PART: usize = 4;
 
@@ -128,7 +120,7 @@ impl<C: Clock> MemoryStore<C> {
         )
     }
 
-    /// A table without keys that counts as another one did.
+    /// Returns an empty store with the fingerprints and times of another one.
     pub(crate) fn restored(
         limit: Limit,
         clock: C,
@@ -142,18 +134,11 @@ impl<C: Clock> MemoryStore<C> {
             shards = shards.max(SHARDS_FOR_THREADS);
         }
         let shards = shards.min(SHARDS_MAX);
-        let arena_tiers = arena_tiers(&limit, config.max_keys, shards).map(Arc::new);
         let rows_kept = ROWS_KEPT.min(config.max_keys / ROWS_KEPT_PART) / shards;
         let shard = |index: usize| {
             let observers = config.observers(shards).map(Box::new);
-            let arena_slot = ArenaSlot { arena_tiers: arena_tiers.clone(), index };
-            let shard = SpinMutex::new(Shard::new(
-                Arc::clone(&parameters),
-                arena_slot,
-                rows_kept,
-                observers,
-            ));
-            Padded { shard }
+            let shard = Shard::new(Arc::clone(&parameters), index, rows_kept, observers);
+            Padded { shard: Mutex::new(shard) }
         };
         let slot = Slot::new(limit.fresh(created_at));
         Self {
@@ -165,7 +150,6 @@ impl<C: Clock> MemoryStore<C> {
             capacity: Capacity::new(config.max_keys, config.overflow, limit.clone(), slot),
             row_locations: (0..shards).map(|_| RowLocation::default()).collect(),
             shards: (0..shards).map(shard).collect(),
-            arena_tiers,
             hot: HotCells::default(),
             bucket: limit.narrow_bucket(),
             epoch: parameters.epoch,
@@ -176,18 +160,17 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// The lowest bits of the high word choose the shard, and its highest the place in it: so both are known
-    /// before the low word is, which comes out of the hash later.
+    /// Returns the index of a key's shard: the lowest bits of the high word. Its highest bits give the row. So both are
+    /// known before the low word, which the hash computes later.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are wanted")]
     pub(crate) fn shard_of(&self, key: Fingerprint) -> usize {
         key.high as usize & (self.shards.len() - 1)
     }
 
-    /// Locks a shard for whoever has more to do than a quick decision: all of its keys are in it.
-    #[inline]
-    fn lock_shard(&self, index: usize) -> SpinGuard<'_, Shard> {
-        let (mut shard, _) = self.shards[index].shard.hold();
+    /// Locks a shard for more than a quick decision: its keys are moved back from hot cells.
+    fn lock_shard(&self, index: usize) -> MutexGuard<'_, Shard> {
+        let mut shard = lock(&self.shards[index].shard);
         shard.take_back(&self.hot);
         shard
     }
@@ -204,32 +187,30 @@ impl<C: Clock> MemoryStore<C> {
         Timestamp::from_micros(now.as_micros().saturating_add_signed(self.shift))
     }
 
-    /// What the limiter's own clock says.
+    /// Returns the time of the limiter's own clock.
     pub(crate) fn steady_now(&self) -> Timestamp {
         self.now(false)
     }
 
-    /// The time by which this limit counts.
+    /// Returns the time by which this limit counts.
     pub(crate) fn now_for(&self, limit: &Limit) -> Timestamp {
         self.now(limit.follows_calendar())
     }
 
-    /// Locks a key's shard and tells the time, which is read under the lock: whoever comes later must
-    /// not bring an earlier one.
-    fn enter(&self, key: Fingerprint) -> (SpinGuard<'_, Shard>, Timestamp) {
+    /// Locks a key's shard and reads the time, under the lock: a later decision must not have an earlier time.
+    fn enter(&self, key: Fingerprint) -> (MutexGuard<'_, Shard>, Timestamp) {
         self.hold(self.shard_of(key))
     }
 
-    /// Locks a shard by its index, for who works on several keys.
-    #[inline]
-    pub(crate) fn hold(&self, index: usize) -> (SpinGuard<'_, Shard>, Timestamp) {
+    /// Locks a shard by its index, and reads the time.
+    pub(crate) fn hold(&self, index: usize) -> (MutexGuard<'_, Shard>, Timestamp) {
         let mut shard = self.lock_shard(index);
         let now = self.now_for(shard.limit());
         shard.seen = now;
         (shard, now)
     }
 
-    /// Works on one key for a request, which is counted by its verdict.
+    /// Runs `work` on one key for a request, and counts its verdict.
     pub(crate) fn request<R>(
         &self,
         (key, name): (Fingerprint, &KeyName),
@@ -237,18 +218,17 @@ impl<C: Clock> MemoryStore<C> {
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> (R, Placement) {
         let (mut shard, now) = self.enter(key);
-        let (done, home) = self.with_in(&mut shard, key, now, work);
+        let (done, placement) = self.with_in(&mut shard, key, now, work);
         let verdict = verdict(&done);
         shard.counters.count_verdict(verdict);
-        match home {
+        match placement {
             Placement::Overflow => shard.counters.overflowed += 1,
             Placement::Own => shard.observe_in_sketches((key, name), now, verdict),
         }
-        (done, home)
+        (done, placement)
     }
 
-    /// Works on one key. Tells where it was: a key for which there is no room is worked on in the
-    /// shared overflow, or denied there.
+    /// Runs `work` on one key. If the store is full and the key absent, runs it on the overflow state. Returns also which.
     pub(crate) fn with<R>(
         &self,
         key: Fingerprint,
@@ -291,7 +271,7 @@ impl<C: Clock> MemoryStore<C> {
         (result, Placement::Own)
     }
 
-    /// The same, for looking only: a key that is not known is not remembered for it.
+    /// The same for `work` that only reads: an absent key stays absent.
     pub(crate) fn look<R>(
         &self,
         key: Fingerprint,
@@ -308,15 +288,14 @@ impl<C: Clock> MemoryStore<C> {
         shard.look(location, now, work)
     }
 
-    /// Works on what keys without room share, by its own clock: in the middle of a change of rule that
-    /// may be another than the shard's.
+    /// Runs `work` on the overflow state, by its own clock: while the rule changes, it may differ from the shard's.
     fn work_in_overflow<R>(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R) -> R {
         let mut shared = lock(&self.capacity.overflow_state);
         let now = self.now_for(&shared.limit);
         self.capacity.work(&mut shared, now, work)
     }
 
-    /// Works on a key if it is known.
+    /// Runs `work` on a key if it is present.
     pub(crate) fn with_existing(
         &self,
         key: Fingerprint,
@@ -334,7 +313,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Works on what keys without room share.
+    /// Runs `work` on the overflow state, also if overflowing keys are denied.
     pub(crate) fn with_overflow<R>(
         &self,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
@@ -349,10 +328,10 @@ impl<C: Clock> MemoryStore<C> {
         lock(&self.current).clone()
     }
 
-    /// Changes the rule, shard by shard: at every moment every key has one rule.
+    /// Changes the rule, shard by shard: at every moment a key has one rule.
     pub(crate) fn change(&self, new: Limit) {
         let mut current = lock(&self.current);
-        // The cells know one rule only.
+        // Hot cells support the first rule only.
         self.is_original.store(false, Ordering::Relaxed);
         let mut change = {
             let (shard, old_now) = self.hold(0);
@@ -371,8 +350,6 @@ impl<C: Clock> MemoryStore<C> {
         *limit = new.clone();
         drop(shared);
         *current = new;
-        drop(current);
-        self.tend();
     }
 
     #[cfg(all(test, tidegate_shuttle))]
@@ -426,7 +403,7 @@ impl<C: Clock> MemoryStore<C> {
         audit
     }
 
-    /// Hands over what each shard holds, one after the other; the lock is held while it is copied.
+    /// Passes a copy of each shard to `take`, one after the other. The shard is locked while it is copied.
     pub(crate) fn copy_each<E>(
         &self,
         mut take: impl FnMut(&LimitParameters, ShardCopy) -> Result<(), E>,
@@ -440,7 +417,7 @@ impl<C: Clock> MemoryStore<C> {
         Ok(())
     }
 
-    /// What keys without room share, and the rule that it is under.
+    /// Returns a copy of the overflow state, and its limit.
     pub(crate) fn copy_overflow(&self) -> (Limit, State) {
         let shared = lock(&self.capacity.overflow_state);
         (shared.limit.clone(), shared.slot.state.clone())
@@ -450,45 +427,45 @@ impl<C: Clock> MemoryStore<C> {
         lock(&self.capacity.overflow_state).slot.state = state;
     }
 
-    /// Makes room for so many keys that are about to be taken in: they come in order, and would crowd
-    /// into the first homes of rows that are to grow yet.
+    /// Grows the shards to hold `keys` keys that are about to be restored, in order.
     pub(crate) fn reserve(&self, keys: usize) {
         let each = keys.div_ceil(self.shards.len());
         (0..self.shards.len()).for_each(|index| self.lock_shard(index).reserve(each));
     }
 
-    /// Takes in a key that was copied from another table with the same secret.
+    /// Inserts a key that was copied from another store with the same secret.
     pub(crate) fn restore_key(&self, key: Fingerprint, state: State) {
         self.lock_shard(self.shard_of(key)).restore_key(key, state, &self.capacity);
-        self.tend();
     }
 
-    /// Looks through all keys and forgets those at rest. Tells how many. It takes a part of every shard in
-    /// turn, so that whoever waits for one finds it free while the others are looked through.
+    /// Evicts all idle keys. Returns how many. It sweeps a part of every shard in turn, so that a thread that waits for a
+    /// shard gets it while the others are swept.
     pub(crate) fn sweep(&self) -> usize {
-        let mut looks = vec![SweepProgress::default(); self.shards.len()];
-        let (mut forgotten, mut is_over) = (0, false);
+        let mut sweeps = vec![SweepProgress::default(); self.shards.len()];
+        let (mut evicted, mut is_over) = (0, false);
         while !is_over {
             is_over = true;
-            for (index, look) in looks.iter_mut().enumerate().filter(|(_, look)| !look.is_over) {
+            for (index, progress) in
+                sweeps.iter_mut().enumerate().filter(|(_, progress)| !progress.is_over)
+            {
                 let (mut shard, now) = self.hold(index);
-                forgotten += shard.sweep_part(look, now, &self.capacity);
-                is_over &= look.is_over;
+                evicted += shard.sweep_part(progress, now, &self.capacity);
+                is_over &= progress.is_over;
             }
         }
-        forgotten
+        evicted
     }
 
-    /// Whether a look at some keys leaves none, and what keys without room share is at rest too. Shard by shard, since
-    /// most have no keys where there are few; the first that keeps one ends the look.
+    /// Returns whether the store has no keys after a sweep of a limited number, and the overflow state is idle. The first
+    /// shard that has a key left ends the sweep.
     pub(crate) fn is_idle(&self) -> bool {
-        let mut left = REST_PLACES;
+        let mut left = IDLE_SWEEP;
         for index in 0..self.shards.len() {
             let (mut shard, now) = self.hold(index);
             if shard.len() > 0 {
-                let looked_at = shard.places().max(shard.len());
+                let swept = shard.array_len().max(shard.len());
                 shard.sweep(now, left, &self.capacity);
-                left = left.saturating_sub(looked_at);
+                left = left.saturating_sub(swept);
                 if shard.len() > 0 || left == 0 {
                     return false;
                 }
@@ -498,15 +475,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 }
 
-/// Memory for the rows of all shards: for as many keys as there may be, evenly spread but for four
-/// standard deviations.
-fn arena_tiers(limit: &Limit, max_keys: usize, shards: usize) -> Option<ArenaTiers> {
-    let keys = max_keys / shards;
-    let keys = keys + 4 * keys.isqrt();
-    ArenaTiers::new(shards, shard::arena_words(limit.packed_words(), keys))
-}
-
-/// Where a key was worked on.
+/// Where a key's state was: in the store, or in the overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     Own,
@@ -514,8 +483,8 @@ pub(crate) enum Placement {
 }
 
 impl Capacity {
-    /// Works on what keys without room share; or, if they are to be refused, on a state that has
-    /// nothing left, so that every way of asking hears no.
+    /// Runs `work` on the overflow state; or, if overflowing keys are denied, on an exhausted state, so that every kind of
+    /// request is denied.
     pub(crate) fn work<R>(
         &self,
         shared: &mut OverflowState,

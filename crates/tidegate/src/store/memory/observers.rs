@@ -1,4 +1,4 @@
-//! The optional observers of a shard's decisions: the sketches of busy keys, and the auditor.
+//! The observers of a shard's decisions, if they are enabled: the sketches of busy keys and the auditor.
 
 use crate::store::audit::Auditor;
 use crate::store::fingerprint::Fingerprint;
@@ -34,7 +34,7 @@ impl Sketches {
 }
 
 impl Observers {
-    /// Returns whether every decision about this key must be shown to an observer.
+    /// Returns whether every decision about this key has to be observed.
     #[inline]
     pub(super) fn wants(&self, key: Fingerprint) -> bool {
         self.sketches.is_some() || self.auditor.as_ref().is_some_and(|auditor| auditor.watches(key))

@@ -1,7 +1,7 @@
-//! How many keys there may be, and what becomes of those for which there is no capacity.
+//! The maximum number of keys, and the overflow: how requests of keys beyond it are decided.
 //!
-//! Always   Never more than `max_keys` are let in, though more may come back from a snapshot. The overflow is one state that all keys without
-//!          room share: it is never waved through.
+//! Always   Requests never add keys beyond `max_keys`; a restored snapshot may. The overflow is one state that all keys
+//!          beyond the maximum share, and it is decided like that of a key.
 
 use crate::slot::Slot;
 use crate::store::stats::Counters;
@@ -9,8 +9,8 @@ use crate::sync::wake::WakeList;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use tidegate_core::{Decision, Limit, Timestamp};
 
-/// What becomes of new keys while a limiter has no room for them: while it remembers as many as it
-/// may, and those that it looks at to make room are in debt.
+/// How requests of new keys are decided while a limiter is full: while it has `max_keys` keys, and those that it sweeps
+/// are in debt.
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock};
@@ -21,16 +21,16 @@ use tidegate_core::{Decision, Limit, Timestamp};
 ///     .overflow(Overflow::Deny)
 ///     .with_clock(ManualClock::new());
 /// assert!(limiter.check("alice").is_allow());
-/// assert!(limiter.check("mallory").is_deny(), "alice is in debt, so she is not forgotten");
+/// assert!(limiter.check("mallory").is_deny(), "alice is in debt, so her key is not evicted");
 /// # Ok::<(), tidegate::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// They share one state, as if they were one key.
+    /// The new keys share one state, as if they were one key.
     #[default]
     Share,
-    /// They are refused.
+    /// They are denied.
     Deny,
 }
 
@@ -39,16 +39,16 @@ pub(crate) struct Capacity {
     max_keys: u64,
     keys: AtomicU64,
     pub(crate) overflow: Overflow,
-    /// The state that keys without room share.
+    /// The state that keys beyond the maximum share.
     pub(crate) overflow_state: Mutex<OverflowState>,
 }
 
-/// The rule goes with it, because shards change theirs one after the other.
+/// It has a limit of its own, because the shards change theirs one after the other.
 #[derive(Debug)]
 pub(crate) struct OverflowState {
     pub(crate) limit: Limit,
     pub(crate) slot: Slot,
-    /// Of what was decided here for several keys at once.
+    /// Counts decisions about several keys at once.
     pub(super) counters: Counters,
 }
 
@@ -75,23 +75,23 @@ impl Capacity {
         usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Whether what keys without room share owes nothing.
+    /// Returns whether the overflow state is idle.
     pub(super) fn is_idle(&self, now: impl FnOnce(&Limit) -> Timestamp) -> bool {
-        // Dropped last, when the lock is not held any more.
+        // Dropped last, after the lock.
         let mut wakes = WakeList::default();
         let mut shared = crate::sync::lock(&self.overflow_state);
         let OverflowState { limit, slot, .. } = &mut *shared;
         slot.is_idle(limit, now(limit), &mut wakes)
     }
 
-    /// Counts one more key, if there is room for it.
+    /// Counts one more key, unless the store is full.
     pub(crate) fn enter(&self) -> bool {
-        // Not counted in and out again: others would see one too many, and find no capacity.
+        // Not an increment that is undone: meanwhile, other threads would find the store full.
         let more = |keys| (keys < self.max_keys).then_some(keys + 1);
         self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Counts one more key, room or not.
+    /// Counts one more key, also beyond the maximum.
     pub(super) fn add_beyond_max(&self) {
         self.keys.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! One request that brings its own rate: `CL.THROTTLE`.
+//! One request that carries its own rate: `CL.THROTTLE`.
 //!
-//! Always   The table's own rule is a bucket of nanoseconds, [`THROTTLES`], so that what a key owes is one
-//!          word, and a key that owes nothing is at rest under every rate. How much a request may owe comes
-//!          with the request; everything else (hot cells, rows, room, sweeping) is as for any bucket.
+//! Always   The store's own rule is a bucket of nanoseconds, [`THROTTLES`], so that the debt of a key is one word, and a
+//!          key without debt is idle under every rate. The maximum debt comes with the request; everything else (hot
+//!          cells, rows, capacity, sweeping) is as for any bucket.
 
 use super::hot::CellRef;
 use super::{Fingerprint, MemoryStore, Placement};
@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::slot::Slot;
 use tidegate_core::{Decision, Limit, Retry, Throttle, Throttled, Timestamp, Verdict};
 
-/// A bucket whose ticks are nanoseconds, because a thousand units come in a time that no part of a thousand
-/// divides, and into which 146 years of them fit: [`Throttle`] asks for no more.
+/// A bucket whose ticks are nanoseconds, because 1000 and 1009 have no common factor. It holds 146 years of them, the
+/// most that a [`Throttle`] needs.
 pub(crate) const THROTTLES: &str = "1000/1009us burst 4570551051959749";
 
 impl<C: Clock> MemoryStore<C> {
@@ -24,7 +24,7 @@ impl<C: Clock> MemoryStore<C> {
         self.throttle_at((key, found), throttle, self.steady_now())
     }
 
-    /// Decides at a time that was read before.
+    /// Decides at a time that the caller has read.
     #[inline]
     pub(super) fn throttle_batched(
         &self,
@@ -60,7 +60,7 @@ impl<C: Clock> MemoryStore<C> {
         if was_enough { throttle.allowed(debt) } else { throttle.denied(debt) }
     }
 
-    /// For new keys, refunds and strange numbers.
+    /// Decides under the lock whatever the quick path cannot: refunds, numbers out of its range, a full store.
     #[inline(never)]
     fn throttle_slowly(&self, key: Fingerprint, throttle: &Throttle) -> Throttled {
         let work = |slot: &mut Slot, limit: &Limit, now: Timestamp| {
@@ -71,20 +71,18 @@ impl<C: Clock> MemoryStore<C> {
             throttled
         };
         let (mut shard, now) = self.enter(key);
-        let (throttled, home) = self.with_in(&mut shard, key, now, work);
+        let (throttled, placement) = self.with_in(&mut shard, key, now, work);
         self.row_locations[self.shard_of(key)].point_at(&shard);
         shard.counters.count_verdict(verdict(throttled));
-        shard.counters.overflowed += u64::from(home == Placement::Overflow);
+        shard.counters.overflowed += u64::from(placement == Placement::Overflow);
         shard.housekeep(now, &self.hot, &self.capacity);
-        drop(shard);
-        self.tend();
         throttled
     }
 }
 
-/// What a key owes, in nanoseconds.
+/// Returns the debt of a key, in nanoseconds.
 fn debt(slot: &Slot, limit: &Limit, now: Timestamp) -> u64 {
-    // Nothing that lies ahead of now is nothing that is owed.
+    // A bucket that is full by now has no debt.
     limit.pack(&slot.state, now).map_or(0, |words| words[0])
 }
 

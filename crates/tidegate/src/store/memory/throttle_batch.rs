@@ -1,4 +1,4 @@
-//! Many `CL.THROTTLE` at once: hashed first, fetched next, decided last, with one look at the clock.
+//! Many `CL.THROTTLE` at once: hashed first, prefetched next, decided last. The clock is read once.
 
 use super::{Fingerprint, MemoryStore};
 use crate::clock::{Clock, SystemClock};
@@ -7,8 +7,8 @@ use std::fmt;
 use std::hash::Hash;
 use tidegate_core::{Throttle, Throttled};
 
-/// Requests with a rate each that are decided in one go; made by
-/// [`Throttles::batch`](crate::throttle::Throttles::batch).
+/// Requests with a rate each that are decided together; created by
+/// [`Throttles::batch`](crate::Throttles::batch).
 ///
 /// ```
 /// use tidegate::ManualClock;
@@ -25,81 +25,52 @@ use tidegate_core::{Throttle, Throttled};
 /// ```
 pub struct ThrottleBatch<C: Clock = SystemClock> {
     store: Arc<MemoryStore<C>>,
-    asked: Vec<(Fingerprint, Throttle)>,
+    requests: Vec<(Fingerprint, Throttle)>,
 }
 
-/// So many keys are fetched ahead, as in every batch.
+/// The number of keys whose rows are prefetched, as in every batch.
 const AHEAD: usize = 12;
 
 impl<C: Clock> ThrottleBatch<C> {
     pub(crate) fn new(store: Arc<MemoryStore<C>>) -> Self {
-        Self { store, asked: Vec::new() }
+        Self { store, requests: Vec::new() }
     }
 
     /// Adds a request.
-    ///
-    /// ```
-    /// # use tidegate::ManualClock;
-    /// # use tidegate::throttle::{Throttle, Throttles};
-    /// let mut batch = Throttles::with_clock(ManualClock::new()).batch();
-    /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
-    /// assert_eq!(batch.len(), 1);
-    /// # Ok::<(), tidegate::throttle::ZeroRate>(())
-    /// ```
     #[inline]
     pub fn push<K: Hash + ?Sized>(&mut self, key: &K, throttle: Throttle) {
         let key = self.store.secret.of(key);
         self.store.prefetch_shard(key);
-        self.asked.push((key, throttle));
+        self.requests.push((key, throttle));
     }
 
-    /// Decides all that were added, in that order, says each answer, and forgets them.
-    ///
-    /// ```
-    /// # use tidegate::ManualClock;
-    /// # use tidegate::throttle::{Throttle, Throttles};
-    /// let mut batch = Throttles::with_clock(ManualClock::new()).batch();
-    /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
-    /// batch.decide(|throttled| assert_eq!(throttled.reply(), [0, 1, 0, -1, 1]));
-    /// assert!(batch.is_empty());
-    /// # Ok::<(), tidegate::throttle::ZeroRate>(())
-    /// ```
+    /// Decides the requests in the order in which they were added, passes each answer to `reply`, and empties the batch.
     #[inline]
-    pub fn decide(&mut self, mut say: impl FnMut(Throttled)) {
-        if self.asked.is_empty() {
+    pub fn decide(&mut self, mut reply: impl FnMut(Throttled)) {
+        if self.requests.is_empty() {
             return;
         }
         let now = self.store.steady_now();
-        for (key, _) in self.asked.iter().take(AHEAD) {
+        for (key, _) in self.requests.iter().take(AHEAD) {
             self.store.prefetch(*key);
         }
-        for (at, (key, throttle)) in self.asked.iter().enumerate() {
-            if let Some((later, _)) = self.asked.get(at + AHEAD) {
+        for (at, (key, throttle)) in self.requests.iter().enumerate() {
+            if let Some((later, _)) = self.requests.get(at + AHEAD) {
                 self.store.prefetch(*later);
             }
-            say(self.store.throttle_batched(*key, throttle, now));
+            reply(self.store.throttle_batched(*key, throttle, now));
         }
-        self.asked.clear();
+        self.requests.clear();
     }
 
-    /// How many were added since the last [`decide`](Self::decide).
-    ///
-    /// ```
-    /// # use tidegate::throttle::Throttles;
-    /// assert_eq!(Throttles::new().batch().len(), 0);
-    /// ```
+    /// Returns the number of requests since the last [`decide`](Self::decide).
     pub fn len(&self) -> usize {
-        self.asked.len()
+        self.requests.len()
     }
 
-    /// Whether nothing was added since the last [`decide`](Self::decide).
-    ///
-    /// ```
-    /// # use tidegate::throttle::Throttles;
-    /// assert!(Throttles::new().batch().is_empty());
-    /// ```
+    /// Returns whether no request was added since the last [`decide`](Self::decide).
     pub fn is_empty(&self) -> bool {
-        self.asked.is_empty()
+        self.requests.is_empty()
     }
 }
 

@@ -1,8 +1,6 @@
-//! Rows against a sorted map: after every step the two hold the same, and the rows are in order.
+//! Compares rows with a sorted map: after every step both have the same keys, and the rows are in order.
 
-use super::super::arena::ArenaTiers;
 use super::*;
-use crate::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
@@ -12,26 +10,25 @@ thread_local! {
     static EFFORT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts rows that were looked at or moved to put others in, by this thread: what a test counts where a
-/// stopwatch would measure the machine.
+/// Counts rows that this thread has read or moved to insert others. Unlike a time, the count is the same on every machine.
 pub(crate) fn count_effort(steps: usize) {
     EFFORT.set(EFFORT.get() + steps);
 }
 
-/// How much of that this takes.
+/// Returns that count for `work`.
 pub(crate) fn effort(work: impl FnOnce()) -> usize {
     let before = EFFORT.get();
     work();
     EFFORT.get() - before
 }
 
-/// What is done to the rows.
+/// An operation on the rows.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(Fingerprint),
-    /// Takes out the key that comes first from here on.
+    /// Removes the first key from this one on.
     Remove(Fingerprint),
-    /// Takes out those whose value has this bit.
+    /// Drops the keys whose value has this bit.
     Sweep {
         budget: usize,
         bit: u32,
@@ -39,7 +36,7 @@ enum Step {
     Shrink,
 }
 
-/// The same keys and values, found in another way.
+/// The rows, and a map with the same keys and values.
 struct Model<const N: usize> {
     rows: Rows<N>,
     map: BTreeMap<(u64, u64), u64>,
@@ -49,11 +46,7 @@ struct Model<const N: usize> {
 
 impl<const N: usize> Model<N> {
     fn new(seed: usize) -> Self {
-        Self::on(seed, ArenaSlot::default())
-    }
-
-    fn on(seed: usize, arena_slot: ArenaSlot) -> Self {
-        Self { rows: Rows::new(seed, arena_slot), map: BTreeMap::new(), cursor: 0, last_value: 0 }
+        Self { rows: Rows::new(seed), map: BTreeMap::new(), cursor: 0, last_value: 0 }
     }
 
     fn step(&mut self, step: Step) {
@@ -77,17 +70,17 @@ impl<const N: usize> Model<N> {
         self.map.insert((key.high, key.low), value);
     }
 
-    /// Whoever has a value that can be divided by five is left out if the rows grow.
+    /// If the array is full, the rows whose value is a multiple of five are dropped.
     fn insert_new(&mut self, key: Fingerprint, value: u64) {
         let mut row = [value; N];
         (row[0], row[1]) = (key.high, key.low);
-        let is_left_out = |row: &Row<N>| row[2].is_multiple_of(5);
+        let is_rejected = |row: &Row<N>| row[2].is_multiple_of(5);
         let before: Vec<Row<N>> = self.rows.iter().copied().collect();
-        let dropped = self.rows.insert(row, |row| !is_left_out(row));
+        let dropped = self.rows.insert(row, |row| !is_rejected(row));
         if dropped > 0 {
-            let left_out: Vec<Row<N>> = before.into_iter().filter(is_left_out).collect();
-            assert_eq!(left_out.len(), dropped);
-            for row in left_out {
+            let rejected: Vec<Row<N>> = before.into_iter().filter(is_rejected).collect();
+            assert_eq!(rejected.len(), dropped);
+            for row in rejected {
                 assert_eq!(self.map.remove(&(row[0], row[1])), Some(row[2]));
             }
         }
@@ -97,18 +90,18 @@ impl<const N: usize> Model<N> {
         let near = (near.high, near.low);
         let first = self.map.range(near..).next().or_else(|| self.map.iter().next());
         let Some((&(high, low), &value)) = first else { return };
-        let at = self.rows.find(Fingerprint { high, low }).expect("it was put in");
+        let at = self.rows.find(Fingerprint { high, low }).expect("it was inserted");
         let removed = self.rows.remove(at);
         assert_eq!((removed[0], removed[1], removed[2]), (high, low, value));
         self.map.remove(&(high, low));
     }
 
-    /// A part of the rows, from where the last one ended.
+    /// Sweeps a part of the rows, starting where the last sweep ended.
     fn sweep(&mut self, budget: usize, bit: u32) {
         let is_kept = |value: u64| value & (1 << bit) == 0;
         let from = self.cursor;
         let mut seen = Vec::new();
-        let keep = |row: &Row<N>| {
+        let keep = |row: &mut Row<N>| {
             seen.push((row[0], row[1]));
             is_kept(row[2])
         };
@@ -116,7 +109,7 @@ impl<const N: usize> Model<N> {
         let before = self.map.len();
         self.map.retain(|key, value| is_kept(*value) || !seen.contains(key));
         assert_eq!(before - self.map.len(), dropped);
-        let places = self.rows.places();
+        let places = self.rows.array_len();
         assert!(next == 0 || (next < places && next >= from.saturating_add(budget)), "{next}");
         self.cursor = next;
     }
@@ -128,49 +121,29 @@ impl<const N: usize> Model<N> {
         assert_eq!(self.rows.iter().map(|row| row[0]).collect::<Vec<u64>>(), highs, "in order");
         let all: Vec<_> = self.map.iter().map(|(key, value)| (*key, *value)).collect();
         for ((high, low), value) in all {
-            let at = self.rows.find(Fingerprint { high, low }).expect("it was put in");
+            let at = self.rows.find(Fingerprint { high, low }).expect("it was inserted");
             assert!(self.rows.row(at)[2..].iter().all(|word| *word == value));
-            self.check_in_a_hurry(Fingerprint { high, low }, at, value);
         }
         let rows = self.rows.rows();
         assert!(rows.last().is_none_or(|row| row[0] == 0), "the last place is empty");
         for (at, row) in rows.iter().enumerate().filter(|(_, row)| row[0] != 0) {
-            let home = home(row, self.rows.homes);
-            assert!(home <= at, "a row lies at its home or after it");
-            assert!(rows[home..at].iter().all(|row| row[0] != 0), "a gap before its row");
+            let ideal = ideal_index(row, self.rows.range);
+            assert!(ideal <= at, "a row is at its ideal index or after it");
+            assert!(rows[ideal..at].iter().all(|row| row[0] != 0), "there is a gap before the row");
         }
     }
 }
 
-impl<const N: usize> Model<N> {
-    /// Who is in a hurry finds the same row, or none: only where the rows end, and where the high word is
-    /// somebody else's, too.
-    fn check_in_a_hurry(&mut self, key: Fingerprint, at: usize, value: u64) {
-        let is_last = at + STEPS > self.rows.places();
-        let is_alone = self.map.range((key.high, 0)..=(key.high, u64::MAX)).count() == 1;
-        match self.rows.get_mut(key) {
-            Some(row) => assert!(row[1] == key.low && row[2..].iter().all(|word| *word == value)),
-            None => assert!(is_last || !is_alone, "{key:?} is at {at}"),
-        }
-        for stranger in [
-            Fingerprint { low: key.low ^ 1 << 40, ..key },
-            Fingerprint { high: key.high.wrapping_add(1).max(1), low: key.low ^ 1 << 40 },
-        ] {
-            assert!(self.rows.get_mut(stranger).is_none(), "{stranger:?} was not put in");
-        }
-    }
-}
-
-/// Where fingerprints may fall. An attacker cannot choose that; the rows hold all the same.
+/// How fingerprints are distributed. An attacker cannot choose that; the rows support any distribution.
 #[derive(Clone, Copy, Debug)]
 enum Spread {
     Even,
-    /// Few places for many.
+    /// A few high words for many keys.
     Few,
-    /// One place for all.
+    /// One high word for all keys.
     One,
-    /// At the end of the range, where only spare places follow: fewer than those, because only more
-    /// homes could help otherwise, and they do not tell two equal ones apart.
+    /// At the end of the range, where only the spare rows follow: fewer keys than those, because growing does not separate
+    /// equal high words.
     End,
     /// At its beginning.
     Start,
@@ -186,7 +159,7 @@ fn key(spread: Spread, random: u64) -> Fingerprint {
         Spread::End => u64::MAX - random % 3,
         Spread::Start => random % 3,
     };
-    // Few enough for the same one to come again.
+    // Few enough for keys to repeat.
     let low = if matches!(spread, Spread::End) { random / 3 % 30 } else { random % 997 };
     Fingerprint { high: high.max(1), low }
 }
@@ -203,7 +176,7 @@ fn steps(spread: Spread) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
-fn hold<const N: usize>() {
+fn check_steps<const N: usize>() {
     for spread in SPREADS {
         let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
         let claim = |(seed, steps): (usize, Vec<Step>)| {
@@ -220,14 +193,14 @@ fn hold<const N: usize>() {
 }
 
 #[test]
-fn rows_of_every_width_hold_what_a_map_holds_and_stay_in_order() {
-    hold::<3>();
-    hold::<4>();
-    hold::<5>();
+fn rows_of_every_width_have_the_keys_of_a_map_and_stay_in_order() {
+    check_steps::<3>();
+    check_steps::<4>();
+    check_steps::<5>();
 }
 
 #[test]
-fn keys_that_come_in_order_are_held_like_any_others() {
+fn keys_that_are_inserted_in_order_are_found_like_any_others() {
     for is_ascending in [true, false] {
         let mut model = Model::<3>::new(3);
         for n in 1..=600_u64 {
@@ -244,7 +217,7 @@ fn keys_that_come_in_order_are_held_like_any_others() {
 }
 
 #[test]
-fn a_whole_sweep_sees_every_row_once() {
+fn a_whole_sweep_passes_every_row_once() {
     for spread in SPREADS {
         let mut model = Model::<4>::new(1);
         for n in 0..500_u64 {
@@ -252,7 +225,7 @@ fn a_whole_sweep_sees_every_row_once() {
         }
         let (mut from, mut seen) = (0, Vec::new());
         loop {
-            let keep = |row: &Row<4>| {
+            let keep = |row: &mut Row<4>| {
                 seen.push((row[0], row[1]));
                 true
             };
@@ -267,19 +240,19 @@ fn a_whole_sweep_sees_every_row_once() {
 }
 
 #[test]
-fn rows_are_at_most_as_full_as_they_say_and_empty_ones_are_given_back() {
-    let mut rows = Rows::<3>::new(0, ArenaSlot::default());
+fn rows_are_at_most_14_16ths_full_and_shrink_when_most_are_dropped() {
+    let mut rows = Rows::<3>::new(0);
     for n in 1..=100_000_u64 {
         let high = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         rows.insert([high, n, n], |_| true);
-        assert!(rows.len() * 16 <= rows.homes * 14, "{n}");
+        assert!(rows.len() * 16 <= rows.range * 14, "{n}");
     }
-    let bytes = rows.places() * size_of::<Row<3>>();
+    let bytes = rows.array_len() * size_of::<Row<3>>();
     assert!(bytes < 100_000 * 32, "{bytes}");
     let (next, dropped) = rows.sweep(0, usize::MAX, |row| row[1] <= 10);
     assert_eq!((next, dropped, rows.len()), (0, 99_990, 10));
     rows.shrink();
-    assert!(rows.places() < 64, "{}", rows.places());
+    assert!(rows.array_len() < 64, "{}", rows.array_len());
     assert!((1..=10).all(|n: u64| {
         let high = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         rows.find(Fingerprint { high, low: n }).is_ok()
@@ -294,80 +267,49 @@ fn random(n: u64) -> u64 {
 }
 
 #[test]
-fn rows_move_to_their_plot_and_beyond_it_and_back() {
-    const ROWS: usize = 8_000;
-    let arena_tiers =
-        Arc::new(ArenaTiers::new(20, Rows::<3>::arena_words(ROWS)).expect("it is large enough"));
-    let arena_slot = |index| ArenaSlot { arena_tiers: Some(Arc::clone(&arena_tiers)), index };
-    let mut model = Model::<3>::on(3, arena_slot(7));
-    let mut neighbour = Model::<3>::on(4, arena_slot(8));
+fn rows_move_to_a_mapping_and_back_to_the_heap() {
+    const ROWS: u64 = 8_000;
+    let mut model = Model::<3>::new(3);
     for round in 0..3 {
-        // Twice as many as the arena_slot has room for.
-        let mut was_on_plot = false;
-        for n in 0..2 * ROWS as u64 {
+        for n in 0..ROWS {
             model.insert(key(Spread::Even, random(n)));
-            was_on_plot |= matches!(model.rows.memory, RowStorage::Block(..));
             if n % 3_989 == 0 {
                 model.check();
             }
         }
-        assert!(was_on_plot && matches!(model.rows.memory, RowStorage::Mapped(_)), "{round}");
-        for n in 0..5_000 {
-            neighbour.insert(key(Spread::Even, random(n)));
-        }
-        model.check();
-        neighbour.check();
-        for bit in 0..14 {
+        assert!(matches!(model.rows.storage, RowStorage::Mapped(_)), "{round}");
+        for bit in 0..13 {
             model.step(Step::Sweep { budget: usize::MAX, bit });
             model.step(Step::Shrink);
         }
-        assert!(matches!(model.rows.memory, RowStorage::Heap(_)), "{round}");
-        neighbour.check();
+        assert!(matches!(model.rows.storage, RowStorage::Heap(_)), "{round}");
     }
 }
 
 #[test]
-fn a_plot_is_filled_before_it_is_left() {
-    const ROWS: usize = 8_000;
-    let arena_tiers =
-        Arc::new(ArenaTiers::new(20, Rows::<3>::arena_words(ROWS)).expect("it is large enough"));
-    let mut rows = Rows::<3>::new(0, ArenaSlot { arena_tiers: Some(arena_tiers), index: 0 });
-    for n in 0..ROWS as u64 + 100 {
-        rows.insert([random(n).max(1), n, n], |_| true);
-    }
-    assert!(matches!(rows.memory, RowStorage::Block(..)));
-    assert_eq!(rows.homes, rows.homes_max);
-    let bytes = rows.places() * size_of::<Row<3>>();
-    assert!(bytes < ROWS * 29, "{bytes}");
-}
-
-#[test]
-fn rows_at_the_edge_of_their_plot_are_not_looked_through_at_every_insert() {
-    const ROWS: usize = 8_000;
-    let arena_tiers =
-        Arc::new(ArenaTiers::new(20, Rows::<3>::arena_words(ROWS)).expect("it is large enough"));
-    let mut rows = Rows::<3>::new(0, ArenaSlot { arena_tiers: Some(arena_tiers), index: 0 });
+fn full_rows_are_not_scanned_at_every_insert() {
+    let mut rows = Rows::<3>::new(0);
     let mut n = 0;
     let mut insert = |rows: &mut Rows<3>, keep: &mut dyn FnMut(&Row<3>) -> bool| {
         rows.insert([random(n).max(1), n, n], keep);
         n += 1;
     };
-    while rows.homes < rows.homes_max || !rows.is_full() {
+    while rows.len() < 8_000 || !rows.is_full() {
         insert(&mut rows, &mut |_| true);
     }
-    // At every insert one row more is at rest.
-    let (mut looked_at, mut idle_test) = (0_u64, 0);
+    // With every insert, one more row is idle.
+    let (mut scanned, mut idle) = (0_u64, 0);
     for _ in 0..1_000 {
-        idle_test += 1;
+        idle += 1;
         insert(&mut rows, &mut |row| {
-            looked_at += 1;
-            row[2] >= idle_test
+            scanned += 1;
+            row[2] >= idle
         });
     }
-    assert!(looked_at < 1_000 * 100, "{looked_at} in 1000 inserts");
+    assert!(scanned < 1_000 * 100, "{scanned} in 1000 inserts");
 }
 
-/// So many rows as a model has them, in order.
+/// Returns a model with up to `len` rows.
 fn some_rows(spread: Spread, len: u64) -> Model<3> {
     let mut model = Model::<3>::new(1);
     (0..len).for_each(|n| model.step(Step::Insert(key(spread, random(n)))));
@@ -375,12 +317,12 @@ fn some_rows(spread: Spread, len: u64) -> Model<3> {
 }
 
 #[test]
-fn rows_that_come_in_order_are_filled_in_as_if_each_was_put_in() {
+fn sorted_rows_are_filled_in_as_if_each_was_inserted() {
     for spread in SPREADS {
         for capacity in [0, 10, 300] {
             let mut model = some_rows(spread, 300);
             let in_order: Vec<Row<3>> = model.rows.iter().copied().collect();
-            model.rows = Rows::new(5, ArenaSlot::default());
+            model.rows = Rows::new(5);
             model.rows.reserve(capacity);
             model.rows.fill(in_order.into_iter());
             model.check();
@@ -389,10 +331,10 @@ fn rows_that_come_in_order_are_filled_in_as_if_each_was_put_in() {
 }
 
 #[test]
-fn a_change_of_each_row_changes_all_and_takes_out_those_that_are_not_wanted() {
+fn a_sweep_may_change_the_rows_that_it_keeps() {
     for spread in SPREADS {
         let mut model = some_rows(spread, 300);
-        model.rows.change_each(|row| {
+        model.rows.sweep(0, usize::MAX, |row| {
             row[2] += 1_000;
             !row[2].is_multiple_of(3)
         });
@@ -400,5 +342,5 @@ fn a_change_of_each_row_changes_all_and_takes_out_those_that_are_not_wanted() {
         model.map.retain(|_, value| !value.is_multiple_of(3));
         model.check();
     }
-    Rows::<3>::new(0, ArenaSlot::default()).change_each(|_| panic!("there is none"));
+    Rows::<3>::new(0).sweep(0, usize::MAX, |_| panic!("there is none"));
 }

@@ -72,14 +72,16 @@ impl Shard {
             packed
         };
         if new.packed_words() == old.limit.packed_words() {
-            each_width!(&mut self.rows, rows => rows.change_each(|row| {
-                take_over(row).inspect(|packed| *row = row_of(key_of(row), *packed)).is_some()
-            }), else ());
+            each_width!(&mut self.rows, rows => {
+                rows.sweep(0, usize::MAX, |row| {
+                    take_over(row).inspect(|packed| *row = row_of(key_of(row), *packed)).is_some()
+                });
+            }, else ());
         } else {
             // First out, then in again: there is only one place for them.
             self.rows.copy_to(scratch);
             self.rows = PackedRows::None;
-            self.rows = PackedRows::new(new.packed_words(), &self.arena_slot);
+            self.rows = PackedRows::new(new.packed_words(), self.index);
             let mut rows = scratch
                 .chunks_exact(2 + old.limit.packed_words())
                 .filter_map(|row| take_over(row).map(|packed| (key_of(row), packed)));

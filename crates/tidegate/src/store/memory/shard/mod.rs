@@ -1,8 +1,8 @@
-//! A part of the keys under one lock: packed rows for most, slots for keys that need one.
+//! A part of the keys under one lock: packed rows for most keys, slots for the others.
 //!
-//! Always   A key is a row or a slot, never both. It is a slot if a request waits for it, if it has
-//!          permits out, or if its state does not fit into a row; a slot that no longer needs to be one
-//!          becomes a row again. Sweeps evict keys at rest, and never a key in debt.
+//! Always   A key is a row or a slot, never both. It is a slot while it has waiters or permits, or if its state does not
+//!          fit into a row; then it becomes a row again. An idle key is evicted when a sweep reaches it, a key in debt
+//!          never.
 
 mod change;
 mod sweep;
@@ -14,7 +14,6 @@ use super::LimitParameters;
 use super::hot::{HotCells, MOVED};
 use super::observers::Observers;
 use super::overflow::Capacity;
-use super::rows::ArenaSlot;
 use super::rows::{Row, Rows};
 use crate::slot::Slot;
 use crate::store::fingerprint::{Fingerprint, FingerprintHasher};
@@ -29,29 +28,30 @@ use tidegate_core::{Decision, Limit, NarrowBucket, State, Timestamp, Verdict};
 
 type Slots = IndexMap<Fingerprint, Slot, BuildHasherDefault<FingerprintHasher>>;
 
-/// Fields that every decision needs come first, so that a contended shard is few cache lines.
+/// The fields that every decision needs come first, so that they share a few cache lines.
 #[repr(C)]
 pub(crate) struct Shard {
     pub(super) parameters: Arc<LimitParameters>,
-    /// The latest time of a decision.
+    /// The latest time of a decision in this shard.
     pub(super) seen: Timestamp,
-    /// The key that was asked about last, by its low word, and how often since.
+    /// The low word of the key that was decided last, and how many decisions in a row were about it.
     last: u64,
     times: u32,
-    /// The number of decisions until the next look for keys at rest.
+    /// The number of decisions until the next sweep for idle keys.
     until_sweep: u32,
     pub(super) observers: Option<Box<Observers>>,
     pub(super) counters: Counters,
     rows: PackedRows,
-    /// Where the next look begins: in the rows, and in the slots.
+    /// Where the next sweep begins: in the rows, and in the slots.
     cursor: usize,
     slot_cursor: usize,
     slots: Slots,
-    /// Fewer rows than this are kept for a while though they are at rest.
+    /// With fewer rows than this, idle rows are kept for a second.
     rows_kept: usize,
-    /// Keys that a hot cell has.
+    /// Keys that are in a hot cell.
     lent: Vec<Fingerprint>,
-    arena_slot: ArenaSlot,
+    /// The shard's index, from which its rows take their first size.
+    index: usize,
 }
 
 /// Where a shard keeps a key. It is valid until a key enters or leaves the shard.
@@ -68,15 +68,15 @@ pub(crate) struct PackedDecision {
     pub(crate) charged: [u64; 3],
 }
 
-/// A copy of all keys of a shard.
+/// A copy of a shard's keys.
 pub(crate) struct ShardCopy {
-    /// How many words of state a row has, after two of fingerprint.
+    /// The number of words of state in a row, after the two of the fingerprint.
     pub(crate) words: usize,
     pub(crate) rows: Vec<u64>,
     pub(crate) slots: Vec<(Fingerprint, Vec<u64>)>,
 }
 
-/// Rows, as wide as the rule's states.
+/// Rows of the width of the rule's packed states.
 enum PackedRows {
     /// States of no fixed size: every key is a slot.
     None,
@@ -85,7 +85,7 @@ enum PackedRows {
     Three(Rows<5>),
 }
 
-/// Does the same with rows of every width.
+/// Evaluates an expression with rows of any width.
 macro_rules! each_width {
     ($packed:expr, $rows:ident => $do:expr, else $none:expr) => {
         match $packed {
@@ -98,48 +98,33 @@ macro_rules! each_width {
 }
 use each_width;
 
-/// How many words of arena a shard with this many rows needs.
-pub(super) fn arena_words(packed_words: usize, len: usize) -> usize {
-    match packed_words {
-        0 => 0,
-        1 => Rows::<3>::arena_words(len),
-        2 => Rows::<4>::arena_words(len),
-        _ => Rows::<5>::arena_words(len),
-    }
-}
-
 impl PackedRows {
-    fn new(words: usize, arena_slot: &ArenaSlot) -> Self {
-        let seed = arena_slot.index;
+    fn new(words: usize, seed: usize) -> Self {
         match words {
             0 => Self::None,
-            1 => Self::One(Rows::new(seed, arena_slot.clone())),
-            2 => Self::Two(Rows::new(seed, arena_slot.clone())),
-            _ => Self::Three(Rows::new(seed, arena_slot.clone())),
+            1 => Self::One(Rows::new(seed)),
+            2 => Self::Two(Rows::new(seed)),
+            _ => Self::Three(Rows::new(seed)),
         }
     }
 
     fn copy_to(&self, copy: &mut Vec<u64>) {
-        copy.clear();
-        each_width!(self, rows => {
-            copy.reserve(rows.words());
-            rows.iter().for_each(|row| copy.extend_from_slice(row));
-        }, else ());
+        each_width!(self, rows => rows.copy_to(copy), else copy.clear());
     }
 }
 
-/// A key that is requested this often in a row is lent to a cell. Under shuttle no key is requested so often.
+/// A key that is decided this often in a row moves to a hot cell. A schedule of shuttle has fewer decisions.
 const TIMES_IN_A_ROW: u32 = if cfg!(tidegate_shuttle) { 1 } else { 32 };
 
 impl Shard {
     pub(super) fn new(
         parameters: Arc<LimitParameters>,
-        arena_slot: ArenaSlot,
+        index: usize,
         rows_kept: usize,
         observers: Option<Box<Observers>>,
     ) -> Self {
         Self {
-            rows: PackedRows::new(parameters.limit.packed_words(), &arena_slot),
+            rows: PackedRows::new(parameters.limit.packed_words(), index),
             parameters,
             seen: Timestamp::EPOCH,
             last: 0,
@@ -152,7 +137,7 @@ impl Shard {
             slots: Slots::default(),
             rows_kept,
             observers,
-            arena_slot,
+            index,
         }
     }
 
@@ -180,14 +165,16 @@ impl Shard {
         self.slots.get_index_of(&key).map_or(KeyLocation::Absent, KeyLocation::Slot)
     }
 
-    /// Where the rows are, see [`Rows::location`].
+    /// Returns where the rows are, see [`Rows::location`].
     pub(super) fn location(&self) -> (usize, usize, usize) {
         each_width!(&self.rows, rows => rows.location(), else (0, 0, 0))
     }
 
-    /// Takes from a bucket in a row without unpacking it, or leaves it to others: also when the time that
-    /// was read before the lock is no longer the latest, so that only the clock itself can go back. Tells
-    /// what the bucket is then, and whether there was enough in it.
+    /// Takes from the bucket of a row without unpacking it. Returns the row's new word, and whether there was enough in
+    /// the bucket.
+    ///
+    /// Returns `None` if there is more to do: the key is absent or observed, or another thread has brought a later time
+    /// than this one, which was read before the lock.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -201,8 +188,9 @@ impl Shard {
         {
             return None;
         }
-        let full_at = &mut rows.get_mut(key)?[2];
-        // That includes what was lent to a cell.
+        let at = rows.find(key).ok()?;
+        let full_at = &mut rows.row_mut(at)[2];
+        // Also while the key is in a hot cell.
         if bucket.is_ahead_of_clock(*full_at, ticks) {
             return None;
         }
@@ -216,8 +204,7 @@ impl Shard {
         Some((after, true))
     }
 
-    /// The same with the bucket of a key that is not here, because it is new or was at rest: it is put in, if it is
-    /// admitted and there is capacity.
+    /// The same for an absent key, which is inserted if it is admitted and there is capacity.
     #[inline(never)]
     pub(super) fn take_new(
         &mut self,
@@ -243,7 +230,7 @@ impl Shard {
         Some((after, true))
     }
 
-    /// Returns whether this key has been requested so often in a row that it is worth a cell.
+    /// Returns whether this key has been decided so often in a row that it should move to a hot cell.
     #[inline]
     pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
         if self.last == key.low {
@@ -254,7 +241,7 @@ impl Shard {
         false
     }
 
-    /// Lends a key that has just been decided about to a cell.
+    /// Moves a key to a hot cell, if its cell is free.
     pub(super) fn lend(&mut self, hot: &HotCells, key: Fingerprint, ticks: u64) {
         let PackedRows::One(rows) = &mut self.rows else { return };
         let Ok(at) = rows.find(key) else { return };
@@ -265,7 +252,7 @@ impl Shard {
         }
     }
 
-    /// Takes back what was lent, for operations on all keys.
+    /// Moves all keys from hot cells back to their rows.
     #[inline]
     pub(super) fn take_back(&mut self, hot: &HotCells) {
         if !self.lent.is_empty() {
@@ -363,11 +350,11 @@ impl Shard {
             None => (self.parameters.limit.peek(&self.parameters.fresh, now, cost), None),
         };
         if cost > 0 && decision.is_deny() {
-            // Nothing was charged: the key is as fresh as before.
+            // A denial charges nothing, so the key may stay absent.
             return Some(decision);
         }
         if !self.reserve_key(now, capacity) {
-            // A request of cost 0 reads the overflow state too.
+            // If the store is full, `peek` reads the overflow state too.
             return None;
         }
         let Some(charged) = charged.filter(|_| cost > 0) else {
@@ -378,16 +365,16 @@ impl Shard {
         Some(decision)
     }
 
-    /// Counts one more key, if there is room for it or somebody at rest makes capacity.
+    /// Counts one more key. If the store is full, sweeps for an idle key that it can replace.
     pub(crate) fn reserve_key(&mut self, now: Timestamp, capacity: &Capacity) -> bool {
         if capacity.enter() {
             return true;
         }
-        self.sweep(now, self.parameters.looked_at_when_full(self.len()), capacity);
+        self.sweep(now, self.parameters.sweep_budget_when_full(self.len()), capacity);
         capacity.enter()
     }
 
-    /// Puts a new key into the rows, for which there is capacity.
+    /// Inserts a row for a new key that has been counted.
     fn insert_row(
         &mut self,
         key: Fingerprint,
@@ -404,7 +391,7 @@ impl Shard {
         self.sweep_for_new_key(now, capacity);
     }
 
-    /// Counts a decision, and shows it to the observers.
+    /// Counts a decision and passes it to the observers.
     #[inline]
     pub(crate) fn note_named(
         &mut self,
@@ -417,7 +404,7 @@ impl Shard {
         self.observe(key, (now, cost), decision, name);
     }
 
-    /// Shows a decision to the observers.
+    /// Passes a decision to the observers.
     #[inline]
     pub(crate) fn observe(
         &mut self,
@@ -431,7 +418,7 @@ impl Shard {
         }
     }
 
-    /// Shows a decision to the sketches only: a reservation may be given back, which the auditor does not see.
+    /// Passes a decision to the sketches only: the auditor cannot follow reservations, which may be cancelled.
     pub(super) fn observe_in_sketches(
         &mut self,
         (key, name): (Fingerprint, &KeyName),
@@ -445,7 +432,7 @@ impl Shard {
         }
     }
 
-    /// Looks at some keys once in [`DECISIONS_PER_SWEEP`] decisions. Returns whether this was such a decision.
+    /// Sweeps some keys once in a number of decisions. Returns whether it did.
     #[inline]
     pub(super) fn housekeep(
         &mut self,
@@ -456,13 +443,13 @@ impl Shard {
         self.until_sweep -= 1;
         let is_time = self.until_sweep == 0;
         if is_time {
-            self.sweep_now_and_then(now, hot, capacity);
+            self.sweep_periodically(now, hot, capacity);
         }
         is_time
     }
 
-    /// Works on the slot of a key at this location, or on a slot made of its packed state. A new key is stored if it is
-    /// not at rest afterwards; there is capacity for it. Returns whether it was stored.
+    /// Runs `work` on one key. An absent key is inserted if it is not idle afterwards; the caller has counted it. Returns
+    /// also whether it was inserted.
     pub(crate) fn with<R>(
         &mut self,
         (key, location): (Fingerprint, KeyLocation),
@@ -492,7 +479,7 @@ impl Shard {
         (result, is_new)
     }
 
-    /// Works on the slot of a key at this location, or on a copy of its packed state, which is not stored.
+    /// Runs `work`, which only reads, on a slot or on a copy of a row. In a slot, what has expired may change.
     pub(crate) fn look<R>(
         &mut self,
         location: KeyLocation,
@@ -527,7 +514,7 @@ impl Shard {
         }
     }
 
-    /// Makes a row of a slot that no longer needs to be one.
+    /// Turns a slot back into a row if its state fits.
     fn settle(&mut self, index: usize) {
         if matches!(self.rows, PackedRows::None) {
             return;
@@ -540,7 +527,7 @@ impl Shard {
         }
     }
 
-    /// All keys, as they are at this moment: the rows as they lie, and the states of the slots.
+    /// Copies all keys: the rows as they are, and the states of the slots.
     pub(crate) fn copy(&self) -> ShardCopy {
         let words = self.parameters.limit.packed_words();
         let mut rows = Vec::new();
@@ -551,12 +538,12 @@ impl Shard {
         ShardCopy { words, rows, slots: self.slots.iter().map(slot).collect() }
     }
 
-    /// Makes room for this many rows.
+    /// Grows to hold `keys` rows.
     pub(super) fn reserve(&mut self, keys: usize) {
         each_width!(&mut self.rows, rows => rows.reserve(keys), else ());
     }
 
-    /// Takes in a key that was copied, whether there is room or not: what is owed stays owed.
+    /// Inserts a key from a snapshot, also beyond the maximum number of keys, so that no debt is lost.
     pub(crate) fn restore_key(&mut self, key: Fingerprint, state: State, capacity: &Capacity) {
         capacity.add_beyond_max();
         let slot = Slot::new(state);

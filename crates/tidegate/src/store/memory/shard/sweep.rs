@@ -1,36 +1,35 @@
-//! Forgetting keys at rest, a few at a time.
+//! Eviction of idle keys, a few at a time.
 //!
-//! Always   A new key makes its shard look at a few more keys, so that keys at rest go before the rows have to grow.
-//!          A key in debt is never forgotten.
-//! Bound    No sweep holds the shard for more than [`SWEEP_PART`] keys, except that of a full store.
+//! Always   A request that inserts a key sweeps several others, so that idle keys are evicted before the rows have to
+//!          grow. A key in debt is never evicted.
+//! Bound    A sweep holds the shard's lock for at most [`SWEEP_PART`] keys, except if the store is full.
 
 use super::{Capacity, HotCells, PackedRows, Row, Shard, each_width};
 use crate::sync::wake::WakeList;
 use tidegate_core::{Span, Timestamp};
 
-/// A key is forgotten only once it has been at rest for as long as the clock skew that is absorbed: else it would
-/// be as good as new whenever the clock goes back a little.
+/// A key is evicted only after it has been idle for the tolerated clock skew. Otherwise it would be admitted as a new key
+/// whenever the clock steps back a little.
 pub(in crate::store::memory) const CLOCK_SKEW_MAX: Span = Span::from_millis(1);
-/// A client that has recovered and comes again soon is found sooner than it is put in anew. So a row is kept for so long,
-/// while there are few.
+/// How long idle rows are kept while there are few: to find the row of a client that comes back is faster than to insert
+/// it again.
 const KEPT: Span = Span::from_secs(1);
-/// Fewer keys than this are not worth looking through, while there is capacity.
+/// A shard with fewer keys than this is not swept while there is capacity.
 const SWEEP_FROM: usize = 8;
-/// How many keys are looked at when a new one comes, so that those at rest are gone before the rows
-/// have to grow for it.
+/// The number of keys that a request sweeps when it inserts one, so that idle keys are gone before the rows have to grow.
 const SWEEP_PER_NEW_KEY: usize = 8;
-/// Once in this many decisions some keys are looked at.
+/// A shard is swept once in this number of decisions, also without new keys.
 pub(super) const DECISIONS_PER_SWEEP: u32 = 256;
-const SWEEP_NOW_AND_THEN: usize = 64;
-/// How many keys are looked at under one lock by a sweep of all keys, while requests wait.
+const SWEEP_PERIODIC: usize = 64;
+/// The number of keys that a sweep of the whole store passes before it releases the lock.
 const SWEEP_PART: usize = 512;
 
-/// The progress of a sweep of all keys of a shard.
+/// How far a sweep of the whole store has come in one shard.
 #[derive(Clone, Default)]
 pub(in crate::store::memory) struct SweepProgress {
     row: usize,
     slot: usize,
-    are_rows_seen: bool,
+    are_rows_done: bool,
     pub(in crate::store::memory) is_over: bool,
 }
 
@@ -46,7 +45,7 @@ impl Shard {
     }
 
     #[cold]
-    pub(super) fn sweep_now_and_then(
+    pub(super) fn sweep_periodically(
         &mut self,
         now: Timestamp,
         hot: &HotCells,
@@ -55,12 +54,11 @@ impl Shard {
         self.take_back(hot);
         self.until_sweep = DECISIONS_PER_SWEEP;
         if self.len() >= SWEEP_FROM {
-            self.sweep_by(self.idle_before(now), SWEEP_NOW_AND_THEN, capacity);
-            each_width!(&mut self.rows, rows => rows.follow(), else ());
+            self.sweep_by(self.idle_before(now), SWEEP_PERIODIC, capacity);
         }
     }
 
-    /// Returns the time since which a key must be at rest to be forgotten, while there is capacity.
+    /// Returns the time since which a key has to be idle to be evicted while there is capacity.
     pub(super) fn idle_before(&self, now: Timestamp) -> Timestamp {
         let rows = each_width!(&self.rows, rows => rows.len(), else usize::MAX);
         now - if rows < self.rows_kept { KEPT } else { CLOCK_SKEW_MAX }
@@ -71,8 +69,8 @@ impl Shard {
         capacity.leave(count);
     }
 
-    /// Looks at some keys, from where the last look ended, and forgets those at rest. Returns how many. After
-    /// the last key come the first ones, so that a large enough budget covers all.
+    /// Evicts the idle keys among the next `budget` keys, starting where the last sweep ended and continuing with the
+    /// first key after the last one. Returns how many were evicted.
     pub(in crate::store::memory) fn sweep(
         &mut self,
         now: Timestamp,
@@ -84,13 +82,13 @@ impl Shard {
 
     fn sweep_by(&mut self, now: Timestamp, budget: usize, capacity: &Capacity) -> usize {
         let from = self.cursor;
-        let left = budget.saturating_sub(self.places().saturating_sub(from)).min(from);
+        let left = budget.saturating_sub(self.array_len().saturating_sub(from)).min(from);
         let (mut next, mut dropped) = self.sweep_rows(from, now, budget);
         if next == 0 && left > 0 {
             let (after, more) = self.sweep_rows(0, now, left);
             (next, dropped) = (after, dropped + more);
         }
-        self.cursor = if next < self.places() { next } else { 0 };
+        self.cursor = if next < self.array_len() { next } else { 0 };
         let is_inside = self.slot_cursor < self.slots.len() && budget < self.slots.len();
         let from = if is_inside { self.slot_cursor } else { 0 };
         let (next, more) = self.sweep_slots(from, now, budget);
@@ -99,36 +97,37 @@ impl Shard {
         dropped + more
     }
 
-    /// The same with all keys, a part at a time. Requests may be decided in between: a key that moves over the end of a
-    /// part meanwhile is seen by another sweep.
+    /// Evicts the idle keys in the next part of the shard. Keys may be decided between the parts: a key that moves across
+    /// their border is passed by a later sweep.
     pub(in crate::store::memory) fn sweep_part(
         &mut self,
-        look: &mut SweepProgress,
+        progress: &mut SweepProgress,
         now: Timestamp,
         capacity: &Capacity,
     ) -> usize {
         let (now, mut dropped) = (now - CLOCK_SKEW_MAX, 0);
-        if !look.are_rows_seen {
-            let (next, count) = self.sweep_rows(look.row, now, SWEEP_PART);
-            (look.row, look.are_rows_seen) = (next, next == 0);
+        if !progress.are_rows_done {
+            let (next, count) = self.sweep_rows(progress.row, now, SWEEP_PART);
+            (progress.row, progress.are_rows_done) = (next, next == 0);
             dropped += count;
         }
-        let (next, count) = self.sweep_slots(look.slot, now, SWEEP_PART);
-        look.slot = next;
-        look.is_over = look.are_rows_seen && next >= self.slots.len();
+        let (next, count) = self.sweep_slots(progress.slot, now, SWEEP_PART);
+        progress.slot = next;
+        progress.is_over = progress.are_rows_done && next >= self.slots.len();
         self.forget(dropped + count, capacity);
         dropped + count
     }
 
-    pub(in crate::store::memory) fn places(&self) -> usize {
-        each_width!(&self.rows, rows => rows.places(), else 0)
+    /// Returns the length of the rows' array, empty rows included.
+    pub(in crate::store::memory) fn array_len(&self) -> usize {
+        each_width!(&self.rows, rows => rows.array_len(), else 0)
     }
 
-    /// Where to go on, 0 after the last one, and how many were dropped.
+    /// Returns the index at which to continue, 0 after the last one, and how many were dropped.
     fn sweep_rows(&mut self, from: usize, now: Timestamp, budget: usize) -> (usize, usize) {
         let is_idle = self.parameters.idle_test(now);
         each_width!(&mut self.rows, rows => {
-            let (next, dropped) = rows.sweep(from, budget, |row: &Row<_>| !is_idle(&row[2..]));
+            let (next, dropped) = rows.sweep(from, budget, |row: &mut Row<_>| !is_idle(&row[2..]));
             if next == 0 {
                 rows.shrink();
             }
@@ -136,8 +135,8 @@ impl Shard {
         }, else (0, 0))
     }
 
-    /// Where to go on, and how many were dropped. The last slot takes the place of one that is dropped, so all are
-    /// seen from the first one on.
+    /// Returns the index at which to continue, and how many were dropped. The last slot moves to the index of one that is
+    /// dropped.
     fn sweep_slots(&mut self, from: usize, now: Timestamp, budget: usize) -> (usize, usize) {
         let (mut wakes, mut at, mut dropped) = (WakeList::default(), from, 0);
         for _ in 0..budget {
