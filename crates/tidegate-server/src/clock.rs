@@ -1,4 +1,4 @@
-//! The time as the server sees it: the machine's, or one that tests set.
+//! The server's clock: the system clock, or one that tests set.
 
 use tidegate::clock::Sleep;
 use tidegate::{Clock, ManualClock, SystemClock, Timestamp};
@@ -6,14 +6,14 @@ use tidegate::{Clock, ManualClock, SystemClock, Timestamp};
 /// The server's clock.
 #[derive(Clone, Debug)]
 pub enum ServerClock {
-    /// The machine's.
+    /// The system clock.
     System(SystemClock),
-    /// One that stands still until somebody moves it: for tests over real sockets.
+    /// A clock that only tests advance.
     Manual(ManualClock),
 }
 
 impl ServerClock {
-    /// The machine's clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self::System(SystemClock::new())
     }

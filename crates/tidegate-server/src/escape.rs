@@ -1,12 +1,12 @@
-//! Text that came from a peer, safe for a terminal, a log and a line of a protocol.
+//! Text from clients, made safe for a terminal, a log and a line of a protocol.
 //!
-//! Always   What [`Escaped`] writes has no control character (C0, DEL, C1), no mark that changes the direction of text,
-//!          and nothing that is not UTF-8: each stands there as `\u001b`, or a byte as `\xff`. The first form is also
-//!          valid within a JSON string, so that a line of the log in JSON stays JSON.
+//! Always   [`Escaped`] writes no control character (C0, DEL, C1), no mark that changes the direction of text, and no invalid UTF-8:
+//!          they become escapes such as `\u001b`, or `\xff` for a byte. The first form is also valid within a JSON string, so that a
+//!          log line in JSON stays JSON.
 
 use std::fmt::{self, Display, Formatter};
 
-/// Bytes that came from a peer, or a text that repeats some of them, for people to read.
+/// Bytes from a client, or a text that repeats some of them, for people to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Escaped<'a> {
     bytes: &'a [u8],
@@ -50,7 +50,7 @@ fn write_unit_escapes(f: &mut Formatter<'_>, unsafe_char: char) -> fmt::Result {
     unsafe_char.encode_utf16(&mut units).iter().try_for_each(|unit| write!(f, "\\u{unit:04x}"))
 }
 
-/// Whether a terminal would obey it instead of showing it, or show the text around it in another order.
+/// Returns whether a terminal would interpret the character instead of showing it, or would reorder the text around it.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn no_character_is_left_that_a_terminal_interprets() {
         for (bytes, expected) in [
             (&b"\x1b[31mred\x07\0\x7f"[..], r"\u001b[31mred\u0007\u0000\u007f"),
             ("C1 \u{9b}31m".as_bytes(), r"C1 \u009b31m"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_become_what_the_caller_says() {
+    fn line_breaks_are_replaced() {
         let text = Escaped::new(b"first\r\nsecond\x1b").line_break("\n  ");
         assert_eq!(text.to_string(), "first\n  \n  second\\u001b");
     }

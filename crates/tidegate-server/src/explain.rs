@@ -5,9 +5,8 @@
 pub use tidegate_config::explain::*;
 
 use crate::config::ServerConfig;
-use crate::engine::{Ask, Engine, Limits};
+use crate::engine::{Engine, LimitRequest, Limits};
 use crate::matching::Request;
-use crate::store::Key;
 
 /// Explains what would happen to this request if it came now.
 pub async fn explain(engine: &Engine, request: &Request<'_>, cost: u64) -> Explanation {
@@ -45,12 +44,12 @@ async fn add_states(
 ) -> Explanation {
     for (KeyToPeek { index, key }, explained) in explanation.limits_to_peek() {
         let limit = &limits.named()[index];
-        let ask = Ask { limit, key: Key(&key), cost };
-        let decision = match engine.look(&ask).await {
+        let ask = LimitRequest { limit, key: &key, cost };
+        let decision = match engine.peek_rule(&ask).await {
             Ok(decision) => decision,
             Err(error) => {
                 explained.add_store_error(limit.config(), &error);
-                engine.look_without_store(&ask)
+                engine.peek_without_store(&ask)
             }
         };
         explained.add_state(engine.shown_key(limit, &key), &decision);

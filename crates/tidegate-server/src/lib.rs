@@ -7,7 +7,7 @@
 //!    |
 //! protocol  resp http grpc admin    bytes in, bytes out: key, cost and limits of a request
 //!    |
-//! server                        what all listeners share: configuration, status, access, reload
+//! server                        what all listeners share: configuration, status, access control, reload
 //!    |
 //! engine                        limits by name or rule text; modes; leases
 //!    |
@@ -28,4 +28,5 @@ pub mod net;
 pub mod protocol;
 pub mod server;
 pub mod store;
+mod sync;
 mod tls;

@@ -5,10 +5,9 @@ use tidegate::ManualClock;
 use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
-use tidegate_server::engine::{Ask, Engine};
+use tidegate_server::engine::{Engine, LimitRequest};
 use tidegate_server::explain::{Explanation, VerdictKind, explain};
 use tidegate_server::matching::{Request, counted};
-use tidegate_server::store::Key;
 
 const CONFIG: &str = r#"
     [limits.login]
@@ -53,7 +52,7 @@ fn now<T>(answer: impl Future<Output = T>) -> T {
 /// Decides it for good.
 fn ask(engine: &Engine, request: &Request<'_>) {
     for counted in counted(&engine.limits(), request).expect("there is a key") {
-        let ask = Ask { limit: &counted.limit, key: Key(&counted.key), cost: 1 };
+        let ask = LimitRequest { limit: &counted.limit, key: &counted.key, cost: 1 };
         now(engine.check(&ask)).expect("memory answers");
     }
 }

@@ -1,20 +1,20 @@
-//! Descriptors: each connection takes one, and systems give a process few unless it asks for more.
+//! File descriptors: each connection takes one, and systems give a process few unless it asks for more.
 
 use crate::net::{ADMIN_CONNECTIONS_MAX, REJECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a worker has open: its share of the listeners, what it sleeps on, and what wakes it.
+/// Descriptors of a worker: its listeners, its event queue and its wake-up.
 const OF_WORKER: u64 = 12;
-/// Snapshots, logs, the configuration, connections to a store.
+/// Descriptors for snapshots, logs, the configuration and connections to a store.
 const OF_PROCESS: u64 = 48;
 
-/// Takes all descriptors that it may have. Returns how many connections there are descriptors for beside the operator's and all
-/// that is no connection, and says so if that is fewer than there are to be.
+/// Raises the limit on descriptors to the maximum. Returns how many connections there are descriptors for, besides admin
+/// connections and other uses, and logs a warning if that is fewer than configured.
 pub(super) fn take_all(connections_max: usize) -> usize {
     let may = getrlimit(Resource::Nofile);
     let all = Rlimit { current: may.maximum, maximum: may.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, all) {
-        tracing::warn!("cannot take all the descriptors it may have: {error}");
+        tracing::warn!("cannot raise the limit on file descriptors: {error}");
     }
     let workers = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
     let besides = ADMIN_CONNECTIONS_MAX + REJECTIONS_MAX as u64 + workers * OF_WORKER + OF_PROCESS;
@@ -30,7 +30,7 @@ pub(super) fn take_all(connections_max: usize) -> usize {
     ceiling
 }
 
-/// What is left beside all else; where that is next to nothing, a quarter.
+/// Returns the descriptors that other uses leave, but at least a quarter of all.
 fn ceiling(has: u64, besides: u64) -> usize {
     let left = has.saturating_sub(besides).max(has / 4).max(1);
     usize::try_from(left).unwrap_or(usize::MAX)
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_descriptors_for_all_else() {
+    fn connections_leave_descriptors_for_other_uses() {
         let cases = [(1_024, 200, 824), (65_536, 200, 65_336), (220, 200, 55), (64, 200, 16)];
         for (has, besides, left) in cases {
             assert_eq!(ceiling(has, besides), left, "{has}");

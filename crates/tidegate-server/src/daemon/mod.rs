@@ -1,7 +1,7 @@
 //! The process around the server: start, signals, reloads, snapshots, and an orderly end.
 //!
-//! Always   Whatever it is told while it runs (HUP, a changed file, a full disk), the server goes on with what
-//!          it has and says what is wrong. It ends only when it is asked to, and then it keeps its debts.
+//! Always   Whatever happens while it runs (HUP, a changed file, a full disk), the server continues with what it has and logs what
+//!          is wrong. It ends only on a signal, and then it writes a snapshot.
 
 mod banner;
 #[cfg(unix)]
@@ -28,23 +28,26 @@ use std::sync::Arc;
 use tidegate::Clock as _;
 use tokio::runtime::Runtime;
 
-/// What the command line says. It comes before the configuration.
+/// The options of the command line, which override the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The configuration.
+    /// The configuration file.
     pub config: Option<PathBuf>,
-    /// What it says about `[server]`.
+    /// Settings of `[server]`.
     pub server: CommandLine,
-    /// How it logs.
+    /// The format of the log.
     pub log: LogFormat,
 }
 
-/// Serves until it is asked to end. Writes to `out` where it listens and what to try; a reader of `out` that has gone or has
-/// stopped reading delays nothing.
+/// Serves until a signal ends the process. Writes the banner to `out`; a reader of `out` that has gone or has stopped reading
+/// delays nothing.
+///
+/// # Errors
+/// If the configuration is invalid, a listener cannot be opened, or the last snapshot cannot be written.
 pub fn run(options: &Options, out: impl Write + Send + 'static) -> anyhow::Result<()> {
-    // Dropped last: it writes what is left.
+    // Dropped last: it writes the lines that are left.
     let log = Log::start(options.log)?;
-    // A pipe can be read once: who was configured by one cannot be told to read it again.
+    // A pipe can be read once: a configuration from one cannot be reloaded.
     let file = options.config.clone().filter(|file| file.is_file());
     let config = config::for_start(options.config.as_deref(), &options.server)?;
     let clock = ServerClock::system();
@@ -52,28 +55,28 @@ pub fn run(options: &Options, out: impl Write + Send + 'static) -> anyhow::Resul
     #[cfg(unix)]
     let ceiling = descriptors::take_all(config.server.caps.connections_max);
     let snapshot = config.server.snapshot.clone().filter(|_| config.store.is_none());
-    let (server, store) = opened(config, file, clock, snapshot.as_ref())?;
+    let (server, store) = create_server(config, file, clock, snapshot.as_ref())?;
     #[cfg(unix)]
     server.set_connections_ceiling(ceiling);
-    // Whoever is told that it listens may send a signal at once, or take all descriptors.
+    // Before the listeners: a client may send a signal, or take all descriptors, as soon as it can connect.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signals = runtime.block_on(async { Signals::hear() })?;
+    let signals = runtime.block_on(async { Signals::register() })?;
     let _ = server.status.log.set(Arc::clone(&log.drops));
     let running = net::start(server)?;
     print_banner(&running, out);
-    tell_system(&[NotifyState::Ready]);
-    runtime.block_on(signals::tend(&running, signals, snapshot.as_ref()));
-    tell_system(&[NotifyState::Stopping]);
+    notify_system(&[NotifyState::Ready]);
+    runtime.block_on(signals::run_until_terminated(&running, signals, snapshot.as_ref()));
+    notify_system(&[NotifyState::Stopping]);
     let ended = end(running, snapshot.as_ref());
-    // A reload may wait for a disk that does not answer: nobody waits for it.
+    // Does not wait for a reload, which may hang on a disk that does not answer.
     runtime.shutdown_background();
-    // Not before everybody has been answered.
+    // After the last request was answered.
     drop(store);
     ended
 }
 
-/// Prints the banner from a thread of its own: the reader of a pipe may have stopped reading, and the server must go on to hear
-/// signals. What cannot be written is in the log.
+/// Prints the banner from its own thread: the reader of a pipe may have stopped reading, and the server must still handle
+/// signals. If the banner cannot be written, the addresses are logged.
 fn print_banner(running: &Running, mut out: impl Write + Send + 'static) {
     let (text, addresses) = (banner::text(running), running.addresses);
     let print = move || {
@@ -93,8 +96,8 @@ fn print_banner(running: &Running, mut out: impl Write + Send + 'static) {
     }
 }
 
-/// The server, with what its store lives in.
-fn opened(
+/// Creates the server, and the runtime of its store's connections.
+fn create_server(
     config: Config,
     file: Option<PathBuf>,
     clock: ServerClock,
@@ -110,13 +113,13 @@ fn opened(
         return Ok((server, None));
     }
     if config.server.snapshot.is_some() {
-        tracing::info!("no snapshot is written or read: the store keeps what is counted");
+        tracing::info!("no snapshot is written or read: the store keeps the state of limits");
     }
     let (server, runtime) = store::serve(config, file, clock)?;
     Ok((server, Some(runtime)))
 }
 
-/// Everybody who is being answered is answered; then what they owe is kept.
+/// Answers the requests in progress, then writes the last snapshot.
 fn end(running: Running, snapshot: Option<&config::SnapshotConfig>) -> anyhow::Result<()> {
     let server = Arc::clone(&running.server);
     let stopped = running.stop();
@@ -127,9 +130,9 @@ fn end(running: Running, snapshot: Option<&config::SnapshotConfig>) -> anyhow::R
     stopped
 }
 
-/// Tells systemd, if it asked to be told.
-fn tell_system(states: &[NotifyState<'_>]) {
+/// Notifies systemd, if it started the process with a notification socket.
+fn notify_system(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("cannot tell the service manager: {error}");
+        tracing::warn!("cannot notify the service manager: {error}");
     }
 }

@@ -1,6 +1,6 @@
-//! What the process is told while it runs.
+//! Signals and timers: reloads, snapshots and the end of the process.
 
-use super::{state, tell_system};
+use super::{notify_system, state};
 use crate::config::{SnapshotConfig, Sources};
 use crate::net::Running;
 use crate::server::Server;
@@ -13,7 +13,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// What it listens to from the start.
+/// The signals that the process handles.
 pub(super) struct Signals {
     hang_up: Signal,
     terminate: Signal,
@@ -21,8 +21,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on, in the runtime that this is called in.
-    pub(super) fn hear() -> std::io::Result<Self> {
+    /// Registers the handlers, in the runtime that this is called in.
+    pub(super) fn register() -> std::io::Result<Self> {
         Ok(Self {
             hang_up: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -31,8 +31,8 @@ impl Signals {
     }
 }
 
-/// Reloads, watches and saves until it is asked to end.
-pub(super) async fn tend(
+/// Reloads the configuration and writes snapshots until a signal ends the process.
+pub(super) async fn run_until_terminated(
     running: &Running,
     mut signals: Signals,
     snapshot: Option<&SnapshotConfig>,
@@ -40,39 +40,41 @@ pub(super) async fn tend(
     let server = &running.server;
     let config = server.config();
     let mut save = every(snapshot.map(|snapshot| snapshot.every));
-    let mut look = every(config.server.is_watching.then_some(WATCH_EVERY));
+    let mut watch = every(config.server.is_watching.then_some(WATCH_EVERY));
     let mut alive = every(sd_notify::watchdog_enabled().map(|timeout| timeout / 2));
     let mut saving = None;
-    // What the last reload read, if it failed: it is tried again when that has changed.
+    // The files of the last reload, if it failed: they are read again when they change.
     let mut failed: Option<Sources> = None;
-    let (mut reloading, mut asked): (Option<Reloading>, Option<Ask>) = (None, None);
+    let (mut reloading, mut next): (Option<Reloading>, Option<ReloadReason>) = (None, None);
     loop {
-        // One at a time: what is asked meanwhile is done after it.
+        // One at a time: a signal that arrives meanwhile is handled afterwards.
         if reloading.is_none()
-            && let Some(ask) = asked.take()
+            && let Some(reason) = next.take()
         {
-            reloading = Some(begin(Arc::clone(server), ask, failed.take()));
+            reloading = Some(begin_reload(Arc::clone(server), reason, failed.take()));
         }
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hang_up.recv() => asked = Some(Ask::Reload),
-            () = tick(&mut look), if reloading.is_none() => asked = asked.or(Some(Ask::Look)),
+            _ = signals.hang_up.recv() => next = Some(ReloadReason::Signal),
+            () = tick(&mut watch), if reloading.is_none() => next = next.or(Some(ReloadReason::Watch)),
             done = reloaded(&mut reloading) => failed = done,
             () = tick(&mut save) => {
                 if let (None, Some(snapshot)) = (&saving, snapshot.cloned()) {
-                    saving = Some(keep(Arc::clone(server), snapshot));
+                    saving = Some(begin_save(Arc::clone(server), snapshot));
                 }
             }
             () = saved(&mut saving) => {}
-            () = tick(&mut alive) => tell_system(&[NotifyState::Watchdog]),
+            () = tick(&mut alive) => notify_system(&[NotifyState::Watchdog]),
         }
     }
-    // The last one is written when all have been answered; it must not meet this one.
+    // The last snapshot is written after the last request, and not while this one is.
     if saving.is_some() {
         saved(&mut saving).await;
     }
-    tracing::info!("asked to end: no more connections, and those that are there are answered");
+    tracing::info!(
+        "shutting down: no new connections are accepted, and requests in progress are answered"
+    );
 }
 
 fn every(interval: Option<Duration>) -> Option<Interval> {
@@ -93,21 +95,21 @@ async fn tick(interval: &mut Option<Interval>) {
 
 /// Why the configuration is read.
 #[derive(Clone, Copy, Debug)]
-enum Ask {
-    /// A signal asks for it.
-    Reload,
-    /// To see whether it has changed.
-    Look,
+enum ReloadReason {
+    /// A signal.
+    Signal,
+    /// The files are watched for changes.
+    Watch,
 }
 
-/// What it ends with is what the last reload read, if it failed.
+/// Returns the files of the last reload, if it failed.
 type Reloading = JoinHandle<Option<Sources>>;
 
-/// In a thread of its own: a file may be on a disk that does not answer, and signals are heard meanwhile.
-fn begin(server: Arc<Server>, ask: Ask, failed: Option<Sources>) -> Reloading {
-    tokio::task::spawn_blocking(move || match ask {
-        Ask::Reload => reload(&server),
-        Ask::Look => {
+/// Starts a reload in its own thread: a file may be on a disk that does not answer, and signals must be handled meanwhile.
+fn begin_reload(server: Arc<Server>, reason: ReloadReason, failed: Option<Sources>) -> Reloading {
+    tokio::task::spawn_blocking(move || match reason {
+        ReloadReason::Signal => reload(&server),
+        ReloadReason::Watch => {
             let in_force = server.config();
             let read = failed.as_ref().unwrap_or(&in_force.sources);
             if server.file().is_some() && read.have_changed() { reload(&server) } else { failed }
@@ -125,10 +127,10 @@ async fn reloaded(reloading: &mut Option<Reloading>) -> Option<Sources> {
     })
 }
 
-/// What was read, if that is not in force now.
+/// Reloads the configuration. Returns the files that were read if they are not in force.
 fn reload(server: &Server) -> Option<Sources> {
     if let Ok(monotonic) = NotifyState::monotonic_usec_now() {
-        tell_system(&[NotifyState::Reloading, monotonic]);
+        notify_system(&[NotifyState::Reloading, monotonic]);
     }
     let reloaded = server.reload();
     match &reloaded {
@@ -138,18 +140,18 @@ fn reload(server: &Server) -> Option<Sources> {
         Ok(_) => tracing::info!("reloaded: {} limits", server.config().limits.len()),
         Err(errors) => tracing::error!("not reloaded, the old configuration stays:\n{errors}"),
     }
-    tell_system(&[NotifyState::Ready]);
+    notify_system(&[NotifyState::Ready]);
     reloaded.err().map(|errors| errors.sources)
 }
 
 type Saving = JoinHandle<std::io::Result<()>>;
 
-/// In a thread of its own, so that signals are heard meanwhile; one at a time.
-fn keep(server: Arc<Server>, config: SnapshotConfig) -> Saving {
+/// Starts to write a snapshot in its own thread, so that signals are handled meanwhile.
+fn begin_save(server: Arc<Server>, config: SnapshotConfig) -> Saving {
     tokio::task::spawn_blocking(move || state::save(&server, &config))
 }
 
-/// Waits until it is done, and says if it went wrong.
+/// Waits until the snapshot is written, and logs a failure.
 async fn saved(saving: &mut Option<Saving>) {
     let Some(handle) = saving else { return std::future::pending().await };
     let done = handle.await;

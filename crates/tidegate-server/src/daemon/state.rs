@@ -1,4 +1,4 @@
-//! Debts over a restart: the snapshot.
+//! The snapshot, which keeps the state of limits over a restart.
 
 use crate::config::SnapshotConfig;
 use crate::server::Server;
@@ -7,7 +7,7 @@ use std::io;
 use tidegate::Clock as _;
 use tidegate::snapshot::Snapshot;
 
-/// Reads what is known from before. A bad file is told about, and never keeps the server from starting.
+/// Reads the snapshot. A damaged file is logged and does not keep the server from starting.
 pub(super) fn restore(config: &SnapshotConfig) -> (Snapshot, RestoreResult) {
     let loaded = Snapshot::load(&config.path);
     for problem in &loaded.problems {
@@ -25,12 +25,12 @@ pub(super) fn restore(config: &SnapshotConfig) -> (Snapshot, RestoreResult) {
     (loaded.snapshot, result)
 }
 
-/// Writes what everybody owes, and notes how that went.
+/// Writes the state of all limits, and records the result.
 pub(super) fn save(server: &Server, config: &SnapshotConfig) -> io::Result<()> {
-    // What is charged while it is written may not be in it.
+    // The snapshot may miss charges from now on.
     let now = server.engine.clock().now();
-    let remembered = server.engine.remembered();
-    let named = remembered.iter().map(|(name, limiter)| (name.as_str(), limiter));
+    let limiters = server.engine.snapshot_limiters();
+    let named = limiters.iter().map(|(name, limiter)| (name.as_str(), limiter));
     let saved = Snapshot::save_with(&config.path, named, || server.engine.attached());
     match &saved {
         Ok(()) => server.status.snapshot.written(now),

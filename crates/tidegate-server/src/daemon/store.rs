@@ -1,9 +1,9 @@
-//! The store that the configuration names, and a thread for its connections: they outlive every worker.
+//! The thread that runs the connections to Redis, which outlives every worker.
 
 use crate::clock::ServerClock;
 use crate::config::{Config, store_client};
 use crate::server::Server;
-use crate::store::Examination;
+use crate::store::{ExaminationSchedule, RedisBackend};
 use anyhow::Context;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -11,11 +11,10 @@ use std::time::Duration;
 use tidegate_redis::RedisStore;
 use tokio::runtime::Runtime;
 
-/// Between two looks at how the store is.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A server whose limits are in a store, and what the store's connections live in. A store that is not there
-/// keeps nobody from starting: its limits' policies answer until it is.
+/// Creates a server with limits in Redis, and the runtime of its connections. While Redis does not answer, the server starts all
+/// the same, and the limits' `on_error` decides.
 pub(super) fn serve(
     config: Config,
     file: Option<PathBuf>,
@@ -32,7 +31,7 @@ pub(super) fn serve(
         match all.iter().find(|server| !server.is_up) {
             None if ups > 0 => tracing::info!("limits are shared through {address}"),
             down => {
-                let why = down.map_or("nobody is known there", |server| &server.why_down);
+                let why = down.map_or("no server is known there", |server| &server.why_down);
                 tracing::warn!("the store {address} does not answer: {why}");
             }
         }
@@ -42,32 +41,33 @@ pub(super) fn serve(
         }
         server
     });
-    runtime.spawn(look(Arc::downgrade(&server)));
+    runtime.spawn(check_health(Arc::downgrade(&server)));
     runtime.spawn(examine_store(Arc::downgrade(&server)));
     Ok((server, runtime))
 }
 
-/// Looks how the store is as long as there is somebody who cares: what has changed is logged.
-async fn look(watched: Weak<Server>) {
+/// Checks the health of Redis until the server is dropped. The check logs what changed.
+async fn check_health(watched: Weak<Server>) {
     while let Some(server) = watched.upgrade() {
-        let _ = server.engine.store().health();
+        let _ = server.engine.store().shared().map(RedisBackend::health);
         drop(server);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
     }
 }
 
-/// Examines the store once it is there, when it has come back, and now and then, as long as there is somebody who cares:
-/// what is found is logged, and told by `/readyz?verbose`.
-// Beside `look`, which must not wait for a server that is slow to say how it is.
+/// Examines Redis until the server is dropped: when Redis first answers, when it comes back, and at intervals. The findings are
+/// logged, and shown by `/readyz?verbose`.
+// Not in `check_health`, which must not wait for a slow server.
 pub async fn examine_store(watched: Weak<Server>) {
-    let mut examination = Examination::default();
+    let mut schedule = ExaminationSchedule::default();
     while let Some(server) = watched.upgrade() {
-        let store = server.engine.store();
-        if examination.is_due(&store.health().unwrap_or_default()) {
+        if let Some(store) = server.engine.store().shared()
+            && schedule.is_due(&store.health())
+        {
             store.examine().await;
         }
         drop(server);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
     }
 }
 
@@ -76,20 +76,22 @@ mod tests {
     use super::*;
     use tidegate_testbed::RedisServer;
 
+    // T34
     #[test]
-    fn t34_a_server_that_starts_examines_its_store() {
+    fn a_server_that_starts_examines_its_store() {
         let redis = RedisServer::builder().option("maxmemory-policy", "allkeys-lru").start();
         let text = format!("[store]\nurl = \"{}\"\n", redis.url());
         let config = crate::config::read(&text, "t.toml").unwrap();
         let (server, runtime) = serve(config, None, ServerClock::system()).unwrap();
+        let store = server.engine.store().shared().expect("it is Redis");
         let found = async {
-            while server.engine.store().findings().is_empty() {
+            while store.findings().is_empty() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         let in_time = async { tokio::time::timeout(Duration::from_secs(20), found).await };
-        runtime.block_on(in_time).expect("it is never examined");
-        let found = server.engine.store().findings();
+        runtime.block_on(in_time).expect("the store is examined within 20 s");
+        let found = store.findings();
         assert!(found.len() == 1 && found[0].text.contains("allkeys-lru"), "{found:?}");
     }
 }

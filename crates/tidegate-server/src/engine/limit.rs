@@ -1,160 +1,161 @@
-//! A limit as the server keeps it: its counters, and how it is obeyed.
+//! A limit as the server enforces it: its counters, its mode, and how many requests it admitted in shadow mode only.
 
 use super::Answer;
 use crate::config::{LimitConfig, Mode};
-use crate::store::{Counters, Store};
+use crate::store::{Backend, Counters};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate::snapshot::Snapshot;
-use tidegate::{Decision, Rule, Span};
+use tidegate::store::LimitStore;
+use tidegate::{Decision, Rule, Snapshot, Span};
 use tidegate_http::LimitStatus;
 use tidegate_redis::Unsuited;
 
-/// A limit, by name or by rule text.
+/// A limit, with a name or made of rule text.
 #[derive(Debug)]
 pub struct Limit {
     config: LimitConfig,
     name: Arc<str>,
-    /// Whether it was made of rule text.
     is_ad_hoc: bool,
-    counters: Counters,
-    /// Stays with the counters.
-    shadowed: Arc<Shadowed>,
+    counters: Arc<dyn Counters>,
+    shadow: Arc<ShadowCounts>,
 }
 
-/// A limit that no check may ask: it counts who is in flight, and a check does not say when it is over.
+/// A check named a concurrency limit. Its permits have to be released, and a check has no way to do that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("limit `{limit}` counts who is in flight, and a check does not say when it is over")]
-pub struct InFlight {
-    /// Its name, or its rule.
+#[error("limit `{limit}` is a concurrency limit, and a check cannot release its permits")]
+pub struct NotCheckable {
+    /// The limit's name, or its rule.
     pub limit: String,
 }
 
-/// How many passed only because the limit is in the shadow.
+/// Requests that passed because the limit was in shadow mode.
 #[derive(Debug, Default)]
-struct Shadowed {
+struct ShadowCounts {
     all: AtomicU64,
-    /// Of these, who would have been denied.
     denied: AtomicU64,
-    /// The most that [`Limit::denied`] has ever said.
+    /// The highest value that [`Limit::denied`] has returned.
     denied_max: AtomicU64,
 }
 
 impl Limit {
-    pub(super) fn new(
+    pub(super) fn open(
         config: LimitConfig,
-        store: &Store,
+        store: &dyn Backend,
         restored: &Snapshot,
     ) -> Result<Self, Unsuited> {
         let counters = store.open(&config, restored)?;
-        counters.change(config.rule.clone());
+        counters.set_rule(config.rule.clone());
         let name = config.name.as_str().into();
-        Ok(Self { config, name, is_ad_hoc: false, counters, shadowed: Arc::default() })
+        Ok(Self { config, name, is_ad_hoc: false, counters, shadow: Arc::default() })
     }
 
-    /// A limit without a name, which somebody asks for by the text of its rule.
-    pub(super) fn ad_hoc(
+    /// Opens a limit without a name, which a request gave as rule text.
+    pub(super) fn open_ad_hoc(
         config: LimitConfig,
-        store: &Store,
+        store: &dyn Backend,
         restored: &Snapshot,
     ) -> Result<Self, Unsuited> {
-        Ok(Self { is_ad_hoc: true, ..Self::new(config, store, restored)? })
+        Ok(Self { is_ad_hoc: true, ..Self::open(config, store, restored)? })
     }
 
-    /// The same counters, told otherwise.
-    pub(super) fn changed(&self, config: LimitConfig) -> Self {
-        // What another server has made of it since stays, unless this one is told otherwise.
+    /// Returns this limit with another configuration and the same counters.
+    pub(super) fn reconfigured(&self, config: LimitConfig) -> Self {
+        // A rule that another server has published since stays, unless this server's configuration of the rule changed.
         if self.config.rule != config.rule {
-            self.counters.change(config.rule.clone());
+            self.counters.set_rule(config.rule.clone());
         }
-        let (counters, shadowed) = (self.counters.clone(), Arc::clone(&self.shadowed));
-        Self { config, name: Arc::clone(&self.name), is_ad_hoc: false, counters, shadowed }
+        let (counters, shadow) = (Arc::clone(&self.counters), Arc::clone(&self.shadow));
+        Self { config, name: Arc::clone(&self.name), is_ad_hoc: false, counters, shadow }
     }
 
-    /// What it is called: its name, or its rule.
+    /// Returns the limit's name, or its rule.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// The same, for who keeps it.
+    /// Returns the name without copying it.
     pub(super) fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }
 
-    /// Whether it has no name, and somebody asked for it by the text of its rule.
+    /// Returns whether the limit has no name and was made of rule text.
     pub fn is_ad_hoc(&self) -> bool {
         self.is_ad_hoc
     }
 
-    /// What it admits.
+    /// Returns the configured rule.
     pub fn rule(&self) -> &Rule {
         &self.config.rule
     }
 
-    /// Whether it is obeyed.
+    /// Returns whether the limit is enforced, in shadow mode, or off.
     pub fn mode(&self) -> Mode {
         self.config.mode
     }
 
-    /// All that was said about it.
+    /// Returns the limit's configuration.
     pub fn config(&self) -> &LimitConfig {
         &self.config
     }
 
-    /// A check may ask it, unless its places have to be given back. Whatever its mode is: one that is off today
-    /// is asked tomorrow.
-    pub fn refuse_in_flight(&self) -> Result<(), InFlight> {
+    /// Returns an error if this is a concurrency limit, in whichever mode: a check cannot release a permit.
+    pub fn ensure_checkable(&self) -> Result<(), NotCheckable> {
         if self.config.rule.is_concurrency() {
-            return Err(InFlight { limit: self.name().to_owned() });
+            return Err(NotCheckable { limit: self.name().to_owned() });
         }
         Ok(())
     }
 
-    /// How long a place is held at the most, under a concurrency limit that says so.
+    /// Returns the maximum time that a permit is held, for concurrency rules with a lease.
     pub fn lease(&self) -> Option<Span> {
         self.config.rule.lease()
     }
 
-    /// Where it counts.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    /// Returns the limit's state in the store.
+    pub fn counters(&self) -> &dyn Counters {
+        &*self.counters
     }
 
-    /// How many passed only because the limit is in the shadow.
+    #[inline]
+    pub(super) fn store(&self) -> &dyn LimitStore {
+        self.counters.store()
+    }
+
+    /// Returns how many requests passed because the limit was in shadow mode.
     pub fn shadowed(&self) -> u64 {
-        self.shadowed.all.load(Ordering::Relaxed)
+        self.shadow.all.load(Ordering::Relaxed)
     }
 
-    /// How many of them would have been denied.
+    /// Returns how many requests would have been denied, had the limit not been in shadow mode.
     pub fn shadow_denied(&self) -> u64 {
-        self.shadowed.denied.load(Ordering::Relaxed)
+        self.shadow.denied.load(Ordering::Relaxed)
     }
 
-    /// How many were denied indeed. Never goes down, though it is the difference of two counters that
-    /// are read one after the other: who collects it would take that for a restart.
+    /// Returns how many requests were denied. The number never decreases, though it is the difference of two counters that are
+    /// read one after the other: a metrics collector would take a decrease for a restart.
     pub fn denied(&self) -> u64 {
         let denied = self.counters.stats().denied.saturating_sub(self.shadow_denied());
-        denied.max(self.shadowed.denied_max.fetch_max(denied, Ordering::Relaxed))
+        denied.max(self.shadow.denied_max.fetch_max(denied, Ordering::Relaxed))
     }
 
-    /// What the caller is told about a decision that counts.
-    pub(crate) fn answer(&self, decision: Decision) -> Answer {
-        let answer = self.seen(decision);
+    /// Returns the decision as the mode enforces it, and counts it if the limit is in shadow mode.
+    pub(super) fn enforce(&self, decision: Decision) -> Answer {
+        let answer = self.preview(decision);
         if answer.is_shadowed {
-            self.shadowed.all.fetch_add(1, Ordering::Relaxed);
+            self.shadow.all.fetch_add(1, Ordering::Relaxed);
             let is_denied = u64::from(decision.is_deny());
-            self.shadowed.denied.fetch_add(is_denied, Ordering::Relaxed);
+            self.shadow.denied.fetch_add(is_denied, Ordering::Relaxed);
         }
         answer
     }
 
-    /// What the fields of an answer tell a client: of a limit that is in the shadow or off, nothing.
-    pub(crate) fn told(&self, answer: Answer) -> Option<LimitStatus<'_>> {
-        self.mode().status(self.name(), self.rule(), answer.decision)
+    /// Returns the decision as the mode would enforce it, without counting it.
+    pub(super) fn preview(&self, decision: Decision) -> Answer {
+        self.mode().apply(decision)
     }
 
-    /// What the caller is told about a decision that was only looked at.
-    pub(crate) fn seen(&self, decision: Decision) -> Answer {
-        self.mode().apply(decision)
+    /// Returns what the response headers show of this limit; `None` for a limit that is in shadow mode or off.
+    pub(crate) fn status(&self, answer: Answer) -> Option<LimitStatus<'_>> {
+        self.mode().status(self.name(), self.rule(), answer.decision)
     }
 }

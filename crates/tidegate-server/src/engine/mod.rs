@@ -1,391 +1,378 @@
-//! The one place that every wire asks.
+//! The engine: every protocol finds limits and decides requests here.
 //!
-//! Always   A limit is found by its name, or made of rule text. Its mode is applied here and nowhere else: a
-//!          limit in the shadow decides and counts, and the caller passes. A reload puts other limits in
-//!          place in one step; counters stay with their name.
-//! Always   A check never takes a place among those in flight: nobody would say when to give it back. Memory would
-//!          give it back at once and Redis at the end of its lease, so it is refused here, before a store is asked.
+//! Always   A limit is found by its name, or made of rule text. Its mode is applied here and nowhere else: a limit in shadow mode
+//!          decides and counts, and the request passes. A reload replaces all limits in one step; counters stay with their name.
+//! Always   A check of a concurrency limit is refused before a store is asked: no client would release the permit.
+//! Fast     Requests of limits in memory are decided without a boxed future: see [`Reply`](tidegate::store::Reply).
 
-mod attached;
 mod lease;
 mod limit;
 mod limits;
 mod publish;
 mod rules;
+mod snapshot_codec;
 #[cfg(test)]
 mod tests;
 
-pub use lease::{Lease, LeaseId, NoLease};
-pub use limit::{InFlight, Limit};
+pub use lease::{InvalidLeaseId, Lease, LeaseId, TooManyLeases};
+pub use limit::{Limit, NotCheckable};
 pub(crate) use limits::at;
 pub use limits::{Limits, NoSuchLimit};
 pub(crate) use rules::RULES_MAX;
-/// What a wire has to say.
 pub use tidegate_http::EffectiveDecision as Answer;
 
 use crate::clock::ServerClock;
+use crate::config::matching::counts_credentials;
 use crate::config::{Config, LimitConfig, Mode};
-use crate::matching::counts_credentials;
-use crate::store::{self, IdempotencyKey, Key, Store, StoreError};
+use crate::store::{
+    Backend, IdempotencyKey, MemoryBackend, RedisBackend, StoreError, THROTTLES_NAME,
+};
+use crate::sync::lock;
 use arc_swap::ArcSwap;
 use lease::Leases;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
-use tidegate::snapshot::{Attached, Snapshot};
-use tidegate::store::ClientId;
-use tidegate::throttle::{Throttle, Throttled, Throttles};
-use tidegate::{Clock as _, Decision, Limiter};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use tidegate::store::{CheckRequest, ClientId, Joint};
+use tidegate::{
+    Attached, Clock as _, Decision, Limiter, Snapshot, Span, Throttle, ThrottleBatch, Throttled,
+};
 use tidegate_http::ShadowAction;
 use tidegate_redis::{Latencies, RedisStore};
 
-/// What wires ask.
+/// Finds limits and decides requests.
 #[derive(Debug)]
 pub struct Engine {
-    store: Store,
+    store: Box<dyn Backend>,
     limits: ArcSwap<Limits>,
     leases: Arc<Leases>,
     clock: ServerClock,
-    /// Held while limits are put in place, so that two reloads do not mix.
-    changing: Mutex<()>,
+    /// Held while limits are replaced, so that two reloads do not mix.
+    reload_lock: Mutex<()>,
     decision_times: Latencies,
 }
 
-/// One question: how much, for whom, under which limit.
+/// A request to one limit: the key to charge, and the cost.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct LimitRequest<'a> {
     /// The limit.
     pub limit: &'a Limit,
-    /// Whom it counts. Any bytes.
-    pub key: Key<'a>,
-    /// How much.
+    /// The key, any bytes.
+    pub key: &'a [u8],
+    /// The cost.
     pub cost: u64,
 }
 
 /// Why a check was not decided.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// It takes more than a check to ask this limit.
+    /// The limit is a concurrency limit.
     #[error(transparent)]
-    InFlight(#[from] InFlight),
-    /// The store did not.
+    NotCheckable(#[from] NotCheckable),
+    /// The store could not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a wire has to say to several questions that were one.
+/// The answer to several requests that were decided together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JointAnswer {
-    /// All of them together.
+    /// The answer to all of them.
     pub all: Answer,
-    /// Each of them, in the order asked.
+    /// The answer to each of them, in the order of the requests.
     pub each: Vec<Answer>,
 }
 
 impl Engine {
-    /// An engine with these limits, in memory; what the snapshot knows comes back.
+    /// Creates an engine with limits in memory, and restores the snapshot.
     pub fn new(config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
-        let store = Store::memory(clock.clone(), config.server.throttle_max_keys, restored);
-        Self::over(store, config, clock, restored)
+        let max_keys = config.server.throttle_max_keys;
+        let store = MemoryBackend::new(clock.clone(), max_keys, restored);
+        Self::over(Box::new(store), config, clock, restored)
     }
 
-    /// The same with limits in Redis, which others share. What it does in the background, it does in the runtime
-    /// that this is called in.
+    /// Creates an engine with limits in Redis. Its background work runs in the runtime that this is called in.
     pub fn shared(config: &Config, clock: ServerClock, redis: RedisStore) -> Self {
-        let store = Store::redis(redis, config, clock.clone());
-        Self::over(store, config, clock, &Snapshot::default())
+        let store = RedisBackend::new(redis, config, clock.clone());
+        Self::over(Box::new(store), config, clock, &Snapshot::default())
     }
 
-    fn over(store: Store, config: &Config, clock: ServerClock, restored: &Snapshot) -> Self {
-        let limits = Limits::new(config, &store, &clock, restored);
-        let leases = Arc::clone(limits.leases());
-        leases.restore(restored, |name| limits.known(name), &clock);
+    fn over(
+        store: Box<dyn Backend>,
+        config: &Config,
+        clock: ServerClock,
+        restored: &Snapshot,
+    ) -> Self {
+        let limits = Limits::new(config, &*store, &clock, restored);
+        let leases = Arc::clone(limits.rules.leases());
+        leases.restore(restored, |name| limits.existing(name), &clock);
         Self {
             store,
             limits: ArcSwap::from_pointee(limits),
             leases,
             clock,
-            changing: Mutex::new(()),
+            reload_lock: Mutex::new(()),
             decision_times: Latencies::default(),
         }
     }
 
-    /// The limits as they stand. A reload does not change what was handed out.
+    /// Returns the limits in force. A later reload does not change the returned ones.
     pub fn limits(&self) -> Arc<Limits> {
         self.limits.load_full()
     }
 
-    /// The limit of this name or, if there is none, of this rule text.
+    /// Returns the limit of this name, or else of this rule text.
+    ///
+    /// # Errors
+    /// If the text is neither, or no limit can be made of it.
     pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
         self.by(ClientId::OWN).find(name_or_rule)
     }
 
-    /// The engine as this peer asks it.
-    pub fn by(&self, peer: ClientId) -> PeerEngine<'_> {
-        PeerEngine { engine: self, peer }
+    /// Returns the engine for requests of one client.
+    pub fn by(&self, client: ClientId) -> ClientEngine<'_> {
+        ClientEngine { engine: self, client }
     }
 
-    /// The id of a peer that comes from this address, and may have shown a token that is good.
+    /// Returns the id of a client with this address, and this token if it has shown a valid one.
     pub fn peer(&self, address: IpAddr, token: Option<&[u8]>) -> ClientId {
-        ClientId::new(|identity| self.throttles().limiter().fingerprint(identity), address, token)
+        let limiter = self.store.throttles().limiter();
+        ClientId::new(|identity| limiter.fingerprint(identity), address, token)
     }
 
     /// Returns a key as text for people: with escapes, or the digest that stands for a key with a credential in it.
     pub(crate) fn shown_key(&self, limit: &Limit, key: &[u8]) -> String {
-        let redacted = self.redacted_key(limit, self.secret_of(limit).fingerprint(&Key(key)));
+        let redacted = self.redacted_key(limit, self.fingerprints(limit).fingerprint(key));
         redacted.unwrap_or_else(|| key.escape_ascii().to_string())
     }
 
     /// Returns the digest that is shown for the key with this fingerprint, if the limit's keys have credentials in them: 64 bits
     /// under a secret of this server. The empty key of requests without a credential stays as it is.
     pub(crate) fn redacted_key(&self, limit: &Limit, fingerprint: u128) -> Option<String> {
-        let is_empty = fingerprint == self.secret_of(limit).fingerprint(&Key(b""));
+        let is_empty = fingerprint == self.fingerprints(limit).fingerprint(&b""[..]);
         if is_empty || !counts_credentials(limit.config()) {
             return None;
         }
-        // Hashed again, because the fingerprint itself says where the table keeps the key.
-        let digest = self.throttles().limiter().fingerprint(&fingerprint) >> 64;
+        // Hashed again, because the fingerprint itself says where the key store keeps the key.
+        let digest = self.store.throttles().limiter().fingerprint(&fingerprint) >> 64;
         Some(format!("[redacted {digest:016x}]"))
     }
 
-    /// The limiter whose secret makes the fingerprints of a limit's keys.
-    fn secret_of<'a>(&'a self, limit: &'a Limit) -> &'a Limiter<ServerClock> {
-        limit.counters().limiter().unwrap_or(self.throttles().limiter())
+    /// Returns the limiter whose secret makes the fingerprints of a limit's keys.
+    fn fingerprints<'a>(&'a self, limit: &'a Limit) -> &'a Limiter<ServerClock> {
+        limit.counters().limiter().unwrap_or(self.store.throttles().limiter())
     }
 
-    /// Forgets the rule without a name that is written like this, or all of them, with what is owed under them and the places
-    /// that are held under them. Tells how many.
+    /// Removes the ad-hoc rule of this text, or all ad-hoc rules, with their state and their permits. Returns the number of rules.
     pub fn clear_ad_hoc_rules(&self, rule: Option<&str>) -> usize {
-        self.limits.load().clear_unnamed(rule)
+        self.limits.load().rules.clear(rule)
     }
 
-    /// Whether rules without a name are taken from those who ask, from now on.
-    pub fn take_ad_hoc_rules(&self, are_taken: bool) {
-        self.limits.load().take_ad_hoc_rules(are_taken);
+    /// Sets whether requests may give rules as text.
+    pub fn accept_ad_hoc_rules(&self, is_accepting: bool) {
+        self.limits.load().rules.set_open(is_accepting);
     }
 
-    /// What a snapshot has besides what [is remembered](Self::remembered).
-    pub fn attached(&self) -> Vec<Attached> {
-        vec![self.limits.load().attached(), self.leases.attached()]
-    }
-
-    /// The server's clock.
+    /// Returns the server's clock.
     pub fn clock(&self) -> &ServerClock {
         &self.clock
     }
 
-    /// How long decisions took, from the question to its answer.
+    /// Returns how long decisions took.
     pub fn decision_times(&self) -> &Latencies {
         &self.decision_times
     }
 
     /// Makes a decision, or several together, and records how long it took.
     #[inline]
-    async fn timed<T>(&self, deciding: impl Future<Output = T>) -> T {
+    async fn timed<F: Future>(&self, decide: impl FnOnce() -> F) -> F::Output {
         let began = self.clock.now();
-        let decided = deciding.await;
+        let decided = decide().await;
         self.decision_times.record(self.clock.now().since(began), 1);
         decided
     }
 
-    /// Where it counts.
-    pub fn store(&self) -> &Store {
-        &self.store
+    /// Returns the store of all limits.
+    pub fn store(&self) -> &dyn Backend {
+        &*self.store
     }
 
-    /// Keys whose rate comes with each request, as far as they are in this process: `CL.THROTTLE`.
-    pub fn throttles(&self) -> &Throttles<ServerClock> {
-        self.store.throttles()
+    /// Decides one `CL.THROTTLE`.
+    pub async fn throttle(&self, key: &[u8], throttle: &Throttle) -> Throttled {
+        self.timed(|| self.store.throttle(key, throttle)).await
     }
 
-    /// Decides about a key whose rate comes with the request.
-    pub async fn throttle(&self, key: Key<'_>, throttle: &Throttle) -> Throttled {
-        self.timed(self.store.throttle(key, throttle)).await
+    /// Returns an empty batch of `CL.THROTTLE` requests, for a store in memory: decided together, they cost a fifth.
+    pub(crate) fn throttle_batch(&self) -> ThrottleBatch<ServerClock> {
+        self.store.throttles().batch()
     }
 
-    /// Forgets what such a key owes. Tells whether it owed anything.
-    pub async fn forget_throttled(&self, key: Key<'_>) -> Result<bool, StoreError> {
-        self.store.forget_throttled(key).await
+    /// Decides a batch of `CL.THROTTLE` requests, and empties it.
+    #[inline]
+    pub(crate) fn decide_throttles(
+        &self,
+        batch: &mut ThrottleBatch<ServerClock>,
+        reply: impl FnMut(Throttled),
+    ) {
+        let (began, count) = (self.clock.now(), batch.len() as u64);
+        batch.decide(reply);
+        self.decision_times.record(self.clock.now().since(began), count);
     }
 
-    /// All that has debts in this process, each with the name that a snapshot keeps it under.
-    pub fn remembered(&self) -> Vec<(String, Limiter<ServerClock>)> {
+    /// Forgets what a `CL.THROTTLE` key has used. Returns whether it had used anything.
+    pub async fn reset_throttle(&self, key: &[u8]) -> Result<bool, StoreError> {
+        self.store.reset_throttle(key).await
+    }
+
+    /// Returns the limiters whose state belongs in a snapshot, with their names there.
+    pub fn snapshot_limiters(&self) -> Vec<(String, Limiter<ServerClock>)> {
         let limits = self.limits();
-        let unnamed = limits.unnamed_to_keep();
+        let unnamed = limits.rules.recently_used();
         let limits = limits.named().iter().chain(&unnamed);
         let limits = limits.filter_map(|limit| {
             let limiter = limit.counters().limiter()?;
             Some((limit.name().to_owned(), limiter.clone()))
         });
-        let throttles = (store::THROTTLES_NAME.to_owned(), self.throttles().limiter().clone());
-        limits.chain([throttles]).collect()
+        let throttles = self.store.throttles().limiter().clone();
+        limits.chain([(THROTTLES_NAME.to_owned(), throttles)]).collect()
     }
 
-    /// Puts other limits in place: those of the same name keep their counters. Others who share them hear of it
-    /// when it is [published](Self::publish).
+    /// Returns what belongs in a snapshot besides the [limiters](Self::snapshot_limiters).
+    pub fn attached(&self) -> Vec<Attached> {
+        vec![self.limits.load().rules.attached(), self.leases.attached()]
+    }
+
+    /// Replaces the limits; those with the same name keep their counters. Servers that share the limits get the rules when they
+    /// are [published](Self::publish).
     pub fn reload(&self, limits: &[LimitConfig]) {
-        let _alone = self.alone();
-        let changed = self.limits.load().changed(limits, &self.store);
-        self.limits.store(Arc::new(changed));
+        let _reload = lock(&self.reload_lock);
+        let limits = self.limits.load().reconfigured(limits, &*self.store);
+        self.limits.store(Arc::new(limits));
     }
 
-    /// Has all who share the limits go by the rules that this server was told. In memory there is nobody to tell.
+    /// Publishes the configured rules to the servers that share the limits, if any.
     pub async fn publish(&self) -> Result<(), StoreError> {
         publish::publish(&self.limits()).await
     }
 
-    /// The same in the background, as often as it takes.
+    /// Publishes the configured rules in the background, with retries.
     pub fn publish_soon(&self) {
-        if let Some(background) = self.store.background() {
-            background.spawn(publish::publish_in_the_end(self.limits()));
+        if let Some(store) = self.store.shared() {
+            store.runtime().spawn(publish::publish_with_retries(self.limits()));
         }
     }
 
-    fn alone(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().expect("nobody panics while changing limits")
-    }
-
-    /// Decides, and charges unless it denies.
-    pub async fn check(&self, ask: &Ask<'_>) -> Result<Answer, CheckError> {
-        ask.limit.refuse_in_flight()?;
-        if ask.limit.mode() == Mode::Off {
+    /// Decides a request, and charges it unless it is denied.
+    pub async fn check(&self, request: &LimitRequest<'_>) -> Result<Answer, CheckError> {
+        let LimitRequest { limit, key, cost } = *request;
+        limit.ensure_checkable()?;
+        if limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
-        let decision = self.timed(self.store.decide(&ask.stored())).await?;
-        Ok(ask.limit.answer(decision))
+        let decision = self.timed(|| limit.store().check(key, cost)).await;
+        Ok(limit.enforce(decision))
     }
 
-    /// The same for a request that may be sent twice: charged once, and told the same.
-    pub async fn check_once(
+    /// Decides several requests as one: all are charged, or none. Limits that are off or in shadow mode deny no request; those in
+    /// shadow mode are charged on their own, as [`ShadowAction`] says.
+    #[expect(clippy::missing_panics_doc, reason = "a joint decision has one for each request")]
+    pub async fn check_all(
         &self,
-        ask: &Ask<'_>,
-        id: IdempotencyKey<'_>,
-    ) -> Result<Answer, CheckError> {
-        self.by(ClientId::OWN).check_once(ask, id).await
-    }
-
-    async fn check_once_for(
-        &self,
-        peer: ClientId,
-        ask: &Ask<'_>,
-        id: IdempotencyKey<'_>,
-    ) -> Result<Answer, CheckError> {
-        ask.limit.refuse_in_flight()?;
-        if ask.limit.mode() == Mode::Off {
-            return Ok(Answer::UNLIMITED);
-        }
-        let decision = self.timed(self.store.decide_once(&ask.stored(), id, peer)).await?;
-        Ok(ask.limit.answer(decision))
-    }
-
-    /// Decides all of them as one: all are charged, or none. Limits that are off or in the shadow stop
-    /// nobody; those in the shadow are charged on their own, as [`ShadowAction`] says.
-    pub async fn check_all(&self, asks: &[Ask<'_>]) -> Result<JointAnswer, CheckError> {
-        asks.iter().try_for_each(|ask| ask.limit.refuse_in_flight())?;
-        let of_mode = |mode| move |(_, ask): &(usize, &Ask<'_>)| ask.limit.mode() == mode;
-        let mut each = vec![Answer::UNLIMITED; asks.len()];
-        let (places, enforced): (Vec<usize>, Vec<store::Ask<'_>>) = asks
-            .iter()
-            .enumerate()
-            .filter(of_mode(Mode::Enforce))
-            .map(|(place, ask)| (place, ask.stored()))
-            .unzip();
-        let joint = self.timed(self.store.decide_all(&enforced)).await?;
-        for (place, decision) in places.into_iter().zip(&joint.each) {
-            each[place] = Answer::enforced(*decision);
-        }
+        requests: &[LimitRequest<'_>],
+    ) -> Result<JointAnswer, CheckError> {
+        requests.iter().try_for_each(|request| request.limit.ensure_checkable())?;
+        let joint = self.timed(|| self.decide_enforced(requests)).await?;
+        let mut decisions = joint.each.into_iter();
         let mut all = Answer::enforced(joint.decision);
-        for (place, ask) in asks.iter().enumerate().filter(of_mode(Mode::Shadow)) {
-            match ShadowAction::after(&joint.decision) {
-                ShadowAction::Check => {
-                    each[place] = self.check(ask).await?;
-                    all.is_shadowed |= each[place].is_shadowed;
+        let mut each = Vec::with_capacity(requests.len());
+        for request in requests {
+            each.push(match (request.limit.mode(), ShadowAction::after(&joint.decision)) {
+                (Mode::Enforce, _) => {
+                    Answer::enforced(decisions.next().expect("there is one for each request"))
                 }
-                // A look may fail where a decision does not, and a denial stands without it.
-                ShadowAction::Peek => {
-                    each[place] = self.peek(ask).await.unwrap_or(Answer::UNLIMITED);
+                (Mode::Off, _) => Answer::UNLIMITED,
+                (Mode::Shadow, ShadowAction::Check) => {
+                    let answer = self.check(request).await?;
+                    all.is_shadowed |= answer.is_shadowed;
+                    answer
                 }
-            }
+                // A peek may fail where a decision does not, and the denial stands without it.
+                (Mode::Shadow, ShadowAction::Peek) => {
+                    self.peek(request).await.unwrap_or(Answer::UNLIMITED)
+                }
+            });
         }
         Ok(JointAnswer { all, each })
     }
 
-    /// What [`check`](Self::check) would say, without charging.
-    pub async fn peek(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        if ask.limit.mode() == Mode::Off {
+    /// Decides the requests to enforced limits together.
+    async fn decide_enforced(&self, requests: &[LimitRequest<'_>]) -> Result<Joint, StoreError> {
+        let enforced = requests.iter().filter(|request| request.limit.mode() == Mode::Enforce);
+        let enforced: Vec<CheckRequest<'_>> = enforced
+            .map(|request| CheckRequest {
+                limit: request.limit.store(),
+                key: request.key,
+                cost: request.cost,
+                max_wait: Span::MAX,
+            })
+            .collect();
+        match enforced.first() {
+            Some(first) => first.limit.check_all(&enforced).await,
+            None => Ok(Joint::of(Vec::new())),
+        }
+    }
+
+    /// Returns what [`check`](Self::check) would decide, without charging.
+    pub async fn peek(&self, request: &LimitRequest<'_>) -> Result<Answer, StoreError> {
+        if request.limit.mode() == Mode::Off {
             return Ok(Answer::UNLIMITED);
         }
-        Ok(ask.limit.seen(self.look(ask).await?))
+        Ok(request.limit.preview(self.peek_rule(request).await?))
     }
 
-    /// What the rule would say, whether the limit is obeyed or not, without charging.
-    pub async fn look(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
-        self.store.peek(&ask.stored()).await
+    /// Returns what the rule would decide in whichever mode the limit is, without charging.
+    pub async fn peek_rule(&self, request: &LimitRequest<'_>) -> Result<Decision, StoreError> {
+        request.limit.store().peek(request.key, request.cost).await
     }
 
-    /// What the rule would say if the store did not answer, by the limit's `on_error`.
-    pub fn look_without_store(&self, ask: &Ask<'_>) -> Decision {
-        self.store.peek_without(&ask.stored())
+    /// Returns what the limit's `on_error` would decide if the store did not answer.
+    pub fn peek_without_store(&self, request: &LimitRequest<'_>) -> Decision {
+        request.limit.store().peek_without_store(request.key, request.cost)
     }
 
-    /// Forgets what a key has used, and who holds its places.
-    pub async fn reset(&self, limit: &Limit, key: Key<'_>) -> Result<(), StoreError> {
-        let forgetting = self.leases.forget(limit, key);
-        self.store.reset(limit.counters(), key).await?;
-        forgetting.done();
+    /// Forgets what a key has used, and the leases of its permits.
+    pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<(), StoreError> {
+        let reset = self.leases.begin_reset(limit, key);
+        limit.store().reset(key).await?;
+        reset.commit();
         Ok(())
     }
 
     /// Gives back what was charged, and never more.
-    pub async fn refund(&self, ask: &Ask<'_>) -> Result<(), StoreError> {
-        self.store.refund(&ask.stored()).await
+    pub async fn refund(&self, request: &LimitRequest<'_>) -> Result<(), StoreError> {
+        request.limit.store().refund(request.key, request.cost).await
     }
 
-    /// Takes a place under a concurrency limit, for as long as the lease.
-    pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Lease, Answer>, StoreError> {
-        self.by(ClientId::OWN).acquire(ask).await
-    }
-
-    async fn acquire_for(
-        &self,
-        peer: ClientId,
-        ask: &Ask<'_>,
-    ) -> Result<Result<Lease, Answer>, StoreError> {
-        if ask.limit.mode() == Mode::Off {
-            return Ok(Ok(self.leases.nothing()));
-        }
-        self.leases.end(&self.clock);
-        let acquired = self.timed(self.store.acquire(&ask.stored())).await?;
-        Ok(match acquired {
-            Ok(permit) if ask.cost == 0 => Ok(self.leases.free(permit.decision())),
-            Ok(permit) => {
-                let lease = self.leases.keep((ask.limit, ask.key), permit, peer, &self.clock);
-                Ok(lease.ok_or(StoreError::TooManyLeases { max: Leases::max(ask.limit) })?)
-            }
-            Err(decision) => match ask.limit.answer(decision) {
-                answer if answer.is_shadowed => Ok(self.leases.nothing()),
-                answer => Err(answer),
-            },
-        })
-    }
-
-    /// Gives a place back. `false` if nobody has it: it was given back before, the lease ran out, or it was reset. An error, if the
-    /// store has yet to hear of it.
+    /// Releases a permit. Returns `false` if the lease has ended: it was released, has expired, or its key was reset.
+    ///
+    /// # Errors
+    /// If the store did not answer; the release is repeated in the background.
     pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        match self.leases.take(lease, &self.clock) {
+        match self.leases.remove(lease, &self.clock) {
             Some(permit) => permit.release().await,
             None => Ok(false),
         }
     }
 }
 
-/// The engine as one peer asks it: of what all peers share, it takes from its own [share](tidegate::store::Shares).
+/// The engine for requests of one client, which gets its own [share](tidegate::store::Shares) of what all clients share.
 #[derive(Clone, Copy, Debug)]
-pub struct PeerEngine<'a> {
+pub struct ClientEngine<'a> {
     engine: &'a Engine,
-    peer: ClientId,
+    client: ClientId,
 }
 
-impl std::ops::Deref for PeerEngine<'_> {
+impl Deref for ClientEngine<'_> {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
@@ -393,29 +380,49 @@ impl std::ops::Deref for PeerEngine<'_> {
     }
 }
 
-impl PeerEngine<'_> {
-    /// See [`Engine::find`].
+impl ClientEngine<'_> {
+    /// Returns the limit of this name, or else of this rule text; see [`Engine::find`].
     pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
-        self.engine.limits.load().find(name_or_rule, self.peer, &self.engine.store)
+        self.limits.load().find(name_or_rule, self.client, &*self.store)
     }
 
-    /// See [`Engine::check_once`].
+    /// Decides a request that its sender may repeat: it is charged once, and its repetitions get the same answer.
     pub async fn check_once(
         &self,
-        ask: &Ask<'_>,
+        request: &LimitRequest<'_>,
         id: IdempotencyKey<'_>,
     ) -> Result<Answer, CheckError> {
-        self.engine.check_once_for(self.peer, ask, id).await
+        let LimitRequest { limit, key, cost } = *request;
+        limit.ensure_checkable()?;
+        if limit.mode() == Mode::Off {
+            return Ok(Answer::UNLIMITED);
+        }
+        let decide = || limit.store().check_once(key, cost, id, self.client);
+        Ok(limit.enforce(self.timed(decide).await?))
     }
 
-    /// See [`Engine::acquire`].
-    pub async fn acquire(&self, ask: &Ask<'_>) -> Result<Result<Lease, Answer>, StoreError> {
-        self.engine.acquire_for(self.peer, ask).await
-    }
-}
-
-impl Ask<'_> {
-    fn stored(&self) -> store::Ask<'_> {
-        store::Ask { counters: self.limit.counters(), key: self.key, cost: self.cost }
+    /// Acquires a permit of a concurrency limit, which is held until it is released or its lease ends; or returns the denial.
+    ///
+    /// # Errors
+    /// If there are too many leases.
+    pub async fn acquire(
+        &self,
+        request: &LimitRequest<'_>,
+    ) -> Result<Result<Lease, Answer>, TooManyLeases> {
+        let LimitRequest { limit, key, cost } = *request;
+        let unlimited = || self.leases.without_permit(Decision::UNLIMITED);
+        if limit.mode() == Mode::Off {
+            return Ok(Ok(unlimited()));
+        }
+        self.leases.release_ended(&self.clock);
+        let acquired = self.timed(|| limit.store().acquire(key, cost, Span::ZERO)).await;
+        match acquired {
+            Ok(permit) if cost == 0 => Ok(Ok(self.leases.without_permit(permit.decision()))),
+            Ok(permit) => self.leases.add((limit, key), permit, self.client, &self.clock).map(Ok),
+            Err(denied) => Ok(match limit.enforce(denied.decision) {
+                answer if answer.is_shadowed => Ok(unlimited()),
+                answer => Err(answer),
+            }),
+        }
     }
 }

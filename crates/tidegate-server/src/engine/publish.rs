@@ -1,6 +1,6 @@
-//! Rules that others have to hear of: those who share the limits go by what was published last.
+//! Publishes the configured rules to the servers that share limits through Redis.
 //!
-//! Always   A rule that could not be published is tried again until the store has heard of it, and said once.
+//! Always   A rule that could not be published is tried again until Redis has it. Failures are logged once.
 
 use super::Limits;
 use crate::store::{RedisCounters, StoreError};
@@ -8,33 +8,33 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many are told at once.
-const TOGETHER_MAX: usize = 64;
-/// Between two attempts.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The maximum number of rules that are published at the same time.
+const CONCURRENT_MAX: usize = 64;
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Publishes what the store has not heard of.
+/// Publishes the rules that Redis does not have.
 pub(super) async fn publish(limits: &Limits) -> Result<(), StoreError> {
     let shared = limits.named().iter().filter_map(|limit| limit.counters().shared());
-    let unheard: Vec<&RedisCounters> = shared.filter(|counters| !counters.is_published()).collect();
-    for some in unheard.chunks(TOGETHER_MAX) {
-        let told = join_all(some.iter().map(|counters| counters.publish())).await;
-        told.into_iter().collect::<Result<(), StoreError>>()?;
+    let unpublished: Vec<&RedisCounters> = shared.filter(|limit| !limit.is_published()).collect();
+    for some in unpublished.chunks(CONCURRENT_MAX) {
+        // All of them are tried, also after one has failed.
+        let published = join_all(some.iter().map(|limit| limit.publish())).await;
+        published.into_iter().collect::<Result<(), StoreError>>()?;
     }
     Ok(())
 }
 
-/// The same, as often as it takes.
-pub(super) async fn publish_in_the_end(limits: Arc<Limits>) {
+/// Publishes the rules that Redis does not have, and repeats that until it succeeds.
+pub(super) async fn publish_with_retries(limits: Arc<Limits>) {
     let mut has_failed = false;
     while let Err(error) = publish(&limits).await {
         if !has_failed {
-            tracing::warn!("others have not heard of all rules yet: {error}");
+            tracing::warn!("some rules are not published to other servers yet: {error}");
         }
         has_failed = true;
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
     if has_failed {
-        tracing::info!("others have heard of all rules");
+        tracing::info!("all rules are published to other servers");
     }
 }

@@ -1,89 +1,89 @@
-//! How the store's servers are, and since when.
+//! Which of the store's servers answer, and since when.
 //!
-//! Always   Who looks finds out: what has changed since the last look is said in the log, once. So the daemon looks every
-//!          second, and the times are right to the second. Of a server that comes and goes it is said once in ten seconds.
+//! Always   A change is logged once, by the first health check that sees it: the daemon makes one a second. A server that flaps
+//!          is logged at most once in ten seconds.
 
 use crate::clock::ServerClock;
+use crate::sync::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use tidegate::{Clock, Span, Timestamp};
 use tidegate_redis::Health;
 
-/// How one of the store's servers is.
+/// The state of one of the store's servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHealth {
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// Why it is not asked; none if it is.
+    /// Why it gets no requests; `None` while it does.
     pub why_down: Option<String>,
-    /// For how long this has been so.
+    /// How long it has been in this state.
     pub since: Span,
 }
 
-/// Between two lines about one server.
-const SAID_EVERY: Span = Span::from_secs(10);
+/// The minimum between two log lines about one server.
+const LOG_INTERVAL: Span = Span::from_secs(10);
 
-/// What was seen at the last look.
+/// The state of every server at the last health check.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct HealthHistory {
     clock: ServerClock,
-    servers: Mutex<HashMap<String, Known>>,
+    servers: Mutex<HashMap<String, ServerState>>,
 }
 
-/// How a server was.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct ServerState {
     is_up: bool,
     since: Timestamp,
-    /// What the log says of it; at first sight, what nobody needs to be told.
-    said_up: bool,
-    said: Option<Timestamp>,
+    /// The state that the log shows. A server's first state needs no line.
+    logged_up: bool,
+    logged_at: Option<Timestamp>,
 }
 
-impl Known {
+impl ServerState {
     fn new(is_up: bool, now: Timestamp) -> Self {
-        Self { is_up, since: now, said_up: is_up, said: None }
+        Self { is_up, since: now, logged_up: is_up, logged_at: None }
     }
 
-    /// It is like this now. Whether that is to be said.
-    fn look(&mut self, is_up: bool, now: Timestamp) -> bool {
+    /// Records the result of a health check. Returns whether it is to be logged.
+    fn update(&mut self, is_up: bool, now: Timestamp) -> bool {
         if self.is_up != is_up {
             (self.is_up, self.since) = (is_up, now);
         }
-        let is_time = self.said.is_none_or(|said| now.since(said) >= SAID_EVERY);
-        let is_said = self.said_up != is_up && is_time;
-        if is_said {
-            (self.said_up, self.said) = (is_up, Some(now));
+        let is_time = self.logged_at.is_none_or(|logged| now.since(logged) >= LOG_INTERVAL);
+        let is_logged = self.logged_up != is_up && is_time;
+        if is_logged {
+            (self.logged_up, self.logged_at) = (is_up, Some(now));
         }
-        is_said
+        is_logged
     }
 }
 
-impl Seen {
+impl HealthHistory {
     pub(super) fn new(clock: ServerClock) -> Self {
         Self { clock, servers: Mutex::default() }
     }
 
-    /// Looks again.
-    pub(super) fn look(&self, health: Vec<Health>) -> Vec<ServerHealth> {
+    /// Records a health check, logs what changed, and returns the state of every server.
+    pub(super) fn update(&self, health: Vec<Health>) -> Vec<ServerHealth> {
         let now = self.clock.now();
-        let mut seen = self.servers.lock().expect("nobody panics with it");
-        let before = std::mem::take(&mut *seen);
-        let look = |health: Health| {
-            let known = before.get(&health.address).copied();
-            let mut known = known.unwrap_or_else(|| Known::new(health.is_up, now));
-            if known.look(health.is_up, now) {
-                say(&health);
+        let mut servers = lock(&self.servers);
+        let before = std::mem::take(&mut *servers);
+        let update = |health: Health| {
+            let state = before.get(&health.address).copied();
+            let mut state = state.unwrap_or_else(|| ServerState::new(health.is_up, now));
+            if state.update(health.is_up, now) {
+                log(&health);
             }
-            seen.insert(health.address.clone(), known);
+            servers.insert(health.address.clone(), state);
             let why_down = (!health.is_up).then_some(health.why_down);
-            ServerHealth { address: health.address, why_down, since: now.since(known.since) }
+            ServerHealth { address: health.address, why_down, since: now.since(state.since) }
         };
-        health.into_iter().map(look).collect()
+        health.into_iter().map(update).collect()
     }
 }
 
-fn say(health: &Health) {
+fn log(health: &Health) {
     let Health { address, why_down, .. } = health;
     if health.is_up {
         tracing::info!("the store at {address} answers again");
@@ -103,21 +103,22 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_is_said_once_and_at_once() {
-        let mut known = Known::new(true, second(0));
-        let said: Vec<u64> =
-            (1..100).filter(|now| known.look(!(20..50).contains(now), second(*now))).collect();
-        assert_eq!(said, [20, 50]);
-        assert_eq!(known.since, second(50));
+    fn a_change_is_logged_once_and_at_once() {
+        let mut state = ServerState::new(true, second(0));
+        let logged: Vec<u64> =
+            (1..100).filter(|now| state.update(!(20..50).contains(now), second(*now))).collect();
+        assert_eq!(logged, [20, 50]);
+        assert_eq!(state.since, second(50));
     }
 
     #[test]
-    fn of_a_server_that_comes_and_goes_it_is_said_once_in_ten_seconds() {
-        let mut known = Known::new(true, second(0));
+    fn a_server_that_flaps_is_logged_once_in_ten_seconds() {
+        let mut state = ServerState::new(true, second(0));
         let flaps = |now: u64| now >= 60 || now.is_multiple_of(3);
-        let said: Vec<u64> = (1..100).filter(|now| known.look(flaps(*now), second(*now))).collect();
-        assert!(said.windows(2).all(|two| two[1] - two[0] >= 10), "{said:?}");
-        assert!((4..=8).contains(&said.len()), "{said:?}");
-        assert!(known.said_up, "how it is in the end is said");
+        let logged: Vec<u64> =
+            (1..100).filter(|now| state.update(flaps(*now), second(*now))).collect();
+        assert!(logged.windows(2).all(|two| two[1] - two[0] >= 10), "{logged:?}");
+        assert!((4..=8).contains(&logged.len()), "{logged:?}");
+        assert!(state.logged_up, "the last state is logged");
     }
 }

@@ -1,122 +1,84 @@
-//! Counters in this process: the `tidegate` library's keyed limiters.
+//! Limits in this process's memory: the `tidegate` library's limiters.
 
-use super::IdempotencyKey;
-use super::{Ask, Counters, Key, StoreError};
+use super::{Backend, Counters, StoreError, THROTTLES_NAME};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
 use std::sync::Arc;
-use tidegate::snapshot::Snapshot;
-use tidegate::store::ClientId;
-use tidegate::store::{IdempotencyCache, LimitStore};
-use tidegate::store::{Stats, Top};
-use tidegate::throttle::Throttles;
-use tidegate::{Decision, Joint, Limiter, Permit, Rule};
+use tidegate::store::{IdempotencyCache, LimitStore, Reply};
+use tidegate::{Limiter, Rule, Snapshot, Stats, Throttle, Throttled, Throttles, Top};
+use tidegate_redis::Unsuited;
 
-/// Counters that live as long as this process, or longer by a snapshot.
-#[derive(Clone, Debug)]
-pub struct Memory {
+/// The store in this process. Its state survives a restart by a snapshot.
+#[derive(Debug)]
+pub struct MemoryBackend {
     clock: ServerClock,
     throttles: Throttles<ServerClock>,
     idempotency: Arc<IdempotencyCache>,
 }
 
-pub(crate) use tidegate_config::THROTTLES_NAME;
-
-/// The counters of one limit.
-#[derive(Clone, Debug)]
-pub struct MemoryCounters {
-    limiter: Limiter<ServerClock>,
-}
-
-impl Memory {
-    pub(super) fn new(clock: ServerClock, max_keys: usize, restored: &Snapshot) -> Self {
-        let builder = Limiter::builder(Throttles::rule()).max_keys(max_keys);
+impl MemoryBackend {
+    /// Creates the store, with the `CL.THROTTLE` keys of the snapshot.
+    #[expect(clippy::missing_panics_doc, reason = "the rule is the one that is expected")]
+    pub fn new(clock: ServerClock, throttle_max_keys: usize, restored: &Snapshot) -> Self {
+        let builder = Limiter::builder(Throttles::rule()).max_keys(throttle_max_keys);
         let limiter = restored.restore_with_clock(THROTTLES_NAME, builder, clock.clone());
-        let throttles = Throttles::over(limiter).expect("it was built with the rule");
+        let throttles = Throttles::over(limiter).expect("the limiter was built with its rule");
         Self { clock, throttles, idempotency: Arc::default() }
     }
+}
 
-    pub(super) fn throttles(&self) -> &Throttles<ServerClock> {
-        &self.throttles
-    }
-
-    pub(super) fn open(&self, limit: &LimitConfig, restored: &Snapshot) -> MemoryCounters {
+impl Backend for MemoryBackend {
+    fn open(
+        &self,
+        limit: &LimitConfig,
+        restored: &Snapshot,
+    ) -> Result<Arc<dyn Counters>, Unsuited> {
         let mut builder = Limiter::builder(limit.rule.clone()).overflow(limit.overflow).top_keys();
         builder = builder.idempotency_cache(Arc::clone(&self.idempotency));
         if let Some(max_keys) = limit.max_keys {
             builder = builder.max_keys(max_keys);
         }
-        let limiter = restored.restore_with_clock(&limit.name, builder, self.clock.clone());
-        MemoryCounters { limiter }
+        Ok(Arc::new(restored.restore_with_clock(&limit.name, builder, self.clock.clone())))
+    }
+
+    fn throttles(&self) -> &Throttles<ServerClock> {
+        &self.throttles
+    }
+
+    fn throttle<'a>(&'a self, key: &'a [u8], throttle: &'a Throttle) -> Reply<'a, Throttled> {
+        Reply::now(self.throttles.check(key, throttle))
+    }
+
+    fn reset_throttle<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<bool, StoreError>> {
+        Reply::now(Ok(self.throttles.reset(key)))
+    }
+
+    fn throttle_stats(&self) -> Stats {
+        self.throttles.limiter().stats()
     }
 }
 
-pub(super) fn check_all(asks: &[Ask<'_>]) -> Joint {
-    let ask = |ask: &Ask<'_>| match ask.counters {
-        Counters::Memory(counters) => counters.limiter.request(&ask.key).cost(ask.cost),
-        Counters::Redis(_) => unreachable!("a server has one store"),
-    };
-    tidegate::check_all(asks.iter().map(ask))
-}
-
-impl MemoryCounters {
-    /// Decides at once: for wires that decide whole pipelines without waiting for anything.
+impl Counters for Limiter<ServerClock> {
     #[inline]
-    pub(super) fn check(&self, key: Key<'_>, cost: u64) -> Decision {
-        self.limiter.check_n(&key, cost)
+    fn store(&self) -> &dyn LimitStore {
+        self
     }
 
-    pub(super) fn check_once(
-        &self,
-        (key, cost): (Key<'_>, u64),
-        id: IdempotencyKey<'_>,
-        client: ClientId,
-    ) -> Result<Decision, StoreError> {
-        let decided = LimitStore::check_once(&self.limiter, key.0, cost, id, client);
-        let decided = decided.ready().unwrap_or_else(|_| unreachable!("memory replies at once"));
-        Ok(decided?)
-    }
-
-    pub(super) fn peek(&self, key: Key<'_>, cost: u64) -> Decision {
-        self.limiter.request(&key).cost(cost).peek()
-    }
-
-    pub(super) fn reset(&self, key: Key<'_>) {
-        self.limiter.reset(&key);
-    }
-
-    pub(super) fn refund(&self, key: Key<'_>, cost: u64) {
-        self.limiter.refund(&key, cost);
-    }
-
-    pub(super) fn acquire(&self, key: Key<'_>, cost: u64) -> Result<Permit<ServerClock>, Decision> {
-        self.limiter.request(&key).cost(cost).try_acquire().map_err(|denied| denied.decision)
-    }
-
-    /// Goes on under another rule: nobody is refunded, nobody is locked out.
-    pub(super) fn change(&self, rule: Rule) {
-        if self.limiter.rule() != rule {
-            self.limiter.set_rule(rule);
+    fn set_rule(&self, rule: Rule) {
+        if self.rule() != rule {
+            Self::set_rule(self, rule);
         }
     }
 
-    /// The rule as it stands.
-    pub(super) fn rule(&self) -> Rule {
-        self.limiter.rule()
+    fn stats(&self) -> Stats {
+        Self::stats(self)
     }
 
-    /// What has been decided.
-    pub(super) fn stats(&self) -> Stats {
-        self.limiter.stats()
+    fn top(&self, k: usize) -> Top {
+        Self::top(self, k)
     }
 
-    /// The keys that ask the most, and those that are denied the most.
-    pub(super) fn top(&self, k: usize) -> Top {
-        self.limiter.top(k)
-    }
-
-    /// For who saves it.
-    pub(super) fn limiter(&self) -> &Limiter<ServerClock> {
-        &self.limiter
+    fn limiter(&self) -> Option<&Limiter<ServerClock>> {
+        Some(self)
     }
 }

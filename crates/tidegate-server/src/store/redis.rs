@@ -1,71 +1,102 @@
-//! Counters in Redis or Valkey, which several servers share: the `tidegate-redis` crate's limiters.
+//! Limits in Redis or Valkey, which several servers may share: the `tidegate-redis` crate's limiters.
 //!
-//! Always   A decision never fails: where the store does not answer, the limit's `on_error` does.
-//! Always   Who was started or reloaded last has the last word about a rule. It is published until the store has
-//!          heard of it; then others may change it, and this server goes by theirs.
+//! Always   A decision never fails: while Redis does not answer, the limit's `on_error` decides.
+//! Always   The server that was started or reloaded last determines a rule. It publishes the rule until Redis has it; after that,
+//!          another server may change it, and this server follows.
 
 use super::findings::Findings;
-use super::health::{Seen, ServerHealth};
-use super::{Ask, Counters, IdempotencyKey, Key, StoreError};
+use super::health::HealthHistory;
+use super::{Backend, Counters, ServerHealth, StoreError};
 use crate::clock::ServerClock;
-use crate::config::{LimitConfig, OnError, StoreConfig};
-use std::pin::Pin;
+use crate::config::{Config, LimitConfig, OnError};
+use crate::sync::lock;
 use std::sync::{Arc, Mutex};
-use tidegate::store::Stats;
-use tidegate::throttle::{Throttle, Throttled, Throttles};
-use tidegate::{Decision, Joint, Limiter, Rule};
+use tidegate::store::{LimitStore, Reply};
+use tidegate::{Limiter, Rule, Snapshot, Stats, Throttle, Throttled, Throttles};
 use tidegate_redis::{
-    Finding, JointAsk, Latencies, LimitHealth, RedisLimiter, RedisPermit, RedisStore,
-    RedisThrottles, Unsuited,
+    Finding, Latencies, LimitHealth, RedisLimiter, RedisStore, RedisThrottles, Unsuited,
 };
 use tokio::runtime::Handle;
 
-/// A store that several servers share.
+/// The store in Redis.
 #[derive(Debug)]
-pub struct Redis {
+pub struct RedisBackend {
     store: RedisStore,
     nodes: u64,
     lease: bool,
-    /// Where its connections live, and what is done in the background.
+    /// Runs the connections and background work.
     runtime: Handle,
     throttles: RedisThrottles<ServerClock>,
-    seen: Seen,
+    health: HealthHistory,
     findings: Findings,
 }
 
-/// The counters of one limit.
-#[derive(Clone, Debug)]
+/// One limit in Redis.
+#[derive(Debug)]
 pub struct RedisCounters {
     limiter: RedisLimiter,
     on_error: OnError,
-    /// What the store has to hear about the rule.
-    unpublished: Arc<Mutex<Option<Rule>>>,
+    /// The rule that Redis does not have yet.
+    unpublished: Mutex<Option<Rule>>,
 }
 
-impl Redis {
-    /// In the runtime that this is called in.
-    pub(super) fn new(
-        store: RedisStore,
-        config: Option<&StoreConfig>,
-        clock: ServerClock,
-        throttle_max_keys: usize,
-    ) -> Self {
-        let limiter = Limiter::builder(Throttles::rule()).max_keys(throttle_max_keys);
-        let share =
-            Throttles::over(limiter.with_clock(clock.clone())).expect("it was built with the rule");
-        let nodes = config.map_or(1, |config| config.nodes);
+impl RedisBackend {
+    /// Creates the store, whose background work runs in the runtime that this is called in.
+    #[expect(clippy::missing_panics_doc, reason = "the rule is the one that is expected")]
+    pub fn new(store: RedisStore, config: &Config, clock: ServerClock) -> Self {
+        let limiter = Limiter::builder(Throttles::rule()).max_keys(config.server.throttle_max_keys);
+        let fallback = Throttles::over(limiter.with_clock(clock.clone()));
+        let fallback = fallback.expect("the limiter was built with its rule");
+        let nodes = config.store.as_ref().map_or(1, |config| config.nodes);
         Self {
-            throttles: store.throttles(share, nodes),
-            seen: Seen::new(clock),
+            throttles: store.throttles(fallback, nodes),
+            health: HealthHistory::new(clock),
             findings: Findings::default(),
             store,
             nodes,
-            lease: config.is_some_and(|config| config.lease),
+            lease: config.store.as_ref().is_some_and(|config| config.lease),
             runtime: Handle::current(),
         }
     }
 
-    pub(super) fn open(&self, limit: &LimitConfig) -> Result<RedisCounters, Unsuited> {
+    /// Returns the state of Redis's servers as far as they are known, and logs what changed since the last call.
+    pub fn health(&self) -> Vec<ServerHealth> {
+        self.health.update(self.store.health())
+    }
+
+    /// Returns how long Redis took to reply.
+    pub fn round_trips(&self) -> &Latencies {
+        self.store.round_trips()
+    }
+
+    /// Examines the settings of Redis's servers and keeps the [findings](Self::findings). This takes a few round trips.
+    pub async fn examine(&self) {
+        self.findings.replace(self.store.examine().await);
+    }
+
+    /// Returns what the last [examination](Self::examine) found.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.findings.all()
+    }
+
+    /// Returns how often Redis failed to decide a `CL.THROTTLE`, by kind of failure.
+    pub fn throttle_failures(&self) -> Vec<(&'static str, u64)> {
+        self.throttles.stats().failed_by_kind
+    }
+
+    /// Returns whether Redis decides `CL.THROTTLE`.
+    pub fn throttle_health(&self) -> LimitHealth {
+        self.throttles.health()
+    }
+
+    /// Returns the runtime for background work.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+}
+
+impl Backend for RedisBackend {
+    fn open(&self, limit: &LimitConfig, _: &Snapshot) -> Result<Arc<dyn Counters>, Unsuited> {
         let on_error = match limit.on_error {
             OnError::Local => tidegate_redis::OnError::Local { nodes: self.nodes },
             OnError::Allow => tidegate_redis::OnError::Allow,
@@ -76,189 +107,90 @@ impl Redis {
         if let Some(deadline) = limit.deadline {
             builder = builder.deadline(deadline);
         }
-        Ok(RedisCounters {
+        Ok(Arc::new(RedisCounters {
             limiter: builder.build()?,
             on_error: limit.on_error,
-            unpublished: Arc::new(Mutex::new(Some(limit.rule.clone()))),
-        })
+            unpublished: Mutex::new(Some(limit.rule.clone())),
+        }))
     }
 
-    /// What decides about `CL.THROTTLE` while the store does not answer.
-    pub(super) fn throttles(&self) -> &Throttles<ServerClock> {
+    fn throttles(&self) -> &Throttles<ServerClock> {
         self.throttles.share()
     }
 
-    pub(super) fn throttle<'a>(
-        &'a self,
-        key: Key<'a>,
-        throttle: &'a Throttle,
-    ) -> Later<'a, Throttled> {
-        Box::pin(self.throttles.check(key.0, throttle))
+    fn throttle<'a>(&'a self, key: &'a [u8], throttle: &'a Throttle) -> Reply<'a, Throttled> {
+        Reply::later(self.throttles.check(key, throttle))
     }
 
-    pub(super) fn forget_throttled<'a>(
-        &'a self,
-        key: Key<'a>,
-    ) -> Later<'a, Result<bool, StoreError>> {
-        Box::pin(async move { Ok(self.throttles.reset(key.0).await?) })
+    fn reset_throttle<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<bool, StoreError>> {
+        Reply::later(async { self.throttles.reset(key).await.map_err(StoreError::unavailable) })
     }
 
-    pub(super) fn throttled(&self) -> Stats {
-        in_all_words(&self.throttles.stats())
+    fn throttle_stats(&self) -> Stats {
+        common_stats(&self.throttles.stats())
     }
 
-    /// Looks how the servers are.
-    pub(super) fn health(&self) -> Vec<ServerHealth> {
-        self.seen.look(self.store.health())
+    fn shared(&self) -> Option<&RedisBackend> {
+        Some(self)
     }
-
-    pub(super) fn round_trips(&self) -> &Latencies {
-        self.store.round_trips()
-    }
-
-    pub(super) async fn examine(&self) {
-        self.findings.learn(self.store.examine().await);
-    }
-
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        self.findings.all()
-    }
-
-    pub(super) fn throttles_failed(&self) -> Vec<(&'static str, u64)> {
-        self.throttles.stats().failed_by_kind
-    }
-
-    pub(super) fn throttles_health(&self) -> LimitHealth {
-        self.throttles.health()
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-}
-
-/// Something that Redis will say.
-pub(super) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Decides several requests as one; without the store, by the limits' policies.
-pub(super) fn check_all<'a>(asks: &'a [Ask<'a>]) -> Later<'a, Joint> {
-    let ask = |ask: &'a Ask<'a>| match ask.counters {
-        Counters::Redis(RedisCounters { limiter, .. }) => {
-            JointAsk { limiter, key: ask.key.0, cost: ask.cost }
-        }
-        Counters::Memory(_) => unreachable!("a server has one store"),
-    };
-    let asks: Vec<JointAsk<'a>> = asks.iter().map(ask).collect();
-    Box::pin(async move { tidegate_redis::decide_all(&asks).await })
-}
-
-/// Gives a place back; whether it was held.
-pub(super) fn release(permit: RedisPermit) -> Later<'static, Result<bool, StoreError>> {
-    Box::pin(async move { permit.release().await.map_err(StoreError::GivenBackLater) })
 }
 
 impl RedisCounters {
-    pub(super) fn check<'a>(&'a self, key: Key<'a>, cost: u64) -> Later<'a, Decision> {
-        Box::pin(async move { self.limiter.decide(key.0, cost).await.decision })
-    }
-
-    pub(super) fn check_once<'a>(
-        &'a self,
-        key: Key<'a>,
-        cost: u64,
-        id: IdempotencyKey<'a>,
-    ) -> Later<'a, Decision> {
-        Box::pin(self.limiter.check_once(key.0, cost, id.as_str()))
-    }
-
-    pub(super) fn peek<'a>(
-        &'a self,
-        key: Key<'a>,
-        cost: u64,
-    ) -> Later<'a, Result<Decision, StoreError>> {
-        Box::pin(async move { Ok(self.limiter.peek(key.0, cost).await?) })
-    }
-
-    /// What this server would say without the store.
-    pub(super) fn peek_without(&self, key: Key<'_>, cost: u64) -> Decision {
-        self.limiter.peek_without_redis(key.0, cost)
-    }
-
-    pub(super) fn reset<'a>(&'a self, key: Key<'a>) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move { Ok(self.limiter.reset(key.0).await?) })
-    }
-
-    pub(super) fn refund<'a>(
-        &'a self,
-        key: Key<'a>,
-        cost: u64,
-    ) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move { Ok(self.limiter.refund(key.0, cost).await?) })
-    }
-
-    pub(super) fn acquire<'a>(
-        &'a self,
-        key: Key<'a>,
-        cost: u64,
-    ) -> Later<'a, Result<RedisPermit, Decision>> {
-        let acquired = async move { self.limiter.try_acquire(key.0, cost).await };
-        Box::pin(async move { acquired.await.map_err(|denied| denied.decision) })
-    }
-
-    /// Goes on under another rule, as soon as the store [has heard](Self::publish) of it.
-    pub(super) fn change(&self, rule: Rule) {
-        *self.unpublished.lock().expect("nobody panics with it") = Some(rule);
-    }
-
-    /// Whether there is something that the store has not heard.
+    /// Returns whether Redis has the rule that this server was configured with.
     pub(crate) fn is_published(&self) -> bool {
-        self.unpublished.lock().expect("nobody panics with it").is_none()
+        lock(&self.unpublished).is_none()
     }
 
-    /// Has all who share the limit go by the rule that this server was told.
+    /// Makes the rule that this server was configured with the rule of all servers that share the limit.
     pub(crate) async fn publish(&self) -> Result<(), StoreError> {
-        let told = self.unpublished.lock().expect("nobody panics with it").clone();
-        let Some(rule) = told else { return Ok(()) };
-        self.limiter.ready().await?;
+        let configured = lock(&self.unpublished).clone();
+        let Some(rule) = configured else { return Ok(()) };
+        self.limiter.ready().await.map_err(StoreError::unavailable)?;
         if self.limiter.rule() != rule {
-            self.limiter.set_rule(rule.clone()).await?;
+            self.limiter.set_rule(rule.clone()).await.map_err(StoreError::unavailable)?;
         }
-        let mut unpublished = self.unpublished.lock().expect("nobody panics with it");
-        // Another may have been told meanwhile.
-        if unpublished.as_ref() == Some(&rule) {
-            *unpublished = None;
-        }
+        // A reload may have brought another rule meanwhile, which is still to be published.
+        lock(&self.unpublished).take_if(|unpublished| *unpublished == rule);
         Ok(())
     }
 
-    pub(super) fn rule(&self) -> Rule {
-        self.limiter.rule()
-    }
-
-    /// What happens when the store does not answer.
+    /// Returns what decides while Redis does not answer.
     pub fn on_error(&self) -> OnError {
         self.on_error
     }
 
-    /// Whether the store decides this limit's requests.
+    /// Returns whether Redis decides this limit's requests.
     pub fn health(&self) -> LimitHealth {
         self.limiter.health()
     }
 
-    /// What was decided, with and without the store.
-    pub fn counted(&self) -> tidegate_redis::Stats {
-        self.limiter.stats()
-    }
-
-    /// The same in the words that all stores have.
-    pub(super) fn stats(&self) -> Stats {
-        in_all_words(&self.limiter.stats())
+    /// Returns how often Redis failed to decide, by kind of failure.
+    pub fn failures(&self) -> Vec<(&'static str, u64)> {
+        self.limiter.stats().failed_by_kind
     }
 }
 
-/// What all stores count.
-fn in_all_words(counted: &tidegate_redis::Stats) -> Stats {
+impl Counters for RedisCounters {
+    fn store(&self) -> &dyn LimitStore {
+        &self.limiter
+    }
+
+    fn set_rule(&self, rule: Rule) {
+        *lock(&self.unpublished) = Some(rule);
+    }
+
+    fn stats(&self) -> Stats {
+        common_stats(&self.limiter.stats())
+    }
+
+    fn shared(&self) -> Option<&RedisCounters> {
+        Some(self)
+    }
+}
+
+/// Returns the counts that every store has.
+fn common_stats(redis: &tidegate_redis::Stats) -> Stats {
     let mut stats = Stats::default();
-    (stats.allowed, stats.denied) = (counted.allowed, counted.denied);
+    (stats.allowed, stats.denied) = (redis.allowed, redis.denied);
     stats
 }

@@ -8,10 +8,9 @@ use tidegate::ManualClock;
 use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config;
-use tidegate_server::engine::Ask;
+use tidegate_server::engine::LimitRequest;
 use tidegate_server::protocol::grpc::TEXT_BYTES_MAX;
 use tidegate_server::server::Server;
-use tidegate_server::store::Key;
 use tokio::runtime::Runtime;
 
 const GUIDE: &str = include_str!("../../../../docs/guide/envoy.md");
@@ -109,7 +108,7 @@ fn what_the_guide_shows_works() {
     assert_eq!(headers["ratelimit-limit"], "20");
     let limits = server.engine.limits();
     let limit = limits.get("per-user").unwrap();
-    let look = Ask { limit, key: Key(b"alice"), cost: 0 };
+    let look = LimitRequest { limit, key: b"alice", cost: 0 };
     let left = runtime.block_on(server.engine.peek(&look)).unwrap().decision.remaining;
     assert_eq!(left, 80, "who is denied is charged by nobody");
 }

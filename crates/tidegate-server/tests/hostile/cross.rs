@@ -9,7 +9,7 @@ use tidegate_server::net::Running;
 use tidegate_server::server::Server;
 
 fn keys(running: &Running) -> u64 {
-    running.server.engine.throttles().limiter().stats().allowed
+    running.server.engine.store().throttle_stats().allowed
 }
 
 #[test]

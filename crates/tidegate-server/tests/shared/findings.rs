@@ -88,15 +88,16 @@ async fn t34_a_redis_as_it_should_be_gives_nothing_to_tell() {
     let _listening = tracing::subscriber::set_default(Lines::default());
     let redis = RedisServer::start();
     let desk = Desk::new(&redis.url(), LIMITS).await;
-    desk.server.engine.store().examine().await;
-    assert_eq!(desk.server.engine.store().findings(), []);
+    let store = desk.server.engine.store().shared().expect("it is Redis");
+    store.examine().await;
+    assert_eq!(store.findings(), []);
     let (_, body) = desk.admin("/readyz?verbose").await;
     assert!(!body.contains("[!]"), "{body}");
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
-    desk.server.engine.store().examine().await;
+    store.examine().await;
     is_told(&desk, "maxmemory-policy volatile-ttl", true).await;
     // Who cannot be asked is not forgotten, and nothing is found twice.
     redis.kill();
-    desk.server.engine.store().examine().await;
-    assert_eq!(desk.server.engine.store().findings().len(), 1);
+    store.examine().await;
+    assert_eq!(store.findings().len(), 1);
 }

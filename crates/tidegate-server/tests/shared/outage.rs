@@ -170,7 +170,7 @@ async fn who_gives_a_place_back_is_told_that_the_store_will_hear_of_it() {
     proxy.set(Fault::Refuse);
     is_noticed(&desk, "degraded\n").await;
     let said = desk.say(&[&format!("TIDE.RELEASE {}", leases[0])]).await;
-    assert!(said.starts_with("-TRYAGAIN the place is given back as soon as"), "{said}");
+    assert!(said.starts_with("-TRYAGAIN the permit will be released as soon as"), "{said}");
     let body = format!(r#"{{"lease":"{}"}}"#, leases[1]);
     let (status, body) = desk.post("/v1/release", &body).await;
     assert!(status == 503 && body.contains("as soon as the store answers"), "{status} {body}");

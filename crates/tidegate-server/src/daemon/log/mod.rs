@@ -22,10 +22,10 @@ use tracing::subscriber::set_global_default;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// How a line of the log looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     /// One JSON object a line.
@@ -34,10 +34,10 @@ pub enum LogFormat {
 
 /// The environment variable that sets how much is logged.
 const LEVEL_VARIABLE: &str = "TIDEGATE_LOG";
-/// How long the end of the process waits for lines that have not been written.
+/// How long the end of the process waits until all lines are written.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The log of the process. Dropped, it writes what is left, and waits for that no longer than [`CLOSE_PATIENCE`].
+/// The log of the process. When it is dropped, it writes the lines that are left, for at most [`CLOSE_PATIENCE`].
 #[derive(Debug)]
 pub(super) struct Log {
     queue: Arc<Queue>,
@@ -67,9 +67,9 @@ impl Log {
             .with_writer(Arc::clone(&self.queue))
             .with_target(false)
             .with_ansi(false)
-            // The queue escapes all of it.
+            // The queue escapes every line.
             .with_ansi_sanitization(false)
-            // They would be printed to standard error, and panic if that cannot be written.
+            // The subscriber would print them to standard error, and panic if that cannot be written.
             .log_internal_errors(false);
         match format {
             LogFormat::Text => self.set_global(builder.finish()),
@@ -84,13 +84,15 @@ impl Log {
 
     fn start_writing(&self) -> std::io::Result<()> {
         let (queue, repeats) = (Arc::clone(&self.queue), Arc::clone(&self.repeats));
-        let mut loss = Loss { drops: Arc::clone(&self.drops), told: 0 };
+        let (drops, mut reported) = (Arc::clone(&self.drops), 0);
         let every = Duration::from_micros(REPORT_EVERY.as_micros());
         let write = move || {
             queue.drain_to(std::io::stderr(), every, |is_writable| {
-                // Not while it fails: that would be one more line to lose, and one more.
-                if repeats.report_if_due() && is_writable {
-                    loss.report();
+                // Not while writing fails: that would lose one more line.
+                let lost = drops.lost();
+                if repeats.report_if_due() && is_writable && lost > reported {
+                    let number = lost - std::mem::replace(&mut reported, lost);
+                    tracing::warn!(target: LOG_TARGET, "{number} log lines could not be written");
                 }
             });
         };
@@ -105,24 +107,7 @@ impl Drop for Log {
     }
 }
 
-/// Lines that were lost, and how many of them the log has told about.
-struct Loss {
-    drops: Arc<LogDrops>,
-    told: u64,
-}
-
-impl Loss {
-    fn report(&mut self) {
-        let lost = self.drops.lost();
-        if lost > self.told {
-            let number = lost - self.told;
-            self.told = lost;
-            tracing::warn!(target: LOG_TARGET, "{number} lines of the log could not be written");
-        }
-    }
-}
-
-/// Parses the level of the log; an empty one is none.
+/// Parses the level of the log; an empty text is the default.
 fn level(variable: Result<String, VarError>) -> anyhow::Result<LevelFilter> {
     match variable {
         Ok(level) if level.is_empty() => Ok(LevelFilter::INFO),
@@ -137,7 +122,7 @@ fn unknown_level(level: &str) -> String {
     format!("{LEVEL_VARIABLE} is `{level}`, but must be off, error, warn, info, debug or trace")
 }
 
-/// Logs a panic. The standard library would print it to standard error, and wait for that.
+/// Logs a panic. The standard library would print it to standard error, and wait until it is written.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("without a name");
@@ -154,15 +139,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_known_or_refused() {
-        for (said, expected) in [
+    fn a_level_is_parsed_or_refused() {
+        for (variable, expected) in [
             (Err(VarError::NotPresent), LevelFilter::INFO),
             (Ok(""), LevelFilter::INFO),
             (Ok("off"), LevelFilter::OFF),
             (Ok("WARN"), LevelFilter::WARN),
             (Ok("trace"), LevelFilter::TRACE),
         ] {
-            assert_eq!(level(said.map(str::to_owned)).unwrap(), expected);
+            assert_eq!(level(variable.map(str::to_owned)).unwrap(), expected);
         }
         let error = level(Ok("verbose".to_owned())).unwrap_err().to_string();
         let expected =

@@ -1,23 +1,24 @@
-//! Lines on their way to standard error: a bounded queue, and the thread that writes them.
+//! A bounded queue of log lines, and the thread that writes them to standard error.
 //!
-//! Always   Only the writer thread ever waits for standard error. Whatever becomes of that (its reader has gone, stopped
-//!          reading, or the disk is full), putting a line in takes a short lock and succeeds or drops the line.
-//! Bound    At most [`LINES_MAX`] lines and [`BYTES_MAX`] bytes wait; a line has at most [`LINE_BYTES_MAX`] bytes. What is
-//!          dropped is counted.
+//! Always   Only the writer thread ever waits for standard error. Whether its reader has gone, has stopped reading, or its disk is
+//!          full: adding a line takes a short lock, and adds the line or drops it.
+//! Bound    At most [`LINES_MAX`] lines and [`BYTES_MAX`] bytes wait; a line has at most [`LINE_BYTES_MAX`] bytes. Dropped lines
+//!          are counted.
 
 use crate::escape::Escaped;
 use crate::server::status::{DropReason, LogDrops};
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Enough for a burst of every kind of event.
+/// Enough for a [burst](super::repeats::RULE) of two hundred kinds of events.
 const LINES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 1 << 20;
-/// More than fifty errors of a configuration take.
+/// Enough for fifty errors of a configuration.
 const LINE_BYTES_MAX: usize = 128 << 10;
-/// Lines of one event after the first are indented, so that no text within an event looks like another event.
+/// Indents the lines of an event after the first, so that no text within an event looks like another event.
 const LINE_BREAK: &str = "\n    ";
 
 /// Lines that have not been written.
@@ -32,16 +33,16 @@ pub(super) struct Queue {
 struct Waiting {
     lines: VecDeque<String>,
     bytes: usize,
-    /// Whether the writer thread has a line in hand.
+    /// Whether the writer thread is writing a line.
     is_writing: bool,
     is_closed: bool,
 }
 
-/// What the writer thread does next.
+/// The next step of the writer thread.
 enum Next {
     Write(String),
-    /// It has waited as long as it was told to.
-    Nothing,
+    /// No line arrived in time.
+    Pause,
     End,
 }
 
@@ -50,9 +51,9 @@ impl Queue {
         Self { waiting: Mutex::default(), changed: Condvar::new(), drops }
     }
 
-    /// Puts a line in, or drops it if there is no room. Never waits for standard error.
+    /// Adds a line, or drops it if the queue is full. Never waits for standard error.
     fn push(&self, line: String) {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let has_room = waiting.lines.len() < LINES_MAX && waiting.bytes + line.len() <= BYTES_MAX;
         if waiting.is_closed || !has_room || line.len() > LINE_BYTES_MAX {
             drop(waiting);
@@ -64,8 +65,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Writes lines until the queue is closed and empty. Calls `after` after every line, and after every `pause` without
-    /// one, and tells it whether the last line could be written.
+    /// Writes lines until the queue is closed and empty. Calls `after` after every line, and after every `pause` without one, with
+    /// whether the last line could be written.
     pub(super) fn drain_to(
         &self,
         mut out: impl Write,
@@ -80,10 +81,10 @@ impl Queue {
                     if !is_writable {
                         self.drops.add(DropReason::Unwritable);
                     }
-                    self.lock().is_writing = false;
+                    lock(&self.waiting).is_writing = false;
                     self.changed.notify_all();
                 }
-                Next::Nothing => {}
+                Next::Pause => {}
                 Next::End => return,
             }
             after(is_writable);
@@ -92,7 +93,7 @@ impl Queue {
 
     fn next(&self, within: Duration) -> Next {
         let is_idle = |waiting: &mut Waiting| waiting.lines.is_empty() && !waiting.is_closed;
-        let waited = self.changed.wait_timeout_while(self.lock(), within, is_idle);
+        let waited = self.changed.wait_timeout_while(lock(&self.waiting), within, is_idle);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match waiting.lines.pop_front() {
             Some(line) => {
@@ -101,25 +102,20 @@ impl Queue {
                 Next::Write(line)
             }
             None if waiting.is_closed => Next::End,
-            None => Next::Nothing,
+            None => Next::Pause,
         }
     }
 
-    /// Waits until every line has been written, this long at most; lines that come later are dropped.
+    /// Closes the queue, after waiting for at most `patience` until every line is written. Later lines are dropped.
     pub(super) fn close(&self, patience: Duration) {
         let is_busy = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, is_busy);
+        let waited = self.changed.wait_timeout_while(lock(&self.waiting), patience, is_busy);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_closed = true;
         self.changed.notify_all();
     }
-
-    /// Nothing that is done under the lock can panic; if it did, the queue would still be whole.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// An event comes in one piece, ended by a line feed.
+/// Every call is one event, which ends with a line feed.
 impl Write for &Queue {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = event.strip_suffix(b"\n").unwrap_or(event);
@@ -143,19 +139,19 @@ mod tests {
     }
 
     fn put(mut queue: &Queue, event: &str) {
-        queue.write_all(event.as_bytes()).expect("it takes every event");
+        queue.write_all(event.as_bytes()).expect("the queue accepts every event");
     }
 
-    /// What the thread writes of what has been put in.
+    /// Returns what the writer thread writes.
     fn written(queue: &Queue) -> String {
         let mut out = Vec::new();
-        queue.lock().is_closed = true;
+        lock(&queue.waiting).is_closed = true;
         queue.drain_to(&mut out, Duration::ZERO, |_| {});
         String::from_utf8(out).expect("it is text")
     }
 
     #[test]
-    fn what_waits_is_bounded_in_lines_and_in_bytes() {
+    fn the_queue_is_bounded_in_lines_and_in_bytes() {
         let (drops, queue) = queue();
         (0..LINES_MAX + 7).for_each(|_| put(&queue, "x\n"));
         assert_eq!(drops.count(DropReason::Full), 7);
@@ -163,14 +159,14 @@ mod tests {
 
         let (drops, queue) = self::queue();
         let long = "x".repeat(LINE_BYTES_MAX - 1);
-        let room = BYTES_MAX / LINE_BYTES_MAX;
-        (0..=room).for_each(|_| put(&queue, &long));
-        assert_eq!(drops.count(DropReason::Full), 1, "there is room for {room}");
-        assert_eq!(written(&queue).lines().count(), room);
+        let capacity = BYTES_MAX / LINE_BYTES_MAX;
+        (0..=capacity).for_each(|_| put(&queue, &long));
+        assert_eq!(drops.count(DropReason::Full), 1, "only {capacity} lines fit");
+        assert_eq!(written(&queue).lines().count(), capacity);
 
         let (drops, queue) = self::queue();
         put(&queue, &"x".repeat(LINE_BYTES_MAX));
-        assert_eq!(drops.count(DropReason::Full), 1, "with its end it is too long");
+        assert_eq!(drops.count(DropReason::Full), 1, "with its line feed it is too long");
     }
 
     #[test]
@@ -195,20 +191,20 @@ mod tests {
         }
         let (drops, queue) = queue();
         (0..3).for_each(|_| put(&queue, "x\n"));
-        queue.lock().is_closed = true;
+        lock(&queue.waiting).is_closed = true;
         let mut gone = Gone(0);
         queue.drain_to(&mut gone, Duration::ZERO, |_| {});
         assert_eq!((gone.0, drops.count(DropReason::Unwritable)), (3, 3));
     }
 
     #[test]
-    fn closing_waits_for_what_is_being_written_and_not_for_a_reader_that_has_stopped() {
-        /// Writes when it is told to.
+    fn closing_waits_for_the_writer_but_not_for_a_reader_that_has_stopped() {
+        /// Writes when the test sends a message.
         struct Slow(mpsc::Receiver<()>, mpsc::Sender<()>);
         impl Write for Slow {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.1.send(()).expect("the test hears it");
-                self.0.recv().expect("the test says it");
+                self.1.send(()).expect("the test receives it");
+                self.0.recv().expect("the test sends it");
                 Ok(bytes.len())
             }
             fn flush(&mut self) -> io::Result<()> {
@@ -223,13 +219,17 @@ mod tests {
         (0..2).for_each(|_| put(&queue, "x\n"));
         begun.recv().expect("it writes the first");
         queue.close(Duration::from_millis(1));
-        assert_eq!(queue.lock().lines.len(), 1, "it came back although nothing was written");
+        assert_eq!(
+            lock(&queue.waiting).lines.len(),
+            1,
+            "closing returned although the line was not written"
+        );
         put(&queue, "too late\n");
         assert_eq!(drops.count(DropReason::Full), 1);
         go.send(()).expect("it waits");
         begun.recv().expect("it writes the second");
         go.send(()).expect("it waits");
         queue.close(Duration::MAX);
-        thread.join().expect("it has written all");
+        thread.join().expect("all lines are written");
     }
 }

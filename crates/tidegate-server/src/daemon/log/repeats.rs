@@ -1,13 +1,14 @@
-//! Events of one kind are logged up to a rate; a summary stands for the others.
+//! Limits how often events of one kind are logged; a summary replaces the others.
 //!
-//! Always   A kind is a place in the code. There are as many as the program has lines that log, so no peer can make more
-//!          of them, and whatever a peer does a hundred thousand times is logged as often as [`RULE`] says.
-//! Always   What is suppressed is counted, and told within [`REPORT_EVERY`] by one line a kind, with the first of them.
+//! Always   A kind is a log statement in the code. No client can make more of them, and an event that a client triggers a hundred
+//!          thousand times is logged at the rate of [`RULE`].
+//! Always   Suppressed events are counted, and reported within [`REPORT_EVERY`] by one line for each kind, with the first of them.
 
 use crate::server::status::{DropReason, LogDrops};
+use crate::sync::lock;
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tidegate::{Clock, Limiter, Span, SystemClock, Timestamp};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -15,15 +16,15 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// How often events of one kind are logged: so many at once, and then a megabyte in about two hours.
+/// The rate of events of one kind: a burst of 50, and then about a megabyte in two hours.
 pub(super) const RULE: &str = "1/s burst 50";
-/// Between two summaries.
+/// The interval between two summaries.
 pub(super) const REPORT_EVERY: Span = Span::from_secs(10);
-/// Events about the log itself, which are few, are always logged.
+/// The target of events about the log itself, which are few and always logged.
 pub(super) const LOG_TARGET: &str = "tidegate::log";
-/// As much of an event as a summary repeats.
+/// The maximum length of the event that a summary repeats.
 const EXAMPLE_BYTES_MAX: usize = 200;
-/// More lines that log than the program and its libraries have.
+/// More log statements than the program and its libraries have.
 const KINDS_MAX: usize = 4_096;
 
 /// Decides which events are logged.
@@ -41,7 +42,7 @@ struct Suppressed {
     since: Timestamp,
 }
 
-/// What stands for the events of one kind that were not logged.
+/// The events of one kind that were not logged.
 #[derive(Debug)]
 struct Summary {
     level: Level,
@@ -51,13 +52,13 @@ struct Summary {
 }
 
 impl Suppressed {
-    /// Counts one more of this kind, if it is not the first.
+    /// Counts an event of this kind, and returns whether the kind was known.
     fn count(&mut self, kind: &Identifier) -> bool {
         let summary = self.by_kind.get_mut(kind);
         summary.map(|summary| summary.count += 1).is_some()
     }
 
-    /// Counts one that was the first of its kind when this was begun.
+    /// Counts an event of a kind that was not known before its message was formatted.
     fn count_first(&mut self, kind: Identifier, level: Level, example: String) {
         let first = Summary { level, count: 0, example };
         self.by_kind.entry(kind).or_insert(first).count += 1;
@@ -80,30 +81,30 @@ impl<C: Clock + Clone> Repeats<C> {
             return true;
         }
         self.drops.add(DropReason::Repeated);
-        if !self.lock().count(&kind) {
-            // Not under the lock: a value that is written may log, or panic, which is logged too.
+        if !lock(&self.suppressed).count(&kind) {
+            // Not under the lock: formatting a value may log, or panic, which is logged too.
             let example = message(event);
-            self.lock().count_first(kind, *metadata.level(), example);
+            lock(&self.suppressed).count_first(kind, *metadata.level(), example);
         }
         false
     }
 
-    /// Logs a line for each kind of which events were suppressed, if it is time to. Returns whether it is.
+    /// Logs the summaries if they are due. Returns whether they were.
     pub(super) fn report_if_due(&self) -> bool {
-        let is_due = self.clock.now().since(self.lock().since) >= REPORT_EVERY;
+        let is_due = self.clock.now().since(lock(&self.suppressed).since) >= REPORT_EVERY;
         if is_due {
             self.report();
         }
         is_due
     }
 
-    /// Logs a line for each kind of which events were suppressed since the last time.
+    /// Logs a summary for each kind with suppressed events since the last summaries.
     pub(super) fn report(&self) {
-        let mut suppressed = self.lock();
+        let mut suppressed = lock(&self.suppressed);
         let now = self.clock.now();
         let seconds = now.since(std::mem::replace(&mut suppressed.since, now)).as_secs_ceil();
         let by_kind = std::mem::take(&mut suppressed.by_kind);
-        // To log takes locks of others, and may come back here.
+        // Logging takes other locks, and may re-enter this module.
         drop(suppressed);
         for Summary { level, count, example } in by_kind.into_values() {
             if level == Level::ERROR {
@@ -113,13 +114,9 @@ impl<C: Clock + Clone> Repeats<C> {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Suppressed> {
-        self.suppressed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// As a layer of the subscriber.
+/// The layer of the subscriber that suppresses events.
 pub(super) struct LimitRepeats<C: Clock = SystemClock>(pub(super) Arc<Repeats<C>>);
 
 impl<S: Subscriber, C: Clock + Clone> Layer<S> for LimitRepeats<C> {
@@ -128,7 +125,7 @@ impl<S: Subscriber, C: Clock + Clone> Layer<S> for LimitRepeats<C> {
     }
 }
 
-/// The beginning of an event's message.
+/// Returns the beginning of an event's message.
 fn message(event: &Event<'_>) -> String {
     let mut message = Message(String::new());
     event.record(&mut message);
@@ -140,7 +137,7 @@ struct Message(String);
 impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
-            // It ends early where there is no more room.
+            // The error means that the rest of the message does not fit.
             let _ = write!(self, "{value:?}");
         }
     }
@@ -148,12 +145,12 @@ impl Visit for Message {
 
 impl Write for Message {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = EXAMPLE_BYTES_MAX - self.0.len();
-        if text.len() <= room {
+        let left = EXAMPLE_BYTES_MAX - self.0.len();
+        if text.len() <= left {
             self.0.push_str(text);
             return Ok(());
         }
-        let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=left).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         self.0.push_str(&text[..end]);
         Err(fmt::Error)
     }
@@ -166,7 +163,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::registry;
 
-    /// What was logged: the layer that would write it.
+    /// A layer that records the logged messages.
     #[derive(Clone, Default)]
     struct Logged(Arc<Mutex<Vec<String>>>);
 
@@ -182,21 +179,21 @@ mod tests {
         }
     }
 
-    struct Bench {
+    struct Harness {
         clock: ManualClock,
         drops: Arc<LogDrops>,
         repeats: Arc<Repeats<ManualClock>>,
         logged: Logged,
     }
 
-    /// Runs this with a log of its own.
-    fn with_log(test: impl FnOnce(&Bench)) {
+    /// Runs a test with its own log.
+    fn with_log(test: impl FnOnce(&Harness)) {
         let (clock, drops) = (ManualClock::new(), Arc::new(LogDrops::default()));
         let repeats = Arc::new(Repeats::new(clock.clone(), Arc::clone(&drops)));
         let logged = Logged::default();
         let layers = registry().with(logged.clone()).with(LimitRepeats(Arc::clone(&repeats)));
-        let bench = Bench { clock, drops, repeats, logged };
-        tracing::subscriber::with_default(layers, || test(&bench));
+        let harness = Harness { clock, drops, repeats, logged };
+        tracing::subscriber::with_default(layers, || test(&harness));
     }
 
     fn flood(number: u64) {
@@ -207,68 +204,68 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_kind_is_a_few_lines_and_a_summary() {
-        with_log(|bench| {
+        with_log(|harness| {
             flood(100_000);
-            assert_eq!(bench.logged.take().len(), 50);
-            assert_eq!(bench.drops.count(DropReason::Repeated), 99_950);
-            assert_eq!(bench.drops.lost(), 0);
-            assert!(!bench.repeats.report_if_due());
-            assert_eq!(bench.logged.take(), [""; 0], "it is not time yet");
-            bench.clock.advance(REPORT_EVERY);
-            bench.repeats.report_if_due();
+            assert_eq!(harness.logged.take().len(), 50);
+            assert_eq!(harness.drops.count(DropReason::Repeated), 99_950);
+            assert_eq!(harness.drops.lost(), 0);
+            assert!(!harness.repeats.report_if_due());
+            assert_eq!(harness.logged.take(), [""; 0], "no summary is due yet");
+            harness.clock.advance(REPORT_EVERY);
+            harness.repeats.report_if_due();
             let summary = "… and 99950 more in the last 10 s: a peer did it: 50";
-            assert_eq!(bench.logged.take(), [summary]);
-            bench.clock.advance(REPORT_EVERY);
-            bench.repeats.report_if_due();
-            assert_eq!(bench.logged.take(), [""; 0], "there is nothing more to tell");
+            assert_eq!(harness.logged.take(), [summary]);
+            harness.clock.advance(REPORT_EVERY);
+            harness.repeats.report_if_due();
+            assert_eq!(harness.logged.take(), [""; 0], "no more events were suppressed");
             flood(100);
-            assert_eq!(bench.logged.take().len(), 20, "as much as twenty seconds have brought");
+            assert_eq!(harness.logged.take().len(), 20, "twenty seconds refill twenty");
         });
     }
 
     #[test]
     fn a_flood_of_one_kind_does_not_keep_another_from_being_logged() {
-        with_log(|bench| {
+        with_log(|harness| {
             flood(1_000);
-            bench.logged.take();
+            harness.logged.take();
             tracing::error!("something else");
-            assert_eq!(bench.logged.take(), ["something else"]);
+            assert_eq!(harness.logged.take(), ["something else"]);
         });
     }
 
     #[test]
-    fn a_value_that_is_written_may_log() {
-        /// What logging takes, and whether it could be taken each time when the value was written.
+    fn formatting_a_value_may_log() {
+        /// Records whether the lock is free each time the value is formatted.
         struct Value<'a>(&'a Repeats<ManualClock>, &'a Mutex<Vec<bool>>);
 
         impl fmt::Display for Value<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // Not by an event: one that is inside of another goes to no subscriber but a global one.
+                // Not by an event: an event inside another goes to a global subscriber only.
                 self.1.lock().unwrap().push(self.0.suppressed.try_lock().is_ok());
                 f.write_str("a value")
             }
         }
-        with_log(|bench| {
+        with_log(|harness| {
             let could_log = Mutex::default();
             for _ in 0..60 {
-                tracing::warn!("{}", Value(&bench.repeats, &could_log));
+                tracing::warn!("{}", Value(&harness.repeats, &could_log));
             }
             assert_eq!(could_log.into_inner().unwrap(), [true; 51], "50, and an example");
-            bench.logged.take();
-            bench.repeats.report();
-            assert_eq!(bench.logged.take(), ["… and 10 more in the last 0 s: a value"]);
+            harness.logged.take();
+            harness.repeats.report();
+            assert_eq!(harness.logged.take(), ["… and 10 more in the last 0 s: a value"]);
         });
     }
 
     #[test]
-    fn a_summary_is_as_short_as_the_log_wants_it() {
-        with_log(|bench| {
+    fn a_summary_repeats_only_the_beginning_of_an_event() {
+        with_log(|harness| {
             for _ in 0..51 {
                 tracing::info!("{}", "é".repeat(1_000_000));
             }
-            bench.logged.take();
-            bench.repeats.report();
-            let summaries = bench.logged.take();
+            harness.logged.take();
+            harness.repeats.report();
+            let summaries = harness.logged.take();
             assert_eq!(summaries.len(), 1);
             assert!(summaries[0].len() < EXAMPLE_BYTES_MAX + 50, "{}", summaries[0]);
         });

@@ -11,7 +11,7 @@ use crate::escape::Escaped;
 use crate::protocol::http::{Answered, Page, parameter};
 use crate::server::Server;
 use crate::server::status::RestoreResult;
-use crate::store::{ServerHealth, THROTTLES_NAME};
+use crate::store::{RedisBackend, ServerHealth, THROTTLES_NAME};
 use http::{HeaderValue, StatusCode};
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -57,7 +57,8 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> Answered {
             store.write(out);
             write_snapshot(server, out);
             write_log(server, out);
-            for finding in server.engine.store().findings() {
+            let shared = server.engine.store().shared();
+            for finding in shared.map(RedisBackend::findings).unwrap_or_default() {
                 writeln!(out, "[!] the store at {finding}").expect("a buffer takes all");
             }
         }
@@ -149,7 +150,7 @@ pub(super) fn why_degraded(health: LimitHealth) -> Option<String> {
 
 impl Store {
     pub(super) fn of(engine: &Engine) -> Self {
-        let Some(servers) = engine.store().health() else { return Self::Memory };
+        let Some(store) = engine.store().shared() else { return Self::Memory };
         let limits = engine.limits();
         let unnamed = limits.unnamed();
         let named = limits.named().iter().filter_map(|limit| Met::of(limit));
@@ -157,12 +158,12 @@ impl Store {
             .iter()
             .filter_map(|limit| Met::of(limit))
             .map(|met| Met { enforced: None, ..met });
-        let throttles = engine.store().throttles_health().map(|health| Met {
+        let throttles = Met {
             limit: THROTTLES_NAME.to_owned(),
             enforced: None,
-            health,
-        });
-        Self::Shared(servers, named.chain(unnamed).chain(throttles).collect())
+            health: store.throttle_health(),
+        };
+        Self::Shared(store.health(), named.chain(unnamed).chain([throttles]).collect())
     }
 
     /// Whether some decisions are made without it.

@@ -206,14 +206,15 @@ fn shown(limit: &Limit) -> Shown<'_> {
 /// What was decided about keys whose rates come with the requests, as if it were one limit.
 fn throttled(server: &Server) -> Shown<'_> {
     let store = server.engine.store();
+    let shared = store.shared();
     Shown {
         name: THROTTLES_NAME,
         rule: "comes with each request".to_owned(),
         explain: "admits what each command says: CL.THROTTLE key max_burst count period".to_owned(),
         mode: "enforce",
-        degraded: store.throttles_health().and_then(why_degraded),
-        on_error: store.is_shared().then_some("local"),
-        stats: Counted::of(&store.throttled(), store.is_shared()),
+        degraded: shared.and_then(|store| why_degraded(store.throttle_health())),
+        on_error: shared.map(|_| "local"),
+        stats: Counted::of(&store.throttle_stats(), shared.is_some()),
     }
 }
 

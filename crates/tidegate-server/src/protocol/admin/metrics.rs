@@ -197,7 +197,7 @@ impl Counted {
         self.deny += limit.denied();
         self.shadow_deny += limit.shadow_denied();
         if let Some(shared) = limit.counters().shared() {
-            self.add_failed(shared.counted().failed_by_kind);
+            self.add_failed(shared.failures());
             self.is_degraded |= shared.health().state.is_degraded();
         }
     }
@@ -245,12 +245,14 @@ fn counted(server: &Server) -> Vec<Counted> {
 /// What was decided about keys whose rates come with the requests.
 fn throttled(server: &Server) -> Counted {
     let store = server.engine.store();
-    let stats = store.throttled();
+    let stats = store.throttle_stats();
     let (limit, deny) = (THROTTLES_NAME.to_owned(), stats.denied);
     let mut counted = Counted { limit, deny, ..Counted::default() };
     counted.add_stats(&stats);
-    counted.add_failed(store.throttles_failed());
-    counted.is_degraded = store.throttles_health().is_some_and(|met| met.state.is_degraded());
+    if let Some(shared) = store.shared() {
+        counted.add_failed(shared.throttle_failures());
+        counted.is_degraded = shared.throttle_health().state.is_degraded();
+    }
     counted
 }
 

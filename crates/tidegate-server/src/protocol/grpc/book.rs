@@ -5,7 +5,7 @@
 use super::proto::{RateLimit, RateLimitOverride};
 use super::rate;
 use super::request::{Descriptor, Request};
-use crate::engine::{Limit, Limits, NoSuchLimit, PeerEngine};
+use crate::engine::{ClientEngine, Limit, Limits, NoSuchLimit};
 use crate::matching::descriptor_key;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Book {
     pub(super) fn find_all(
         &self,
         request: &Request<'_>,
-        engine: PeerEngine<'_>,
+        engine: ClientEngine<'_>,
     ) -> Result<Vec<Counted<'_>>, Status> {
         let entries: Vec<Entries<'_>> = request.descriptors.iter().map(entries).collect();
         let places = self.places(&request.domain, &entries);
@@ -93,7 +93,7 @@ fn find_asked<'a>(
     domain: &str,
     descriptor: &Descriptor<'_>,
     asked: &RateLimitOverride,
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
 ) -> Result<Counted<'a>, Status> {
     let told = rate::asked_limit(asked);
     let Some(text) = rate::rule_text(asked) else { return Ok(Counted::Shut(told)) };

@@ -243,7 +243,10 @@ impl<'a> PartsRoom<'a> {
         let own = u32::try_from(bytes).ok().and_then(|bytes| self.own.try_acquire_many(bytes).ok());
         let (room, more) = match own {
             Some(more) => (&mut self.of_own, Some(more)),
-            None => (&mut self.of_shared, self.server.and_then(|server| server.room_for(bytes))),
+            None => (
+                &mut self.of_shared,
+                self.server.and_then(|server| server.reserve_partial_message(bytes)),
+            ),
         };
         let Some(more) = more else { return false };
         match room {

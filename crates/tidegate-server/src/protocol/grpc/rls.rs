@@ -10,9 +10,9 @@ use super::book::{Book, Counted};
 use super::proto::RateLimitResponse;
 use super::reply;
 use super::request::Request;
-use crate::engine::{Answer, Ask, CheckError};
+use crate::engine::{Answer, CheckError, LimitRequest};
 use crate::server::Server;
-use crate::store::{Key, StoreError};
+use crate::store::StoreError;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use tidegate::store::ClientId;
@@ -117,7 +117,7 @@ impl RateLimits {
     }
 
     async fn take_all(&self, questions: &mut [Question<'_>]) -> Result<(), CheckError> {
-        let asks: Vec<Ask<'_>> = questions.iter().filter_map(Question::take).collect();
+        let asks: Vec<LimitRequest<'_>> = questions.iter().filter_map(Question::take).collect();
         let joint = self.server.engine.check_all(&asks).await?;
         let taken = questions.iter_mut().filter(|question| question.take().is_some());
         for (question, answer) in taken.zip(joint.each) {
@@ -133,13 +133,13 @@ impl RateLimits {
         if !answer.passes() || answer.is_shadowed {
             return Ok(answer);
         }
-        self.server.engine.peek(&Ask { cost: 0, ..ask }).await
+        self.server.engine.peek(&LimitRequest { cost: 0, ..ask }).await
     }
 
     async fn give_back(&self, question: &Question<'_>, cost: u64) -> Result<Answer, StoreError> {
         let Some(ask) = question.ask(cost) else { return Ok(question.answer) };
         self.server.engine.refund(&ask).await?;
-        self.server.engine.peek(&Ask { cost: 0, ..ask }).await
+        self.server.engine.peek(&LimitRequest { cost: 0, ..ask }).await
     }
 
     /// Who is told to wait has been charged and has a turn: the answer comes when it is there.
@@ -176,15 +176,15 @@ impl<'a> Question<'a> {
     }
 
     /// What is asked of the engine, if anybody counts it.
-    fn ask(&self, cost: u64) -> Option<Ask<'_>> {
+    fn ask(&self, cost: u64) -> Option<LimitRequest<'_>> {
         match &self.counted {
-            Counted::By { limit, key, .. } => Some(Ask { limit, key: Key(key), cost }),
+            Counted::By { limit, key, .. } => Some(LimitRequest { limit, key, cost }),
             Counted::Free | Counted::Shut(_) => None,
         }
     }
 
     /// The same, if it is to be charged.
-    fn take(&self) -> Option<Ask<'_>> {
+    fn take(&self) -> Option<LimitRequest<'_>> {
         match self.want {
             Want::Take(cost) => self.ask(cost),
             Want::Look | Want::GiveBack(_) => None,
@@ -203,7 +203,7 @@ fn shut() -> Answer {
 fn refused(error: &CheckError) -> Status {
     tracing::warn!(%error, "a rate limit request could not be decided");
     match error {
-        CheckError::InFlight(error) => Status::invalid_argument(error.to_string()),
+        CheckError::NotCheckable(error) => Status::invalid_argument(error.to_string()),
         CheckError::Store(error) => Status::unavailable(error.to_string()),
     }
 }

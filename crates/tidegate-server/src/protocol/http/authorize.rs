@@ -13,10 +13,9 @@ use super::problem::Problem;
 use super::query::parameters;
 use super::question::bounded;
 use crate::config::{Fallback, near};
-use crate::engine::{Answer, Ask, PeerEngine};
+use crate::engine::{Answer, ClientEngine, LimitRequest};
 use crate::matching::{self, Counted, Look};
 use crate::server::Server;
-use crate::store::Key;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
@@ -47,15 +46,15 @@ pub(super) async fn authorize(
         asked.counted(server.engine.by(id), &original.request(peer, &config.server))?
     };
     let cost = asked.cost;
-    let asks: Vec<Ask<'_>> = counted
+    let asks: Vec<LimitRequest<'_>> = counted
         .iter()
-        .map(|counted| Ask { limit: &counted.limit, key: Key(&counted.key), cost })
+        .map(|counted| LimitRequest { limit: &counted.limit, key: &counted.key, cost })
         .collect();
     let joint = server.engine.check_all(&asks).await?;
     let told: Vec<LimitStatus<'_>> = counted
         .iter()
         .zip(&joint.each)
-        .filter_map(|(counted, answer)| counted.limit.told(*answer))
+        .filter_map(|(counted, answer)| counted.limit.status(*answer))
         .collect();
     if let Verdict::Wait(span) = joint.all.decision.verdict {
         let clock = server.engine.clock();
@@ -147,7 +146,7 @@ impl<'a> Asked<'a> {
     /// The limits that are named, or all that count the request.
     fn counted(
         &self,
-        engine: PeerEngine<'_>,
+        engine: ClientEngine<'_>,
         request: &matching::Request<'_>,
     ) -> Result<Vec<Counted>, Problem> {
         if self.limits.is_empty() {
@@ -162,12 +161,12 @@ impl<'a> Asked<'a> {
     fn named(
         &self,
         name: &[u8],
-        engine: PeerEngine<'_>,
+        engine: ClientEngine<'_>,
         request: &matching::Request<'_>,
     ) -> Result<Option<Counted>, Problem> {
         let name = std::str::from_utf8(name).map_err(|_| Problem::bad("`limit` is no text"))?;
         let limit = engine.find(name)?;
-        limit.refuse_in_flight()?;
+        limit.ensure_checkable()?;
         if let Some(key) = &self.key {
             return Ok(Some(Counted { limit, key: key.to_vec() }));
         }

@@ -5,13 +5,13 @@ use super::page::Answered;
 use super::problem::Problem;
 use super::question::Question;
 use super::said::{self, FREE, ONE, SEVERAL, Said};
-use crate::engine::{Answer, Ask, Engine, PeerEngine};
+use crate::engine::{Answer, ClientEngine, Engine, LimitRequest};
 use crate::store::IdempotencyKey;
 use tidegate_http::{HeaderStyle, LimitStatus};
 
 /// Decides, one question or several as one.
 pub(super) async fn check(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -35,7 +35,7 @@ pub(super) async fn check(
 }
 
 async fn check_all(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     checks: Vec<Said<'_>>,
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -44,19 +44,19 @@ async fn check_all(
         .enumerate()
         .map(|(place, said)| said.question(engine).map_err(|problem| problem.within(place)))
         .collect::<Result<_, _>>()?;
-    let asks: Vec<Ask<'_>> = questions.iter().map(Question::ask).collect();
+    let asks: Vec<LimitRequest<'_>> = questions.iter().map(Question::ask).collect();
     let joint = engine.check_all(&asks).await?;
     let told: Vec<LimitStatus<'_>> = questions
         .iter()
         .zip(&joint.each)
-        .filter_map(|(question, answer)| question.limit.told(*answer))
+        .filter_map(|(question, answer)| question.limit.status(*answer))
         .collect();
     Ok(decision::answer(style, &told, &joint.all, |out| decision::each(out, &joint.each)))
 }
 
 /// Says what [`check`] would say to one question.
 pub(super) async fn peek(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -67,7 +67,7 @@ pub(super) async fn peek(
 
 /// Forgets a key, and says what it has then.
 pub(super) async fn reset(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -79,7 +79,7 @@ pub(super) async fn reset(
 
 /// Gives back what was charged, and says what the key has then.
 pub(super) async fn refund(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -94,10 +94,10 @@ async fn what_is_left(
     question: &Question<'_>,
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
-    let answer = engine.peek(&Ask { cost: 0, ..question.ask() }).await?;
+    let answer = engine.peek(&LimitRequest { cost: 0, ..question.ask() }).await?;
     Ok(tell(question, answer, style))
 }
 
 fn tell(question: &Question<'_>, answer: Answer, style: HeaderStyle) -> Answered {
-    decision::answer(style, question.limit.told(answer).as_slice(), &answer, |_| ())
+    decision::answer(style, question.limit.status(answer).as_slice(), &answer, |_| ())
 }

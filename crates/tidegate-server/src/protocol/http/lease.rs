@@ -4,14 +4,14 @@ use super::decision::{self, member};
 use super::page::{Answered, JSON, Page};
 use super::problem::Problem;
 use super::said::{self, LEASE, ONE};
-use crate::engine::{Answer, Engine, Lease, LeaseId, PeerEngine};
+use crate::engine::{Answer, ClientEngine, Engine, Lease, LeaseId};
 use http::StatusCode;
 use std::io::Write;
 use tidegate_http::{HeaderStyle, millis_ceil};
 
 /// Takes a place, and says what to give it back by.
 pub(super) async fn acquire(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
 ) -> Result<Answered, Problem> {
@@ -26,10 +26,10 @@ pub(super) async fn acquire(
     Ok(match engine.acquire(&question.ask()).await? {
         Ok(lease) => {
             let answer = Answer::enforced(lease.decision);
-            let told = limit.told(answer);
+            let told = limit.status(answer);
             decision::answer(style, told.as_slice(), &answer, |out| held(out, &lease))
         }
-        Err(answer) => decision::answer(style, limit.told(answer).as_slice(), &answer, |_| ()),
+        Err(answer) => decision::answer(style, limit.status(answer).as_slice(), &answer, |_| ()),
     })
 }
 

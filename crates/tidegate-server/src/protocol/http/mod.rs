@@ -120,7 +120,7 @@ async fn try_answer(
     }
     let id = server.peer(peer.ip(), token);
     let (engine, style) = (server.engine.by(id), style::style(request, route)?);
-    let may_wait = route.may_wait(engine.store().is_shared());
+    let may_wait = route.may_wait(engine.store().shared().is_some());
     let _waiting = may_wait.then(|| server.wait(Wire::Http, id)).transpose()?;
     match route {
         Route::Check => check::check(engine, body, style).await,

@@ -2,7 +2,7 @@
 
 use super::page::{Answered, PROBLEM, Page};
 use crate::config;
-use crate::engine::{self, CheckError, InFlight, NoSuchLimit};
+use crate::engine::{self, CheckError, NoSuchLimit, NotCheckable, TooManyLeases};
 use crate::escape::Escaped;
 use crate::server::Busy;
 use crate::store::{InvalidIdempotencyKey, StoreError};
@@ -90,14 +90,20 @@ impl From<StoreError> for Problem {
     }
 }
 
+impl From<TooManyLeases> for Problem {
+    fn from(error: TooManyLeases) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
 impl From<InvalidIdempotencyKey> for Problem {
     fn from(error: InvalidIdempotencyKey) -> Self {
         Self::bad(error.to_string())
     }
 }
 
-impl From<InFlight> for Problem {
-    fn from(error: InFlight) -> Self {
+impl From<NotCheckable> for Problem {
+    fn from(error: NotCheckable) -> Self {
         Self::bad(format!("{error}: ask /v1/acquire, and /v1/release then"))
     }
 }
@@ -105,7 +111,7 @@ impl From<InFlight> for Problem {
 impl From<CheckError> for Problem {
     fn from(error: CheckError) -> Self {
         match error {
-            CheckError::InFlight(error) => error.into(),
+            CheckError::NotCheckable(error) => error.into(),
             CheckError::Store(error) => error.into(),
         }
     }

@@ -2,9 +2,8 @@
 
 use super::problem::Problem;
 use super::said::Said;
-use crate::engine::{self, Limit, NoSuchLimit, PeerEngine};
+use crate::engine::{self, ClientEngine, Limit, NoSuchLimit};
 use crate::protocol::http::base64;
-use crate::store::Key;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub(super) struct Question<'a> {
 
 impl<'a> Said<'a> {
     /// The question, if all of it has been said.
-    pub(super) fn question(self, engine: PeerEngine<'_>) -> Result<Question<'a>, Problem> {
+    pub(super) fn question(self, engine: ClientEngine<'_>) -> Result<Question<'a>, Problem> {
         let key = key(self.key, self.key_base64)?;
         let limit = match (&self.limit, &self.rule) {
             (Some(name), None) => engine.find(name)?,
@@ -41,8 +40,8 @@ impl<'a> Said<'a> {
 }
 
 impl Question<'_> {
-    pub(super) fn ask(&self) -> engine::Ask<'_> {
-        engine::Ask { limit: &self.limit, key: Key(&self.key), cost: self.cost }
+    pub(super) fn ask(&self) -> engine::LimitRequest<'_> {
+        engine::LimitRequest { limit: &self.limit, key: &self.key, cost: self.cost }
     }
 }
 

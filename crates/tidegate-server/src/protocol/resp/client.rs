@@ -7,7 +7,6 @@ use super::session::{Session, shown};
 use crate::config::Token;
 use crate::escape::Escaped;
 use crate::server::Wire;
-use crate::store::Key;
 use std::sync::atomic::Ordering;
 use tidegate::Clock;
 
@@ -250,7 +249,7 @@ fn config(session: &mut Session, what: &[u8]) {
 }
 
 fn info(session: &mut Session) {
-    let stats = session.server.engine.store().throttled();
+    let stats = session.server.engine.store().throttle_stats();
     let connections = session.server.status.connections.resp.load(Ordering::Relaxed);
     let text = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\ntidegate_version:{VERSION}\r\n\
@@ -274,7 +273,7 @@ pub(super) async fn del(session: &mut Session, bytes: &[u8], words: &Words) {
     };
     let mut deleted = 0;
     for key in words.from(bytes, 1) {
-        match session.server.engine.forget_throttled(Key(key)).await {
+        match session.server.engine.reset_throttle(key).await {
             Ok(has_owed) => deleted += i64::from(has_owed),
             Err(error) => return session.reply.error(format_args!("TRYAGAIN {error}")),
         }

@@ -12,7 +12,6 @@ use crate::server::Server;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate::Clock as _;
 use tidegate::store::ClientId;
 
 /// A conversation, without the socket: bytes in, bytes out.
@@ -69,13 +68,13 @@ impl Session {
     fn of(server: Arc<Server>, address: Option<IpAddr>) -> Self {
         let output_bytes_max = server.config().server.caps.output_bytes_max.max(OUTPUT_STEP);
         Self {
-            throttling: Throttling::new(server.engine.throttles()),
+            throttling: Throttling::new(&server.engine),
             token_changes: server.token_changes(),
             is_authenticated: server.admits(None),
             token: None,
             address,
             peer: ClientId::OWN,
-            is_shared: server.engine.store().is_shared(),
+            is_shared: server.engine.store().shared().is_some(),
             server,
             reply: Reply::default(),
             is_over: false,
@@ -195,14 +194,7 @@ impl Session {
     /// Says what has been decided, before anything else is said.
     #[inline]
     fn settle(&mut self) {
-        let asked = self.throttling.len();
-        if asked == 0 {
-            return;
-        }
-        let engine = &self.server.engine;
-        let began = engine.clock().now();
-        self.throttling.settle(&mut self.reply);
-        engine.decision_times().record(engine.clock().now().since(began), asked);
+        self.throttling.settle(&self.server.engine, &mut self.reply);
     }
 
     #[inline]

@@ -1,17 +1,17 @@
 //! `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell answers it (P6).
 //!
-//! Always   Whoever asks in a row is decided in a row, as one batch. What is asked twice with the same numbers
-//!          is worked out once.
+//! Always   Consecutive commands of a client are one [batch](Engine::decide_throttles) of the engine, which costs a fifth of single
+//!          decisions. Numbers that are repeated are parsed once.
 //! Always   A command that differs from the last one in the bytes of its key only is not parsed again. Lengths come
 //!          before what they measure, so it cannot be read in another way.
 
 use super::parse::Words;
 use super::reply::Reply;
 use crate::clock::ServerClock;
+use crate::engine::Engine;
 use crate::server::Server;
-use crate::store::Key;
 use std::ops::Range;
-use tidegate::throttle::{Throttle, ThrottleBatch, Throttles, ZeroRate};
+use tidegate::{Throttle, ThrottleBatch, ZeroRate};
 
 /// So many are decided at once: more do not make it faster, and what is fetched ahead must fit the cache.
 const BATCH_MAX: usize = 128;
@@ -55,7 +55,7 @@ pub(super) enum ThrottleError {
 pub(super) async fn run(server: &Server, reply: &mut Reply, bytes: &[u8], words: &Words) {
     match read(bytes, words) {
         Ok(throttle) => {
-            let key = Key(words.get(bytes, 1));
+            let key = words.get(bytes, 1);
             reply.five(server.engine.throttle(key, &throttle).await.reply());
         }
         Err(error) => reply.error(error),
@@ -74,9 +74,9 @@ fn read(bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
 }
 
 impl Throttling {
-    pub(super) fn new(throttles: &Throttles<ServerClock>) -> Self {
+    pub(super) fn new(engine: &Engine) -> Self {
         Self {
-            batch: throttles.batch(),
+            batch: engine.throttle_batch(),
             numbers: Vec::new(),
             words: 0,
             meant: None,
@@ -99,7 +99,7 @@ impl Throttling {
             _ => self.understand(bytes, words)?,
         };
         self.last.remember(bytes, words);
-        self.batch.push(&Key(words.get(bytes, 1)), meant);
+        self.batch.push(words.get(bytes, 1), meant);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Throttling {
     #[inline]
     pub(super) fn ask_alike(&mut self, bytes: &[u8]) -> Option<usize> {
         let key = self.last.key_of(bytes)?;
-        self.batch.push(&Key(key), self.meant?);
+        self.batch.push(key, self.meant?);
         Some(self.last.bytes.len())
     }
 
@@ -120,16 +120,12 @@ impl Throttling {
         Ok(throttle)
     }
 
-    /// How many have been asked and not answered.
-    #[inline]
-    pub(super) fn len(&self) -> u64 {
-        self.batch.len() as u64
-    }
-
     /// Decides what was asked, and says so.
     #[inline]
-    pub(super) fn settle(&mut self, reply: &mut Reply) {
-        self.batch.decide(|throttled| reply.five(throttled.reply()));
+    pub(super) fn settle(&mut self, engine: &Engine, reply: &mut Reply) {
+        if !self.batch.is_empty() {
+            engine.decide_throttles(&mut self.batch, |throttled| reply.five(throttled.reply()));
+        }
     }
 
     #[inline]

@@ -8,8 +8,11 @@ use super::command::Command;
 use super::parse::Words;
 use super::reply::Reply;
 use super::session::shown;
-use crate::engine::{Answer, Ask, CheckError, InFlight, LeaseId, Limit, NoSuchLimit, PeerEngine};
-use crate::store::{IdempotencyKey, InvalidIdempotencyKey, Key, StoreError};
+use crate::engine::{
+    Answer, CheckError, ClientEngine, LeaseId, Limit, LimitRequest, NoSuchLimit, NotCheckable,
+    TooManyLeases,
+};
+use crate::store::{IdempotencyKey, InvalidIdempotencyKey, StoreError};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 
@@ -42,12 +45,14 @@ enum TideError {
     NoLease,
     #[error("TRYAGAIN {0}")]
     Store(#[from] StoreError),
+    #[error("TRYAGAIN {0}")]
+    TooManyLeases(#[from] TooManyLeases),
 }
 
 impl From<CheckError> for TideError {
     fn from(error: CheckError) -> Self {
         match error {
-            CheckError::InFlight(InFlight { limit }) => Self::Concurrency(limit),
+            CheckError::NotCheckable(NotCheckable { limit }) => Self::Concurrency(limit),
             CheckError::Store(error) => Self::Store(error),
         }
     }
@@ -55,7 +60,7 @@ impl From<CheckError> for TideError {
 
 /// Runs one of them.
 pub(super) async fn run(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     reply: &mut Reply,
     command: Command,
     bytes: &[u8],
@@ -67,7 +72,7 @@ pub(super) async fn run(
 }
 
 async fn answer(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     reply: &mut Reply,
     command: Command,
     bytes: &[u8],
@@ -83,7 +88,7 @@ async fn answer(
         _ => {}
     }
     let limit = find(engine, words.get(bytes, 1))?;
-    let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost: cost(bytes, words)? };
+    let ask = LimitRequest { limit: &limit, key: words.get(bytes, 2), cost: cost(bytes, words)? };
     match command {
         Command::TideReset => engine.reset(&limit, ask.key).await?,
         Command::TideRefund => engine.refund(&ask).await?,
@@ -105,7 +110,7 @@ fn name(command: Command) -> &'static str {
     known.map_or("tide", |known| known.name)
 }
 
-fn find(engine: PeerEngine<'_>, text: &[u8]) -> Result<Arc<Limit>, TideError> {
+fn find(engine: ClientEngine<'_>, text: &[u8]) -> Result<Arc<Limit>, TideError> {
     let text = std::str::from_utf8(text).map_err(|_| TideError::NoText)?;
     Ok(engine.find(text)?)
 }
@@ -123,14 +128,14 @@ fn cost(bytes: &[u8], words: &Words) -> Result<u64, TideError> {
 
 /// `TIDE.CHECK limit key [COST n] [ID token]`.
 async fn check(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     reply: &mut Reply,
     bytes: &[u8],
     words: &Words,
 ) -> Result<(), TideError> {
     let limit = find(engine, words.get(bytes, 1))?;
     let (cost, id) = options(bytes, words)?;
-    let ask = Ask { limit: &limit, key: Key(words.get(bytes, 2)), cost };
+    let ask = LimitRequest { limit: &limit, key: words.get(bytes, 2), cost };
     let answer = match id {
         None => engine.check(&ask).await?,
         Some(id) => engine.check_once(&ask, id).await?,
@@ -169,9 +174,9 @@ fn number(word: &[u8]) -> Option<u64> {
 }
 
 async fn acquire(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     reply: &mut Reply,
-    ask: &Ask<'_>,
+    ask: &LimitRequest<'_>,
 ) -> Result<(), TideError> {
     let acquired = engine.acquire(ask).await?;
     reply.array(5);
@@ -190,7 +195,11 @@ async fn acquire(
     Ok(())
 }
 
-async fn release(engine: PeerEngine<'_>, reply: &mut Reply, lease: &[u8]) -> Result<(), TideError> {
+async fn release(
+    engine: ClientEngine<'_>,
+    reply: &mut Reply,
+    lease: &[u8],
+) -> Result<(), TideError> {
     let text = std::str::from_utf8(lease).ok();
     let id: Option<LeaseId> = text.and_then(|text| text.parse().ok());
     let is_released = engine.release(id.ok_or(TideError::NoLease)?).await?;
@@ -201,7 +210,7 @@ async fn release(engine: PeerEngine<'_>, reply: &mut Reply, lease: &[u8]) -> Res
 /// `TIDE.CHECKALL limit key cost [limit key cost …]`: all are charged, or none. Answers with all of them
 /// together, and with each.
 async fn check_all(
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
     reply: &mut Reply,
     bytes: &[u8],
     words: &Words,
@@ -217,9 +226,9 @@ async fn check_all(
     let limits: Vec<Arc<Limit>> = limits.collect::<Result<_, _>>()?;
     let asks = limits.iter().zip(rest.chunks_exact(3)).map(|(limit, ask)| {
         let cost = number(ask[2]).ok_or_else(|| TideError::Syntax(shown(ask[2])))?;
-        Ok(Ask { limit, key: Key(ask[1]), cost })
+        Ok(LimitRequest { limit, key: ask[1], cost })
     });
-    let asks: Vec<Ask<'_>> = asks.collect::<Result<_, TideError>>()?;
+    let asks: Vec<LimitRequest<'_>> = asks.collect::<Result<_, TideError>>()?;
     let joint = engine.check_all(&asks).await?;
     reply.array(2);
     reply.five(five(&joint.all));

@@ -1,28 +1,19 @@
-//! Lines of the log that were not written, and why.
+//! Log lines that were not written, and why.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a line of the log was not written.
+/// Why a log line was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// The buffer was full: standard error is read more slowly than it is written.
     Full,
     /// Standard error could not be written: its reader has gone, or its disk is full.
     Unwritable,
-    /// Many events of its kind had just been logged. A summary says how many.
+    /// Many events of its kind had just been logged. A summary gives their number.
     Repeated,
 }
 
-/// How many lines of the log were not written, by reason.
-///
-/// ```
-/// use tidegate_server::server::status::{DropReason, LogDrops};
-///
-/// let drops = LogDrops::default();
-/// drops.add(DropReason::Full);
-/// drops.add(DropReason::Repeated);
-/// assert_eq!(drops.lost(), 1, "what a summary stands for is not lost");
-/// ```
+/// The number of log lines that were not written, by reason.
 #[derive(Debug, Default)]
 pub struct LogDrops {
     full: AtomicU64,
@@ -41,12 +32,12 @@ impl LogDrops {
         self.counter(reason).load(Ordering::Relaxed)
     }
 
-    /// Returns how many lines nobody can read, not even as part of a summary.
+    /// Returns how many lines are lost: those that are not even part of a summary.
     pub fn lost(&self) -> u64 {
         self.count(DropReason::Full) + self.count(DropReason::Unwritable)
     }
 
-    /// Returns the count of each reason, with the label that it has in `/metrics`.
+    /// Returns the count of each reason with its label in `/metrics`.
     pub(crate) fn by_reason(&self) -> [(&'static str, u64); 3] {
         [
             ("full", self.count(DropReason::Full)),

@@ -1,24 +1,25 @@
-//! How snapshots go: what the start found, and how the last attempts to write one ended.
+//! The state of snapshots: what the start restored, and how the last attempts to write one ended.
 
+use crate::sync::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use tidegate::{Span, Timestamp};
 
-/// What the server found at its start where its snapshot should be.
+/// What the server found at its start in the place of its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreResult {
-    /// The snapshot.
+    /// A snapshot, which was restored.
     Ok,
-    /// No snapshot: a first start.
+    /// No snapshot: this is the first start.
     None,
-    /// A snapshot that cannot be used, and the one before it, which was used instead.
+    /// A snapshot that cannot be read, and the one before it, which was restored instead.
     Previous,
-    /// Nothing that can be used: every debt is forgotten.
+    /// No snapshot that can be read: all keys start new.
     Failed,
 }
 
 impl RestoreResult {
-    /// All of them, with the label that each has in `/metrics`.
+    /// All results with their labels in `/metrics`.
     pub(crate) const ALL: [(Self, &'static str); 4] = [
         (Self::Ok, "ok"),
         (Self::None, "none"),
@@ -27,48 +28,36 @@ impl RestoreResult {
     ];
 }
 
-/// How snapshots go. Empty for a server that writes none.
-///
-/// ```
-/// use tidegate::{Span, Timestamp};
-/// use tidegate_server::server::status::{RestoreResult, SnapshotStatus};
-///
-/// let status = SnapshotStatus::default();
-/// let start = Timestamp::from_micros(1_000_000);
-/// status.begin(RestoreResult::Ok, start);
-/// status.failed("no space left on device");
-/// let age = status.age(start + Span::from_secs(60)).unwrap();
-/// assert_eq!(age, Span::from_secs(60), "none has been written since the start");
-/// ```
+/// The state of snapshots. Empty for a server that writes none.
 #[derive(Debug, Default)]
 pub struct SnapshotStatus {
     restore: OnceLock<RestoreResult>,
     written: AtomicU64,
     failed: AtomicU64,
-    /// When the last one was written, or the server was started.
+    /// When the last one was written, or else when the server started.
     newest_us: AtomicU64,
-    /// Why the last attempt failed; none after one that did not.
+    /// Why the last attempt failed, if it failed.
     problem: Mutex<Option<String>>,
 }
 
 impl SnapshotStatus {
-    /// Notes what the start found, and when that was.
+    /// Records what the start found, and when that was.
     pub fn begin(&self, restore: RestoreResult, now: Timestamp) {
         self.newest_us.store(now.as_micros(), Ordering::Relaxed);
         let _ = self.restore.set(restore);
     }
 
-    /// Counts a snapshot that was written, as of this time.
+    /// Counts a snapshot that was written, with the state at this time.
     pub fn written(&self, now: Timestamp) {
         self.newest_us.store(now.as_micros(), Ordering::Relaxed);
         self.written.fetch_add(1, Ordering::Relaxed);
-        *self.problem() = None;
+        *lock(&self.problem) = None;
     }
 
-    /// Counts an attempt that failed, and keeps why.
+    /// Counts a snapshot that could not be written, and records why.
     pub fn failed(&self, why: &str) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        *self.problem() = Some(why.to_owned());
+        *lock(&self.problem) = Some(why.to_owned());
     }
 
     /// Returns what the start found; `None` for a server that writes no snapshots.
@@ -89,10 +78,6 @@ impl SnapshotStatus {
 
     /// Returns why the last attempt failed; `None` if it did not.
     pub fn last_problem(&self) -> Option<String> {
-        self.problem().clone()
-    }
-
-    fn problem(&self) -> MutexGuard<'_, Option<String>> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.problem).clone()
     }
 }

@@ -9,9 +9,9 @@ use tidegate_redis::Latencies;
 pub(super) fn encode(server: &Server, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
     let help = "Seconds from a question to its decision; each request of a batch takes as long as the batch";
     histogram(encoder, "decision_duration_seconds", help, server.engine.decision_times())?;
-    let Some(round_trips) = server.engine.store().round_trips() else { return Ok(()) };
+    let Some(store) = server.engine.store().shared() else { return Ok(()) };
     let help = "Seconds from a script sent to Redis to its answer, or until that was not waited for any more";
-    histogram(encoder, "store_round_trip_duration_seconds", help, round_trips)
+    histogram(encoder, "store_round_trip_duration_seconds", help, store.round_trips())
 }
 
 fn histogram(

@@ -8,7 +8,6 @@ mod metrics;
 
 use crate::config::{Config, Token};
 use crate::protocol::http::tests::{Bench, Reply, limit};
-use crate::store::Key;
 use http::Request;
 use tidegate::throttle::Throttle;
 
@@ -40,6 +39,6 @@ async fn post(bench: &Bench, path: &str) -> Reply {
 async fn throttle(bench: &Bench, times: usize) {
     let throttle = Throttle::new(0, 1, 60, 1).unwrap();
     for _ in 0..times {
-        let _ = bench.server.engine.throttle(Key(b"alice"), &throttle).await;
+        bench.server.engine.throttle(b"alice", &throttle).await;
     }
 }

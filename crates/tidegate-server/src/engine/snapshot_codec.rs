@@ -1,16 +1,16 @@
-//! Bytes that the engine keeps in a snapshot beside its limiters: numbers and texts, one after the other.
+//! Bytes that the engine stores in a snapshot besides its limiters: numbers and texts, one after the other.
 //!
-//! Always   A reader that meets less than it expects says so, and whoever reads goes without. The snapshot's checksums tell
-//!          before whether the bytes are those that were written.
+//! Always   A reader returns `None` when the bytes end early. The snapshot's checksums have shown before that the bytes are those
+//!          that were written.
 
-/// The halves of a wide number, the high one first.
-#[expect(clippy::cast_possible_truncation, reason = "these are its halves")]
-pub(super) fn halves(wide: u128) -> [u64; 2] {
+/// Returns the words of a 128-bit number, the high one first.
+#[expect(clippy::cast_possible_truncation, reason = "the number is split into two words")]
+pub(super) fn split(wide: u128) -> [u64; 2] {
     [(wide >> 64) as u64, wide as u64]
 }
 
-/// What [`halves`] were of.
-pub(super) fn whole([high, low]: [u64; 2]) -> u128 {
+/// Reverses [`split`].
+pub(super) fn join([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
@@ -18,13 +18,12 @@ pub(super) fn write_words(bytes: &mut Vec<u8>, words: &[u64]) {
     bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
 
-/// A text, after its length.
+/// Writes the length of a text, then the text.
 pub(super) fn write_text(bytes: &mut Vec<u8>, text: &str) {
     write_words(bytes, &[text.len() as u64]);
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Reads what was written.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -59,13 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_that_was_cut_off() {
+    fn a_reader_returns_what_was_written_and_nothing_of_truncated_bytes() {
         let mut bytes = Vec::new();
         write_text(&mut bytes, "concurrency 5");
-        write_words(&mut bytes, &halves(u128::MAX - 7));
+        write_words(&mut bytes, &split(u128::MAX - 7));
         let read = |bytes| {
             let mut reader = Reader(bytes);
-            let read = (reader.text()?, whole(reader.words()?));
+            let read = (reader.text()?, join(reader.words()?));
             reader.is_at_end().then_some(read)
         };
         assert_eq!(read(bytes.as_slice()), Some(("concurrency 5", u128::MAX - 7)));
