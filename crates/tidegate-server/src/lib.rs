@@ -28,4 +28,5 @@ pub mod net;
 pub mod protocol;
 pub mod server;
 pub mod store;
+mod sync;
 mod tls;

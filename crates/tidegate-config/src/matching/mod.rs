@@ -17,7 +17,7 @@ pub use counted::{KeyFault, KeyMissing, Look, NoValue, look};
 pub use descriptors::{Chosen, DESCRIPTORS_MAX, Descriptors, ENTRIES_MAX, Trail, descriptor_key};
 pub use part::{PartError, V4_BITS, V6_BITS, counts_credentials, names_credential};
 pub use path::{EscapedSlash, Path};
-pub use url::without_port;
+pub use url::{decode_form, without_port};
 
 use ipnet::IpNet;
 use path::PathPattern;
