@@ -1,4 +1,4 @@
-//! What is said about a request before it comes, and that saying it takes nothing.
+//! Explanations of requests, which charge nothing.
 
 use std::net::IpAddr;
 use tidegate::ManualClock;
@@ -58,7 +58,7 @@ fn ask(engine: &Engine, request: &Request<'_>) {
 }
 
 #[test]
-fn each_limit_says_whether_and_why() {
+fn an_explanation_says_for_each_limit_whether_it_counts_and_why() {
     let engine = engine(CONFIG);
     let shown = explained(&engine, &login(vec![("x-user", b"ann\x1b[1m")])).to_string();
     assert_eq!(
@@ -80,7 +80,7 @@ allow: decided by login"
 }
 
 #[test]
-fn looking_takes_nothing_and_says_what_deciding_would() {
+fn an_explanation_charges_nothing_and_predicts_the_decision() {
     let engine = engine(CONFIG);
     let request = login(vec![("x-user", b"ann")]);
     for _ in 0..5 {
@@ -96,7 +96,7 @@ fn looking_takes_nothing_and_says_what_deciding_would() {
 }
 
 #[test]
-fn a_wait_in_the_shadow_is_a_wait() {
+fn a_wait_in_shadow_mode_is_a_wait() {
     let engine = engine("[limits.a]\nrule = \"1/s queue capacity 5\"\nmode = \"shadow\"\n");
     let request = Request::default();
     ask(&engine, &request);
@@ -111,7 +111,7 @@ fn a_wait_in_the_shadow_is_a_wait() {
 }
 
 #[test]
-fn who_is_refused_for_want_of_a_key_is_told_by_which_limit() {
+fn a_request_without_a_key_is_refused_with_the_name_of_the_limit() {
     let engine = engine(
         "[limits.a]\nrule = \"1/s\"\nkey = \"header:x-user\"\non_missing_key = \"deny\"\n\
          [limits.b]\nrule = \"1/s\"\nkey = \"cookie:sid\"\non_missing_key = \"allow\"\n",
@@ -128,7 +128,7 @@ fn who_is_refused_for_want_of_a_key_is_told_by_which_limit() {
 }
 
 #[test]
-fn who_is_in_flight_is_not_counted_by_a_look_at_a_request() {
+fn a_concurrency_limit_does_not_count_a_request_by_its_description() {
     let engine = engine("[limits.a]\nrule = \"concurrency 1\"\n[limits.b]\nrule = \"1/s\"\n");
     let shown = explained(&engine, &Request::default());
     assert_eq!(shown.decided_by.as_deref(), Some("b"));

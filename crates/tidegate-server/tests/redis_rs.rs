@@ -1,5 +1,4 @@
-//! redis-rs, the Redis client of Rust programs: both protocols, pipelines, transactions, tokens, and one connection that
-//! many tasks share.
+//! redis-rs, the Redis client for Rust: both protocols, pipelines, transactions, tokens, and a connection that many tasks share.
 
 use redis::{Client, Connection, ErrorKind, ServerErrorKind, cmd, pipe};
 use std::net::SocketAddr;

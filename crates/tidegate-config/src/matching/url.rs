@@ -61,7 +61,7 @@ pub(super) fn decode_path_fully(raw: &[u8], slash: Slash) -> Vec<u8> {
     decoded
 }
 
-/// Decodes a name or a value of a query or a cookie: `+` is a blank, and an invalid escape stays as it is.
+/// A name or a value of a query or a cookie: `+` is a blank.
 pub fn decode_form(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(raw);

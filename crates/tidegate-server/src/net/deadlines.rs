@@ -7,10 +7,11 @@
 
 use crate::config::Caps;
 use crate::net::Wire;
+use crate::sync::lock;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -70,12 +71,12 @@ impl ConnectionState {
 
     /// Keeps a slot until the peer authenticates or disconnects.
     pub(super) fn hold_slot(&self, slot: Slot) {
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        *lock(&self.slot) = Some(slot);
     }
 
     /// Frees the slot.
     pub(super) fn release_slot(&self) {
-        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let slot = lock(&self.slot).take();
         // Dropped after the lock is released.
         drop(slot);
     }
@@ -292,7 +293,7 @@ impl Connections {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Connection>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

@@ -9,9 +9,10 @@
 //!           registry, because a new connection may come to a worker that has none to close.
 
 use super::deadlines::ConnectionState;
+use crate::sync::lock;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tidegate::store::ClientId;
 use tokio::task::AbortHandle;
 
@@ -46,7 +47,7 @@ const SEARCHED_MAX: usize = 64;
 
 impl Unauthenticated {
     fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Returns the number of connections from this address.

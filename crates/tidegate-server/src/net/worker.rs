@@ -74,7 +74,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 pub(crate) const ADMIN_CONNECTIONS_MAX: u64 = 64;
 /// Time for a rejected peer to read why.
 const REJECTION_TIME: Duration = Duration::from_millis(100);
-/// Rejected peers that are told why at the same time.
+/// Rejected peers that are sent the reason at the same time.
 pub(crate) const REJECTIONS_MAX: usize = 64;
 /// Pause after a first failed accept; it doubles with each further failure.
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -151,7 +151,7 @@ impl Worker {
         let address = self.server.peer(peer.ip(), None);
         if !self.has_capacity(wire, address) {
             status.rejected.of(wire).fetch_add(1, Ordering::Relaxed);
-            // In a flood most peers are told nothing, because it takes a descriptor to tell them.
+            // In a flood most peers get no reason, because sending it takes a descriptor.
             let permit = Arc::clone(&self.shared.rejections).try_acquire_owned();
             if let (None, Ok(permit)) = (tls, permit) {
                 tokio::spawn(reject(stream, wire, permit));

@@ -1,7 +1,7 @@
 //! The protocols: each turns bytes into requests for the [`engine`](crate::engine), and decisions into bytes.
 //!
-//! Always   A protocol knows no algorithm and owns no socket: [`net`](crate::net) reads and writes the bytes, so that each protocol
-//!          can be tested without a connection.
+//! Invariant A protocol knows no algorithm and owns no socket: [`net`](crate::net) reads and writes the bytes, so that each protocol
+//!           can be tested without a connection.
 
 pub mod admin;
 pub mod grpc;

@@ -1,4 +1,4 @@
-//! What the guide tells people to write into Envoy's configuration, and into ours, works as it stands there.
+//! The configurations in the guide, Envoy's and Tidegate's, work as they are.
 
 use crate::proxy::Envoy;
 use crate::{place, serve_tidegate, serve_upstream};
@@ -114,7 +114,7 @@ fn what_the_guide_shows_works() {
 }
 
 #[test]
-fn where_requests_may_pass_uncounted_no_header_makes_them() {
+fn no_header_makes_a_request_pass_uncounted() {
     let passing = replaced(&envoy(), "failure_mode_deny: true ", "failure_mode_deny: false ");
     let bound = block("yaml", "max_request_headers_kb:").trim();
     let prefix = "stat_prefix: guide\n";

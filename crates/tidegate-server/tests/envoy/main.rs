@@ -1,4 +1,4 @@
-//! The real Envoy asks us: who passes, what the client is told, and what happens when nobody answers.
+//! The real Envoy with Tidegate as its rate limit service: decisions, responses to clients, and outages.
 //!
 //! Needs    Envoy, whose path is in `TIDEGATE_ENVOY`. Without it this fails, and does not pretend to have run:
 //!          `cargo xtask peers envoy` installs it and runs this.

@@ -1,5 +1,5 @@
-//! A route is a page that a limit protects: whatever Envoy takes for that page is counted, and it hands its upstream no other name
-//! of it, with what the guide says to set.
+//! Whatever path Envoy routes to a page is counted by the page's limit, and Envoy forwards no other path, with the settings in the
+//! guide.
 
 use crate::guide::{block, put};
 use crate::proxy::Envoy;
@@ -203,7 +203,7 @@ fn server() -> Arc<Server> {
 }
 
 #[test]
-fn no_name_of_a_route_gets_past_its_limit() {
+fn no_spelling_of_a_route_gets_past_its_limit() {
     let set = block("yaml", "normalize_path:");
     let config = put(&put(AROUND, "PATHS", set), "PATHS", set);
     let runtime = Runtime::new().unwrap();

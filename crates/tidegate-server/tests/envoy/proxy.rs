@@ -1,4 +1,4 @@
-//! An Envoy of our own: started, asked where it listens, and ended when it is dropped.
+//! An Envoy process for tests.
 
 use anyhow::{Context, ensure};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};

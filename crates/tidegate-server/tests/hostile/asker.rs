@@ -1,10 +1,10 @@
-//! Somebody who does no harm.
+//! A harmless client.
 
-use crate::desk::{Peer, array};
 use crate::frames::{
     DATA, END_STREAM, Frame, HEADERS, NO_TABLE, OK, PREFACE, RESOURCE_EXHAUSTED, WINDOW_UPDATE,
     call, frame, grpc_status, stream, whole,
 };
+use crate::harness::{Peer, array};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tidegate_server::net::{Running, Wire};

@@ -1,10 +1,10 @@
-//! What has been done to HTTP/2 servers: how long they let it be done, and what it costs, is in `http2.rs` and `cost.rs`.
+//! Known attacks on HTTP/2 servers. `http2.rs` tests how long they last, `cost.rs` what they cost.
 
-use crate::desk::{Peer, secs};
 use crate::frames::{
     CONTINUATION, DATA, ENHANCE_YOUR_CALM, HEADERS, PING, PREFACE, PROTOCOL_ERROR, RST_STREAM,
     SETTINGS, SETTINGS_KIND, WINDOW_UPDATE, call, frame, headers, stream,
 };
+use crate::harness::{Peer, secs};
 use std::io::Read;
 use std::net::Shutdown;
 use std::time::Instant;

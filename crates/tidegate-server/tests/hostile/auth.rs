@@ -1,6 +1,6 @@
-//! Tokens, on every listener; and who may listen without.
+//! Tokens on every listener, and listeners without a token.
 
-use crate::desk::{Directory, Peer, config, http, run, start, status};
+use crate::harness::{Directory, Peer, config, http, run, start, status};
 use crate::tls::tls;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -47,7 +47,7 @@ fn call(running: &Running, token: Option<&str>) -> String {
 }
 
 #[test]
-fn nobody_is_answered_without_a_token_on_any_listener() {
+fn no_listener_answers_without_a_token() {
     let running = start(|config| {
         config.server.tokens = vec![Token::new("one"), Token::new("two")];
         config.server.admin_token = Some(Token::new("operator"));
@@ -94,7 +94,7 @@ fn nobody_is_answered_without_a_token_on_any_listener() {
 }
 
 #[test]
-fn who_guesses_has_eight_guesses_a_connection_however_they_come() {
+fn a_connection_has_eight_guesses_of_a_token() {
     let running = start(|config| config.server.tokens = vec![Token::new("hush")]);
     let mut one_by_one = Peer::resp(&running);
     for guess in 0..7 {
@@ -126,7 +126,7 @@ pub(crate) fn with_auth(auth: &str) -> String {
 }
 
 #[test]
-fn a_token_that_was_taken_away_opens_nothing_any_more() {
+fn a_removed_token_is_no_longer_accepted() {
     let directory = Directory::new();
     let file = directory.write("t.toml", &with_auth("tokens = [\"old\"]\nadmin_token = \"was\""));
     let running = run(of_file(file, |_| ()));
@@ -173,7 +173,7 @@ fn after_reload(auth: [&str; 2], said: &[&str], asked: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn whose_token_is_still_one_stays_and_whose_is_not_is_out() {
+fn a_reload_closes_only_sessions_with_removed_tokens() {
     const NOAUTH: &str = "-NOAUTH Authentication required.";
     let old = r#"tokens = ["one", "two"]"#;
     let rotated = r#"tokens = ["two", "three"]"#;
@@ -230,7 +230,7 @@ fn files_of_tokens_are_read_again_by_a_reload() {
 }
 
 #[test]
-fn a_reload_without_tokens_opens_no_door_to_others() {
+fn a_reload_that_removes_all_tokens_does_not_open_the_server() {
     let directory = Directory::new();
     let file = directory.write("t.toml", &with_auth("tokens = [\"one\"]"));
     let running = run(of_file(file, |config| config.server.resp = EVERYWHERE));
@@ -246,7 +246,7 @@ fn a_reload_without_tokens_opens_no_door_to_others() {
 }
 
 #[test]
-fn others_are_not_let_in_without_a_token_unless_that_is_meant() {
+fn listening_beyond_loopback_without_a_token_must_be_configured() {
     let refusal = |change: &dyn Fn(&mut read::Config)| {
         let mut config = config();
         change(&mut config);

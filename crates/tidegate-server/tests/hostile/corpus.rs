@@ -1,6 +1,6 @@
-//! T51: what has been sent to Redis servers to break them.
+//! T51: input that has broken Redis servers.
 
-use crate::desk::{
+use crate::harness::{
     Peer, array, assert_grew_less, eventually, rss_bytes, secs, serves, start_alone,
 };
 use std::io::{Read, Write};
@@ -50,8 +50,9 @@ fn hostile() -> Vec<Vec<u8>> {
     all
 }
 
+// T51
 #[test]
-fn t51_nothing_that_is_sent_breaks_the_server() {
+fn no_input_breaks_the_server() {
     for tokens in [Vec::new(), vec![Token::new("hush")]] {
         let has_tokens = !tokens.is_empty();
         let running = start_alone(|config| config.server.tokens = tokens);
@@ -78,8 +79,9 @@ fn t51_nothing_that_is_sent_breaks_the_server() {
     }
 }
 
+// T51
 #[test]
-fn t51_a_stranger_may_not_make_many_words_of_few_bytes() {
+fn an_unauthenticated_client_cannot_make_many_words_of_few_bytes() {
     let running = start_alone(|config| config.server.tokens = vec![Token::new("hush")]);
     let line = [&b"x ".repeat(32_000)[..], b"\r\n"].concat();
     let before = rss_bytes();
@@ -100,8 +102,9 @@ fn t51_a_stranger_may_not_make_many_words_of_few_bytes() {
     running.stop().unwrap();
 }
 
+// T51
 #[test]
-fn t51_a_million_commands_at_once_are_answered_one_by_one() {
+fn a_million_commands_at_once_are_answered_one_by_one() {
     let running = start_alone(|_| ());
     let before = rss_bytes();
     let peer = Peer::resp(&running).0;

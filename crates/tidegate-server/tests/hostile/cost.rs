@@ -1,10 +1,10 @@
-//! T46: what attacks on HTTP/2 cost others, and the processor.
+//! T46: what attacks on HTTP/2 cost other clients and the CPU.
 
 use crate::attack::{ATTACKS, FLOODS, Says, attacked, begun};
-use crate::desk::{PATIENCE, Peer, secs, start_alone};
 use crate::frames::{
     DATA, PING, PREFACE, SETTINGS_KIND, WINDOW_UPDATE, calls, frame, goodbye, whole,
 };
+use crate::harness::{PATIENCE, Peer, secs, start_alone};
 use crate::pace::{assert_hardly_slower, assert_mostly};
 use crate::processor::{assert_idle, workers_time_of};
 use std::io::Read;
@@ -20,8 +20,9 @@ fn attacks() -> impl Iterator<Item = (&'static str, Says<usize>)> {
     ATTACKS.into_iter().map(|(name, _, what)| (name, what)).chain(FLOODS)
 }
 
+// T46
 #[test]
-fn t46_who_does_no_harm_is_answered_meanwhile() {
+fn harmless_clients_are_answered_during_an_attack() {
     let running = start_alone(|_| ());
     for (name, what) in attacks() {
         assert_hardly_slower((Wire::Grpc, &running), 3, name, || {
@@ -57,8 +58,9 @@ fn call_time(running: &Running) -> Duration {
 /// Before it is sent away, an attacker costs no more than so many calls, and two for each stream that was looked at.
 const CALLS_MAX: u32 = 200;
 
+// T46
 #[test]
-fn t46_an_attack_is_over_before_it_costs_much_and_costs_nothing_after() {
+fn an_attack_is_over_before_it_costs_much_and_costs_nothing_after() {
     let running = start_alone(|_| ());
     for (name, what) in attacks() {
         assert_mostly(name, || {
@@ -88,8 +90,9 @@ fn stalled(running: &Running, peers: usize) -> Vec<Peer> {
     stalled.collect()
 }
 
+// T46
 #[test]
-fn t46_answers_that_are_not_let_through_cost_nothing_while_they_wait() {
+fn blocked_answers_cost_nothing_while_they_wait() {
     let running = start_alone(|_| ());
     let peers = stalled(&running, 4);
     assert_idle("all wait");
@@ -98,8 +101,9 @@ fn t46_answers_that_are_not_let_through_cost_nothing_while_they_wait() {
     running.stop().unwrap();
 }
 
+// T46
 #[test]
-fn t46_who_lets_no_answer_through_is_sent_away_in_time_also_if_it_pings() {
+fn a_client_that_blocks_answers_is_closed_in_time_even_if_it_pings() {
     let running = start_alone(|config| config.server.caps.idle = secs(1));
     let since = Instant::now();
     let mut peers = stalled(&running, 2);

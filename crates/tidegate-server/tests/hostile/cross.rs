@@ -1,6 +1,6 @@
-//! T53: a browser that a stranger's page steers.
+//! T53: requests that a page of another site sends from a browser.
 
-use crate::desk::{Directory, Peer, config, http, run, serves, start, status};
+use crate::harness::{Directory, Peer, config, http, run, serves, start, status};
 use std::sync::atomic::Ordering;
 use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
@@ -12,8 +12,9 @@ fn keys(running: &Running) -> u64 {
     running.server.engine.store().throttle_stats().allowed
 }
 
+// T53
 #[test]
-fn t53_a_page_executes_nothing_on_the_resp_port() {
+fn a_page_executes_nothing_on_the_resp_port() {
     let running = start(|_| ());
     let command = "CL.THROTTLE victim 15 30 60\r\n";
     for head in
@@ -34,8 +35,9 @@ fn t53_a_page_executes_nothing_on_the_resp_port() {
     running.stop().unwrap();
 }
 
+// T53
 #[test]
-fn t53_the_operator_is_not_reached_by_another_name_or_from_another_page() {
+fn the_admin_listener_refuses_other_host_names_and_other_pages() {
     let directory = Directory::new();
     let file = directory.write("tidegate.toml", "[limits.a]\nrule = \"5/s\"\n");
     let config = Config { limits: load(&file).expect("it is good").limits, ..config() };
@@ -71,8 +73,9 @@ fn t53_the_operator_is_not_reached_by_another_name_or_from_another_page() {
     running.stop().unwrap();
 }
 
+// T53
 #[test]
-fn t53_what_a_page_can_send_without_asking_is_not_read() {
+fn requests_without_a_cors_preflight_are_not_read() {
     let running = start(|_| ());
     let body = br#"{"rule": "5/min", "key": "victim"}"#;
     for kind in
@@ -92,8 +95,9 @@ fn t53_what_a_page_can_send_without_asking_is_not_read() {
     running.stop().unwrap();
 }
 
+// T53
 #[test]
-fn t53_a_page_uses_up_nobodys_limit() {
+fn a_page_cannot_use_up_a_limit() {
     let directory = Directory::new();
     let file = directory.write("tidegate.toml", "[limits.login]\nrule = \"5/min\"\n");
     let limits = load(&file).expect("it is good").limits;
@@ -121,8 +125,9 @@ fn t53_a_page_uses_up_nobodys_limit() {
     running.stop().unwrap();
 }
 
+// T53
 #[test]
-fn t53_a_page_under_a_name_that_leads_here_reads_and_uses_up_nothing() {
+fn a_page_with_a_rebound_name_can_read_and_charge_nothing() {
     let directory = Directory::new();
     let file = directory.write("tidegate.toml", "[limits.login]\nrule = \"1/min\"\n");
     let limits = load(&file).expect("it is good").limits;

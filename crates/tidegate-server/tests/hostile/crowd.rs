@@ -1,8 +1,8 @@
-//! T44: many that take their time, of every kind and together. One of each, and when it is sent away: `slow.rs`.
+//! T44: many slow clients of every kind at the same time. `slow.rs` tests when each is disconnected.
 
 use crate::asker::{Asker, asked_while};
-use crate::desk::{PATIENCE, Peer, eventually, secs, start_alone};
 use crate::frames::{DATA, PREFACE, SETTINGS, headers};
+use crate::harness::{PATIENCE, Peer, eventually, secs, start_alone};
 use crate::pace::{assert_hardly_slower, p99};
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -123,8 +123,9 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("it can be read").count()
 }
 
+// T44
 #[test]
-fn t44_a_crowd_of_slow_peers_keeps_nobody_from_being_answered() {
+fn many_slow_clients_do_not_delay_others() {
     let running = start_alone(|config| {
         let caps = &mut config.server.caps;
         caps.connections_max = CONNECTIONS_MAX;
@@ -148,8 +149,9 @@ fn t44_a_crowd_of_slow_peers_keeps_nobody_from_being_answered() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_who_asks_much_and_reads_nothing_is_waited_for_one_turn_at_a_time() {
+fn a_client_that_does_not_read_takes_one_turn_at_a_time() {
     let running = start_alone(|config| config.server.caps.request = secs(60));
     for (wire, kind) in [Wire::Resp, Wire::Http].into_iter().zip(kinds_of_unread(running.addresses))
     {
@@ -168,8 +170,9 @@ fn t44_who_asks_much_and_reads_nothing_is_waited_for_one_turn_at_a_time() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_a_crowd_of_slow_peers_takes_no_more_descriptors_than_connections_and_ends_in_time() {
+fn many_slow_clients_take_one_descriptor_each_and_are_closed_in_time() {
     let running = start_alone(|config| {
         let caps = &mut config.server.caps;
         caps.connections_max = CONNECTIONS_MAX;
@@ -220,8 +223,9 @@ fn cut_off_after(mut crowd: Vec<Slow>) -> Vec<Duration> {
     after
 }
 
+// T44
 #[test]
-fn t44_a_crowd_that_drips_is_sent_away_in_time_and_others_are_served_meanwhile() {
+fn clients_that_send_byte_by_byte_are_closed_in_time_and_others_served() {
     let running = start_alone(|config| config.server.caps.connections_max = CONNECTIONS_MAX);
     let is_over = AtomicBool::new(false);
     let goes_on = |number| number < 300 || !is_over.load(Ordering::Relaxed);

@@ -1,11 +1,12 @@
-//! T45: more connections than there is room for. Running out of descriptors is in `tidegate-cli`'s tests.
+//! T45: more connections than the maximum. `tidegate-cli` tests running out of descriptors.
 
-use crate::desk::{Peer, alone, eventually, http, secs, server, serves, start, status};
+use crate::harness::{Peer, alone, eventually, http, secs, server, serves, start, status};
 use std::sync::atomic::Ordering;
 use tidegate_server::net;
 
+// T45
 #[test]
-fn t45_who_is_one_too_many_hears_why_and_room_comes_back() {
+fn one_connection_too_many_is_rejected_with_the_reason_until_one_ends() {
     let running = start(|config| {
         config.server.caps.connections_max = 8;
         config.server.caps.first_byte = secs(60);
@@ -33,8 +34,9 @@ fn t45_who_is_one_too_many_hears_why_and_room_comes_back() {
     running.stop().unwrap();
 }
 
+// T45
 #[test]
-fn t45_a_thousand_that_come_and_go_leave_nothing_behind() {
+fn a_thousand_short_connections_leave_nothing_behind() {
     let running = start(|_| ());
     for _ in 0..1_000 {
         drop(Peer::resp(&running));
@@ -46,7 +48,7 @@ fn t45_a_thousand_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn who_is_stopped_leaves_no_descriptor_behind() {
+fn a_stopped_server_leaves_no_descriptor_behind() {
     let open = || std::fs::read_dir("/proc/self/fd").expect("it can be read").count();
     let _alone = alone();
     let once = || {

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: a library would not say what an attacker says.
+//! Writes HTTP/2 frames by hand, because no library sends an attacker's.
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Settings that set nothing.

@@ -1,14 +1,14 @@
-//! T46: what has been done to HTTP/2 servers.
+//! T46: known attacks on HTTP/2 servers.
 
 use crate::asker::Asker;
 use crate::attack::{ATTACKS, FLOODS, Says, attacked, begun, flood};
-use crate::desk::{
-    Directory, PATIENCE, Peer, assert_grew_less, eventually, http, rss_bytes, secs, serves, start,
-    start_alone,
-};
 use crate::frames::{
     DATA, ENHANCE_YOUR_CALM, PING, PREFACE, RST_STREAM, SETTINGS_KIND, WINDOW_UPDATE, call, frame,
     goodbye, kinds, stream,
+};
+use crate::harness::{
+    Directory, PATIENCE, Peer, assert_grew_less, eventually, http, rss_bytes, secs, serves, start,
+    start_alone,
 };
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -18,8 +18,9 @@ use tidegate_server::net::Wire;
 
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 
+// T46
 #[test]
-fn t46_who_attacks_is_sent_away_at_once_and_told_why() {
+fn an_attacker_is_disconnected_at_once_with_the_reason() {
     // For headers that do not end there is time: they are cut off for what they are.
     let running = start_alone(|config| config.server.caps.request = secs(60));
     let before = rss_bytes();
@@ -46,8 +47,9 @@ const TAKEN_BACK: [(&str, Says<u32>); 3] = [
     ("by more after the end", |stream| frame(DATA, 0, stream, b"more")),
 ];
 
+// T46
 #[test]
-fn t46_a_call_that_is_taken_back_has_been_counted() {
+fn a_cancelled_call_is_charged() {
     let directory = Directory::new();
     let rule = "rule = \"1/min queue capacity 3\"\ndomain = \"d\"\ndescriptor = [\"a\"]";
     let text = format!("[limits.line]\n{rule}\n");
@@ -72,8 +74,9 @@ fn t46_a_call_that_is_taken_back_has_been_counted() {
     running.stop().unwrap();
 }
 
+// T46
 #[test]
-fn t46_settings_and_pings_without_end_are_cut_off_whether_their_answers_are_read_or_not() {
+fn endless_settings_and_pings_are_cut_off() {
     let running = start_alone(|_| ());
     let before = rss_bytes();
     let open = || running.server.status.connections.sum();
@@ -98,8 +101,9 @@ fn t46_settings_and_pings_without_end_are_cut_off_whether_their_answers_are_read
     running.stop().unwrap();
 }
 
+// T46
 #[test]
-fn t46_who_pings_much_and_asks_something_besides_may_stay() {
+fn a_client_that_pings_often_and_sends_requests_may_stay() {
     let running = start(|_| ());
     let mut peer = begun(&running);
     let pings = frame(PING, 0, 0, &[1; 8]).repeat(900);
@@ -116,8 +120,9 @@ fn t46_who_pings_much_and_asks_something_besides_may_stay() {
     running.stop().unwrap();
 }
 
+// T46
 #[test]
-fn t46_answers_that_are_not_let_through_are_few() {
+fn the_number_of_blocked_answers_is_bounded() {
     // They have nothing to ask any more: nobody waits for them until the drain is over.
     let running = start_alone(|config| config.server.drain = secs(30));
     let before = rss_bytes();

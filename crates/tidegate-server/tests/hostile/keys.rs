@@ -1,6 +1,6 @@
-//! T56: keys that are more than names.
+//! T56: hostile keys.
 
-use crate::desk::{Peer, array, http, serves, start, status};
+use crate::harness::{Peer, array, http, serves, start, status};
 use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock};
 use tidegate_server::config::LimitConfig;
@@ -49,8 +49,9 @@ impl Write for Writer {
     }
 }
 
+// T56
 #[test]
-fn t56_any_key_counts_and_none_is_told_where_it_does_harm() {
+fn any_key_is_limited_and_shown_escaped() {
     let log = logged();
     let running = start(|config| {
         config.limits = vec![LimitConfig::new("named", "1/h".parse().expect("a rule"))];
@@ -108,8 +109,9 @@ fn told_safely(admin: Option<std::net::SocketAddr>) {
     assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
 }
 
+// T56
 #[test]
-fn t56_a_key_that_is_too_long_is_refused_and_said_to_be() {
+fn a_key_that_is_too_long_is_refused_with_the_reason() {
     let running = start(|_| ());
     let mut peer = Peer::resp(&running);
     peer.say(array(&[b"CL.THROTTLE", &vec![b'k'; 1 << 20], b"0", b"1", b"60"]));

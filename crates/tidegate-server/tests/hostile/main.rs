@@ -1,7 +1,7 @@
-//! Peers that mean no good, over real sockets on loopback.
+//! Hostile clients, over real sockets on loopback.
 //!
-//! Each test has a server of its own, in this process, with short patience. Names of tests tell which of the
-//! reliability tests (T40 to T59) they are, at the size that every change is tested with.
+//! Each test has a server of its own, in this process, with short patience. A comment above a test names its
+//! reliability test (T40 to T59), at the size for every change.
 #![expect(clippy::disallowed_methods, reason = "peers on real sockets take real time")]
 #![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
 #![expect(clippy::naive_bytecount, reason = "a few bytes are counted")]
@@ -13,9 +13,9 @@ mod corpus;
 mod cost;
 mod cross;
 mod crowd;
-mod desk;
 mod flood;
 mod frames;
+mod harness;
 mod http2;
 mod keys;
 mod messages;

@@ -1,6 +1,8 @@
-//! T46: gRPC messages that begin and do not end.
+//! T46: incomplete gRPC messages.
 
-use crate::desk::{PATIENCE, Served, assert_grew_less, eventually, rss_bytes, secs, start_alone};
+use crate::harness::{
+    PATIENCE, Served, assert_grew_less, eventually, rss_bytes, secs, start_alone,
+};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming};
@@ -104,8 +106,9 @@ async fn begin_many(running: &Served) -> Vec<JoinHandle<hyper::Result<()>>> {
     begun
 }
 
+// T46
 #[test]
-fn t46_messages_that_are_half_sent_take_little_memory() {
+fn incomplete_messages_take_little_memory() {
     const INVALID: &str = "3";
     const EXHAUSTED: &str = "8";
     let running = start_alone(|config| config.server.caps.request = secs(60));

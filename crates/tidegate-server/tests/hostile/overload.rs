@@ -1,14 +1,13 @@
-//! T47: more is asked than can be answered.
+//! T47: more requests than the server can answer.
 //!
-//! What is decided in memory is decided where it is read, so there is nothing to be refused: to refuse would take as
-//! long as to answer. What is shown instead: who asks for three times as much lowers nobody's goodput by a fifth,
-//! what waits is in the peers' own sockets and costs the server nothing, and all of it is over with the overload.
-//! What has to be waited for, and so is refused: `waiting.rs`.
+//! With limits in memory nothing is rejected, because a rejection would take as long as a decision. The tests show instead that
+//! three times the capacity lowers goodput by less than a fifth, that waiting requests stay in the clients' sockets and cost the
+//! server nothing, and that the effects end with the overload. `waiting.rs` tests requests that wait and are rejected.
 
-use crate::desk::{
+use crate::frames::{DATA, PREFACE, SETTINGS, WINDOW_UPDATE, calls, frame, whole};
+use crate::harness::{
     PATIENCE, Peer, array, assert_grew_less, eventually, rss_bytes, secs, serves, start_alone,
 };
-use crate::frames::{DATA, PREFACE, SETTINGS, WINDOW_UPDATE, calls, frame, whole};
 use crate::pace::{asked_beside, assert_hardly_slower, assert_mostly, p99};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -236,8 +235,9 @@ fn rate(
     rate
 }
 
+// T47
 #[test]
-fn t47_who_asks_for_more_than_can_be_answered_lowers_goodput_by_less_than_a_fifth() {
+fn overload_lowers_goodput_by_less_than_a_fifth() {
     let running = start_alone(|_| ());
     let before = rss_bytes();
     for asker in Asker::all(&running) {
@@ -258,8 +258,9 @@ fn t47_who_asks_for_more_than_can_be_answered_lowers_goodput_by_less_than_a_fift
     running.stop().unwrap();
 }
 
+// T47
 #[test]
-fn t47_when_the_load_drops_who_asks_again_and_again_is_answered_at_once_within_5_s() {
+fn within_5_s_after_an_overload_retries_are_answered_at_once() {
     let running = start_alone(|_| ());
     for asker in Asker::all(&running) {
         let is_gone = AtomicBool::new(false);
@@ -281,8 +282,9 @@ fn t47_when_the_load_drops_who_asks_again_and_again_is_answered_at_once_within_5
 /// turn on the same worker.
 const TIMES_MAX: u32 = 4;
 
+// T47
 #[test]
-fn t47_who_asks_one_thing_at_a_time_waits_for_others_turns_and_not_for_all_they_ask() {
+fn a_client_with_one_request_waits_for_turns_and_not_for_whole_pipelines() {
     let running = start_alone(|_| ());
     for asker in Asker::all(&running) {
         match asker.wire {

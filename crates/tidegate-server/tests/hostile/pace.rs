@@ -1,7 +1,7 @@
-//! How long somebody who does no harm waits beside others, held against how long alone.
+//! How long a harmless client waits beside others, compared with how long it waits alone.
 
 use crate::asker::asked_while;
-use crate::desk::{PATIENCE, eventually};
+use crate::harness::{PATIENCE, eventually};
 use crate::processor::gives_way;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};

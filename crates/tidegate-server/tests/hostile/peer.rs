@@ -1,4 +1,4 @@
-//! A client that says what it likes, and what tests of servers need besides. The tests of the binary use it too.
+//! A client that can send anything, and other helpers for tests of servers. The tests of the binary use it too.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,6 @@
-//! Who has the processor, and for how long.
+//! How the CPU is shared.
 
-use crate::desk::eventually;
+use crate::harness::eventually;
 use std::time::{Duration, Instant};
 
 /// This thread, and those that it starts from now on, have the processor when nobody else wants it. Peers of a real server

@@ -1,6 +1,6 @@
-//! T40: reloads under load. T57: a bomb in the configuration's place.
+//! T40: reloads under load. T57: a hostile configuration file.
 
-use crate::desk::{
+use crate::harness::{
     Directory, Peer, alone, array, assert_grew_less, config, rss_bytes, run, run_alone,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,8 +21,9 @@ fn text(version: u64) -> String {
     format!("{others}[limits.kept]\nrule = \"100000000/day fixed\"\n")
 }
 
+// T40
 #[test]
-fn t40_ten_thousand_reloads_lose_no_connection_and_no_count() {
+fn ten_thousand_reloads_lose_no_connection_and_no_count() {
     let alone = alone();
     let directory = Directory::new();
     let file = directory.write("t.toml", &text(0));
@@ -71,7 +72,7 @@ fn t40_ten_thousand_reloads_lose_no_connection_and_no_count() {
 
 /// T57: also if what is bad is made to be. The bombs are those that are small enough to be read, and one that is not.
 #[test]
-fn a_bad_file_changes_nothing_and_is_told_about() {
+fn an_invalid_file_changes_nothing_and_is_reported() {
     let directory = Directory::new();
     let file = directory.write("t.toml", "[limits.kept]\nrule = \"1/h\"\n");
     let limits = load(&file).expect("it is good").limits;
@@ -116,7 +117,7 @@ fn a_bad_file_changes_nothing_and_is_told_about() {
 }
 
 #[test]
-fn what_cannot_change_while_it_runs_is_told() {
+fn settings_that_need_a_restart_are_reported() {
     let directory = Directory::new();
     let file = directory.write("t.toml", "[server]\nhttp = \"off\"\n");
     let mut config = load(&file).expect("it is good");

@@ -1,7 +1,7 @@
-//! T44: peers that take their time.
+//! T44: slow clients.
 
-use crate::desk::{Directory, PATIENCE, Peer, secs, serves, start};
 use crate::frames::{PREFACE, SETTINGS, frame, headers, kinds};
+use crate::harness::{Directory, PATIENCE, Peer, secs, serves, start};
 use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,8 +41,9 @@ fn meanwhile_others_are_served(running: &Running, attack: impl FnOnce()) {
     serves(running);
 }
 
+// T44
 #[test]
-fn t44_who_says_nothing_is_sent_away_from_every_listener() {
+fn every_listener_closes_a_silent_connection() {
     let running = start(|_| ());
     let at = running.addresses;
     meanwhile_others_are_served(&running, || {
@@ -62,8 +63,9 @@ fn t44_who_says_nothing_is_sent_away_from_every_listener() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_what_drips_in_has_no_more_time_than_what_does_not() {
+fn a_slow_request_has_no_more_time_than_a_fast_one() {
     let running = start(|_| ());
     let at = running.addresses;
     let head = b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ".as_slice();
@@ -96,8 +98,9 @@ fn t44_what_drips_in_has_no_more_time_than_what_does_not() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_headers_that_never_end_are_no_reason_to_wait() {
+fn headers_that_never_end_are_not_waited_for() {
     let running = start(|_| ());
     let mut peer = Peer::new(running.addresses.grpc);
     peer.say([PREFACE, &SETTINGS, &frame(1, 0, 1, &[0x83])].concat());
@@ -108,8 +111,9 @@ fn t44_headers_that_never_end_are_no_reason_to_wait() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_a_message_that_never_comes_is_given_up_although_the_peer_pings() {
+fn a_message_that_never_arrives_is_given_up_even_if_the_client_pings() {
     let running = start(|_| ());
     let mut peer = Peer::new(running.addresses.grpc);
     peer.say([PREFACE, &SETTINGS, &headers(1, false)].concat());
@@ -129,8 +133,9 @@ fn t44_a_message_that_never_comes_is_given_up_although_the_peer_pings() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_a_connection_that_has_nothing_to_ask_may_stay() {
+fn an_idle_connection_may_stay_open() {
     let running = start(|_| ());
     let at = running.addresses;
     std::thread::scope(|scope| {
@@ -166,8 +171,9 @@ fn t44_a_connection_that_has_nothing_to_ask_may_stay() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_an_end_is_clean_and_in_time_whoever_is_there() {
+fn a_shutdown_is_clean_and_in_time_with_any_clients() {
     let running = start(|config| {
         (config.server.caps.first_byte, config.server.caps.request) = (secs(60), secs(60));
     });
@@ -201,7 +207,7 @@ fn t44_an_end_is_clean_and_in_time_whoever_is_there() {
 }
 
 #[test]
-fn who_is_idle_leaves_at_once_and_is_told_goodbye() {
+fn an_idle_connection_is_closed_at_once_with_goaway() {
     let running = start(|config| config.server.drain = secs(30));
     let mut grpc = Peer::new(running.addresses.grpc);
     grpc.say([PREFACE, &SETTINGS].concat());
@@ -218,8 +224,9 @@ fn who_is_idle_leaves_at_once_and_is_told_goodbye() {
 /// Longer than a second of patience, one because the server counts whole ones, and one more.
 const WAIT: &str = "4s";
 
+// T44
 #[test]
-fn t44_who_is_made_to_wait_by_a_rule_is_not_slow() {
+fn a_request_that_a_rule_makes_wait_is_not_overdue() {
     let directory = Directory::new();
     let rule = format!("[limits.line]\nrule = \"1/{WAIT} queue capacity 5\"\n");
     let limits = load(&directory.write("tidegate.toml", &rule)).expect("it is good").limits;
@@ -245,8 +252,9 @@ fn t44_who_is_made_to_wait_by_a_rule_is_not_slow() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_who_has_asked_and_says_nothing_more_is_sent_away_after_the_time_for_that() {
+fn an_idle_connection_is_closed_after_the_idle_time() {
     let running = start(|config| config.server.caps.idle = secs(1));
     let at = running.addresses;
     let http = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";

@@ -1,9 +1,9 @@
-//! Peers that never say who they are: how long they may stay, how many may, and who makes room for whom.
+//! Unauthenticated clients: how long they may stay, how many there may be, and which connections are closed for others.
 
 use crate::attack::begun;
 use crate::auth::{of_file, with_auth};
-use crate::desk::{Directory, PATIENCE, Peer, Served, eventually, run, secs, start};
 use crate::frames::{HEADERS, headers_of, kinds};
+use crate::harness::{Directory, PATIENCE, Peer, Served, eventually, run, secs, start};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tidegate_server::config::{Config, Token};
@@ -51,7 +51,7 @@ fn authenticated(running: &Running) -> Option<Peer> {
 }
 
 #[test]
-fn probes_are_answered_however_many_idle_connections_have_asked_for_health_once() {
+fn health_probes_are_answered_however_many_idle_connections_exist() {
     for has_token in [true, false] {
         let running = start(|config| {
             guarded(config);
@@ -73,7 +73,7 @@ fn probes_are_answered_however_many_idle_connections_have_asked_for_health_once(
 }
 
 #[test]
-fn who_has_shown_the_operators_token_makes_room_for_nobody() {
+fn a_connection_with_the_admin_token_is_not_closed_for_others() {
     let running = start(guarded);
     let request =
         "GET /v1/limits HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer 0perator\r\n\r\n";
@@ -93,7 +93,7 @@ fn who_has_shown_the_operators_token_makes_room_for_nobody() {
 }
 
 #[test]
-fn strangers_that_fill_all_connections_make_room_for_who_has_a_token() {
+fn unauthenticated_connections_are_closed_for_authenticated_clients() {
     const MAX: usize = 40;
     let running = start(|config| {
         guarded(config);
@@ -119,7 +119,7 @@ fn strangers_that_fill_all_connections_make_room_for_who_has_a_token() {
 }
 
 #[test]
-fn strangers_of_one_address_have_a_quarter_of_all_connections() {
+fn unauthenticated_connections_of_one_address_get_a_quarter() {
     const MAX: u64 = 40;
     let running = start(|config| {
         guarded(config);
@@ -140,7 +140,7 @@ fn strangers_of_one_address_have_a_quarter_of_all_connections() {
 }
 
 #[test]
-fn where_nobody_needs_a_token_one_address_has_as_many_connections_as_is_configured() {
+fn without_tokens_one_address_has_the_configured_number_of_connections() {
     let running = start(|config| config.server.caps.connections_per_address = Some(5));
     let mut peers: Vec<Peer> = (0..5).map(|_| Peer::resp(&running)).collect();
     for peer in &mut peers {
@@ -155,7 +155,7 @@ fn where_nobody_needs_a_token_one_address_has_as_many_connections_as_is_configur
 }
 
 #[test]
-fn who_does_not_show_a_token_in_time_is_sent_away_although_it_goes_on_talking() {
+fn a_client_that_does_not_authenticate_in_time_is_closed_even_if_it_is_active() {
     let running = start(|config| {
         guarded(config);
         config.server.caps.unauthenticated = secs(1);
@@ -208,7 +208,7 @@ fn health_without_message() -> Vec<u8> {
 }
 
 #[test]
-fn a_call_for_health_that_never_comes_whole_gives_no_time_to_show_a_token() {
+fn an_incomplete_health_check_does_not_extend_the_time_to_authenticate() {
     let running = start(|config| {
         guarded(config);
         config.server.caps.unauthenticated = secs(1);
@@ -221,7 +221,7 @@ fn a_call_for_health_that_never_comes_whole_gives_no_time_to_show_a_token() {
 }
 
 #[test]
-fn a_call_for_health_that_never_comes_whole_is_answered_in_time_and_keeps_no_server_from_ending() {
+fn an_incomplete_health_check_is_answered_in_time_and_does_not_delay_a_shutdown() {
     let running = start(|config| config.server.drain = secs(30));
     let mut peer = begun(&running);
     peer.say(health_without_message());
@@ -258,7 +258,7 @@ fn with_caps(auth: &str) -> String {
 const TOKENS: &str = "tokens = [\"0pen\"]";
 
 #[test]
-fn connections_from_before_tokens_were_needed_leave_room_once_they_show_one() {
+fn older_connections_free_their_slot_when_they_authenticate() {
     let (running, directory) = reloadable("");
     let check = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer 0pen\r\n\
                  content-type: application/json\r\ncontent-length: 25\r\n\r\n{\"rule\":\"9/h\",\"key\":\"me\"}";
@@ -290,7 +290,7 @@ fn connections_from_before_tokens_were_needed_leave_room_once_they_show_one() {
 }
 
 #[test]
-fn where_nobody_needs_a_token_one_address_is_counted_whatever_it_shows() {
+fn without_tokens_all_connections_of_an_address_are_counted() {
     let running = start(|config| config.server.caps.connections_per_address = Some(5));
     let request =
         "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer 0pen\r\n\r\n";
@@ -306,7 +306,7 @@ fn where_nobody_needs_a_token_one_address_is_counted_whatever_it_shows() {
 }
 
 #[test]
-fn who_came_before_tokens_were_taken_away_need_not_show_one_any_more() {
+fn older_connections_need_no_token_after_tokens_are_removed() {
     let (running, directory) = reloadable(TOKENS);
     let mut peers: Vec<Peer> = (0..5).map(|_| Peer::resp(&running)).collect();
     let open = || running.server.status.connections.sum();

@@ -1,7 +1,7 @@
-//! TLS and client certificates, with certificates that are made here.
+//! TLS and client certificates. The tests make the certificates.
 
-use crate::desk::{Directory, PATIENCE, Peer, Served, config, run, secs, start, status};
 use crate::frames::{DATA, END_STREAM, HEADERS, PREFACE, SETTINGS, call, stream, whole};
+use crate::harness::{Directory, PATIENCE, Peer, Served, config, run, secs, start, status};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -100,7 +100,7 @@ fn ping(resp: Option<SocketAddr>, client: Arc<ClientConfig>) -> std::io::Result<
 }
 
 #[test]
-fn resp_is_spoken_over_tls_and_nothing_is_said_to_who_does_not_speak_it() {
+fn resp_works_over_tls_and_plain_clients_get_no_answer() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = serve(&authority, &directory, None);
     assert_eq!(ping(running.addresses.resp, authority.client(None)).unwrap(), "+PONG\r\n");
@@ -116,8 +116,9 @@ fn resp_is_spoken_over_tls_and_nothing_is_said_to_who_does_not_speak_it() {
     running.stop().unwrap();
 }
 
+// T44
 #[test]
-fn t44_a_handshake_that_stops_is_given_up() {
+fn an_incomplete_handshake_is_given_up() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = start(|config| {
         config.server.tls = Some(files(&authority, &directory, None));
@@ -140,7 +141,7 @@ fn t44_a_handshake_that_stops_is_given_up() {
 }
 
 #[test]
-fn http_is_spoken_over_tls_many_times_and_ends_with_a_goodbye() {
+fn http_works_over_tls_with_many_requests_and_ends_with_close_notify() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = serve(&authority, &directory, None);
     let mut stream = connect(running.addresses.http, authority.client(None)).unwrap();
@@ -197,7 +198,7 @@ fn ask_http(http: Option<SocketAddr>, client: Arc<ClientConfig>) -> std::io::Res
 }
 
 #[test]
-fn grpc_is_spoken_over_tls_and_nothing_else_there() {
+fn grpc_works_over_tls_and_other_protocols_do_not() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = serve(&authority, &directory, None);
     let (at, client) = (running.addresses.grpc, authority.client(None));
@@ -211,7 +212,7 @@ fn grpc_is_spoken_over_tls_and_nothing_else_there() {
 }
 
 #[test]
-fn on_every_wire_who_must_have_a_certificate_is_refused_without_one() {
+fn every_listener_that_needs_a_certificate_refuses_clients_without_one() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let running = serve(&authority, &directory, Some(&clients));
     let (good, foreign) = (clients.certificate(), Authority::new().certificate());
@@ -245,7 +246,7 @@ fn here(address: Option<SocketAddr>) -> SocketAddr {
 }
 
 #[test]
-fn the_operator_comes_in_from_everywhere_with_a_certificate_and_without_a_token() {
+fn with_a_certificate_the_admin_listener_needs_neither_token_nor_loopback() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let running = start(|config| {
         config.server.admin = EVERYWHERE;
@@ -272,7 +273,7 @@ fn the_operator_comes_in_from_everywhere_with_a_certificate_and_without_a_token(
 }
 
 #[test]
-fn where_a_certificate_is_needed_others_come_in_without_a_token_also_after_a_reload() {
+fn clients_with_a_certificate_need_no_token_also_after_a_reload() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let mut config = config();
     (config.server.resp, config.server.admin) = (EVERYWHERE, EVERYWHERE);
@@ -291,7 +292,7 @@ fn where_a_certificate_is_needed_others_come_in_without_a_token_also_after_a_rel
 }
 
 #[test]
-fn a_certificate_does_not_stand_for_the_operators_token() {
+fn a_certificate_does_not_replace_the_admin_token() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let running = start(|config| {
         config.server.admin_tls = Some(files(&authority, &directory, Some(&clients)));
@@ -306,7 +307,7 @@ fn a_certificate_does_not_stand_for_the_operators_token() {
 }
 
 #[test]
-fn who_must_have_a_certificate_is_refused_without_one() {
+fn a_client_without_a_necessary_certificate_is_refused() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let running = serve(&authority, &directory, Some(&clients));
     let good = clients.certificate();
@@ -349,7 +350,7 @@ fn shown(at: tidegate_server::net::Addresses, client: &Arc<ClientConfig>) -> [bo
 }
 
 #[test]
-fn a_reload_puts_new_certificates_in_place_and_breaks_no_connection() {
+fn a_reload_replaces_certificates_and_closes_no_connection() {
     let (before, after, directory) = (Authority::new(), Authority::new(), Directory::new());
     let text = with_tls(&renew(&before, &directory, None), "");
     let running = serve_file(&directory, &text);
@@ -374,7 +375,7 @@ fn a_reload_puts_new_certificates_in_place_and_breaks_no_connection() {
 }
 
 #[test]
-fn a_reload_with_certificates_that_are_none_changes_nothing_and_says_why() {
+fn a_reload_with_invalid_certificates_changes_nothing_and_says_why() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let tables = renew(&authority, &directory, None);
     let running = serve_file(&directory, &with_tls(&tables, "[limits.old]\nrule = \"1/s\"\n"));
@@ -400,7 +401,7 @@ fn a_reload_with_certificates_that_are_none_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn other_authorities_for_clients_hold_from_a_reload_on() {
+fn a_reload_replaces_the_authorities_for_client_certificates() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let (before, after) = (Authority::new(), Authority::new());
     let tables = renew(&authority, &directory, Some(&before));
@@ -421,7 +422,7 @@ fn other_authorities_for_clients_hold_from_a_reload_on() {
 }
 
 #[test]
-fn client_certificates_go_on_or_off_by_a_restart_only() {
+fn only_a_restart_turns_client_certificates_on_or_off() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let tables = renew(&authority, &directory, Some(&clients));
     let (with, good) = (with_tls(&tables, ""), clients.certificate());

@@ -1,6 +1,6 @@
-//! T52: answers that nobody reads.
+//! T52: clients that do not read their answers.
 
-use crate::desk::{
+use crate::harness::{
     Peer, array, assert_grew_less, eventually, rss_bytes, secs, serves, start, start_alone,
 };
 use std::io::Write;
@@ -23,8 +23,9 @@ fn ask_without_listening(running: &Running, what: &[u8]) {
     assert!(is_cut_off, "it may go on");
 }
 
+// T52
 #[test]
-fn t52_who_never_reads_is_cut_off_and_costs_little() {
+fn a_client_that_never_reads_is_closed_and_costs_little() {
     let running = start_alone(|_| ());
     let before = rss_bytes();
     std::thread::scope(|scope| {
@@ -42,15 +43,17 @@ fn t52_who_never_reads_is_cut_off_and_costs_little() {
     running.stop().unwrap();
 }
 
+// T52
 #[test]
-fn t52_a_stranger_who_never_reads_is_cut_off_too() {
+fn an_unauthenticated_client_that_never_reads_is_closed_too() {
     let running = start(|config| config.server.tokens = vec![Token::new("hush")]);
     ask_without_listening(&running, b"PING\r\n");
     running.stop().unwrap();
 }
 
+// T52
 #[test]
-fn t52_one_answer_is_no_longer_than_a_peer_may_leave_unread() {
+fn one_answer_is_no_longer_than_the_unread_maximum() {
     // It is about what is said, not about how fast: a busy machine may take its time.
     let running = start_alone(|config| config.server.caps.request = secs(60));
     let before = rss_bytes();
@@ -62,7 +65,7 @@ fn t52_one_answer_is_no_longer_than_a_peer_may_leave_unread() {
         let heard = peer.rest().expect("it is cut off");
         assert!(heard.len() < 1 << 20, "{} bytes were said", heard.len());
         let end = String::from_utf8_lossy(&heard[heard.len() - 60..]).into_owned();
-        assert!(end.ends_with("-ERR the answer is too long: ask for less at once\r\n"), "{end}");
+        assert!(end.ends_with("-ERR the answer is too long: request less at once\r\n"), "{end}");
     }
     assert_grew_less(before, 32 << 20);
     running.stop().unwrap();

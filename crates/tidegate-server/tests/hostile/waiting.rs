@@ -1,10 +1,10 @@
-//! T47: more is asked than the store decides in time, over each wire.
+//! T47: more requests than the store can decide in time, over each protocol.
 //!
 //! The store answers after a while, so capacity is a number: as many as may wait, each for that while. A machine that is
 //! busy with other things makes it less, but not the share of it that is kept under three times the load.
 
 use crate::asker::Asker;
-use crate::desk::{Served, alone, config, run_alone, secs};
+use crate::harness::{Served, alone, config, run_alone, secs};
 use crate::pace::{assert_mostly, p99};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,31 +57,31 @@ impl Far {
     }
 }
 
-/// What came of asking for a while.
+/// The results of clients that send requests for a while.
 #[derive(Default)]
-struct Heard {
+struct WaitingLoad {
     decided: AtomicU64,
-    /// How long it took to hear that there is no room.
+    /// Durations until a rejection.
     refused: Mutex<Vec<Duration>>,
 }
 
-impl Heard {
-    /// So many ask, each in so long steps, and who is refused asks again at once, three times.
+impl WaitingLoad {
+    /// Runs clients that send a request at each step, and retry at once up to three times after a rejection.
     fn of(wire: Wire, askers: usize, step: Duration, running: &Running) -> Self {
-        let (heard, since) = (Self::default(), Instant::now());
+        let (load, since) = (Self::default(), Instant::now());
         std::thread::scope(|scope| {
             for _ in 0..askers {
                 scope.spawn(|| {
                     let mut asker = Asker::new(wire, running);
                     while since.elapsed() < TIME {
                         let began = Instant::now();
-                        heard.ask_again(&mut asker);
+                        load.ask_again(&mut asker);
                         std::thread::park_timeout(step.saturating_sub(began.elapsed()));
                     }
                 });
             }
         });
-        heard
+        load
     }
 
     fn ask_again(&self, asker: &mut Asker) {
@@ -95,13 +95,13 @@ impl Heard {
         }
     }
 
-    /// How long one takes that is decided.
+    /// Returns the mean time between decisions.
     fn decides_in(&self) -> Duration {
         let decided = self.decided.load(Ordering::Relaxed);
-        TIME / u32::try_from(decided).expect("there are not so many")
+        TIME / u32::try_from(decided).expect("it fits")
     }
 
-    /// How long who is refused waits for that, sorted.
+    /// Returns the durations until rejections, sorted.
     fn refused(self) -> Vec<Duration> {
         let mut refused = self.refused.into_inner().unwrap();
         refused.sort_unstable();
@@ -109,14 +109,16 @@ impl Heard {
     }
 }
 
+// T47
 #[test]
-fn t47_three_times_what_the_store_decides_is_refused_fast_and_the_rest_is_decided() {
+fn three_times_what_the_store_decides_is_refused_fast_and_the_rest_is_decided() {
     let far = Far::new();
     for wire in [Wire::Resp, Wire::Http, Wire::Grpc] {
         // Others share the machine, so each crowd is held against what was possible just before.
         assert_mostly(&wire.to_string(), || {
-            let peak = Heard::of(wire, WAITING_MAX, Duration::ZERO, &far.running).decides_in();
-            let crowded = Heard::of(wire, 3 * WAITING_MAX, DELAY, &far.running);
+            let peak =
+                WaitingLoad::of(wire, WAITING_MAX, Duration::ZERO, &far.running).decides_in();
+            let crowded = WaitingLoad::of(wire, 3 * WAITING_MAX, DELAY, &far.running);
             // At least four fifths of it.
             let goodput = (crowded.decides_in(), peak * 5 / 4);
             let refused = crowded.refused();
@@ -126,7 +128,7 @@ fn t47_three_times_what_the_store_decides_is_refused_fast_and_the_rest_is_decide
         // The load is gone, and with it all that it has left: four fifths are not refused, not even at first.
         let since = Instant::now();
         let recovers = (0..ROUNDS).any(|_| {
-            Heard::of(wire, WAITING_MAX * 8 / 10, DELAY, &far.running).refused().is_empty()
+            WaitingLoad::of(wire, WAITING_MAX * 8 / 10, DELAY, &far.running).refused().is_empty()
         });
         assert!(recovers && since.elapsed() < secs(5), "{wire}: after {:?}", since.elapsed());
     }

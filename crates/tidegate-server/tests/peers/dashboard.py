@@ -123,9 +123,9 @@ def says_that_the_store_is_down(chromium):
         expect("as what is bad", page.value("document.getElementById('status').className"), "bad")
         columns = lambda name: page.value(f"[...[...document.querySelectorAll('#limits tr')].find(row => row.cells[0].textContent === '{name}').cells].map(cell => cell.textContent)")
         expect("what decides instead", columns("pages")[2], "enforce: this server's share decides")
-        expect("of each limit", columns("shut")[2], "enforce: nobody passes")
-        expect("keys are not counted here", columns("pages")[7], "in the store")
-        page.wait_for("nor named", "document.getElementById('hot').textContent === 'not known: the store has the keys'")
+        expect("of each limit", columns("shut")[2], "enforce: all requests are denied")
+        expect("keys are not counted here", columns("pages")[7], "in Redis")
+        page.wait_for("nor named", "document.getElementById('hot').textContent === 'not known: the keys are in Redis'")
         for width in 375, 1280:
             fits(page, width)
 

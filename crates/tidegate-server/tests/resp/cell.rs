@@ -1,4 +1,4 @@
-//! `CL.THROTTLE` in all forms of its words, against a description of redis-cell that shares nothing with ours.
+//! `CL.THROTTLE` in every form, against an independent model of redis-cell.
 
 use super::{Peer, array};
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
-//! What client libraries send to find out whom they talk to.
+//! Commands that client libraries send after connecting.
 
 use crate::{Peer, with_token};
 
 #[test]
-fn hello_chooses_how_it_is_talked_to() {
+fn hello_chooses_the_protocol_version() {
     let mut peer = with_token();
     let said = peer.say("HELLO 3 AUTH default hush SETNAME me");
     assert!(said.starts_with("%7 $6 server $8 tidegate $7 version"), "{said}");
@@ -14,7 +14,7 @@ fn hello_chooses_how_it_is_talked_to() {
 }
 
 #[test]
-fn clients_find_what_they_look_for() {
+fn client_libraries_find_the_commands_that_they_need() {
     let mut peer = Peer::new();
     assert_eq!(peer.say("PING"), "+PONG");
     assert_eq!(peer.say("PING hi"), "$2 hi");
@@ -45,7 +45,7 @@ fn clients_find_what_they_look_for() {
 
 /// Neither can be had for the test command, so this is what they send when they connect, as their sources have it.
 #[test]
-fn jedis_and_lettuce_find_what_they_look_for() {
+fn jedis_and_lettuce_find_the_commands_that_they_need() {
     // Lettuce 6 and 7: by RESP3; what it wants besides may be refused.
     let mut lettuce = with_token();
     let said = lettuce.say("HELLO 3 AUTH default hush SETNAME app");

@@ -1,4 +1,4 @@
-//! Errors repeat what a peer has sent: nothing of it may be obeyed by the terminal or the log that shows them.
+//! Errors repeat a client's input, escaped so that neither a terminal nor a log interprets it.
 
 use super::{Peer, array};
 
@@ -47,7 +47,7 @@ fn is_harmless(error: &[u8]) -> bool {
 }
 
 #[test]
-fn no_error_has_a_control_character_of_what_a_peer_has_sent() {
+fn no_error_repeats_a_control_character_of_the_client() {
     let (mut errors, mut forged) = (0, 0);
     for command in COMMANDS {
         let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
@@ -72,7 +72,7 @@ fn no_error_has_a_control_character_of_what_a_peer_has_sent() {
 }
 
 #[test]
-fn what_a_peer_has_sent_can_be_read_in_the_error() {
+fn errors_repeat_the_clients_words_readably() {
     let said = Peer::new().raw(&array(&[b"\x1b[31mno", b"\xffyes"])).1;
     assert_eq!(said, r"-ERR unknown command '\u001b[31mno', with args beginning with: '\xffyes'");
     let mut peer = Peer::new();

@@ -1,4 +1,4 @@
-//! Conversations in RESP, byte for byte, without a socket and with a clock that stands still.
+//! RESP sessions, byte for byte, without sockets and with a manual clock.
 
 mod cell;
 mod clients;
@@ -106,7 +106,7 @@ fn cl_throttle_answers_as_redis_cell_does() {
 
 /// The table of redis-cell's own tests, over the wire; `tidegate/tests/throttles.rs` has it in process.
 #[test]
-fn cl_throttle_obeys_redis_cells_own_table() {
+fn cl_throttle_follows_redis_cells_own_table() {
     let mut peer = Peer::new();
     let start = peer.clock.now();
     for (ms, quantity, five) in OWN_TABLE {
@@ -118,7 +118,7 @@ fn cl_throttle_obeys_redis_cells_own_table() {
 }
 
 #[test]
-fn cl_throttle_refuses_in_redis_cells_words() {
+fn cl_throttle_has_redis_cells_error_messages() {
     let mut peer = Peer::new();
     let usage = "-Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> \
                  <period> [<quantity>]";
@@ -200,7 +200,7 @@ fn a_long_pipeline_is_answered_in_parts() {
 }
 
 #[test]
-fn what_has_not_all_come_is_waited_for() {
+fn an_incomplete_command_is_waited_for() {
     let mut peer = Peer::new();
     let bytes = array(&[b"CL.THROTTLE", b"k", b"1", b"1", b"1"]);
     for cut in 0..bytes.len() {
@@ -210,7 +210,7 @@ fn what_has_not_all_come_is_waited_for() {
 }
 
 #[test]
-fn tide_check_takes_rule_text_and_says_milliseconds() {
+fn tide_check_takes_rule_text_and_returns_milliseconds() {
     let mut peer = Peer::new();
     assert_eq!(peer.words(&["TIDE.CHECK", "2/s burst 3", "alice"]), "*5 :1 :3 :2 :0 :500");
     assert_eq!(
@@ -259,7 +259,7 @@ fn tide_check_with_an_id_is_charged_once() {
 }
 
 #[test]
-fn a_rule_that_makes_wait_says_how_long() {
+fn a_rule_that_makes_requests_wait_returns_the_wait() {
     let mut peer = Peer::new();
     assert_eq!(peer.words(&["TIDE.CHECK", "10/s queue", "a"]).split(' ').nth(1), Some(":1"));
     let second = peer.words(&["TIDE.CHECK", "10/s queue", "a"]);
@@ -312,7 +312,7 @@ fn all_or_nothing() {
 }
 
 #[test]
-fn a_place_is_leased_and_given_back() {
+fn a_permit_is_acquired_and_released() {
     let mut peer = Peer::new();
     let rule = "concurrency 1 lease 30s";
     let taken = peer.words(&["TIDE.ACQUIRE", rule, "pool"]);
@@ -328,13 +328,13 @@ fn a_place_is_leased_and_given_back() {
         peer.words(&["TIDE.ACQUIRE", rule, "pool"]).starts_with("*5 :1"),
         "its holder has died"
     );
-    assert!(peer.words(&["TIDE.RELEASE", "nonsense"]).starts_with("-ERR that is no lease"));
+    assert!(peer.words(&["TIDE.RELEASE", "nonsense"]).starts_with("-ERR not a lease"));
     assert!(peer.words(&["TIDE.CHECK", rule, "pool"]).contains("use TIDE.ACQUIRE"));
     assert!(peer.words(&["TIDE.ACQUIRE", "1/s", "pool"]).contains("use TIDE.CHECK"));
 }
 
 #[test]
-fn whoever_has_no_token_hears_nothing() {
+fn a_client_without_a_token_gets_no_answers() {
     let mut peer = with_token();
     assert_eq!(peer.say("CL.THROTTLE k 1 1 1"), "-NOAUTH Authentication required.");
     assert_eq!(peer.say("PING"), "-NOAUTH Authentication required.");
@@ -348,7 +348,7 @@ fn whoever_has_no_token_hears_nothing() {
 }
 
 #[test]
-fn del_forgets_debts() {
+fn del_resets_throttled_keys() {
     let mut peer = Peer::new();
     peer.say("CL.THROTTLE k 0 1 60");
     assert_eq!(peer.say("DEL k other"), ":1");
@@ -383,7 +383,7 @@ fn a_browser_is_cut_off_before_it_commands_anything() {
 }
 
 #[test]
-fn who_asks_for_what_redis_has_hears_that_it_is_not_here() {
+fn other_redis_commands_are_unknown() {
     let mut peer = Peer::new();
     for command in ["GET a", "get a", "POST a", "SET a 1"] {
         let said = peer.say(command);
@@ -393,7 +393,7 @@ fn who_asks_for_what_redis_has_hears_that_it_is_not_here() {
 }
 
 #[test]
-fn what_is_no_command_ends_the_conversation() {
+fn a_protocol_error_closes_the_connection() {
     for (bytes, said) in [
         (&b"*1\r\n*1\r\n"[..], "-ERR Protocol error: expected '$', got '*'"),
         (b"*1000000000\r\n", "-ERR Protocol error: invalid multibulk length"),
@@ -408,7 +408,7 @@ fn what_is_no_command_ends_the_conversation() {
 }
 
 #[test]
-fn two_peers_share_what_they_owe() {
+fn two_clients_share_a_key() {
     let config = Config::default();
     let clock = ManualClock::new();
     let server = Server::new(config, None, ServerClock::Manual(clock.clone()), Snapshot::default());
@@ -419,7 +419,7 @@ fn two_peers_share_what_they_owe() {
 }
 
 #[test]
-fn a_command_like_the_last_one_is_put_off_in_a_transaction_too() {
+fn a_command_like_the_last_one_is_queued_in_a_transaction_too() {
     let mut peer = Peer::new();
     let throttle = "CL.THROTTLE a 1 1 60";
     assert_eq!(peer.say(throttle), "*5 :0 :2 :1 :-1 :60");
@@ -430,7 +430,7 @@ fn a_command_like_the_last_one_is_put_off_in_a_transaction_too() {
 }
 
 #[test]
-fn who_is_no_longer_known_is_refused_what_it_has_just_asked() {
+fn a_client_whose_token_was_removed_is_refused_the_command_that_it_repeats() {
     let mut peer = with_token();
     let throttle = array(&[b"CL.THROTTLE", b"a", b"1", b"1", b"60"]);
     assert_eq!(peer.say("AUTH hush"), "+OK");

@@ -1,6 +1,6 @@
 //! The service over a real HTTP/2 connection, as a gRPC client sees it.
 
-use crate::desk::{about, limit, seen};
+use crate::harness::{about, limit, seen};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use hyper::client::conn::http2::SendRequest;
@@ -109,7 +109,7 @@ async fn calls_are_answered_until_the_limit_is_used_up() {
 }
 
 #[tokio::test]
-async fn a_request_beyond_the_caps_is_refused_with_the_reason() {
+async fn a_request_beyond_the_bounds_is_refused_with_the_reason() {
     let connection = connect(&server(&[])).await;
     let mut no_domain = about("key=value");
     no_domain.domain.clear();
@@ -153,7 +153,7 @@ async fn other_methods_are_not_implemented() {
 }
 
 #[tokio::test]
-async fn who_needs_a_token_must_bring_it() {
+async fn a_call_needs_a_valid_token() {
     let connection = connect(&server(&["first", "second"])).await;
     let offering = |offered: Option<&str>| {
         let mut request = Request::new(about("key=value"));
@@ -184,8 +184,9 @@ async fn bytes_that_are_no_message_are_refused() {
     assert_eq!(answer.headers()["grpc-status"], "3");
 }
 
+// T47
 #[tokio::test]
-async fn t47_one_too_many_to_wait_is_refused_at_once() {
+async fn one_waiting_request_too_many_is_rejected_at_once() {
     let caps = Caps { waiting_max: 1, ..Caps::default() };
     let config = Config {
         server: ServerConfig { caps, ..ServerConfig::default() },

@@ -1,10 +1,10 @@
-//! Envoy's rate limit service: what the reference server's tests and limitador's ask, and where we answer better.
+//! Envoy's rate limit service: the cases of the reference server's and limitador's tests, and the differences.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod costs;
 mod decisions;
-mod desk;
+mod harness;
 mod http2;
 mod lookups;
 mod overrides;

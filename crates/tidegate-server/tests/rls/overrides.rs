@@ -1,6 +1,6 @@
-//! Limits that come with the descriptor.
+//! Descriptors with a limit of their own.
 
-use crate::desk::{Desk, about, descriptor, limit, request, seen};
+use crate::harness::{Harness, about, descriptor, limit, request, seen};
 use tidegate_server::config::{LimitConfig, Mode};
 use tidegate_server::protocol::grpc::proto::{Code, RateLimitOverride, RateLimitRequest, Unit};
 use tonic::Code as Grpc;
@@ -13,71 +13,71 @@ fn with_limit(entries: &str, requests_per_unit: u32, unit: Unit) -> RateLimitReq
 }
 
 #[test]
-fn it_takes_the_place_of_what_is_configured() {
+fn a_descriptors_own_limit_replaces_the_configured_one() {
     let shadow = LimitConfig { mode: Mode::Shadow, ..limit("calls", "1/h fixed", "a") };
-    let desk = Desk::new(vec![shadow]);
+    let harness = Harness::new(vec![shadow]);
     let asked = with_limit("a=1", 2, Unit::Minute);
-    let first = desk.ask(&asked);
+    let first = harness.ask(&asked);
     let told = first.statuses[0].current_limit.as_ref().unwrap();
     assert_eq!((told.requests_per_unit, told.unit(), told.name.as_str()), (2, Unit::Minute, ""));
     assert_eq!(first.statuses[0].duration_until_reset.unwrap().seconds, 58);
     assert_eq!(seen(&first), [(Code::Ok, 1)]);
-    assert_eq!(seen(&desk.ask(&asked)), [(Code::Ok, 0)]);
-    assert_eq!(seen(&desk.ask(&asked)), [(Code::OverLimit, 0)], "it is not in the shadow");
-    assert_eq!(seen(&desk.ask(&about("a=1"))), [(Code::Ok, 0)], "the other was not charged");
+    assert_eq!(seen(&harness.ask(&asked)), [(Code::Ok, 0)]);
+    assert_eq!(seen(&harness.ask(&asked)), [(Code::OverLimit, 0)], "it is not in the shadow");
+    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 0)], "the other was not charged");
 }
 
 #[test]
-fn it_counts_each_descriptor_of_each_domain_for_itself() {
-    let desk = Desk::new(Vec::new());
+fn a_descriptors_own_limit_counts_each_descriptor_and_domain_separately() {
+    let harness = Harness::new(Vec::new());
     let asked = |entries: &str| with_limit(entries, 1, Unit::Day);
     let mut elsewhere = asked("a=1");
     elsewhere.domain = "elsewhere".to_owned();
     let requests =
         [asked("a=1"), asked("a=2"), asked("b=1"), asked("a=1, b=1"), asked("a=11"), elsewhere];
     for request in &requests {
-        assert_eq!(seen(&desk.ask(request)), [(Code::Ok, 0)], "{request:?}");
+        assert_eq!(seen(&harness.ask(request)), [(Code::Ok, 0)], "{request:?}");
     }
     for request in &requests {
-        assert_eq!(seen(&desk.ask(request)), [(Code::OverLimit, 0)], "{request:?}");
+        assert_eq!(seen(&harness.ask(request)), [(Code::OverLimit, 0)], "{request:?}");
     }
 }
 
 #[test]
-fn nobody_at_all_may_be_admitted() {
-    let desk = Desk::new(vec![limit("calls", "10/min fixed", "a")]);
+fn a_descriptors_own_limit_may_admit_nothing() {
+    let harness = Harness::new(vec![limit("calls", "10/min fixed", "a")]);
     let mut both = with_limit("b=1", 0, Unit::Second);
     both.descriptors.push(descriptor("a=1"));
-    let answer = desk.ask(&both);
+    let answer = harness.ask(&both);
     assert_eq!(answer.overall_code(), Code::OverLimit);
     assert_eq!(seen(&answer), [(Code::OverLimit, 0), (Code::Ok, 10)]);
     assert_eq!(answer.statuses[0].current_limit.as_ref().unwrap().requests_per_unit, 0);
-    assert_eq!(seen(&desk.ask(&about("a=1"))), [(Code::Ok, 9)], "and nobody was charged");
+    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 9)], "and nobody was charged");
 }
 
 #[test]
 fn several_units_may_be_one_period() {
-    let desk = Desk::new(Vec::new());
+    let harness = Harness::new(Vec::new());
     let mut asked = with_limit("a=1", 5, Unit::Second);
     asked.descriptors[0].limit.as_mut().unwrap().unit_multiplier = Some(10);
-    let answer = desk.ask(&asked);
+    let answer = harness.ask(&asked);
     assert_eq!(answer.statuses[0].duration_until_reset.unwrap().seconds, 8, "2220 to 2230");
     assert_eq!(answer.statuses[0].current_limit.as_ref().unwrap().unit_multiplier, Some(10));
 }
 
 #[test]
 fn a_period_that_no_rule_can_have_is_refused() {
-    let desk = Desk::new(Vec::new());
+    let harness = Harness::new(Vec::new());
     let mut asked = with_limit("a=1", 5, Unit::Year);
     asked.descriptors[0].limit.as_mut().unwrap().unit_multiplier = Some(u32::MAX);
-    assert_eq!(desk.try_ask(&asked).unwrap_err().code(), Grpc::InvalidArgument);
+    assert_eq!(harness.try_ask(&asked).unwrap_err().code(), Grpc::InvalidArgument);
 }
 
 #[test]
-fn there_is_room_for_so_many_different_ones() {
-    let desk = Desk::new(Vec::new());
+fn the_number_of_descriptors_own_limits_is_bounded() {
+    let harness = Harness::new(Vec::new());
     let mut asked = (1..2_000).map(|count| with_limit("a=1", count, Unit::Hour));
-    let refused = asked.find_map(|asked| desk.try_ask(&asked).err()).expect("not for 2 000");
+    let refused = asked.find_map(|asked| harness.try_ask(&asked).err()).expect("not for 2 000");
     assert_eq!(refused.code(), Grpc::ResourceExhausted);
-    assert_eq!(desk.ask(&with_limit("a=1", 1, Unit::Hour)).overall_code(), Code::OverLimit);
+    assert_eq!(harness.ask(&with_limit("a=1", 1, Unit::Hour)).overall_code(), Code::OverLimit);
 }

@@ -1,6 +1,6 @@
-//! What the client and Envoy are told besides yes and no.
+//! Header fields, status and metadata of responses.
 
-use crate::desk::{Desk, about, descriptor, header, limit, request, seen};
+use crate::harness::{Harness, about, descriptor, header, limit, request, seen};
 use prost_types::value::Kind;
 use tidegate::Span;
 use tidegate_server::config::{Fallback, LimitConfig, Mode};
@@ -19,74 +19,80 @@ fn metadata<'a>(response: &'a RateLimitResponse, name: &str) -> Option<&'a str> 
 }
 
 #[test]
-fn the_client_is_told_the_tightest_limit() {
-    let desk =
-        Desk::new(vec![limit("hour", "1000/h fixed", "a"), limit("minute", "10/min fixed", "b")]);
+fn the_client_gets_the_numbers_of_the_tightest_limit() {
+    let harness = Harness::new(vec![
+        limit("hour", "1000/h fixed", "a"),
+        limit("minute", "10/min fixed", "b"),
+    ]);
     let both = request([descriptor("a=1"), descriptor("b=1"), descriptor("none=1")]);
-    let first = desk.ask(&both);
+    let first = harness.ask(&both);
     assert_eq!(fields(&first), [Some("10"), Some("9"), Some("58"), None]);
     let all = RateLimitRequest { hits_addend: 9, ..both.clone() };
-    assert_eq!(fields(&desk.ask(&all)), [Some("10"), Some("0"), Some("58"), None]);
-    assert_eq!(fields(&desk.ask(&both)), [Some("10"), Some("0"), Some("58"), Some("58")]);
+    assert_eq!(fields(&harness.ask(&all)), [Some("10"), Some("0"), Some("58"), None]);
+    assert_eq!(fields(&harness.ask(&both)), [Some("10"), Some("0"), Some("58"), Some("58")]);
 }
 
 #[test]
 fn the_limit_that_denies_is_tighter_than_one_with_less_left() {
-    let desk =
-        Desk::new(vec![limit("big", "9/min fixed", "a"), limit("small", "1/min fixed", "b")]);
+    let harness =
+        Harness::new(vec![limit("big", "9/min fixed", "a"), limit("small", "1/min fixed", "b")]);
     let mut both = request([descriptor("a=1"), descriptor("b=1")]);
     both.descriptors[0].hits_addend = Some(10);
-    assert_eq!(fields(&desk.ask(&both))[0], Some("9"));
+    assert_eq!(fields(&harness.ask(&both))[0], Some("9"));
 }
 
 #[test]
-fn a_denied_client_is_never_told_to_come_back_at_once() {
-    let desk = Desk::new(vec![limit("calls", "100/s burst 1", "a")]);
-    desk.ask(&about("a=1"));
-    let denied = desk.ask(&about("a=1"));
+fn retry_after_of_a_denial_is_never_zero() {
+    let harness = Harness::new(vec![limit("calls", "100/s burst 1", "a")]);
+    harness.ask(&about("a=1"));
+    let denied = harness.ask(&about("a=1"));
     assert_eq!(fields(&denied), [Some("1"), Some("0"), Some("1"), Some("1")]);
     assert_eq!(denied.statuses[0].duration_until_reset.unwrap().seconds, 1, "10 ms, rounded up");
-    desk.clock.advance(Span::from_millis(10));
-    assert_eq!(seen(&desk.ask(&about("a=1"))), [(Code::Ok, 0)]);
+    harness.clock.advance(Span::from_millis(10));
+    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 0)]);
 }
 
 #[test]
-fn where_no_wait_helps_none_is_told() {
-    let desk =
-        Desk::new(vec![limit("calls", "5/min fixed", "a"), limit("one", "1/min fixed", "b")]);
-    desk.ask(&about("b=1"));
+fn a_denial_forever_has_no_retry_after() {
+    let harness =
+        Harness::new(vec![limit("calls", "5/min fixed", "a"), limit("one", "1/min fixed", "b")]);
+    harness.ask(&about("b=1"));
     let never = RateLimitRequest { hits_addend: 6, ..about("a=1") };
-    assert_eq!(fields(&desk.ask(&never)), [Some("5"), Some("5"), Some("0"), None]);
+    assert_eq!(fields(&harness.ask(&never)), [Some("5"), Some("5"), Some("0"), None]);
     let both =
         RateLimitRequest { hits_addend: 6, ..request([descriptor("a=1"), descriptor("b=1")]) };
-    assert_eq!(header(&desk.ask(&both), "Retry-After"), None, "nor if a wait helped with another");
+    assert_eq!(
+        header(&harness.ask(&both), "Retry-After"),
+        None,
+        "nor if a wait helped with another"
+    );
 }
 
 #[test]
-fn the_longest_wait_is_told() {
-    let desk =
-        Desk::new(vec![limit("minute", "1/min fixed", "a"), limit("hour", "1/h fixed", "b")]);
+fn the_longest_wait_is_sent() {
+    let harness =
+        Harness::new(vec![limit("minute", "1/min fixed", "a"), limit("hour", "1/h fixed", "b")]);
     let both = request([descriptor("a=1"), descriptor("b=1")]);
-    desk.ask(&both);
-    assert_eq!(header(&desk.ask(&both), "Retry-After"), Some("1378"), "2222 to 3600");
+    harness.ask(&both);
+    assert_eq!(header(&harness.ask(&both), "Retry-After"), Some("1378"), "2222 to 3600");
 }
 
 #[test]
-fn a_client_does_not_see_what_is_in_the_shadow_and_envoy_does() {
+fn envoy_sees_limits_in_shadow_mode_and_clients_do_not() {
     let shadow = LimitConfig { mode: Mode::Shadow, ..limit("shy", "1/min fixed", "a") };
-    let desk = Desk::new(vec![shadow]);
-    desk.ask(&about("a=1"));
-    let second = desk.ask(&about("a=1"));
+    let harness = Harness::new(vec![shadow]);
+    harness.ask(&about("a=1"));
+    let second = harness.ask(&about("a=1"));
     assert_eq!(second.response_headers_to_add, []);
     assert_eq!(second.statuses[0].current_limit.as_ref().unwrap().name, "shy");
     assert_eq!(metadata(&second, "shadowed_by"), Some("shy"));
 }
 
 #[test]
-fn envoy_is_told_who_denied() {
-    let desk = Desk::new(vec![limit("calls", "1/min fixed", "a")]);
-    assert_eq!(desk.ask(&about("a=1")).dynamic_metadata, None);
-    assert_eq!(metadata(&desk.ask(&about("a=1")), "denied_by"), Some("calls"));
+fn envoy_gets_the_name_of_the_denying_limit() {
+    let harness = Harness::new(vec![limit("calls", "1/min fixed", "a")]);
+    assert_eq!(harness.ask(&about("a=1")).dynamic_metadata, None);
+    assert_eq!(metadata(&harness.ask(&about("a=1")), "denied_by"), Some("calls"));
 }
 
 #[test]
@@ -97,18 +103,18 @@ fn a_fallback_is_the_body_of_a_denial() {
         content_type: "application/json".to_owned(),
         body: "{\"wait\":true}".to_owned(),
     });
-    let desk = Desk::new(vec![calls]);
-    let first = desk.ask(&about("a=1"));
+    let harness = Harness::new(vec![calls]);
+    let first = harness.ask(&about("a=1"));
     assert_eq!((first.raw_body.as_ref(), header(&first, "Content-Type")), (&b""[..], None));
-    let denied = desk.ask(&about("a=1"));
+    let denied = harness.ask(&about("a=1"));
     assert_eq!(denied.raw_body.as_ref(), b"{\"wait\":true}");
     assert_eq!(header(&denied, "Content-Type"), Some("application/json"));
 }
 
 #[test]
-fn more_than_envoy_can_say_is_the_most_it_can() {
-    let desk = Desk::new(vec![limit("bytes", "5000000000/s", "a")]);
-    let answer = desk.ask(&about("a=1"));
+fn numbers_above_envoys_maximum_are_capped() {
+    let harness = Harness::new(vec![limit("bytes", "5000000000/s", "a")]);
+    let answer = harness.ask(&about("a=1"));
     assert_eq!(seen(&answer), [(Code::Ok, u32::MAX)]);
     assert_eq!(header(&answer, "RateLimit-Limit"), Some("5000000000"));
 }

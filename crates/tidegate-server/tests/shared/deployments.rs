@@ -1,6 +1,6 @@
-//! Whatever the deployment: `[store]` names it, limits are shared through it, and the operator sees how it is.
+//! Limits shared through each kind of Redis deployment, and the operator's view of it.
 
-use crate::desk::Desk;
+use crate::harness::Harness;
 use std::time::Duration;
 use tidegate_testbed::{Cluster, RedisServer, Sentinels};
 
@@ -9,41 +9,41 @@ const LIMITS: &str = "[limits.three]\nrule = \"3/day burst 3\"\non_error = \"den
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether `TIDE.CHECK` of this key says yes.
-async fn resp(desk: &mut Desk, key: &str) -> bool {
-    let said = desk.say(&[&format!("TIDE.CHECK three {key}")]).await;
+async fn resp(harness: &mut Harness, key: &str) -> bool {
+    let said = harness.say(&[&format!("TIDE.CHECK three {key}")]).await;
     assert!(said.starts_with("*5 "), "{said}");
     said.starts_with("*5 :1 ")
 }
 
 /// Whether `POST /v1/check` does.
-async fn http(desk: &Desk, key: &str) -> bool {
+async fn http(harness: &Harness, key: &str) -> bool {
     let body = format!(r#"{{"limit":"three","key":"{key}"}}"#);
-    let (status, body) = desk.post("/v1/check", &body).await;
+    let (status, body) = harness.post("/v1/check", &body).await;
     assert!(status == 200 || status == 429, "{status}: {body}");
     body.contains(r#""allow":true"#)
 }
 
 /// Two servers and two wires: three pass, and no more.
-async fn is_shared(desks: &mut [Desk; 2], key: &str) {
-    let [one, other] = desks;
+async fn is_shared(harnesses: &mut [Harness; 2], key: &str) {
+    let [one, other] = harnesses;
     assert!(resp(one, key).await && http(other, key).await && resp(other, key).await, "{key}");
     assert!(!http(one, key).await && !resp(one, key).await, "{key}");
     assert!(!http(other, key).await && !resp(other, key).await, "{key}");
 }
 
-async fn desks(url: &str) -> [Desk; 2] {
-    [Desk::new(url, LIMITS).await, Desk::new(url, LIMITS).await]
+async fn harnesses(url: &str) -> [Harness; 2] {
+    [Harness::new(url, LIMITS).await, Harness::new(url, LIMITS).await]
 }
 
 /// How many servers of the store the operator is told of, and that they answer.
-async fn answering(desk: &Desk) -> usize {
-    let (_, body) = desk.admin("/readyz?verbose").await;
+async fn answering(harness: &Harness) -> usize {
+    let (_, body) = harness.admin("/readyz?verbose").await;
     body.lines().filter(|line| line.starts_with("[+] the store at ")).count()
 }
 
-async fn becomes(desk: &Desk, word: &str) {
+async fn becomes(harness: &Harness, word: &str) {
     let noticed = async {
-        while desk.admin("/readyz").await.1 != word {
+        while harness.admin("/readyz").await.1 != word {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -58,12 +58,12 @@ async fn limits_are_shared_through_a_server_with_tls_and_a_password() {
     let at = |who: &str| {
         format!("rediss://{who}localhost:{}?ca={}", redis.port(), redis.ca_path().display())
     };
-    let mut desks = desks(&at("limiter:secret@")).await;
-    becomes(&desks[0], "ok\n").await;
-    is_shared(&mut desks, "alice").await;
-    assert_eq!(answering(&desks[0]).await, 1);
+    let mut harnesses = harnesses(&at("limiter:secret@")).await;
+    becomes(&harnesses[0], "ok\n").await;
+    is_shared(&mut harnesses, "alice").await;
+    assert_eq!(answering(&harnesses[0]).await, 1);
     // Who has no password is told so, and not let in.
-    let stranger = Desk::new(&at(""), LIMITS).await;
+    let stranger = Harness::new(&at(""), LIMITS).await;
     assert_eq!(stranger.admin("/readyz").await, (503, "denying\n".to_owned()));
     let (_, body) = stranger.admin("/readyz?verbose").await;
     assert!(body.contains("[!] the store at localhost:"), "{body}");
@@ -76,56 +76,57 @@ async fn limits_are_shared_through_sentinels_and_a_new_primary_is_found() {
     let hosts: Vec<String> =
         sentinels.sentinel_addresses().iter().map(ToString::to_string).collect();
     let url = format!("redis+sentinel://{}/{}", hosts.join(","), sentinels.master_name());
-    let mut desks = desks(&url).await;
-    becomes(&desks[0], "ok\n").await;
-    is_shared(&mut desks, "alice").await;
-    let is_told = async |desk: &Desk, primary: String| {
-        let (_, body) = desk.admin("/readyz?verbose").await;
+    let mut harnesses = harnesses(&url).await;
+    becomes(&harnesses[0], "ok\n").await;
+    is_shared(&mut harnesses, "alice").await;
+    let is_told = async |harness: &Harness, primary: String| {
+        let (_, body) = harness.admin("/readyz?verbose").await;
         assert!(body.contains(&format!("[+] the store at {primary} answers")), "{body}");
     };
-    is_told(&desks[0], sentinels.primary().address().to_string()).await;
+    is_told(&harnesses[0], sentinels.primary().address().to_string()).await;
     sentinels.kill_primary();
-    becomes(&desks[0], "denying\n").await;
+    becomes(&harnesses[0], "denying\n").await;
     let primary = sentinels.wait_for_new_primary(PATIENCE);
-    for desk in &desks {
-        becomes(desk, "ok\n").await;
+    for harness in &harnesses {
+        becomes(harness, "ok\n").await;
     }
-    is_told(&desks[0], primary.address().to_string()).await;
-    is_shared(&mut desks, "bob").await;
+    is_told(&harnesses[0], primary.address().to_string()).await;
+    is_shared(&mut harnesses, "bob").await;
 }
 
 #[tokio::test]
-async fn limits_are_shared_through_a_cluster_and_the_loss_of_one_primary_is_told() {
+async fn limits_are_shared_through_a_cluster_and_the_loss_of_one_primary_is_reported() {
     let cluster = Cluster::start();
     let hosts: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
-    let mut desks = desks(&format!("redis+cluster://{}", hosts.join(","))).await;
-    becomes(&desks[0], "ok\n").await;
-    assert_eq!(answering(&desks[0]).await, 3);
+    let mut harnesses = harnesses(&format!("redis+cluster://{}", hosts.join(","))).await;
+    becomes(&harnesses[0], "ok\n").await;
+    assert_eq!(answering(&harnesses[0]).await, 3);
     for number in 0..12 {
-        is_shared(&mut desks, &format!("alice-{number}")).await;
+        is_shared(&mut harnesses, &format!("alice-{number}")).await;
     }
     cluster.kill_primary_of_slot(cluster.slot_of("tg:{bob}:three"));
-    becomes(&desks[0], "degraded\n").await;
-    assert_eq!(answering(&desks[0]).await, 2);
+    becomes(&harnesses[0], "degraded\n").await;
+    assert_eq!(answering(&harnesses[0]).await, 2);
     cluster.wait_until_ok(PATIENCE);
-    for desk in &desks {
-        becomes(desk, "ok\n").await;
+    for harness in &harnesses {
+        becomes(harness, "ok\n").await;
     }
-    is_shared(&mut desks, "bob").await;
+    is_shared(&mut harnesses, "bob").await;
 }
 
 /// Nobody lends to who has just come; then one lease is for many requests.
 #[tokio::test]
-async fn with_leases_hot_keys_are_decided_here_and_no_more_pass_than_by_the_rule() {
+async fn with_leases_hot_keys_are_decided_locally_within_the_rule() {
     let redis = RedisServer::start();
     let limits = "lease = true\n[limits.hot]\nrule = \"1/day burst 600\"\n";
-    let mut desks = [Desk::new(&redis.url(), limits).await, Desk::new(&redis.url(), limits).await];
+    let mut harnesses =
+        [Harness::new(&redis.url(), limits).await, Harness::new(&redis.url(), limits).await];
     let leases = |key: &str| redis.command(&["ZCARD", &format!("tg:{{{key}}}:hot#leases")]).text();
-    for (place, desk) in desks.iter_mut().enumerate() {
+    for (place, harness) in harnesses.iter_mut().enumerate() {
         let lends = async {
             for number in 0.. {
                 let key = format!("other-{place}-{number}");
-                desk.say(&[&format!("TIDE.CHECK hot {key}")]).await;
+                harness.say(&[&format!("TIDE.CHECK hot {key}")]).await;
                 if leases(&key) == "1" {
                     return;
                 }
@@ -137,14 +138,14 @@ async fn with_leases_hot_keys_are_decided_here_and_no_more_pass_than_by_the_rule
     let asked = scripts(&redis);
     let mut passed = 0;
     for turn in 0..1_000 {
-        let said = desks[turn % 2].say(&["TIDE.CHECK hot alice"]).await;
+        let said = harnesses[turn % 2].say(&["TIDE.CHECK hot alice"]).await;
         passed += u64::from(said.starts_with("*5 :1 "));
     }
     // Half of it is for leases, and what is lent and not used is lost with its lease.
     assert!((250..=600).contains(&passed), "{passed}");
     let asked = scripts(&redis) - asked;
     assert!(asked < passed, "{asked} scripts for {passed} that have passed");
-    assert_eq!(desks[0].admin("/readyz").await, (200, "ok\n".to_owned()));
+    assert_eq!(harnesses[0].admin("/readyz").await, (200, "ok\n".to_owned()));
 }
 
 /// How many scripts the server was asked to run.

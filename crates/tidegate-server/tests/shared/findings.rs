@@ -1,6 +1,6 @@
-//! T34: what an operator is told about Redis before it hurts.
+//! T34: warnings about the configuration of Redis.
 
-use crate::desk::Desk;
+use crate::harness::Harness;
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,9 +44,9 @@ impl Visit for Lines {
 }
 
 /// Until the operator is told so, or not any more.
-async fn is_told(desk: &Desk, what: &str, is_there: bool) {
+async fn is_told(harness: &Harness, what: &str, is_there: bool) {
     let told = async {
-        while desk.admin("/readyz?verbose").await.1.contains(what) != is_there {
+        while harness.admin("/readyz?verbose").await.1.contains(what) != is_there {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -55,8 +55,9 @@ async fn is_told(desk: &Desk, what: &str, is_there: bool) {
 }
 
 /// On one thread: who listens hears what is said on it.
+// T34
 #[tokio::test]
-async fn t34_a_redis_that_throws_keys_away_is_warned_of_once_and_is_still_asked() {
+async fn a_redis_that_evicts_keys_causes_one_warning_and_is_still_used() {
     let lines = Lines::default();
     let _listening = tracing::subscriber::set_default(lines.clone());
     let redis = RedisServer::builder()
@@ -64,38 +65,39 @@ async fn t34_a_redis_that_throws_keys_away_is_warned_of_once_and_is_still_asked(
         .option("maxmemory-policy", "allkeys-lru")
         .start();
     let proxy = FaultProxy::to(redis.address());
-    let desk = Desk::new(&proxy.url(), LIMITS).await;
-    tokio::spawn(daemon::examine_store(Arc::downgrade(&desk.server)));
-    is_told(&desk, EVICTS, true).await;
-    assert_eq!(desk.admin("/readyz").await, (200, "ok\n".to_owned()));
+    let harness = Harness::new(&proxy.url(), LIMITS).await;
+    tokio::spawn(daemon::examine_store(Arc::downgrade(&harness.server)));
+    is_told(&harness, EVICTS, true).await;
+    assert_eq!(harness.admin("/readyz").await, (200, "ok\n".to_owned()));
     let line = format!("[!] the store at {}: once it has used 104857600 bytes", proxy.address());
-    let (_, body) = desk.admin("/readyz?verbose").await;
+    let (_, body) = harness.admin("/readyz?verbose").await;
     assert!(body.contains(&line) && body.ends_with("\nok\n"), "{body}");
     // It is looked at again when it has come back, and what is known is not said again.
     proxy.set(Fault::Refuse);
-    is_told(&desk, "does not answer", true).await;
+    is_told(&harness, "does not answer", true).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     proxy.set(Fault::Pass);
-    is_told(&desk, "if it is ever given a maxmemory", true).await;
+    is_told(&harness, "if it is ever given a maxmemory", true).await;
     let said = lines.0.lock().unwrap().clone();
     assert_eq!(said.matches("once it has used").count(), 1, "{said}");
     assert_eq!(said.matches("if it is ever given").count(), 1, "{said}");
 }
 
+// T34
 #[tokio::test]
-async fn t34_a_redis_as_it_should_be_gives_nothing_to_tell() {
+async fn a_correct_redis_causes_no_warning() {
     // What nobody listens to on the thread that says it first is not said on any other either: so this listens too.
     let _listening = tracing::subscriber::set_default(Lines::default());
     let redis = RedisServer::start();
-    let desk = Desk::new(&redis.url(), LIMITS).await;
-    let store = desk.server.engine.store().shared().expect("it is Redis");
+    let harness = Harness::new(&redis.url(), LIMITS).await;
+    let store = harness.server.engine.store().shared().expect("it is Redis");
     store.examine().await;
     assert_eq!(store.findings(), []);
-    let (_, body) = desk.admin("/readyz?verbose").await;
+    let (_, body) = harness.admin("/readyz?verbose").await;
     assert!(!body.contains("[!]"), "{body}");
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     store.examine().await;
-    is_told(&desk, "maxmemory-policy volatile-ttl", true).await;
+    is_told(&harness, "maxmemory-policy volatile-ttl", true).await;
     // Who cannot be asked is not forgotten, and nothing is found twice.
     redis.kill();
     store.examine().await;

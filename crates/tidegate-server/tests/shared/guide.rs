@@ -1,6 +1,6 @@
-//! What `docs/guide/redis.md` says is so.
+//! The configurations and the Redis user of `docs/guide/redis.md` work.
 
-use crate::desk::Desk;
+use crate::harness::Harness;
 use tidegate_server::config;
 use tidegate_testbed::RedisServer;
 
@@ -13,7 +13,7 @@ fn blocks(language: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn its_configurations_are_good() {
+fn the_guides_configurations_are_valid() {
     assert_eq!(blocks("toml").count(), 2);
     for block in blocks("toml") {
         let config = config::read(block, "redis.md").unwrap_or_else(|errors| panic!("{errors}"));
@@ -22,7 +22,7 @@ fn its_configurations_are_good() {
 }
 
 #[tokio::test]
-async fn its_user_may_do_all_that_is_needed_and_keys_are_called_so() {
+async fn the_guides_redis_user_has_all_permissions_and_keys_have_the_documented_names() {
     let user = blocks("text").next().expect("there is one").trim();
     let redis = RedisServer::builder().acl(user).start();
     let rules = [
@@ -42,21 +42,21 @@ async fn its_user_may_do_all_that_is_needed_and_keys_are_called_so() {
     let mut limits: String = rules.iter().enumerate().map(limit).collect();
     limits.push_str("[limits.pool]\nrule = \"concurrency 2 lease 30s\"\non_error = \"deny\"\n");
     let url = redis.url().replace("://", "://limiter:secret@");
-    let mut desk = Desk::new(&url, &limits).await;
+    let mut harness = Harness::new(&url, &limits).await;
     for (place, rule) in rules.iter().enumerate() {
         for line in
             ["TIDE.CHECK l k", "TIDE.PEEK l k", "TIDE.REFUND l k", "TIDE.CHECKALL l k 1 l0 k 1"]
         {
-            let said = desk.say(&[&line.replace(" l ", &format!(" l{place} "))]).await;
+            let said = harness.say(&[&line.replace(" l ", &format!(" l{place} "))]).await;
             assert!(!said.starts_with('-') && !said.starts_with("*5 :0"), "{rule}: {said}");
         }
     }
-    let said = desk.say(&["TIDE.ACQUIRE pool k"]).await;
+    let said = harness.say(&["TIDE.ACQUIRE pool k"]).await;
     assert!(said.starts_with("*5 :1 "), "{said}");
     let lease = said.rsplit(' ').next().expect("it is the last");
-    assert_eq!(desk.say(&[&format!("TIDE.RELEASE {lease}")]).await, ":1");
-    assert!(desk.say(&["CL.THROTTLE user:1 15 30 60"]).await.starts_with("*5 :0 "));
-    assert_eq!(desk.say(&["TIDE.RESET l0 k"]).await, "+OK");
+    assert_eq!(harness.say(&[&format!("TIDE.RELEASE {lease}")]).await, ":1");
+    assert!(harness.say(&["CL.THROTTLE user:1 15 30 60"]).await.starts_with("*5 :0 "));
+    assert_eq!(harness.say(&["TIDE.RESET l0 k"]).await, "+OK");
     let named = |key: &str| redis.command(&["EXISTS", key]) == tidegate_testbed::Reply::Integer(1);
     assert!(named("tg:{user:1}:cl:throttle") && named("tg:rule:l0") && named("tg:{k}:l1"));
 }

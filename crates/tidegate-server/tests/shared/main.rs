@@ -1,10 +1,10 @@
-//! A server whose limits are in Redis.
+//! Servers whose limits are in Redis.
 
 mod deployments;
-mod desk;
 mod findings;
 mod guide;
-mod once;
+mod harness;
+mod idempotency;
 mod outage;
 mod pipelines;
 mod refused;

@@ -1,7 +1,7 @@
-//! What is asked in a row is under way together, and decided in its order.
+//! Commands of a pipeline are sent to Redis at the same time and decided in order.
 #![expect(clippy::disallowed_methods, reason = "how long a line is, only a real clock knows")]
 
-use crate::desk::Desk;
+use crate::harness::Harness;
 use std::time::{Duration, Instant};
 use tidegate_testbed::{Fault, FaultProxy, RedisServer};
 
@@ -14,8 +14,8 @@ const ROUND_TRIP: Duration = Duration::from_millis(50);
 async fn a_pipeline_takes_a_round_trip_and_not_one_for_each_command() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::to(redis.address());
-    let mut desk = Desk::new(&proxy.url(), LIMITS).await;
-    desk.say(&["TIDE.CHECK a first", "CL.THROTTLE first 15 30 60"]).await;
+    let mut harness = Harness::new(&proxy.url(), LIMITS).await;
+    harness.say(&["TIDE.CHECK a first", "CL.THROTTLE first 15 30 60"]).await;
     proxy.set(Fault::Delay(ROUND_TRIP));
     let mut lines: Vec<String> = (0..50).map(|key| format!("TIDE.CHECK a key{key}")).collect();
     lines.extend((0..50).map(|key| format!("CL.THROTTLE key{key} 15 30 60")));
@@ -23,7 +23,7 @@ async fn a_pipeline_takes_a_round_trip_and_not_one_for_each_command() {
     let wrapped = [&["MULTI"], &lines[..], &["EXEC"]].concat();
     for pipeline in [&lines, &wrapped] {
         let since = Instant::now();
-        let said = desk.say(pipeline).await;
+        let said = harness.say(pipeline).await;
         let took = since.elapsed();
         assert_eq!(said.matches("*5").count(), 100, "{said}");
         assert!(took >= ROUND_TRIP && took < 20 * ROUND_TRIP, "{took:?}");
@@ -33,14 +33,14 @@ async fn a_pipeline_takes_a_round_trip_and_not_one_for_each_command() {
 #[tokio::test]
 async fn commands_about_one_key_are_decided_in_their_order() {
     let redis = RedisServer::start();
-    let mut desk = Desk::new(&redis.url(), LIMITS).await;
-    let said = desk.say(&["TIDE.CHECK a k"; 100]).await;
+    let mut harness = Harness::new(&redis.url(), LIMITS).await;
+    let said = harness.say(&["TIDE.CHECK a k"; 100]).await;
     let remaining: Vec<&str> =
         said.split("*5 ").skip(1).map(|five| five.split(' ').nth(2).unwrap()).collect();
     let expected: Vec<String> = (0..100).rev().map(|left| format!(":{left}")).collect();
     assert_eq!(remaining, expected);
     let said =
-        desk.say(&["TIDE.CHECK a k", "TIDE.RESET a k", "TIDE.PEEK a k COST 0", "PING"]).await;
+        harness.say(&["TIDE.CHECK a k", "TIDE.RESET a k", "TIDE.PEEK a k COST 0", "PING"]).await;
     let denied = said.split(" +OK ").collect::<Vec<_>>();
     assert!(denied[0].starts_with("*5 :0 :100 :0 "), "{said}");
     assert_eq!(denied[1], "*5 :1 :100 :100 :0 :0 +PONG");
@@ -48,29 +48,29 @@ async fn commands_about_one_key_are_decided_in_their_order() {
 
 /// It stops nobody, and is charged for what passes.
 #[tokio::test]
-async fn a_limit_in_shadow_mode_is_checked_in_redis_with_others_and_stops_nobody() {
+async fn a_limit_in_shadow_mode_is_checked_in_redis_with_others_and_denies_nothing() {
     let limits = "[limits.api]\nrule = \"3/h\"\n\
                   [limits.wide]\nrule = \"100/h\"\nmode = \"shadow\"\n\
                   [limits.narrow]\nrule = \"1/h\"\nmode = \"shadow\"\n";
     let redis = RedisServer::start();
-    let mut desk = Desk::new(&redis.url(), limits).await;
+    let mut harness = Harness::new(&redis.url(), limits).await;
     let mut passed = 0;
     for _ in 0..6 {
-        let said = desk.say(&["TIDE.CHECKALL api k 1 wide k 1 narrow k 1"]).await;
+        let said = harness.say(&["TIDE.CHECKALL api k 1 wide k 1 narrow k 1"]).await;
         let api = said.split("*5 ").nth(1).expect("there is a decision");
         passed += usize::from(api.starts_with(":1 "));
     }
     assert_eq!(passed, 3);
     for (limit, left) in [("api", 0), ("wide", 97), ("narrow", 0)] {
-        let said = desk.say(&[&format!("TIDE.PEEK {limit} k COST 0")]).await;
+        let said = harness.say(&[&format!("TIDE.PEEK {limit} k COST 0")]).await;
         assert_eq!(said.split(' ').nth(3), Some(&*format!(":{left}")), "{limit}: {said}");
     }
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_its_place() {
+async fn errors_come_in_the_order_of_the_commands() {
     let redis = RedisServer::start();
-    let mut desk = Desk::new(&redis.url(), LIMITS).await;
+    let mut harness = Harness::new(&redis.url(), LIMITS).await;
     let lines = [
         "TIDE.CHECK a k COST 100",
         "TIDE.CHECK b k",
@@ -80,7 +80,7 @@ async fn what_is_wrong_is_said_in_its_place() {
         "TIDE.CHECK 1/week:burst k",
         "NOTHING",
     ];
-    let said = desk.say(&lines).await;
+    let said = harness.say(&lines).await;
     let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("{what} is not in {said}"));
     let places = [
         at("*5 :1 :100 :0 "),
@@ -92,7 +92,7 @@ async fn what_is_wrong_is_said_in_its_place() {
         at("-ERR unknown command 'NOTHING'"),
     ];
     assert!(places.is_sorted(), "{said}");
-    let said = desk.say(&["\"TIDE.CHECK\" \"1/week burst 9007199254740992\" k"]).await;
+    let said = harness.say(&["\"TIDE.CHECK\" \"1/week burst 9007199254740992\" k"]).await;
     assert!(
         said.starts_with("-ERR `1/week burst 9007199254740992` cannot be kept in Redis"),
         "{said}"
@@ -100,39 +100,41 @@ async fn what_is_wrong_is_said_in_its_place() {
 }
 
 #[tokio::test]
-async fn places_are_held_in_redis_and_given_back() {
+async fn permits_are_acquired_and_released_in_redis() {
     let redis = RedisServer::start();
-    let mut desks = [Desk::new(&redis.url(), LIMITS).await, Desk::new(&redis.url(), LIMITS).await];
+    let mut harnesses =
+        [Harness::new(&redis.url(), LIMITS).await, Harness::new(&redis.url(), LIMITS).await];
     let lease = |said: &str| said.rsplit(' ').next().expect("it is the last").to_owned();
-    let first = desks[0].say(&["TIDE.ACQUIRE pool db"]).await;
+    let first = harnesses[0].say(&["TIDE.ACQUIRE pool db"]).await;
     assert!(first.starts_with("*5 :1 :2 :1 :30000 $32 "), "{first}");
-    assert!(desks[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
-    assert!(desks[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :0 :2 :0 "));
+    assert!(harnesses[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
+    assert!(harnesses[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :0 :2 :0 "));
     let release = format!("TIDE.RELEASE {}", lease(&first));
-    assert_eq!(desks[0].say(&[&release, &release]).await, ":1 :0");
-    assert!(desks[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
+    assert_eq!(harnesses[0].say(&[&release, &release]).await, ":1 :0");
+    assert!(harnesses[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
 }
 
 #[tokio::test]
-async fn debts_of_cl_throttle_are_shared_and_forgotten() {
+async fn keys_of_cl_throttle_are_shared_and_reset() {
     let redis = RedisServer::start();
-    let mut desks = [Desk::new(&redis.url(), "").await, Desk::new(&redis.url(), "").await];
-    assert_eq!(desks[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
-    assert!(desks[1].say(&["CL.THROTTLE k 0 1 3600"]).await.starts_with("*5 :1 :1 :0 :"));
-    assert_eq!(desks[1].say(&["DEL k nobody"]).await, ":1");
-    assert_eq!(desks[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
-    assert!(desks[0].say(&["INFO"]).await.contains("allowed:2"));
+    let mut harnesses =
+        [Harness::new(&redis.url(), "").await, Harness::new(&redis.url(), "").await];
+    assert_eq!(harnesses[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
+    assert!(harnesses[1].say(&["CL.THROTTLE k 0 1 3600"]).await.starts_with("*5 :1 :1 :0 :"));
+    assert_eq!(harnesses[1].say(&["DEL k nobody"]).await, ":1");
+    assert_eq!(harnesses[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
+    assert!(harnesses[0].say(&["INFO"]).await.contains("allowed:2"));
 }
 
 #[tokio::test]
-async fn who_is_denied_by_one_is_not_counted_as_allowed_by_the_others() {
+async fn a_request_that_one_limit_denies_is_not_counted_as_allowed_by_others() {
     let redis = RedisServer::start();
     let limits = "[limits.a]\nrule = \"1/day burst 100\"\n[limits.one]\nrule = \"1/day\"\n";
-    let mut desk = Desk::new(&redis.url(), limits).await;
+    let mut harness = Harness::new(&redis.url(), limits).await;
     for _ in 0..3 {
-        desk.say(&["TIDE.CHECKALL a k 1 one k 1"]).await;
+        harness.say(&["TIDE.CHECKALL a k 1 one k 1"]).await;
     }
-    let limits = desk.server.engine.limits();
+    let limits = harness.server.engine.limits();
     let counted = |name: &str| {
         let stats = limits.get(name).expect("it is there").counters().stats();
         (stats.allowed, stats.denied)

@@ -1,7 +1,7 @@
 //! Finds where HTTP/2 frames begin and end.
 //!
-//! A peer that stops in the middle of a request is late; a peer that has nothing to ask is idle. Only the frames tell the two
-//! apart.
+//! A peer that stops in the middle of a request is late; a peer between requests is idle. Only the frames distinguish the
+//! two.
 //!
 //! State     The header of one frame. Frames are not validated here: h2 does that.
 
@@ -109,9 +109,9 @@ mod tests {
         for cut in 0..=whole.len() {
             let mut scanner = FrameScanner::default();
             scanner.scan(&whole[..cut / 2]);
-            let scanned = scanner.scan(&whole[cut / 2..cut]);
+            let result = scanner.scan(&whole[cut / 2..cut]);
             let is_edge = [24, 39, whole.len()].contains(&cut);
-            assert_eq!(scanned.has_part, !is_edge, "{cut} bytes");
+            assert_eq!(result.has_part, !is_edge, "{cut} bytes");
         }
     }
 

@@ -118,7 +118,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
         if read.is_ready() && buffer.filled().len() > before {
             self.on_read(&buffer.filled()[before..]);
             if self.http2.as_ref().is_some_and(Http2Monitor::is_flooded) {
-                return Poll::Ready(Err(io::Error::other("too many frames that ask nothing")));
+                return Poll::Ready(Err(io::Error::other("too many HTTP/2 control frames")));
             }
         }
         if read.is_pending()

@@ -1,4 +1,4 @@
-//! Who may look, and who may change something.
+//! Access control of the admin listener.
 
 use super::Route;
 use crate::config::ServerConfig;
@@ -10,10 +10,10 @@ use http::{HeaderValue, StatusCode, Version};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-/// Whether this request may have what it asks for.
+/// Refuses a request without the necessary token, from a foreign host name, or from a page of another site.
 pub(super) fn check(server: &Server, request: &Parts, route: Route) -> Result<(), Problem> {
     let config = &server.config().server;
-    // For whoever starts and stops servers; they tell nothing else. Simple probes speak HTTP/1.0, which has no hosts.
+    // Simple health probes use HTTP/1.0, which has no host.
     if let Route::Live | Route::Ready = route
         && request.version < Version::HTTP_11
         && !request.headers.contains_key(HOST)
@@ -23,26 +23,26 @@ pub(super) fn check(server: &Server, request: &Parts, route: Route) -> Result<()
     let host = host(request)?;
     match route {
         Route::Live | Route::Ready => return Ok(()),
-        // The page is the same for everybody, and asks for the token itself.
+        // The dashboard contains no data, and asks the operator for the token.
         Route::Page(_) => {}
-        _ => token(server, config, request)?,
+        _ => require_token(server, config, request)?,
     }
-    // Who has shown a certificate is known, and no page can rename itself to a name that ours is not for.
+    // A token or a client certificate also protects against DNS rebinding.
     if config.admin_token.is_none() && !config.admin_needs_certificate() {
-        local(config.admin, host)?;
+        check_local(config.admin, host)?;
     }
     let changes = matches!(route, Route::Reload | Route::ClearAdHocRules);
-    if changes { same_site(request, host) } else { Ok(()) }
+    if changes { check_same_site(request, host) } else { Ok(()) }
 }
 
-/// Whether a request shows the operator's token.
+/// Returns whether a request has the operator's token.
 pub(crate) fn is_authenticated(server: &Server, request: &Parts) -> bool {
     let config = server.config();
     let token = config.server.admin_token.as_ref();
     token.is_some_and(|token| bearer(&request.headers).is_some_and(|offered| token.is(offered)))
 }
 
-fn token(server: &Server, config: &ServerConfig, request: &Parts) -> Result<(), Problem> {
+fn require_token(server: &Server, config: &ServerConfig, request: &Parts) -> Result<(), Problem> {
     let Some(token) = &config.admin_token else { return Ok(()) };
     let offered = bearer(&request.headers);
     if offered.is_some_and(|offered| token.is(offered)) {
@@ -55,12 +55,12 @@ fn token(server: &Server, config: &ServerConfig, request: &Parts) -> Result<(), 
     Err(Problem::new(StatusCode::UNAUTHORIZED, detail))
 }
 
-/// Without a token or a certificate, only loopback may ask, and only by a name that is loopback's.
-fn local(listener: Option<SocketAddr>, host: &str) -> Result<(), Problem> {
+/// Refuses requests to a listener that needs neither token nor certificate, except on loopback and by a host name of loopback.
+fn check_local(listener: Option<SocketAddr>, host: &str) -> Result<(), Problem> {
     let address = listener.map(|listener| listener.ip());
     if !address.is_some_and(|address| address.is_loopback()) {
-        let detail = "this listener is not on loopback: give it a token with `admin_token`, or clients \
-                      certificates with `client_ca` in [server.admin_tls]";
+        let detail = "this listener is not on loopback: set `admin_token`, or `client_ca` in [server.admin_tls] and give \
+                      clients certificates";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
     let name = without_port(host);
@@ -72,8 +72,8 @@ fn local(listener: Option<SocketAddr>, host: &str) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// A change must not come from another site's page.
-fn same_site(request: &Parts, host: &str) -> Result<(), Problem> {
+/// Refuses a request that a page of another site may have sent.
+fn check_same_site(request: &Parts, host: &str) -> Result<(), Problem> {
     let field = |name: &str| request.headers.get(name).map(HeaderValue::as_bytes);
     let is_own = |origin: &[u8]| {
         let rest = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
@@ -83,5 +83,5 @@ fn same_site(request: &Parts, host: &str) -> Result<(), Problem> {
     if field("origin").is_none_or(is_own) && field("sec-fetch-site").is_none_or(is_from_here) {
         return Ok(());
     }
-    Err(Problem::new(StatusCode::FORBIDDEN, "this comes from another site's page"))
+    Err(Problem::new(StatusCode::FORBIDDEN, "this request comes from a page of another site"))
 }

@@ -1,7 +1,7 @@
-// Asks the server every two seconds and shows what it says.
+// Loads the statistics every two seconds and shows them.
 //
-// Always   Whatever comes from the server becomes text, never markup: keys are chosen by strangers.
-// Always   The token stays in this tab (sessionStorage) and goes nowhere but into the Authorization field.
+// Invariant Everything from the server becomes text, never markup: clients choose the keys.
+// Invariant The token stays in this tab (sessionStorage) and is sent only in the Authorization field.
 "use strict";
 
 const EVERY_MS = 2000;
@@ -47,7 +47,7 @@ function perSecond(limit, decision, seconds) {
 }
 
 // Without its store, a limit does what its on_error says.
-const WITHOUT_STORE = { local: "this server's share decides", allow: "everybody passes", deny: "nobody passes" };
+const WITHOUT_STORE = { local: "this server's share decides", allow: "all requests pass", deny: "all requests are denied" };
 
 function state(limit, all) {
   const isAway = limit.degraded !== undefined || all.problems.length > 0;
@@ -56,7 +56,7 @@ function state(limit, all) {
   return instead ? `${limit.mode}: ${instead}` : limit.mode;
 }
 
-// What an operator should know first comes last, and so stays.
+// Later texts replace earlier ones: the most important is last.
 function showState(all, limits) {
   let text = "in force";
   if (all.is_config_stale) text = "the last reload failed: an older configuration is in force";
@@ -79,7 +79,7 @@ function showLimits(all, limits, seconds) {
       cell(row, perSecond(limit, decision, seconds), "number");
     }
     const { keys, max_keys } = limit.stats;
-    cell(row, keys === undefined ? "in the store" : `${keys} of ${max_keys}`, "number");
+    cell(row, keys === undefined ? "in Redis" : `${keys} of ${max_keys}`, "number");
     // On a narrow screen a row is a block of its own, and each cell says what it is.
     columns.forEach((column, place) => { row.cells[place].dataset.column = column; });
     return row;
@@ -87,7 +87,7 @@ function showLimits(all, limits, seconds) {
   at("limits").replaceChildren(...rows);
 }
 
-function showKeys(id, keys, nobody) {
+function showKeys(id, keys, empty) {
   const rows = keys.map((key) => {
     const row = document.createElement("tr");
     if (key.key === undefined) cell(row, `base64:${key.key_base64}`, "bytes");
@@ -97,7 +97,7 @@ function showKeys(id, keys, nobody) {
   });
   if (rows.length === 0) {
     const row = document.createElement("tr");
-    cell(row, nobody, "bytes");
+    cell(row, empty, "bytes");
     rows.push(row);
   }
   at(id).replaceChildren(...rows);
@@ -122,9 +122,9 @@ async function refresh() {
     at("chosen").textContent = chosen.name;
     at("explain").textContent = chosen.explain;
     const top = await ask(`/v1/top?limit=${encodeURIComponent(chosen.name)}&k=10`);
-    const nobody = chosen.stats.keys === undefined ? "not known: the store has the keys" : "nobody";
-    showKeys("hot", top.hot, nobody);
-    showKeys("denied", top.denied, nobody);
+    const empty = chosen.stats.keys === undefined ? "not known: the keys are in Redis" : "none";
+    showKeys("hot", top.hot, empty);
+    showKeys("denied", top.denied, empty);
   }
   showState(all, limits);
 }

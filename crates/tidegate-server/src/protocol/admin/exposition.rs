@@ -1,7 +1,7 @@
-//! Two ways to write metrics: `OpenMetrics` for whoever asks for it, and the older text format for all others.
+//! The formats of metrics: `OpenMetrics` for collectors that accept it, and the older text format for all others.
 //!
-//! Always   The series are the same in both, by name and by value. Only what describes them differs: the text format
-//!          names a counter as its series is named, and does not know `info`.
+//! Invariant Both formats have the same series and values. Only the descriptions differ: in the text format a counter has the name of
+//!           its series, and there is no type `info`.
 
 use http::HeaderValue;
 use http::header::{ACCEPT, HeaderMap};
@@ -10,8 +10,8 @@ const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// The content type that is wanted, and `open_metrics` written so.
-pub(super) fn wanted(headers: &HeaderMap, open_metrics: String) -> (HeaderValue, String) {
+/// Converts `open_metrics` to the format that the collector accepts. Returns the content type and the text.
+pub(super) fn negotiated(headers: &HeaderMap, open_metrics: String) -> (HeaderValue, String) {
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accepted.any(|value| value.contains("application/openmetrics-text")) {
         (OPEN_METRICS, open_metrics)
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_format_names_what_it_describes() {
+    fn the_text_format_describes_series_by_their_names() {
         let open_metrics = "# HELP a_keys Keys.\n# TYPE a_keys gauge\na_keys{limit=\"# x\"} 1\n\
                             # HELP a_asked Asked.\n# TYPE a_asked counter\na_asked_total 2\n\
                             # HELP a_build Which.\n# TYPE a_build info\na_build_info{v=\"1\"} 1\n# EOF\n";

@@ -1,10 +1,9 @@
-//! `/v1/limits` and `/v1/top`: what each limit is, and what it has done to whom.
+//! `/v1/limits` and `/v1/top`: limits, their statistics, and their busiest keys.
 
-use super::health::{Store, state, why_degraded};
+use super::health::{StoreReport, state, why_degraded};
 use crate::config::{Mode, OnError, means, near};
 use crate::engine::{Limit, Limits, RULES_MAX};
-use crate::protocol::http::base64;
-use crate::protocol::http::{Answered, JSON, Page, Problem, parameter};
+use crate::protocol::http::{JSON, Problem, RawResponse, ResponseBuilder, base64, parameter};
 use crate::server::Server;
 use crate::store::THROTTLES_NAME;
 use http::StatusCode;
@@ -14,28 +13,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate::store::{Stats, TopKey};
 
-/// So many keys are shown unless told.
+/// Default number of keys.
 const TOP: usize = 10;
-/// And never more than so many.
+/// Maximum number of keys.
 const TOP_MAX: usize = 100;
 
 #[derive(Serialize)]
-struct All<'a> {
-    limits: Vec<Shown<'a>>,
-    /// All that came with rates of their own.
-    throttle: Shown<'a>,
-    /// Those that were asked for by rule text.
-    unnamed: Vec<Shown<'a>>,
-    /// As `/readyz` says: `ok`, `degraded`, `denying` or `draining`.
+struct LimitsView<'a> {
+    limits: Vec<LimitView<'a>>,
+    /// All keys of `CL.THROTTLE`, whose requests bring their rates.
+    throttle: LimitView<'a>,
+    /// Ad-hoc rules.
+    unnamed: Vec<LimitView<'a>>,
+    /// The word of `/readyz`: `ok`, `degraded`, `denying` or `draining`.
     state: &'static str,
-    /// What is wrong with the store, for people.
+    /// The problems of the store, for people.
     problems: Vec<String>,
     ad_hoc_rules: AdHocRules,
     is_config_stale: bool,
     is_draining: bool,
 }
 
-/// How much room there is for rules that are asked for by their text, and whether they may be.
+/// Whether clients may send rules, and how many are in use.
 #[derive(Serialize)]
 struct AdHocRules {
     are_taken: bool,
@@ -49,29 +48,29 @@ struct Cleared {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct LimitView<'a> {
     name: &'a str,
     rule: String,
     explain: String,
     mode: &'static str,
-    /// Why it is decided without the store, while it is.
+    /// The reason while it is decided without the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     degraded: Option<String>,
-    /// What decides while the store does not answer; none where limits are in memory.
+    /// The behaviour without the store; `None` if limits are in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_error: Option<&'static str>,
-    stats: Counted,
+    stats: LimitStats,
 }
 
 #[derive(Serialize)]
-struct Counted {
+struct LimitStats {
     allow: u64,
     deny: u64,
     wait: u64,
     shadow_deny: u64,
     overflow: u64,
     forgotten: u64,
-    /// None where keys are kept in a store: it does not say how many there are.
+    /// `None` if keys are in Redis, which does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,37 +78,37 @@ struct Counted {
 }
 
 #[derive(Serialize)]
-struct Top<'a> {
+struct TopView<'a> {
     limit: &'a str,
-    /// How far back the counts reach, rounded up.
+    /// The time that the counts cover, rounded up.
     window_s: u64,
-    hot: Vec<Busy>,
-    denied: Vec<Busy>,
+    hot: Vec<BusyKey>,
+    denied: Vec<BusyKey>,
 }
 
-/// A busy key as JSON can have it: as text, or as bytes in base64.
+/// A busy key, as a string or in base64.
 #[derive(Serialize)]
-struct Busy {
+struct BusyKey {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_base64: Option<String>,
-    /// At most so often, and at least `error` times less.
+    /// Maximum number of requests; the minimum is lower by `error`.
     count: u64,
     error: u64,
 }
 
-/// Every limit.
-pub(super) fn all(server: &Server) -> Answered {
+/// Answers `/v1/limits`.
+pub(super) fn all(server: &Server) -> RawResponse {
     let limits = server.engine.limits();
     let unnamed = limits.unnamed();
-    let store = Store::of(&server.engine);
-    json(&All {
+    let store = StoreReport::of(&server.engine);
+    json(&LimitsView {
         state: state(server, &store).1,
         problems: store.problems(),
-        limits: limits.named().iter().map(|limit| shown(limit)).collect(),
+        limits: limits.named().iter().map(|limit| view(limit)).collect(),
         throttle: throttled(server),
-        unnamed: distinct(&unnamed).map(|limit| shown(limit)).collect(),
+        unnamed: distinct(&unnamed).map(|limit| view(limit)).collect(),
         ad_hoc_rules: AdHocRules {
             are_taken: server.config().server.has_ad_hoc_rules,
             open: distinct(&unnamed).count(),
@@ -120,13 +119,13 @@ pub(super) fn all(server: &Server) -> Answered {
     })
 }
 
-/// Forgets the rule without a name that is asked for, or all of them, with what is owed under them.
-pub(super) fn clear(server: &Server, query: Option<&str>) -> Result<Answered, Problem> {
+/// Removes one ad-hoc rule or all of them, with their keys.
+pub(super) fn clear(server: &Server, query: Option<&str>) -> Result<RawResponse, Problem> {
     let rule = parameter(query, "rule");
     let rule = rule.as_deref().map(std::str::from_utf8).transpose();
-    let rule = rule.map_err(|_| Problem::bad("`rule` is no text"))?;
+    let rule = rule.map_err(|_| Problem::bad("`rule` is not UTF-8"))?;
     let cleared = server.engine.clear_ad_hoc_rules(rule);
-    tracing::info!("the operator had {cleared} rules without a name forgotten");
+    tracing::info!("the operator removed {cleared} ad-hoc rules");
     match (rule, cleared) {
         (Some(_), 0) => {
             let detail = "there is no such rule; /v1/limits lists them as `unnamed`";
@@ -136,8 +135,8 @@ pub(super) fn clear(server: &Server, query: Option<&str>) -> Result<Answered, Pr
     }
 }
 
-/// The busiest keys of one limit.
-pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Problem> {
+/// Answers `/v1/top`: the busiest keys of one limit.
+pub(super) fn top(server: &Server, query: Option<&str>) -> Result<RawResponse, Problem> {
     let Some(name) = parameter(query, "limit") else {
         return Err(Problem::bad("`limit` is missing: /v1/top?limit=name"));
     };
@@ -146,23 +145,23 @@ pub(super) fn top(server: &Server, query: Option<&str>) -> Result<Answered, Prob
         Some(text) => number(&text)?,
     };
     if *name == *THROTTLES_NAME.as_bytes() {
-        // Its keys are forgotten but for their fingerprints, before anything is decided.
-        return Ok(json(&shown_top(THROTTLES_NAME, &tidegate::store::Top::default(), key)));
+        // Only fingerprints of its keys are stored.
+        return Ok(json(&top_view(THROTTLES_NAME, &tidegate::store::Top::default(), key)));
     }
     let limit = find(&server.engine.limits(), &String::from_utf8_lossy(&name))?;
-    let shown = |top: &TopKey| match server.engine.redacted_key(&limit, top.fingerprint) {
-        Some(digest) => Busy { key: Some(digest), key_base64: None, ..key(top) },
+    let view = |top: &TopKey| match server.engine.redacted_key(&limit, top.fingerprint) {
+        Some(digest) => BusyKey { key: Some(digest), key_base64: None, ..key(top) },
         None => key(top),
     };
-    Ok(json(&shown_top(limit.name(), &limit.counters().top(count), shown)))
+    Ok(json(&top_view(limit.name(), &limit.counters().top(count), view)))
 }
 
-fn shown_top<'a>(
+fn top_view<'a>(
     limit: &'a str,
     top: &tidegate::store::Top,
-    key: impl Fn(&TopKey) -> Busy,
-) -> Top<'a> {
-    Top {
+    key: impl Fn(&TopKey) -> BusyKey,
+) -> TopView<'a> {
+    TopView {
         limit,
         window_s: top.window.as_secs_ceil(),
         hot: top.hot.iter().map(&key).collect(),
@@ -170,17 +169,17 @@ fn shown_top<'a>(
     }
 }
 
-/// Those that were asked for by their text, each once, however it was written.
+/// Returns each ad-hoc rule once, however its text was written.
 pub(super) fn distinct(unnamed: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limit>> {
-    unnamed.iter().enumerate().filter_map(|(place, limit)| {
+    unnamed.iter().enumerate().filter_map(|(index, limit)| {
         let is_same = |other: &Arc<Limit>| Arc::ptr_eq(other, limit);
-        (!unnamed[..place].iter().any(is_same)).then_some(limit)
+        (!unnamed[..index].iter().any(is_same)).then_some(limit)
     })
 }
 
-fn shown(limit: &Limit) -> Shown<'_> {
+fn view(limit: &Limit) -> LimitView<'_> {
     let (deny, shadow_deny) = (limit.denied(), limit.shadow_denied());
-    Shown {
+    LimitView {
         name: limit.name(),
         rule: limit.rule().to_string(),
         explain: means(limit.rule()),
@@ -195,31 +194,31 @@ fn shown(limit: &Limit) -> Shown<'_> {
             OnError::Allow => "allow",
             OnError::Deny => "deny",
         }),
-        stats: Counted {
+        stats: LimitStats {
             deny,
             shadow_deny,
-            ..Counted::of(&limit.counters().stats(), limit.counters().shared().is_some())
+            ..LimitStats::of(&limit.counters().stats(), limit.counters().shared().is_some())
         },
     }
 }
 
-/// What was decided about keys whose rates come with the requests, as if it were one limit.
-fn throttled(server: &Server) -> Shown<'_> {
+/// Returns the statistics of `CL.THROTTLE` as of one limit.
+fn throttled(server: &Server) -> LimitView<'_> {
     let store = server.engine.store();
     let shared = store.shared();
-    Shown {
+    LimitView {
         name: THROTTLES_NAME,
         rule: "comes with each request".to_owned(),
-        explain: "admits what each command says: CL.THROTTLE key max_burst count period".to_owned(),
+        explain: "each command has its own rate: CL.THROTTLE key max_burst count period".to_owned(),
         mode: "enforce",
         degraded: shared.and_then(|store| why_degraded(store.throttle_health())),
         on_error: shared.map(|_| "local"),
-        stats: Counted::of(&store.throttle_stats(), shared.is_some()),
+        stats: LimitStats::of(&store.throttle_stats(), shared.is_some()),
     }
 }
 
-impl Counted {
-    /// Where nobody is in the shadow.
+impl LimitStats {
+    /// Returns the statistics of a limit without shadow mode.
     fn of(stats: &Stats, is_shared: bool) -> Self {
         Self {
             allow: stats.allowed,
@@ -241,29 +240,29 @@ fn number(text: &[u8]) -> Result<usize, Problem> {
         .ok_or_else(|| Problem::bad(format!("`k` is a whole number from 1 to {TOP_MAX}")))
 }
 
-/// One that is there: looking makes no limit of a rule's text.
+/// Finds an existing limit. A new rule text does not create one.
 fn find(limits: &Limits, name: &str) -> Result<Arc<Limit>, Problem> {
     let unnamed = || limits.unnamed().into_iter().find(|limit| limit.name() == name);
     limits.get(name).cloned().or_else(unnamed).ok_or_else(|| {
         let names = limits.named().iter().map(|limit| limit.name());
-        let meant = if name.len() <= 64 { near(name, names) } else { None };
-        let detail: Cow<'static, str> = match meant {
-            Some(meant) => format!("there is no such limit; did you mean `{meant}`?").into(),
+        let nearest = if name.len() <= 64 { near(name, names) } else { None };
+        let detail: Cow<'static, str> = match nearest {
+            Some(nearest) => format!("there is no such limit; did you mean `{nearest}`?").into(),
             None => "there is no such limit; /v1/limits lists them".into(),
         };
         Problem::new(StatusCode::NOT_FOUND, detail)
     })
 }
 
-fn key(top: &TopKey) -> Busy {
+fn key(top: &TopKey) -> BusyKey {
     let bytes = top.name.as_bytes();
     let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
     let key_base64 = text.is_none().then(|| base64::encode(bytes));
-    Busy { key: text, key_base64, count: top.count, error: top.error }
+    BusyKey { key: text, key_base64, count: top.count, error: top.error }
 }
 
-fn json(value: &impl Serialize) -> Answered {
-    Page::new(StatusCode::OK).body(JSON, |out| {
-        serde_json::to_writer(out, value).expect("these have no maps whose keys are not text");
+fn json(value: &impl Serialize) -> RawResponse {
+    ResponseBuilder::new(StatusCode::OK).body(JSON, |out| {
+        serde_json::to_writer(out, value).expect("all keys of its maps are strings");
     })
 }

@@ -1,8 +1,7 @@
-//! `/metrics`: everything that is counted, read when somebody collects it.
+//! `/metrics`: all counters, read at each collection.
 //!
-//! Always   Labels come from the configuration: a limit's name, a listener, a decision. Limits that were asked for by
-//!          rule text are one, named `*`, and what `CL.THROTTLE` counts is one of that name. So there are never more
-//!          series than 9 for each limit, 7 more where they are in Redis, and 84 besides.
+//! Bound     Labels come from the configuration: a limit's name, a listener, a decision. All ad-hoc rules together have the label `*`,
+//!           and `CL.THROTTLE` has one of its own. So there are at most 9 series for each limit, 7 more with Redis, and 84 others.
 
 mod latency;
 #[cfg(target_os = "linux")]
@@ -10,15 +9,17 @@ mod process;
 mod status;
 
 use super::exposition;
-use super::health::Store;
+use super::health::StoreReport;
 use super::limits::distinct;
 use crate::engine::Limit;
-use crate::protocol::http::{Answered, Page};
+use crate::protocol::http::{RawResponse, ResponseBuilder};
 use crate::server::{ByListener, Server};
 use crate::store::THROTTLES_NAME;
 use http::{HeaderMap, StatusCode};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt::Error;
@@ -26,14 +27,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::store::Stats;
 
-/// What limits are called that have no name.
+/// The label of ad-hoc rules.
 const UNNAMED: &str = "*";
 
-/// The whole of it, written as these headers want it.
-pub(super) fn answer(server: &Arc<Server>, headers: &HeaderMap) -> Answered {
+/// Answers `/metrics` in the format that the collector accepts.
+pub(super) fn answer(server: &Arc<Server>, headers: &HeaderMap) -> RawResponse {
     let mut registry = Registry::with_prefix("tidegate");
     registry.register_collector(Box::new(Metrics { server: Arc::clone(server) }));
-    // Under the names that every Prometheus client uses, which do not begin with ours.
+    // The names that every Prometheus client uses have no prefix.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(unused_mut, reason = "there is nothing to collect")
@@ -42,11 +43,12 @@ pub(super) fn answer(server: &Arc<Server>, headers: &HeaderMap) -> Answered {
     #[cfg(target_os = "linux")]
     standard.register_collector(Box::new(process::Process));
     let mut all = String::with_capacity(16 << 10);
-    text::encode_registry(&mut all, &registry).expect("a text takes all");
-    text::encode_registry(&mut all, &standard).expect("a text takes all");
-    text::encode_eof(&mut all).expect("a text takes all");
-    let (kind, all) = exposition::wanted(headers, all);
-    Page::new(StatusCode::OK).body(kind, |out| out.extend_from_slice(all.as_bytes()))
+    text::encode_registry(&mut all, &registry).expect("writing to a string cannot fail");
+    text::encode_registry(&mut all, &standard).expect("writing to a string cannot fail");
+    text::encode_eof(&mut all).expect("writing to a string cannot fail");
+    let (content_type, all) = exposition::negotiated(headers, all);
+    ResponseBuilder::new(StatusCode::OK)
+        .body(content_type, |out| out.extend_from_slice(all.as_bytes()))
 }
 
 #[derive(Debug)]
@@ -64,13 +66,11 @@ impl Collector for Metrics {
         self.store(&mut encoder, &counted)?;
         latency::encode(&self.server, &mut encoder)?;
         status::encode(&self.server, &mut encoder)?;
-        let draining = u64::from(self.server.status.drain.has_begun());
-        let help = "Whether the server is on its way out";
+        let is_draining = u64::from(self.server.status.drain.has_begun());
+        let help = "Whether the server is draining connections before it stops";
+        gauge(&mut encoder, "draining", help, &is_draining)?;
         encoder
-            .encode_descriptor("draining", help, None, MetricType::Gauge)?
-            .encode_gauge(&draining)?;
-        encoder
-            .encode_descriptor("build", "Which version this is", None, MetricType::Info)?
+            .encode_descriptor("build", "Version of the server", None, MetricType::Info)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }
 }
@@ -78,77 +78,55 @@ impl Collector for Metrics {
 impl Metrics {
     fn listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let status = &self.server.status;
-        let help = "Connections that are open";
-        let mut open = encoder.encode_descriptor("connections", help, None, MetricType::Gauge)?;
-        for (listener, number) in by_listener(&status.connections) {
-            open.encode_family(&[("listener", listener)])?.encode_gauge(&number)?;
+        let help = "Open connections";
+        gauges(encoder, "connections", help, "listener", by_listener(&status.connections))?;
+        for (name, help, numbers) in [
+            ("connections_rejected", "Rejected connections", &status.rejected),
+            (
+                "requests_refused",
+                "Requests rejected because too many were waiting",
+                &status.refused,
+            ),
+            ("wrong_tokens", "Requests with a wrong token", &status.wrong_tokens),
+        ] {
+            counters(encoder, name, help, "listener", by_listener(numbers))?;
         }
-        let help = "Connections that were turned away";
-        let mut rejected =
-            encoder.encode_descriptor("connections_rejected", help, None, MetricType::Counter)?;
-        for (listener, number) in by_listener(&status.rejected) {
-            counter(&mut rejected.encode_family(&[("listener", listener)])?, number)?;
-        }
-        let help = "Requests that wait for a store or for their turn";
         let waiting = status.waiting.load(Ordering::Relaxed) as u64;
-        encoder
-            .encode_descriptor("requests_waiting", help, None, MetricType::Gauge)?
-            .encode_gauge(&waiting)?;
-        let help = "Rules without a name that there are, of 1024";
+        let help = "Requests that wait for the store or for their turn";
+        gauge(encoder, "requests_waiting", help, &waiting)?;
         let rules = self.server.engine.limits().unnamed().len() as u64;
-        encoder
-            .encode_descriptor("ad_hoc_rules", help, None, MetricType::Gauge)?
-            .encode_gauge(&rules)?;
-        let help = "Requests that were refused because too many waited";
-        let mut refused =
-            encoder.encode_descriptor("requests_refused", help, None, MetricType::Counter)?;
-        for (listener, number) in by_listener(&status.refused) {
-            counter(&mut refused.encode_family(&[("listener", listener)])?, number)?;
-        }
-        let help = "Wrong tokens that were offered";
-        let mut wrong =
-            encoder.encode_descriptor("wrong_tokens", help, None, MetricType::Counter)?;
-        for (listener, number) in by_listener(&status.wrong_tokens) {
-            counter(&mut wrong.encode_family(&[("listener", listener)])?, number)?;
-        }
-        Ok(())
+        gauge(encoder, "ad_hoc_rules", "Ad-hoc rules in use, of at most 1024", &rules)
     }
 
     fn certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help =
-            "When the first certificate of the listener's chain expires, in seconds since 1970";
-        let name = "tls_certificate_expiry_timestamp_seconds";
-        let mut expiry = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         let config = self.server.config();
-        for (wire, _) in config.server.listeners() {
-            let tls = config.server.tls_of(wire);
-            if let Some(expires) = tls.and_then(|tls| tls.credentials.expires()) {
-                let seconds = expires.as_micros() / 1_000_000;
-                expiry.encode_family(&[("listener", wire.label())])?.encode_gauge(&seconds)?;
-            }
-        }
-        Ok(())
+        let expiry = config.server.listeners().filter_map(|(wire, _)| {
+            let expires = config.server.tls_of(wire)?.credentials.expires()?;
+            Some((wire.label(), expires.as_micros() / 1_000_000))
+        });
+        let help = "Expiry of the first certificate in the listener's chain to expire, in seconds since 1970";
+        gauges(encoder, "tls_certificate_expiry_timestamp_seconds", help, "listener", expiry)
     }
 
-    fn store(&self, encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<(), Error> {
-        let store = Store::of(&self.server.engine);
-        let help = "Whether all servers of the store answer, and it decides for every limit; memory always does";
-        encoder
-            .encode_descriptor("store_up", help, None, MetricType::Gauge)?
-            .encode_gauge(&u64::from(store.is_up()))?;
-        if store == Store::Memory {
+    fn store(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        limits: &[LimitSeries],
+    ) -> Result<(), Error> {
+        let store = StoreReport::of(&self.server.engine);
+        let help = "Whether all servers of the store answer and the store decides for every limit; always 1 in memory";
+        gauge(encoder, "store_up", help, &u64::from(store.is_up()))?;
+        if store == StoreReport::Memory {
             return Ok(());
         }
-        let help = "Whether some of its decisions are made without the store, as its on_error says";
-        let mut degraded = encoder.encode_descriptor("degraded", help, None, MetricType::Gauge)?;
-        for one in counted {
-            let is_degraded = u64::from(one.is_degraded);
-            degraded.encode_family(&[("limit", &*one.limit)])?.encode_gauge(&is_degraded)?;
-        }
-        let help = "Requests that the store did not decide, by what happened to them";
+        let help =
+            "Whether some decisions of the limit are made without the store, as its on_error says";
+        let degraded = limits.iter().map(|one| (&*one.limit, u64::from(one.is_degraded)));
+        gauges(encoder, "degraded", help, "limit", degraded)?;
+        let help = "Requests that the store did not decide, by kind of failure";
         let mut failures =
             encoder.encode_descriptor("store_failures", help, None, MetricType::Counter)?;
-        for one in counted {
+        for one in limits {
             for (kind, number) in &one.failed_by_kind {
                 let labels = [("limit", &*one.limit), ("kind", *kind)];
                 counter(&mut failures.encode_family(&labels)?, *number)?;
@@ -159,24 +137,19 @@ impl Metrics {
 
     fn configuration(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let status = &self.server.status;
-        let help = "How often the configuration was read again";
-        let mut reloads =
-            encoder.encode_descriptor("config_reload", help, None, MetricType::Counter)?;
-        for (result, number) in [("ok", &status.reloads), ("error", &status.failed_reloads)] {
-            let number = number.load(Ordering::Relaxed);
-            counter(&mut reloads.encode_family(&[("result", result)])?, number)?;
-        }
-        let stale = u64::from(status.is_config_stale.load(Ordering::Relaxed));
+        let reloads = [("ok", &status.reloads), ("error", &status.failed_reloads)]
+            .map(|(result, number)| (result, number.load(Ordering::Relaxed)));
+        let help = "Reloads of the configuration, by result";
+        counters(encoder, "config_reload", help, "result", reloads)?;
+        let is_stale = u64::from(status.is_config_stale.load(Ordering::Relaxed));
         let help = "Whether the last reload failed, so that an older configuration is in force";
-        encoder
-            .encode_descriptor("config_stale", help, None, MetricType::Gauge)?
-            .encode_gauge(&stale)
+        gauge(encoder, "config_stale", help, &is_stale)
     }
 }
 
-/// What one limit has counted, or all that have no name.
+/// The values of one limit, or of all ad-hoc rules.
 #[derive(Debug, Default)]
-struct Counted {
+struct LimitSeries {
     limit: String,
     allow: u64,
     deny: u64,
@@ -186,12 +159,12 @@ struct Counted {
     forgotten: u64,
     keys: u64,
     keys_max: u64,
-    /// Where limits are in a store that others share.
+    /// Empty if limits are in memory.
     failed_by_kind: Vec<(&'static str, u64)>,
     is_degraded: bool,
 }
 
-impl Counted {
+impl LimitSeries {
     fn add(&mut self, limit: &Limit) {
         self.add_stats(&limit.counters().stats());
         self.deny += limit.denied();
@@ -202,7 +175,7 @@ impl Counted {
         }
     }
 
-    /// But for who was denied: that is for who knows of the shadow to say.
+    /// Adds statistics without denials, which depend on the limit's mode.
     fn add_stats(&mut self, stats: &Stats) {
         self.allow += stats.allowed;
         self.wait += stats.waited;
@@ -212,7 +185,7 @@ impl Counted {
         self.keys_max += stats.max_keys as u64;
     }
 
-    /// Kinds are the same always, and in the same order.
+    /// Adds failures. The kinds and their order are always the same.
     fn add_failed(&mut self, failed: Vec<(&'static str, u64)>) {
         if self.failed_by_kind.is_empty() {
             self.failed_by_kind = failed;
@@ -224,30 +197,30 @@ impl Counted {
     }
 }
 
-fn counted(server: &Server) -> Vec<Counted> {
+fn counted(server: &Server) -> Vec<LimitSeries> {
     let limits = server.engine.limits();
     let named = limits.named().iter().map(|limit| {
-        let mut counted = Counted { limit: limit.name().to_owned(), ..Counted::default() };
+        let mut counted = LimitSeries { limit: limit.name().to_owned(), ..LimitSeries::default() };
         counted.add(limit);
         counted
     });
-    let mut unnamed = Counted { limit: UNNAMED.to_owned(), ..Counted::default() };
-    // As of one moment, and held until it is counted: what goes meanwhile would be counted twice, or not at all.
-    let (there, gone) = limits.unnamed_and_gone();
-    for limit in distinct(&there) {
+    let mut unnamed = LimitSeries { limit: UNNAMED.to_owned(), ..LimitSeries::default() };
+    // One consistent view: otherwise a rule that is removed meanwhile would be counted twice, or not at all.
+    let (present, removed) = limits.unnamed_and_gone();
+    for limit in distinct(&present) {
         unnamed.add(limit);
     }
-    unnamed.add_stats(&gone);
-    unnamed.deny += gone.denied;
+    unnamed.add_stats(&removed);
+    unnamed.deny += removed.denied;
     named.chain([unnamed, throttled(server)]).collect()
 }
 
-/// What was decided about keys whose rates come with the requests.
-fn throttled(server: &Server) -> Counted {
+/// Returns the values of `CL.THROTTLE`.
+fn throttled(server: &Server) -> LimitSeries {
     let store = server.engine.store();
     let stats = store.throttle_stats();
     let (limit, deny) = (THROTTLES_NAME.to_owned(), stats.denied);
-    let mut counted = Counted { limit, deny, ..Counted::default() };
+    let mut counted = LimitSeries { limit, deny, ..LimitSeries::default() };
     counted.add_stats(&stats);
     if let Some(shared) = store.shared() {
         counted.add_failed(shared.throttle_failures());
@@ -256,9 +229,9 @@ fn throttled(server: &Server) -> Counted {
     counted
 }
 
-fn limits(encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<(), Error> {
+fn limits(encoder: &mut DescriptorEncoder<'_>, counted: &[LimitSeries]) -> Result<(), Error> {
     let help =
-        "Requests by what was decided; shadow_deny passed only because the limit is in the shadow";
+        "Requests by decision; shadow_deny: allowed only because the limit is in shadow mode";
     let mut decisions = encoder.encode_descriptor("decisions", help, None, MetricType::Counter)?;
     for one in counted {
         let by_decision = [
@@ -272,34 +245,36 @@ fn limits(encoder: &mut DescriptorEncoder<'_>, counted: &[Counted]) -> Result<()
             counter(&mut decisions.encode_family(&labels)?, number)?;
         }
     }
-    for (name, help, of) in GAUGES {
-        let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for one in counted {
-            gauge.encode_family(&[("limit", &*one.limit)])?.encode_gauge(&of(one))?;
-        }
+    for (name, help, value) in GAUGES {
+        gauges(encoder, name, help, "limit", counted.iter().map(|one| (&*one.limit, value(one))))?;
     }
-    for (name, help, of) in COUNTERS {
-        let mut all = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for one in counted {
-            counter(&mut all.encode_family(&[("limit", &*one.limit)])?, of(one))?;
-        }
+    for (name, help, value) in COUNTERS {
+        counters(
+            encoder,
+            name,
+            help,
+            "limit",
+            counted.iter().map(|one| (&*one.limit, value(one))),
+        )?;
     }
     Ok(())
 }
 
-/// A name, what it is, and where it is found.
-type Series = (&'static str, &'static str, fn(&Counted) -> u64);
+/// A metric's name, its help, and its value.
+type Series = (&'static str, &'static str, fn(&LimitSeries) -> u64);
 
 const GAUGES: [Series; 2] = [
-    ("keys", "Keys that are remembered", |counted| counted.keys),
-    ("keys_max", "The most keys that are ever remembered", |counted| counted.keys_max),
+    ("keys", "Keys in memory", |counted| counted.keys),
+    ("keys_max", "Maximum number of keys in memory", |counted| counted.keys_max),
 ];
 
 const COUNTERS: [Series; 2] = [
-    ("keys_forgotten", "Keys at rest that were forgotten", |counted| counted.forgotten),
-    ("overflow_decisions", "Decisions about keys for which there was no room", |counted| {
-        counted.overflowed
-    }),
+    ("keys_forgotten", "Idle keys evicted", |counted| counted.forgotten),
+    (
+        "overflow_decisions",
+        "Decisions for keys that share the overflow state because the table was full",
+        |counted| counted.overflowed,
+    ),
 ];
 
 fn by_listener(numbers: &ByListener) -> [(&'static str, u64); 4] {
@@ -310,6 +285,46 @@ fn by_listener(numbers: &ByListener) -> [(&'static str, u64); 4] {
         ("grpc", number(&numbers.grpc)),
         ("admin", number(&numbers.admin)),
     ]
+}
+
+/// Encodes a gauge without labels.
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: &impl EncodeGaugeValue,
+) -> Result<(), Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
+}
+
+/// Encodes a gauge with one label.
+fn gauges<'l>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: impl IntoIterator<Item = (&'l str, u64)>,
+) -> Result<(), Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (value_of_label, value) in values {
+        family.encode_family(&[(label, value_of_label)])?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+/// Encodes a counter with one label.
+fn counters<'l>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: impl IntoIterator<Item = (&'l str, u64)>,
+) -> Result<(), Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value_of_label, value) in values {
+        counter(&mut family.encode_family(&[(label, value_of_label)])?, value)?;
+    }
+    Ok(())
 }
 
 fn counter(encoder: &mut MetricEncoder<'_>, number: u64) -> Result<(), Error> {

@@ -1,11 +1,9 @@
-//! The operator's listener: metrics, health, what each limit does, and a page that shows it.
+//! The admin listener: metrics, health, statistics of limits, and a dashboard.
 //!
-//! Always   It has a listener, a token and certificates of its own. Where it needs neither a token nor a certificate, it
-//!          answers only on loopback, and only to who calls it by a name of loopback: a page in the operator's browser must not reach it
-//!          by renaming itself (DNS rebinding).
-//! Always   Nothing here decides about anybody. All that can be changed: the configuration is read again, and rules that clients
-//!          brought are forgotten.
-//! Always   Keys are in `/v1/top` and nowhere else; metrics have labels from the configuration only.
+//! Invariant It has its own listener, token and certificates. If it needs neither token nor certificate, it answers only on loopback
+//!           and only requests with a host name of loopback, as a protection against DNS rebinding.
+//! Invariant The admin listener makes no decisions. It can change two things: reload the configuration, and remove ad-hoc rules.
+//! Invariant Only `/v1/top` returns keys; the labels of metrics come from the configuration.
 
 mod access;
 mod exposition;
@@ -17,7 +15,7 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
-use crate::protocol::http::{Answered, Problem, collect, find};
+use crate::protocol::http::{Problem, RawResponse, collect, find};
 use crate::server::Server;
 use bytes::Bytes;
 use http::request::Parts;
@@ -28,40 +26,39 @@ use hyper::service::{Service, service_fn};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Whether a request shows that whoever asks is the operator.
 pub(crate) use access::is_authenticated;
 
-/// What answers one connection, and lets the heads of its requests be seen.
+/// Returns the service of one connection, which passes the head of each request to `on_request`.
 pub fn service(
     server: Arc<Server>,
-    see: impl Fn(&Parts) + Clone + Send,
+    on_request: impl Fn(&Parts) + Clone + Send,
 ) -> impl Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
 + Clone {
     service_fn(move |request: Request<Incoming>| {
-        let (server, see) = (Arc::clone(&server), see.clone());
+        let (server, on_request) = (Arc::clone(&server), on_request.clone());
         async move {
             let (request, body) = request.into_parts();
-            see(&request);
+            on_request(&request);
             let patience = server.request_patience();
-            // No request has a body that says anything, but a connection is only good when it is read.
-            let answered = match collect(body, patience).await {
+            // Bodies are ignored, but must be read before the connection's next request.
+            let response = match collect(body, patience).await {
                 Ok(_) => answer(&server, &request).await,
                 Err(problem) => problem.answer(),
             };
-            Ok(answered.into_response())
+            Ok(response.into_response())
         }
     })
 }
 
-/// The answer to a request.
-pub async fn answer(server: &Arc<Server>, request: &Parts) -> Answered {
+/// Answers a request.
+pub async fn answer(server: &Arc<Server>, request: &Parts) -> RawResponse {
     match try_answer(server, request).await {
-        Ok(answered) => answered,
+        Ok(response) => response,
         Err(problem) => problem.answer(),
     }
 }
 
-/// What can be asked for.
+/// An endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     Metrics,
@@ -87,12 +84,12 @@ const ROUTES: &[(&str, Method, Route)] = &[
     ("/dashboard.js", Method::GET, Route::Page(page::Part::Js)),
 ];
 
-/// Whether there is something at this path here.
+/// Returns whether the admin listener has this path.
 pub(crate) fn has_path(path: &str) -> bool {
     ROUTES.iter().any(|(known, ..)| *known == path)
 }
 
-async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<Answered, Problem> {
+async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<RawResponse, Problem> {
     let route = find(ROUTES, request)?;
     access::check(server, request, route)?;
     match route {

@@ -1,6 +1,6 @@
-//! Messages on a gRPC stream: requests as their bytes, responses by prost.
+//! The codec of `ShouldRateLimit`: requests stay bytes, prost encodes responses.
 //!
-//! Always   A request's bytes are not copied and not looked at here: [`Request`](super::Request) reads them.
+//! A request's bytes are not copied and not parsed here: [`Request`](super::Request) parses them, with bounds that prost lacks.
 
 use super::proto::RateLimitResponse;
 use bytes::{Buf, Bytes};
@@ -8,9 +8,9 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 
-/// Most requests and responses fit; tonic would take 8 KB for each.
+/// Initial size of buffers. Most requests and responses fit; tonic's default is 8 KB.
 const BUFFER_BYTES: usize = 512;
-/// When tonic hands on what is encoded, as it does by itself.
+/// Length of encoded messages at which tonic sends them: its default.
 const YIELD_BYTES: usize = 32 << 10;
 
 /// The codec of `ShouldRateLimit`.

@@ -1,6 +1,6 @@
-//! gRPC's own health service: whether the server still takes requests.
+//! The gRPC health service: whether the server accepts requests.
 //!
-//! Always   It needs no token: who asks learns only whether to ask somebody else.
+//! It needs no token, because it tells clients only whether to use another server.
 
 use super::NAME;
 use crate::server::Server;
@@ -18,12 +18,12 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 #[derive(Debug)]
 pub(super) struct ServerHealth(pub(super) Arc<Server>);
 
-/// How it is now, and again when it drains. Ends then: a stream must not hold up the end. All who watch are woken by the
-/// drain, and until then nothing is done for any of them.
+/// A stream of the present status and, when the server drains, of `NotServing`. It ends then, so that it does not delay the
+/// shutdown. The drain wakes all streams, and until then they cost nothing.
 pub(super) struct Watch {
-    /// What has not been told yet of how it is now.
+    /// The present status, until it has been sent.
     now: Option<ServingStatus>,
-    /// Taken when it has come.
+    /// Resolves when the server drains.
     drain: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -41,17 +41,17 @@ impl Health for ServerHealth {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        if !is_known(&request.get_ref().service) {
-            return Err(Status::not_found("there is no such service here"));
+        if !is_own_service(&request.get_ref().service) {
+            return Err(Status::not_found("there is no such service"));
         }
         Ok(Response::new(response(serving(&self.0))))
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watch>, Status> {
-        let now = match (serving(&self.0), is_known(&request.get_ref().service)) {
+        let now = match (serving(&self.0), is_own_service(&request.get_ref().service)) {
             (ServingStatus::Serving, false) => Some(ServingStatus::ServiceUnknown),
             (ServingStatus::Serving, true) => Some(ServingStatus::Serving),
-            // The drain has come already, and is told below.
+            // The server already drains; the future below resolves at once.
             _ => None,
         };
         let drain = self.0.status.drain.begun();
@@ -73,8 +73,8 @@ impl Stream for Watch {
     }
 }
 
-/// The server as a whole, or its one service.
-fn is_known(service: &str) -> bool {
+/// Returns whether the name means the server as a whole or its one service.
+fn is_own_service(service: &str) -> bool {
     service.is_empty() || service == NAME
 }
 
@@ -89,33 +89,33 @@ fn response(status: ServingStatus) -> HealthCheckResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::http::tests::Bench;
+    use crate::protocol::http::tests::Harness;
     use tonic::codegen::tokio_stream::StreamExt;
 
-    /// What is heard next.
+    /// Returns the next status.
     async fn next(watch: &mut Watch) -> Option<ServingStatus> {
-        watch.next().await.map(|told| told.unwrap().status())
+        watch.next().await.map(|response| response.unwrap().status())
     }
 
     #[test]
-    fn all_who_watch_are_woken_by_the_drain_and_take_no_timer() {
-        // A runtime without timers: who wants one panics.
+    fn the_drain_wakes_all_streams_and_they_need_no_timer() {
+        // This runtime has no timers: creating one panics.
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(are_woken_by_the_drain());
+        runtime.block_on(drain_wakes_all_streams());
     }
 
-    async fn are_woken_by_the_drain() {
-        let bench = Bench::new();
-        let health = ServerHealth(Arc::clone(&bench.server));
+    async fn drain_wakes_all_streams() {
+        let harness = Harness::new();
+        let health = ServerHealth(Arc::clone(&harness.server));
         let about =
             |service: &str| Request::new(HealthCheckRequest { service: service.to_owned() });
         let mut known = health.watch(about(NAME)).await.unwrap().into_inner();
-        let mut strange = health.watch(about("other")).await.unwrap().into_inner();
+        let mut unknown = health.watch(about("other")).await.unwrap().into_inner();
         assert_eq!(next(&mut known).await, Some(ServingStatus::Serving));
-        assert_eq!(next(&mut strange).await, Some(ServingStatus::ServiceUnknown));
-        bench.server.status.drain.begin();
+        assert_eq!(next(&mut unknown).await, Some(ServingStatus::ServiceUnknown));
+        harness.server.status.drain.begin();
         let mut late = health.watch(about(NAME)).await.unwrap().into_inner();
-        for watch in [&mut known, &mut strange, &mut late] {
+        for watch in [&mut known, &mut unknown, &mut late] {
             assert_eq!(next(watch).await, Some(ServingStatus::NotServing));
             assert_eq!(next(watch).await, None);
         }

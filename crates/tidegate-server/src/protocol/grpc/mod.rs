@@ -1,31 +1,31 @@
 //! gRPC: Envoy's rate limit service, version 3, and gRPC's own health service.
 //!
 //! ```text
-//! Grpc          one HTTP request: who asks, which method
-//!   codec       the message's bytes
-//!   request     what is asked, bounded
-//!   book        which limits count it, by which keys
-//!   rls         what is decided
-//!   reply       what Envoy is told
+//! Grpc           one HTTP request: its token, peer and method
+//!   codec        the message's bytes
+//!   request      parses the message, bounded (fields: its encoding; proto: its definition)
+//!   limit_lookup the limits and keys of its descriptors (envoy_rate: rules as Envoy's rates)
+//!   rls          decides
+//!   reply        renders the response
 //! ```
 //!
-//! Always   Who needs a token and has none is turned away before the request is read.
+//! Invariant A request without a necessary token is rejected before its message is read.
 
-mod book;
 mod codec;
+mod envoy_rate;
+mod fields;
 mod health;
+mod limit_lookup;
 pub mod proto;
-mod rate;
 mod reply;
 mod request;
 mod rls;
-mod wire;
 
+pub use fields::Malformed;
 pub use request::{
     BadRequest, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, Descriptor, ENTRIES_MAX, Request, TEXT_BYTES_MAX,
 };
 pub use rls::RateLimits;
-pub use wire::Malformed;
 
 use crate::protocol::http::bearer;
 use crate::server::{Server, Wire};
@@ -45,35 +45,35 @@ use tonic::codegen::{Body as HttpBody, StdError};
 use tonic::server::UnaryService;
 use tonic_health::pb::health_server::HealthServer;
 
-/// What the rate limit service is called.
+/// Name of the rate limit service.
 pub const NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
-/// Where its one method is.
+/// Path of its one method.
 pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// A message is no longer than this; it may then still be more than a [`Request`] can be.
+/// Maximum length of a message. [`Request`] has further bounds.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// What stands before it.
+/// Length of the prefix of a message.
 const PREFIX_BYTES: usize = 5;
-/// A health check names a service.
+/// Maximum length of a health check's message, which names a service.
 const HEALTH_BYTES_MAX: usize = 4 << 10;
 const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
 
-/// All that is served over gRPC. Cheap to clone.
+/// The gRPC services. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Grpc {
     limits: Arc<RateLimits>,
     health: HealthServer<ServerHealth>,
-    /// Bytes that this connection may have of messages that have not come whole, whatever others do.
+    /// Bytes of incomplete messages that this connection may always have, whatever other connections have.
     own_parts: Arc<Semaphore>,
     /// The address of the connection's peer; `None` for calls from this program.
     address: Option<IpAddr>,
 }
 
-/// Hundreds of ordinary messages.
+/// Enough for hundreds of ordinary messages.
 const OWN_PARTS_BYTES: usize = 64 << 10;
 
 impl Grpc {
-    /// The services of this server.
+    /// Returns the services of this server.
     pub fn new(server: Arc<Server>) -> Self {
         let health = HealthServer::new(ServerHealth(Arc::clone(&server)))
             .max_decoding_message_size(HEALTH_BYTES_MAX);
@@ -82,7 +82,7 @@ impl Grpc {
         Self { limits, health, own_parts, address: None }
     }
 
-    /// The same for a connection that comes from this address.
+    /// Returns the services for a connection from this address.
     #[must_use]
     pub fn for_connection(&self, address: IpAddr) -> Self {
         let own_parts = Arc::new(Semaphore::new(OWN_PARTS_BYTES));
@@ -91,7 +91,7 @@ impl Grpc {
 
     /// Answers one HTTP/2 request. Calls `on_authenticated` if a token is needed and the request has one.
     ///
-    /// The method is found by its path here: tonic's router would box the request, the response and the future.
+    /// This function finds the method by its path: tonic's router would box the request, the response and the future.
     pub async fn answer<B>(
         &self,
         request: http::Request<B>,
@@ -103,7 +103,7 @@ impl Grpc {
     {
         let path = request.uri().path();
         if request.method() != http::Method::POST {
-            return Status::unimplemented("a call is a POST").into_http();
+            return Status::unimplemented("the method must be POST").into_http();
         }
         if path == PATH {
             return self.should_rate_limit(request, on_authenticated).await;
@@ -111,16 +111,16 @@ impl Grpc {
         if path.starts_with(HEALTH_PATH) {
             return self.check_health(request).await;
         }
-        Status::unimplemented("there is no such method here").into_http()
+        Status::unimplemented("there is no such method").into_http()
     }
 
-    /// It needs no token, so it takes no room from what those who have one share.
+    /// Answers a health check. It needs no token, so it uses only its connection's bytes and not those that all connections share.
     async fn check_health<B>(&self, request: http::Request<B>) -> http::Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError> + Send + 'static,
     {
-        let request = match self.whole(request, PartsRoom::for_health(&self.own_parts)).await {
+        let request = match self.receive(request, PartBytes::for_health(&self.own_parts)).await {
             Ok(request) => request,
             Err(status) => return status.into_http(),
         };
@@ -149,12 +149,12 @@ impl Grpc {
             on_authenticated();
         }
         let peer = self.address.map_or(ClientId::OWN, |address| server.peer(address, token));
-        let room = PartsRoom::for_call(&self.own_parts, server);
-        let request = match self.whole(request, room).await {
+        let part_bytes = PartBytes::for_call(&self.own_parts, server);
+        let request = match self.receive(request, part_bytes).await {
             Ok(request) => request,
             Err(status) => return status.into_http(),
         };
-        // Not before it has come: who is slow with many would take the places of those who are not.
+        // After it has arrived: otherwise slow clients would use up the places of requests that wait.
         let _waiting = match server.wait(Wire::Grpc, peer) {
             Ok(waiting) => waiting,
             Err(busy) => return Status::resource_exhausted(busy.to_string()).into_http(),
@@ -171,12 +171,12 @@ impl Grpc {
 }
 
 impl Grpc {
-    /// The request with all of its message, if that comes in time: a stream may not be held open by saying
-    /// nothing on it, nor memory by saying much on many.
-    async fn whole<B>(
+    /// Receives the whole message, if it arrives in time and within the bounds: a client can neither keep a stream open by sending
+    /// nothing, nor use up memory with many incomplete messages.
+    async fn receive<B>(
         &self,
         request: http::Request<B>,
-        room: PartsRoom<'_>,
+        part_bytes: PartBytes<'_>,
     ) -> Result<http::Request<Full<Bytes>>, Status>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -184,64 +184,65 @@ impl Grpc {
     {
         let (parts, body) = request.into_parts();
         let patience = self.limits.server().request_patience();
-        let late = |_| Status::deadline_exceeded("the message did not come in time");
-        let body = tokio::time::timeout(patience, collect(body, room)).await.map_err(late)??;
+        let late = |_| Status::deadline_exceeded("the message did not arrive in time");
+        let body =
+            tokio::time::timeout(patience, collect(body, part_bytes)).await.map_err(late)??;
         Ok(http::Request::from_parts(parts, Full::new(body)))
     }
 }
 
-async fn collect<B>(body: B, mut room: PartsRoom<'_>) -> Result<Bytes, Status>
+async fn collect<B>(body: B, mut part_bytes: PartBytes<'_>) -> Result<Bytes, Status>
 where
     B: HttpBody<Data = Bytes>,
 {
     let mut body = std::pin::pin!(body);
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let broken = |_| Status::cancelled("the message broke off");
+        let broken = |_| Status::cancelled("the message is incomplete");
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
-        // Most messages come in one piece, which is used as it is.
-        if all.is_empty() && body.is_end_stream() && piece.len() <= room.message_bytes_max {
+        // Most messages arrive in one piece, which is not copied.
+        if all.is_empty() && body.is_end_stream() && piece.len() <= part_bytes.message_bytes_max {
             return Ok(piece);
         }
-        if all.len() + piece.len() > room.message_bytes_max + PREFIX_BYTES {
+        if all.len() + piece.len() > part_bytes.message_bytes_max + PREFIX_BYTES {
             return Err(Status::out_of_range("the message is too long"));
         }
-        if !room.grow(piece.len()) {
-            return Err(Status::resource_exhausted("too much has half come"));
+        if !part_bytes.grow(piece.len()) {
+            return Err(Status::resource_exhausted("too many bytes of incomplete messages"));
         }
         all.extend_from_slice(&piece);
     }
     Ok(all.freeze())
 }
 
-/// Room for what has come of a message.
-struct PartsRoom<'a> {
+/// Reservations for the bytes of an incomplete message.
+struct PartBytes<'a> {
     message_bytes_max: usize,
-    /// What the connection has for itself, and whose server has more for all together.
+    /// The connection's own bytes.
     own: &'a Semaphore,
+    /// The server, whose bytes all connections share.
     server: Option<&'a Server>,
-    /// What is taken of the one and of the other.
     of_own: Option<SemaphorePermit<'a>>,
     of_shared: Option<SemaphorePermit<'a>>,
 }
 
-impl<'a> PartsRoom<'a> {
-    /// For a call that has shown its token.
+impl<'a> PartBytes<'a> {
+    /// Returns the reservations of a call that has a token.
     fn for_call(own: &'a Semaphore, server: &'a Server) -> Self {
         let (message_bytes_max, server) = (MESSAGE_BYTES_MAX, Some(server));
         Self { message_bytes_max, own, server, of_own: None, of_shared: None }
     }
 
-    /// For a call that need not show any.
+    /// Returns the reservations of a call that needs no token.
     fn for_health(own: &'a Semaphore) -> Self {
         let (message_bytes_max, server) = (HEALTH_BYTES_MAX, None);
         Self { message_bytes_max, own, server, of_own: None, of_shared: None }
     }
 
-    /// Takes room for so many bytes more, if there is.
+    /// Reserves more bytes; returns `false` if there are none.
     fn grow(&mut self, bytes: usize) -> bool {
         let own = u32::try_from(bytes).ok().and_then(|bytes| self.own.try_acquire_many(bytes).ok());
-        let (room, more) = match own {
+        let (reserved, more) = match own {
             Some(more) => (&mut self.of_own, Some(more)),
             None => (
                 &mut self.of_shared,
@@ -249,15 +250,15 @@ impl<'a> PartsRoom<'a> {
             ),
         };
         let Some(more) = more else { return false };
-        match room {
-            Some(room) => room.merge(more),
-            None => *room = Some(more),
+        match reserved {
+            Some(reserved) => reserved.merge(more),
+            None => *reserved = Some(more),
         }
         true
     }
 }
 
-/// A method whose future has a name, so that nobody has to box it.
+/// A method whose future has a name, so that it need not be boxed.
 struct Method<F>(F);
 
 impl<F, A> UnaryService<Bytes> for Method<F>

@@ -1,22 +1,19 @@
-//! Envoy's rate limit messages, version 3, as they are on the wire.
+//! Envoy's rate limit messages, version 3.
 //!
-//! Always   Names and numbers are Envoy's (1.40), whatever our own words are. Written by hand: a build must need
-//!          neither protoc nor Envoy's sources. Fields that we never fill in are here too, so that what others
-//!          send can be read whole.
-//!
-//! What comes in is read by [`Request`](super::Request), which takes no more memory than it is told to; these
-//! say what it must be able to read.
+//! Names and numbers are those of Envoy 1.40. The messages are written by hand, so that a build needs neither protoc nor Envoy's
+//! sources. The server encodes the response with them. It parses requests with [`Request`](super::Request), whose memory is
+//! bounded; clients and tests use the request messages.
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RateLimitRequest {
-    /// Whose descriptors these are.
+    /// The namespace of the descriptors.
     #[prost(string, tag = "1")]
     pub domain: String,
-    /// What is asked about.
+    /// The descriptors to decide about.
     #[prost(message, repeated, tag = "2")]
     pub descriptors: Vec<RateLimitDescriptor>,
-    /// What the request costs; 0 is 1.
+    /// The request's cost; 0 means 1.
     #[prost(uint32, tag = "3")]
     pub hits_addend: u32,
 }
@@ -24,16 +21,16 @@ pub struct RateLimitRequest {
 /// `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RateLimitDescriptor {
-    /// What it says, outermost first.
+    /// The entries, outermost first.
     #[prost(message, repeated, tag = "1")]
     pub entries: Vec<Entry>,
-    /// A limit that takes the place of what is configured.
+    /// A limit that replaces the configured one.
     #[prost(message, optional, tag = "2")]
     pub limit: Option<RateLimitOverride>,
-    /// What it costs, if not what the request does; 0 asks without charging.
+    /// The descriptor's cost, if it differs from the request's; 0 peeks.
     #[prost(message, optional, tag = "3")]
     pub hits_addend: Option<u64>,
-    /// Whether the cost is given back instead of taken. Envoy 1.38 and later.
+    /// Whether the cost is refunded instead of charged. Envoy 1.38 and later.
     #[prost(bool, tag = "4")]
     pub is_negative_hits: bool,
 }
@@ -41,10 +38,10 @@ pub struct RateLimitDescriptor {
 /// `RateLimitDescriptor.Entry`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Entry {
-    /// What is told.
+    /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// What it is.
+    /// The value.
     #[prost(string, tag = "2")]
     pub value: String,
 }
@@ -52,13 +49,13 @@ pub struct Entry {
 /// `RateLimitDescriptor.RateLimitOverride`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct RateLimitOverride {
-    /// So many in each unit.
+    /// Number of requests in each period.
     #[prost(uint32, tag = "1")]
     pub requests_per_unit: u32,
     /// `envoy.type.v3.RateLimitUnit`: the numbers are those of [`Unit`].
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
-    /// So many units together; 1 if not said. Envoy 1.40 and later.
+    /// Number of units in the period; default 1. Envoy 1.40 and later.
     #[prost(message, optional, tag = "3")]
     pub unit_multiplier: Option<u32>,
 }
@@ -66,22 +63,22 @@ pub struct RateLimitOverride {
 /// `envoy.service.ratelimit.v3.RateLimitResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RateLimitResponse {
-    /// All descriptors together.
+    /// The joint decision.
     #[prost(enumeration = "Code", tag = "1")]
     pub overall_code: i32,
-    /// Each descriptor, in the order asked.
+    /// The decision of each descriptor, in the order of the request.
     #[prost(message, repeated, tag = "2")]
     pub statuses: Vec<DescriptorStatus>,
-    /// For who sent the request.
+    /// Header fields for the client.
     #[prost(message, repeated, tag = "3")]
     pub response_headers_to_add: Vec<HeaderValue>,
-    /// For who serves it.
+    /// Header fields for the upstream.
     #[prost(message, repeated, tag = "4")]
     pub request_headers_to_add: Vec<HeaderValue>,
-    /// What who is denied reads.
+    /// The body of a denial.
     #[prost(bytes = "bytes", tag = "5")]
     pub raw_body: bytes::Bytes,
-    /// For Envoy's other filters and its access log.
+    /// Metadata for Envoy's other filters and its access log.
     #[prost(message, optional, tag = "6")]
     pub dynamic_metadata: Option<prost_types::Struct>,
     /// Not implemented by Envoy.
@@ -92,16 +89,16 @@ pub struct RateLimitResponse {
 /// `RateLimitResponse.DescriptorStatus`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DescriptorStatus {
-    /// What was decided.
+    /// The decision.
     #[prost(enumeration = "Code", tag = "1")]
     pub code: i32,
-    /// Under which limit, if any.
+    /// The limit, if any.
     #[prost(message, optional, tag = "2")]
     pub current_limit: Option<RateLimit>,
-    /// How much more would be admitted now.
+    /// The cost that would be admitted now.
     #[prost(uint32, tag = "3")]
     pub limit_remaining: u32,
-    /// How long until the key is as good as new.
+    /// Time until the key has recovered.
     #[prost(message, optional, tag = "4")]
     pub duration_until_reset: Option<prost_types::Duration>,
     /// Not implemented by Envoy.
@@ -112,16 +109,16 @@ pub struct DescriptorStatus {
 /// `RateLimitResponse.RateLimit`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct RateLimit {
-    /// So many in each unit.
+    /// Number of requests in each period.
     #[prost(uint32, tag = "1")]
     pub requests_per_unit: u32,
     /// The unit.
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
-    /// What the limit is called.
+    /// The limit's name.
     #[prost(string, tag = "3")]
     pub name: String,
-    /// So many units together; 1 if not said. Envoy 1.40 and later.
+    /// Number of units in the period; default 1. Envoy 1.40 and later.
     #[prost(message, optional, tag = "4")]
     pub unit_multiplier: Option<u32>,
 }
@@ -129,13 +126,13 @@ pub struct RateLimit {
 /// `RateLimitResponse.Quota`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Quota {
-    /// So many may pass unasked.
+    /// Number of requests that Envoy may admit by itself.
     #[prost(uint32, tag = "1")]
     pub requests: u32,
-    /// Until then.
+    /// The end of the quota.
     #[prost(message, optional, tag = "2")]
     pub valid_until: Option<prost_types::Timestamp>,
-    /// Which quota it is.
+    /// The quota's identifier.
     #[prost(string, tag = "3")]
     pub id: String,
 }
@@ -158,11 +155,11 @@ pub struct HeaderValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Code {
-    /// Nobody knows.
+    /// Not known.
     Unknown = 0,
-    /// It may pass.
+    /// Allowed.
     Ok = 1,
-    /// It may not.
+    /// Denied.
     OverLimit = 2,
 }
 
@@ -170,7 +167,7 @@ pub enum Code {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Unit {
-    /// None of these.
+    /// Not one of these units.
     Unknown = 0,
     /// A second.
     Second = 1,
@@ -193,7 +190,7 @@ mod tests {
     use super::*;
     use prost::Message;
 
-    /// Written down from Envoy's descriptors, byte by byte.
+    // From Envoy's message definitions, byte by byte.
     #[rustfmt::skip]
     const REQUEST: &[u8] = &[
         0x0a, 2, b'a', b'p',                       // domain

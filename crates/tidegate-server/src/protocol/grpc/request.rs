@@ -1,13 +1,14 @@
-//! A rate limit request as it is read: borrowed from the bytes that came, and bounded before it is kept.
+//! Parses a rate limit request: borrowed from its bytes, and bounded.
 //!
-//! Always   Whatever the bytes, no more is kept than the caps allow: in 4 MB there is room for two million empty
-//!          descriptors, which prost would make 150 MB of.
-//! Always   What prost reads, this reads the same ([`super::proto`]), but for text that is not UTF-8: where prost
-//!          refuses the request, this replaces the bytes. Envoy sends headers' bytes as they came, and lets
-//!          through what we refuse to answer: nobody must get past a limit by an odd byte.
+//! prost's derived decoder cannot be used: it decodes the two million empty descriptors that 4 MB may contain into 150 MB, and it
+//! refuses a string that is not UTF-8. A test compares the results with prost's.
+//!
+//! Bound     Whatever the bytes, at most [`DESCRIPTORS_MAX`] descriptors of [`ENTRIES_MAX`] entries are kept.
+//! Invariant Bytes that are not UTF-8 are replaced and not refused. Envoy forwards header values as they are, and admits a request
+//!           that this server refuses, so an odd byte would get a client past a limit.
 
+use super::fields::{Field, Fields, Malformed};
 use super::proto::{RateLimitOverride, Unit};
-use super::wire::{Field, Malformed, Wire};
 use std::borrow::Cow;
 
 pub use crate::matching::{DESCRIPTORS_MAX, ENTRIES_MAX};
@@ -17,47 +18,47 @@ pub const TEXT_BYTES_MAX: usize = 4_096;
 /// A domain has at most this many bytes.
 pub const DOMAIN_BYTES_MAX: usize = 256;
 
-/// What is asked.
+/// A rate limit request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request<'a> {
-    /// Whose descriptors these are.
+    /// The namespace of the descriptors.
     pub domain: Cow<'a, str>,
-    /// What is asked about.
+    /// The descriptors to decide about.
     pub descriptors: Vec<Descriptor<'a>>,
-    /// What it costs, as it was sent: 0 is 1.
+    /// The cost as it was sent; 0 means 1.
     pub hits_addend: u32,
 }
 
-/// One thing that is asked about.
+/// A descriptor: a list of entries that identifies what to limit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Descriptor<'a> {
     /// Keys and values, outermost first.
     pub entries: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// A limit that takes the place of what is configured.
+    /// A limit that replaces the configured one.
     pub limit: Option<RateLimitOverride>,
-    /// What it costs, if not what the request does; 0 asks without charging.
+    /// The descriptor's cost, if it differs from the request's; 0 peeks.
     pub hits_addend: Option<u64>,
-    /// Whether the cost is given back.
+    /// Whether the cost is refunded.
     pub is_negative_hits: bool,
 }
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadRequest {
-    /// It is not a message.
+    /// The bytes are not a message.
     #[error("the request is not a RateLimitRequest")]
     Malformed(#[from] Malformed),
-    /// It does not say whose descriptors these are.
+    /// The domain is empty.
     #[error("rate limit domain must not be empty")]
     NoDomain,
-    /// It asks about nothing.
+    /// There are no descriptors.
     #[error("rate limit descriptor list must not be empty")]
     NoDescriptors,
     /// The domain is too long.
     #[error("the domain has {bytes} bytes, and may have {DOMAIN_BYTES_MAX}")]
     LongDomain {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
     /// There are too many descriptors.
@@ -66,7 +67,7 @@ pub enum BadRequest {
     /// A descriptor has too many entries.
     #[error("descriptor {descriptor} has more than {ENTRIES_MAX} entries")]
     ManyEntries {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         descriptor: usize,
     },
     /// A key or a value is too long.
@@ -74,21 +75,21 @@ pub enum BadRequest {
         "descriptor {descriptor} has a key or a value of {bytes} bytes, and may have {TEXT_BYTES_MAX}"
     )]
     LongText {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         descriptor: usize,
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// A limit comes with the descriptor, and it is none.
+    /// A descriptor's own limit has no unit.
     #[error("descriptor {descriptor} has a limit without a unit of time")]
     NoUnit {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         descriptor: usize,
     },
 }
 
 impl<'a> Request<'a> {
-    /// Reads the bytes of a message.
+    /// Parses the bytes of a message.
     ///
     /// ```
     /// use tidegate_server::protocol::grpc::Request;
@@ -100,7 +101,7 @@ impl<'a> Request<'a> {
     /// ```
     pub fn read(bytes: &'a [u8]) -> Result<Self, BadRequest> {
         let mut request = Self::default();
-        for field in Wire(bytes) {
+        for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(domain)) if domain.len() > DOMAIN_BYTES_MAX => {
                     return Err(BadRequest::LongDomain { bytes: domain.len() });
@@ -131,8 +132,8 @@ impl<'a> Request<'a> {
         if self.descriptors.is_empty() {
             return Err(BadRequest::NoDescriptors);
         }
-        for (descriptor, told) in self.descriptors.iter().enumerate() {
-            if told.limit.is_some_and(|limit| limit.unit() == Unit::Unknown) {
+        for (descriptor, parsed) in self.descriptors.iter().enumerate() {
+            if parsed.limit.is_some_and(|limit| limit.unit() == Unit::Unknown) {
                 return Err(BadRequest::NoUnit { descriptor });
             }
         }
@@ -143,7 +144,7 @@ impl<'a> Request<'a> {
 impl<'a> Descriptor<'a> {
     fn read(bytes: &'a [u8], descriptor: usize) -> Result<Self, BadRequest> {
         let mut read = Self::default();
-        for field in Wire(bytes) {
+        for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(_)) if read.entries.len() == ENTRIES_MAX => {
                     return Err(BadRequest::ManyEntries { descriptor });
@@ -166,7 +167,7 @@ impl<'a> Descriptor<'a> {
 
 fn read_entry(bytes: &[u8], descriptor: usize) -> Result<(Cow<'_, str>, Cow<'_, str>), BadRequest> {
     let (mut key, mut value) = (Cow::default(), Cow::default());
-    for field in Wire(bytes) {
+    for field in Fields(bytes) {
         match field? {
             (1 | 2, Field::Bytes(text)) if text.len() > TEXT_BYTES_MAX => {
                 return Err(BadRequest::LongText { descriptor, bytes: text.len() });
@@ -180,9 +181,9 @@ fn read_entry(bytes: &[u8], descriptor: usize) -> Result<(Cow<'_, str>, Cow<'_, 
     Ok((key, value))
 }
 
-/// A message that comes in pieces is all of them together, the last word on each field.
+/// Merges a part of a message that is sent in several parts: the last value of each field counts.
 fn read_override(bytes: &[u8], limit: &mut RateLimitOverride) -> Result<(), Malformed> {
-    for field in Wire(bytes) {
+    for field in Fields(bytes) {
         match field? {
             (1, Field::Number(count)) => limit.requests_per_unit = low(count),
             (2, Field::Number(unit)) => limit.unit = low(unit).cast_signed(),
@@ -198,9 +199,9 @@ fn read_override(bytes: &[u8], limit: &mut RateLimitOverride) -> Result<(), Malf
     Ok(())
 }
 
-/// `google.protobuf.UInt64Value` and its like.
+/// Parses `google.protobuf.UInt64Value` and the other wrappers of a number.
 fn read_wrapped(bytes: &[u8], value: &mut u64) -> Result<(), Malformed> {
-    for field in Wire(bytes) {
+    for field in Fields(bytes) {
         match field? {
             (1, Field::Number(number)) => *value = number,
             (1, _) => return Err(Malformed),
@@ -210,7 +211,7 @@ fn read_wrapped(bytes: &[u8], value: &mut u64) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Protobuf keeps the low half of a number that is too wide for its field.
+/// Returns the low half of a number that is too wide for its field, as protobuf requires.
 #[expect(clippy::cast_possible_truncation, reason = "as the encoding says")]
 fn low(number: u64) -> u32 {
     number as u32
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prost_writes_is_read() {
+    fn a_message_that_prost_encodes_is_parsed() {
         let limit =
             RateLimitOverride { requests_per_unit: 9, unit: 7, unit_multiplier: Some(u32::MAX) };
         let mut sent = request(2, 2, 3);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_of_nothing_differs_from_no_cost() {
+    fn a_cost_of_0_differs_from_no_cost() {
         let mut sent = request(1, 1, 1);
         sent.descriptors[0].hits_addend = Some(0);
         let bytes = sent.encode_to_vec();
@@ -275,9 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_pieces_is_all_of_them_together() {
+    fn the_parts_of_a_message_are_merged() {
         let pieces: &[u8] = &[0x0a, 1, b'd', 0x12, 8, 0x12, 2, 0x08, 5, 0x12, 2, 0x10, 2, 0x1a, 0];
-        // The last two bytes are a field that no descriptor list has in this form.
+        // The last two bytes are a field with the wrong encoding.
         assert_eq!(Request::read(pieces), Err(BadRequest::Malformed(Malformed)));
         let read = Request::read(&pieces[..13]).unwrap();
         let limit = RateLimitOverride { requests_per_unit: 5, unit: 2, unit_multiplier: None };
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caps_hold_at_their_edges() {
+    fn the_bounds_are_inclusive() {
         for (descriptors, entries, bytes) in
             [(DESCRIPTORS_MAX, 1, 1), (1, ENTRIES_MAX, 1), (1, 1, TEXT_BYTES_MAX)]
         {
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_has_something_in_it_and_not_too_much() {
+    fn a_domain_is_neither_empty_nor_too_long() {
         let of = |bytes: usize| RateLimitRequest { domain: "d".repeat(bytes), ..request(1, 1, 1) };
         assert_eq!(refusal(&of(0)).as_deref(), Some("rate limit domain must not be empty"));
         assert_eq!(refusal(&of(DOMAIN_BYTES_MAX)), None);
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_and_not_refused() {
+    fn bytes_that_are_not_utf_8_are_replaced_and_not_refused() {
         let bytes: &[u8] = &[0x0a, 1, b'd', 0x12, 8, 0x0a, 6, 0x0a, 1, b'k', 0x12, 1, 0xff];
         let read = Request::read(bytes).unwrap();
         assert_eq!(read.descriptors[0].entries, [("k".into(), "\u{fffd}".into())]);

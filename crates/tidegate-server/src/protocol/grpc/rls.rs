@@ -1,12 +1,10 @@
-//! Envoy's rate limit service: descriptors in, one answer and a status for each of them out.
+//! Envoy's rate limit service: decides about the descriptors of a request.
 //!
-//! Always   A request that is denied is charged nowhere, whatever its other descriptors say; the reference
-//!          server charges them all.
-//! Always   Statuses are as many as descriptors, and in their order.
-//! Order    What is given back comes first, then what is only looked at, then what is taken: a request that is
-//!          denied by a look takes nothing.
+//! Invariant A denied request is charged to no limit. (The reference server charges the other descriptors.)
+//! Invariant There is one status for each descriptor, in the same order.
+//! Order     Refunds come first, then peeks, then charges: a request that a peek denies charges nothing.
 
-use super::book::{Book, Counted};
+use super::limit_lookup::{DescriptorLimit, LimitLookup};
 use super::proto::RateLimitResponse;
 use super::reply;
 use super::request::Request;
@@ -19,132 +17,131 @@ use tidegate::store::ClientId;
 use tidegate::{Clock, Decision, Retry, Span, Verdict};
 use tonic::Status;
 
-/// The service, without the wire.
+/// The service, without its connections.
 #[derive(Debug)]
 pub struct RateLimits {
     server: Arc<Server>,
-    book: ArcSwap<Book>,
+    lookup: ArcSwap<LimitLookup>,
 }
 
-/// What a descriptor wants.
+/// What to do for a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
-    /// To pass, and be charged.
-    Take(u64),
-    /// To know whether one more would pass.
-    Look,
-    /// To give back what was charged.
-    GiveBack(u64),
+enum Action {
+    /// Decide, and charge this cost.
+    Charge(u64),
+    /// Return whether a cost of 1 would pass.
+    Peek,
+    /// Refund this cost.
+    Refund(u64),
 }
 
-/// A descriptor as it is decided.
-struct Question<'a> {
-    counted: Counted<'a>,
-    want: Want,
+/// A descriptor while it is decided.
+struct DescriptorCheck<'a> {
+    limit: DescriptorLimit<'a>,
+    action: Action,
     answer: Answer,
 }
 
 impl RateLimits {
-    /// The service of this server.
+    /// Returns the service of this server.
     pub fn new(server: Arc<Server>) -> Self {
-        let book = ArcSwap::from_pointee(Book::new(server.engine.limits()));
-        Self { server, book }
+        let lookup = ArcSwap::from_pointee(LimitLookup::new(server.engine.limits()));
+        Self { server, lookup }
     }
 
-    /// The server that it is of.
+    /// Returns the server.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
-    /// Decides. Where the rule makes the request wait, so does this.
+    /// Decides about a request of this program. If the rule makes the request wait, the answer comes after the wait.
     pub async fn answer(&self, request: &Request<'_>) -> Result<RateLimitResponse, Status> {
         self.answer_for(ClientId::OWN, request).await
     }
 
-    /// The same for a peer, which gets its [share](tidegate::store::Shares) of the room for rules that come with descriptors.
+    /// Decides about a request of a peer, which gets its [share](tidegate::store::Shares) of the rules in descriptors.
     pub async fn answer_for(
         &self,
         peer: ClientId,
         request: &Request<'_>,
     ) -> Result<RateLimitResponse, Status> {
-        let book = self.book();
-        let found = book.find_all(request, self.server.engine.by(peer))?;
-        let wants = wants(request);
-        let mut questions: Vec<Question<'_>> =
-            found.into_iter().zip(wants).map(Question::new).collect();
-        self.decide(&mut questions).await.map_err(|error| refused(&error))?;
-        self.wait_for(&questions).await;
-        let answered = questions.iter().map(|question| (&question.counted, &question.answer));
-        Ok(reply::response(answered))
+        let lookup = self.lookup();
+        let limits = lookup.find_all(request, self.server.engine.by(peer))?;
+        let actions = actions(request);
+        let mut checks: Vec<DescriptorCheck<'_>> =
+            limits.into_iter().zip(actions).map(DescriptorCheck::new).collect();
+        self.decide(&mut checks).await.map_err(|error| refused(&error))?;
+        self.wait(&checks).await;
+        Ok(reply::response(checks.iter().map(|check| (&check.limit, &check.answer))))
     }
 
-    /// The limits as they stand.
-    fn book(&self) -> arc_swap::Guard<Arc<Book>> {
+    /// Returns the lookup for the present limits.
+    fn lookup(&self) -> arc_swap::Guard<Arc<LimitLookup>> {
         let limits = self.server.engine.limits();
-        let book = self.book.load();
-        if book.is_of(&limits) {
-            return book;
+        let lookup = self.lookup.load();
+        if lookup.is_for(&limits) {
+            return lookup;
         }
-        // Two that find the old one at once make two new ones, and either is right.
-        self.book.store(Arc::new(Book::new(limits)));
-        self.book.load()
+        // Two threads may both make a new one; either is right.
+        self.lookup.store(Arc::new(LimitLookup::new(limits)));
+        self.lookup.load()
     }
 
-    async fn decide(&self, questions: &mut [Question<'_>]) -> Result<(), CheckError> {
-        // Most requests are one question, which is not worth a list.
-        if let [question] = &mut *questions
-            && let Some(ask) = question.take()
+    async fn decide(&self, checks: &mut [DescriptorCheck<'_>]) -> Result<(), CheckError> {
+        // Most requests have one descriptor, which needs no list.
+        if let [check] = &mut *checks
+            && let Some(charge) = check.charge()
         {
-            question.answer = self.server.engine.check(&ask).await?;
+            check.answer = self.server.engine.check(&charge).await?;
             return Ok(());
         }
-        for question in questions.iter_mut() {
-            match question.want {
-                Want::GiveBack(cost) => question.answer = self.give_back(question, cost).await?,
-                Want::Look => question.answer = self.foresee(question, 1).await?,
-                Want::Take(_) => {}
+        for check in checks.iter_mut() {
+            match check.action {
+                Action::Refund(cost) => check.answer = self.refund(check, cost).await?,
+                Action::Peek => check.answer = self.peek(check, 1).await?,
+                Action::Charge(_) => {}
             }
         }
-        if questions.iter().all(|question| question.answer.passes()) {
-            return self.take_all(questions).await;
+        if checks.iter().all(|check| check.answer.passes()) {
+            return self.charge_all(checks).await;
         }
-        for question in questions.iter_mut() {
-            if let Want::Take(cost) = question.want {
-                question.answer = self.foresee(question, cost).await?;
+        for check in checks.iter_mut() {
+            if let Action::Charge(cost) = check.action {
+                check.answer = self.peek(check, cost).await?;
             }
         }
         Ok(())
     }
 
-    async fn take_all(&self, questions: &mut [Question<'_>]) -> Result<(), CheckError> {
-        let asks: Vec<LimitRequest<'_>> = questions.iter().filter_map(Question::take).collect();
+    async fn charge_all(&self, checks: &mut [DescriptorCheck<'_>]) -> Result<(), CheckError> {
+        let asks: Vec<LimitRequest<'_>> = checks.iter().filter_map(DescriptorCheck::charge).collect();
         let joint = self.server.engine.check_all(&asks).await?;
-        let taken = questions.iter_mut().filter(|question| question.take().is_some());
-        for (question, answer) in taken.zip(joint.each) {
-            question.answer = answer;
+        let charged = checks.iter_mut().filter(|check| check.charge().is_some());
+        for (check, answer) in charged.zip(joint.each) {
+            check.answer = answer;
         }
         Ok(())
     }
 
-    /// Whether this would pass, and what there is as long as it does not.
-    async fn foresee(&self, question: &Question<'_>, cost: u64) -> Result<Answer, StoreError> {
-        let Some(ask) = question.ask(cost) else { return Ok(question.answer) };
-        let answer = self.server.engine.peek(&ask).await?;
+    /// Returns whether a cost would pass, with the present numbers.
+    async fn peek(&self, check: &DescriptorCheck<'_>, cost: u64) -> Result<Answer, StoreError> {
+        let Some(request) = check.request(cost) else { return Ok(check.answer) };
+        let answer = self.server.engine.peek(&request).await?;
         if !answer.passes() || answer.is_shadowed {
             return Ok(answer);
         }
-        self.server.engine.peek(&LimitRequest { cost: 0, ..ask }).await
+        self.server.engine.peek(&LimitRequest { cost: 0, ..request }).await
     }
 
-    async fn give_back(&self, question: &Question<'_>, cost: u64) -> Result<Answer, StoreError> {
-        let Some(ask) = question.ask(cost) else { return Ok(question.answer) };
-        self.server.engine.refund(&ask).await?;
-        self.server.engine.peek(&LimitRequest { cost: 0, ..ask }).await
+    async fn refund(&self, check: &DescriptorCheck<'_>, cost: u64) -> Result<Answer, StoreError> {
+        let Some(request) = check.request(cost) else { return Ok(check.answer) };
+        self.server.engine.refund(&request).await?;
+        self.server.engine.peek(&LimitRequest { cost: 0, ..request }).await
     }
 
-    /// Who is told to wait has been charged and has a turn: the answer comes when it is there.
-    async fn wait_for(&self, questions: &[Question<'_>]) {
-        let wait = questions.iter().map(|question| match question.answer.decision.verdict {
+    /// Waits for the longest wait of all limits. The request has been charged.
+    async fn wait(&self, checks: &[DescriptorCheck<'_>]) {
+        let wait = checks.iter().map(|check| match check.answer.decision.verdict {
             Verdict::Wait(wait) => wait,
             _ => Span::ZERO,
         });
@@ -156,50 +153,51 @@ impl RateLimits {
     }
 }
 
-/// What each descriptor wants: its own cost, or else the request's.
-fn wants(request: &Request<'_>) -> impl Iterator<Item = Want> {
+/// Returns the action for each descriptor, with its own cost or else the request's.
+fn actions(request: &Request<'_>) -> impl Iterator<Item = Action> {
     let cost = u64::from(request.hits_addend.max(1));
     request.descriptors.iter().map(move |descriptor| {
         match (descriptor.hits_addend.unwrap_or(cost), descriptor.is_negative_hits) {
-            (0, _) => Want::Look,
-            (cost, true) => Want::GiveBack(cost),
-            (cost, false) => Want::Take(cost),
+            (0, _) => Action::Peek,
+            (cost, true) => Action::Refund(cost),
+            (cost, false) => Action::Charge(cost),
         }
     })
 }
 
-impl<'a> Question<'a> {
-    fn new((counted, want): (Counted<'a>, Want)) -> Self {
-        let is_shut = matches!(counted, Counted::Shut(_)) && !matches!(want, Want::GiveBack(_));
-        let answer = if is_shut { shut() } else { Answer::UNLIMITED };
-        Self { counted, want, answer }
+impl<'a> DescriptorCheck<'a> {
+    fn new((limit, action): (DescriptorLimit<'a>, Action)) -> Self {
+        let is_denied =
+            matches!(limit, DescriptorLimit::Zero(_)) && !matches!(action, Action::Refund(_));
+        let answer = if is_denied { denied_forever() } else { Answer::UNLIMITED };
+        Self { limit, action, answer }
     }
 
-    /// What is asked of the engine, if anybody counts it.
-    fn ask(&self, cost: u64) -> Option<LimitRequest<'_>> {
-        match &self.counted {
-            Counted::By { limit, key, .. } => Some(LimitRequest { limit, key, cost }),
-            Counted::Free | Counted::Shut(_) => None,
+    /// Returns the engine's request with this cost, if a limit counts the descriptor.
+    fn request(&self, cost: u64) -> Option<LimitRequest<'_>> {
+        match &self.limit {
+            DescriptorLimit::Limited { limit, key, .. } => Some(LimitRequest { limit, key: key, cost }),
+            DescriptorLimit::Unlimited | DescriptorLimit::Zero(_) => None,
         }
     }
 
-    /// The same, if it is to be charged.
-    fn take(&self) -> Option<LimitRequest<'_>> {
-        match self.want {
-            Want::Take(cost) => self.ask(cost),
-            Want::Look | Want::GiveBack(_) => None,
+    /// Returns the engine's request if the descriptor is to be charged.
+    fn charge(&self) -> Option<LimitRequest<'_>> {
+        match self.action {
+            Action::Charge(cost) => self.request(cost),
+            Action::Peek | Action::Refund(_) => None,
         }
     }
 }
 
-/// Nobody passes, and waiting does not help.
-fn shut() -> Answer {
+/// Returns the answer of a limit that admits nothing.
+fn denied_forever() -> Answer {
     let mut decision = Decision::UNLIMITED.deny(Retry::Never).decision;
     (decision.limit, decision.remaining) = (0, 0);
     Answer { decision, is_shadowed: false }
 }
 
-/// Envoy then does what its `failure_mode_deny` says.
+/// Returns the status of an error; Envoy then follows its `failure_mode_deny`.
 fn refused(error: &CheckError) -> Status {
     tracing::warn!(%error, "a rate limit request could not be decided");
     match error {

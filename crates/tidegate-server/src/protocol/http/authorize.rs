@@ -1,17 +1,17 @@
-//! `/v1/authorize`: a proxy holds a request and asks whether it may pass (nginx `auth_request`, forward-auth of
-//! Traefik and Caddy).
+//! `/v1/authorize`: decides whether a proxy may forward a request (nginx `auth_request`, forward-auth of Traefik and Caddy).
 //!
-//! Always   All limits that count the request are asked as one: it is charged to all of them, or to none.
-//! Always   The proxy lets it pass as soon as it is answered, so who has to wait is answered after the wait.
-//! Always   A proxy takes 2xx for yes, and follows or hands on 3xx: a denial is never less than 400, whatever the
-//!          limit's fallback says.
+//! Invariant The request is charged to all limits that count it, or to none.
+//! Invariant The proxy forwards the request as soon as it gets the response, so a request that has to wait is answered after the
+//!           wait.
+//! Invariant A proxy takes 2xx as permission and follows or forwards 3xx, so the status of a denial is never below 400, whatever the
+//!           limit's fallback says.
 
 use super::decision;
-use super::original::{Family, Original};
-use super::page::{Answered, Page};
+use super::original_request::{HeaderFamily, OriginalRequest};
 use super::problem::Problem;
 use super::query::parameters;
-use super::question::bounded;
+use super::resolved_check::bounded;
+use super::response::{RawResponse, ResponseBuilder};
 use crate::config::{Fallback, near};
 use crate::engine::{Answer, ClientEngine, LimitRequest};
 use crate::matching::{self, Counted, Look};
@@ -26,32 +26,32 @@ use tidegate_http::{HeaderStyle, LimitStatus};
 
 const PARAMETERS: [&str; 6] = ["limit", "key", "cost", "deny", "headers", "from"];
 
-/// The status of a denial, unless the proxy or the limit's fallback names another.
+/// Default status of a denial.
 const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
-/// So many limits may be named.
-const LIMITS_MAX: usize = super::said::CHECKS_MAX;
+/// Maximum number of `limit` parameters.
+const LIMITS_MAX: usize = super::check_body::CHECKS_MAX;
 
-/// Decides about the request that a proxy holds.
+/// Decides about the request that a proxy describes.
 pub(super) async fn authorize(
     server: &Server,
     request: &Parts,
-    (peer, id): (SocketAddr, ClientId),
+    (peer, client): (SocketAddr, ClientId),
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let asked = Asked::read(request.uri.query().unwrap_or_default())?;
-    let original = Original::read(request, asked.from)?;
+) -> Result<RawResponse, Problem> {
+    let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
+    let original = OriginalRequest::read(request, parameters.from)?;
     let counted = {
         let config = server.config();
-        asked.counted(server.engine.by(id), &original.request(peer, &config.server))?
+        parameters.counted(server.engine.by(client), &original.request(peer, &config.server))?
     };
-    let cost = asked.cost;
+    let cost = parameters.cost;
     let asks: Vec<LimitRequest<'_>> = counted
         .iter()
         .map(|counted| LimitRequest { limit: &counted.limit, key: &counted.key, cost })
         .collect();
     let joint = server.engine.check_all(&asks).await?;
-    let told: Vec<LimitStatus<'_>> = counted
+    let statuses: Vec<LimitStatus<'_>> = counted
         .iter()
         .zip(&joint.each)
         .filter_map(|(counted, answer)| counted.limit.status(*answer))
@@ -61,89 +61,94 @@ pub(super) async fn authorize(
         clock.sleep_until(clock.now() + span).await;
     }
     let fallback = fallback(&counted, &joint.each);
-    Ok(tell((&told, &joint.all), style, fallback, asked.deny))
+    Ok(respond((&statuses, &joint.all), style, fallback, parameters.deny))
 }
 
-/// What the first limit that denies and has something instead has.
+/// Returns the first fallback among the limits that deny.
 fn fallback<'a>(counted: &'a [Counted], answers: &[Answer]) -> Option<&'a Fallback> {
     let mut denying = counted.iter().zip(answers).filter(|(_, answer)| !answer.passes());
     denying.find_map(|(counted, _)| counted.limit.config().fallback.as_ref())
 }
 
-fn tell(
-    (told, all): (&[LimitStatus<'_>], &Answer),
+fn respond(
+    (statuses, all): (&[LimitStatus<'_>], &Answer),
     style: HeaderStyle,
     fallback: Option<&Fallback>,
     deny: Option<StatusCode>,
-) -> Answered {
+) -> RawResponse {
     if all.passes() {
-        let mut page = Page::new(StatusCode::NO_CONTENT);
-        style.write(&mut page, told, &all.decision);
+        let mut page = ResponseBuilder::new(StatusCode::NO_CONTENT);
+        style.write(&mut page, statuses, &all.decision);
         return page.empty();
     }
-    // The proxy's own configuration goes first: nginx makes 500 of a status that it does not know.
+    // The proxy's parameter has precedence: nginx answers 500 if it gets a status that it does not know.
     let status = deny.or(fallback.and_then(Fallback::denial_status)).unwrap_or(DENIED);
     match fallback {
-        Some(fallback) => instead(fallback, status, (told, all), style),
-        None => decision::deny(status, style, (told, all), |_| ()),
+        Some(fallback) => respond_fallback(fallback, status, (statuses, all), style),
+        None => decision::deny(status, style, (statuses, all), |_| ()),
     }
 }
 
-/// The limit's own content for a denied caller, under a status that the proxy takes for a denial.
-fn instead(
+/// Renders the fallback's content, with a status that the proxy takes as a denial.
+fn respond_fallback(
     fallback: &Fallback,
     status: StatusCode,
-    (told, all): (&[LimitStatus<'_>], &Answer),
+    (statuses, all): (&[LimitStatus<'_>], &Answer),
     style: HeaderStyle,
-) -> Answered {
-    let kind = HeaderValue::from_str(&fallback.content_type);
-    let mut page = Page::new(status);
-    style.write(&mut page, told, &all.decision);
-    page.body(kind.unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8")), |out| {
-        out.extend_from_slice(fallback.body.as_bytes());
-    })
+) -> RawResponse {
+    let content_type = HeaderValue::from_str(&fallback.content_type);
+    let mut page = ResponseBuilder::new(status);
+    style.write(&mut page, statuses, &all.decision);
+    page.body(
+        content_type.unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8")),
+        |out| {
+            out.extend_from_slice(fallback.body.as_bytes());
+        },
+    )
 }
 
-/// What the proxy's configuration asks for.
+/// The parameters of the query, which the proxy's configuration contains.
 #[derive(Debug)]
-struct Asked<'a> {
-    from: Option<Family>,
+struct Parameters<'a> {
+    from: Option<HeaderFamily>,
     limits: Vec<Cow<'a, [u8]>>,
     key: Option<Cow<'a, [u8]>>,
     cost: u64,
-    /// The status of a denial, where the proxy names one.
+    /// The status of a denial.
     deny: Option<StatusCode>,
 }
 
-impl<'a> Asked<'a> {
-    fn read(query: &'a str) -> Result<Self, Problem> {
-        let mut asked = Self { from: None, limits: Vec::new(), key: None, cost: 1, deny: None };
+impl<'a> Parameters<'a> {
+    fn parse(query: &'a str) -> Result<Self, Problem> {
+        let mut parsed = Self { from: None, limits: Vec::new(), key: None, cost: 1, deny: None };
         for (name, value) in parameters(query) {
             match &*name {
-                b"from" => asked.from = Some(Family::named(&value)?),
-                b"limit" => asked.limits.push(value),
-                b"key" => asked.key = Some(bounded(value)?),
-                b"cost" => asked.cost = cost(&value)?,
-                b"deny" => asked.deny = Some(status(&value)?),
+                b"from" => parsed.from = Some(HeaderFamily::named(&value)?),
+                b"limit" => parsed.limits.push(value),
+                b"key" => parsed.key = Some(bounded(value)?),
+                b"cost" => parsed.cost = cost(&value)?,
+                b"deny" => parsed.deny = Some(status(&value)?),
                 b"headers" => {}
                 _ => return Err(unknown(&name)),
             }
         }
-        if asked.limits.len() > LIMITS_MAX {
+        if parsed.limits.len() > LIMITS_MAX {
             return Err(Problem::bad(format!("at most {LIMITS_MAX} limits may be named")));
         }
-        if asked.limits.is_empty() && asked.key.is_some() {
-            return Err(Problem::bad("`key` is for limits that are named: say `limit` too"));
+        if parsed.limits.is_empty() && parsed.key.is_some() {
+            return Err(Problem::bad(
+                "`key` needs `limit`: a limit without `limit` takes its key from the request",
+            ));
         }
-        Ok(asked)
+        Ok(parsed)
     }
 
-    /// The refusal of a request that has no key.
+    /// Returns the response to a request without a key.
     fn refusal(&self, detail: String) -> Problem {
         Problem::new(self.deny.unwrap_or(DENIED), detail)
     }
 
-    /// The limits that are named, or all that count the request.
+    /// Returns the limits of the `limit` parameters, or all that count the request, with their keys.
     fn counted(
         &self,
         engine: ClientEngine<'_>,
@@ -157,14 +162,14 @@ impl<'a> Asked<'a> {
         named.filter_map(Result::transpose).collect()
     }
 
-    /// One that is named: for the key that is said, or for the one that it finds in the request.
+    /// Returns the limit of a `limit` parameter with its key: the `key` parameter, or the key that the limit finds in the request.
     fn named(
         &self,
         name: &[u8],
         engine: ClientEngine<'_>,
         request: &matching::Request<'_>,
     ) -> Result<Option<Counted>, Problem> {
-        let name = std::str::from_utf8(name).map_err(|_| Problem::bad("`limit` is no text"))?;
+        let name = std::str::from_utf8(name).map_err(|_| Problem::bad("`limit` is not UTF-8"))?;
         let limit = engine.find(name)?;
         limit.ensure_checkable()?;
         if let Some(key) = &self.key {
@@ -193,7 +198,7 @@ fn status(text: &[u8]) -> Result<StatusCode, Problem> {
 
 fn unknown(name: &[u8]) -> Problem {
     let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
-    match near(&name, PARAMETERS.into_iter()) {
+    match near(&name, PARAMETERS) {
         Some(near) => Problem::bad(format!("unknown parameter; did you mean `{near}`?")),
         None => Problem::bad(format!("unknown parameter; there are {}", PARAMETERS.join(", "))),
     }

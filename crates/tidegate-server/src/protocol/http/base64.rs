@@ -1,16 +1,16 @@
-//! Base64 (RFC 4648): how bytes that are no text go through JSON.
+//! Base64 (RFC 4648) for keys in JSON that are not UTF-8.
 //!
-//! Always   One text for one key, but for the padding: bits that belong to no byte must not be set.
+//! Invariant A key has one encoding, with or without padding: bits that belong to no byte must be 0.
 
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-/// These bytes as text, with padding.
+/// Encodes bytes, with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes that are written so, with all of the padding or none; `None` if none are.
+/// Decodes a text with all of its padding or none; returns `None` if it is not base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let engine = if text.ends_with('=') { STANDARD } else { STANDARD_NO_PAD };
     engine.decode(text).ok()
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_encoded_is_refused() {
+    fn text_that_is_not_base64_is_refused() {
         for text in
             ["A", "AAAAA", "====", "Zg=", "Z===", "Zh==", "Zm9=", "Zm 9v", "Zm9v\n", "Zm-_", "é"]
         {

@@ -1,4 +1,4 @@
-//! The body of a request, as long as it is short.
+//! Collects the body of a request up to a maximum length.
 
 use super::problem::Problem;
 use bytes::Bytes;
@@ -7,10 +7,10 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use std::time::Duration;
 
-/// No body is longer than this.
+/// Maximum length of a body.
 pub(crate) const BODY_BYTES_MAX: usize = 65_536;
 
-/// All of the body, if it comes in time.
+/// Returns the whole body, if it arrives in time.
 pub(crate) async fn collect<B>(body: B, patience: Duration) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -23,13 +23,13 @@ where
     }
     match tokio::time::timeout(patience, all_of(body)).await {
         Ok(all) => all,
-        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
     }
 }
 
 async fn all_of<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
-    // A short body usually comes in one piece, which is used as it is.
+    // A short body usually arrives in one piece, which is not copied.
     if body.is_end_stream() {
         return bounded(first);
     }
@@ -47,12 +47,12 @@ fn bounded(bytes: Bytes) -> Result<Bytes, Problem> {
     if bytes.len() > BODY_BYTES_MAX { Err(too_long()) } else { Ok(bytes) }
 }
 
-/// The next piece; trailers are nobody's.
+/// Returns the next piece of data. Trailers are ignored.
 async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>, Problem> {
     loop {
         match body.frame().await {
             None => return Ok(None),
-            Some(Err(_)) => return Err(Problem::bad("the body broke off")),
+            Some(Err(_)) => return Err(Problem::bad("the body is incomplete")),
             Some(Ok(frame)) => {
                 if let Ok(piece) = frame.into_data() {
                     return Ok(Some(piece));
@@ -78,7 +78,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    /// Pieces that are already there, and do not say how many they are.
+    /// A body of these pieces, without a known length.
     struct Pieces(Vec<usize>);
 
     impl Body for Pieces {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_taken_up_to_the_maximum_and_not_beyond() {
+    async fn a_body_is_read_up_to_the_maximum_and_not_beyond() {
         let whole = |length| collect(Full::new(Bytes::from(vec![b'x'; length])), PATIENCE);
         assert_eq!(whole(BODY_BYTES_MAX).await.unwrap().len(), BODY_BYTES_MAX);
         let problem = whole(BODY_BYTES_MAX + 1).await.unwrap_err();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_does_not_say_how_long_it_is_may_be_no_longer() {
+    async fn a_body_of_unknown_length_has_the_same_maximum() {
         assert_eq!(collected(&[1, 2, 3]).await, Ok(6));
         assert_eq!(collected(&[BODY_BYTES_MAX - 1, 1]).await, Ok(BODY_BYTES_MAX));
         let too_large = Err(StatusCode::PAYLOAD_TOO_LARGE);

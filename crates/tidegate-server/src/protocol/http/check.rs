@@ -1,103 +1,103 @@
 //! `/v1/check`, `/v1/peek`, `/v1/reset` and `/v1/refund`.
 
+use super::check_body::{CHECK, CHECK_OR_CHECKS, CheckBody, WITHOUT_COST, parse};
 use super::decision;
-use super::page::Answered;
 use super::problem::Problem;
-use super::question::Question;
-use super::said::{self, FREE, ONE, SEVERAL, Said};
+use super::resolved_check::ResolvedCheck;
+use super::response::RawResponse;
 use crate::engine::{Answer, ClientEngine, Engine, LimitRequest};
 use crate::store::IdempotencyKey;
 use tidegate_http::{HeaderStyle, LimitStatus};
 
-/// Decides, one question or several as one.
+/// Decides one check, or several atomically.
 pub(super) async fn check(
     engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let mut said = said::read(body, SEVERAL)?;
-    if let Some(checks) = said.checks.take() {
-        if said.id.is_some() {
-            return Err(Problem::bad("`id` is for one question, and not for several as one"));
+) -> Result<RawResponse, Problem> {
+    let mut parsed = parse(body, CHECK_OR_CHECKS)?;
+    if let Some(checks) = parsed.checks.take() {
+        if parsed.id.is_some() {
+            return Err(Problem::bad("`id` is for a single check: remove it or `checks`"));
         }
-        if said.is_question() {
-            return Err(Problem::bad("what stands beside `checks` belongs into each of them"));
+        if parsed.has_check_members() {
+            return Err(Problem::bad("move the other fields into each entry of `checks`"));
         }
         return check_all(engine, checks, style).await;
     }
-    let id = said.id.take();
-    let question = said.question(engine)?;
+    let id = parsed.id.take();
+    let check = parsed.resolve(engine)?;
     let answer = match &id {
-        None => engine.check(&question.ask()).await?,
-        Some(id) => engine.check_once(&question.ask(), IdempotencyKey::new(id)?).await?,
+        None => engine.check(&check.request()).await?,
+        Some(id) => engine.check_once(&check.request(), IdempotencyKey::new(id)?).await?,
     };
-    Ok(tell(&question, answer, style))
+    Ok(respond(&check, answer, style))
 }
 
 async fn check_all(
     engine: ClientEngine<'_>,
-    checks: Vec<Said<'_>>,
+    checks: Vec<CheckBody<'_>>,
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let questions: Vec<Question<'_>> = checks
+) -> Result<RawResponse, Problem> {
+    let checks: Vec<ResolvedCheck<'_>> = checks
         .into_iter()
         .enumerate()
-        .map(|(place, said)| said.question(engine).map_err(|problem| problem.within(place)))
+        .map(|(index, check)| check.resolve(engine).map_err(|problem| problem.in_check(index)))
         .collect::<Result<_, _>>()?;
-    let asks: Vec<LimitRequest<'_>> = questions.iter().map(Question::ask).collect();
+    let asks: Vec<LimitRequest<'_>> = checks.iter().map(ResolvedCheck::request).collect();
     let joint = engine.check_all(&asks).await?;
-    let told: Vec<LimitStatus<'_>> = questions
+    let statuses: Vec<LimitStatus<'_>> = checks
         .iter()
         .zip(&joint.each)
-        .filter_map(|(question, answer)| question.limit.status(*answer))
+        .filter_map(|(check, answer)| check.limit.status(*answer))
         .collect();
-    Ok(decision::answer(style, &told, &joint.all, |out| decision::each(out, &joint.each)))
+    Ok(decision::answer(style, &statuses, &joint.all, |out| decision::each(out, &joint.each)))
 }
 
-/// Says what [`check`] would say to one question.
+/// Returns what [`check`] would answer, and charges nothing.
 pub(super) async fn peek(
     engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let question = said::read(body, ONE)?.question(engine)?;
-    let answer = engine.peek(&question.ask()).await?;
-    Ok(tell(&question, answer, style))
+) -> Result<RawResponse, Problem> {
+    let check = parse(body, CHECK)?.resolve(engine)?;
+    let answer = engine.peek(&check.request()).await?;
+    Ok(respond(&check, answer, style))
 }
 
-/// Forgets a key, and says what it has then.
+/// Resets a key, and returns its new state.
 pub(super) async fn reset(
     engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let question = said::read(body, FREE)?.question(engine)?;
-    let ask = question.ask();
+) -> Result<RawResponse, Problem> {
+    let check = parse(body, WITHOUT_COST)?.resolve(engine)?;
+    let ask = check.request();
     engine.reset(ask.limit, ask.key).await?;
-    what_is_left(&engine, &question, style).await
+    state_of_key(&engine, &check, style).await
 }
 
-/// Gives back what was charged, and says what the key has then.
+/// Refunds a cost, and returns the key's new state.
 pub(super) async fn refund(
     engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let question = said::read(body, ONE)?.question(engine)?;
-    engine.refund(&question.ask()).await?;
-    what_is_left(&engine, &question, style).await
+) -> Result<RawResponse, Problem> {
+    let check = parse(body, CHECK)?.resolve(engine)?;
+    engine.refund(&check.request()).await?;
+    state_of_key(&engine, &check, style).await
 }
 
-/// Asks for nothing, which is never denied.
-async fn what_is_left(
+/// Peeks with a cost of 0, which is never denied.
+async fn state_of_key(
     engine: &Engine,
-    question: &Question<'_>,
+    check: &ResolvedCheck<'_>,
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let answer = engine.peek(&LimitRequest { cost: 0, ..question.ask() }).await?;
-    Ok(tell(question, answer, style))
+) -> Result<RawResponse, Problem> {
+    let answer = engine.peek(&LimitRequest { cost: 0, ..check.request() }).await?;
+    Ok(respond(check, answer, style))
 }
 
-fn tell(question: &Question<'_>, answer: Answer, style: HeaderStyle) -> Answered {
-    decision::answer(style, question.limit.status(answer).as_slice(), &answer, |_| ())
+fn respond(check: &ResolvedCheck<'_>, answer: Answer, style: HeaderStyle) -> RawResponse {
+    decision::answer(style, check.limit.status(answer).as_slice(), &answer, |_| ())
 }

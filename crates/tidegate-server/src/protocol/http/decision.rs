@@ -1,27 +1,27 @@
-//! A decision as an answer: status, fields and members.
+//! Renders a decision: status, header fields and members of the body. `tidegate-http` writes the header fields
+//! (`rate_limit_fields.rs` there) and the members.
 //!
-//! Always   An allowed request has 200 and plain JSON, a denied one 429 and the same members in a problem of the
-//!          registered type.
-//! Always   Fields tell of limits that are obeyed: they reach clients, who are not to see what is in the shadow. The
-//!          body is for who asks, and has it.
+//! Invariant An allowed request gets 200 and plain JSON, a denied one 429 and the same members in a problem of the registered type.
+//! Invariant Header fields describe enforced limits only: they reach clients, which must not see limits in shadow mode. The body is
+//!           for the caller of this API, and describes all.
 
-use super::page::{Answered, JSON, PROBLEM, Page};
+use super::response::{JSON, PROBLEM, RawResponse, ResponseBuilder};
 use crate::engine::Answer;
 use http::StatusCode;
 use tidegate_http::{ByteWriter as _, HeaderStyle, LimitStatus, put_decision_members, put_denial};
 
-/// What is said to a caller: what `all` decided together, and `more` members besides.
+/// Renders the joint decision `all`, with `more` members.
 pub(super) fn answer(
     style: HeaderStyle,
-    told: &[LimitStatus<'_>],
+    statuses: &[LimitStatus<'_>],
     all: &Answer,
     more: impl FnOnce(&mut Vec<u8>),
-) -> Answered {
+) -> RawResponse {
     if !all.passes() {
-        return deny(StatusCode::TOO_MANY_REQUESTS, style, (told, all), more);
+        return deny(StatusCode::TOO_MANY_REQUESTS, style, (statuses, all), more);
     }
-    let mut page = Page::new(StatusCode::OK);
-    style.write(&mut page, told, &all.decision);
+    let mut page = ResponseBuilder::new(StatusCode::OK);
+    style.write(&mut page, statuses, &all.decision);
     page.body(JSON, |out| {
         out.push(b'{');
         put_decision_members(out, all);
@@ -30,29 +30,30 @@ pub(super) fn answer(
     })
 }
 
-/// A denial, under whichever status.
+/// Renders a denial with this status.
 pub(super) fn deny(
     status: StatusCode,
     style: HeaderStyle,
-    (told, all): (&[LimitStatus<'_>], &Answer),
+    (statuses, all): (&[LimitStatus<'_>], &Answer),
     more: impl FnOnce(&mut Vec<u8>),
-) -> Answered {
-    let mut page = Page::new(status);
-    style.write(&mut page, told, &all.decision);
-    page.body(PROBLEM, |out| put_denial(out, status, told, all, more))
+) -> RawResponse {
+    let mut page = ResponseBuilder::new(status);
+    style.write(&mut page, statuses, &all.decision);
+    page.body(PROBLEM, |out| put_denial(out, status, statuses, all, more))
 }
 
-/// Appends what each of several questions was told.
+/// Appends the decisions of several checks.
 pub(super) fn each(out: &mut Vec<u8>, answers: &[Answer]) {
     out.extend_from_slice(br#","each":["#);
-    for (place, answer) in answers.iter().enumerate() {
-        out.extend_from_slice(if place > 0 { b",{" } else { b"{" });
+    for (index, answer) in answers.iter().enumerate() {
+        out.extend_from_slice(if index > 0 { b",{" } else { b"{" });
         put_decision_members(out, answer);
         out.push(b'}');
     }
     out.push(b']');
 }
 
+/// Appends a member with a number. `name` includes the punctuation.
 pub(super) fn member(out: &mut Vec<u8>, name: &str, value: u64) {
     out.extend_from_slice(name.as_bytes());
     out.put_number(value);

@@ -1,12 +1,12 @@
-//! Who may come in: what is looked at before anybody reads what a request asks.
+//! Access control: checks before the body of a request is parsed.
 //!
-//! Always   A browser that a stranger's page steers gets nothing and changes nothing: it cannot send JSON as JSON, nor the
-//!          fields that a proxy sends, to another origin without asking first, and nobody here says yes to that
-//!          question. What it can send says where it comes from.
-//! Always   A page under a name that leads to us by a trick (DNS rebinding) is at home there and may send what it likes; a GET
-//!          of its own does not even say whence. Where no token keeps it out, the name does.
+//! Invariant A page of another site, in a browser, can neither read nor change anything: without a CORS preflight, which this server
+//!           never grants, it can send neither JSON with its content type nor the header fields of a proxy. Its other requests have
+//!           `Origin` or `Sec-Fetch-Site`.
+//! Invariant A page whose host name was made to point at this server (DNS rebinding) may send any request, and its GET has no
+//!           `Origin`. Where no token is needed, the host name is checked.
 
-use super::original::is_told;
+use super::original_request::has_original_request;
 use super::problem::Problem;
 use super::query::parameter;
 use super::route::Route;
@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The one host that the request is for. hyper lets through what has none, or two.
+/// Returns the request's one host. hyper accepts requests with none or with two.
 pub(crate) fn host(request: &Parts) -> Result<&str, Problem> {
     let mut hosts = request.headers.get_all(HOST).iter();
     let (host, other) = (hosts.next(), hosts.next());
@@ -38,9 +38,9 @@ pub(crate) fn host(request: &Parts) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses a target in absolute form (`GET http://host/path`), which only a proxy is sent. Go hands on an opaque target (`x:http://h/`) so,
-/// whatever URL Caddy is configured to ask: then the client chooses the path.
-pub(super) fn own_target(request: &Parts) -> Result<(), Problem> {
+/// Refuses a target in absolute form (`GET http://host/path`), which is for proxies. Go forwards an opaque target (`x:http://h/`)
+/// in this form, so behind Caddy the client could choose the path.
+pub(super) fn refuse_absolute_target(request: &Parts) -> Result<(), Problem> {
     if request.version >= Version::HTTP_2 || request.uri.authority().is_none() {
         return Ok(());
     }
@@ -49,22 +49,23 @@ pub(super) fn own_target(request: &Parts) -> Result<(), Problem> {
     ))
 }
 
-/// Refuses a question of a proxy at a path that does not decide: a proxy takes every 2xx for a yes.
-pub(super) fn no_question(route: Route, request: &Parts) -> Result<(), Problem> {
+/// Refuses the request of a proxy at a path that does not decide, because a proxy takes every 2xx as permission.
+pub(super) fn refuse_proxy_request(route: Route, request: &Parts) -> Result<(), Problem> {
     let answers_proxies = matches!(route, Route::Authorize | Route::Explain);
-    let is_question = is_told(&request.headers) || parameter(request.uri.query(), "from").is_some();
-    if answers_proxies || !is_question {
+    let is_of_proxy =
+        has_original_request(&request.headers) || parameter(request.uri.query(), "from").is_some();
+    if answers_proxies || !is_of_proxy {
         return Ok(());
     }
     Err(Problem::bad(
-        "only /v1/authorize and /v1/explain take `from`, `X-Original-…` and `X-Forwarded-Uri` or `-Method`: let the proxy ask \
+        "only /v1/authorize and /v1/explain take `from`, `X-Original-…` and `X-Forwarded-Uri` or `-Method`: configure the proxy to request \
          /v1/authorize",
     ))
 }
 
-/// Whether a stranger's page may have sent it. A page under a name that leads to us by a trick is at that name's origin,
-/// so an origin must be loopback's; programs have none.
-pub(crate) fn no_page(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses a request that a page of another site may have sent. With DNS rebinding the page's origin is the rebound name, so an
+/// origin must be on loopback; programs send none.
+pub(super) fn refuse_cross_site(headers: &HeaderMap) -> Result<(), Problem> {
     let is_from_here = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     let is_local = |origin: &HeaderValue| {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
@@ -77,27 +78,27 @@ pub(crate) fn no_page(headers: &HeaderMap) -> Result<(), Problem> {
     }
     Err(Problem::new(
         StatusCode::FORBIDDEN,
-        "this comes from another site's page (`Origin`, `Sec-Fetch-Site`); a proxy that asks about such a request tells \
-         which by `X-Original-URI` or `X-Forwarded-Uri`",
+        "this request comes from a page of another site (`Origin`, `Sec-Fetch-Site`); a proxy that forwards such a request must \
+         send `X-Original-URI` or `X-Forwarded-Uri`",
     ))
 }
 
-/// Whether a host is this machine and no other.
+/// Returns whether a host name means this machine.
 pub(crate) fn is_loopback(name: &str) -> bool {
     let literal: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
     name.eq_ignore_ascii_case("localhost") || literal.is_some_and(|literal| literal.is_loopback())
 }
 
-/// Without a token or a certificate, loopback is asked by a name that is loopback's, or that it was told. Beyond loopback,
-/// somebody has said that anybody may ask.
-pub(super) fn own_name(server: &Server, host: &str) -> Result<(), Problem> {
+/// Refuses a request by a foreign host name to a listener on loopback that needs neither token nor certificate. A listener beyond
+/// loopback without a token is open to all clients because the configuration says so.
+pub(super) fn check_host_name(server: &Server, host: &str) -> Result<(), Problem> {
     let config = &server.config().server;
     let is_local = config.http.is_some_and(|at| at.ip().is_loopback());
     if !is_local || !config.tokens.is_empty() || config.needs_certificate() {
         return Ok(());
     }
     let name = without_port(host);
-    // A name without a dot is nobody's on the internet: it is a proxy's own word for us.
+    // A name without a dot does not exist on the internet: it is the name of an upstream in a proxy.
     let is_ours = is_loopback(name) || !name.contains(['.', ':']);
     if is_ours || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
         return Ok(());
@@ -105,26 +106,25 @@ pub(super) fn own_name(server: &Server, host: &str) -> Result<(), Problem> {
     Err(Problem::new(
         StatusCode::FORBIDDEN,
         "without tokens, the host must be localhost, 127.0.0.1, [::1] or one of `hosts` in [server], or a name \
-         without a dot; a proxy that hands on its client's is told not to (Caddy: `header_up Host {upstream_hostport}`)",
+         without a dot; configure a proxy that forwards its client's host not to (Caddy: `header_up Host {upstream_hostport}`)",
     ))
 }
 
-/// Whether it is clear where the body ends. hyper lets through what others behind or before us may read
-/// otherwise.
-pub(crate) fn framing(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses a `Transfer-Encoding` that hyper accepts and other servers may interpret differently.
+pub(super) fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     match (encodings.next(), encodings.next()) {
         (None, _) => Ok(()),
         (Some(encoding), None) if encoding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
-        _ => Err(Problem::bad("the only Transfer-Encoding there is here is `chunked`")),
+        _ => Err(Problem::bad("the only supported Transfer-Encoding is `chunked`")),
     }
 }
 
-/// A token is needed, and none that is good was shown.
+/// The request needs a token and has no valid one.
 pub(super) struct NoToken;
 
-/// The token by which whoever asks may ask, if it needs one.
-pub(super) fn good_token<'a>(
+/// Returns the request's valid token; `None` if none is needed.
+pub(super) fn valid_token<'a>(
     server: &Server,
     headers: &'a HeaderMap,
 ) -> Result<Option<&'a [u8]>, NoToken> {
@@ -135,12 +135,12 @@ pub(super) fn good_token<'a>(
     if api_key.is_some() && server.admits(api_key) { Ok(api_key) } else { Err(NoToken) }
 }
 
-/// The same; who shows none that is good hears what to do.
-pub(crate) fn token<'a>(
+/// Returns the request's valid token, or a problem that says what to send.
+pub(super) fn require_token<'a>(
     server: &Server,
     headers: &'a HeaderMap,
 ) -> Result<Option<&'a [u8]>, Problem> {
-    if let Ok(token) = good_token(server, headers) {
+    if let Ok(token) = valid_token(server, headers) {
         return Ok(token);
     }
     if bearer(headers).is_some() || headers.contains_key(API_KEY) {
@@ -152,18 +152,18 @@ pub(crate) fn token<'a>(
     ))
 }
 
-/// The token that is offered, on every wire that has headers. Blanks around it are not part of it.
+/// Returns the token of `Authorization: Bearer`, for HTTP, gRPC and the admin listener. Whitespace around the token is ignored.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     bearer_in(headers.get(AUTHORIZATION)?)
 }
 
-/// The token in a value of `Authorization`.
+/// Returns the token in a value of `Authorization`.
 fn bearer_in(value: &HeaderValue) -> Option<&[u8]> {
     let (scheme, token) = value.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Whether this field has one of the server's own tokens: then it says who the proxy is, and not who its client is.
+/// Returns whether a field contains one of the server's own tokens: then it identifies the proxy and not the proxy's client.
 pub(super) fn is_own_token(server: &ServerConfig, name: &HeaderName, value: &HeaderValue) -> bool {
     let offered = if *name == AUTHORIZATION {
         bearer_in(value)
@@ -173,13 +173,13 @@ pub(super) fn is_own_token(server: &ServerConfig, name: &HeaderName, value: &Hea
     offered.is_some_and(|offered| server.tokens.iter().any(|token| token.is(offered)))
 }
 
-/// Whether the body is what it has to be.
-pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
-    const KIND: &[u8] = b"application/json";
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_json = kind.and_then(|kind| kind.split_at_checked(KIND.len())).is_some_and(
-        |(kind, parameters)| {
-            kind.eq_ignore_ascii_case(KIND)
+/// Refuses a body without the content type of JSON.
+pub(super) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    const JSON: &[u8] = b"application/json";
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = value.and_then(|value| value.split_at_checked(JSON.len())).is_some_and(
+        |(content_type, parameters)| {
+            content_type.eq_ignore_ascii_case(JSON)
                 && matches!(parameters.trim_ascii_start().first(), None | Some(b';'))
         },
     );
@@ -188,6 +188,6 @@ pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
     Err(Problem::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "the body must be JSON and say so: `Content-Type: application/json`",
+        "the body must be JSON, with `Content-Type: application/json`",
     ))
 }

@@ -1,57 +1,55 @@
-//! `/v1/acquire` and `/v1/release`: a place under a concurrency limit, held over the wire.
+//! `/v1/acquire` and `/v1/release`: permits of concurrency limits, held under a lease.
 
+use super::check_body::{CHECK, RELEASE, parse};
 use super::decision::{self, member};
-use super::page::{Answered, JSON, Page};
 use super::problem::Problem;
-use super::said::{self, LEASE, ONE};
+use super::response::{JSON, RawResponse, ResponseBuilder};
 use crate::engine::{Answer, ClientEngine, Engine, Lease, LeaseId};
 use http::StatusCode;
 use std::io::Write;
 use tidegate_http::{HeaderStyle, millis_ceil};
 
-/// Takes a place, and says what to give it back by.
+/// Acquires a permit, and returns the lease to release it with.
 pub(super) async fn acquire(
     engine: ClientEngine<'_>,
     body: &[u8],
     style: HeaderStyle,
-) -> Result<Answered, Problem> {
-    let question = said::read(body, ONE)?.question(engine)?;
-    if !question.limit.rule().is_concurrency() {
+) -> Result<RawResponse, Problem> {
+    let check = parse(body, CHECK)?.resolve(engine)?;
+    if !check.limit.rule().is_concurrency() {
         return Err(Problem::bad(format!(
-            "limit `{}` counts requests, not who is in flight: ask /v1/check",
-            question.limit.name()
+            "limit `{}` is not a concurrency limit: use /v1/check",
+            check.limit.name()
         )));
     }
-    let limit = &*question.limit;
-    Ok(match engine.acquire(&question.ask()).await? {
+    let limit = &*check.limit;
+    Ok(match engine.acquire(&check.request()).await? {
         Ok(lease) => {
             let answer = Answer::enforced(lease.decision);
-            let told = limit.status(answer);
-            decision::answer(style, told.as_slice(), &answer, |out| held(out, &lease))
+            let status = limit.status(answer);
+            decision::answer(style, status.as_slice(), &answer, |out| put_lease(out, &lease))
         }
         Err(answer) => decision::answer(style, limit.status(answer).as_slice(), &answer, |_| ()),
     })
 }
 
-fn held(out: &mut Vec<u8>, lease: &Lease) {
-    write!(out, r#","lease":"{}""#, lease.id).expect("a buffer takes all");
+fn put_lease(out: &mut Vec<u8>, lease: &Lease) {
+    write!(out, r#","lease":"{}""#, lease.id).expect("writing to a vector cannot fail");
     match lease.lease {
         Some(lease) => member(out, r#","lease_ms":"#, millis_ceil(lease)),
         None => out.extend_from_slice(br#","lease_ms":null"#),
     }
 }
 
-/// Gives a place back.
-pub(super) async fn release(engine: &Engine, body: &[u8]) -> Result<Answered, Problem> {
-    let said = said::read(body, LEASE)?;
-    let Some(text) = said.lease else {
-        return Err(Problem::bad("`lease` is missing: what /v1/acquire answered"));
+/// Releases a permit.
+pub(super) async fn release(engine: &Engine, body: &[u8]) -> Result<RawResponse, Problem> {
+    let Some(text) = parse(body, RELEASE)?.lease else {
+        return Err(Problem::bad("`lease` is missing: send the lease that /v1/acquire returned"));
     };
-    let lease: LeaseId = text
-        .parse()
-        .map_err(|_| Problem::bad("`lease` is not one: it has 32 hexadecimal digits"))?;
+    let lease: LeaseId =
+        text.parse().map_err(|_| Problem::bad("`lease` must have 32 hexadecimal digits"))?;
     let is_released = engine.release(lease).await?;
-    Ok(Page::new(StatusCode::OK).body(JSON, |out| {
-        write!(out, r#"{{"released":{is_released}}}"#).expect("a buffer takes all");
+    Ok(ResponseBuilder::new(StatusCode::OK).body(JSON, |out| {
+        write!(out, r#"{{"released":{is_released}}}"#).expect("writing to a vector cannot fail");
     }))
 }

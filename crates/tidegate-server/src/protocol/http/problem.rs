@@ -1,6 +1,6 @@
-//! What is said to who cannot be answered: a problem (RFC 9457) that tells what is wrong and what to do.
+//! Error responses: problems (RFC 9457) whose `detail` says what is wrong and what to do.
 
-use super::page::{Answered, PROBLEM, Page};
+use super::response::{PROBLEM, RawResponse, ResponseBuilder};
 use crate::config;
 use crate::engine::{self, CheckError, NoSuchLimit, NotCheckable, TooManyLeases};
 use crate::escape::Escaped;
@@ -12,12 +12,12 @@ use std::borrow::Cow;
 use tidegate::RuleError;
 use tidegate_http::{ByteWriter as _, FieldWriter as _, PROBLEM_TYPES};
 
-/// Why there is no answer.
+/// Why a request gets no decision.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) detail: Cow<'static, str>,
-    /// With 405: the methods there are.
+    /// With status 405: the allowed methods.
     allow: Option<&'static str>,
 }
 
@@ -26,31 +26,31 @@ impl Problem {
         Self { status, detail: detail.into(), allow: None }
     }
 
-    /// The request is wrong, and would be wrong again.
+    /// Returns a problem with status 400.
     pub(crate) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// It was meant to be a rule, and is none.
+    /// Returns the problem of a rule that cannot be parsed.
     pub(crate) fn no_rule(text: &str, error: &RuleError) -> Self {
         Self::bad(format!("`{text}` is not a rule: {}", engine::at(error, text)))
     }
 
-    /// There is such a path, but not for this method.
+    /// Returns a problem with status 405.
     pub(crate) fn method(allow: &'static str) -> Self {
         let detail = format!("this path is for {allow}");
         let allow = Some(allow);
         Self { status: StatusCode::METHOD_NOT_ALLOWED, detail: detail.into(), allow }
     }
 
-    /// The same, in one of several checks.
-    pub(crate) fn within(self, place: usize) -> Self {
-        let detail = format!("checks[{place}]: {}", self.detail);
+    /// Adds the index of the entry in `checks` that has the problem.
+    pub(crate) fn in_check(self, index: usize) -> Self {
+        let detail = format!("checks[{index}]: {}", self.detail);
         Self { detail: detail.into(), ..self }
     }
 
-    pub(crate) fn answer(&self) -> Answered {
-        let mut page = Page::new(self.status);
+    pub(crate) fn answer(&self) -> RawResponse {
+        let mut page = ResponseBuilder::new(self.status);
         if let Some(allow) = self.allow {
             page.field(ALLOW, |out| out.extend_from_slice(allow.as_bytes()));
         }
@@ -77,7 +77,7 @@ impl Problem {
         out.extend_from_slice(br#","status":"#);
         out.put_number(self.status.as_u16().into());
         out.extend_from_slice(br#","detail":"#);
-        // It may repeat what a client has sent.
+        // It may repeat a client's input.
         let detail = Escaped::new(self.detail.as_bytes()).line_break("\n");
         out.put_json(&detail.to_string());
         out.push(b'}');
@@ -129,7 +129,7 @@ impl From<NoSuchLimit> for Problem {
             NoSuchLimit::Neither { name, .. } if config::is_limit_name(name) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())
             }
-            // No limit can have this name, so it was meant to be a rule.
+            // No limit can have this name, so the client meant a rule.
             NoSuchLimit::Neither { name, error, .. } => Self::no_rule(name, error),
             NoSuchLimit::NoAdHocRules(_) => Self::new(StatusCode::FORBIDDEN, error.to_string()),
             _ => Self::bad(error.to_string()),

@@ -1,9 +1,9 @@
-//! What follows the `?`, taken apart.
+//! The parameters of a query.
 
 use crate::config::matching::decode_form;
 use std::borrow::Cow;
 
-/// Each name and its value, decoded; a name without a value has an empty one.
+/// Returns each parameter's name and value, decoded. A name without a value has an empty one.
 pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -11,7 +11,7 @@ pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, [u8]>, Co
     })
 }
 
-/// The value that this name has first.
+/// Returns the first value of a parameter.
 pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, [u8]>> {
     let mut all = parameters(query?);
     all.find_map(|(known, value)| (*known == *name.as_bytes()).then_some(value))

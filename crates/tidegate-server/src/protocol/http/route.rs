@@ -1,11 +1,11 @@
-//! Which path is for what.
+//! The table of paths.
 
 use super::problem::Problem;
 use crate::config::near;
 use http::request::Parts;
 use http::{Method, StatusCode};
 
-/// What can be asked for.
+/// An endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Check,
@@ -16,13 +16,13 @@ pub(crate) enum Route {
     Release,
     Authorize,
     Explain,
-    /// The same about a request that the body describes.
-    ExplainAsked,
+    /// Explains a request that the body describes.
+    ExplainDescribed,
     OpenApi,
     Home,
 }
 
-/// Every path, its method, and what it is for. The busiest stands first.
+/// Every path with its method. The busiest is first.
 pub(crate) const ROUTES: &[(&str, Method, Route)] = &[
     ("/v1/check", Method::POST, Route::Check),
     ("/v1/peek", Method::POST, Route::Peek),
@@ -32,12 +32,12 @@ pub(crate) const ROUTES: &[(&str, Method, Route)] = &[
     ("/v1/release", Method::POST, Route::Release),
     ("/v1/authorize", Method::GET, Route::Authorize),
     ("/v1/explain", Method::GET, Route::Explain),
-    ("/v1/explain", Method::POST, Route::ExplainAsked),
+    ("/v1/explain", Method::POST, Route::ExplainDescribed),
     ("/openapi.json", Method::GET, Route::OpenApi),
     ("/", Method::GET, Route::Home),
 ];
 
-/// No path that anybody meant is longer than this.
+/// Maximum length of a path for which a suggestion is searched.
 const PATH_BYTES_MAX: usize = 64;
 
 impl Route {
@@ -45,13 +45,13 @@ impl Route {
         find(ROUTES, request)
     }
 
-    /// Whether it needs no token: it tells nothing about anybody.
+    /// Returns whether it needs no token, because its response is the same for all clients.
     pub(super) fn is_public(self) -> bool {
         matches!(self, Self::OpenApi | Self::Home)
     }
 
-    /// Whether its answer may have to be waited for: for a turn, or where limits are in a store that others share. What
-    /// is given back is taken however many wait, as it makes room.
+    /// Returns whether its response may take time: for a wait that the rule demands, or for a round trip to a shared store. A release
+    /// is always accepted, because it frees a permit.
     pub(super) fn may_wait(self, is_shared: bool) -> bool {
         match self {
             Self::Authorize => true,
@@ -60,13 +60,13 @@ impl Route {
         }
     }
 
-    /// Whether it has a body to read.
+    /// Returns whether its requests have a body.
     pub(super) fn has_body(self) -> bool {
         !matches!(self, Self::OpenApi | Self::Home | Self::Authorize | Self::Explain)
     }
 }
 
-/// Where a request goes, by its path and method: for every listener that speaks HTTP.
+/// Finds the route of a request by path and method, in the table of any listener.
 pub(crate) fn find<R: Copy>(routes: &[(&str, Method, R)], request: &Parts) -> Result<R, Problem> {
     let path = request.uri.path();
     let mut of_path = routes.iter().filter(|(known, ..)| *known == path);
@@ -82,23 +82,21 @@ pub(crate) fn find<R: Copy>(routes: &[(&str, Method, R)], request: &Parts) -> Re
     }
 }
 
-/// There is no such path; perhaps one of these was meant.
+/// Returns the problem of an unknown path, with a suggestion.
 fn not_found<'a>(path: &str, known: impl Iterator<Item = &'a str>) -> Problem {
-    // Each listener knows its own paths, so what is known elsewhere is not known here.
+    // The path may be one of the other listener.
     if crate::protocol::admin::has_path(path) {
-        let detail =
-            format!("{path} is not here: the admin listener answers it (`admin` in [server])");
+        let detail = format!("{path} is on the admin listener (`admin` in [server])");
         return Problem::new(StatusCode::NOT_FOUND, detail);
     }
     if ROUTES.iter().any(|(known, ..)| *known == path) {
-        let detail =
-            format!("{path} is not here: the HTTP listener answers it (`http` in [server])");
+        let detail = format!("{path} is on the HTTP listener (`http` in [server])");
         return Problem::new(StatusCode::NOT_FOUND, detail);
     }
-    let meant = if path.len() <= PATH_BYTES_MAX { near(path, known) } else { None };
-    let detail = match meant {
-        Some(meant) => format!("there is nothing at this path; did you mean {meant}?"),
-        None => "there is nothing at this path; GET / says what there is".to_owned(),
+    let nearest = if path.len() <= PATH_BYTES_MAX { near(path, known) } else { None };
+    let detail = match nearest {
+        Some(nearest) => format!("there is nothing at this path; did you mean {nearest}?"),
+        None => "there is nothing at this path; GET / lists all paths".to_owned(),
     };
     Problem::new(StatusCode::NOT_FOUND, detail)
 }

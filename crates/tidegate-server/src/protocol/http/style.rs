@@ -1,4 +1,4 @@
-//! Which fields a client wants to be told by.
+//! The style of rate limit header fields that a client requests.
 
 use super::problem::Problem;
 use super::query::parameter;
@@ -8,7 +8,7 @@ use http::header::HeaderName;
 use http::request::Parts;
 use tidegate_http::HeaderStyle;
 
-/// What each is called.
+/// The names of the styles.
 const STYLES: [(&str, HeaderStyle); 4] = [
     ("draft-11", HeaderStyle::Draft11),
     ("legacy", HeaderStyle::Legacy),
@@ -16,17 +16,17 @@ const STYLES: [(&str, HeaderStyle); 4] = [
     ("next", HeaderStyle::NextAC),
 ];
 
-/// No name that anybody meant is longer than this.
+/// Maximum length of a name for which a suggestion is searched.
 const NAME_BYTES_MAX: usize = 32;
 
-/// What the request asks for by `?headers=…` or `X-RateLimit-Style: …`. A proxy hands on its client's field, so of
-/// what it asks only the parameter is looked at.
+/// Returns the style of `?headers=…` or `X-RateLimit-Style: …`. For `/v1/authorize` the header field is ignored, because a proxy
+/// forwards the field of its client.
 pub(super) fn style(request: &Parts, route: Route) -> Result<HeaderStyle, Problem> {
     const STYLE: HeaderName = HeaderName::from_static("x-ratelimit-style");
     let field = request.headers.get(STYLE).filter(|_| route != Route::Authorize);
     let field = field.map(|name| named(name.as_bytes())).transpose()?;
-    let asked = parameter(request.uri.query(), "headers").map(|name| named(&name)).transpose()?;
-    Ok(asked.or(field).unwrap_or(HeaderStyle::Draft11))
+    let query = parameter(request.uri.query(), "headers").map(|name| named(&name)).transpose()?;
+    Ok(query.or(field).unwrap_or(HeaderStyle::Draft11))
 }
 
 fn named(name: &[u8]) -> Result<HeaderStyle, Problem> {
@@ -34,11 +34,11 @@ fn named(name: &[u8]) -> Result<HeaderStyle, Problem> {
     known.map(|(_, style)| *style).ok_or_else(|| unknown(name))
 }
 
-fn unknown(asked: &[u8]) -> Problem {
-    let asked = String::from_utf8_lossy(&asked[..asked.len().min(NAME_BYTES_MAX)]);
-    let what = "`headers` and `X-RateLimit-Style` name the fields that tell what is left";
+fn unknown(name: &[u8]) -> Problem {
+    let name = String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]);
+    let what = "`headers` and `X-RateLimit-Style` choose the rate limit header fields";
     let names = STYLES.map(|(name, _)| name);
-    match near(&asked, names.into_iter()) {
+    match near(&name, names) {
         Some(near) => Problem::bad(format!("{what}; did you mean `{near}`?")),
         None => Problem::bad(format!("{what}; there are {}", names.join(", "))),
     }

@@ -1,18 +1,15 @@
-//! The commands there are.
+//! The table of commands.
+//!
+//! To add a command: a variant of [`Command`], a row of [`COMMANDS`] at the same position, and an arm in the file of its
+//! [`Group`].
 
-/// A command, by its name.
+/// A command. The variants are in the order of [`COMMANDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    ClThrottle,
-    TideCheck,
-    TideCheckAll,
-    TidePeek,
-    TideReset,
-    TideRefund,
-    TideAcquire,
-    TideRelease,
     Auth,
+    ClThrottle,
     Client,
+    /// `COMMAND`
     Describe,
     Config,
     Del,
@@ -26,104 +23,135 @@ pub(super) enum Command {
     Quit,
     Reset,
     Select,
+    TideAcquire,
+    TideCheck,
+    TideCheckAll,
+    TidePeek,
+    TideRefund,
+    TideRelease,
+    TideReset,
     Time,
-    /// No command at all: the first word of an HTTP request, or one of its headers.
-    Http,
 }
 
-/// A command as `COMMAND` tells of it: its arity (below zero: at least), and where its keys are.
-pub(super) struct Known {
+/// The file that runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// `connection.rs`
+    Connection,
+    /// `throttle.rs`
+    Throttle,
+    /// `tide.rs`
+    Tide,
+    /// `transaction.rs`
+    Transaction,
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub(super) struct CommandSpec {
     pub(super) name: &'static str,
     pub(super) command: Command,
+    group: Group,
+    /// Number of words with the name; a negative number is a minimum.
     pub(super) arity: i64,
-    pub(super) is_write: bool,
+    /// Positions of the first and the last key, and the step between keys; zeros for a command without keys.
     pub(super) keys: (i64, i64, i64),
 }
 
-const fn known(name: &'static str, command: Command, arity: i64) -> Known {
-    Known { name, command, arity, is_write: false, keys: (0, 0, 0) }
+const fn row(
+    name: &'static str,
+    command: Command,
+    group: Group,
+    arity: i64,
+    keys: (i64, i64, i64),
+) -> CommandSpec {
+    CommandSpec { name, command, group, arity, keys }
 }
 
-const fn keyed(name: &'static str, command: Command, arity: i64, keys: (i64, i64, i64)) -> Known {
-    Known { name, command, arity, is_write: true, keys }
-}
+const NO_KEYS: (i64, i64, i64) = (0, 0, 0);
 
-/// All of them, in the order of their names.
-pub(super) const COMMANDS: &[Known] = &[
-    known("auth", Command::Auth, -2),
-    keyed("cl.throttle", Command::ClThrottle, -1, (1, 1, 1)),
-    known("client", Command::Client, -2),
-    known("command", Command::Describe, -1),
-    known("config", Command::Config, -2),
-    keyed("del", Command::Del, -2, (1, -1, 1)),
-    known("discard", Command::Discard, 1),
-    known("echo", Command::Echo, 2),
-    known("exec", Command::Exec, 1),
-    known("hello", Command::Hello, -1),
-    known("info", Command::Info, -1),
-    known("multi", Command::Multi, 1),
-    known("ping", Command::Ping, -1),
-    known("quit", Command::Quit, -1),
-    known("reset", Command::Reset, 1),
-    known("select", Command::Select, 2),
-    keyed("tide.acquire", Command::TideAcquire, -3, (2, 2, 1)),
-    keyed("tide.check", Command::TideCheck, -3, (2, 2, 1)),
-    keyed("tide.checkall", Command::TideCheckAll, -4, (2, -2, 3)),
-    keyed("tide.peek", Command::TidePeek, -3, (2, 2, 1)),
-    keyed("tide.refund", Command::TideRefund, -3, (2, 2, 1)),
-    known("tide.release", Command::TideRelease, 2),
-    keyed("tide.reset", Command::TideReset, 3, (2, 2, 1)),
-    known("time", Command::Time, 1),
+/// All commands, sorted by name.
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    row("auth", Command::Auth, Group::Connection, -2, NO_KEYS),
+    row("cl.throttle", Command::ClThrottle, Group::Throttle, -1, (1, 1, 1)),
+    row("client", Command::Client, Group::Connection, -2, NO_KEYS),
+    row("command", Command::Describe, Group::Connection, -1, NO_KEYS),
+    row("config", Command::Config, Group::Connection, -2, NO_KEYS),
+    row("del", Command::Del, Group::Throttle, -2, (1, -1, 1)),
+    row("discard", Command::Discard, Group::Transaction, 1, NO_KEYS),
+    row("echo", Command::Echo, Group::Connection, 2, NO_KEYS),
+    row("exec", Command::Exec, Group::Transaction, 1, NO_KEYS),
+    row("hello", Command::Hello, Group::Connection, -1, NO_KEYS),
+    row("info", Command::Info, Group::Connection, -1, NO_KEYS),
+    row("multi", Command::Multi, Group::Transaction, 1, NO_KEYS),
+    row("ping", Command::Ping, Group::Connection, -1, NO_KEYS),
+    row("quit", Command::Quit, Group::Connection, -1, NO_KEYS),
+    row("reset", Command::Reset, Group::Connection, 1, NO_KEYS),
+    row("select", Command::Select, Group::Connection, 2, NO_KEYS),
+    row("tide.acquire", Command::TideAcquire, Group::Tide, -3, (2, 2, 1)),
+    row("tide.check", Command::TideCheck, Group::Tide, -3, (2, 2, 1)),
+    row("tide.checkall", Command::TideCheckAll, Group::Tide, -4, (2, -2, 3)),
+    row("tide.peek", Command::TidePeek, Group::Tide, -3, (2, 2, 1)),
+    row("tide.refund", Command::TideRefund, Group::Tide, -3, (2, 2, 1)),
+    row("tide.release", Command::TideRelease, Group::Tide, 2, NO_KEYS),
+    row("tide.reset", Command::TideReset, Group::Tide, 3, (2, 2, 1)),
+    row("time", Command::Time, Group::Connection, 1, NO_KEYS),
 ];
 
+/// A command with too few or too many words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ERR wrong number of arguments for '{0}' command")]
+pub(super) struct WrongArity(&'static str);
+
 impl Command {
-    /// The command of this name, whatever the case of its letters.
-    #[inline]
-    pub(super) fn of(name: &[u8]) -> Option<Self> {
-        if name.eq_ignore_ascii_case(b"CL.THROTTLE") {
-            return Some(Self::ClThrottle);
-        }
-        Self::of_others(name)
+    /// Returns the command of this name, in any case.
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        find(name).map(|row| row.command)
     }
 
-    fn of_others(name: &[u8]) -> Option<Self> {
-        const HTTP: &[&[u8]] =
-            &[b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH", b"HOST:"];
-        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        match COMMANDS.iter().find(|known| is(known.name.as_bytes())) {
-            Some(known) => Some(known.command),
-            None => HTTP.iter().any(|word| is(word)).then_some(Self::Http),
-        }
+    fn row(self) -> &'static CommandSpec {
+        &COMMANDS[self as usize]
     }
 
-    /// What one may say before one has said who one is.
+    pub(super) fn group(self) -> Group {
+        self.row().group
+    }
+
+    /// Returns whether a client may send it before it has authenticated.
     pub(super) fn is_before_authentication(self) -> bool {
         matches!(self, Self::Auth | Self::Hello | Self::Quit | Self::Reset)
     }
 
-    pub(super) fn ends_transaction(self) -> bool {
-        matches!(self, Self::Exec | Self::Discard | Self::Multi | Self::Quit | Self::Reset)
+    /// Returns whether it runs at once in a transaction, instead of being queued.
+    pub(super) fn is_never_queued(self) -> bool {
+        self.group() == Group::Transaction || matches!(self, Self::Quit | Self::Reset)
     }
 
-    pub(super) fn is_tide(self) -> bool {
-        matches!(
-            self,
-            Self::TideCheck
-                | Self::TideCheckAll
-                | Self::TidePeek
-                | Self::TideReset
-                | Self::TideRefund
-                | Self::TideAcquire
-                | Self::TideRelease
-        )
-    }
-
-    /// Whether so many words are a right number for it.
-    pub(super) fn takes(self, words: usize) -> bool {
-        let arity = COMMANDS.iter().find(|known| known.command == self).map_or(-1, |it| it.arity);
+    /// Fails if a command cannot have this number of words.
+    pub(super) fn check_arity(self, words: usize) -> Result<(), WrongArity> {
+        let CommandSpec { name, arity, .. } = *self.row();
         let words = i64::try_from(words).unwrap_or(i64::MAX);
-        if arity < 0 { words >= -arity } else { words == arity }
+        let is_right = if arity < 0 { words >= -arity } else { words == arity };
+        if is_right { Ok(()) } else { Err(WrongArity(name)) }
     }
+
+    /// Returns the error for a number of words that this command cannot have.
+    pub(super) fn wrong_arity(self) -> WrongArity {
+        WrongArity(self.row().name)
+    }
+}
+
+/// Returns the row of a command's name, in any case.
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
+    COMMANDS.iter().find(|row| name.eq_ignore_ascii_case(row.name.as_bytes()))
+}
+
+/// Returns whether a word begins an HTTP request or is one of its headers. A browser can be made to send Redis commands in the
+/// body of a request (T53).
+pub(super) fn is_http(word: &[u8]) -> bool {
+    const HTTP: &[&[u8]] =
+        &[b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH", b"HOST:"];
+    HTTP.iter().any(|http| word.eq_ignore_ascii_case(http))
 }
 
 #[cfg(test)]
@@ -132,15 +160,19 @@ mod tests {
 
     #[test]
     fn a_name_is_a_name_in_any_case() {
-        assert_eq!(Command::of(b"cl.throttle"), Some(Command::ClThrottle));
-        assert_eq!(Command::of(b"Tide.Check"), Some(Command::TideCheck));
-        assert_eq!(Command::of(b"post"), Some(Command::Http));
-        assert_eq!(Command::of(b"GETS"), None);
-        assert_eq!(Command::of(b""), None);
+        assert_eq!(Command::named(b"cl.throttle"), Some(Command::ClThrottle));
+        assert_eq!(Command::named(b"Tide.Check"), Some(Command::TideCheck));
+        assert_eq!(Command::named(b"post"), None);
+        assert!(is_http(b"post") && !is_http(b"GETS"));
+        assert_eq!(Command::named(b"GETS"), None);
+        assert_eq!(Command::named(b""), None);
     }
 
     #[test]
-    fn the_list_is_in_order_and_without_doubles() {
+    fn the_table_is_sorted_and_in_the_order_of_the_variants() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        for (position, row) in COMMANDS.iter().enumerate() {
+            assert_eq!(row.command as usize, position, "{}", row.name);
+        }
     }
 }

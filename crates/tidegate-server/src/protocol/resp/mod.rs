@@ -1,14 +1,25 @@
 //! RESP, the protocol of Redis clients.
 //!
+//! ```text
+//! parse         bytes to words
+//! session       one client: words to commands, in order
+//!   command     the table of commands
+//!   connection  AUTH, HELLO, CLIENT, INFO and what else client libraries send
+//!   throttle    CL.THROTTLE and DEL, in batches
+//!   tide        TIDE.*
+//!   transaction MULTI, EXEC, DISCARD
+//!   pipeline    with limits in Redis: independent commands at the same time
+//! reply         RESP2 and RESP3
+//! ```
+//!
 //! Life of a pipeline: all input that has arrived is parsed; runs of `CL.THROTTLE` are decided in batches of up to 128, each with
-//! one reading of the clock; all answers are written at once. With limits in Redis, commands that can be decided at the same time
-//! are sent to it together (`pipeline.rs`).
+//! one reading of the clock; all answers are written at once.
 //!
 //! Invariant Answers come in the order of the commands.
 //! Bound     Unsent answers take at most [`OUTPUT_STEP`] and one answer; for unauthenticated peers a kilobyte.
 
-mod client;
 mod command;
+mod connection;
 mod parse;
 mod pipeline;
 mod reply;

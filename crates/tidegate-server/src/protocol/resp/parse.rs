@@ -1,126 +1,113 @@
-//! Bytes in, commands out: arrays of bulk strings, and lines for people with telnet.
+//! Parses commands: arrays of bulk strings, and lines for people with telnet.
 //!
-//! Always   Nothing is copied and nothing is allocated by what a peer announces: a command is ranges of the
-//!          bytes that have come, and what is too large is refused when it is announced, not when it is there.
-//!          There is nothing to nest, so nothing can be nested deeply.
+//! Invariant Nothing is copied, and announced lengths allocate nothing: a command is a list of ranges of the input. An argument that
+//!           is too long is refused when its length arrives, not when it has arrived. Arrays in arrays are refused.
 
 use crate::escape::Escaped;
 use std::ops::Range;
 
-/// What a peer may send in one command.
+/// Limits on the size of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandCaps {
-    /// How many arguments, with the command's name.
+    /// Maximum number of words, with the command's name.
     pub args_max: usize,
-    /// How many bytes in one of them.
+    /// Maximum length of a word in bytes.
     pub arg_bytes_max: usize,
-    /// How many bytes in all.
+    /// Maximum length of the command in bytes.
     pub command_bytes_max: usize,
     is_authenticated: bool,
 }
 
 impl CommandCaps {
-    /// Before the peer has said who it is: as little as any client needs for that.
+    /// Limits before authentication: no more than any client needs to authenticate.
     pub const UNAUTHENTICATED: Self = Self {
         args_max: 10,
         arg_bytes_max: 16 * 1024,
         command_bytes_max: 64 * 1024,
         is_authenticated: false,
     };
-    /// After.
+    /// Limits after authentication.
     pub const AUTHENTICATED: Self = Self {
         args_max: 1_024,
         arg_bytes_max: 512 * 1024,
         command_bytes_max: 1024 * 1024,
         is_authenticated: true,
     };
-    /// A line without an end is no line.
+    /// Maximum length of a line in bytes.
     pub const LINE_BYTES_MAX: usize = 64 * 1024;
 }
 
-/// A command's words, as ranges of the bytes it was read from. Used again for every command.
+/// A command's words, as ranges of the input. The allocation is reused for every command.
 #[derive(Debug, Default)]
 pub struct Words {
     ranges: Vec<Range<usize>>,
 }
 
-/// What is wrong with what a peer sends. There is no way to go on after it.
+/// A protocol violation. The connection cannot continue after it, because the start of the next command is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The number of arguments is not one, or is too large.
+    /// The number of arguments is not a number or too large.
     #[error("invalid multibulk length")]
     Args,
-    /// Too many arguments from somebody who has not said who it is.
+    /// Too many arguments from an unauthenticated client.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedArgs,
-    /// Something else where an argument should begin.
+    /// Something other than `$` where an argument should begin.
     #[error("expected '$', got '{}'", Escaped::new(&[*.0]))]
     NoArg(u8),
-    /// The length of an argument is not one, or is too large.
+    /// The length of an argument is not a number or too large.
     #[error("invalid bulk length")]
     Arg,
-    /// Too long an argument from somebody who has not said who it is.
+    /// Too long an argument from an unauthenticated client.
     #[error("unauthenticated bulk length")]
     UnauthenticatedArg,
-    /// An argument does not end where it said.
+    /// An argument does not end at its announced length.
     #[error("expected the end of an argument")]
     NoEnd,
     /// The whole command is too large.
     #[error("too big a command")]
     TooBig,
-    /// A line without an end.
+    /// A line is too long.
     #[error("too big inline request")]
     TooLong,
-    /// A line with a quote that is not closed.
+    /// A line has a quote that is not closed.
     #[error("unbalanced quotes in request")]
     Quotes,
 }
 
 impl Words {
-    /// How many there are.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there is none: an empty line, or an empty array.
+    /// Returns whether there are no words: an empty line or an empty array.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The word at this place; empty if there is none.
+    /// Returns the word at this position; an empty one beyond the last.
     #[inline]
-    pub fn get<'a>(&self, bytes: &'a [u8], place: usize) -> &'a [u8] {
-        self.ranges.get(place).map_or(&[], |range| &bytes[range.clone()])
+    pub fn get<'a>(&self, bytes: &'a [u8], position: usize) -> &'a [u8] {
+        self.ranges.get(position).map_or(&[], |range| &bytes[range.clone()])
     }
 
-    /// All of them from this place on.
-    pub fn from<'a>(&'a self, bytes: &'a [u8], place: usize) -> impl Iterator<Item = &'a [u8]> {
-        self.ranges.iter().skip(place).map(|range| &bytes[range.clone()])
+    /// Returns the words from this position on.
+    pub fn from<'a>(&'a self, bytes: &'a [u8], position: usize) -> impl Iterator<Item = &'a [u8]> {
+        self.ranges.iter().skip(position).map(|range| &bytes[range.clone()])
     }
 
-    /// Where the word at this place is; nowhere if there is none.
+    /// Returns the input from the beginning of the word at this position to the end of the last word.
     #[inline]
-    pub(super) fn range(&self, place: usize) -> Range<usize> {
-        self.ranges.get(place).cloned().unwrap_or_default()
-    }
-
-    /// Where the last word ends.
-    #[inline]
-    pub(super) fn end(&self) -> Option<usize> {
-        self.ranges.last().map(|range| range.end)
-    }
-
-    /// From the beginning of the word at this place to the end of the last one.
-    #[inline]
-    pub fn span<'a>(&self, bytes: &'a [u8], place: usize) -> &'a [u8] {
-        match (self.ranges.get(place), self.ranges.last()) {
+    pub fn span<'a>(&self, bytes: &'a [u8], position: usize) -> &'a [u8] {
+        match (self.ranges.get(position), self.ranges.last()) {
             (Some(first), Some(last)) => &bytes[first.start..last.end],
             _ => &[],
         }
     }
 }
 
-/// Reads the first command. Tells how many bytes it had; `None` if it has not all come yet.
+/// Parses the first command. Returns its length in bytes; `None` if it has not arrived completely.
 #[inline]
 pub fn parse(
     bytes: &[u8],
@@ -144,12 +131,12 @@ fn array(
     words: &mut Words,
     caps: &CommandCaps,
 ) -> Result<Option<usize>, ProtocolError> {
-    let Some((count, mut at)) = number(bytes, 1).map_err(|Bad| ProtocolError::Args)? else {
+    let Some((count, mut at)) = number(bytes, 1).map_err(|NotANumber| ProtocolError::Args)? else {
         return Ok(None);
     };
     let count = usize::try_from(count).unwrap_or(0);
     if count > caps.args_max {
-        return Err(caps.of(ProtocolError::Args, ProtocolError::UnauthenticatedArgs));
+        return Err(caps.error(ProtocolError::Args, ProtocolError::UnauthenticatedArgs));
     }
     for _ in 0..count {
         match bytes.get(at) {
@@ -157,12 +144,13 @@ fn array(
             Some(b'$') => {}
             Some(other) => return Err(ProtocolError::NoArg(*other)),
         }
-        let Some((len, from)) = number(bytes, at + 1).map_err(|Bad| ProtocolError::Arg)? else {
+        let Some((len, from)) = number(bytes, at + 1).map_err(|NotANumber| ProtocolError::Arg)?
+        else {
             return Ok(None);
         };
         let len = usize::try_from(len).map_err(|_| ProtocolError::Arg)?;
         if len > caps.arg_bytes_max {
-            return Err(caps.of(ProtocolError::Arg, ProtocolError::UnauthenticatedArg));
+            return Err(caps.error(ProtocolError::Arg, ProtocolError::UnauthenticatedArg));
         }
         let to = from + len;
         match bytes.get(to..to + 2) {
@@ -178,44 +166,40 @@ fn array(
 }
 
 impl CommandCaps {
-    fn of(&self, known: ProtocolError, stranger: ProtocolError) -> ProtocolError {
-        if self.is_authenticated { known } else { stranger }
+    fn error(&self, error: ProtocolError, unauthenticated: ProtocolError) -> ProtocolError {
+        if self.is_authenticated { error } else { unauthenticated }
     }
 }
 
-struct Bad;
+struct NotANumber;
 
-/// No length has more digits.
+/// Maximum number of digits of a length.
 const DIGITS_MAX: usize = 10;
 
-/// Reads a number and the end of its line. Tells where it went on; `None` if it has not all come yet.
+/// Parses a number and the end of its line. Returns the position after it; `None` if it has not arrived completely.
 #[inline]
-fn number(bytes: &[u8], from: usize) -> Result<Option<(i64, usize)>, Bad> {
-    let (is_negative, mut at) = match bytes.get(from) {
-        Some(b'-') => (true, from + 1),
-        _ => (false, from),
-    };
-    let first = at;
+fn number(bytes: &[u8], from: usize) -> Result<Option<(i64, usize)>, NotANumber> {
+    let is_negative = bytes.get(from) == Some(&b'-');
+    let first = from + usize::from(is_negative);
+    let mut at = first;
     let mut value = 0_i64;
-    loop {
-        match bytes.get(at) {
-            None => return Ok(None),
-            Some(digit @ b'0'..=b'9') if at - first < DIGITS_MAX => {
-                value = value * 10 + i64::from(digit - b'0');
-                at += 1;
-            }
-            Some(b'\r') if at > first => break,
-            Some(_) => return Err(Bad),
-        }
+    while let Some(digit @ b'0'..=b'9') = bytes.get(at)
+        && at - first < DIGITS_MAX
+    {
+        value = value * 10 + i64::from(digit - b'0');
+        at += 1;
     }
-    match bytes.get(at + 1) {
-        None => Ok(None),
-        Some(b'\n') => Ok(Some((if is_negative { -value } else { value }, at + 2))),
-        Some(_) => Err(Bad),
+    match (bytes.get(at), bytes.get(at + 1)) {
+        (Some(b'\r'), Some(b'\n')) if at > first => {
+            Ok(Some((if is_negative { -value } else { value }, at + 2)))
+        }
+        (None, _) => Ok(None),
+        (Some(b'\r'), None) if at > first => Ok(None),
+        _ => Err(NotANumber),
     }
 }
 
-/// Words between spaces, as somebody types them. Quotes hold spaces pipeline.
+/// Parses a line: words between spaces, as people type them. A word in quotes may contain spaces.
 fn line(
     bytes: &[u8],
     words: &mut Words,
@@ -247,10 +231,10 @@ fn line(
             from..at
         };
         if words.len() == caps.args_max {
-            return Err(caps.of(ProtocolError::Args, ProtocolError::UnauthenticatedArgs));
+            return Err(caps.error(ProtocolError::Args, ProtocolError::UnauthenticatedArgs));
         }
         if word.len() > caps.arg_bytes_max {
-            return Err(caps.of(ProtocolError::Arg, ProtocolError::UnauthenticatedArg));
+            return Err(caps.error(ProtocolError::Arg, ProtocolError::UnauthenticatedArg));
         }
         words.ranges.push(word);
     }
@@ -261,7 +245,7 @@ fn line(
 mod tests {
     use super::*;
 
-    /// The words, and how many bytes they took.
+    /// The words, and their length in bytes.
     type Read = (Vec<Vec<u8>>, usize);
 
     fn read(bytes: &[u8]) -> Result<Option<Read>, ProtocolError> {
@@ -302,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn input_that_is_no_command_is_refused() {
         for (bytes, error) in [
             (&b"*x\r\n"[..], ProtocolError::Args),
             (b"*1000000000\r\n", ProtocolError::Args),
@@ -320,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_may_say_little() {
+    fn an_unauthenticated_client_may_send_little() {
         let caps = CommandCaps::UNAUTHENTICATED;
         assert_eq!(read_from(b"*10\r\n", &caps), Ok(None));
         assert_eq!(read_from(b"*11\r\n", &caps), Err(ProtocolError::UnauthenticatedArgs));
@@ -332,7 +316,7 @@ mod tests {
         assert_eq!(
             read_from(line(11, 1).as_bytes(), &caps),
             error,
-            "a word takes more than it is long"
+            "a word takes more memory than its length"
         );
         assert!(read_from(line(1, 16_384).as_bytes(), &caps).is_ok());
         let error = Err(ProtocolError::UnauthenticatedArg);
@@ -340,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_too_large_is_refused_before_it_comes() {
+    fn a_command_that_is_announced_too_large_is_refused_before_it_arrives() {
         let full = format!("*3\r\n$524288\r\n{}\r\n$524288\r\n", "x".repeat(524_288));
         let more = format!("{full}{}\r\n$9\r\n", "x".repeat(524_288));
         assert_eq!(read(full.as_bytes()), Err(ProtocolError::TooBig));

@@ -1,12 +1,13 @@
-//! Pipelines for a store that takes a while: what was asked in a row is under way at the same time.
+//! Pipelines with a store whose decisions take a round trip: consecutive commands are sent to it at the same time.
 //!
-//! Always   Answers come in the order of the commands, and commands about one key are decided in their order: the
-//!          store sends all about a key over one connection. Commands about several keys, those whose key only
-//!          their lease knows, and those that forget, are not under way together with others: a script that a
-//!          server does not know yet is sent again, and then comes after what another script has done.
-//! Always   At most [`IN_FLIGHT_MAX`] of one peer are under way, and of all peers as many as may wait; others hear `BUSY`.
+//! Invariant Answers come in the order of the commands, and commands about one key are decided in their order: the store sends all
+//!           requests about a key over one connection. Commands about several keys, commands whose key only their lease knows, and
+//!           resets run only with commands of their own kind: a script that a Redis server does not know yet is sent again, and then
+//!           runs after other scripts.
+//! Bound     At most [`IN_FLIGHT_MAX`] commands of one client are in flight, and of all clients as many as may wait; the others get
+//!           `BUSY`.
 
-use super::command::Command;
+use super::command::{Command, Group};
 use super::parse::{Words, parse};
 use super::reply::{Reply, Version};
 use super::session::Session;
@@ -16,62 +17,62 @@ use crate::server::Wire;
 use std::pin::Pin;
 use tidegate::store::ClientId;
 
-/// So many are under way at once.
+/// Maximum number of commands of one client in flight.
 const IN_FLIGHT_MAX: usize = 128;
-/// No line of an answer is longer.
+/// Maximum length of a line of an answer.
 const LINE_BYTES_MAX: usize = 4 + 5 * 23;
 
-/// Commands that will be under way pipeline.
+/// Commands that will be sent to the store at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline<'a> {
-    kind: Option<Kind>,
-    asked: Vec<Asked<'a>>,
+    kind: Option<PipelineKind>,
+    commands: Vec<PipelinedCommand<'a>>,
 }
 
-/// What a command is about.
+/// Commands of one kind may be in flight together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PipelineKind {
     OneKey,
     SeveralKeys,
     Lease,
-    Forget,
+    Reset,
 }
 
-/// A command that has come, and has not been asked.
+/// A command that has been parsed and not sent.
 #[derive(Debug)]
-struct Asked<'a> {
+struct PipelinedCommand<'a> {
     command: Command,
     bytes: &'a [u8],
     words: Words,
 }
 
-impl Kind {
+impl PipelineKind {
     fn of(command: Command) -> Option<Self> {
         match command {
             Command::TideCheckAll => Some(Self::SeveralKeys),
             Command::TideRelease => Some(Self::Lease),
-            Command::TideReset => Some(Self::Forget),
+            Command::TideReset => Some(Self::Reset),
             Command::ClThrottle => Some(Self::OneKey),
-            command if command.is_tide() => Some(Self::OneKey),
+            command if command.group() == Group::Tide => Some(Self::OneKey),
             _ => None,
         }
     }
 }
 
 impl Pipeline<'_> {
-    /// How long the answers can become.
-    fn reply_bytes(&self) -> usize {
-        let lines = self.asked.iter().map(|asked| 1 + asked.words.len() / 3);
+    /// Returns the maximum length of the answers.
+    fn reply_bytes_max(&self) -> usize {
+        let lines = self.commands.iter().map(|command| 1 + command.words.len() / 3);
         lines.sum::<usize>() * LINE_BYTES_MAX
     }
 }
 
 impl Session {
-    /// Answers the commands that have come, as [`answer`](Self::answer) does.
+    /// Answers complete commands, as [`answer`](Self::answer) does.
     pub(super) async fn answer_pipelined(&mut self, bytes: &[u8]) -> usize {
         let (mut pipeline, mut words) = (Pipeline::default(), Words::default());
         let mut done = 0;
-        while !self.is_over && self.reply.len() + pipeline.reply_bytes() < self.output_step() {
+        while !self.is_over && self.reply.len() + pipeline.reply_bytes_max() < self.output_step() {
             let rest = &bytes[done..];
             match parse(rest, &mut words, self.caps()) {
                 Ok(None) => break,
@@ -79,7 +80,7 @@ impl Session {
                     done += len;
                     if !words.is_empty() {
                         let words = std::mem::take(&mut words);
-                        self.take_pipelined(&mut pipeline, rest, words).await;
+                        self.handle_pipelined(&mut pipeline, rest, words).await;
                     }
                 }
                 Err(error) => {
@@ -92,29 +93,28 @@ impl Session {
         done
     }
 
-    async fn take_pipelined<'a>(
+    async fn handle_pipelined<'a>(
         &mut self,
         pipeline: &mut Pipeline<'a>,
         bytes: &'a [u8],
         words: Words,
     ) {
-        let command = Command::of(words.get(bytes, 0));
-        let is_asked_now = self.is_authenticated && self.transaction.is_none();
-        if let Some(command) = command.filter(|it| is_asked_now && Self::can_pipeline(*it)) {
+        let command = Command::named(words.get(bytes, 0));
+        let can_pipeline = |it: &Command| self.runs_commands() && Self::can_pipeline(*it);
+        if let Some(command) = command.filter(can_pipeline) {
             self.pipeline_command(pipeline, command, bytes, words).await;
         } else {
             self.finish_pipeline(pipeline).await;
-            self.take_other(command, bytes, &words).await;
+            self.handle(bytes, &words).await;
         }
     }
 
-    /// Whether a command may be under way together with others.
+    /// Returns whether a command may be in flight together with others.
     pub(super) fn can_pipeline(command: Command) -> bool {
-        Kind::of(command).is_some()
+        PipelineKind::of(command).is_some()
     }
 
-    /// Asks, as soon as nothing that follows can be under way with it. The answer comes when it is
-    /// [settled](Self::finish_pipeline).
+    /// Adds a command, after finishing the pipeline if the command cannot be in flight with it.
     pub(super) async fn pipeline_command<'a>(
         &mut self,
         pipeline: &mut Pipeline<'a>,
@@ -122,20 +122,20 @@ impl Session {
         bytes: &'a [u8],
         words: Words,
     ) {
-        let kind = Kind::of(command);
-        if pipeline.kind != kind || pipeline.asked.len() >= IN_FLIGHT_MAX {
+        let kind = PipelineKind::of(command);
+        if pipeline.kind != kind || pipeline.commands.len() >= IN_FLIGHT_MAX {
             self.finish_pipeline(pipeline).await;
         }
         pipeline.kind = kind;
-        pipeline.asked.push(Asked { command, bytes, words });
+        pipeline.commands.push(PipelinedCommand { command, bytes, words });
     }
 
-    /// Asks all of them, and says the answers.
+    /// Sends all commands to the store and appends their answers.
     pub(super) async fn finish_pipeline(&mut self, pipeline: &mut Pipeline<'_>) {
-        let asked = std::mem::take(&mut pipeline.asked);
+        let commands = std::mem::take(&mut pipeline.commands);
         let (server, peer, version) = (&*self.server, self.peer, self.reply.version);
-        let answers = asked.iter().map(|asked| answer((server, peer), version, asked));
-        // In their order, which tokio turns round where it makes a task with so many answers take a rest.
+        let answers = commands.iter().map(|command| answer((server, peer), version, command));
+        // Unconstrained: if tokio interrupted the task in the middle, later commands would be sent before earlier ones.
         let answers = tokio::task::unconstrained(futures_util::future::join_all(answers));
         for answer in answers.await {
             self.reply.append(&answer);
@@ -146,12 +146,12 @@ impl Session {
 fn answer<'a>(
     (server, peer): (&'a Server, ClientId),
     version: Version,
-    asked: &'a Asked<'a>,
+    pipelined: &'a PipelinedCommand<'a>,
 ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-    let mut reply = Reply::in_words_of(version);
-    let Asked { command, bytes, words } = asked;
+    let mut reply = Reply::new(version);
+    let PipelinedCommand { command, bytes, words } = pipelined;
     Box::pin(async move {
-        // What is given back makes room, for others or in the store.
+        // A release frees a permit, so it is never turned away.
         let waiting = (*command != Command::TideRelease).then(|| server.wait(Wire::Resp, peer));
         if let Some(Err(busy)) = waiting {
             reply.error(format_args!("BUSY {busy}"));

@@ -1,34 +1,40 @@
-//! Answers, in the words of RESP2 or RESP3.
+//! Writes answers in RESP2 or RESP3.
 
 use super::OUTPUT_KEPT;
 use crate::escape::Escaped;
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Which RESP a peer wants to hear.
+/// The protocol version that a client has chosen with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
-    /// What everybody understands.
     #[default]
     Two,
-    /// With maps and nulls of their own.
     Three,
 }
 
-/// What has been said and not been sent.
+/// Answers that have not been sent.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     bytes: Vec<u8>,
     pub(super) version: Version,
 }
 
+impl Version {
+    pub(super) fn number(self) -> i64 {
+        match self {
+            Self::Two => 2,
+            Self::Three => 3,
+        }
+    }
+}
+
 impl Reply {
-    /// Nothing yet, in these words.
-    pub(super) fn in_words_of(version: Version) -> Self {
+    pub(super) fn new(version: Version) -> Self {
         Self { bytes: Vec::new(), version }
     }
 
-    /// Says what another has said.
+    /// Appends the answers of another reply.
     pub(super) fn append(&mut self, other: &Self) {
         self.bytes.extend_from_slice(&other.bytes);
     }
@@ -46,7 +52,7 @@ impl Reply {
         self.bytes.shrink_to(OUTPUT_KEPT);
     }
 
-    /// Takes back what was said after this.
+    /// Removes the answers after this length.
     pub(super) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -68,7 +74,7 @@ impl Reply {
         }
     }
 
-    /// Five integers, which is what nearly every answer is.
+    /// Appends an array of five integers, as most answers are.
     #[inline]
     pub(super) fn five(&mut self, values: [i64; 5]) {
         self.bytes.reserve(5 * 23 + 4);
@@ -105,12 +111,12 @@ impl Reply {
         self.simple("OK");
     }
 
-    /// Appends an error. The message may repeat what a peer has sent: nothing of it ends the line (a space stands for a
-    /// line break, as in Redis), or is obeyed by the terminal that shows it.
+    /// Appends an error. The message may repeat a client's input, so control characters in it are escaped, and line breaks become
+    /// spaces, as in Redis.
     pub(super) fn error(&mut self, message: impl Display) {
         let message = message.to_string();
         let message = Escaped::new(message.as_bytes()).line_break(" ");
-        write!(self.bytes, "-{message}\r\n").expect("a buffer takes all");
+        write!(self.bytes, "-{message}\r\n").expect("writing to a vector cannot fail");
     }
 
     pub(super) fn bulk(&mut self, text: impl AsRef<[u8]>) {

@@ -1,11 +1,11 @@
-//! One peer: what it has said about itself, and what it has been told.
+//! One client's session: its authentication, name and transaction, and the answers that have not been sent.
 
-use super::command::Command;
+use super::command::{Command, Group, is_http};
 use super::parse::{CommandCaps, ProtocolError, Words, parse};
 use super::reply::Reply;
-use super::throttle::Throttling;
+use super::throttle::{self, ThrottleQueue};
 use super::transaction::Transaction;
-use super::{OUTPUT_STEP, UNAUTHENTICATED_OUTPUT_STEP, client, tide};
+use super::{OUTPUT_STEP, UNAUTHENTICATED_OUTPUT_STEP, connection, tide};
 use crate::config::Token;
 use crate::escape::Escaped;
 use crate::server::Server;
@@ -14,50 +14,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::store::ClientId;
 
-/// A conversation, without the socket: bytes in, bytes out.
+/// A session without a socket: bytes in, bytes out.
 #[derive(Debug)]
 pub struct Session {
     pub(super) server: Arc<Server>,
     pub(super) reply: Reply,
-    /// Whether it has shown a token, or needs none.
+    /// Whether the client has shown a token, or needs none.
     pub(super) is_authenticated: bool,
-    /// The token that it has shown.
+    /// The token that the client has shown.
     pub(super) token: Option<Token>,
-    /// Where it comes from; nowhere, if it is this program.
+    /// The client's address; `None` for sessions of this program.
     address: Option<IpAddr>,
-    /// Whose share it takes from what all share.
+    /// The client whose share of bounded resources this session uses.
     pub(super) peer: ClientId,
-    /// How often tokens had changed when it was last looked whether it is known.
+    /// Generation of the server's tokens at the last authentication.
     token_changes: u64,
     pub(super) is_over: bool,
-    /// How often it has offered a wrong token.
+    /// Number of wrong tokens that the client has sent.
     pub(super) wrong_tokens: u32,
     pub(super) id: u64,
     pub(super) name: Vec<u8>,
     pub(super) transaction: Option<Transaction>,
     output_bytes_max: usize,
-    /// Whether answers take a while, because limits are in a store that others share.
+    /// Whether limits are in a store that several servers share, so that decisions take a round trip.
     pub(super) is_shared: bool,
-    throttling: Throttling,
+    throttle_queue: ThrottleQueue,
     words: Words,
 }
 
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Session {
-    /// A peer that is this program.
+    /// Returns a session of this program.
     pub fn new(server: Arc<Server>) -> Self {
-        Self::of(server, None)
+        Self::with_address(server, None)
     }
 
-    /// A peer that has just come from this address.
+    /// Returns a session of a client with this address.
     pub fn from_address(server: Arc<Server>, address: IpAddr) -> Self {
-        let mut session = Self::of(server, Some(address));
+        let mut session = Self::with_address(server, Some(address));
         session.update_peer();
         session
     }
 
-    /// It has shown a token, or goes by none any more.
+    /// Finds the client's identity anew, after its token has changed.
     pub(super) fn update_peer(&mut self) {
         if let Some(address) = self.address {
             let token = self.token.as_ref().map(Token::bytes);
@@ -65,10 +65,10 @@ impl Session {
         }
     }
 
-    fn of(server: Arc<Server>, address: Option<IpAddr>) -> Self {
+    fn with_address(server: Arc<Server>, address: Option<IpAddr>) -> Self {
         let output_bytes_max = server.config().server.caps.output_bytes_max.max(OUTPUT_STEP);
         Self {
-            throttling: Throttling::new(&server.engine),
+            throttle_queue: ThrottleQueue::new(&server.engine),
             token_changes: server.token_changes(),
             is_authenticated: server.admits(None),
             token: None,
@@ -87,67 +87,65 @@ impl Session {
         }
     }
 
-    /// Answers the commands that have come, until the answers are enough to be sent. Tells how many bytes
-    /// they had.
+    /// Answers complete commands until their answers are long enough to be sent. Returns the length of these commands.
     pub async fn answer(&mut self, bytes: &[u8]) -> usize {
         if self.server.have_tokens_changed(&mut self.token_changes) {
-            client::reauthenticate(self);
+            connection::reauthenticate(self);
         }
         if self.is_shared {
             return Box::pin(self.answer_pipelined(bytes)).await;
         }
         let mut words = std::mem::take(&mut self.words);
         let mut done = 0;
-        while !self.is_over && self.reply.len() + self.throttling.reply_bytes() < self.output_step()
-        {
+        while !self.is_over && self.unsent_bytes_max() < self.output_step() {
             let rest = &bytes[done..];
-            if self.is_authenticated
-                && self.transaction.is_none()
-                && let Some(len) = self.throttling.ask_alike(rest)
-            {
-                self.settle_if_full();
-                done += len;
-                continue;
-            }
             match parse(rest, &mut words, self.caps()) {
                 Ok(None) => break,
                 Ok(Some(len)) => {
-                    self.take(rest, &words).await;
                     done += len;
+                    if !words.is_empty() && !self.queue_throttle(rest, &words) {
+                        self.decide_queued();
+                        self.handle(rest, &words).await;
+                    }
                 }
                 Err(error) => {
-                    self.settle();
+                    self.decide_queued();
                     self.close(error);
                 }
             }
         }
-        self.settle();
+        self.decide_queued();
         self.words = words;
         done
     }
 
-    /// Nobody knows where the next command would begin.
+    /// Returns the maximum length of the answers to all commands so far.
+    fn unsent_bytes_max(&self) -> usize {
+        self.reply.len() + self.throttle_queue.reply_bytes_max()
+    }
+
+    /// Ends the session: after a protocol error the next command cannot be found.
     pub(super) fn close(&mut self, error: ProtocolError) {
         self.reply.error(format_args!("ERR Protocol error: {error}"));
         self.is_over = true;
     }
 
-    /// What is to be sent.
+    /// Returns the answers to send.
     pub fn output(&self) -> &[u8] {
         self.reply.bytes()
     }
 
-    /// It has been sent.
+    /// Removes the answers after they have been sent.
     pub fn clear_output(&mut self) {
         self.reply.clear();
     }
 
-    /// Whether the peer is to be left.
+    /// Returns whether to close the connection.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// So much is answered before it is sent.
+    /// Returns the length of answers at which they are sent.
     pub(super) fn output_step(&self) -> usize {
         if self.is_authenticated { OUTPUT_STEP } else { UNAUTHENTICATED_OUTPUT_STEP }
     }
@@ -170,51 +168,39 @@ impl Session {
         }
     }
 
-    #[inline]
-    async fn take(&mut self, bytes: &[u8], words: &Words) {
-        if words.is_empty() {
-            return;
-        }
-        let command = Command::of(words.get(bytes, 0));
-        if command == Some(Command::ClThrottle)
-            && self.is_authenticated
-            && self.transaction.is_none()
-        {
-            if let Err(error) = self.throttling.ask(bytes, words) {
-                self.settle();
-                self.reply.error(error);
-            }
-            self.settle_if_full();
-            return;
-        }
-        self.settle();
-        self.take_other(command, bytes, words).await;
+    /// Returns whether commands run now: the client is authenticated and no transaction queues them.
+    pub(super) fn runs_commands(&self) -> bool {
+        self.is_authenticated && self.transaction.is_none()
     }
 
-    /// Says what has been decided, before anything else is said.
+    /// Adds a `CL.THROTTLE` to the queue; returns `false` for another command.
     #[inline]
-    fn settle(&mut self) {
-        self.throttling.settle(&self.server.engine, &mut self.reply);
-    }
-
-    #[inline]
-    fn settle_if_full(&mut self) {
-        if self.throttling.is_full() {
-            self.settle();
+    fn queue_throttle(&mut self, bytes: &[u8], words: &Words) -> bool {
+        let is_throttle = words.get(bytes, 0).eq_ignore_ascii_case(b"CL.THROTTLE");
+        if !is_throttle || !self.runs_commands() {
+            return false;
         }
+        if let Err(error) = self.throttle_queue.push(bytes, words) {
+            self.decide_queued();
+            self.reply.error(error);
+        }
+        if self.throttle_queue.is_full() {
+            self.decide_queued();
+        }
+        true
     }
 
-    pub(super) async fn take_other(
-        &mut self,
-        command: Option<Command>,
-        bytes: &[u8],
-        words: &Words,
-    ) {
-        // No browser sends arrays; who types GET into redis-cli hears that there is no such command.
-        let is_array = bytes.first() == Some(&b'*');
-        let command = command.filter(|command| *command != Command::Http || !is_array);
-        if command == Some(Command::Http) {
-            // A browser was talked into sending us commands in a request's body (T53).
+    /// Decides the queued throttles, whose answers come before any other.
+    #[inline]
+    fn decide_queued(&mut self) {
+        self.throttle_queue.decide(&self.server.engine, &mut self.reply);
+    }
+
+    /// Handles a command that is not batched: rejects it, queues it for `EXEC`, or runs it.
+    pub(super) async fn handle(&mut self, bytes: &[u8], words: &Words) {
+        let command = Command::named(words.get(bytes, 0));
+        // No browser sends arrays: `GET` from a Redis client is an unknown command.
+        if bytes.first() != Some(&b'*') && is_http(words.get(bytes, 0)) {
             tracing::warn!("an HTTP request on the RESP port was cut off");
             self.is_over = true;
             return;
@@ -223,8 +209,8 @@ impl Session {
             self.reply.error("NOAUTH Authentication required.");
             return;
         }
-        if self.transaction.is_some() && !command.is_some_and(Command::ends_transaction) {
-            self.put_off(command, bytes, words);
+        if self.transaction.is_some() && !command.is_some_and(Command::is_never_queued) {
+            self.queue(command, bytes, words);
             return;
         }
         let before = self.reply.len();
@@ -234,32 +220,30 @@ impl Session {
         }
         if self.has_too_much_output() {
             self.reply.truncate(before);
-            self.reply.error("ERR the answer is too long: ask for less at once");
+            self.reply.error("ERR the answer is too long: request less at once");
             self.is_over = true;
         }
     }
 
-    /// Whether more has been said than a peer may leave unread.
+    /// Returns whether the unsent answers are longer than allowed.
     pub(super) fn has_too_much_output(&self) -> bool {
         self.reply.len() > self.output_bytes_max
     }
 
-    /// Runs a command that is not put off and not batched.
+    /// Runs a command that is neither queued nor batched.
     pub(super) async fn run(&mut self, command: Command, bytes: &[u8], words: &Words) {
-        match command {
-            Command::ClThrottle => match self.throttling.ask(bytes, words) {
-                Ok(()) => self.settle(),
+        match command.group() {
+            Group::Throttle if command == Command::Del => throttle::del(self, bytes, words).await,
+            Group::Throttle => match self.throttle_queue.push(bytes, words) {
+                Ok(()) => self.decide_queued(),
                 Err(error) => self.reply.error(error),
             },
-            Command::Multi | Command::Exec | Command::Discard => {
-                self.transact(command, bytes, words).await;
-            }
-            Command::Del if command.takes(words.len()) => client::del(self, bytes, words).await,
-            _ if command.is_tide() => {
+            Group::Transaction => self.run_transaction_command(command).await,
+            Group::Tide => {
                 let engine = self.server.engine.by(self.peer);
                 tide::run(engine, &mut self.reply, command, bytes, words).await;
             }
-            _ => client::run(self, command, bytes, words),
+            Group::Connection => connection::run(self, command, bytes, words),
         }
     }
 
@@ -274,7 +258,7 @@ impl Session {
     }
 }
 
-/// As much of a peer's word as is worth repeating.
+/// Returns the beginning of a client's word for an error message.
 pub(super) fn shown(word: &[u8]) -> String {
     Escaped::new(&word[..word.len().min(128)]).to_string()
 }

@@ -1,10 +1,10 @@
-//! `TIDE.*`: every limit, by name or rule text, with milliseconds.
+//! `TIDE.*`: requests to any limit, by name or rule text. Times are in milliseconds.
 //!
 //! `TIDE.CHECK` and `TIDE.PEEK` answer `[allowed 1|0, limit, remaining, retry_after_ms, reset_after_ms]`.
-//! `retry_after_ms` is how long to wait: before going on if it was allowed, before asking again if not; -1 if
-//! waiting does not help, -2 if it takes a release. A limit, remaining or reset that nobody knows is -1.
+//! `retry_after_ms` is the time to wait, before going on if the request was allowed and before a retry if not; -1 if waiting does
+//! not help, -2 if a permit has to be released first. A limit, remaining or reset that is not known is -1.
 
-use super::command::Command;
+use super::command::{Command, WrongArity};
 use super::parse::Words;
 use super::reply::Reply;
 use super::session::shown;
@@ -16,16 +16,16 @@ use crate::store::{IdempotencyKey, InvalidIdempotencyKey, StoreError};
 use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 
-/// So many limits can be asked at once.
+/// Maximum number of limits in one `TIDE.CHECKALL`.
 const CHECKS_MAX: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 enum TideError {
-    #[error("ERR wrong number of arguments for '{0}' command")]
-    Arity(&'static str),
+    #[error(transparent)]
+    Arity(#[from] WrongArity),
     #[error("ERR {0}")]
     NoLimit(#[from] NoSuchLimit),
-    #[error("ERR a limit's name or rule is text in UTF-8")]
+    #[error("ERR the limit's name or rule is not UTF-8")]
     NoText,
     #[error("ERR syntax error: expected COST and a whole number, got '{0}'")]
     Syntax(String),
@@ -35,13 +35,13 @@ enum TideError {
     CheckSyntax(String),
     #[error("ERR {0}")]
     NoId(#[from] InvalidIdempotencyKey),
-    #[error("ERR `{0}` counts who is in flight: use TIDE.ACQUIRE and TIDE.RELEASE")]
+    #[error("ERR `{0}` is a concurrency limit: use TIDE.ACQUIRE and TIDE.RELEASE")]
     Concurrency(String),
     #[error("ERR `{0}` is not a concurrency limit: use TIDE.CHECK")]
     NoConcurrency(String),
-    #[error("ERR at most {CHECKS_MAX} limits can be asked at once")]
+    #[error("ERR a TIDE.CHECKALL has at most {CHECKS_MAX} limits")]
     TooMany,
-    #[error("ERR that is no lease: TIDE.ACQUIRE gives you one")]
+    #[error("ERR not a lease: send the lease that TIDE.ACQUIRE returned")]
     NoLease,
     #[error("TRYAGAIN {0}")]
     Store(#[from] StoreError),
@@ -58,7 +58,7 @@ impl From<CheckError> for TideError {
     }
 }
 
-/// Runs one of them.
+/// Runs a `TIDE` command and appends its answer.
 pub(super) async fn run(
     engine: ClientEngine<'_>,
     reply: &mut Reply,
@@ -78,9 +78,7 @@ async fn answer(
     bytes: &[u8],
     words: &Words,
 ) -> Result<(), TideError> {
-    if !command.takes(words.len()) {
-        return Err(TideError::Arity(name(command)));
-    }
+    command.check_arity(words.len())?;
     match command {
         Command::TideCheckAll => return check_all(engine, reply, bytes, words).await,
         Command::TideRelease => return release(engine, reply, words.get(bytes, 1)).await,
@@ -103,11 +101,6 @@ async fn answer(
     }
     reply.ok();
     Ok(())
-}
-
-fn name(command: Command) -> &'static str {
-    let known = super::command::COMMANDS.iter().find(|known| known.command == command);
-    known.map_or("tide", |known| known.name)
 }
 
 fn find(engine: ClientEngine<'_>, text: &[u8]) -> Result<Arc<Limit>, TideError> {
@@ -185,8 +178,8 @@ async fn acquire(
         Err(answer) => (answer.decision, retry_ms(&answer.decision), None),
     };
     reply.integer(i64::from(lease.is_some()));
-    reply.integer(known(decision.known_limit()));
-    reply.integer(known(decision.known_remaining()));
+    reply.integer(or_unknown(decision.known_limit()));
+    reply.integer(or_unknown(decision.known_remaining()));
     reply.integer(wait);
     match lease {
         Some(id) => reply.bulk(id.to_string()),
@@ -207,8 +200,8 @@ async fn release(
     Ok(())
 }
 
-/// `TIDE.CHECKALL limit key cost [limit key cost …]`: all are charged, or none. Answers with all of them
-/// together, and with each.
+/// `TIDE.CHECKALL limit key cost [limit key cost …]`: charges all limits, or none. Answers with the joint decision and with the
+/// decision of each limit.
 async fn check_all(
     engine: ClientEngine<'_>,
     reply: &mut Reply,
@@ -217,7 +210,7 @@ async fn check_all(
 ) -> Result<(), TideError> {
     let rest: Vec<&[u8]> = words.from(bytes, 1).collect();
     if !rest.len().is_multiple_of(3) {
-        return Err(TideError::Arity("tide.checkall"));
+        return Err(Command::TideCheckAll.wrong_arity().into());
     }
     if rest.len() / 3 > CHECKS_MAX {
         return Err(TideError::TooMany);
@@ -243,8 +236,8 @@ fn five(answer: &Answer) -> [i64; 5] {
     let decision = &answer.decision;
     [
         i64::from(answer.passes()),
-        known(decision.known_limit()),
-        known(decision.known_remaining()),
+        or_unknown(decision.known_limit()),
+        or_unknown(decision.known_remaining()),
         retry_ms(decision),
         decision.known_reset_after().map_or(UNKNOWN, ms),
     ]
@@ -259,15 +252,15 @@ fn retry_ms(decision: &Decision) -> i64 {
     }
 }
 
-/// Rounded up: who comes back then does not come too early.
+/// Rounds up, so that a client that waits this long is not too early.
 fn ms(span: Span) -> i64 {
     clamped(span.as_micros().div_ceil(1_000))
 }
 
-/// What stands for a number that nobody knows.
+/// Stands for a number that is not known.
 const UNKNOWN: i64 = -1;
 
-fn known(value: Option<u64>) -> i64 {
+fn or_unknown(value: Option<u64>) -> i64 {
     value.map_or(UNKNOWN, clamped)
 }
 
@@ -280,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_nobody_knows_is_told_as_minus_one() {
+    fn an_unknown_number_is_minus_one() {
         let second = Retry::After(Span::from_secs(1));
         let cases = [
             (Decision::UNLIMITED, [1, -1, -1, 0, 0]),
@@ -288,8 +281,8 @@ mod tests {
             (Decision::without_state(Verdict::Deny(second)), [0, -1, 0, 1_000, -1]),
             (Decision::without_state(Verdict::Deny(Retry::OnRelease)), [0, -1, 0, -2, -1]),
         ];
-        for (decision, told) in cases {
-            assert_eq!(five(&Answer::enforced(decision)), told, "{decision:?}");
+        for (decision, expected) in cases {
+            assert_eq!(five(&Answer::enforced(decision)), expected, "{decision:?}");
         }
     }
 }

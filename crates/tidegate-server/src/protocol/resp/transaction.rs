@@ -1,9 +1,8 @@
-//! `MULTI` and `EXEC`: what several clients wrap every pipeline in.
+//! `MULTI`, `EXEC` and `DISCARD`, which some clients send around every pipeline.
 //!
-//! Always   Commands that were put off run in order, one after the other. Others may be decided in between:
-//!          requests that must stand or fall together are for `TIDE.CHECKALL`.
-//! Bound    What one connection has queued is no longer than one command may be, and what all of them have, than
-//!          [`QUEUES_BYTES_MAX`](crate::server::QUEUES_BYTES_MAX), of which each peer has a [share](tidegate::store::Shares).
+//! Invariant Queued commands run in order. Commands of other clients may run between them: `TIDE.CHECKALL` is atomic.
+//! Bound     The queue of one connection is no longer than one command may be, and all queues together have at most
+//!           [`QUEUES_BYTES_MAX`](crate::server::QUEUES_BYTES_MAX), of which each client has a [share](tidegate::store::Shares).
 
 use super::command::Command;
 use super::parse::{CommandCaps, Words, parse};
@@ -13,29 +12,28 @@ use crate::server::Server;
 use std::sync::Arc;
 use tidegate::store::ClientId;
 
-/// What was put off.
+/// Commands that wait for `EXEC`.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    /// One after the other, as they are parsed.
+    /// The commands as arrays, one after another.
     commands: Vec<u8>,
     count: usize,
-    /// The room that they take.
-    room: QueueRoom,
-    /// Whether one of them was none.
+    bytes: QueuedBytes,
+    /// Whether a command was rejected, so that `EXEC` fails.
     is_broken: bool,
 }
 
-/// Room that a peer takes for queued commands; given back when it is dropped.
+/// A client's part of the bytes that all queues may have; dropping it releases them.
 #[derive(Debug)]
-struct QueueRoom {
+struct QueuedBytes {
     server: Arc<Server>,
-    /// As it was when the transaction began: who it is may change before it ends.
+    /// The client when the transaction began: its identity may change before the end.
     peer: ClientId,
     bytes: u32,
 }
 
-impl QueueRoom {
-    /// Takes room for so many bytes more. `false` if there is none, or the peer has its share.
+impl QueuedBytes {
+    /// Reserves more bytes. Returns `false` if all are taken, or the client has its share.
     fn grow(&mut self, bytes: usize) -> bool {
         let Ok(bytes) = u32::try_from(bytes) else { return false };
         let has_grown = self.server.queues.take_n(self.peer, bytes);
@@ -46,18 +44,18 @@ impl QueueRoom {
     }
 }
 
-impl Drop for QueueRoom {
+impl Drop for QueuedBytes {
     fn drop(&mut self) {
         self.server.queues.give_back_n(self.peer, self.bytes);
     }
 }
 
-/// So much can be put off.
+/// Maximum number of queued commands.
 const COMMANDS_MAX: usize = 10_000;
 
 impl Session {
-    /// Puts a command off until `EXEC`.
-    pub(super) fn put_off(&mut self, command: Option<Command>, bytes: &[u8], words: &Words) {
+    /// Queues a command until `EXEC`.
+    pub(super) fn queue(&mut self, command: Option<Command>, bytes: &[u8], words: &Words) {
         if command.is_none() {
             self.unknown(bytes, words);
         }
@@ -65,7 +63,7 @@ impl Session {
         if command.is_none() {
             return transaction.discard();
         }
-        match transaction.queue(&encoded(bytes, words)) {
+        match transaction.push(&encoded(bytes, words)) {
             Ok(()) => self.reply.simple("QUEUED"),
             Err(why) => {
                 transaction.discard();
@@ -74,10 +72,10 @@ impl Session {
         }
     }
 
-    pub(super) async fn transact(&mut self, command: Command, _: &[u8], _: &Words) {
+    pub(super) async fn run_transaction_command(&mut self, command: Command) {
         match (command, self.transaction.take()) {
             (Command::Multi, None) => {
-                self.transaction = Some(Transaction::of(&self.server, self.peer));
+                self.transaction = Some(Transaction::new(&self.server, self.peer));
                 self.reply.ok();
             }
             (Command::Multi, open) => {
@@ -102,14 +100,14 @@ impl Session {
         while let Ok(Some(length)) = parse(rest, &mut words, &CommandCaps::AUTHENTICATED) {
             let raw = &rest[..length];
             rest = &rest[length..];
-            match Command::of(words.get(raw, 0)) {
+            match Command::named(words.get(raw, 0)) {
                 Some(command) if self.is_shared && Self::can_pipeline(command) => {
                     let words = std::mem::take(&mut words);
                     self.pipeline_command(&mut pipeline, command, raw, words).await;
                 }
                 Some(command) => {
                     self.finish_pipeline(&mut pipeline).await;
-                    // None of them puts off or executes: those end a transaction.
+                    // Commands that change the transaction are never queued, so this does not recurse further.
                     Box::pin(self.run(command, raw, &words)).await;
                 }
                 None => {}
@@ -123,35 +121,35 @@ impl Session {
 }
 
 impl Transaction {
-    /// The transaction of a peer that has just begun it.
-    fn of(server: &Arc<Server>, peer: ClientId) -> Self {
-        let room = QueueRoom { server: Arc::clone(server), peer, bytes: 0 };
-        Self { commands: Vec::new(), count: 0, room, is_broken: false }
+    fn new(server: &Arc<Server>, peer: ClientId) -> Self {
+        let bytes = QueuedBytes { server: Arc::clone(server), peer, bytes: 0 };
+        Self { commands: Vec::new(), count: 0, bytes, is_broken: false }
     }
 
-    /// Puts a command behind the others, or says why there is no room for it.
-    fn queue(&mut self, command: &[u8]) -> Result<(), &'static str> {
+    /// Appends a command, or returns why the queue is full.
+    fn push(&mut self, command: &[u8]) -> Result<(), &'static str> {
         if self.is_broken {
             return Ok(());
         }
         let bytes = self.commands.len() + command.len();
         if bytes > CommandCaps::AUTHENTICATED.command_bytes_max || self.count >= COMMANDS_MAX {
-            return Err("ERR too much is put off: EXEC sooner");
+            return Err("ERR too many commands are queued: send EXEC sooner");
         }
-        if !self.room.grow(command.len()) {
-            return Err("BUSY clients have queued too much by MULTI: ask again later");
+        if !self.bytes.grow(command.len()) {
+            return Err("BUSY clients have queued too many commands with MULTI: retry later");
         }
         self.commands.extend_from_slice(command);
         self.count += 1;
         Ok(())
     }
 
-    /// Keeps nothing of it but that it cannot be executed.
+    /// Drops the queue; `EXEC` will fail.
     fn discard(&mut self) {
-        *self = Self { is_broken: true, ..Self::of(&self.room.server, self.room.peer) };
+        *self = Self { is_broken: true, ..Self::new(&self.bytes.server, self.bytes.peer) };
     }
 }
 
+/// Returns a command as an array of bulk strings.
 fn encoded(bytes: &[u8], words: &Words) -> Vec<u8> {
     let mut raw = format!("*{}\r\n", words.len()).into_bytes();
     for word in words.from(bytes, 0) {

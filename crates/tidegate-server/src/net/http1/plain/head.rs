@@ -13,6 +13,7 @@ const LENGTH_DIGITS_MAX: usize = 8;
 
 /// What the first bytes of the input are.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the value is used at once")]
 pub(super) enum Parsed {
     /// A complete plain request.
     Plain(Parts, Lengths),

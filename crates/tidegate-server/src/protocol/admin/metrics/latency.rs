@@ -1,4 +1,4 @@
-//! How long decisions take, and how long Redis does.
+//! Durations of decisions and of round trips to Redis.
 
 use crate::server::Server;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -7,10 +7,10 @@ use std::fmt::Error;
 use tidegate_redis::Latencies;
 
 pub(super) fn encode(server: &Server, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-    let help = "Seconds from a question to its decision; each request of a batch takes as long as the batch";
+    let help = "Seconds from a request to its decision; each request of a batch counts with the duration of the batch";
     histogram(encoder, "decision_duration_seconds", help, server.engine.decision_times())?;
     let Some(store) = server.engine.store().shared() else { return Ok(()) };
-    let help = "Seconds from a script sent to Redis to its answer, or until that was not waited for any more";
+    let help = "Seconds from sending a script to Redis to its answer or timeout";
     histogram(encoder, "store_round_trip_duration_seconds", help, store.round_trips())
 }
 
@@ -21,7 +21,7 @@ fn histogram(
     latencies: &Latencies,
 ) -> Result<(), Error> {
     let buckets: Vec<(f64, u64)> = latencies.buckets().collect();
-    // Of the same moment as the buckets, or they would not add up.
+    // From the same reading as the buckets, so that they add up.
     let count = buckets.iter().map(|(_, count)| count).sum();
     encoder
         .encode_descriptor(name, help, None, MetricType::Histogram)?

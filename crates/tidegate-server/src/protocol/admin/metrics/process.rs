@@ -1,6 +1,7 @@
-//! The process as Linux sees it, under the names that every Prometheus client uses: `process_*`.
+//! Metrics of the process on Linux, under the names that every Prometheus client uses: `process_*`.
 //!
-//! Always   Read from `/proc/self` when somebody collects: the systemd unit hides the rest of `/proc`. What cannot be read is left out.
+//! They are read from `/proc/self` at each collection, because the systemd unit hides the rest of `/proc`. Values that cannot be read
+//! are left out.
 
 use super::counter_f64;
 use prometheus_client::collector::Collector;
@@ -13,8 +14,8 @@ use std::fmt::Error;
 use std::fs;
 use std::sync::LazyLock;
 
-/// When the system was started, in seconds since 1970. Read once: the difference is never the same twice, and the start of a
-/// process does not move.
+/// Start of the system in seconds since 1970. Read once, because the difference of the clocks varies and the start of a process must
+/// not.
 static BOOT_SECONDS: LazyLock<f64> = LazyLock::new(|| {
     seconds(clock_gettime(ClockId::Realtime)) - seconds(clock_gettime(ClockId::Boottime))
 });
@@ -27,7 +28,7 @@ fn seconds(time: Timespec) -> f64 {
 #[derive(Debug)]
 pub(super) struct Process;
 
-/// What `/proc/self/stat` says.
+/// Values of `/proc/self/stat`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     cpu_ticks: f64,
@@ -42,7 +43,7 @@ impl Collector for Process {
             encode_stat(&mut encoder, &stat)?;
         }
         if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-            // One of them is that of this directory.
+            // Without the descriptor of this directory.
             let open = descriptors.count().saturating_sub(1) as u64;
             encoder
                 .encode_descriptor("process_open_fds", "Open descriptors", None, MetricType::Gauge)?
@@ -50,7 +51,12 @@ impl Collector for Process {
         }
         let Some(max) = getrlimit(Resource::Nofile).current else { return Ok(()) };
         encoder
-            .encode_descriptor("process_max_fds", "The most descriptors", None, MetricType::Gauge)?
+            .encode_descriptor(
+                "process_max_fds",
+                "Maximum number of open descriptors",
+                None,
+                MetricType::Gauge,
+            )?
             .encode_gauge(&max)
     }
 }
@@ -58,16 +64,16 @@ impl Collector for Process {
 #[expect(clippy::cast_precision_loss, reason = "both are small")]
 fn encode_stat(encoder: &mut DescriptorEncoder<'_>, stat: &Stat) -> Result<(), Error> {
     let ticks_per_second = clock_ticks_per_second() as f64;
-    let help = "Seconds of processor time";
+    let help = "CPU time in seconds";
     let mut cpu =
         encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
     counter_f64(&mut cpu, stat.cpu_ticks / ticks_per_second)?;
     let resident_bytes = stat.resident_pages * page_size() as f64;
     let started = *BOOT_SECONDS + stat.start_ticks / ticks_per_second;
     for (name, help, value) in [
-        ("process_resident_memory_bytes", "Memory that it occupies", resident_bytes),
-        ("process_virtual_memory_bytes", "Addresses that it has", stat.virtual_bytes),
-        ("process_start_time_seconds", "When it was started, since 1970", started),
+        ("process_resident_memory_bytes", "Resident memory", resident_bytes),
+        ("process_virtual_memory_bytes", "Virtual memory", stat.virtual_bytes),
+        ("process_start_time_seconds", "Start of the process, in seconds since 1970", started),
     ] {
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
@@ -93,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_may_be_called_anything() {
+    fn a_program_may_have_any_name() {
         let stat =
             "7 (a) R (b) S 1 7 7 0 -1 4194560 90 0 0 0 150 50 0 0 20 0 3 0 1234 8192 3 184467";
         let expected = Stat {

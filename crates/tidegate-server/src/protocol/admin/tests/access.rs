@@ -1,9 +1,9 @@
-//! Who may look, and who may change something.
+//! Tests of access control.
 
 use super::super::ROUTES;
-use super::{TOKEN, ask, bench};
+use super::{TOKEN, ask, harness};
 use crate::config::Config;
-use crate::protocol::http::tests::Bench;
+use crate::protocol::http::tests::Harness;
 use http::request::Builder;
 use http::{Request, Version};
 
@@ -12,28 +12,28 @@ fn request(method: &str, path: &str) -> Builder {
 }
 
 #[tokio::test]
-async fn everything_but_health_and_the_page_needs_the_token() {
-    let bench = bench();
+async fn all_paths_but_health_and_the_dashboard_need_the_token() {
+    let harness = harness();
     for (path, method, _) in ROUTES {
         let is_open =
             matches!(*path, "/livez" | "/readyz" | "/" | "/dashboard.css" | "/dashboard.js");
-        let without = ask(&bench, request(method.as_str(), path)).await;
+        let without = ask(&harness, request(method.as_str(), path)).await;
         assert_eq!(without.status == 401, !is_open, "{path}");
         let wrong = request(method.as_str(), path).header("authorization", "Bearer other");
-        assert_eq!(ask(&bench, wrong).await.status == 401, !is_open, "{path}");
+        assert_eq!(ask(&harness, wrong).await.status == 401, !is_open, "{path}");
         let with = request(method.as_str(), path).header("authorization", TOKEN);
-        assert_ne!(ask(&bench, with).await.status, 401, "{path}");
+        assert_ne!(ask(&harness, with).await.status, 401, "{path}");
     }
 }
 
 #[tokio::test]
-async fn without_a_token_only_loopback_is_answered_and_by_its_own_name() {
-    let bench = Bench::new();
+async fn without_a_token_only_loopback_host_names_are_accepted() {
+    let harness = Harness::new();
     let limits = |host: &str| Request::get("/v1/limits").header("host", host);
     for host in
         ["localhost", "LOCALHOST:9091", "127.0.0.1:9091", "[::1]:9091", "[::1]", "127.0.0.1"]
     {
-        assert_eq!(ask(&bench, limits(host)).await.status, 200, "{host}");
+        assert_eq!(ask(&harness, limits(host)).await.status, 200, "{host}");
     }
     let strangers = [
         "evil.example",
@@ -43,39 +43,39 @@ async fn without_a_token_only_loopback_is_answered_and_by_its_own_name() {
         "[::2]:9091",
     ];
     for host in strangers {
-        assert_eq!(ask(&bench, limits(host)).await.status, 403, "{host}");
+        assert_eq!(ask(&harness, limits(host)).await.status, 403, "{host}");
     }
-    assert_eq!(ask(&bench, Request::get("/v1/limits")).await.status, 400, "no host at all");
+    assert_eq!(ask(&harness, Request::get("/v1/limits")).await.status, 400, "no host at all");
 }
 
 #[tokio::test]
-async fn a_probe_that_speaks_an_older_http_needs_no_host_and_nobody_else_does_without() {
-    let bench = Bench::new();
+async fn only_a_health_probe_over_http_1_0_needs_no_host() {
+    let harness = Harness::new();
     let get = |path: &str, version| Request::get(path).version(version);
     for path in ["/livez", "/readyz"] {
-        assert_eq!(ask(&bench, get(path, Version::HTTP_10)).await.status, 200, "{path}");
-        assert_eq!(ask(&bench, get(path, Version::HTTP_11)).await.status, 400, "{path}");
+        assert_eq!(ask(&harness, get(path, Version::HTTP_10)).await.status, 200, "{path}");
+        assert_eq!(ask(&harness, get(path, Version::HTTP_11)).await.status, 400, "{path}");
         let two = get(path, Version::HTTP_10).header("host", "a").header("host", "b");
-        assert_eq!(ask(&bench, two).await.status, 400, "{path}");
+        assert_eq!(ask(&harness, two).await.status, 400, "{path}");
     }
     for path in ["/metrics", "/v1/limits", "/"] {
-        assert_eq!(ask(&bench, get(path, Version::HTTP_10)).await.status, 400, "{path}");
+        assert_eq!(ask(&harness, get(path, Version::HTTP_10)).await.status, 400, "{path}");
     }
 }
 
 #[tokio::test]
-async fn without_a_token_a_listener_that_is_not_on_loopback_answers_nobody() {
+async fn without_a_token_a_listener_beyond_loopback_refuses_all_requests() {
     let mut config = Config::default();
     config.server.admin = Some("0.0.0.0:9091".parse().unwrap());
-    let bench = Bench::with(config);
-    assert_eq!(ask(&bench, request("GET", "/metrics")).await.status, 403);
-    assert_eq!(ask(&bench, request("GET", "/")).await.status, 403);
-    assert_eq!(ask(&bench, request("GET", "/livez")).await.status, 200);
+    let harness = Harness::with(config);
+    assert_eq!(ask(&harness, request("GET", "/metrics")).await.status, 403);
+    assert_eq!(ask(&harness, request("GET", "/")).await.status, 403);
+    assert_eq!(ask(&harness, request("GET", "/livez")).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_change_is_not_made_for_another_sites_page() {
-    let bench = bench();
+async fn a_page_of_another_site_can_change_nothing() {
+    let harness = harness();
     let reload = || request("POST", "/v1/reload").header("authorization", TOKEN);
     let strange = [
         reload().header("origin", "http://evil.example"),
@@ -84,35 +84,35 @@ async fn a_change_is_not_made_for_another_sites_page() {
         reload().header("sec-fetch-site", "same-site"),
     ];
     for request in strange {
-        assert_eq!(ask(&bench, request).await.status, 403);
+        assert_eq!(ask(&harness, request).await.status, 403);
     }
     let own =
         reload().header("origin", "http://localhost:9091").header("sec-fetch-site", "same-origin");
-    let reply = ask(&bench, own).await;
+    let reply = ask(&harness, own).await;
     assert_eq!(reply.status, 409);
     assert!(reply.detail().contains("started without one"));
 }
 
 #[tokio::test]
-async fn what_there_is_not_is_refused() {
-    let bench = bench();
-    let reply = ask(&bench, request("GET", "/metric")).await;
+async fn unknown_paths_and_methods_are_refused() {
+    let harness = harness();
+    let reply = ask(&harness, request("GET", "/metric")).await;
     assert_eq!(reply.status, 404);
     assert!(reply.detail().ends_with("did you mean /metrics?"), "{}", reply.detail());
-    let reply = ask(&bench, request("GET", "/v1/reload")).await;
+    let reply = ask(&harness, request("GET", "/v1/reload")).await;
     assert_eq!((reply.status, reply.field("allow")), (405, Some("POST")));
 }
 
 #[tokio::test]
-async fn the_page_allows_nothing_from_elsewhere_and_no_frame() {
-    let bench = bench();
-    let page = ask(&bench, request("GET", "/")).await;
+async fn the_dashboard_allows_no_foreign_content_and_no_frame() {
+    let harness = harness();
+    let page = ask(&harness, request("GET", "/")).await;
     let policy = page.field("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self';"));
     assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"));
     assert_eq!(page.field("x-frame-options"), Some("DENY"));
     assert!(!page.text.contains("<style") && !page.text.contains("onclick"));
     assert!(!page.text.contains("http://") && !page.text.contains("https://"));
-    let script = ask(&bench, request("GET", "/dashboard.js")).await.text;
+    let script = ask(&harness, request("GET", "/dashboard.js")).await.text;
     assert!(!script.contains("innerHTML") && !script.contains("insertAdjacentHTML"));
 }

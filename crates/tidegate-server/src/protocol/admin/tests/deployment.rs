@@ -1,9 +1,9 @@
-//! What is deployed beside the server names only metrics that there are.
+//! The Grafana dashboard and the alerts name only existing metrics.
 
-use super::{bench, get};
+use super::{get, harness};
 use crate::clock::ServerClock;
 use crate::config::Config;
-use crate::protocol::http::tests::Bench;
+use crate::protocol::http::tests::Harness;
 use crate::server::Server;
 use crate::server::status::RestoreResult;
 use crate::tls::tests::Files;
@@ -15,16 +15,15 @@ use tidegate_redis::{RedisStore, Settings};
 const DASHBOARD: &str = include_str!("../../../../../../deploy/grafana/dashboard.json");
 const ALERTS: &str = include_str!("../../../../../../deploy/prometheus/alerts.yml");
 
-/// Every word in it that begins as a metric does.
+/// Returns every word that begins like a metric.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("tidegate_") || word.starts_with("process_")).collect()
 }
 
-/// The metrics of a server that has all of them: it speaks TLS, its limits are in a store, where nobody answers, it logs, and it
-/// writes snapshots.
+/// Returns the metrics of a server that has all of them: with TLS, a log, snapshots, and limits in a Redis that does not answer.
 async fn metrics() -> String {
-    let Bench { server, clock } = bench();
+    let Harness { server, clock } = harness();
     let mut config = Config::clone(&server.config());
     config.server.tls = Some(Files::new().config());
     let address = "redis://127.0.0.1:1".parse().unwrap();
@@ -32,10 +31,10 @@ async fn metrics() -> String {
     let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), redis);
     server.status.log.get_or_init(Arc::default);
     server.status.snapshot.begin(RestoreResult::Ok, clock.now());
-    get(&Bench { server, clock }, "/metrics").await.text
+    get(&Harness { server, clock }, "/metrics").await.text
 }
 
-/// What they are called.
+/// Returns the names of metrics.
 fn names(metrics: &str) -> BTreeSet<&str> {
     let samples = metrics.lines().filter(|line| !line.starts_with('#'));
     samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect()

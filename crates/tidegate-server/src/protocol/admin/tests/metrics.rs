@@ -1,9 +1,9 @@
-//! What is counted, and how it is labelled.
+//! Tests of `/metrics`.
 #![expect(clippy::float_cmp, reason = "counts are exact")]
 
-use super::{TOKEN, ask, bench, get, throttle};
+use super::{TOKEN, ask, get, harness, throttle};
 use crate::config::{Config, LimitConfig, Mode};
-use crate::protocol::http::tests::{Bench, limit};
+use crate::protocol::http::tests::{Harness, limit};
 use crate::server::status::{DropReason, RestoreResult};
 use crate::tls::tests::Files;
 use http::Request;
@@ -13,18 +13,18 @@ use tidegate::{Clock as _, Span};
 
 #[tokio::test]
 async fn decisions_are_counted_by_limit_and_kind() {
-    let bench = bench();
-    bench.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;
-    bench.check(r#"{"limit":"api","key":"alice"}"#).await;
-    bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
-    bench.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
-    throttle(&bench, 3).await;
-    bench.server.status.connections.http.store(3, Ordering::Relaxed);
-    bench.server.status.failed_reloads.store(2, Ordering::Relaxed);
+    let harness = harness();
+    harness.check(r#"{"limit":"api","key":"alice","cost":10}"#).await;
+    harness.check(r#"{"limit":"api","key":"alice"}"#).await;
+    harness.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
+    harness.check(r#"{"rule":"5/s queue","key":"alice"}"#).await;
+    throttle(&harness, 3).await;
+    harness.server.status.connections.http.store(3, Ordering::Relaxed);
+    harness.server.status.failed_reloads.store(2, Ordering::Relaxed);
     let request = || Request::get("/metrics").header("host", "localhost");
-    assert_eq!(ask(&bench, request().header("authorization", "Bearer guess")).await.status, 401);
+    assert_eq!(ask(&harness, request().header("authorization", "Bearer guess")).await.status, 401);
     let request = request().header("authorization", TOKEN);
-    let reply = ask(&bench, request.header("accept", "application/openmetrics-text;q=0.9")).await;
+    let reply = ask(&harness, request.header("accept", "application/openmetrics-text;q=0.9")).await;
     assert_eq!(
         reply.field("content-type"),
         Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
@@ -60,8 +60,8 @@ async fn decisions_are_counted_by_limit_and_kind() {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_for_openmetrics_is_given_what_everybody_reads() {
-    let reply = get(&bench(), "/metrics").await;
+async fn collectors_that_do_not_accept_openmetrics_get_the_text_format() {
+    let reply = get(&harness(), "/metrics").await;
     let kind = Some("text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(reply.field("content-type"), kind);
     assert!(reply.text.contains("# TYPE tidegate_decisions_total counter\n"), "{}", reply.text);
@@ -69,13 +69,13 @@ async fn who_does_not_ask_for_openmetrics_is_given_what_everybody_reads() {
 }
 
 #[tokio::test]
-async fn who_passes_in_the_shadow_is_not_counted_as_denied() {
+async fn a_denial_in_shadow_mode_is_not_counted_as_denied() {
     let shy = LimitConfig { mode: Mode::Shadow, ..limit("shy", "1/min") };
-    let bench = Bench::with(Config { limits: vec![shy], ..Config::default() });
+    let harness = Harness::with(Config { limits: vec![shy], ..Config::default() });
     for _ in 0..3 {
-        bench.check(r#"{"limit":"shy","key":"alice"}"#).await;
+        harness.check(r#"{"limit":"shy","key":"alice"}"#).await;
     }
-    let text = get(&bench, "/metrics").await.text;
+    let text = get(&harness, "/metrics").await.text;
     for (decision, number) in [("allow", 1), ("deny", 0), ("shadow_deny", 2)] {
         let line =
             format!(r#"tidegate_decisions_total{{limit="shy",decision="{decision}"}} {number}"#);
@@ -84,32 +84,32 @@ async fn who_passes_in_the_shadow_is_not_counted_as_denied() {
 }
 
 #[tokio::test]
-async fn no_key_is_in_a_label_and_a_name_breaks_no_line() {
+async fn labels_contain_no_keys_and_names_are_escaped() {
     let odd = limit("odd \"name\\\n", "1/s");
-    let bench = Bench::with(Config { limits: vec![odd], ..Config::default() });
-    bench.check(r#"{"rule":"9/s","key":"tell-nobody"}"#).await;
-    let text = get(&bench, "/metrics").await.text;
+    let harness = Harness::with(Config { limits: vec![odd], ..Config::default() });
+    harness.check(r#"{"rule":"9/s","key":"tell-nobody"}"#).await;
+    let text = get(&harness, "/metrics").await.text;
     assert!(!text.contains("tell-nobody") && !text.contains("9/s"));
     assert!(text.contains(r#"tidegate_keys{limit="odd \"name\\\n"} 0"#), "{text}");
 }
 
 #[tokio::test]
-async fn every_listener_that_speaks_tls_says_when_its_certificate_expires() {
+async fn every_tls_listener_reports_the_expiry_of_its_certificate() {
     let files = Files::new();
     let mut config = Config::default();
     config.server.tls = Some(files.config());
     config.server.grpc = None;
-    let text = get(&Bench::with(config), "/metrics").await.text;
+    let text = get(&Harness::with(config), "/metrics").await.text;
     let name = "tidegate_tls_certificate_expiry_timestamp_seconds";
     let mut said: Vec<&str> = text.lines().filter(|line| line.starts_with(name)).collect();
     said.sort_unstable();
     // The first second of 2040.
     let expected = ["http", "resp"].map(|on| format!("{name}{{listener=\"{on}\"}} 2208988800"));
     assert_eq!(said, expected);
-    assert!(!get(&bench(), "/metrics").await.text.lines().any(|line| line.starts_with(name)));
+    assert!(!get(&harness(), "/metrics").await.text.lines().any(|line| line.starts_with(name)));
 }
 
-/// The number that a series has.
+/// Returns the value of a series.
 fn number(text: &str, series: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let number = line.unwrap_or_else(|| panic!("{series} is not in\n{text}"));
@@ -117,11 +117,11 @@ fn number(text: &str, series: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn how_long_decisions_take_is_counted_for_every_wire() {
-    let bench = bench();
-    bench.check(r#"{"limit":"api","key":"alice"}"#).await;
-    throttle(&bench, 300).await;
-    let text = get(&bench, "/metrics").await.text;
+async fn decision_durations_are_counted_for_every_protocol() {
+    let harness = harness();
+    harness.check(r#"{"limit":"api","key":"alice"}"#).await;
+    throttle(&harness, 300).await;
+    let text = get(&harness, "/metrics").await.text;
     // The clock stands still.
     for bucket in ["0.000001", "0.0001", "+Inf"] {
         let series = format!("tidegate_decision_duration_seconds_bucket{{le=\"{bucket}\"}}");
@@ -133,17 +133,17 @@ async fn how_long_decisions_take_is_counted_for_every_wire() {
 }
 
 #[tokio::test]
-async fn snapshots_and_what_the_start_found_are_told() {
-    let bench = bench();
-    let text = get(&bench, "/metrics").await.text;
+async fn snapshots_and_the_result_of_restoring_are_reported() {
+    let harness = harness();
+    let text = get(&harness, "/metrics").await.text;
     assert!(!text.contains("tidegate_snapshot"), "it writes none:\n{text}");
-    let status = &bench.server.status.snapshot;
-    status.begin(RestoreResult::Previous, bench.clock.now());
-    bench.clock.advance(Span::from_secs(30));
-    status.written(bench.clock.now());
-    bench.clock.advance(Span::from_secs(5));
+    let status = &harness.server.status.snapshot;
+    status.begin(RestoreResult::Previous, harness.clock.now());
+    harness.clock.advance(Span::from_secs(30));
+    status.written(harness.clock.now());
+    harness.clock.advance(Span::from_secs(5));
     status.failed("no space left");
-    let text = get(&bench, "/metrics").await.text;
+    let text = get(&harness, "/metrics").await.text;
     for (series, expected) in [
         (r#"tidegate_snapshots_total{result="ok"}"#, 1.0),
         (r#"tidegate_snapshots_total{result="error"}"#, 1.0),
@@ -153,35 +153,35 @@ async fn snapshots_and_what_the_start_found_are_told() {
     ] {
         assert_eq!(number(&text, series), expected, "{series}");
     }
-    let ready = get(&bench, "/readyz?verbose").await;
+    let ready = get(&harness, "/readyz?verbose").await;
     assert_eq!(ready.status, 200, "it is no reason not to ask");
     for line in [
-        "[!] the snapshot could not be used at the start; the one before it was",
-        "[!] the last snapshot could not be written: no space left; that or the start was 5 s ago",
+        "[!] the snapshot could not be restored at the start; the one before it was",
+        "[!] the last snapshot could not be written: no space left; the last successful one, or the start, was 5 s ago",
     ] {
         assert!(ready.text.lines().any(|other| other == line), "{line}\n{}", ready.text);
     }
 }
 
 #[tokio::test]
-async fn lines_of_the_log_that_were_lost_are_told() {
-    let bench = bench();
-    assert!(!get(&bench, "/metrics").await.text.contains("tidegate_log"), "it does not log");
-    let drops = bench.server.status.log.get_or_init(Arc::default);
+async fn lost_log_lines_are_counted() {
+    let harness = harness();
+    assert!(!get(&harness, "/metrics").await.text.contains("tidegate_log"), "it does not log");
+    let drops = harness.server.status.log.get_or_init(Arc::default);
     (0..3).for_each(|_| drops.add(DropReason::Repeated));
-    assert!(!get(&bench, "/readyz?verbose").await.text.contains("lines of the log"));
+    assert!(!get(&harness, "/readyz?verbose").await.text.contains("lines of the log"));
     (0..2).for_each(|_| drops.add(DropReason::Unwritable));
-    let text = get(&bench, "/metrics").await.text;
+    let text = get(&harness, "/metrics").await.text;
     assert_eq!(number(&text, r#"tidegate_log_lines_dropped_total{reason="repeated"}"#), 3.0);
     assert_eq!(number(&text, r#"tidegate_log_lines_dropped_total{reason="unwritable"}"#), 2.0);
-    let ready = get(&bench, "/readyz?verbose").await.text;
+    let ready = get(&harness, "/readyz?verbose").await.text;
     assert!(ready.contains("[!] 2 lines of the log could not be written\n"), "{ready}");
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_process_is_described_under_the_names_that_everybody_uses() {
-    let text = get(&bench(), "/metrics").await.text;
+async fn process_metrics_have_their_standard_names() {
+    let text = get(&harness(), "/metrics").await.text;
     let is_within = |series, from, to| {
         let number = number(&text, series);
         assert!((from..to).contains(&number), "{series} {number}");

@@ -1,4 +1,4 @@
-//! The operator's listener, asked without a socket.
+//! Tests of the admin listener without sockets.
 
 mod access;
 mod deployment;
@@ -7,38 +7,41 @@ mod limits;
 mod metrics;
 
 use crate::config::{Config, Token};
-use crate::protocol::http::tests::{Bench, Reply, limit};
+use crate::protocol::http::tests::{Harness, Reply, limit};
 use http::Request;
 use tidegate::throttle::Throttle;
 
 const TOKEN: &str = "Bearer 0perator";
 
-/// A server with the limit `api` whose operator has a token.
-fn bench() -> Bench {
+/// Returns a server with the limit `api` and an admin token.
+fn harness() -> Harness {
     let mut config = Config { limits: vec![limit("api", "10/s")], ..Config::default() };
     config.server.admin_token = Some(Token::new("0perator"));
-    Bench::with(config)
+    Harness::with(config)
 }
 
-async fn ask(bench: &Bench, request: http::request::Builder) -> Reply {
+async fn ask(harness: &Harness, request: http::request::Builder) -> Reply {
     let (request, ()) = request.body(()).unwrap().into_parts();
-    Reply::of(super::answer(&bench.server, &request).await).await
+    Reply::of(super::answer(&harness.server, &request).await).await
 }
 
-async fn get(bench: &Bench, path: &str) -> Reply {
-    ask(bench, Request::get(path).header("host", "localhost:9091").header("authorization", TOKEN))
+async fn get(harness: &Harness, path: &str) -> Reply {
+    ask(harness, Request::get(path).header("host", "localhost:9091").header("authorization", TOKEN))
         .await
 }
 
-async fn post(bench: &Bench, path: &str) -> Reply {
-    ask(bench, Request::post(path).header("host", "localhost:9091").header("authorization", TOKEN))
-        .await
+async fn post(harness: &Harness, path: &str) -> Reply {
+    ask(
+        harness,
+        Request::post(path).header("host", "localhost:9091").header("authorization", TOKEN),
+    )
+    .await
 }
 
-/// Asks as often as this for what one of may pass.
-async fn throttle(bench: &Bench, times: usize) {
+/// Sends `CL.THROTTLE` this number of times; one is allowed.
+async fn throttle(harness: &Harness, times: usize) {
     let throttle = Throttle::new(0, 1, 60, 1).unwrap();
     for _ in 0..times {
-        bench.server.engine.throttle(b"alice", &throttle).await;
+        let _ = harness.server.engine.throttle(b"alice", &throttle).await;
     }
 }

@@ -1,14 +1,14 @@
-//! Several questions that are one.
+//! Tests of several checks in one request.
 
-use super::Bench;
+use super::Harness;
 use serde_json::json;
 
 #[tokio::test]
 async fn all_are_charged_or_none_is() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let both =
         r#"{"checks":[{"limit":"api","key":"alice","cost":4},{"rule":"5/min","key":"site"}]}"#;
-    let reply = bench.check(both).await;
+    let reply = harness.check(both).await;
     assert_eq!(reply.status, 200);
     let json = reply.json();
     assert_eq!((&json["allow"], &json["remaining"]), (&json!(true), &json!(4)));
@@ -19,7 +19,7 @@ async fn all_are_charged_or_none_is() {
 
     let denied =
         r#"{"checks":[{"limit":"api","key":"alice"},{"rule":"5/min","key":"site","cost":5}]}"#;
-    let reply = bench.check(denied).await;
+    let reply = harness.check(denied).await;
     assert_eq!(reply.status, 429);
     let json = reply.json();
     assert_eq!(json["violated-policies"], json!(["5/min"]));
@@ -27,71 +27,71 @@ async fn all_are_charged_or_none_is() {
         (&json["each"][0]["allow"], &json["each"][1]["allow"]),
         (&json!(true), &json!(false))
     );
-    let alice = bench.check(r#"{"limit":"api","key":"alice","cost":0}"#).await;
+    let alice = harness.check(r#"{"limit":"api","key":"alice","cost":0}"#).await;
     assert_eq!(alice.json()["remaining"], 6, "the denied ones cost nothing");
 }
 
 #[tokio::test]
-async fn each_limit_is_listed_once_and_who_denies_first() {
-    let bench = Bench::new();
+async fn each_limit_is_listed_once_and_denying_ones_first() {
+    let harness = Harness::new();
     let checks = r#"{"checks":[{"limit":"api","key":"a"},{"limit":"api","key":"b"},{"rule":"2/min","key":"c","cost":3}]}"#;
-    let reply = bench.check(checks).await;
+    let reply = harness.check(checks).await;
     assert_eq!(reply.field("ratelimit-policy"), Some(r#""2/min";q=2;w=60, "api";q=10;w=1"#));
     assert_eq!(reply.field("ratelimit"), Some(r#""2/min";r=2;t=0, "api";r=10;t=0"#));
 }
 
 #[tokio::test]
-async fn a_limit_in_the_shadow_counts_as_if_it_were_obeyed() {
-    let bench = Bench::new();
+async fn a_limit_in_shadow_mode_counts_as_if_it_were_enforced() {
+    let harness = Harness::new();
     let both = r#"{"checks":[{"rule":"1/min","key":"a"},{"limit":"shy","key":"a"}]}"#;
-    assert_eq!(bench.check(both).await.status, 200);
+    assert_eq!(harness.check(both).await.status, 200);
     for _ in 0..3 {
-        let reply = bench.check(both).await;
+        let reply = harness.check(both).await;
         assert_eq!(reply.status, 429);
         let json = reply.json();
         assert_eq!(json.get("shadowed"), None, "it does not pass");
         assert_eq!(json["each"][1]["shadowed"], true, "and this would have denied it too");
     }
-    let shy = bench.server.engine.find("shy").unwrap();
+    let shy = harness.server.engine.find("shy").unwrap();
     assert_eq!(
         (shy.counters().stats().allowed, shy.shadowed()),
         (1, 0),
         "it was denied by another"
     );
     let other = r#"{"checks":[{"rule":"1/min","key":"b"},{"limit":"shy","key":"c"}]}"#;
-    bench.check(r#"{"rule":"1/min","key":"b"}"#).await;
-    assert_eq!(bench.check(other).await.status, 429);
-    let left = bench.post("/v1/peek", r#"{"limit":"shy","key":"c","cost":0}"#).await;
+    harness.check(r#"{"rule":"1/min","key":"b"}"#).await;
+    assert_eq!(harness.check(other).await.status, 429);
+    let left = harness.post("/v1/peek", r#"{"limit":"shy","key":"c","cost":0}"#).await;
     assert_eq!(left.json()["remaining"], 1, "nothing was charged");
 }
 
 #[tokio::test]
 async fn there_may_be_64_checks_and_not_one_more() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let checks = |count: usize| {
         let checks: Vec<String> =
             (0..count).map(|key| format!(r#"{{"limit":"api","key":"{key}"}}"#)).collect();
         format!(r#"{{"checks":[{}]}}"#, checks.join(","))
     };
-    let reply = bench.check(&checks(64)).await;
+    let reply = harness.check(&checks(64)).await;
     assert_eq!((reply.status, reply.json()["each"].as_array().unwrap().len()), (200, 64));
     for count in [0, 65] {
-        let reply = bench.check(&checks(count)).await;
+        let reply = harness.check(&checks(count)).await;
         assert_eq!(reply.status, 400);
         assert!(reply.detail().contains("an array of 1 to 64 checks"), "{}", reply.detail());
     }
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_check_says_which_one() {
-    let bench = Bench::new();
-    let reply = bench.check(r#"{"checks":[{"limit":"api","key":"a"},{"limit":"api"}]}"#).await;
+async fn a_problem_of_a_check_has_its_index() {
+    let harness = Harness::new();
+    let reply = harness.check(r#"{"checks":[{"limit":"api","key":"a"},{"limit":"api"}]}"#).await;
     assert_eq!(
         (reply.status, &*reply.detail()),
-        (400, "checks[1]: `key` is missing: say whom to count")
+        (400, "checks[1]: `key` is missing: the user, address or other entity to limit")
     );
     let nested = r#"{"checks":[{"checks":[]}]}"#;
-    assert!(bench.check(nested).await.detail().contains("unknown member `checks`"));
+    assert!(harness.check(nested).await.detail().contains("unknown member `checks`"));
     let beside = r#"{"cost":2,"checks":[{"limit":"api","key":"a"}]}"#;
-    assert!(bench.check(beside).await.detail().contains("belongs into each of them"));
+    assert!(harness.check(beside).await.detail().contains("into each entry of `checks`"));
 }

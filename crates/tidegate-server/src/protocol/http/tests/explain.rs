@@ -1,62 +1,62 @@
-//! `/v1/explain` about a request that is described, and about the one that asks.
+//! Tests of `/v1/explain`.
 
-use super::{Bench, limit};
+use super::{Harness, limit};
 use crate::config::Config;
 use crate::matching::{KeyPart, V4_BITS, V6_BITS};
 use http::Request;
 use tidegate_http::ProxyHeader;
 
-/// A limit by address, and a proxy in 10.0.0.0/8 that is trusted.
-fn bench() -> Bench {
+/// Returns a server with a limit by address and trusted proxies in 10.0.0.0/8.
+fn harness() -> Harness {
     let mut login = limit("login", "5/min");
     login.key = vec![KeyPart::Ip { v4_bits: V4_BITS, v6_bits: V6_BITS }];
     let mut config = Config { limits: vec![login], ..Config::default() };
     config.server.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-    Bench::with(config)
+    Harness::with(config)
 }
 
-/// The same with a trusted proxy on this machine, which writes that header.
-fn bench_by(header: ProxyHeader) -> Bench {
-    let mut config = (*bench().server.config()).clone();
+/// Returns a server with a trusted proxy on this machine, which sends that header.
+fn harness_with(header: ProxyHeader) -> Harness {
+    let mut config = (*harness().server.config()).clone();
     config.server.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     config.server.proxy_header = header;
-    Bench::with(config)
+    Harness::with(config)
 }
 
 #[tokio::test]
-async fn a_described_request_is_explained_and_takes_nothing() {
-    let bench = bench();
+async fn a_described_request_is_explained_and_not_charged() {
+    let harness = harness();
     let asked = r#"{"method": "POST", "path": "/login?a=1", "ip": "192.0.2.7", "cost": 2}"#;
     for _ in 0..5 {
-        let told = bench.post("/v1/explain", asked).await.json();
+        let told = harness.post("/v1/explain", asked).await.json();
         assert_eq!(told["limits"][0]["key"], "192.0.2.7");
         assert_eq!(told["limits"][0]["now"]["remaining"], 3);
         assert_eq!(told.get("hint"), None);
     }
-    assert_eq!(bench.post("/v1/explain", "{}").await.json()["verdict"], "allow");
+    assert_eq!(harness.post("/v1/explain", "{}").await.json()["verdict"], "allow");
 }
 
 #[tokio::test]
-async fn a_trusted_proxy_is_believed_and_another_is_asked_about() {
-    let bench = bench();
+async fn a_trusted_proxy_is_believed_and_another_gets_a_hint() {
+    let harness = harness();
     let asked =
         |ip: &str| format!(r#"{{"ip": "{ip}", "headers": {{"x-forwarded-for": "192.0.2.7"}}}}"#);
-    let told = bench.post("/v1/explain", asked("10.1.2.3")).await.json();
+    let told = harness.post("/v1/explain", asked("10.1.2.3")).await.json();
     assert_eq!((&told["limits"][0]["key"], told.get("hint")), (&"192.0.2.7".into(), None));
-    let told = bench.post("/v1/explain", asked("172.16.0.1")).await.json();
+    let told = harness.post("/v1/explain", asked("172.16.0.1")).await.json();
     assert_eq!(told["limits"][0]["key"], "172.16.0.1");
     let hint = "`x-forwarded-for` is not believed, since 172.16.0.1 is no trusted proxy: if it is one of yours, add it to \
                 `trusted_proxies`";
     assert_eq!(told["hint"], hint);
     let own = Request::get("/v1/explain").header("host", "localhost").header("forwarded", "for=a");
-    let told = bench.ask(own, b"").await.json();
+    let told = harness.ask(own, b"").await.json();
     assert!(
         told["hint"].as_str().unwrap().starts_with("`forwarded` is not believed, since 127.0.0.1")
     );
 }
 
 #[tokio::test]
-async fn of_two_headers_the_one_that_proxies_write_is_believed() {
+async fn of_two_headers_the_configured_one_is_believed() {
     const BOTH: [(&str, &str); 2] =
         [("x-forwarded-for", "192.0.2.1"), ("forwarded", "for=192.0.2.2")];
     for (header, key) in [
@@ -64,10 +64,10 @@ async fn of_two_headers_the_one_that_proxies_write_is_believed() {
         (ProxyHeader::XForwardedFor, "192.0.2.1"),
         (ProxyHeader::Forwarded, "192.0.2.2"),
     ] {
-        let bench = bench_by(header);
+        let harness = harness_with(header);
         let asked = BOTH.map(|(name, value)| format!(r#""{name}": "{value}""#)).join(", ");
         let asked = format!(r#"{{"ip": "127.0.0.1", "headers": {{{asked}}}}}"#);
-        let told = bench.post("/v1/explain", asked).await.json();
+        let told = harness.post("/v1/explain", asked).await.json();
         assert_eq!(
             (&told["limits"][0]["key"], told.get("hint")),
             (&key.into(), None),
@@ -77,14 +77,14 @@ async fn of_two_headers_the_one_that_proxies_write_is_believed() {
         for (name, value) in BOTH {
             own = own.header(name, value);
         }
-        let told = bench.ask(own, b"").await.json();
+        let told = harness.ask(own, b"").await.json();
         assert_eq!(told["limits"][0]["key"], key, "{header:?}");
     }
     for (header, (name, value)) in
         [(ProxyHeader::Forwarded, BOTH[0]), (ProxyHeader::XForwardedFor, BOTH[1])]
     {
         let own = Request::get("/v1/explain").header("host", "localhost").header(name, value);
-        let told = bench_by(header).ask(own, b"").await.json();
+        let told = harness_with(header).ask(own, b"").await.json();
         assert_eq!(
             told["limits"][0]["key"], "127.0.0.1",
             "the other one alone is not believed either"
@@ -97,7 +97,7 @@ async fn of_two_headers_the_one_that_proxies_write_is_believed() {
 }
 
 #[tokio::test]
-async fn a_header_that_comes_twice_is_no_key_and_conditions_see_each_of_its_values() {
+async fn a_repeated_header_is_no_key_and_conditions_match_each_value() {
     let config = r#"
         [limits.user]
         rule = "5/min"
@@ -106,22 +106,22 @@ async fn a_header_that_comes_twice_is_no_key_and_conditions_see_each_of_its_valu
         rule = "1/min"
         when = { "header:user-agent" = "*bot" }
     "#;
-    let bench = Bench::with(crate::config::read(config, "t.toml").unwrap());
+    let harness = Harness::with(crate::config::read(config, "t.toml").unwrap());
     let said = |headers: &str| format!(r#"{{"headers": {{{headers}}}}}"#);
-    let once = bench.post("/v1/explain", said(r#""x-user": "ann""#)).await.json();
+    let once = harness.post("/v1/explain", said(r#""x-user": "ann""#)).await.json();
     assert_eq!(once["limits"][0]["key"], "ann");
-    let alone = bench.post("/v1/explain", said(r#""x-user": ["ann"]"#)).await.json();
+    let alone = harness.post("/v1/explain", said(r#""x-user": ["ann"]"#)).await.json();
     assert_eq!(alone["limits"][0]["key"], "ann");
     let twice = said(r#""x-user": ["ann", "bob"], "user-agent": ["browser", "robot"]"#);
-    let twice = bench.post("/v1/explain", twice).await.json();
+    let twice = harness.post("/v1/explain", twice).await.json();
     assert_eq!(twice["limits"][0]["key"], "", "as it is decided");
     assert_eq!(twice["limits"][1]["counts"], true);
 }
 
 #[tokio::test]
-async fn proxies_may_each_have_said_their_part() {
+async fn each_proxy_on_the_way_may_add_an_address() {
     let asked = r#"{"ip": "10.1.2.3", "headers": {"x-forwarded-for": ["192.0.2.7", "10.9.9.9"]}}"#;
-    let told = bench().post("/v1/explain", asked).await.json();
+    let told = harness().post("/v1/explain", asked).await.json();
     assert_eq!(told["limits"][0]["key"], "192.0.2.7");
 }
 
@@ -142,12 +142,12 @@ const EDGE: &str = r#"
 "#;
 
 #[tokio::test]
-async fn a_request_of_envoys_is_explained_descriptor_by_descriptor_and_takes_nothing() {
-    let bench = Bench::with(crate::config::read(EDGE, "t.toml").unwrap());
+async fn an_envoy_request_is_explained_by_descriptor_and_not_charged() {
+    let harness = Harness::with(crate::config::read(EDGE, "t.toml").unwrap());
     let asked =
         r#"{"domain": "edge", "descriptors": [["user=ann", "path=/x"], ["user=ann"]], "cost": 2}"#;
     for _ in 0..3 {
-        let told = bench.post("/v1/explain", asked).await.json();
+        let told = harness.post("/v1/explain", asked).await.json();
         assert_eq!((&told["verdict"], &told["decided_by"]), (&"allow".into(), &"user".into()));
         assert_eq!(told["limits"], serde_json::json!([]));
         let [paths, user] = [&told["descriptors"][0], &told["descriptors"][1]];
@@ -162,11 +162,11 @@ async fn a_request_of_envoys_is_explained_descriptor_by_descriptor_and_takes_not
 }
 
 #[tokio::test]
-async fn what_hides_a_limit_or_replaces_it_is_told() {
-    let bench = Bench::with(crate::config::read(EDGE, "t.toml").unwrap());
+async fn an_explanation_names_what_hides_or_replaces_a_limit() {
+    let harness = Harness::with(crate::config::read(EDGE, "t.toml").unwrap());
     let asked = r#"{"domain": "edge", "descriptors":
         [["user=robot"], ["user=ann"], ["user=robot", "path=/x"], ["tenant=a"]]}"#;
-    let told = bench.post("/v1/explain", asked).await.json();
+    let told = harness.post("/v1/explain", asked).await.json();
     assert_eq!(told["decided_by"], "robot");
     let descriptors = &told["descriptors"];
     assert_eq!(descriptors[0]["why"], "user=robot is user=robot, which hides user");
@@ -179,7 +179,7 @@ async fn what_hides_a_limit_or_replaces_it_is_told() {
     );
     assert_eq!(descriptors[3]["why"], "no limit has tenant=a at depth 1");
     let elsewhere = r#"{"domain": "else", "descriptors": [["user=ann"]]}"#;
-    let told = bench.post("/v1/explain", elsewhere).await.json();
+    let told = harness.post("/v1/explain", elsewhere).await.json();
     assert_eq!(told["descriptors"][0]["why"], "no limit is of this domain");
     assert_eq!(
         (&told["verdict"], &told["decided_by"]),
@@ -188,8 +188,8 @@ async fn what_hides_a_limit_or_replaces_it_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused() {
-    let bench = bench();
+async fn a_body_that_describes_no_request_is_refused() {
+    let harness = harness();
     for body in [
         "",
         "[]",
@@ -210,15 +210,15 @@ async fn what_is_no_request_is_refused() {
         r#"{"domain": "edge", "descriptors": [["user=ann"]], "path": "/login"}"#,
         r#"{"uri": "/"}"#,
     ] {
-        assert_eq!(bench.post("/v1/explain", body).await.status, 400, "{body}");
+        assert_eq!(harness.post("/v1/explain", body).await.status, 400, "{body}");
     }
     let put = Request::put("/v1/explain").header("host", "localhost");
-    let reply = bench.ask(put, b"").await;
+    let reply = harness.ask(put, b"").await;
     assert_eq!((reply.status, reply.field("allow")), (405, Some("GET, POST")));
 }
 
 #[tokio::test]
-async fn a_value_that_is_not_the_only_one_is_named_as_the_reason() {
+async fn a_repeated_value_is_named_as_the_reason() {
     let config = r#"
         [limits.counted]
         rule = "9/min"
@@ -233,9 +233,9 @@ async fn a_value_that_is_not_the_only_one_is_named_as_the_reason() {
         key = "query:user"
         on_missing_key = "deny"
     "#;
-    let bench = Bench::with(crate::config::read(config, "t.toml").unwrap());
+    let harness = Harness::with(crate::config::read(config, "t.toml").unwrap());
     let body = r#"{"method": "GET", "path": "/x%2f..%2flogin?user=ann&user="}"#;
-    let explained = bench.post("/v1/explain", body).await.json();
+    let explained = harness.post("/v1/explain", body).await.json();
     let why = |place: usize| explained["limits"][place]["why"].as_str().unwrap().to_owned();
     assert_eq!(
         [why(0), why(1), why(2)],
@@ -246,7 +246,7 @@ async fn a_value_that_is_not_the_only_one_is_named_as_the_reason() {
         ]
     );
     assert_eq!(explained["verdict"], "deny");
-    let refused = bench.ask(
+    let refused = harness.ask(
         Request::get("/v1/authorize?from=x-original")
             .header("host", "localhost")
             .header("x-original-method", "GET")
@@ -261,7 +261,7 @@ async fn a_value_that_is_not_the_only_one_is_named_as_the_reason() {
 }
 
 #[tokio::test]
-async fn the_token_that_a_proxy_brings_is_neither_a_key_nor_shown() {
+async fn the_proxys_token_is_neither_a_key_nor_shown() {
     let config = r#"
         [server.auth]
         tokens = ["s3cret", "other"]
@@ -273,7 +273,7 @@ async fn the_token_that_a_proxy_brings_is_neither_a_key_nor_shown() {
         key = "cookie:sid"
         when = { not = { "header:x-api-key" = "s3cret" } }
     "#;
-    let bench = Bench::with(crate::config::read(config, "t.toml").unwrap());
+    let harness = Harness::with(crate::config::read(config, "t.toml").unwrap());
     let ask = |fields: &[(&str, &str)]| {
         let mut request =
             Request::get("/v1/explain").header("host", "localhost").header("cookie", "sid=c00kie");
@@ -282,7 +282,7 @@ async fn the_token_that_a_proxy_brings_is_neither_a_key_nor_shown() {
         }
         request
     };
-    let by_api_key = bench.ask(ask(&[("x-api-key", "s3cret")]), b"").await;
+    let by_api_key = harness.ask(ask(&[("x-api-key", "s3cret")]), b"").await;
     assert_eq!(
         by_api_key.json()["limits"][0]["key"],
         "",
@@ -290,7 +290,7 @@ async fn the_token_that_a_proxy_brings_is_neither_a_key_nor_shown() {
         by_api_key.text
     );
     let both = [("authorization", "Bearer other"), ("x-api-key", "cl1ent")];
-    let by_bearer = bench.ask(ask(&both), b"").await;
+    let by_bearer = harness.ask(ask(&both), b"").await;
     let key = by_bearer.json()["limits"][0]["key"].as_str().unwrap().to_owned();
     assert!(key.starts_with("[redacted "), "its own is shown as a digest: {key}");
     for reply in [by_api_key, by_bearer] {

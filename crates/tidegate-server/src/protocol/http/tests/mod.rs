@@ -1,4 +1,4 @@
-//! The HTTP API, asked without a socket and with a clock that stands still.
+//! Tests of the HTTP API without sockets and with a manual clock.
 
 mod atomic;
 mod authorize;
@@ -6,10 +6,10 @@ mod bodies;
 mod explain;
 mod fields;
 mod guide;
+mod idempotency;
 mod leases;
-mod once;
 mod openapi;
-mod original;
+mod original_request;
 mod readings;
 mod refusals;
 mod waiting;
@@ -26,13 +26,13 @@ use std::sync::Arc;
 use tidegate::ManualClock;
 use tidegate::snapshot::Snapshot;
 
-/// A server whose time is ours.
-pub(crate) struct Bench {
+/// A server with a manual clock.
+pub(crate) struct Harness {
     pub(crate) server: Arc<Server>,
     pub(crate) clock: ManualClock,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -43,13 +43,13 @@ pub(crate) struct Reply {
 pub(crate) const PEER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 40_000);
 
-/// A limit of this name.
+/// Returns a limit with this name and rule.
 pub(crate) fn limit(name: &str, rule: &str) -> LimitConfig {
     LimitConfig::new(name, rule.parse().unwrap())
 }
 
-impl Bench {
-    /// With three limits: `api` is `10/s`, `pool` has two places, `shy` is in the shadow.
+impl Harness {
+    /// Returns a server with the limits `api` (`10/s`), `pool` (two permits), `shy` (in shadow mode) and `off`.
     pub(crate) fn new() -> Self {
         let shy = LimitConfig { mode: Mode::Shadow, ..limit("shy", "1/min") };
         let off = LimitConfig { mode: Mode::Off, ..limit("off", "1/min") };
@@ -92,7 +92,7 @@ pub(crate) fn post(path: &str) -> http::request::Builder {
 }
 
 impl Reply {
-    pub(crate) async fn of(answered: super::Answered) -> Self {
+    pub(crate) async fn of(answered: super::RawResponse) -> Self {
         let (head, body) = answered.into_response().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8(body.to_vec()).unwrap();

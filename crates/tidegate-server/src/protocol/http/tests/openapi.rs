@@ -1,12 +1,12 @@
-//! The description and the routes say the same.
+//! The `OpenAPI` description matches the routes.
 
-use super::Bench;
+use super::Harness;
 use crate::protocol::http::route::ROUTES;
 use std::collections::BTreeSet;
 
 #[tokio::test]
 async fn every_route_is_described_and_every_description_is_a_route() {
-    let document = Bench::new().get("/openapi.json").await.json();
+    let document = Harness::new().get("/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
     let described: BTreeSet<(String, String)> = document["paths"]
         .as_object()
@@ -23,8 +23,8 @@ async fn every_route_is_described_and_every_description_is_a_route() {
 }
 
 #[tokio::test]
-async fn every_reference_in_the_description_leads_somewhere() {
-    let reply = Bench::new().get("/openapi.json").await;
+async fn every_reference_in_the_description_resolves() {
+    let reply = Harness::new().get("/openapi.json").await;
     let document = reply.json();
     let references: Vec<&str> = reply
         .text
@@ -39,8 +39,8 @@ async fn every_reference_in_the_description_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn the_first_page_names_every_route() {
-    let home = Bench::new().get("/").await.text;
+async fn the_start_page_names_every_route() {
+    let home = Harness::new().get("/").await.text;
     for (path, method, _) in ROUTES.iter().filter(|(path, ..)| *path != "/") {
         let is_named = home.lines().any(|line| {
             let mut words = line.split_whitespace();

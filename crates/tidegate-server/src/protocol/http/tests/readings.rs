@@ -1,6 +1,6 @@
-//! Requests that servers read differently: no reading of them is a way around a limit.
+//! Requests that servers interpret differently: no interpretation is a way around a limit.
 
-use super::{Bench, Reply};
+use super::{Harness, Reply};
 use http::Request;
 use serde_json::json;
 
@@ -32,13 +32,13 @@ rule = "1/min"
 when = { "query:plan" = "trial", host = "plan", not = { "cookie:staff" = "yes" } }
 "#;
 
-fn bench(server: &str) -> Bench {
+fn harness(server: &str) -> Harness {
     let config = format!("[server]\n{server}\n{CONFIG}");
-    Bench::with(crate::config::read(&config, "tidegate.toml").unwrap())
+    Harness::with(crate::config::read(&config, "tidegate.toml").unwrap())
 }
 
-/// As a proxy asks that tells of requests by these fields.
-async fn ask(bench: &Bench, (from, host, uri): (&str, &str, &str), cookies: &[&str]) -> Reply {
+/// Returns the request of a proxy that sends these header fields.
+async fn ask(harness: &Harness, (from, host, uri): (&str, &str, &str), cookies: &[&str]) -> Reply {
     let mut request = Request::get(format!("/v1/authorize?from={from}"))
         .header("host", "localhost")
         .header(format!("{from}-uri"), uri)
@@ -47,13 +47,13 @@ async fn ask(bench: &Bench, (from, host, uri): (&str, &str, &str), cookies: &[&s
     for cookie in cookies {
         request = request.header("cookie", *cookie);
     }
-    bench.ask(request, b"").await
+    harness.ask(request, b"").await
 }
 
 #[tokio::test]
-async fn a_page_has_one_key_whatever_it_is_called() {
+async fn a_page_has_one_key_however_its_path_is_written() {
     for from in ["x-original", "x-forwarded"] {
-        let bench = bench("");
+        let harness = harness("");
         for (place, uri) in [
             "/login",
             "/%2flogin",
@@ -68,42 +68,42 @@ async fn a_page_has_one_key_whatever_it_is_called() {
         .iter()
         .enumerate()
         {
-            let status = ask(&bench, (from, "site", uri), &[]).await.status;
+            let status = ask(&harness, (from, "site", uri), &[]).await.status;
             assert_eq!(status, if place == 0 { 204 } else { 429 }, "{from} {uri}");
         }
-        assert_eq!(ask(&bench, (from, "site", "/x%2flogin"), &[]).await.status, 204, "elsewhere");
+        assert_eq!(ask(&harness, (from, "site", "/x%2flogin"), &[]).await.status, 204, "elsewhere");
     }
 }
 
 #[tokio::test]
-async fn what_an_escaped_slash_is_can_be_said_for_each_family() {
-    let bench = bench("escaped_slash = { x-original = \"decode\", x-forwarded = \"keep\" }");
+async fn an_escaped_slash_is_configurable_for_each_family() {
+    let harness = harness("escaped_slash = { x-original = \"decode\", x-forwarded = \"keep\" }");
     let page = |from: &'static str, uri: &'static str| {
         let request = Request::get(format!("/v1/explain?from={from}"))
             .header("host", "localhost")
             .header(format!("{from}-uri"), uri)
             .header(format!("{from}-method"), "GET");
-        let bench = &bench;
-        async move { bench.ask(request, b"").await.json()["path"].clone() }
+        let harness = &harness;
+        async move { harness.ask(request, b"").await.json()["path"].clone() }
     };
     assert_eq!(page("x-original", "/x%2F..%2FLogin").await, json!("/login"));
     assert_eq!(page("x-forwarded", "/x%2F..%2FLogin").await, json!("/x%2f..%2flogin"));
     assert_eq!(page("x-original", "/login").await, json!(null), "as it was sent");
-    let described = bench.post("/v1/explain", r#"{"path": "/x%2F..%2Flogin"}"#).await.json();
+    let described = harness.post("/v1/explain", r#"{"path": "/x%2F..%2Flogin"}"#).await.json();
     let path = described["path"].as_str().unwrap();
     assert_eq!(path, "ambiguous: servers differ about which page it is");
 }
 
 #[tokio::test]
-async fn a_parameter_that_comes_twice_is_none() {
-    let bench = bench("");
+async fn a_repeated_parameter_is_no_key() {
+    let harness = harness("");
     let status = async |host: &str, query: &str| {
         let uri = format!("/?{query}");
-        ask(&bench, ("x-original", host, &uri), &[]).await.status
+        ask(&harness, ("x-original", host, &uri), &[]).await.status
     };
     assert_eq!(status("query", "user=ann").await, 204);
     assert_eq!(status("query", "us%65r=%61nn").await, 429, "the same key");
-    assert_eq!(status("query", "user=ann&user=1").await, 204, "who is nobody shares one key");
+    assert_eq!(status("query", "user=ann&user=1").await, 204, "anonymous requests share one key");
     for twice in ["user=2&user=ann", "user=ann;user=3", "user[]=4", "USER=5", ""] {
         assert_eq!(status("query", twice).await, 429, "{twice}");
     }
@@ -113,10 +113,11 @@ async fn a_parameter_that_comes_twice_is_none() {
 }
 
 #[tokio::test]
-async fn a_cookie_that_comes_twice_is_none() {
-    let bench = bench("");
-    let status =
-        async |cookies: &[&str]| ask(&bench, ("x-forwarded", "cookie", "/"), cookies).await.status;
+async fn a_repeated_cookie_is_no_key() {
+    let harness = harness("");
+    let status = async |cookies: &[&str]| {
+        ask(&harness, ("x-forwarded", "cookie", "/"), cookies).await.status
+    };
     assert_eq!(status(&["sid=7"]).await, 204);
     for same in [&["a=1; sid=7"][..], &["a=1", "sid=\"7\""], &["sid=%37"]] {
         assert_eq!(status(same).await, 429, "{same:?}");
@@ -124,15 +125,15 @@ async fn a_cookie_that_comes_twice_is_none() {
     for twice in
         [&["sid=8; sid=9"][..], &["sid=8", "sid=9"], &["sid=8, sid=9"], &["a=\"; sid=8\"; sid=9"]]
     {
-        let reply = ask(&bench, ("x-forwarded", "cookie", "/"), twice).await;
+        let reply = ask(&harness, ("x-forwarded", "cookie", "/"), twice).await;
         assert_eq!(reply.status, 429, "{twice:?}");
         assert!(reply.detail().contains("counts by `cookie:sid`"), "{}", reply.detail());
     }
-    assert_eq!(status(&["sid=8"]).await, 204, "and nobody was charged");
+    assert_eq!(status(&["sid=8"]).await, 204, "the denied requests were not charged");
 }
 
 #[tokio::test]
-async fn a_condition_looks_at_each_value() {
+async fn a_condition_matches_each_value() {
     for (query, cookies, counts) in [
         ("plan=trial", &[][..], true),
         ("plan=paid&plan=trial", &[], true),
@@ -143,11 +144,11 @@ async fn a_condition_looks_at_each_value() {
         ("plan=trial", &["staff=no", "staff=yes"], true),
         ("plan=trial", &["STAFF=yes"], true),
     ] {
-        let bench = bench("");
+        let harness = harness("");
         let uri = format!("/?{query}");
         let mut last = 0;
         for _ in 0..2 {
-            last = ask(&bench, ("x-original", "plan", &uri), cookies).await.status;
+            last = ask(&harness, ("x-original", "plan", &uri), cookies).await.status;
         }
         assert_eq!(last, if counts { 429 } else { 204 }, "{query} {cookies:?}");
     }

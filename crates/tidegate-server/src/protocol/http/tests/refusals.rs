@@ -1,14 +1,14 @@
-//! What is not answered, and what is said instead.
+//! Tests of problems.
 
-use super::{Bench, post};
+use super::{Harness, post};
 use crate::config::{Config, Token};
 use http::{Request, Version};
 
 const ALICE: &[u8] = br#"{"limit":"api","key":"alice"}"#;
 
 #[tokio::test]
-async fn bad_json_is_refused_with_its_place() {
-    let bench = Bench::new();
+async fn invalid_json_is_refused_with_its_position() {
+    let harness = Harness::new();
     let bodies: &[(&[u8], &str)] = &[
         (b"", "EOF while parsing a value at line 1 column 0"),
         (b"{\n \"limit\": }", "expected value at line 2 column 11"),
@@ -48,7 +48,7 @@ async fn bad_json_is_refused_with_its_place() {
         (br#"{"limit":"api","key_base64":"Y?"}"#, "`key_base64` is not base64"),
     ];
     for (body, says) in bodies {
-        let reply = bench.post("/v1/check", body).await;
+        let reply = harness.post("/v1/check", body).await;
         assert_eq!(reply.status, 400, "{says}");
         assert!(reply.detail().contains(says), "{:?} does not contain {says:?}", reply.detail());
     }
@@ -56,43 +56,43 @@ async fn bad_json_is_refused_with_its_place() {
 
 #[tokio::test]
 async fn a_key_has_4096_bytes_and_not_one_more() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let ask = |length: usize| format!(r#"{{"limit":"api","key":"{}"}}"#, "k".repeat(length));
-    assert_eq!(bench.check(&ask(4_096)).await.status, 200);
+    assert_eq!(harness.check(&ask(4_096)).await.status, 200);
     for length in [4_097, 1 << 20] {
-        let reply = bench.check(&ask(length)).await;
+        let reply = harness.check(&ask(length)).await;
         assert_eq!(reply.status, 400);
         assert!(reply.detail().starts_with("a key has at most 4096 bytes"), "{}", reply.detail());
     }
 }
 
 #[tokio::test]
-async fn a_limit_nobody_knows_is_not_found_and_perhaps_guessed() {
-    let bench = Bench::new();
-    let reply = bench.check(r#"{"limit":"apo","key":"a"}"#).await;
+async fn an_unknown_limit_is_not_found_and_a_similar_one_suggested() {
+    let harness = Harness::new();
+    let reply = harness.check(r#"{"limit":"apo","key":"a"}"#).await;
     assert_eq!(reply.status, 404);
     assert!(reply.detail().ends_with("did you mean the limit `api`?"), "{}", reply.detail());
     let long = format!(r#"{{"limit":"{}","key":"a"}}"#, "x".repeat(300));
-    assert_eq!(bench.check(&long).await.status, 400);
+    assert_eq!(harness.check(&long).await.status, 400);
 }
 
 #[tokio::test]
-async fn a_path_or_method_that_there_is_not_is_refused() {
-    let bench = Bench::new();
-    let reply = bench.post("/v1/chekc", ALICE).await;
+async fn an_unknown_path_or_method_is_refused() {
+    let harness = Harness::new();
+    let reply = harness.post("/v1/chekc", ALICE).await;
     assert_eq!(reply.status, 404);
     assert!(reply.detail().ends_with("did you mean /v1/check?"), "{}", reply.detail());
-    let reply = bench.get("/v1/check").await;
+    let reply = harness.get("/v1/check").await;
     assert_eq!((reply.status, reply.field("allow")), (405, Some("POST")));
-    let reply = bench.post("/", ALICE).await;
+    let reply = harness.post("/", ALICE).await;
     assert_eq!((reply.status, reply.field("allow")), (405, Some("GET")));
     let long = format!("/{}", "x".repeat(10_000));
-    assert_eq!(bench.get(&long).await.status, 404);
+    assert_eq!(harness.get(&long).await.status, 404);
 }
 
 #[tokio::test]
-async fn what_a_browser_sends_for_a_stranger_is_refused() {
-    let bench = Bench::new();
+async fn a_cross_site_request_of_a_browser_is_refused() {
+    let harness = Harness::new();
     let kinds = [
         "text/plain",
         "application/x-www-form-urlencoded",
@@ -102,36 +102,36 @@ async fn what_a_browser_sends_for_a_stranger_is_refused() {
     for kind in kinds {
         let request =
             Request::post("/v1/check").header("host", "localhost").header("content-type", kind);
-        assert_eq!(bench.ask(request, ALICE).await.status, 415, "{kind}");
+        assert_eq!(harness.ask(request, ALICE).await.status, 415, "{kind}");
     }
     let untyped = Request::post("/v1/check").header("host", "localhost");
-    assert_eq!(bench.ask(untyped, ALICE).await.status, 415);
+    assert_eq!(harness.ask(untyped, ALICE).await.status, 415);
     let with_charset = Request::post("/v1/check")
         .header("host", "localhost")
         .header("content-type", "Application/JSON; charset=utf-8");
-    assert_eq!(bench.ask(with_charset, ALICE).await.status, 200);
+    assert_eq!(harness.ask(with_charset, ALICE).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_request_is_for_one_host() {
-    let bench = Bench::new();
+async fn a_request_has_exactly_one_host() {
+    let harness = Harness::new();
     let hostless = || Request::post("/v1/check").header("content-type", "application/json");
-    assert_eq!(bench.ask(hostless(), ALICE).await.status, 400);
+    assert_eq!(harness.ask(hostless(), ALICE).await.status, 400);
     let twice = hostless().header("host", "a").header("host", "b");
-    assert_eq!(bench.ask(twice, ALICE).await.status, 400);
+    assert_eq!(harness.ask(twice, ALICE).await.status, 400);
     let empty = hostless().header("host", "");
-    assert_eq!(bench.ask(empty, ALICE).await.status, 400);
+    assert_eq!(harness.ask(empty, ALICE).await.status, 400);
     let http_2 = Request::post("http://localhost/v1/check")
         .version(Version::HTTP_2)
         .header("content-type", "application/json");
-    assert_eq!(bench.ask(http_2, ALICE).await.status, 200);
+    assert_eq!(harness.ask(http_2, ALICE).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_body_ends_in_one_way_only() {
-    let bench = Bench::new();
+async fn ambiguous_framing_is_refused() {
+    let harness = Harness::new();
     let chunked = post("/v1/check").header("transfer-encoding", "chunked");
-    assert_eq!(bench.ask(chunked, ALICE).await.status, 200);
+    assert_eq!(harness.ask(chunked, ALICE).await.status, 200);
     let odd = [
         post("/v1/check").header("transfer-encoding", "gzip, chunked"),
         post("/v1/check")
@@ -139,14 +139,14 @@ async fn a_body_ends_in_one_way_only() {
             .header("transfer-encoding", "chunked"),
     ];
     for request in odd {
-        assert_eq!(bench.ask(request, ALICE).await.status, 400);
+        assert_eq!(harness.ask(request, ALICE).await.status, 400);
     }
 }
 
 #[tokio::test]
-async fn where_tokens_are_needed_only_they_open() {
-    let bench = Bench::with_token("s3cret");
-    let refused = bench.post("/v1/check", ALICE).await;
+async fn only_a_valid_token_is_accepted_if_tokens_are_configured() {
+    let harness = Harness::with_token("s3cret");
+    let refused = harness.post("/v1/check", ALICE).await;
     assert_eq!(refused.status, 401);
     assert_eq!(refused.field("www-authenticate"), Some(r#"Bearer realm="tidegate""#));
     let with = |name: &str, value: &str| post("/v1/check").header(name, value);
@@ -157,7 +157,7 @@ async fn where_tokens_are_needed_only_they_open() {
         with("x-api-key", "s3cret").header("authorization", "Basic YTpi"),
     ];
     for request in good {
-        assert_eq!(bench.ask(request, ALICE).await.status, 200);
+        assert_eq!(harness.ask(request, ALICE).await.status, 200);
     }
     let bad = [
         with("authorization", "s3cret"),
@@ -168,20 +168,20 @@ async fn where_tokens_are_needed_only_they_open() {
         with("x-api-key", ""),
     ];
     for request in bad {
-        assert_eq!(bench.ask(request, ALICE).await.status, 401);
+        assert_eq!(harness.ask(request, ALICE).await.status, 401);
     }
-    assert_eq!(bench.get("/").await.status, 200);
-    assert_eq!(bench.get("/openapi.json").await.status, 200);
+    assert_eq!(harness.get("/").await.status, 200);
+    assert_eq!(harness.get("/openapi.json").await.status, 200);
 }
 
 #[tokio::test]
 async fn every_refusal_is_a_problem_that_says_its_status() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let refusals = [
-        bench.check("{").await,
-        bench.get("/nowhere").await,
-        bench.get("/v1/check").await,
-        bench.ask(Request::post("/v1/check").header("host", "a"), ALICE).await,
+        harness.check("{").await,
+        harness.get("/nowhere").await,
+        harness.get("/v1/check").await,
+        harness.ask(Request::post("/v1/check").header("host", "a"), ALICE).await,
     ];
     for reply in refusals {
         assert_eq!(reply.field("content-type"), Some("application/problem+json"));
@@ -191,10 +191,10 @@ async fn every_refusal_is_a_problem_that_says_its_status() {
 }
 
 #[tokio::test]
-async fn a_rule_that_is_none_is_a_bad_request_that_says_where_in_one_line() {
-    let bench = Bench::new();
+async fn an_invalid_rule_is_a_bad_request_with_its_position_in_one_line() {
+    let harness = Harness::new();
     for body in [r#"{"rule":"10/m","key":"a"}"#, r#"{"limit":"10/m","key":"a"}"#] {
-        let reply = bench.check(body).await;
+        let reply = harness.check(body).await;
         assert_eq!(reply.status, 400, "{}", reply.text);
         let detail = reply.json()["detail"].as_str().unwrap().to_owned();
         assert_eq!(
@@ -203,26 +203,26 @@ async fn a_rule_that_is_none_is_a_bad_request_that_says_where_in_one_line() {
         );
     }
     for body in [r#"{"rule":"nonesuch","key":"a"}"#, r#"{"rule":"","key":"a"}"#] {
-        assert_eq!(bench.check(body).await.status, 400, "{body}");
+        assert_eq!(harness.check(body).await.status, 400, "{body}");
     }
-    let reply = bench.check(r#"{"limit":"nonesuch","key":"a"}"#).await;
+    let reply = harness.check(r#"{"limit":"nonesuch","key":"a"}"#).await;
     assert_eq!(reply.status, 404, "this may be a name: {}", reply.text);
     assert!(!reply.text.contains("\\n") && !reply.text.contains('^'), "{}", reply.text);
 }
 
 #[tokio::test]
-async fn what_another_listener_answers_is_said_to_be_there() {
-    let bench = Bench::new();
+async fn a_path_of_the_other_listener_is_named_as_such() {
+    let harness = Harness::new();
     for path in ["/metrics", "/livez", "/readyz", "/v1/limits", "/v1/top", "/v1/reload"] {
-        let reply = bench.get(path).await;
+        let reply = harness.get(path).await;
         assert_eq!(reply.status, 404);
-        assert!(reply.text.contains("the admin listener answers it"), "{path}: {}", reply.text);
+        assert!(reply.text.contains("is on the admin listener"), "{path}: {}", reply.text);
     }
 }
 
 #[tokio::test]
-async fn the_first_page_has_a_command_that_works() {
-    let home = Bench::new().ask(Request::get("/").header("host", "tide.example:7"), b"").await;
+async fn the_start_page_has_a_command_that_works() {
+    let home = Harness::new().ask(Request::get("/").header("host", "tide.example:7"), b"").await;
     assert!(
         home.text.contains("curl -X POST http://tide.example:7/v1/check -H 'Content-Type"),
         "{}",
@@ -232,21 +232,21 @@ async fn the_first_page_has_a_command_that_works() {
     let mut config = Config::default();
     config.server.tls = Some(files.config());
     config.server.tokens = vec![Token::new("s3cret")];
-    let bench = Bench::with(config);
-    let home = bench.get("/").await;
+    let harness = Harness::with(config);
+    let home = harness.get("/").await;
     assert!(
         home.text.contains("https://localhost/v1/check -H 'Authorization: Bearer TOKEN' -H"),
         "{}",
         home.text
     );
-    let odd = bench.ask(Request::get("/").header("host", "a';rm -rf x"), b"").await;
+    let odd = harness.ask(Request::get("/").header("host", "a';rm -rf x"), b"").await;
     assert!(!odd.text.contains("rm -rf"), "{}", odd.text);
 }
 
-/// JSON escapes some of them for the wire, and whoever shows the decoded text shows them all.
+/// JSON escapes some of them in the response, but a client that shows the decoded text would show all.
 #[tokio::test]
-async fn no_refusal_has_a_control_character_of_what_a_client_has_sent() {
-    let bench = Bench::new();
+async fn no_problem_repeats_a_control_character_of_the_request() {
+    let harness = Harness::new();
     let hostile = r"\u001b[31m\u0007\u0000\u007f\u009b31m\u202e";
     for body in [
         format!(r#"{{"limit":"{hostile}","key":"a"}}"#),
@@ -254,7 +254,7 @@ async fn no_refusal_has_a_control_character_of_what_a_client_has_sent() {
         format!(r#"{{"{hostile}":1}}"#),
         format!(r#"{{"limit":"api","key":"a","cost":"{hostile}"}}"#),
     ] {
-        let reply = bench.post("/v1/check", &body).await;
+        let reply = harness.post("/v1/check", &body).await;
         assert!((400..500).contains(&reply.status), "{body}");
         let detail = reply.detail();
         let is_harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';

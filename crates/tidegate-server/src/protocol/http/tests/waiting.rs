@@ -1,6 +1,6 @@
-//! As many wait as may, and one more comes.
+//! Tests of the maximum number of waiting requests.
 
-use super::{Bench, limit};
+use super::{Harness, limit};
 use crate::config::Config;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
@@ -8,45 +8,46 @@ use tidegate::Span;
 
 const LINE: &str = "/v1/authorize?limit=line&key=a";
 
+// T47
 #[tokio::test]
-async fn t47_one_too_many_to_wait_is_refused_at_once_and_not_charged() {
+async fn one_too_many_to_wait_is_refused_at_once_and_not_charged() {
     let mut config =
         Config { limits: vec![limit("line", "1/s queue capacity 9")], ..Config::default() };
     config.server.caps.waiting_max = 1;
-    let bench = Bench::with(config);
-    assert_eq!(bench.get(LINE).await.status, 204, "the first need not wait");
-    let mut waits = Box::pin(bench.get(LINE));
+    let harness = Harness::with(config);
+    assert_eq!(harness.get(LINE).await.status, 204, "the first need not wait");
+    let mut waits = Box::pin(harness.get(LINE));
     let mut context = Context::from_waker(Waker::noop());
     assert!(waits.as_mut().poll(&mut context).is_pending());
     for number in 1..=3 {
-        let refused = bench.get(LINE).await;
+        let refused = harness.get(LINE).await;
         assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")));
         assert!(refused.text.contains("temporary-reduced-capacity"), "{}", refused.text);
         assert!(refused.detail().starts_with("too many requests wait"), "{}", refused.text);
-        assert_eq!(bench.server.status.refused.http.load(Ordering::Relaxed), number);
+        assert_eq!(harness.server.status.refused.http.load(Ordering::Relaxed), number);
     }
-    let at_once = bench.check(r#"{"rule":"9/s","key":"a"}"#).await;
-    assert_eq!(at_once.status, 200, "who need not wait is not too many");
-    bench.clock.advance(Span::from_secs(1));
+    let at_once = harness.check(r#"{"rule":"9/s","key":"a"}"#).await;
+    assert_eq!(at_once.status, 200, "a request that need not wait does not count");
+    harness.clock.advance(Span::from_secs(1));
     assert_eq!(waits.await.status, 204);
-    // Had the three been charged, its turn would come three seconds later.
-    let mut next = Box::pin(bench.get(LINE));
+    // If the three had been charged, its turn would come three seconds later.
+    let mut next = Box::pin(harness.get(LINE));
     assert!(next.as_mut().poll(&mut context).is_pending());
-    bench.clock.advance(Span::from_secs(1));
+    harness.clock.advance(Span::from_secs(1));
     assert_eq!(next.await.status, 204);
 }
 
 #[tokio::test]
-async fn who_leaves_while_it_waits_makes_room() {
+async fn a_client_that_disconnects_while_waiting_frees_its_place() {
     let mut config =
         Config { limits: vec![limit("line", "1/s queue capacity 9")], ..Config::default() };
     config.server.caps.waiting_max = 1;
-    let bench = Bench::with(config);
-    bench.get(LINE).await;
+    let harness = Harness::with(config);
+    harness.get(LINE).await;
     for _ in 0..3 {
-        let mut waits = Box::pin(bench.get(LINE));
+        let mut waits = Box::pin(harness.get(LINE));
         assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert_eq!(bench.server.status.waiting.load(Ordering::Relaxed), 1);
+        assert_eq!(harness.server.status.waiting.load(Ordering::Relaxed), 1);
     }
-    assert_eq!(bench.server.status.waiting.load(Ordering::Relaxed), 0);
+    assert_eq!(harness.server.status.waiting.load(Ordering::Relaxed), 0);
 }

@@ -8,7 +8,7 @@ use crate::config::Caps;
 use crate::net::Wire;
 use crate::net::deadlines::Connections;
 use crate::protocol::http::BODY_BYTES_MAX;
-use crate::protocol::http::tests::{Bench, PEER};
+use crate::protocol::http::tests::{Harness, PEER};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
@@ -20,8 +20,8 @@ fn monitored<S>(stream: S) -> MonitoredStream<S> {
 }
 
 /// Sends the pieces and returns the answers until the connection ends, without their dates.
-async fn plain_answers(bench: &Bench, pieces: &[&[u8]]) -> String {
-    let (mut client, serving, _open) = connect(bench);
+async fn plain_answers(harness: &Harness, pieces: &[&[u8]]) -> String {
+    let (mut client, serving, _open) = connect(harness);
     for piece in pieces {
         client.write_all(piece).await.unwrap();
         for _ in 0..4 {
@@ -32,9 +32,9 @@ async fn plain_answers(bench: &Bench, pieces: &[&[u8]]) -> String {
 }
 
 /// Returns hyper's answers to the same input.
-async fn hyper_answers(bench: &Bench, input: &[u8]) -> String {
+async fn hyper_answers(harness: &Harness, input: &[u8]) -> String {
     let (mut client, server) = duplex(1 << 20);
-    let service = http_service(Arc::clone(&bench.server), PEER, |_: &_| ());
+    let service = http_service(Arc::clone(&harness.server), PEER, |_: &_| ());
     let serving = tokio::spawn(async move {
         let mut http = http1::Builder::new();
         http.half_close(true).serve_connection(TokioIo::new(server), service).await
@@ -85,8 +85,8 @@ rule = "10/s queue capacity 50"
 when = { path = "/slow" }
 "#;
 
-fn bench() -> Bench {
-    Bench::with(crate::config::read(CONFIG, "tidegate.toml").unwrap())
+fn harness() -> Harness {
+    Harness::with(crate::config::read(CONFIG, "tidegate.toml").unwrap())
 }
 
 fn authorize(path: &str) -> String {
@@ -95,11 +95,11 @@ fn authorize(path: &str) -> String {
 
 /// Returns a connection, the task that serves it, and the sender that shuts the server down.
 fn connect(
-    bench: &Bench,
+    harness: &Harness,
 ) -> (DuplexStream, tokio::task::JoinHandle<io::Result<()>>, watch::Sender<bool>) {
     let (client, server) = duplex(1 << 20);
     let (open, closing) = watch::channel(false);
-    let shared = Arc::clone(&bench.server);
+    let shared = Arc::clone(&harness.server);
     let serving =
         tokio::spawn(async move { serve_plain(monitored(server), &shared, PEER, closing).await });
     (client, serving, open)
@@ -169,7 +169,7 @@ fn conversation() -> Vec<String> {
 
 #[tokio::test]
 async fn the_answers_equal_hypers_byte_by_byte() {
-    let (plain, hyper) = (bench(), bench());
+    let (plain, hyper) = (harness(), harness());
     for request in conversation() {
         assert!(matches!(head::parse(request.as_bytes()), Parsed::Plain(..)), "{request}");
         let answers = plain_answers(&plain, &[request.as_bytes()]).await;
@@ -188,7 +188,7 @@ fn every_route_is_in_the_conversation() {
 
 #[tokio::test]
 async fn a_token_is_needed_without_hyper_too() {
-    let (plain, hyper) = (Bench::with_token("secret"), Bench::with_token("secret"));
+    let (plain, hyper) = (Harness::with_token("secret"), Harness::with_token("secret"));
     let known = check("a").replace("Host:", "Authorization: Bearer secret\r\nHost:");
     for (request, status) in
         [(check("a"), "401"), (known.replace("secret", "x"), "401"), (known, "200")]
@@ -238,7 +238,7 @@ async fn hyper_takes_over_at_the_first_request_that_is_not_plain() {
     let chunked = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
                    Transfer-Encoding: chunked\r\n\r\n19\r\n{\"limit\":\"api\",\"key\":\"a\"}\r\n0\r\n\r\n";
     let request = format!("{}{chunked}{}{chunked}", check("a"), check("a"));
-    let answers = plain_answers(&Bench::new(), &[request.as_bytes()]).await;
+    let answers = plain_answers(&Harness::new(), &[request.as_bytes()]).await;
     for remaining in 6..=9 {
         assert!(answers.contains(&format!("\"remaining\":{remaining},")), "{answers}");
     }
@@ -246,7 +246,7 @@ async fn hyper_takes_over_at_the_first_request_that_is_not_plain() {
 
 #[tokio::test]
 async fn the_maximum_length_of_a_body_is_the_same_as_with_hyper() {
-    let (plain, hyper) = (Bench::new(), Bench::new());
+    let (plain, hyper) = (Harness::new(), Harness::new());
     for (length, status) in [(BODY_BYTES_MAX, "400"), (BODY_BYTES_MAX + 1, "413")] {
         let request = post("/v1/check", &"x".repeat(length));
         let answers = plain_answers(&plain, &[request.as_bytes()]).await;
@@ -258,8 +258,8 @@ async fn the_maximum_length_of_a_body_is_the_same_as_with_hyper() {
 
 #[tokio::test]
 async fn shutdown_closes_an_idle_connection_and_marks_the_last_answer_of_a_busy_one() {
-    let bench = Bench::new();
-    let (mut client, serving, open) = connect(&bench);
+    let harness = Harness::new();
+    let (mut client, serving, open) = connect(&harness);
     let request = check("a");
     client.write_all(&request.as_bytes()[..20]).await.unwrap();
     tokio::task::yield_now().await;
@@ -273,7 +273,7 @@ async fn shutdown_closes_an_idle_connection_and_marks_the_last_answer_of_a_busy_
 
     let (mut idle, server) = duplex(1 << 20);
     let closing = open.subscribe();
-    serve_plain(monitored(server), &bench.server, PEER, closing).await.unwrap();
+    serve_plain(monitored(server), &harness.server, PEER, closing).await.unwrap();
     assert_eq!(idle.read(&mut [0]).await.unwrap(), 0);
 }
 
@@ -293,8 +293,8 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (in_pieces, whole) = runtime.block_on(async {
-            let whole = hyper_answers(&bench(), request.as_bytes()).await;
-            (plain_answers(&bench(), &pieces).await, whole)
+            let whole = hyper_answers(&harness(), request.as_bytes()).await;
+            (plain_answers(&harness(), &pieces).await, whole)
         });
         prop_assert_eq!(in_pieces, whole);
     }

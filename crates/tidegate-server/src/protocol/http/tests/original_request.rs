@@ -1,6 +1,6 @@
-//! Which request a proxy asks about, where its client has a word in it too.
+//! Tests of the header fields by which a proxy describes its client's request.
 
-use super::Bench;
+use super::Harness;
 use http::Request;
 use http::request::Builder;
 use serde_json::Value;
@@ -15,11 +15,11 @@ rule = "1/min"
 when = { host = "api.example.org" }
 "#;
 
-fn bench() -> Bench {
-    Bench::with(crate::config::read(CONFIG, "tidegate.toml").unwrap())
+fn harness() -> Harness {
+    Harness::with(crate::config::read(CONFIG, "tidegate.toml").unwrap())
 }
 
-/// As the family of fields that begins so tells of a request.
+/// Returns a proxy's request with the header fields of this family.
 fn told(url: &str, family: &str, path: &str) -> Builder {
     Request::get(url)
         .header("host", "127.0.0.1:8080")
@@ -28,17 +28,17 @@ fn told(url: &str, family: &str, path: &str) -> Builder {
         .header(format!("{family}-host"), "app.example.org")
 }
 
-/// Which limits count it.
-async fn counting(bench: &Bench, request: Builder) -> Vec<String> {
-    let told = bench.ask(request, b"").await.json();
+/// Returns the limits that count a request.
+async fn counting(harness: &Harness, request: Builder) -> Vec<String> {
+    let told = harness.ask(request, b"").await.json();
     let counts = |limit: &&Value| limit["counts"] == true;
     let limits = told["limits"].as_array().unwrap_or_else(|| panic!("{told}"));
     limits.iter().filter(counts).map(|limit| limit["limit"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
-async fn who_is_limited_does_not_choose_by_what() {
-    let bench = bench();
+async fn a_client_cannot_choose_the_limits_that_count_it() {
+    let harness = harness();
     let families = ["x-original", "x-forwarded"];
     for (family, other) in families.into_iter().zip(families.into_iter().rev()) {
         let url = |path: &str| format!("{path}?from={family}");
@@ -48,23 +48,23 @@ async fn who_is_limited_does_not_choose_by_what() {
                 .header(format!("{other}-method"), "POST")
                 .header(format!("{other}-host"), "free.example.org")
         };
-        assert_eq!(counting(&bench, spoofed("/v1/explain")).await, ["address"], "{family}");
+        assert_eq!(counting(&harness, spoofed("/v1/explain")).await, ["address"], "{family}");
         let asked = told(&url("/v1/explain"), family, "/free")
             .header(format!("{other}-uri"), "/limited/page")
             .header(format!("{other}-host"), "api.example.org");
-        assert_eq!(counting(&bench, asked).await, [""; 0], "{family}");
+        assert_eq!(counting(&harness, asked).await, [""; 0], "{family}");
         let (first, second) = (
-            bench.ask(spoofed("/v1/authorize"), b"").await,
-            bench.ask(spoofed("/v1/authorize"), b"").await,
+            harness.ask(spoofed("/v1/authorize"), b"").await,
+            harness.ask(spoofed("/v1/authorize"), b"").await,
         );
         assert_eq!((first.status, second.status), (204, 429), "{family}");
-        bench.post("/v1/reset", r#"{"limit":"address","key":""}"#).await;
+        harness.post("/v1/reset", r#"{"limit":"address","key":""}"#).await;
     }
 }
 
 #[tokio::test]
-async fn where_both_are_told_and_none_is_named_nothing_is_decided() {
-    let bench = bench();
+async fn a_request_with_both_families_is_refused_unless_one_is_named() {
+    let harness = harness();
     for path in ["/v1/authorize", "/v1/explain"] {
         for (family, other) in [
             ("x-original", "x-forwarded-uri"),
@@ -72,7 +72,8 @@ async fn where_both_are_told_and_none_is_named_nothing_is_decided() {
             ("x-forwarded", "x-original-uri"),
             ("x-forwarded", "x-original-method"),
         ] {
-            let reply = bench.ask(told(path, family, "/limited").header(other, "/free"), b"").await;
+            let reply =
+                harness.ask(told(path, family, "/limited").header(other, "/free"), b"").await;
             assert_eq!(reply.status, 400, "{path} {family} {other}");
             let detail = reply.detail();
             assert!(detail.contains("`from=x-original` (nginx)"), "{detail}");
@@ -80,17 +81,21 @@ async fn where_both_are_told_and_none_is_named_nothing_is_decided() {
         }
     }
     let one = told("/v1/explain", "x-forwarded", "/limited").header("x-forwarded-proto", "https");
-    assert_eq!(counting(&bench, one).await, ["address"], "one alone is believed");
-    assert_eq!(bench.get("/v1/explain").await.status, 200, "as is who tells of no other");
+    assert_eq!(counting(&harness, one).await, ["address"], "the only family counts");
+    assert_eq!(
+        harness.get("/v1/explain").await.status,
+        200,
+        "a request without any family describes itself"
+    );
     let far = told("/v1/explain", "x-original", "/limited")
         .header("x-forwarded-host", "api.example.org")
         .header("x-forwarded-proto", "https");
-    assert_eq!(counting(&bench, far).await, ["address"], "a host alone tells of no request");
+    assert_eq!(counting(&harness, far).await, ["address"], "a host alone describes no request");
 }
 
 #[tokio::test]
-async fn a_proxy_tells_what_it_is_said_to_tell_and_once() {
-    let bench = bench();
+async fn a_proxy_must_send_each_field_of_its_family_once() {
+    let harness = harness();
     let ask =
         |query: &str| Request::get(format!("/v1/authorize{query}")).header("host", "localhost");
     let wrong = [
@@ -103,25 +108,25 @@ async fn a_proxy_tells_what_it_is_said_to_tell_and_once() {
         (ask("?from=x-original").header("x-original-uri", ""), "does not send `x-original-uri`"),
         (
             told("/v1/authorize", "x-original", "/limited").header("x-original-uri", "/free"),
-            "`x-original-uri` came more than once",
+            "`x-original-uri` is there more than once",
         ),
         (
             told("/v1/authorize", "x-forwarded", "/limited").header("x-forwarded-host", "b"),
-            "`x-forwarded-host` came more than once",
+            "`x-forwarded-host` is there more than once",
         ),
         (ask("?from=original"), "did you mean `x-original`?"),
-        (ask("?from=nginx"), "`from` is `x-original` or `x-forwarded`"),
+        (ask("?from=nginx"), "`from` must be `x-original` or `x-forwarded`"),
     ];
     for (request, says) in wrong {
-        let reply = bench.ask(request, b"").await;
+        let reply = harness.ask(request, b"").await;
         assert_eq!(reply.status, 400, "{says}");
         assert!(reply.detail().contains(says), "{:?} does not contain {says:?}", reply.detail());
     }
 }
 
 #[tokio::test]
-async fn the_host_is_the_one_that_is_told() {
-    let bench = bench();
+async fn the_host_is_that_of_the_clients_request() {
+    let harness = harness();
     for family in ["x-original", "x-forwarded"] {
         let request = |host: &str| {
             Request::get(format!("/v1/explain?from={family}"))
@@ -130,96 +135,100 @@ async fn the_host_is_the_one_that_is_told() {
                 .header(format!("{family}-method"), "GET")
                 .header(format!("{family}-host"), host)
         };
-        assert_eq!(counting(&bench, request("API.example.org:443")).await, ["host"], "{family}");
-        assert_eq!(counting(&bench, request("www.example.org")).await, [""; 0], "{family}");
+        assert_eq!(counting(&harness, request("API.example.org:443")).await, ["host"], "{family}");
+        assert_eq!(counting(&harness, request("www.example.org")).await, [""; 0], "{family}");
     }
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_ascii_is_a_path() {
-    let bench = bench();
+async fn a_path_may_contain_any_bytes() {
+    let harness = harness();
     let odd = |path: &[u8]| {
         Request::get("/v1/explain")
             .header("host", "127.0.0.1:8080")
             .header("x-original-uri", http::HeaderValue::from_bytes(path).unwrap())
     };
-    assert_eq!(counting(&bench, odd("/limited/é?q=ü".as_bytes())).await, ["address"]);
-    assert_eq!(counting(&bench, odd(b"/limited/\xff")).await, ["address"]);
-    assert_eq!(counting(&bench, odd(b"/\xff/limited")).await, [""; 0]);
+    assert_eq!(counting(&harness, odd("/limited/é?q=ü".as_bytes())).await, ["address"]);
+    assert_eq!(counting(&harness, odd(b"/limited/\xff")).await, ["address"]);
+    assert_eq!(counting(&harness, odd(b"/\xff/limited")).await, [""; 0]);
     let method = odd(b"/limited")
         .header("x-original-method", http::HeaderValue::from_bytes(b"G\xc3").unwrap());
-    assert_eq!(bench.ask(method, b"").await.status, 400);
+    assert_eq!(harness.ask(method, b"").await.status, 400);
 }
 
 #[tokio::test]
-async fn a_clients_query_is_not_the_proxys() {
-    let bench = bench();
-    // As Caddy asks where its `uri` has no query.
+async fn a_clients_query_is_not_taken_for_the_proxys() {
+    let harness = harness();
+    // Caddy's request if its `uri` has no query.
     let query = "limit=1000000%2Fs&key=me";
-    let handed_on =
+    let forwarded =
         told(&format!("/v1/authorize?{query}"), "x-forwarded", &format!("/limited?{query}"));
-    let reply = bench.ask(handed_on, b"").await;
+    let reply = harness.ask(forwarded, b"").await;
     assert_eq!(reply.status, 400);
-    assert!(reply.detail().contains("hands on its client's query"), "{}", reply.detail());
-    // Who chooses the family too, and tells of another request by it; and who writes it so that it is not the same to the letter.
+    assert!(reply.detail().contains("appends its client's query"), "{}", reply.detail());
+    // The client may also choose the family and describe another request with it, or encode the query differently.
     let chosen = format!("from=x-original&{query}");
     let chosen = told(&format!("/v1/authorize?{chosen}"), "x-original", "/")
         .header("x-forwarded-uri", format!("/limited?{chosen}"))
         .header("x-forwarded-method", "GET");
-    assert_eq!(bench.ask(chosen, b"").await.status, 400);
+    assert_eq!(harness.ask(chosen, b"").await.status, 400);
     let cut =
         told(&format!("/v1/authorize?{query}"), "x-forwarded", &format!("/limited?{query}#x"));
-    assert_eq!(bench.ask(cut, b"").await.status, 400);
+    assert_eq!(harness.ask(cut, b"").await.status, 400);
     let letters = http::HeaderValue::from_bytes(format!("/limited?{query}\u{e9}").as_bytes());
     let letters = Request::get(format!("/v1/authorize?{query}\u{e9}"))
         .header("host", "127.0.0.1:8080")
         .header("x-forwarded-uri", letters.unwrap())
         .header("x-forwarded-method", "GET");
-    assert_eq!(bench.ask(letters, b"").await.status, 400);
+    assert_eq!(harness.ask(letters, b"").await.status, 400);
     let own = told("/v1/authorize?from=x-forwarded", "x-forwarded", &format!("/limited?{query}"));
-    assert_eq!(bench.ask(own, b"").await.status, 204);
+    assert_eq!(harness.ask(own, b"").await.status, 204);
     let plain = told("/v1/authorize?", "x-forwarded", "/limited?");
-    assert_eq!(bench.ask(plain, b"").await.status, 429, "nothing was handed on");
+    assert_eq!(harness.ask(plain, b"").await.status, 429, "nothing was handed on");
 }
 
 #[tokio::test]
-async fn nothing_but_a_decision_is_a_yes_to_a_proxy() {
-    let bench = bench();
-    // As Go asks where its client's target is opaque (`x:http://h/`): the URL of the proxy keeps its query only.
+async fn only_a_decision_gives_a_proxy_permission() {
+    let harness = harness();
+    // Go's request if its client's target is opaque (`x:http://h/`): only the query of the proxy's URL remains.
     for target in ["/", "/openapi.json", "/v1/authorize", "/v1/explain", "/livez"] {
         let absolute = format!("http://h{target}?from=x-forwarded");
-        let reply = bench.ask(told(&absolute, "x-forwarded", "/limited"), b"").await;
+        let reply = harness.ask(told(&absolute, "x-forwarded", "/limited"), b"").await;
         assert_eq!(reply.status, 400, "{absolute}");
     }
     for target in ["/", "/openapi.json"] {
         for family in ["x-forwarded", "x-original"] {
-            let reply = bench.ask(told(target, family, "/limited"), b"").await;
+            let reply = harness.ask(told(target, family, "/limited"), b"").await;
             assert_eq!(reply.status, 400, "{target} {family}");
         }
-        assert_eq!(bench.get(&format!("{target}?from=x-forwarded")).await.status, 400, "{target}");
-        assert_eq!(bench.get(target).await.status, 200, "{target}");
+        assert_eq!(
+            harness.get(&format!("{target}?from=x-forwarded")).await.status,
+            400,
+            "{target}"
+        );
+        assert_eq!(harness.get(target).await.status, 200, "{target}");
     }
 }
 
 #[tokio::test]
-async fn what_is_told_begins_with_a_path() {
-    let bench = bench();
+async fn a_uri_must_begin_with_a_path() {
+    let harness = harness();
     for uri in ["http://h/limited", "x:/limited", "h:80", "limited", "#/limited", "?limited"] {
         for family in ["x-forwarded", "x-original"] {
-            let reply = bench.ask(told("/v1/authorize", family, uri), b"").await;
+            let reply = harness.ask(told("/v1/authorize", family, uri), b"").await;
             assert_eq!(reply.status, 400, "{uri}");
-            assert!(reply.detail().contains("paths begin with `/`"), "{}", reply.detail());
+            assert!(reply.detail().contains("must begin with `/`"), "{}", reply.detail());
         }
     }
-    assert_eq!(bench.ask(told("/v1/authorize", "x-forwarded", "*"), b"").await.status, 204);
+    assert_eq!(harness.ask(told("/v1/authorize", "x-forwarded", "*"), b"").await.status, 204);
 }
 
 #[tokio::test]
-async fn a_raw_hash_hides_nothing() {
-    let bench = bench();
+async fn a_raw_hash_is_no_way_around_a_limit() {
+    let harness = harness();
     for uri in ["/x#/../limited", "/limited#x", "/limited#?x", "/x#/%2e%2e/limited"] {
         assert_eq!(
-            counting(&bench, told("/v1/explain", "x-original", uri)).await,
+            counting(&harness, told("/v1/explain", "x-original", uri)).await,
             ["address"],
             "{uri}"
         );
@@ -227,13 +236,13 @@ async fn a_raw_hash_hides_nothing() {
 }
 
 #[tokio::test]
-async fn a_method_in_small_letters_is_that_method() {
-    let bench = bench();
+async fn a_method_in_lower_case_is_the_same_method() {
+    let harness = harness();
     for method in ["GET", "get", "Get"] {
         let request = Request::get("/v1/explain")
             .header("host", "127.0.0.1:8080")
             .header("x-forwarded-uri", "/limited")
             .header("x-forwarded-method", method);
-        assert_eq!(counting(&bench, request).await, ["address"], "{method}");
+        assert_eq!(counting(&harness, request).await, ["address"], "{method}");
     }
 }

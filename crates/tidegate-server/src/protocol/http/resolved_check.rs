@@ -1,26 +1,26 @@
-//! How much, for whom, under which limit: what a body asks, once it has been read.
+//! A check whose limit has been found.
 
+use super::base64;
+use super::check_body::CheckBody;
 use super::problem::Problem;
-use super::said::Said;
 use crate::engine::{self, ClientEngine, Limit, NoSuchLimit};
-use crate::protocol::http::base64;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A key is no longer than this.
+/// Maximum length of a key.
 pub(crate) const KEY_BYTES_MAX: usize = 4_096;
 
-/// How much, for whom, under which limit.
+/// The limit, key and cost of a check.
 #[derive(Debug)]
-pub(super) struct Question<'a> {
+pub(super) struct ResolvedCheck<'a> {
     pub(super) limit: Arc<Limit>,
     pub(super) key: Cow<'a, [u8]>,
     pub(super) cost: u64,
 }
 
-impl<'a> Said<'a> {
-    /// The question, if all of it has been said.
-    pub(super) fn question(self, engine: ClientEngine<'_>) -> Result<Question<'a>, Problem> {
+impl<'a> CheckBody<'a> {
+    /// Finds the limit and decodes the key.
+    pub(super) fn resolve(self, engine: ClientEngine<'_>) -> Result<ResolvedCheck<'a>, Problem> {
         let key = key(self.key, self.key_base64)?;
         let limit = match (&self.limit, &self.rule) {
             (Some(name), None) => engine.find(name)?,
@@ -33,14 +33,14 @@ impl<'a> Said<'a> {
                     "`limit` is missing: a limit's name, or a rule like `10/s`",
                 ));
             }
-            (Some(_), Some(_)) => return Err(Problem::bad("say `limit` or `rule`, not both")),
+            (Some(_), Some(_)) => return Err(Problem::bad("send `limit` or `rule`, not both")),
         };
-        Ok(Question { limit, key, cost: self.cost.unwrap_or(1) })
+        Ok(ResolvedCheck { limit, key, cost: self.cost.unwrap_or(1) })
     }
 }
 
-impl Question<'_> {
-    pub(super) fn ask(&self) -> engine::LimitRequest<'_> {
+impl ResolvedCheck<'_> {
+    pub(super) fn request(&self) -> engine::LimitRequest<'_> {
         engine::LimitRequest { limit: &self.limit, key: &self.key, cost: self.cost }
     }
 }
@@ -55,13 +55,17 @@ fn key<'a>(
         (None, Some(text)) => Cow::Owned(base64::decode(&text).ok_or_else(|| {
             Problem::bad("`key_base64` is not base64 (RFC 4648, the alphabet with + and /)")
         })?),
-        (None, None) => return Err(Problem::bad("`key` is missing: say whom to count")),
-        (Some(_), Some(_)) => return Err(Problem::bad("say `key` or `key_base64`, not both")),
+        (None, None) => {
+            return Err(Problem::bad(
+                "`key` is missing: the user, address or other entity to limit",
+            ));
+        }
+        (Some(_), Some(_)) => return Err(Problem::bad("send `key` or `key_base64`, not both")),
     };
     bounded(key)
 }
 
-/// The key, unless it is too long.
+/// Returns the key, or a problem if it is too long.
 pub(super) fn bounded(key: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, Problem> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(key);

@@ -1,4 +1,4 @@
-//! A server whose clock stands still, and the words in which tests ask it.
+//! A server with a manual clock, and requests to it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use tonic::Status;
 /// What every request and limit here is of.
 pub(crate) const DOMAIN: &str = "tests";
 
-pub(crate) struct Desk {
+pub(crate) struct Harness {
     pub(crate) server: Arc<Server>,
     pub(crate) limits: RateLimits,
     pub(crate) clock: ManualClock,
 }
 
-impl Desk {
+impl Harness {
     /// At a time that the reference server's tests like: two seconds into a minute.
     pub(crate) fn new(limits: Vec<LimitConfig>) -> Self {
         let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));

@@ -1,4 +1,4 @@
-//! A server, and peers of it.
+//! A server and its clients.
 
 pub(crate) use crate::peer::{Directory, PATIENCE, Peer, eventually};
 use std::net::SocketAddr;

@@ -1,27 +1,23 @@
-//! What client libraries send to find out whom they talk to.
+//! Commands that client libraries send about the connection and the server.
 
-use super::command::{COMMANDS, Command, Known};
+use super::command::{COMMANDS, Command, CommandSpec, find};
 use super::parse::Words;
 use super::reply::Version;
 use super::session::{Session, shown};
 use crate::config::Token;
 use crate::escape::Escaped;
-use crate::server::Wire;
 use std::sync::atomic::Ordering;
 use tidegate::Clock;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Clients look at it to know what they may send.
+/// The Redis version that clients see: they choose the commands that they send by it.
 const REDIS_VERSION: &str = "7.0.0";
-/// Who has offered so many wrong tokens is left.
+/// Number of wrong tokens after which the connection is closed.
 const WRONG_TOKENS_MAX: u32 = 8;
 
 pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: &Words) {
-    if !command.takes(words.len()) {
-        let name = COMMANDS.iter().find(|known| known.command == command);
-        let name = name.map_or("", |known| known.name);
-        session.reply.error(format_args!("ERR wrong number of arguments for '{name}' command"));
-        return;
+    if let Err(error) = command.check_arity(words.len()) {
+        return session.reply.error(error);
     }
     let first = words.get(bytes, 1);
     match command {
@@ -58,9 +54,9 @@ pub(super) fn run(session: &mut Session, command: Command, bytes: &[u8], words: 
     }
 }
 
-/// `AUTH token`, or `AUTH user token` with any user. Says what is wrong with it.
-fn authenticate(session: &mut Session, is_form: bool, token: &[u8]) -> bool {
-    if !is_form {
+/// `AUTH token`, or `AUTH user token` with any user. Returns whether the client is authenticated; appends an error if not.
+fn authenticate(session: &mut Session, has_right_arity: bool, token: &[u8]) -> bool {
+    if !has_right_arity {
         session.reply.error("ERR syntax error: AUTH token, or AUTH user token");
         return false;
     }
@@ -75,7 +71,7 @@ fn authenticate(session: &mut Session, is_form: bool, token: &[u8]) -> bool {
         let message = "WRONGPASS invalid username-password pair or user is disabled.";
         session.reply.error(message);
         session.server.status.wrong_tokens.resp.fetch_add(1, Ordering::Relaxed);
-        // Who guesses has to connect again and again, and connections are few.
+        // A client that guesses has to reconnect often.
         session.wrong_tokens += 1;
         session.is_over = session.wrong_tokens >= WRONG_TOKENS_MAX;
         return false;
@@ -86,7 +82,8 @@ fn authenticate(session: &mut Session, is_form: bool, token: &[u8]) -> bool {
     true
 }
 
-/// Tokens have changed. Who has shown none that opens is a stranger again, and nothing that it has begun goes on.
+/// Checks the client's token again after the server's tokens have changed. A client whose token is no longer valid loses its
+/// transaction.
 pub(super) fn reauthenticate(session: &mut Session) {
     let token = session.token.as_ref().map(Token::bytes);
     session.is_authenticated = session.server.admits(token);
@@ -107,18 +104,18 @@ fn hello(session: &mut Session, bytes: &[u8], words: &Words) {
             _ => return session.reply.error("NOPROTO unsupported protocol version"),
         };
     }
-    let mut place = 2;
+    let mut position = 2;
     let mut name = None;
-    while place < words.len() {
-        let option = words.get(bytes, place);
-        if option.eq_ignore_ascii_case(b"AUTH") && place + 2 < words.len() {
-            if !authenticate(session, true, words.get(bytes, place + 2)) {
+    while position < words.len() {
+        let option = words.get(bytes, position);
+        if option.eq_ignore_ascii_case(b"AUTH") && position + 2 < words.len() {
+            if !authenticate(session, true, words.get(bytes, position + 2)) {
                 return;
             }
-            place += 3;
-        } else if option.eq_ignore_ascii_case(b"SETNAME") && place + 1 < words.len() {
-            name = Some(words.get(bytes, place + 1));
-            place += 2;
+            position += 3;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && position + 1 < words.len() {
+            name = Some(words.get(bytes, position + 1));
+            position += 2;
         } else {
             return session.reply.error("ERR syntax error in HELLO");
         }
@@ -140,9 +137,9 @@ fn hello(session: &mut Session, bytes: &[u8], words: &Words) {
 }
 
 fn greet(session: &mut Session) {
-    let id = i64::try_from(session.id).unwrap_or(i64::MAX);
+    let id = integer(session.id);
     let reply = &mut session.reply;
-    let version = if reply.version == Version::Three { 3 } else { 2 };
+    let version = reply.version.number();
     reply.map(7);
     for (name, value) in [("server", "tidegate"), ("version", REDIS_VERSION)] {
         reply.bulk(name);
@@ -173,8 +170,8 @@ fn set_name(session: &mut Session, name: &[u8]) -> bool {
 }
 
 fn client(session: &mut Session, bytes: &[u8], words: &Words) {
-    let what = words.get(bytes, 1);
-    let is = |name: &[u8]| what.eq_ignore_ascii_case(name);
+    let subcommand = words.get(bytes, 1);
+    let is = |name: &[u8]| subcommand.eq_ignore_ascii_case(name);
     if is(b"SETNAME") && words.len() == 3 {
         if set_name(session, words.get(bytes, 2)) {
             session.reply.ok();
@@ -183,65 +180,64 @@ fn client(session: &mut Session, bytes: &[u8], words: &Words) {
         let name = session.name.clone();
         session.reply.bulk(name);
     } else if is(b"ID") {
-        session.reply.integer(i64::try_from(session.id).unwrap_or(i64::MAX));
+        session.reply.integer(integer(session.id));
     } else if is(b"SETINFO") || is(b"NO-EVICT") || is(b"NO-TOUCH") {
         session.reply.ok();
     } else if is(b"INFO") || is(b"LIST") {
         let name = Escaped::new(&session.name);
-        let version = if session.reply.version == Version::Three { 3 } else { 2 };
+        let version = session.reply.version.number();
         let line = format!("id={} name={name} db=0 resp={version}\n", session.id);
         session.reply.bulk(line);
     } else {
-        let what = shown(what);
-        session.reply.error(format_args!("ERR unknown subcommand '{what}'. Try CLIENT ID."));
+        let subcommand = shown(subcommand);
+        session.reply.error(format_args!("ERR unknown subcommand '{subcommand}'. Try CLIENT ID."));
     }
 }
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO name…`, `COMMAND DOCS`.
 fn command_info(session: &mut Session, bytes: &[u8], words: &Words) {
-    let what = words.get(bytes, 1);
+    let subcommand = words.get(bytes, 1);
     let reply = &mut session.reply;
     if words.len() == 1 {
         reply.array(COMMANDS.len());
-        for known in COMMANDS {
-            describe(session, known);
+        for row in COMMANDS {
+            describe(session, row);
         }
-    } else if what.eq_ignore_ascii_case(b"COUNT") {
-        reply.integer(i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX));
-    } else if what.eq_ignore_ascii_case(b"INFO") {
+    } else if subcommand.eq_ignore_ascii_case(b"COUNT") {
+        reply.integer(integer(COMMANDS.len() as u64));
+    } else if subcommand.eq_ignore_ascii_case(b"INFO") {
         reply.array(words.len() - 2);
         for name in words.from(bytes, 2) {
-            let is = |known: &&Known| name.eq_ignore_ascii_case(known.name.as_bytes());
-            match COMMANDS.iter().find(is) {
-                Some(known) => describe(session, known),
+            match find(name) {
+                Some(row) => describe(session, row),
                 None => session.reply.null(),
             }
         }
-    } else if what.eq_ignore_ascii_case(b"DOCS") {
+    } else if subcommand.eq_ignore_ascii_case(b"DOCS") {
         reply.map(0);
     } else {
-        let what = shown(what);
-        reply.error(format_args!("ERR unknown subcommand '{what}'. Try COMMAND COUNT."));
+        let subcommand = shown(subcommand);
+        reply.error(format_args!("ERR unknown subcommand '{subcommand}'. Try COMMAND COUNT."));
     }
 }
 
-fn describe(session: &mut Session, known: &Known) {
+fn describe(session: &mut Session, row: &CommandSpec) {
     let reply = &mut session.reply;
+    let (first, last, step) = row.keys;
     reply.array(6);
-    reply.bulk(known.name);
-    reply.integer(known.arity);
+    reply.bulk(row.name);
+    reply.integer(row.arity);
     reply.array(2);
-    reply.simple(if known.is_write { "write" } else { "readonly" });
+    reply.simple(if first > 0 { "write" } else { "readonly" });
     reply.simple("fast");
-    let (first, last, step) = known.keys;
     for key in [first, last, step] {
         reply.integer(key);
     }
 }
 
-/// `CONFIG GET`, which load generators ask for: there is nothing to get here.
-fn config(session: &mut Session, what: &[u8]) {
-    if what.eq_ignore_ascii_case(b"GET") {
+/// `CONFIG GET`, which load generators send. The answer is empty.
+fn config(session: &mut Session, subcommand: &[u8]) {
+    if subcommand.eq_ignore_ascii_case(b"GET") {
         session.reply.map(0);
     } else {
         session.reply.error("ERR the configuration is a file: change it and reload");
@@ -265,25 +261,13 @@ fn info(session: &mut Session) {
     session.reply.bulk(text);
 }
 
-/// `DEL key…`: forgets what keys of `CL.THROTTLE` owe.
-pub(super) async fn del(session: &mut Session, bytes: &[u8], words: &Words) {
-    let _waiting = match session.server.wait(Wire::Resp, session.peer) {
-        Ok(waiting) => waiting,
-        Err(busy) => return session.reply.error(format_args!("BUSY {busy}")),
-    };
-    let mut deleted = 0;
-    for key in words.from(bytes, 1) {
-        match session.server.engine.reset_throttle(key).await {
-            Ok(has_owed) => deleted += i64::from(has_owed),
-            Err(error) => return session.reply.error(format_args!("TRYAGAIN {error}")),
-        }
-    }
-    session.reply.integer(deleted);
-}
-
 fn time(session: &mut Session) {
     let now = session.server.engine.clock().calendar_now().as_micros();
     session.reply.array(2);
     session.reply.bulk((now / 1_000_000).to_string());
     session.reply.bulk((now % 1_000_000).to_string());
+}
+
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,6 @@
-//! What a body says, read without copying it.
+//! Parses the JSON body of a check without copying it.
 //!
-//! Always   A member that nobody knows is an error that says where it stands and what was perhaps meant: a
-//!          mistyped `cost` must not cost 1.
+//! Invariant An unknown member is an error with its position and perhaps a suggestion: a mistyped `cost` must not count as 1.
 
 use super::problem::Problem;
 use crate::config::near;
@@ -9,26 +8,27 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use std::borrow::Cow;
 use std::fmt;
 
-/// So many questions may be one.
+/// Maximum number of checks in one body.
 pub(crate) const CHECKS_MAX: usize = 64;
 
-/// No member's name is longer than this.
+/// Maximum length of a member's name for which a suggestion is searched.
 const MEMBER_BYTES_MAX: usize = 64;
 
 type Members = &'static [&'static str];
 
-/// The members of a question.
-pub(super) const ONE: Members = &["limit", "rule", "key", "key_base64", "cost"];
-/// The same with an id, or several questions in `checks`.
-pub(super) const SEVERAL: Members = &["limit", "rule", "key", "key_base64", "cost", "id", "checks"];
-/// The members of a question without a cost.
-pub(super) const FREE: Members = &["limit", "rule", "key", "key_base64"];
-/// What is given back.
-pub(super) const LEASE: Members = &["lease"];
+/// The members of one check.
+pub(super) const CHECK: Members = &["limit", "rule", "key", "key_base64", "cost"];
+/// The members of `/v1/check`: one check with an id, or several in `checks`.
+pub(super) const CHECK_OR_CHECKS: Members =
+    &["limit", "rule", "key", "key_base64", "cost", "id", "checks"];
+/// The members of a request without a cost.
+pub(super) const WITHOUT_COST: Members = &["limit", "rule", "key", "key_base64"];
+/// The members of a release.
+pub(super) const RELEASE: Members = &["lease"];
 
-/// The members that a body has, as they are.
+/// The members of a body.
 #[derive(Debug, Default)]
-pub(super) struct Said<'a> {
+pub(super) struct CheckBody<'a> {
     pub(super) limit: Option<Cow<'a, str>>,
     pub(super) rule: Option<Cow<'a, str>>,
     pub(super) key: Option<Cow<'a, str>>,
@@ -36,69 +36,74 @@ pub(super) struct Said<'a> {
     pub(super) cost: Option<u64>,
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) lease: Option<Cow<'a, str>>,
-    pub(super) checks: Option<Vec<Said<'a>>>,
+    pub(super) checks: Option<Vec<CheckBody<'a>>>,
 }
 
-/// Reads a body that may have these members.
-pub(super) fn read(body: &[u8], members: Members) -> Result<Said<'_>, Problem> {
+/// Parses a body that may have these members.
+pub(super) fn parse(body: &[u8], members: Members) -> Result<CheckBody<'_>, Problem> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let said = SaidWith(members).deserialize(&mut json).and_then(|said| {
+    let parsed = BodyWith(members).deserialize(&mut json).and_then(|parsed| {
         json.end()?;
-        Ok(said)
+        Ok(parsed)
     });
-    said.map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
+    parsed.map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
 }
 
-impl Said<'_> {
-    /// Whether it says anything besides `checks`.
-    pub(super) fn is_question(&self) -> bool {
+impl CheckBody<'_> {
+    /// Returns whether the body has a member of a check beside `checks`.
+    pub(super) fn has_check_members(&self) -> bool {
         let texts = [&self.limit, &self.rule, &self.key, &self.key_base64];
         self.cost.is_some() || texts.iter().any(|text| text.is_some())
     }
 }
 
-struct SaidWith(Members);
+struct BodyWith(Members);
 
-impl<'de> DeserializeSeed<'de> for SaidWith {
-    type Value = Said<'de>;
+impl<'de> DeserializeSeed<'de> for BodyWith {
+    type Value = CheckBody<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Said<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<CheckBody<'de>, D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for SaidWith {
-    type Value = Said<'de>;
+impl<'de> Visitor<'de> for BodyWith {
+    type Value = CheckBody<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object with {}", self.0.join(", "))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Said<'de>, A::Error> {
-        let mut said = Said::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CheckBody<'de>, A::Error> {
+        let mut body = CheckBody::default();
         while let Some(Text(member)) = map.next_key()? {
             if !self.0.contains(&&*member) {
                 return Err(unknown(&member, self.0));
             }
-            match &*member {
-                "limit" => once(&mut said.limit, &member, map.next_value::<Text<'de>>()?.0)?,
-                "rule" => once(&mut said.rule, &member, map.next_value::<Text<'de>>()?.0)?,
-                "key" => once(&mut said.key, &member, map.next_value::<Text<'de>>()?.0)?,
-                "key_base64" => {
-                    once(&mut said.key_base64, &member, map.next_value::<Text<'de>>()?.0)?;
+            let text = match &*member {
+                "limit" => &mut body.limit,
+                "rule" => &mut body.rule,
+                "key" => &mut body.key,
+                "key_base64" => &mut body.key_base64,
+                "lease" => &mut body.lease,
+                "id" => &mut body.id,
+                "cost" => {
+                    set(&mut body.cost, &member, map.next_value::<Cost>()?.0)?;
+                    continue;
                 }
-                "lease" => once(&mut said.lease, &member, map.next_value::<Text<'de>>()?.0)?,
-                "id" => once(&mut said.id, &member, map.next_value::<Text<'de>>()?.0)?,
-                "cost" => once(&mut said.cost, &member, map.next_value::<Cost>()?.0)?,
-                _ => once(&mut said.checks, &member, map.next_value_seed(Checks)?)?,
-            }
+                _ => {
+                    set(&mut body.checks, &member, map.next_value_seed(Checks)?)?;
+                    continue;
+                }
+            };
+            set(text, &member, map.next_value::<Text<'de>>()?.0)?;
         }
-        Ok(said)
+        Ok(body)
     }
 }
 
 fn unknown<E: de::Error>(member: &str, members: Members) -> E {
-    // What is very long resembles nothing, and finding that out takes long.
+    // Searching a suggestion for a very long name would take long and find none.
     if member.len() > MEMBER_BYTES_MAX {
         return E::custom(format!("unknown member; there are {}", members.join(", ")));
     }
@@ -108,18 +113,19 @@ fn unknown<E: de::Error>(member: &str, members: Members) -> E {
     }
 }
 
-fn once<T, E: de::Error>(place: &mut Option<T>, member: &str, value: T) -> Result<(), E> {
-    match place.replace(value) {
+/// Sets a member, which may be there once.
+fn set<T, E: de::Error>(member: &mut Option<T>, name: &str, value: T) -> Result<(), E> {
+    match member.replace(value) {
         None => Ok(()),
-        Some(_) => Err(E::custom(format!("`{member}` is there twice"))),
+        Some(_) => Err(E::custom(format!("`{name}` is there twice"))),
     }
 }
 
-/// Several questions, none of which has several.
+/// The value of `checks`.
 struct Checks;
 
 impl<'de> DeserializeSeed<'de> for Checks {
-    type Value = Vec<Said<'de>>;
+    type Value = Vec<CheckBody<'de>>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_seq(self)
@@ -127,7 +133,7 @@ impl<'de> DeserializeSeed<'de> for Checks {
 }
 
 impl<'de> Visitor<'de> for Checks {
-    type Value = Vec<Said<'de>>;
+    type Value = Vec<CheckBody<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an array of 1 to {CHECKS_MAX} checks")
@@ -135,11 +141,11 @@ impl<'de> Visitor<'de> for Checks {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
         let mut checks = Vec::new();
-        while let Some(said) = array.next_element_seed(SaidWith(ONE))? {
+        while let Some(check) = array.next_element_seed(BodyWith(CHECK))? {
             if checks.len() == CHECKS_MAX {
                 return Err(de::Error::invalid_length(CHECKS_MAX + 1, &self));
             }
-            checks.push(said);
+            checks.push(check);
         }
         if checks.is_empty() {
             return Err(de::Error::invalid_length(0, &self));
@@ -148,7 +154,7 @@ impl<'de> Visitor<'de> for Checks {
     }
 }
 
-/// A text, borrowed where nothing in it is escaped.
+/// A string, borrowed unless it contains escapes.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> de::Deserialize<'de> for Text<'de> {
@@ -173,7 +179,7 @@ impl<'de> de::Deserialize<'de> for Text<'de> {
     }
 }
 
-/// A cost, which is refused in words when it is none.
+/// A cost. Its error names the range of costs.
 struct Cost(u64);
 
 impl<'de> de::Deserialize<'de> for Cost {
@@ -190,7 +196,7 @@ impl<'de> de::Deserialize<'de> for Cost {
                 Ok(Cost(cost))
             }
 
-            /// `2.0` is a whole number too: JSON has one kind of numbers, and some languages write so.
+            /// `2.0` is a whole number too: JSON has one kind of number, and some languages write integers like this.
             fn visit_f64<E: de::Error>(self, cost: f64) -> Result<Cost, E> {
                 whole(cost)
                     .map(Cost)
@@ -201,7 +207,7 @@ impl<'de> de::Deserialize<'de> for Cost {
     }
 }
 
-/// Larger ones may have been rounded on their way here.
+/// Larger numbers may have been rounded by the client.
 const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
 
 #[expect(

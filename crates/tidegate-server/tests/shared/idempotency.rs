@@ -1,6 +1,6 @@
-//! A request with an id is charged once, whichever wire and server hear of it, and memory says the same as Redis.
+//! A request with an id is charged once, over every protocol and by every server, in memory and in Redis.
 
-use crate::desk::Desk;
+use crate::harness::Harness;
 use tidegate_testbed::RedisServer;
 
 /// So slow that nothing comes back while the test runs.
@@ -24,31 +24,31 @@ const STORY: [(u64, &str, bool, u64); 11] = [
     (1, "four", false, 0),
 ];
 
-async fn by_resp(desk: &mut Desk, limit: &str, cost: u64, id: &str) -> (bool, u64) {
+async fn by_resp(harness: &mut Harness, limit: &str, cost: u64, id: &str) -> (bool, u64) {
     let id = if id.is_empty() { String::new() } else { format!(" ID {id}") };
-    let said = desk.say(&[&format!("TIDE.CHECK {limit} key COST {cost}{id}")]).await;
+    let said = harness.say(&[&format!("TIDE.CHECK {limit} key COST {cost}{id}")]).await;
     let numbers: Vec<&str> = said.split(" :").collect();
     let remaining = numbers.get(3).and_then(|number| number.parse().ok());
     (numbers.get(1) == Some(&"1"), remaining.unwrap_or_else(|| panic!("{said}")))
 }
 
-async fn by_http(desk: &Desk, limit: &str, cost: u64, id: &str) -> (bool, u64) {
+async fn by_http(harness: &Harness, limit: &str, cost: u64, id: &str) -> (bool, u64) {
     let id = if id.is_empty() { String::new() } else { format!(r#","id":"{id}""#) };
     let body = format!(r#"{{"limit":"{limit}","key":"key","cost":{cost}{id}}}"#);
-    let (status, said) = desk.post("/v1/check", &body).await;
+    let (status, said) = harness.post("/v1/check", &body).await;
     let (_, rest) = said.split_once(r#""remaining":"#).unwrap_or_else(|| panic!("{said}"));
     let remaining = rest.split(',').next().and_then(|number| number.parse().ok());
     (status == 200, remaining.unwrap_or_else(|| panic!("{said}")))
 }
 
 /// Each line is heard by the next of the servers, by one wire and by the other in turn.
-async fn goes_as_told(mut desks: Vec<Desk>, limit: &str) {
+async fn goes_as_told(mut harnesses: Vec<Harness>, limit: &str) {
     for (turn, (cost, id, passes, remaining)) in STORY.into_iter().enumerate() {
-        let count = desks.len();
-        let desk = &mut desks[turn / 2 % count];
+        let count = harnesses.len();
+        let harness = &mut harnesses[turn / 2 % count];
         let said = match turn % 2 {
-            0 => by_http(desk, limit, cost, id).await,
-            _ => by_resp(desk, limit, cost, id).await,
+            0 => by_http(harness, limit, cost, id).await,
+            _ => by_resp(harness, limit, cost, id).await,
         };
         assert_eq!(said, (passes, remaining), "{limit}: line {turn}, {cost} {id}");
     }
@@ -57,7 +57,7 @@ async fn goes_as_told(mut desks: Vec<Desk>, limit: &str) {
 #[tokio::test]
 async fn in_memory_a_request_with_an_id_is_charged_once() {
     for limit in ["a", "log"] {
-        goes_as_told(vec![Desk::in_memory(LIMITS)], limit).await;
+        goes_as_told(vec![Harness::in_memory(LIMITS)], limit).await;
     }
 }
 
@@ -65,32 +65,34 @@ async fn in_memory_a_request_with_an_id_is_charged_once() {
 async fn in_redis_a_request_with_an_id_is_charged_once_by_all_servers() {
     let redis = RedisServer::start();
     for limit in ["a", "log"] {
-        let desks =
-            vec![Desk::new(&redis.url(), LIMITS).await, Desk::new(&redis.url(), LIMITS).await];
-        goes_as_told(desks, limit).await;
+        let harnesses = vec![
+            Harness::new(&redis.url(), LIMITS).await,
+            Harness::new(&redis.url(), LIMITS).await,
+        ];
+        goes_as_told(harnesses, limit).await;
     }
 }
 
 /// It has its turn in the line, and does not get a second one.
 #[tokio::test]
-async fn who_waits_is_told_the_same_wait() {
+async fn a_repeated_request_that_waits_gets_the_same_wait() {
     let redis = RedisServer::start();
-    for mut desk in [Desk::in_memory(LIMITS), Desk::new(&redis.url(), LIMITS).await] {
-        desk.say(&["TIDE.CHECK line key COST 4"]).await;
-        let first = desk.say(&["TIDE.CHECK line key COST 2 ID one"]).await;
+    for mut harness in [Harness::in_memory(LIMITS), Harness::new(&redis.url(), LIMITS).await] {
+        harness.say(&["TIDE.CHECK line key COST 4"]).await;
+        let first = harness.say(&["TIDE.CHECK line key COST 2 ID one"]).await;
         assert!(first.starts_with("*5 :1 "), "{first}");
-        desk.say(&["TIDE.CHECK line key"]).await;
-        assert_eq!(desk.say(&["TIDE.CHECK line key COST 2 ID one"]).await, first);
+        harness.say(&["TIDE.CHECK line key"]).await;
+        assert_eq!(harness.say(&["TIDE.CHECK line key COST 2 ID one"]).await, first);
     }
 }
 
 #[tokio::test]
-async fn of_a_pipeline_of_the_same_request_one_is_charged() {
+async fn a_pipeline_of_the_same_request_is_charged_once() {
     let redis = RedisServer::start();
-    for mut desk in [Desk::in_memory(LIMITS), Desk::new(&redis.url(), LIMITS).await] {
-        let said = desk.say(&["TIDE.CHECK a key COST 3 ID one"; 20]).await;
+    for mut harness in [Harness::in_memory(LIMITS), Harness::new(&redis.url(), LIMITS).await] {
+        let said = harness.say(&["TIDE.CHECK a key COST 3 ID one"; 20]).await;
         assert_eq!(said.matches("*5 :1 :10 :7 ").count(), 20, "{said}");
-        let left = desk.say(&["TIDE.PEEK a key COST 0"]).await;
+        let left = harness.say(&["TIDE.PEEK a key COST 0"]).await;
         assert!(left.starts_with("*5 :1 :10 :7 "), "{left}");
     }
 }

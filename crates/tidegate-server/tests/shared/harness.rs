@@ -1,4 +1,4 @@
-//! A server on a Redis of its own, asked without sockets.
+//! A server with a Redis of its own, and a session, without sockets.
 
 use http::Request;
 use std::net::SocketAddr;
@@ -8,23 +8,23 @@ use tidegate::snapshot::Snapshot;
 use tidegate_redis::RedisStore;
 use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{self, Config};
-use tidegate_server::protocol::http::Answered;
+use tidegate_server::protocol::http::RawResponse;
 use tidegate_server::protocol::resp::Session;
 use tidegate_server::server::Server;
 
-/// A server with these limits at this Redis, and somebody with a Redis client.
-pub(crate) struct Desk {
+/// A server with limits in Redis or in memory, and a RESP session.
+pub(crate) struct Harness {
     pub(crate) server: Arc<Server>,
     session: Session,
 }
 
-impl Desk {
+impl Harness {
     pub(crate) async fn new(url: &str, limits: &str) -> Self {
         let text = format!("[store]\nurl = \"{url}\"\n{limits}");
         let config: Config =
             config::read(&text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
         let store = config.store.clone().expect("it has one");
-        // The machine may be busy, and nothing is to be decided without Redis as long as it is there.
+        // A long deadline, because a busy machine must not make the server decide without Redis.
         let (address, settings) = config::store_client(&store);
         let settings = settings.deadline(Duration::from_secs(10));
         let redis = RedisStore::connect_with(&address, settings).await;
@@ -32,7 +32,7 @@ impl Desk {
         Self { session: Session::new(Arc::clone(&server)), server }
     }
 
-    /// The same with limits in memory.
+    /// Returns a server with limits in memory.
     pub(crate) fn in_memory(limits: &str) -> Self {
         let config: Config =
             config::read(limits, "t.toml").unwrap_or_else(|error| panic!("{error}"));
@@ -40,7 +40,7 @@ impl Desk {
         Self { session: Session::new(Arc::clone(&server)), server }
     }
 
-    /// What a pipeline of these lines is answered, with spaces for the ends of lines.
+    /// Sends lines as a pipeline and returns the answers, with spaces for line breaks.
     pub(crate) async fn say(&mut self, lines: &[&str]) -> String {
         let bytes = lines.join("\r\n") + "\r\n";
         let mut done = 0;
@@ -52,7 +52,7 @@ impl Desk {
         said.trim_end().to_owned()
     }
 
-    /// Status and body.
+    /// Returns status and body of a POST.
     pub(crate) async fn post(&self, path: &str, body: &str) -> (u16, String) {
         let request = Request::post(path).header("content-type", "application/json");
         let (parts, ()) =
@@ -64,7 +64,7 @@ impl Desk {
         )
     }
 
-    /// The same of the operator.
+    /// Returns status and body of a GET from the admin listener.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
         let request = Request::get(path).header("host", "localhost");
         let (parts, ()) = request.body(()).expect("it is a request").into_parts();
@@ -72,7 +72,7 @@ impl Desk {
     }
 }
 
-fn read(answered: &Answered) -> (u16, String) {
+fn read(answered: &RawResponse) -> (u16, String) {
     let status = answered.status().as_u16();
     (status, String::from_utf8(answered.body().to_vec()).expect("it is text"))
 }
