@@ -5,8 +5,9 @@ use crate::config::{LimitConfig, Mode};
 use crate::store::{Backend, Counters};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::snapshot::Snapshot;
 use tidegate::store::LimitStore;
-use tidegate::{Decision, Rule, Snapshot, Span};
+use tidegate::{Decision, Rule, Span};
 use tidegate_http::LimitStatus;
 use tidegate_redis::Unsuited;
 

@@ -8,9 +8,10 @@ use crate::config::{self, Config, LimitConfig};
 use crate::store::Backend;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tidegate::snapshot::{Attached, Snapshot};
+use tidegate::snapshot::Snapshot;
 use tidegate::store::ClientId;
-use tidegate::{Rule, RuleError, Snapshot, Stats};
+use tidegate::store::Stats;
+use tidegate::{Rule, RuleError};
 use tidegate_redis::Unsuited;
 
 /// The maximum length of a limit's name or rule text.

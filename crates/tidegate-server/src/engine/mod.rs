@@ -33,10 +33,10 @@ use lease::Leases;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
+use tidegate::snapshot::{Attached, Snapshot};
 use tidegate::store::{CheckRequest, ClientId, Joint};
-use tidegate::{
-    Attached, Clock as _, Decision, Limiter, Snapshot, Span, Throttle, ThrottleBatch, Throttled,
-};
+use tidegate::throttle::{Throttle, ThrottleBatch, Throttled};
+use tidegate::{Clock as _, Decision, Limiter, Span};
 use tidegate_http::ShadowAction;
 use tidegate_redis::{Latencies, RedisStore};
 

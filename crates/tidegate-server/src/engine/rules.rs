@@ -24,8 +24,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use table::{AdHocRule, RuleTable, is_idle};
+use tidegate::snapshot::{Attached, Snapshot};
+use tidegate::store::Stats;
 use tidegate::store::{ClientId, Shares, StorePermit};
-use tidegate::{Attached, Clock, Rule, Snapshot, Span, Stats, Timestamp};
+use tidegate::{Clock, Rule, Span, Timestamp};
 
 /// The maximum number of ad-hoc rules.
 pub(crate) const RULES_MAX: usize = 1_024;

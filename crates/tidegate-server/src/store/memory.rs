@@ -4,8 +4,11 @@ use super::{Backend, Counters, StoreError, THROTTLES_NAME};
 use crate::clock::ServerClock;
 use crate::config::LimitConfig;
 use std::sync::Arc;
+use tidegate::snapshot::Snapshot;
 use tidegate::store::{IdempotencyCache, LimitStore, Reply};
-use tidegate::{Limiter, Rule, Snapshot, Stats, Throttle, Throttled, Throttles, Top};
+use tidegate::store::{Stats, Top};
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Limiter, Rule};
 use tidegate_redis::Unsuited;
 
 /// The store in this process. Its state survives a restart by a snapshot.

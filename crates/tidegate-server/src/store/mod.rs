@@ -22,8 +22,11 @@ use crate::clock::ServerClock;
 use crate::config::LimitConfig;
 use std::fmt;
 use std::sync::Arc;
+use tidegate::snapshot::Snapshot;
 use tidegate::store::{LimitStore, Reply};
-use tidegate::{Limiter, Rule, Snapshot, Stats, Throttle, Throttled, Throttles, Top};
+use tidegate::store::{Stats, Top};
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Limiter, Rule};
 use tidegate_redis::Unsuited;
 
 /// A store as the server opens it: it opens limits, and decides `CL.THROTTLE`, whose rates come with the requests.

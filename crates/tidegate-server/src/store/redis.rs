@@ -11,8 +11,11 @@ use crate::clock::ServerClock;
 use crate::config::{Config, LimitConfig, OnError};
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
+use tidegate::snapshot::Snapshot;
+use tidegate::store::Stats;
 use tidegate::store::{LimitStore, Reply};
-use tidegate::{Limiter, Rule, Snapshot, Stats, Throttle, Throttled, Throttles};
+use tidegate::throttle::{Throttle, Throttled, Throttles};
+use tidegate::{Limiter, Rule};
 use tidegate_redis::{
     Finding, Latencies, LimitHealth, RedisLimiter, RedisStore, RedisThrottles, Unsuited,
 };

@@ -8,8 +8,10 @@ use crate::engine::snapshot_codec::{Reader, join, split, write_text, write_words
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tidegate::snapshot::{Attached, Snapshot};
 use tidegate::store::ClientId;
-use tidegate::{Attached, Clock, PermitRecord, Snapshot, Span};
+use tidegate::store::PermitRecord;
+use tidegate::{Clock, Span};
 
 /// The words of one lease: id, key, owner, and the record of its permit.
 const LEASE_WORDS: usize = 9;

@@ -4,7 +4,7 @@ use super::table::ENDED_BATCH_MAX;
 use super::*;
 use crate::config::Config;
 use crate::engine::{Engine, LimitRequest};
-use tidegate::{Attached, Snapshot};
+use tidegate::snapshot::{Attached, Snapshot};
 
 fn engine() -> Engine {
     Engine::new(&Config::default(), ServerClock::system(), &Snapshot::default())

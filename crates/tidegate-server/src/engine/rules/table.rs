@@ -6,7 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::store::ClientId;
-use tidegate::{Limiter, Rule, Span, Stats, Timestamp};
+use tidegate::store::Stats;
+use tidegate::{Limiter, Rule, Span, Timestamp};
 
 /// The maximum number of texts that differ from the canonical text of their rule.
 const ALIASES_MAX: usize = 4 * RULES_MAX;

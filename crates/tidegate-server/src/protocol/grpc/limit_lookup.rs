@@ -5,7 +5,7 @@
 use super::envoy_rate;
 use super::proto::{RateLimit, RateLimitOverride};
 use super::request::{Descriptor, Request};
-use crate::engine::{Limit, Limits, NoSuchLimit, PeerEngine};
+use crate::engine::{ClientEngine, Limit, Limits, NoSuchLimit};
 use crate::matching::descriptor_key;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl LimitLookup {
     pub(super) fn find_all(
         &self,
         request: &Request<'_>,
-        engine: PeerEngine<'_>,
+        engine: ClientEngine<'_>,
     ) -> Result<Vec<DescriptorLimit<'_>>, Status> {
         let entries: Vec<Entries<'_>> = request.descriptors.iter().map(entries).collect();
         let indexes = self.indexes(&request.domain, &entries);
@@ -97,7 +97,7 @@ fn own_limit<'a>(
     domain: &str,
     descriptor: &Descriptor<'_>,
     own: &RateLimitOverride,
-    engine: PeerEngine<'_>,
+    engine: ClientEngine<'_>,
 ) -> Result<DescriptorLimit<'a>, Status> {
     let description = envoy_rate::describe_override(own);
     let Some(text) = envoy_rate::rule_text(own) else {

@@ -114,7 +114,8 @@ impl RateLimits {
     }
 
     async fn charge_all(&self, checks: &mut [DescriptorCheck<'_>]) -> Result<(), CheckError> {
-        let asks: Vec<LimitRequest<'_>> = checks.iter().filter_map(DescriptorCheck::charge).collect();
+        let asks: Vec<LimitRequest<'_>> =
+            checks.iter().filter_map(DescriptorCheck::charge).collect();
         let joint = self.server.engine.check_all(&asks).await?;
         let charged = checks.iter_mut().filter(|check| check.charge().is_some());
         for (check, answer) in charged.zip(joint.each) {
@@ -176,7 +177,9 @@ impl<'a> DescriptorCheck<'a> {
     /// Returns the engine's request with this cost, if a limit counts the descriptor.
     fn request(&self, cost: u64) -> Option<LimitRequest<'_>> {
         match &self.limit {
-            DescriptorLimit::Limited { limit, key, .. } => Some(LimitRequest { limit, key: key, cost }),
+            DescriptorLimit::Limited { limit, key, .. } => {
+                Some(LimitRequest { limit, key: key, cost })
+            }
             DescriptorLimit::Unlimited | DescriptorLimit::Zero(_) => None,
         }
     }

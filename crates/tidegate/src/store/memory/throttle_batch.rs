@@ -8,7 +8,7 @@ use std::hash::Hash;
 use tidegate_core::{Throttle, Throttled};
 
 /// Requests with a rate each that are decided together; created by
-/// [`Throttles::batch`](crate::Throttles::batch).
+/// [`Throttles::batch`](crate::throttle::Throttles::batch).
 ///
 /// ```
 /// use tidegate::ManualClock;
