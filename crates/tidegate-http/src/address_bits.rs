@@ -67,12 +67,18 @@ impl AddressBits {
 }
 
 fn put_v4(ip: Ipv4Addr, out: &mut impl ByteWriter) {
+    let (mut text, mut end) = ([0; "255.255.255.255".len()], 0);
     for (index, octet) in ip.octets().into_iter().enumerate() {
         if index > 0 {
-            out.put(b".");
+            text[end] = b'.';
+            end += 1;
         }
-        out.put_number(octet.into());
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(octet).as_bytes();
+        text[end..end + digits.len()].copy_from_slice(digits);
+        end += digits.len();
     }
+    out.put(&text[..end]);
 }
 
 fn put_prefix_length(bits: u8, all: u8, out: &mut impl ByteWriter) {

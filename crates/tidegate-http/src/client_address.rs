@@ -10,6 +10,16 @@ use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The values of the headers in which proxies report client addresses, in the order in which they arrived.
+///
+/// ```
+/// use tidegate_http::{ForwardingHeaders, client_ip};
+///
+/// let values: [&[u8]; 2] = [b"192.0.2.7", b"10.0.0.9"];
+/// let headers = ForwardingHeaders { x_forwarded_for: &values, ..ForwardingHeaders::default() };
+/// let trusted = ["10.0.0.0/8".parse()?];
+/// assert_eq!(client_ip("10.0.0.1".parse()?, headers, &trusted).to_string(), "192.0.2.7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForwardingHeaders<'a> {
     /// Values of `X-Forwarded-For`.

@@ -56,6 +56,16 @@ impl Mode {
 }
 
 /// A decision after the limit's [`Mode`] has been applied.
+///
+/// ```
+/// use tidegate_http::EffectiveDecision;
+/// # use tidegate::{Gate, ManualClock};
+/// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
+/// assert!(!EffectiveDecision::shadowed(gate.check()).is_shadowed, "it passes anyway");
+/// let over_the_limit = EffectiveDecision::shadowed(gate.check());
+/// assert!(over_the_limit.passes() && over_the_limit.is_shadowed);
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveDecision {
     /// What the client gets. In shadow mode it is never a denial and never a wait.
@@ -74,16 +84,6 @@ impl EffectiveDecision {
     }
 
     /// The decision of a limit in shadow mode: the same numbers, and the request passes.
-    ///
-    /// ```
-    /// use tidegate_http::EffectiveDecision;
-    /// # use tidegate::{Gate, ManualClock};
-    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// assert!(!EffectiveDecision::shadowed(gate.check()).is_shadowed, "it passes anyway");
-    /// let over_the_limit = EffectiveDecision::shadowed(gate.check());
-    /// assert!(over_the_limit.passes() && over_the_limit.is_shadowed);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     pub const fn shadowed(mut decision: Decision) -> Self {
         if decision.is_allow() {
             return Self::enforced(decision);

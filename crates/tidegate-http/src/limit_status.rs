@@ -6,6 +6,20 @@ use tidegate::{Decision, Retry, Rule, Span, Verdict};
 pub const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// A limit and its decision about a request: what header fields and problem bodies report to the client.
+///
+/// ```
+/// use tidegate_http::{HeaderStyle, LimitStatus};
+/// # use tidegate::{Gate, ManualClock, Rule};
+///
+/// let rule: Rule = "10/s".parse()?;
+/// let decision = Gate::with_clock(rule.clone(), ManualClock::new()).check();
+/// let status = LimitStatus { name: "api", rule: &rule, decision };
+///
+/// let mut headers = http::HeaderMap::new();
+/// HeaderStyle::Draft06.write(&mut headers, &[status], &decision);
+/// assert_eq!(headers["ratelimit-remaining"], "9");
+/// # Ok::<(), tidegate::RuleError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LimitStatus<'a> {
     /// The limit's name.
@@ -52,7 +66,7 @@ impl LimitStatus<'_> {
     pub(crate) fn window_secs(&self) -> Option<u64> {
         let span = match self.decision.verdict {
             Verdict::Deny(Retry::After(span)) => span,
-            // Nobody knows how long the requests in flight take.
+            // It is unknown how long the requests in flight take.
             Verdict::Deny(Retry::OnRelease) => return None,
             Verdict::Allow | Verdict::Wait(_) | Verdict::Deny(Retry::Never) => {
                 reset_after(&self.decision)?

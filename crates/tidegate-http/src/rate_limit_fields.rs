@@ -57,14 +57,14 @@ impl HeaderStyle {
         let listed = listed(limits);
         let Some(tightest) = tightest(&listed) else { return };
         match self {
-            Self::Draft11 => structured_fields(out, &listed, ["r", "t"]),
-            Self::NextAC => structured_fields(out, &listed, ["a", "w"]),
+            Self::Draft11 => structured_fields(out, &listed, [";r=", ";t="]),
+            Self::NextAC => structured_fields(out, &listed, [";a=", ";w="]),
             Self::Draft06 => {
                 out.field(POLICY, |out| put_list(out, &listed, put_draft_06_policy));
                 plain_fields(out, tightest, [LIMIT_06, REMAINING_06, RESET_06]);
             }
             Self::Legacy => {
-                structured_fields(out, &listed, ["r", "t"]);
+                structured_fields(out, &listed, [";r=", ";t="]);
                 plain_fields(out, tightest, [LIMIT_X, REMAINING_X, RESET_X]);
             }
         }
@@ -91,7 +91,7 @@ pub trait FieldWriter {
 /// `RateLimit` and `RateLimit-Policy` are lists, so fields of inner layers stay. Other fields are replaced: the layer nearest
 /// to the client decides.
 impl FieldWriter for HeaderMap {
-    type Value = SmallVec<[u8; 128]>;
+    type Value = Vec<u8>;
 
     #[inline]
     fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Self::Value)) {
@@ -127,7 +127,7 @@ impl PreparedFields {
 }
 
 impl FieldWriter for PreparedFields {
-    type Value = <HeaderMap as FieldWriter>::Value;
+    type Value = Vec<u8>;
 
     #[inline]
     fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Self::Value)) {
@@ -135,11 +135,8 @@ impl FieldWriter for PreparedFields {
     }
 }
 
-fn header_value<const N: usize>(write: impl FnOnce(&mut SmallVec<[u8; N]>)) -> HeaderValue
-where
-    [u8; N]: smallvec::Array<Item = u8>,
-{
-    let mut value = SmallVec::new();
+fn header_value(write: impl FnOnce(&mut Vec<u8>)) -> HeaderValue {
+    let mut value = Vec::with_capacity(64);
     write(&mut value);
     HeaderValue::from_bytes(&value).expect("fields are written in visible ASCII")
 }
@@ -181,12 +178,12 @@ fn structured_fields(
 fn put_policy(out: &mut impl ByteWriter, limit: &LimitStatus<'_>) {
     put_string(out, limit.name);
     let (quota, window_secs) = limit.quota();
-    put_parameter(out, "q", quota);
+    put_parameter(out, ";q=", quota);
     if limit.rule.is_concurrency() {
         out.put(br#";qu="concurrent-requests""#);
     }
     if let Some(seconds) = window_secs {
-        put_parameter(out, "w", seconds);
+        put_parameter(out, ";w=", seconds);
     }
 }
 
@@ -194,7 +191,7 @@ fn put_draft_06_policy(out: &mut impl ByteWriter, limit: &LimitStatus<'_>) {
     let (quota, window_secs) = limit.quota();
     out.put_number(quota);
     if let Some(seconds) = window_secs {
-        put_parameter(out, "w", seconds);
+        put_parameter(out, ";w=", seconds);
     }
 }
 
@@ -253,10 +250,9 @@ fn put_list<O: ByteWriter>(
     }
 }
 
+/// Appends a parameter; `name` is its text up to the value, such as `;q=`.
 fn put_parameter(out: &mut impl ByteWriter, name: &str, value: u64) {
-    out.put(b";");
     out.put(name.as_bytes());
-    out.put(b"=");
     out.put_number(value);
 }
 
@@ -264,10 +260,12 @@ fn put_parameter(out: &mut impl ByteWriter, name: &str, value: u64) {
 fn put_string(out: &mut impl ByteWriter, text: &str) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     out.put(b"\"");
-    for byte in text.bytes() {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    for chunk in text.as_bytes().chunk_by(|a, b| is_plain(a) && is_plain(b)) {
+        let byte = chunk[0];
         match byte {
             b'"' | b'\\' => out.put(&[b'\\', byte]),
-            b' '..=b'~' => out.put(&[byte]),
+            b' '..=b'~' => out.put(chunk),
             _ => {
                 let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
                 out.put(&[b'%', high, low]);

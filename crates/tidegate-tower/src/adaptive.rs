@@ -1,4 +1,4 @@
-//! The layer that finds out how many requests the service behind it can bear.
+//! The layer that finds out how many requests in flight the service behind it can handle.
 
 use crate::load::Load;
 use crate::load::{Answered, Enter, LoadLayer};
@@ -8,13 +8,12 @@ use std::time::Duration;
 use tidegate::load::{AdaptiveAcquire, AdaptiveGate, AdaptivePermit, Priority};
 use tidegate::{Clock, Decision, Denied, Span, SystemClock};
 
-/// Lets as many requests be in flight as the service behind it can bear, and finds that out from how long it takes to
-/// answer.
+/// Limits the requests in flight to what the service behind the layer can handle, which it finds out from how long the service
+/// takes to respond.
 ///
-/// A request is in flight until the head of its response is there, and how long that takes is what the gate goes by.
-/// The body is not part of it: how long that flows is often up to the client, who may read slowly, and a gate that
-/// counted it would take slow clients for a slow service. Where bodies are the work, put a
-/// [`ConcurrencyLayer`](crate::ConcurrencyLayer) around it as well.
+/// A request is in flight until the head of its response is there. The body is not counted: its duration often depends on how
+/// fast the client reads, and slow clients would look like a slow service. If sending bodies is the main work, add a
+/// [`ConcurrencyLayer`](crate::ConcurrencyLayer).
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -29,7 +28,7 @@ use tidegate::{Clock, Decision, Denied, Span, SystemClock};
 /// ```
 pub type AdaptiveLayer<C = SystemClock> = LoadLayer<AdaptiveGate<C>>;
 
-/// What a response says about the load of the service.
+/// What a response says about the load of its service.
 ///
 /// ```
 /// use tidegate_tower::LoadSignal;
@@ -39,26 +38,17 @@ pub type AdaptiveLayer<C = SystemClock> = LoadLayer<AdaptiveGate<C>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadSignal {
-    /// It was served: how long that took counts.
+    /// The request was served: its duration counts.
     Served,
-    /// The service refused it for lack of capacity, or was too late: the limit comes down.
+    /// The service lacked capacity or exceeded a deadline: the limit is reduced.
     Overload,
-    /// Nothing.
+    /// The response says nothing about load.
     Ignore,
 }
 
 impl LoadSignal {
-    /// What is made of a response unless told: 429, 503 and 504 are an overload, and so are gRPC's
-    /// `RESOURCE_EXHAUSTED`, `UNAVAILABLE` and `DEADLINE_EXCEEDED` where they come in the head; all others were
-    /// served.
-    ///
-    /// ```
-    /// # use http::{HeaderMap, StatusCode};
-    /// # use tidegate_tower::LoadSignal;
-    /// let none = HeaderMap::new();
-    /// assert_eq!(LoadSignal::of(StatusCode::SERVICE_UNAVAILABLE, &none), LoadSignal::Overload);
-    /// assert_eq!(LoadSignal::of(StatusCode::NOT_FOUND, &none), LoadSignal::Served);
-    /// ```
+    /// Classifies a response by default: 429, 503 and 504 are an overload, and so are gRPC's `RESOURCE_EXHAUSTED`, `UNAVAILABLE`
+    /// and `DEADLINE_EXCEEDED` if they are in the head. All other requests were served.
     pub fn of(status: StatusCode, headers: &HeaderMap) -> Self {
         let grpc = headers.get("grpc-status").map(http::HeaderValue::as_bytes);
         match (status.as_u16(), grpc) {
@@ -81,15 +71,15 @@ impl<C: Clock> Load for AdaptiveGate<C> {
 }
 
 impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
-    /// A layer that asks this gate. Who finds no room is refused at once, and responses count as
-    /// [`LoadSignal::of`] says. An error of the service, a panic and a request that is given up say nothing about load.
+    /// Makes a layer that is limited by this gate. A request over the limit is rejected at once, and responses count as
+    /// [`LoadSignal::of`] says. An error of the service, a panic, and a request that its client gives up say nothing about load.
     ///
     /// ```
     /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// # use tidegate_tower::AdaptiveLayer;
     /// let gate = AdaptiveGate::new(Adaptive::vegas());
     /// let layer = AdaptiveLayer::new(gate.clone());
-    /// // Clones of a gate are the same: this one tells what it has found.
+    /// // Clones of a gate share their state: this one reports the current limit.
     /// assert_eq!(gate.limit(), 20);
     /// ```
     pub fn new(gate: AdaptiveGate<C>) -> Self {
@@ -97,27 +87,19 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
         Self::over(gate, enter, answered(LoadSignal::of))
     }
 
-    /// Lets requests wait so long for room. First come, first served. The wait is no part of what is measured.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate::load::{Adaptive, AdaptiveGate};
-    /// # use tidegate_tower::AdaptiveLayer;
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// let layer = AdaptiveLayer::new(gate).wait(Duration::from_millis(100));
-    /// ```
-    pub fn wait(self, patience: Duration) -> Self {
-        let enter = enter(self.load.clone(), Span::from_duration_floor(patience));
+    /// Lets requests wait at most this long, in the order of arrival. The wait is not part of the measured duration.
+    pub fn wait(self, max_wait: Duration) -> Self {
+        let enter = enter(self.load.clone(), Span::from_duration_floor(max_wait));
         self.with(|settings| settings.enter = enter)
     }
 
-    /// What a response says about load, by its status and fields.
+    /// Sets how responses are classified.
     ///
     /// ```
     /// # use tidegate::load::{Adaptive, AdaptiveGate};
     /// # use tidegate_tower::{AdaptiveLayer, LoadSignal};
     /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// // What is not found is found out too quickly to tell anything.
+    /// // A response 404 is too fast to say anything about load.
     /// let layer = AdaptiveLayer::new(gate).classify(|status, headers| match status.as_u16() {
     ///     404 => LoadSignal::Ignore,
     ///     _ => LoadSignal::of(status, headers),
@@ -131,8 +113,8 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     }
 }
 
-fn enter<C: Clock>(gate: AdaptiveGate<C>, patience: Span) -> Enter<AdaptiveGate<C>> {
-    Arc::new(move |_| gate.acquire_within(patience))
+fn enter<C: Clock>(gate: AdaptiveGate<C>, max_wait: Span) -> Enter<AdaptiveGate<C>> {
+    Arc::new(move |_| gate.acquire_within(max_wait))
 }
 
 fn answered<C: Clock>(

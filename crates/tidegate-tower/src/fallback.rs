@@ -1,4 +1,4 @@
-//! What is called when a limit denies: nothing, or another service.
+//! What a layer does with a request that a limit denies: it responds, or calls another service.
 
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -7,23 +7,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-/// What a layer does with whom it denies: [`NoFallback`], or ask an [`FallbackService`] service.
-///
-/// ```
-/// use tidegate_tower::{RateLimitLayer, NoFallback};
-///
-/// let refusing: RateLimitLayer<tidegate::SystemClock, NoFallback> = RateLimitLayer::per_ip("100/s")?;
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
+/// What a layer does with a request that it denies: [`NoFallback`] or [`FallbackService`].
 pub trait Fallback<Q, P, E>: sealed::Sealed + Clone {
-    /// The answer to come.
+    /// The future of the response.
     type Future: Future<Output = Result<P, E>>;
 
-    /// Whether there is a service to ask: only then is the request told why it was denied.
+    /// Whether there is a service: only then is `Denied` added to the extensions of the request.
     #[doc(hidden)]
     const HAS_SERVICE: bool;
 
-    /// Takes the request, or hands it back.
+    /// Calls the service, or returns the request.
     #[doc(hidden)]
     fn call(self, request: Q) -> Result<Self::Future, Q>;
 }
@@ -35,12 +28,7 @@ mod sealed {
     impl<V> Sealed for super::FallbackService<V> {}
 }
 
-/// Refuses, with a problem that says when to come back.
-///
-/// ```
-/// let layer: tidegate_tower::RateLimitLayer = tidegate_tower::RateLimitLayer::per_ip("100/s")?;
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
+/// Responds with a problem document that says when to retry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFallback;
 
@@ -54,17 +42,9 @@ impl<Q, P, E> Fallback<Q, P, E> for NoFallback {
     }
 }
 
-/// Asks another service, which has something cheaper: made by `fallback_service` of a
+/// Calls another service, which has a cheaper response: made by `fallback_service` of a
 /// [`RateLimitLayer`](crate::RateLimitLayer::fallback_service) or a
 /// [`ConcurrencyLayer`](crate::ConcurrencyLayer::fallback_service).
-///
-/// ```
-/// use tidegate_tower::{FallbackService, RateLimitLayer};
-///
-/// let layer: RateLimitLayer<_, FallbackService<axum::Router>> =
-///     RateLimitLayer::per_ip("100/s")?.fallback_service(axum::Router::new());
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
 #[derive(Clone)]
 pub struct FallbackService<V> {
     pub(crate) service: V,
@@ -80,20 +60,20 @@ impl<Q, V> Fallback<Q, V::Response, V::Error> for FallbackService<V>
 where
     V: Service<Q> + Clone,
 {
-    type Future = Asking<V, Q>;
+    type Future = FallbackFuture<V, Q>;
 
     const HAS_SERVICE: bool = true;
 
     fn call(self, request: Q) -> Result<Self::Future, Q> {
-        Ok(Asking::Ready { service: self.service, request: Some(request) })
+        Ok(FallbackFuture::Ready { service: self.service, request: Some(request) })
     }
 }
 
 pin_project! {
     /// Waits until a service is ready, and calls it once.
     #[doc(hidden)]
-    #[project = AskingProjection]
-    pub enum Asking<V, Q>
+    #[project = FallbackFutureProjection]
+    pub enum FallbackFuture<V, Q>
     where
         V: Service<Q>,
     {
@@ -102,18 +82,18 @@ pin_project! {
     }
 }
 
-impl<V: Service<Q>, Q> Future for Asking<V, Q> {
+impl<V: Service<Q>, Q> Future for FallbackFuture<V, Q> {
     type Output = Result<V::Response, V::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let future = match self.as_mut().project() {
-                AskingProjection::Ready { service, request } => {
+                FallbackFutureProjection::Ready { service, request } => {
                     ready!(service.poll_ready(context))?;
                     let request = request.take().expect("it is called once");
                     service.call(request)
                 }
-                AskingProjection::Called { future } => return future.poll(context),
+                FallbackFutureProjection::Called { future } => return future.poll(context),
             };
             self.set(Self::Called { future });
         }

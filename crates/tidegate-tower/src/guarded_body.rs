@@ -1,6 +1,6 @@
-//! A body that holds something until it is done.
+//! A body that holds a permit until it has ended.
 //!
-//! Always   What it holds is let go once: when the body has ended or failed, or is dropped, whichever comes first.
+//! Always   The permit is released once: when the body has ended or failed, or is dropped, whichever comes first.
 
 use crate::limited_body::LimitedBody;
 use bytes::Bytes;
@@ -11,18 +11,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// A body that holds something, such as a place among those in flight, until it is done.
-    ///
-    /// ```
-    /// use http_body::Body;
-    /// use tidegate_tower::GuardedBody;
-    ///
-    /// fn is_over<G>(body: &GuardedBody<String, G>) -> bool {
-    ///     body.is_end_stream()
-    /// }
-    /// ```
+    /// A response body that holds a permit, such as one of the requests in flight, until the body has ended.
     pub struct GuardedBody<B, G> {
-        // Dropped before the guard: what is still in flight has ended when the place is free.
+        // Dropped before the guard, so that the permit is released after the body has ended.
         #[pin]
         body: LimitedBody<B>,
         guard: Option<G>,
@@ -31,7 +22,7 @@ pin_project! {
 
 impl<B: Body<Data = Bytes>, G> GuardedBody<B, G> {
     pub(crate) fn new(body: B, guard: Option<G>) -> Self {
-        // Nobody polls a body that has ended before it began.
+        // An empty body may never be polled.
         let guard = guard.filter(|_| !body.is_end_stream());
         Self { body: LimitedBody::theirs(body), guard }
     }

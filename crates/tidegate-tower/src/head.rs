@@ -1,4 +1,4 @@
-//! A request without its body: what keys, costs and conditions look at.
+//! The head of a request: what keys, costs and conditions look at.
 
 #[cfg(feature = "axum")]
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tidegate_http::{ProxyHeader, client_ip_from_headers};
 
-/// What is known of a request before its body is read.
+/// A request without its body: what is known before the body is read.
 ///
 /// ```
 /// use tidegate_tower::Head;
@@ -28,8 +28,8 @@ pub struct Head<'a> {
     address_source: &'a AddressSource,
 }
 
-/// The address of whoever opened the connection, for servers that are not axum's: put it into the extensions of
-/// each request.
+/// The address of the client that opened the connection, for servers other than axum's: add it to the extensions of each
+/// request.
 ///
 /// ```
 /// use tidegate_tower::{Head, Peer};
@@ -49,7 +49,7 @@ impl From<SocketAddr> for Peer {
 
 type FindPeer = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
 
-/// Who stands between the client and us, and how the nearest of them is known.
+/// How the client's address is found.
 #[derive(Clone, Default)]
 pub(crate) struct AddressSource {
     pub(crate) trusted_proxies: Vec<IpNet>,
@@ -66,19 +66,13 @@ impl fmt::Debug for AddressSource {
     }
 }
 
-static NOBODY_TRUSTED: AddressSource =
+static PEER_ONLY: AddressSource =
     AddressSource { trusted_proxies: Vec::new(), proxy_header: ProxyHeader::Either, peer: None };
 
 impl<'a> Head<'a> {
-    /// The head of this request, where nobody is trusted: for tests of keys and costs of your own.
-    ///
-    /// ```
-    /// use tidegate_tower::Head;
-    ///
-    /// assert_eq!(Head::of(&http::Request::new("body")).path(), "/");
-    /// ```
+    /// Returns the head of this request, without trusted proxies. For tests of your keys and costs.
     pub fn of<B>(request: &'a Request<B>) -> Self {
-        Self::with_source(request, &NOBODY_TRUSTED)
+        Self::with_source(request, &PEER_ONLY)
     }
 
     #[inline]
@@ -95,46 +89,22 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The method.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// assert_eq!(Head::of(&http::Request::new(())).method(), http::Method::GET);
-    /// ```
+    /// Returns the method.
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// Where it goes.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// assert_eq!(Head::of(&http::Request::new(())).uri(), "/");
-    /// ```
+    /// Returns the URI.
     pub fn uri(&self) -> &'a Uri {
         self.uri
     }
 
-    /// The path, without the query.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// let request = http::Request::get("/a?b").body(())?;
-    /// assert_eq!(Head::of(&request).path(), "/a");
-    /// # Ok::<(), http::Error>(())
-    /// ```
+    /// Returns the path, without the query.
     pub fn path(&self) -> &'a str {
         self.uri.path()
     }
 
-    /// The host that is asked, in small letters and without the port, as far as it is known.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// let request = http::Request::get("/").header("host", "Example.com:8080").body(())?;
-    /// assert_eq!(Head::of(&request).host().as_deref(), Some("example.com"));
-    /// # Ok::<(), http::Error>(())
-    /// ```
+    /// Returns the host that the request is for, in lower case and without the port, if the request names one.
     pub fn host(&self) -> Option<String> {
         let host = match self.uri.host() {
             Some(host) => host,
@@ -143,47 +113,23 @@ impl<'a> Head<'a> {
         Some(host.to_ascii_lowercase()).filter(|host| !host.is_empty())
     }
 
-    /// All headers.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// assert!(Head::of(&http::Request::new(())).headers().is_empty());
-    /// ```
+    /// Returns all headers.
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// The first header of this name, if it is text.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// let request = http::Request::get("/").header("x-user", "alice").body(())?;
-    /// assert_eq!(Head::of(&request).header("X-User"), Some("alice"));
-    /// # Ok::<(), http::Error>(())
-    /// ```
+    /// Returns the first header with this name, if its value is text.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// What a layer before this one has put into the request.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// let mut request = http::Request::new(());
-    /// request.extensions_mut().insert(42_u64);
-    /// assert_eq!(Head::of(&request).extension::<u64>(), Some(&42));
-    /// ```
+    /// Returns an extension that another layer has added to the request.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
         self.extensions.get()
     }
 
-    /// Who asks: the peer, or whom trusted proxies say that they speak for. `None` if the server does not tell
-    /// whom it talks to.
-    ///
-    /// ```
-    /// # use tidegate_tower::Head;
-    /// assert_eq!(Head::of(&http::Request::new(())).client_ip(), None);
-    /// ```
+    /// Returns the client's address: the peer's, or the one that trusted proxies report. `None` if the server does not provide
+    /// the peer's address.
     pub fn client_ip(&self) -> Option<IpAddr> {
         let peer = self.peer()?;
         let AddressSource { trusted_proxies, proxy_header, .. } = self.address_source;
@@ -201,8 +147,8 @@ impl<'a> Head<'a> {
         self.extension::<Peer>().map(|peer| peer.0)
     }
 
-    /// Whether gRPC is spoken. It is always sent by `POST`, so that nobody is told "200" who did not ask for it. gRPC-Web is
-    /// another: its clients read trailers from the body, and a status of HTTP where there are none.
+    /// Returns whether this is a gRPC call. gRPC always uses `POST`, so a request with another method gets an HTTP status.
+    /// gRPC-Web is not included: its clients read trailers from the body, and the HTTP status if there are none.
     pub(crate) fn is_grpc(&self) -> bool {
         if *self.method() != Method::POST {
             return false;
@@ -221,7 +167,7 @@ fn axum_peer(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<MockConnectInfo<SocketAddr>>().map(|mock| mock.0.ip())
 }
 
-/// `[::1]:80` and `example.com:80`, without what follows.
+/// Removes the port of `[::1]:80` and `example.com:80`.
 fn without_port(host: &str) -> &str {
     let end = host.rfind(']').map_or(0, |bracket| bracket + 1);
     host[end..].find(':').map_or(host, |colon| &host[..end + colon])
@@ -232,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_one_however_it_is_spelled() {
+    fn spellings_of_a_host_are_one_host() {
         let host = |value: &str| {
             let request = Request::get("/").header("host", value).body(()).unwrap();
             Head::of(&request).host()

@@ -1,6 +1,6 @@
-//! Spreads those who come back: who is told to come again is told a little later than the other (T48).
+//! Jitter of `Retry-After`: spreads the retries of clients that are denied at the same time (T48).
 //!
-//! Always   Later, never earlier: whoever obeys is admitted if nobody else came.
+//! Always   A retry time gets later, never earlier: a client that obeys it is admitted if no other request came first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,18 +18,18 @@ impl Jitter {
         Self { most, state: AtomicU64::new(RandomState::new().hash_one(0_u8)) }
     }
 
-    /// A denial, with a time that is not everybody's.
+    /// Returns the decision with a later retry time if it is a denial.
     pub(crate) fn spread(&self, decision: Decision) -> Decision {
         put_off(decision, self.draw())
     }
 
-    /// How much later one of them is told to come. Whoever is denied by several limits is put off by all for as long.
+    /// Returns a random span of at most `most`. All limits that deny a request use the same one.
     pub(crate) fn draw(&self) -> Span {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         if self.most.is_zero() {
             return Span::ZERO;
         }
-        // SplitMix64: a counter, stirred.
+        // SplitMix64.
         let mut z = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -39,8 +39,8 @@ impl Jitter {
     }
 }
 
-/// A denial that tells a time tells one that is so much later; and so does it of when the key is as good as new, since some clients
-/// go by that, and at the end of a window both are the same.
+/// Returns a denial with a retry time and a reset time that are later by this span. Some clients retry at the reset time, and at
+/// the end of a window both times are the same.
 pub(crate) fn put_off(mut decision: Decision, later: Span) -> Decision {
     if let Verdict::Deny(Retry::After(span)) = decision.verdict {
         decision.verdict = Verdict::Deny(Retry::After(span + later));
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
     use tidegate_http::retry_after_secs;
 
-    /// T48: ten thousand are denied at once, and all obey.
+    /// T48: ten thousand requests are denied at once, and all clients obey `Retry-After`.
     #[test]
-    fn those_who_obey_do_not_come_back_together() {
+    fn clients_that_obey_do_not_retry_together() {
         let denied = Decision::UNLIMITED.deny(Retry::After(Span::from_millis(9_500))).decision;
         let in_first_tenth = |most: Span| {
             let jitter = Jitter::new(most);
@@ -70,11 +70,11 @@ mod tests {
             let arrivals: Vec<u64> = (0..10_000).map(|_| seconds()).collect();
             assert!(arrivals.iter().all(|seconds| *seconds >= 10), "never earlier");
             let first = *arrivals.iter().min().unwrap();
-            // Whole seconds are all that the header can say: who is told the same comes at the same time.
+            // The header has whole seconds: clients with the same value retry at the same time.
             arrivals.iter().filter(|seconds| **seconds == first).count()
         };
-        assert_eq!(in_first_tenth(Span::ZERO), 10_000, "a herd");
+        assert_eq!(in_first_tenth(Span::ZERO), 10_000, "all clients retry together");
         let spread = in_first_tenth(Span::from_secs(10));
-        assert!(spread <= 2_000, "{spread} of 10000 come in the first 100 ms");
+        assert!(spread <= 2_000, "{spread} of 10000 retry in the first 100 ms");
     }
 }

@@ -1,10 +1,11 @@
-//! CallKey a limit counts: made of the parts of a request that you name.
+//! The key that a limit counts by, made of named parts of a request.
 //!
-//! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with `\`
-//!          before a `|` or `\` in them. The daemon writes its keys in the same way, so a limit in Redis may be
-//!          shared with it.
-//!          A part that a request has not, or has empty, is missing, and what happens then is said: nobody takes
-//!          the place of "nobody" by sending nothing.
+//! To add a part, add a variant to [`Part`], its constructor on [`Key`], and its value in [`Part::put`].
+//!
+//! Always   Different values make different keys: a single part is its bare value; several are joined by `|`, with `\`
+//!          before a `|` or `\` in them. The server writes its keys in the same way, so it can share a limit in Redis.
+//! Always   A part that is absent or empty is missing, and [`OnMissing`](crate::OnMissing) says what happens then: a client
+//!          cannot take over another client's key by leaving a part out.
 
 use crate::head::Head;
 use http::{HeaderName, HeaderValue};
@@ -15,10 +16,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tidegate_http::{AddressBits, ByteWriter as _, put_key_part, single_value};
 
-/// The key of one request, as a limiter gets it. Most keys fit inline.
+/// The key of one request. Most keys fit inline.
 pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
 
-/// CallKey a limit counts.
+/// The key that a limit counts by.
 ///
 /// ```
 /// use http::HeaderName;
@@ -34,9 +35,9 @@ pub struct Key {
     parts: Vec<Part>,
 }
 
-type Put = Arc<dyn Fn(&Head<'_>, &mut KeyBytes) + Send + Sync>;
-type Value = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
-type Ask = Arc<dyn Fn(&Head<'_>) -> Value + Send + Sync>;
+type PutValue = Arc<dyn Fn(&Head<'_>, &mut KeyBytes) + Send + Sync>;
+type PendingValue = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
+type FindValue = Arc<dyn Fn(&Head<'_>) -> PendingValue + Send + Sync>;
 
 #[derive(Clone)]
 enum Part {
@@ -45,111 +46,77 @@ enum Part {
     Path,
     Method,
     Host,
-    Own(&'static str, Put),
-    Later(Ask),
+    /// The result of a function, and a name for it.
+    Function(&'static str, PutValue),
+    /// The result of an asynchronous function.
+    Async(FindValue),
 }
 
-/// What a request has for a key.
+/// The result of looking for the key of a request.
 pub(crate) enum KeyLookup {
     Key(KeyBytes),
-    /// A part of it is not there.
     Missing(MissingKey),
-    /// It has to be waited for.
+    /// A part of the key has to be waited for.
     Pending,
 }
 
-/// Why there is no key.
+/// Why a request has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingKey {
-    /// The request has not what it is made of: that is up to who asks.
+    /// The request does not have a part of the key: the client decides that.
     Part,
-    /// The server does not tell who the peer is: that is a mistake of who set it up.
+    /// The server does not provide client addresses: a mistake in the program.
     Peer,
 }
 
-/// A key that has to be waited for.
 pub(crate) type PendingKey = Pin<Box<dyn Future<Output = Option<KeyBytes>> + Send>>;
 
 impl Key {
-    /// All requests together.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// assert_eq!(format!("{:?}", Key::everyone()), "everyone");
-    /// ```
+    /// Counts all requests together.
     pub fn everyone() -> Self {
         Self { parts: Vec::new() }
     }
 
-    /// The client's address: the peer's, or whom [trusted
-    /// proxies](crate::RateLimitLayer::trusted_proxies) say that they speak for. IPv4-mapped addresses are IPv4,
-    /// and of IPv6 the first 64 bits count, because whoever has one address of such a network has them all.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// assert_eq!(format!("{:?}", Key::ip()), "ip");
-    /// ```
+    /// Counts by the client's address: the peer's, or the address that [trusted
+    /// proxies](crate::RateLimitLayer::trusted_proxies) report. An IPv4-mapped IPv6 address counts as IPv4. Of an IPv6 address
+    /// the first 64 bits count, because a client that has one address of such a network has all of them.
     pub fn ip() -> Self {
         Self::ip_by(AddressBits::default())
     }
 
-    /// The client's address, by so many bits.
+    /// Counts by the first bits of the client's address.
     ///
     /// ```
     /// # use tidegate_tower::{AddressBits, Key};
-    /// let customer = Key::ip_by(AddressBits::new(32, 56));
+    /// let by_customer_network = Key::ip_by(AddressBits::new(32, 56));
     /// ```
     pub fn ip_by(bits: AddressBits) -> Self {
         Self::of(Part::Ip(bits))
     }
 
-    /// A header. One that comes more than once is [missing](crate::Limit::on_missing), as is one that is empty.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let key = Key::header(http::header::AUTHORIZATION);
-    /// ```
+    /// Counts by the value of a header. A header that is empty or occurs more than once is
+    /// [missing](crate::Limit::on_missing).
     pub fn header(name: HeaderName) -> Self {
         Self::of(Part::Header(name))
     }
 
-    /// The path, as it came. Whoever chooses paths chooses keys: use it with a key that clients cannot choose, or
-    /// where few paths are let through.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let key = Key::ip().and(Key::path());
-    /// ```
+    /// Counts by the path as it was sent. A client that chooses paths freely chooses its keys freely: combine this with a key
+    /// that clients cannot choose, or use it where few paths are served.
     pub fn path() -> Self {
         Self::of(Part::Path)
     }
 
-    /// The method.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let key = Key::ip().and(Key::method());
-    /// ```
+    /// Counts by the method.
     pub fn method() -> Self {
         Self::of(Part::Method)
     }
 
-    /// The host that is asked, without its port: for clients, which server they talk to.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let key = Key::host();
-    /// ```
+    /// Counts by the host that the request is for, without its port. In a client this is the server that is called.
     pub fn host() -> Self {
         Self::of(Part::Host)
     }
 
-    /// The route that matched, such as `/users/{id}`: by axum, in a `route_layer` or a layer of a route.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let key = Key::ip().and(Key::route());
-    /// ```
+    /// Counts by the axum route that matched, such as `/users/{id}`. It is known in a `route_layer` and in a layer of a route.
     #[cfg(feature = "axum")]
     pub fn route() -> Self {
         let put = |head: &Head<'_>, out: &mut KeyBytes| {
@@ -157,10 +124,10 @@ impl Key {
                 out.put(path.as_str().as_bytes());
             }
         };
-        Self::of(Part::Own("route", Arc::new(put)))
+        Self::of(Part::Function("route", Arc::new(put)))
     }
 
-    /// What another layer has put into the request, such as who has signed in.
+    /// Counts by an extension that another layer has added to the request, such as the user that has signed in.
     ///
     /// ```
     /// # use tidegate_tower::Key;
@@ -176,31 +143,33 @@ impl Key {
         T: Send + Sync + 'static,
         V: Display,
     {
-        let put = move |head: &Head<'_>, out: &mut KeyBytes| {
-            if let Some(there) = head.extension::<T>() {
-                put_display(out, &value(there));
-            }
-        };
-        Self::of(Part::Own("extension", Arc::new(put)))
+        Self::function("extension", move |head| head.extension::<T>().map(&value))
     }
 
-    /// What your function says; `None` where a request has no such key.
+    /// Counts by the result of a function; `None` if the request has no such key.
     ///
     /// ```
     /// # use tidegate_tower::Key;
     /// let tenant = Key::by(|head| head.path().split('/').nth(1).map(str::to_owned));
     /// ```
     pub fn by<V: Display>(value: impl Fn(&Head<'_>) -> Option<V> + Send + Sync + 'static) -> Self {
+        Self::function("own", value)
+    }
+
+    fn function<V: Display>(
+        name: &'static str,
+        value: impl Fn(&Head<'_>) -> Option<V> + Send + Sync + 'static,
+    ) -> Self {
         let put = move |head: &Head<'_>, out: &mut KeyBytes| {
             if let Some(value) = value(head) {
                 put_display(out, &value);
             }
         };
-        Self::of(Part::Own("own", Arc::new(put)))
+        Self::of(Part::Function(name, Arc::new(put)))
     }
 
-    /// What your function finds out, such as whose a token is. It takes what it needs from the head before it
-    /// waits.
+    /// Counts by the result of an asynchronous function, such as the owner of a token. The function takes what it needs from
+    /// the head before it waits.
     ///
     /// ```
     /// # use tidegate_tower::Key;
@@ -214,20 +183,14 @@ impl Key {
     where
         F: Future<Output = Option<V>> + Send + 'static,
     {
-        let ask = move |head: &Head<'_>| -> Value {
+        let find = move |head: &Head<'_>| -> PendingValue {
             let value = value(head);
             Box::pin(async move { value.await.map(|value| value.to_string().into_bytes()) })
         };
-        Self::of(Part::Later(Arc::new(ask)))
+        Self::of(Part::Async(Arc::new(find)))
     }
 
-    /// This and that: each pair has a count of its own.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let key = Key::ip().and(Key::method());
-    /// assert_eq!(format!("{key:?}"), "ip|method");
-    /// ```
+    /// Counts each combination of this key and another one separately.
     pub fn and(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
         self
@@ -244,7 +207,7 @@ impl Key {
         match self.put(head, &mut key) {
             Appended::Whole => KeyLookup::Key(key),
             Appended::Missing(missing) => KeyLookup::Missing(missing),
-            Appended::Later => KeyLookup::Pending,
+            Appended::Pending => KeyLookup::Pending,
         }
     }
 
@@ -254,30 +217,30 @@ impl Key {
             return part.put(head, out);
         }
         let (mut value, mut appended) = (KeyBytes::new(), Appended::Whole);
-        for (place, part) in self.parts.iter().enumerate() {
+        for (index, part) in self.parts.iter().enumerate() {
             value.clear();
             match part.put(head, &mut value) {
                 Appended::Whole => {}
-                // What is missing further on need not be waited for.
-                Appended::Later => appended = Appended::Later,
+                // A later part may be missing, and then there is nothing to wait for.
+                Appended::Pending => appended = Appended::Pending,
                 missing @ Appended::Missing(_) => return missing,
             }
-            put_key_part(out, place, &value);
+            put_key_part(out, index, &value);
         }
         appended
     }
 
-    /// The key of a request, when it has been found out.
+    /// Returns the key of a request as a future.
     pub(crate) fn later(&self, head: &Head<'_>) -> PendingKey {
-        let values: Vec<Value> = self.parts.iter().map(|part| part.later(head)).collect();
+        let values: Vec<PendingValue> = self.parts.iter().map(|part| part.later(head)).collect();
         Box::pin(async move {
-            let (is_alone, mut key) = (values.len() == 1, KeyBytes::new());
-            for (place, value) in values.into_iter().enumerate() {
+            let (is_single, mut key) = (values.len() == 1, KeyBytes::new());
+            for (index, value) in values.into_iter().enumerate() {
                 let value = value.await.filter(|value| !value.is_empty())?;
-                if is_alone {
+                if is_single {
                     key.put(&value);
                 } else {
-                    put_key_part(&mut key, place, &value);
+                    put_key_part(&mut key, index, &value);
                 }
             }
             Some(key)
@@ -285,14 +248,15 @@ impl Key {
     }
 }
 
-/// What was appended of a key.
+/// How much of a key was appended.
 enum Appended {
     Whole,
     Missing(MissingKey),
-    Later,
+    Pending,
 }
 
 impl Part {
+    /// Appends the value of this part.
     fn put(&self, head: &Head<'_>, out: &mut KeyBytes) -> Appended {
         match self {
             Self::Ip(bits) => return put_ip(*bits, head, out),
@@ -300,15 +264,15 @@ impl Part {
             Self::Path => out.put(head.path().as_bytes()),
             Self::Method => out.put(head.method().as_str().as_bytes()),
             Self::Host => out.put(head.host().unwrap_or_default().as_bytes()),
-            Self::Own(_, put) => put(head, out),
-            Self::Later(_) => return Appended::Later,
+            Self::Function(_, put) => put(head, out),
+            Self::Async(_) => return Appended::Pending,
         }
         if out.is_empty() { Appended::Missing(MissingKey::Part) } else { Appended::Whole }
     }
 
-    fn later(&self, head: &Head<'_>) -> Value {
-        if let Self::Later(ask) = self {
-            return ask(head);
+    fn later(&self, head: &Head<'_>) -> PendingValue {
+        if let Self::Async(find) = self {
+            return find(head);
         }
         let mut value = KeyBytes::new();
         let appended = self.put(head, &mut value);
@@ -331,20 +295,20 @@ fn put_header(head: &Head<'_>, name: &HeaderName, out: &mut KeyBytes) {
 }
 
 fn put_display(out: &mut KeyBytes, value: &impl Display) {
-    // Who cannot say what it is, is missing.
+    // A value that cannot be formatted is missing.
     if write!(out, "{value}").is_err() {
         out.clear();
     }
 }
 
-/// What it is made of; never a value.
+/// Names the parts, and no values.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.parts.is_empty() {
             return f.write_str("everyone");
         }
-        for (place, part) in self.parts.iter().enumerate() {
-            if place > 0 {
+        for (index, part) in self.parts.iter().enumerate() {
+            if index > 0 {
                 f.write_str("|")?;
             }
             match part {
@@ -353,8 +317,8 @@ impl fmt::Debug for Key {
                 Part::Path => f.write_str("path")?,
                 Part::Method => f.write_str("method")?,
                 Part::Host => f.write_str("host")?,
-                Part::Own(what, _) => f.write_str(what)?,
-                Part::Later(_) => f.write_str("async")?,
+                Part::Function(name, _) => f.write_str(name)?,
+                Part::Async(_) => f.write_str("async")?,
             }
         }
         Ok(())
@@ -374,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn several_parts_are_joined_so_that_nobody_makes_up_a_seam() {
+    fn parts_are_joined_so_that_no_value_can_imitate_the_separator() {
         let parts = Key::header(HeaderName::from_static("a"))
             .and(Key::header(HeaderName::from_static("b")));
         let of = |a: &str, b: &str| {
@@ -386,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_a_header_twice_is_nobody_new() {
+    fn a_header_that_is_sent_twice_makes_no_new_key() {
         let header = Key::header(HeaderName::from_static("a"));
         let once = Request::get("/").header("a", " 1 ").body(()).unwrap();
         assert_eq!(key(&header, &once).as_deref(), Some("1"));
@@ -395,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_peer_is_told_from_a_missing_part_also_behind_what_is_waited_for() {
+    fn a_missing_peer_differs_from_a_missing_part_also_after_a_pending_part() {
         let waited = || Key::by_async(|_| async { Some("x") });
         let header = || Key::header(HeaderName::from_static("a"));
         for (key, missing) in [
@@ -415,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_is_waited_for_is_the_key_that_was_there() {
+    async fn a_pending_key_equals_the_key_that_is_known_at_once() {
         let request = Request::get("/p|q").header("a", "1").body(()).unwrap();
         let at_once = Key::path().and(Key::header(HeaderName::from_static("a")));
         let waited = Key::path().and(Key::by_async(|head| {

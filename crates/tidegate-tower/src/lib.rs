@@ -10,27 +10,30 @@
 //! # Ok::<(), tidegate_tower::LimitError>(())
 //! ```
 //!
-//! - [`RateLimitLayer`] limits how often. It has one [`Limit`] or several, which are decided as one.
-//! - [`Key`] says whom a limit counts: an address behind [trusted proxies](RateLimitLayer::trusted_proxies), a header,
-//!   who has signed in, what your function says.
-//! - [`ConcurrencyLayer`] limits how many at once, until the body of the response is done.
-//! - [`AdaptiveLayer`] finds out how many at once the service behind it can bear.
-//! - [`ShedLayer`] turns away what matters least when there is too much to do.
-//! - [`UploadRateLayer`] and [`DownloadRateLayer`] let bodies flow only so fast.
+//! - [`RateLimitLayer`] limits how often requests are made. It has one [`Limit`] or several, which are decided together.
+//! - [`Key`] says what a limit counts by: the client's address behind [trusted
+//!   proxies](RateLimitLayer::trusted_proxies), a header, the user that has signed in, the result of your function.
+//! - [`ConcurrencyLayer`] limits how many requests are in flight, until the bodies of their responses have ended.
+//! - [`AdaptiveLayer`] finds out how many requests in flight the service behind it can handle.
+//! - [`ShedLayer`] rejects the least important requests when the machine is overloaded.
+//! - [`UploadRateLayer`] and [`DownloadRateLayer`] limit the bytes of bodies per second.
 //! - [`OutgoingLayer`] is for clients: calls wait for their turn, or fail.
 //!
-//! A denial is a response, not an error: 429 with `Retry-After` and a problem in the body (for gRPC its own status).
-//! Every response tells what is left, by `RateLimit` and `RateLimit-Policy`.
+//! A denial is a response, not an error: 429 with `Retry-After` and a problem document as its body, or a gRPC status.
+//! Every response reports what is left, in `RateLimit` and `RateLimit-Policy`. The crate `tidegate-http` writes these fields
+//! (`rate_limit_fields.rs`); the parts that a key can have are in `key.rs`.
 //!
 //! # Features
-//! - `axum`: the peer's address from axum's `ConnectInfo`; keys by route.
+//! - `axum`: takes the client's address from axum's `ConnectInfo`, and adds keys by route.
 //! - `redis`: limits that many processes share.
-//! - `tracing`: an observer for the log.
+//! - `tracing`: an observer that writes to the log.
 
 mod adaptive;
+pub mod body;
 mod body_rate;
 mod concurrency;
 mod fallback;
+pub mod future;
 mod guarded_body;
 mod head;
 mod jitter;
@@ -43,28 +46,20 @@ mod outgoing;
 mod rate_limit;
 mod rejection;
 mod response_policy;
+pub mod service;
 mod shed;
-mod store;
 
 pub use adaptive::{AdaptiveLayer, LoadSignal};
-pub use body_rate::{
-    BodyRateFuture, DownloadRate, DownloadRateLayer, ThrottledBody, UploadRate, UploadRateLayer,
-};
-pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer};
-pub use fallback::{Fallback, FallbackService, NoFallback};
-pub use guarded_body::GuardedBody;
+pub use body_rate::{DownloadRateLayer, UploadRateLayer};
+pub use concurrency::ConcurrencyLayer;
 pub use head::{Head, Peer};
 pub use key::Key;
 pub use limit::{Limit, LimitError, OnMissing};
-pub use limited_body::LimitedBody;
-pub use load::{Load, LoadFuture, LoadLayer, LoadService};
 #[cfg(feature = "tracing")]
 pub use observer::Log;
 pub use observer::{Event, Observer};
-pub use outgoing::{
-    CallKey, Keyed, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, Unkeyed,
-};
-pub use rate_limit::{RateLimit, RateLimitFuture, RateLimitLayer};
+pub use outgoing::{OutgoingError, OutgoingLayer};
+pub use rate_limit::RateLimitLayer;
 pub use rejection::Denial;
 pub use shed::ShedLayer;
 pub use tidegate_http::{AddressBits, HeaderStyle, IpNet, ProxyHeader};

@@ -1,11 +1,11 @@
-//! One limit of a layer: its name, what it admits, whom it counts, what a request costs.
+//! One limit of a layer: its name, its rule, its key, and what a request costs.
 
 use crate::head::Head;
 use crate::key::{Key, KeyLookup, MissingKey, PendingKey};
-use crate::store::Store;
 use http::{HeaderMap, StatusCode};
 use std::fmt;
 use std::sync::Arc;
+use tidegate::store::LimitStore;
 use tidegate::{Clock, Limiter, Rule, RuleError, SystemClock};
 use tidegate_http::Mode;
 
@@ -25,9 +25,9 @@ use tidegate_http::Mode;
 #[must_use = "a limit does nothing until a layer has it"]
 pub struct Limit<C: Clock = SystemClock> {
     pub(crate) name: Arc<str>,
-    pub(crate) store: Store<C>,
+    pub(crate) store: Arc<dyn LimitStore>,
     pub(crate) clock: C,
-    /// The rule that it was made with.
+    /// The rule when the limit was made. The store has the current one.
     pub(crate) rule: Rule,
     pub(crate) key: Key,
     cost: Cost,
@@ -37,7 +37,7 @@ pub struct Limit<C: Clock = SystemClock> {
     pub(crate) after_response: AfterResponse,
 }
 
-/// What happens to a request that has no key.
+/// What a limit does with a request that has no key.
 ///
 /// ```
 /// # use tidegate_tower::{Key, Limit, OnMissing};
@@ -49,15 +49,15 @@ pub struct Limit<C: Clock = SystemClock> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissing {
-    /// All of them share one key.
+    /// All requests without a key share one key.
     Shared,
-    /// This limit does not count it.
+    /// The limit does not count the request.
     Allow,
-    /// It is refused.
+    /// The request is rejected.
     Deny,
 }
 
-/// Why there is no such limit.
+/// Why a limit or a layer cannot be made.
 ///
 /// ```
 /// use tidegate_tower::RateLimitLayer;
@@ -65,31 +65,31 @@ pub enum OnMissing {
 /// let error = RateLimitLayer::per_ip("concurrency 5").unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "limit `per-ip` counts who is in flight (`concurrency 5`): give it to a ConcurrencyLayer"
+///     "limit `per-ip` counts requests in flight (`concurrency 5`): give it to a ConcurrencyLayer"
 /// );
 /// ```
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// The text is no rule.
+    /// The rule has a syntax error.
     #[error("the rule of limit `{name}` cannot be read")]
     Rule {
         /// The limit.
         name: String,
-        /// What is wrong with its rule, and where.
+        /// The error, and its position in the rule.
         source: Box<RuleError>,
     },
-    /// It belongs to the other layer.
-    #[error("limit `{name}` counts who is in flight (`{rule}`): give it to a ConcurrencyLayer")]
+    /// The rule counts requests in flight, and the layer counts something else.
+    #[error("limit `{name}` counts requests in flight (`{rule}`): give it to a ConcurrencyLayer")]
     InFlight {
         /// The limit.
         name: String,
         /// Its rule.
         rule: String,
     },
-    /// It belongs to the other layer.
+    /// The rule counts requests over time, and the layer counts requests in flight.
     #[error(
-        "limit `{name}` counts requests (`{rule}`), not who is in flight: give it to a RateLimitLayer"
+        "limit `{name}` counts requests over time (`{rule}`), not requests in flight: give it to a RateLimitLayer"
     )]
     NotInFlight {
         /// The limit.
@@ -97,25 +97,27 @@ pub enum LimitError {
         /// Its rule.
         rule: String,
     },
-    /// Only this process knows who is in flight here.
-    #[error("limit `{name}` is in Redis: a ConcurrencyLayer counts in this process only")]
+    /// The limit is in Redis, and the layer needs its state in memory.
+    #[error("limit `{name}` is in Redis, and this layer counts in this process only")]
     Shared {
         /// The limit.
         name: String,
     },
-    /// The layer cannot do what the limit was told, and would not do it.
-    #[error("limit `{name}` is told `{option}`, which a {layer} cannot do: leave it out")]
+    /// The layer cannot do what an option of the limit asks for.
+    #[error(
+        "limit `{name}` has the option `{option}`, which a {layer} does not support: remove it"
+    )]
     Unsuited {
         /// The limit.
         name: String,
-        /// What it was told, by the method's name.
+        /// The method that set the option.
         option: &'static str,
-        /// The layer that was to have it.
+        /// The layer that was given the limit.
         layer: &'static str,
     },
 }
 
-/// As people read it: whoever returns it from `main`, or unwraps it, sees where the rule is wrong.
+/// Formats the error for people, since `unwrap` and `main` print it: with the place in the rule that is wrong.
 impl fmt::Debug for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,33 +140,33 @@ impl LimitError {
 #[derive(Clone)]
 enum Cost {
     Fixed(u64),
-    Keyed(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
+    ByRequest(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
 }
 
 #[derive(Clone)]
 enum Condition {
-    Prefix(Box<str>),
-    Keyed(Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>),
+    PathPrefix(Box<str>),
+    Function(Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>),
 }
 
-/// Looks at a response.
-pub(crate) type Look<T> = Arc<dyn Fn(StatusCode, &HeaderMap) -> T + Send + Sync>;
+/// A function of the head of a response.
+pub(crate) type ResponseFunction<T> = Arc<dyn Fn(StatusCode, &HeaderMap) -> T + Send + Sync>;
 
-/// What happens when the response is known.
+/// What a limit does when the response is known.
 #[derive(Clone, Default)]
 pub(crate) struct AfterResponse {
-    pub(crate) refund: Option<Look<bool>>,
-    pub(crate) charge: Option<Look<u64>>,
+    pub(crate) refund: Option<ResponseFunction<bool>>,
+    pub(crate) charge: Option<ResponseFunction<u64>>,
     pub(crate) is_charged_by_byte: bool,
 }
 
 impl AfterResponse {
     pub(crate) fn is_nothing(&self) -> bool {
-        self.refund.is_none() && self.charge.is_none() && !self.is_charged_by_byte
+        self.option().is_none()
     }
 
-    /// How it was told what to do, for layers that do nothing after_response.
-    fn told_by(&self) -> Option<&'static str> {
+    /// Returns the name of the method that asked for it.
+    fn option(&self) -> Option<&'static str> {
         if self.refund.is_some() {
             Some("refund_if")
         } else if self.charge.is_some() {
@@ -176,21 +178,17 @@ impl AfterResponse {
 }
 
 impl Limit {
-    /// A limit of this rule, in memory, for all requests together until it has a [`key`](Self::key). The name is
-    /// what clients and observers are told.
+    /// Makes a limit in memory, for all requests together until it has a [`key`](Self::key). Clients and observers see the
+    /// name.
     ///
-    /// ```
-    /// # use tidegate_tower::Limit;
-    /// let limit = Limit::new("site", "1000/s")?;
-    /// let error = Limit::new("site", "1000/sec").unwrap_err();
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// # Errors
+    /// If the rule has a syntax error.
     pub fn new(name: &str, rule: &str) -> Result<Self, LimitError> {
         let rule = rule.parse().map_err(|source| LimitError::bad(name, source))?;
         Ok(Self::over(name, Limiter::new(rule)))
     }
 
-    /// A limit that many processes share.
+    /// Makes a limit that many processes share.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -205,34 +203,33 @@ impl Limit {
     /// ```
     #[cfg(feature = "redis")]
     pub fn redis(name: &str, limiter: tidegate_redis::RedisLimiter) -> Self {
-        let rule = limiter.rule();
-        Self::of(name, Store::Redis(limiter), SystemClock::new(), rule)
+        Self::in_store(name, Arc::new(limiter), SystemClock::new())
     }
 }
 
 impl<C: Clock> Limit<C> {
-    /// A limit over a limiter that you have made: with other bounds, another clock, or shared with other parts of
-    /// the program. Clones of a limiter are the same limiter. It knows a key by its text, in bytes.
+    /// Makes a limit of an existing limiter, which may have other bounds or another clock, or be shared with other parts of
+    /// the program. Clones of a limiter are the same limiter. Its keys are the bytes of the key's text.
     ///
     /// ```
     /// # use tidegate::{Limiter, ManualClock};
     /// # use tidegate_tower::{Key, Limit};
     /// let limiter = Limiter::builder("100/s".parse()?).max_keys(10_000).with_clock(ManualClock::new());
     /// let limit = Limit::over("api", limiter.clone()).key(Key::ip());
-    /// limiter.reset(&b"192.0.2.7"[..]); // this client may begin anew
+    /// limiter.reset(&b"192.0.2.7"[..]); // this client starts afresh
     /// # Ok::<(), tidegate::RuleError>(())
     /// ```
     pub fn over(name: &str, limiter: Limiter<C>) -> Self {
-        let (clock, rule) = (limiter.clock().clone(), limiter.rule());
-        Self::of(name, Store::Memory(limiter), clock, rule)
+        let clock = limiter.clock().clone();
+        Self::in_store(name, Arc::new(limiter), clock)
     }
 
-    fn of(name: &str, store: Store<C>, clock: C, rule: Rule) -> Self {
+    fn in_store(name: &str, store: Arc<dyn LimitStore>, clock: C) -> Self {
         Self {
             name: name.into(),
+            rule: store.rule(),
             store,
             clock,
-            rule,
             key: Key::everyone(),
             cost: Cost::Fixed(1),
             on_missing: None,
@@ -242,44 +239,26 @@ impl<C: Clock> Limit<C> {
         }
     }
 
-    /// CallKey it counts.
-    ///
-    /// ```
-    /// # use tidegate_tower::{Key, Limit};
-    /// let limit = Limit::new("path", "10/s")?.key(Key::ip().and(Key::path()));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Sets the key that requests are counted by. Default: all requests have the same key.
     pub fn key(mut self, key: Key) -> Self {
         self.key = key;
         self
     }
 
-    /// What happens to a request that has no key. Unless told, those without share one key; but where the server
-    /// does not tell addresses, requests are answered with 500 and what to add, for that is a mistake.
-    ///
-    /// ```
-    /// # use tidegate_tower::{Key, Limit, OnMissing};
-    /// let limit = Limit::new("ip", "10/s")?.key(Key::ip()).on_missing(OnMissing::Allow);
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Sets what happens to a request that has no key. Default: such requests share one key; but if the server does not
+    /// provide client addresses, which is a mistake in the program, they get status 500 and a body that says what to add.
     pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
         self.on_missing = Some(on_missing);
         self
     }
 
-    /// What each request costs; 1 unless told.
-    ///
-    /// ```
-    /// # use tidegate_tower::Limit;
-    /// let reports = Limit::new("site", "100/s")?.path_prefix("/reports").cost(20);
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Sets the cost of each request. Default: 1.
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Cost::Fixed(cost);
         self
     }
 
-    /// What a request costs, by what it is. What costs nothing is not denied.
+    /// Computes the cost of each request from its head. A request that costs 0 is never denied.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -290,26 +269,20 @@ impl<C: Clock> Limit<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn cost_by(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        self.cost = Cost::Keyed(Arc::new(cost));
+        self.cost = Cost::ByRequest(Arc::new(cost));
         self
     }
 
-    /// Counts only requests whose path begins so: `/api` is for `/api` and `/api/…`, not for `/apis`.
+    /// Counts only requests whose path starts with these segments: `/api` matches `/api` and `/api/…`, but not `/apis`.
     ///
-    /// The path is looked at as it came, as axum's routes do. Where something behind decodes it, `/%61pi` would get by:
-    /// put the layer on the route instead. Within axum's `nest`, paths no longer begin with what they are nested under.
-    ///
-    /// ```
-    /// # use tidegate_tower::Limit;
-    /// let limit = Limit::new("search", "5/s")?.path_prefix("/search");
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// The path is compared as it was sent, as axum's routes do. If a service behind the layer decodes paths, `/%61pi` would
+    /// bypass the limit: put the layer on the route instead. Inside axum's `nest`, paths do not have the prefix of the nest.
     pub fn path_prefix(mut self, prefix: &str) -> Self {
-        self.conditions.push(Condition::Prefix(prefix.trim_end_matches('/').into()));
+        self.conditions.push(Condition::PathPrefix(prefix.trim_end_matches('/').into()));
         self
     }
 
-    /// Counts only requests of which this is true. Several conditions must all be.
+    /// Counts only requests for which this returns `true`. If there are several conditions, all must hold.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -317,26 +290,20 @@ impl<C: Clock> Limit<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn when(mut self, condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.conditions.push(Condition::Keyed(Arc::new(condition)));
+        self.conditions.push(Condition::Function(Arc::new(condition)));
         self
     }
 
-    /// Decides and counts, and everybody passes: to see what a limit would do. Observers are told; clients are not, in no
-    /// field of a response. Where other limits deny a request, it is not charged, as it would not be if it were obeyed.
-    ///
-    /// ```
-    /// # use tidegate_tower::{Key, Limit};
-    /// let tried = Limit::new("next year", "10/s")?.key(Key::ip()).shadow();
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Decides and counts, but rejects no request: to see what a limit would do. Observers see its decisions; clients do not,
+    /// in no field of a response. A request that another limit denies is not charged, as if this limit were enforced.
     pub fn shadow(mut self) -> Self {
         self.mode = Mode::Shadow;
         self
     }
 
-    /// Gives the cost back if this is true of the response, and if there is none because the service failed. A
-    /// request that its client gives up is not given back: that would make it free. For a
-    /// [`RateLimitLayer`](crate::RateLimitLayer); others refuse it, as they do what is charged after_response.
+    /// Refunds the cost if this returns `true` for the response, and if there is no response because the service failed. A
+    /// request that its client gives up is not refunded: otherwise it would be free. Only a
+    /// [`RateLimitLayer`](crate::RateLimitLayer) supports this and the other options that look at the response.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -351,9 +318,8 @@ impl<C: Clock> Limit<C> {
         self
     }
 
-    /// Charges this much more once the response is known, also if there is no room for it: who has used too much
-    /// waits longer next time. In Redis, and by a rule that makes requests wait, no more is charged than there is room
-    /// for.
+    /// Charges an additional cost once the response is known, even if more is charged than is left: a client that has used
+    /// too much waits longer next time. In Redis, and under a rule that delays requests, no more is charged than is left.
     ///
     /// ```
     /// # use tidegate_tower::Limit;
@@ -370,52 +336,60 @@ impl<C: Clock> Limit<C> {
         self
     }
 
-    /// Charges the bytes of the response's body as they flow, also if there is no room for them: who has taken too
-    /// much waits longer next time, however much it is. The request itself still costs its [`cost`](Self::cost). In Redis
-    /// they are charged when the body is done. There, and by a rule that makes requests wait, no more is charged than there
-    /// is room for.
-    ///
-    /// ```
-    /// # use tidegate_tower::{Key, Limit};
-    /// let egress = Limit::new("egress", "1000000/s")?.key(Key::ip()).charge_bytes();
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Charges the bytes of the response body as they are sent, even if more is charged than is left: a client that has taken
+    /// too much waits longer next time. The request itself still costs its [`cost`](Self::cost). In Redis the bytes are charged
+    /// when the body has ended; there, and under a rule that delays requests, no more is charged than is left.
     pub fn charge_bytes(mut self) -> Self {
         self.after_response.is_charged_by_byte = true;
         self
     }
 
-    /// For a layer that does nothing when the response is known.
-    pub(crate) fn done_at_once(self, layer: &'static str) -> Result<Self, LimitError> {
-        match self.after_response.told_by() {
+    /// Returns the limiter, for a layer whose limits are in memory.
+    pub(crate) fn limiter_in_memory(&self) -> Result<Limiter<C>, LimitError> {
+        let limiter = self.store.as_any().downcast_ref::<Limiter<C>>().cloned();
+        limiter.ok_or_else(|| LimitError::Shared { name: self.name.to_string() })
+    }
+
+    /// Refuses a limit that looks at the response, for a layer that does not.
+    pub(crate) fn without_after_response(self, layer: &'static str) -> Result<Self, LimitError> {
+        match self.after_response.option() {
             Some(option) => Err(LimitError::unsuited(&self.name, option, layer)),
             None => Ok(self),
         }
     }
 
-    /// Whether it decides and counts, and stops nobody.
+    /// Refuses a limit that counts requests in flight, for a layer that counts something else.
+    pub(crate) fn not_in_flight(self) -> Result<Self, LimitError> {
+        if !self.rule.is_concurrency() {
+            return Ok(self);
+        }
+        let (name, rule) = (self.name.to_string(), self.rule.to_string());
+        Err(LimitError::InFlight { name, rule })
+    }
+
+    /// Returns whether the limit decides and counts, but rejects no request.
     #[inline]
     pub(crate) fn is_shadow(&self) -> bool {
         self.mode == Mode::Shadow
     }
 
+    /// Returns whether all conditions hold for this request.
     pub(crate) fn counts(&self, head: &Head<'_>) -> bool {
         self.conditions.iter().all(|condition| match condition {
-            Condition::Prefix(prefix) => {
+            Condition::PathPrefix(prefix) => {
                 let rest = head.path().strip_prefix(&**prefix);
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
-            Condition::Keyed(condition) => condition(head),
+            Condition::Function(condition) => condition(head),
         })
     }
 
-    /// CallKey it counts this request for.
     #[inline]
     pub(crate) fn key_of(&self, head: &Head<'_>) -> KeyLookup {
         self.key.find(head)
     }
 
-    /// The same, where it has to be waited for.
+    /// Returns the key of a request whose [`key_of`](Self::key_of) is pending.
     pub(crate) fn later_key_of(&self, head: &Head<'_>) -> PendingKey {
         self.key.later(head)
     }
@@ -424,12 +398,12 @@ impl<C: Clock> Limit<C> {
     pub(crate) fn cost_of(&self, head: &Head<'_>) -> u64 {
         match &self.cost {
             Cost::Fixed(cost) => *cost,
-            Cost::Keyed(cost) => cost(head),
+            Cost::ByRequest(cost) => cost(head),
         }
     }
 
-    /// What happens without a key; `None` where the server does not tell addresses, and nobody thought of it. A limit in
-    /// the shadow stops nobody.
+    /// Returns what to do with a request without a key; `None` if the server does not provide client addresses and
+    /// [`on_missing`](Self::on_missing) was not set. A limit in shadow mode rejects no request.
     pub(crate) fn without_key(&self, missing: MissingKey) -> Option<OnMissing> {
         match (self.on_missing, missing) {
             (Some(OnMissing::Deny), _) | (None, MissingKey::Peer) if self.is_shadow() => {

@@ -1,4 +1,4 @@
-//! The body of a response that went through a layer.
+//! The body of a response of a layer: the service's, or a rejection.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -7,22 +7,13 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Hears of bytes as they flow; when it is dropped, there are no more.
+/// Is called with the number of bytes of each frame, and dropped when the body has ended.
 pub(crate) trait Meter: Send {
     fn flowed(&mut self, bytes: u64);
 }
 
 pin_project! {
-    /// The service's body, perhaps metered, or the whole of ours.
-    ///
-    /// ```
-    /// use http_body::Body;
-    /// use tidegate_tower::LimitedBody;
-    ///
-    /// fn is_empty(body: &LimitedBody<String>) -> bool {
-    ///     body.is_end_stream()
-    /// }
-    /// ```
+    /// The body of a response: the service's, perhaps metered, or that of a rejection.
     pub struct LimitedBody<B> {
         #[pin]
         kind: Kind<B>,
@@ -30,8 +21,7 @@ pin_project! {
 }
 
 pin_project! {
-    // Two variants, of which one is a pointer: a body that is a pointer itself, as axum's is, is then no larger for being in
-    // here, and the response that it is part of is moved as quickly as the service's own.
+    // The rare variants are boxed, so that a body that is a pointer, as axum's is, does not get larger.
     #[project = KindProjection]
     enum Kind<B> {
         Theirs { #[pin] body: B },
@@ -129,7 +119,6 @@ impl<B: Body<Data = Bytes>> Rare<B> {
     }
 }
 
-/// What an extractor of ours makes of nothing.
 impl<B: Default> Default for LimitedBody<B> {
     fn default() -> Self {
         Self::theirs(B::default())
@@ -146,9 +135,8 @@ impl<B> fmt::Debug for LimitedBody<B> {
 mod tests {
     use super::*;
 
-    /// A response with a longer body is moved by a call: measured, some 10 of 136 ns.
     #[test]
-    fn a_body_is_no_longer_for_being_limited() {
+    fn a_limited_body_is_as_small_as_the_body() {
         assert_eq!(size_of::<LimitedBody<axum::body::Body>>(), size_of::<axum::body::Body>());
     }
 }

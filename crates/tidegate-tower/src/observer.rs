@@ -1,16 +1,15 @@
-//! Who wants to hear of decisions: metrics, logs, tests.
+//! Observers of decisions: metrics, logs, tests.
 
 use tidegate::load::Priority;
 use tidegate::{Decision, Verdict};
 
-/// Hears of every decision of a layer. It is called where requests are, so it should be quick.
+/// Is called with every decision of a layer, in the task of the request, so it should be fast.
 ///
-/// Where several limits decide as one and some deny, it hears of these. The others were asked and have admitted nothing: they
-/// are not heard of. A limit in the shadow decides by itself, and is heard of unless another denies: then it is not charged.
-/// Who is refused because there is nobody to count is
-/// heard of as a denial that [has no key](Event::has_key).
+/// If several limits are decided together and some deny, it is called for the limits that deny: the others have admitted
+/// nothing. A limit in shadow mode is decided separately and reported too, unless another limit denies the request. A
+/// request that is rejected because it has no key is reported as a denial that [has no key](Event::has_key).
 ///
-/// Any function that takes an [`Event`] is one:
+/// Any function that takes an [`Event`] is an observer:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,25 +24,10 @@ use tidegate::{Decision, Verdict};
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// A limit has decided.
-    ///
-    /// ```
-    /// use tidegate_tower::{Event, Observer};
-    ///
-    /// struct Silent;
-    /// impl Observer for Silent {
-    ///     fn decided(&self, _: &Event<'_>) {}
-    /// }
-    /// ```
+    /// Is called when a limit has decided.
     fn decided(&self, event: &Event<'_>);
 
-    /// Whether it is to be told keys, which may be somebody's address or secret. Not unless it says so.
-    ///
-    /// ```
-    /// use tidegate_tower::{Event, Observer};
-    ///
-    /// assert!(!(|_: &Event<'_>| ()).wants_keys());
-    /// ```
+    /// Returns whether events contain keys, which may be addresses or secrets of clients. Default: no.
     fn wants_keys(&self) -> bool {
         false
     }
@@ -55,7 +39,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// What a limit has decided about a request.
+/// The decision of a limit about a request.
 ///
 /// ```
 /// use tidegate_tower::Event;
@@ -67,34 +51,25 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The limit's name. There are as many as limits: it may be a metric's label.
+    /// The limit's name. It can be the label of a metric, since the number of limits is fixed.
     pub limit: &'a str,
-    /// What it decided, in the shadow too. A shedder has no numbers to tell: of its decisions, only the verdict means
-    /// something.
+    /// The decision, in shadow mode too. A shedder has no numbers: only the verdict of its decisions has a meaning.
     pub decision: Decision,
-    /// Whether everybody passes, whatever it decided.
+    /// Whether the limit is in shadow mode, so that the request passes whatever the decision is.
     pub is_shadow: bool,
-    /// What the request costs.
+    /// The cost of the request.
     pub cost: u64,
-    /// CallKey it counts, if the observer [wants to know](Observer::wants_keys) and there is somebody.
+    /// The key, if the request has one and the observer [wants keys](Observer::wants_keys).
     pub key: Option<&'a [u8]>,
-    /// Whether there was somebody to count. Who is refused for want of a key, or because the server tells no address, has
-    /// asked for nothing: of the decision, only the verdict means something.
+    /// Whether the request has a key. If it is rejected because it has none, or because the server does not provide client
+    /// addresses, only the verdict of the decision has a meaning.
     pub has_key: bool,
-    /// How much the request matters, where a [`ShedLayer`](crate::ShedLayer) has decided.
+    /// The priority of the request, if a [`ShedLayer`](crate::ShedLayer) has decided.
     pub priority: Option<Priority>,
 }
 
 impl Event<'_> {
-    /// `allow`, `wait` or `deny`; `shadow` for what was not obeyed.
-    ///
-    /// ```
-    /// use tidegate_tower::Event;
-    ///
-    /// fn is_harmless(event: &Event<'_>) -> bool {
-    ///     event.verdict() != "deny"
-    /// }
-    /// ```
+    /// Returns `allow`, `wait` or `deny`; or `shadow` for a wait or denial that is not enforced.
     pub fn verdict(&self) -> &'static str {
         match self.decision.verdict {
             Verdict::Allow => "allow",
@@ -105,8 +80,8 @@ impl Event<'_> {
     }
 }
 
-/// Says in the log that a limit denies, or would deny: at the level `info`, under the target `tidegate`. Others are
-/// told at `trace`.
+/// Logs denials, including those in shadow mode, at the level `info` with the target `tidegate`. Other decisions are logged at
+/// `trace`.
 ///
 /// ```
 /// use tidegate_tower::{Log, RateLimitLayer};
@@ -124,12 +99,12 @@ impl Observer for Log {
         let (limit, verdict) = (event.limit, event.verdict());
         let remaining = event.decision.known_remaining();
         if !event.has_key {
-            tracing::info!(target: "tidegate", limit, verdict, "nobody to count");
+            tracing::info!(target: "tidegate", limit, verdict, "no key to count by");
         } else if event.decision.is_deny() {
             let retry_after = event.decision.retry_after().map(tidegate::Span::as_duration);
             tracing::info!(target: "tidegate", limit, verdict, ?retry_after, "limit reached");
         } else {
-            tracing::trace!(target: "tidegate", limit, verdict, remaining, "limit asked");
+            tracing::trace!(target: "tidegate", limit, verdict, remaining, "limit checked");
         }
     }
 }

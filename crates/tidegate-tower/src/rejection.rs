@@ -1,7 +1,6 @@
-//! What is answered to a request that goes no further.
+//! The responses to rejected requests.
 //!
-//! Always   HTTP is answered with a problem (RFC 9457) that says what to do; gRPC with a status, as its clients
-//!          expect. What is refused may not be cached.
+//! Always   HTTP requests get a problem document (RFC 9457) that says what to do, gRPC calls a status. Neither may be cached.
 
 use crate::head::Head;
 use bytes::Bytes;
@@ -18,11 +17,11 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// Makes a response of your own for whom a limit denies.
+/// Makes the response of a program to a denied request.
 pub(crate) type MakeRejection =
     Arc<dyn Fn(&Head<'_>, &Denial<'_>) -> Response<Bytes> + Send + Sync>;
 
-/// Why a request is denied: for responses of your own.
+/// Why a request is denied, for a response of your own.
 ///
 /// ```
 /// use http::Response;
@@ -35,112 +34,86 @@ pub(crate) type MakeRejection =
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Denial<'a> {
-    told: &'a [LimitStatus<'a>],
+    statuses: &'a [LimitStatus<'a>],
     decision: Decision,
 }
 
 impl<'a> Denial<'a> {
-    pub(crate) fn new(told: &'a [LimitStatus<'a>], decision: Decision) -> Self {
-        Self { told, decision }
+    pub(crate) fn new(statuses: &'a [LimitStatus<'a>], decision: Decision) -> Self {
+        Self { statuses, decision }
     }
 
-    /// What all limits together decided.
-    ///
-    /// ```
-    /// use tidegate_tower::Denial;
-    ///
-    /// fn is_for_ever(denial: &Denial<'_>) -> bool {
-    ///     denial.decision().retry_after().is_none()
-    /// }
-    /// ```
+    /// Returns the joint decision of all limits.
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// After how long to ask again, where that is known.
-    ///
-    /// ```
-    /// use tidegate_tower::Denial;
-    ///
-    /// fn seconds(denial: &Denial<'_>) -> u64 {
-    ///     denial.retry_after().map_or(60, |span| span.as_secs_ceil())
-    /// }
-    /// ```
+    /// Returns after how long to retry, if that is known.
     pub fn retry_after(&self) -> Option<Span> {
         self.decision.retry_after()
     }
 
-    /// The names of the limits that deny.
-    ///
-    /// ```
-    /// use tidegate_tower::Denial;
-    ///
-    /// fn is_by(denial: &Denial<'_>, name: &str) -> bool {
-    ///     denial.limits().any(|limit| limit == name)
-    /// }
-    /// ```
+    /// Returns the names of the limits that deny.
     pub fn limits(&self) -> impl Iterator<Item = &'a str> {
-        self.told.iter().filter(|told| told.decision.is_deny()).map(|told| told.name)
+        let denying = self.statuses.iter().filter(|status| status.decision.is_deny());
+        denying.map(|status| status.name)
     }
 }
 
-/// A denial, in the language of who asked. The fields that tell what is left are not in it yet.
+/// Returns the response to a request that limits deny, without the header fields of the limits.
 pub(crate) fn denied(
     head: &Head<'_>,
     status: StatusCode,
-    told: &[LimitStatus<'_>],
+    statuses: &[LimitStatus<'_>],
     decision: Decision,
 ) -> Response<Bytes> {
     if head.is_grpc() {
-        return grpc(RESOURCE_EXHAUSTED, &text(told, decision));
+        return grpc(RESOURCE_EXHAUSTED, &message(statuses, decision));
     }
     let mut body = Vec::with_capacity(384);
-    put_denial(&mut body, status, told, &EffectiveDecision::enforced(decision), |_| ());
-    problem_of(status, body)
+    put_denial(&mut body, status, statuses, &EffectiveDecision::enforced(decision), |_| ());
+    problem(status, body)
 }
 
-/// gRPC's words for: too much was asked.
-const RESOURCE_EXHAUSTED: u8 = 8;
-/// What was asked is not complete.
+// Status codes of gRPC.
 const INVALID_ARGUMENT: u8 = 3;
-/// The server is not as it should be.
+const RESOURCE_EXHAUSTED: u8 = 8;
 const INTERNAL: u8 = 13;
-/// Not now: what 503 is in HTTP, and what clients may try again.
 const UNAVAILABLE: u8 = 14;
 
-/// The request has not what a limit counts by.
+/// Returns the response to a request that lacks the key of a limit.
 pub(crate) fn without_key(
     head: &Head<'_>,
     status: StatusCode,
     limit: &str,
     key: &str,
 ) -> Response<Bytes> {
-    let detail = format!("the limit `{limit}` counts by `{key}`, which the request has not");
-    explained(head, (status, INVALID_ARGUMENT), BLANK, &detail)
+    let detail = format!("the limit `{limit}` counts by `{key}`, which the request does not have");
+    problem_with_detail(head, (status, INVALID_ARGUMENT), BLANK, &detail)
 }
 
-/// What to do when a limit counts by addresses, and the server does not tell them.
-pub(crate) const NO_PEER: &str = "counts by address, and the server does not tell who the peer is. In axum, serve \
-    the app with `.into_make_service_with_connect_info::<SocketAddr>()` and switch on the feature `axum` of \
-    tidegate-tower, which is for axum 0.8; elsewhere put `tidegate_tower::Peer` into the extensions of each request, or say \
-    `.peer(…)` how to find it. To go without, say `.on_missing(…)`";
+/// Says what to do if a limit counts by address and the server does not provide addresses.
+pub(crate) const NO_PEER: &str = "counts by address, and the server does not provide the address of the peer. In axum, \
+    serve the app with `.into_make_service_with_connect_info::<SocketAddr>()` and enable the feature `axum` of \
+    tidegate-tower, which is for axum 0.8; elsewhere add `tidegate_tower::Peer` to the extensions of each request, or set \
+    `.peer(…)` to find it. To allow requests without an address, set `.on_missing(…)`";
 
-/// The server does not tell addresses: a mistake, which whoever set it up must see.
+/// Returns the response if the server does not provide addresses: a mistake that the developer must see.
 pub(crate) fn without_peer(head: &Head<'_>, limit: &str) -> Response<Bytes> {
     let detail = format!("the limit `{limit}` {NO_PEER}");
-    explained(head, (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL), BLANK, &detail)
+    problem_with_detail(head, (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL), BLANK, &detail)
 }
 
-/// There is more to do than can be borne. When to come back is not in it yet.
+/// Returns the response of an overloaded service, without `Retry-After`.
 pub(crate) fn reduced_capacity(head: &Head<'_>, detail: &str) -> Response<Bytes> {
     let kind = format!("{PROBLEM_TYPES}temporary-reduced-capacity");
-    explained(head, (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE), &kind, detail)
+    problem_with_detail(head, (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE), &kind, detail)
 }
 
-/// The type of a problem that its status says all about.
+/// The type of a problem that is described by its status alone.
 const BLANK: &str = "about:blank";
 
-fn explained(
+fn problem_with_detail(
     head: &Head<'_>,
     (status, code): (StatusCode, u8),
     kind: &str,
@@ -159,11 +132,11 @@ fn explained(
     body.put(br#","detail":"#);
     body.put_json(detail);
     body.put(b"}");
-    problem_of(status, body)
+    problem(status, body)
 }
 
-fn problem_of(status: StatusCode, body: Vec<u8>) -> Response<Bytes> {
-    // Three more are added to these.
+fn problem(status: StatusCode, body: Vec<u8>) -> Response<Bytes> {
+    // Three more fields are added.
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(CONTENT_TYPE, PROBLEM_JSON);
     headers.insert(CACHE_CONTROL, NO_STORE);
@@ -173,7 +146,7 @@ fn problem_of(status: StatusCode, body: Vec<u8>) -> Response<Bytes> {
     response
 }
 
-/// A response that is a status and nothing else.
+/// Returns a gRPC response that consists of a status only.
 fn grpc(code: u8, message: &str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
@@ -188,8 +161,8 @@ fn grpc(code: u8, message: &str) -> Response<Bytes> {
     response
 }
 
-/// What gRPC clients read, in times that people read.
-fn text(told: &[LimitStatus<'_>], decision: Decision) -> String {
+/// Returns the message of a gRPC status, with times rounded for people.
+fn message(statuses: &[LimitStatus<'_>], decision: Decision) -> String {
     let retry = match decision.verdict {
         Verdict::Deny(Retry::After(span)) if span < Span::from_secs(1) => {
             Retry::After(Span::from_millis(millis_ceil(span)))
@@ -198,6 +171,6 @@ fn text(told: &[LimitStatus<'_>], decision: Decision) -> String {
         Verdict::Deny(retry) => retry,
         Verdict::Allow | Verdict::Wait(_) => Retry::OnRelease,
     };
-    let names: Vec<&str> = Denial::new(told, decision).limits().collect();
+    let names: Vec<&str> = Denial::new(statuses, decision).limits().collect();
     format!("{} by {}", decision.deny(retry), names.join(", "))
 }

@@ -1,8 +1,7 @@
-//! How a layer behaves to those who ask, whatever it limits, and the methods by which layers are told so.
+//! How a layer responds and which observers it calls, whatever it limits, and the builder methods that layers share.
 //!
-//! Always   A method that several layers have is written once, here, with its documentation: what one of them learns,
-//!          all have. It is a macro and no trait, so that nobody has to import one to set up a layer, and each method
-//!          stands with the others of its layer in the documentation.
+//! The builder methods are macros and not a trait: a program needs no import to set up a layer, and each layer documents all its
+//! methods.
 
 use crate::head::{AddressSource, Head};
 use crate::key::MissingKey;
@@ -37,7 +36,7 @@ impl Default for ResponsePolicy {
 }
 
 impl ResponsePolicy {
-    /// Tells the observers. Who is refused for want of a key has none.
+    /// Calls the observers. A request that is rejected because it has no key has no `key`.
     #[inline]
     pub(crate) fn observe<C: Clock>(
         &self,
@@ -46,12 +45,6 @@ impl ResponsePolicy {
         key: Option<&[u8]>,
         cost: u64,
     ) {
-        if !self.observers.is_empty() {
-            self.tell(limit, decision, key, cost);
-        }
-    }
-
-    fn tell<C: Clock>(&self, limit: &Limit<C>, decision: Decision, key: Option<&[u8]>, cost: u64) {
         for observer in &self.observers {
             observer.decided(&Event {
                 limit: &limit.name,
@@ -65,20 +58,20 @@ impl ResponsePolicy {
         }
     }
 
-    /// The response to who is denied, but for the fields that tell what is left.
+    /// Returns the response to a denied request, without the header fields of the limits.
     pub(crate) fn denied(
         &self,
         head: &Head<'_>,
-        told: &[LimitStatus<'_>],
+        statuses: &[LimitStatus<'_>],
         decision: Decision,
     ) -> Response<Bytes> {
         match &self.make_rejection {
-            Some(make) => make(head, &Denial::new(told, decision)),
-            None => rejection::denied(head, self.status, told, decision),
+            Some(make) => make(head, &Denial::new(statuses, decision)),
+            None => rejection::denied(head, self.status, statuses, decision),
         }
     }
 
-    /// The response to who has no key. Observers are told.
+    /// Returns the response to a request without a key, and calls the observers.
     pub(crate) fn without_key<C: Clock>(
         &self,
         head: &Head<'_>,
@@ -96,58 +89,46 @@ impl ResponsePolicy {
         rejection::without_peer(head, &limit.name)
     }
 
-    /// Writes what these limits said, and what `all` of them together said.
-    pub(crate) fn write(&self, headers: &mut HeaderMap, told: &[LimitStatus<'_>], all: &Decision) {
+    /// Writes the header fields of these limits and their joint decision.
+    pub(crate) fn write(
+        &self,
+        headers: &mut HeaderMap,
+        statuses: &[LimitStatus<'_>],
+        joint: &Decision,
+    ) {
         if let Some(style) = self.style {
-            style.write(headers, told, all);
+            style.write(headers, statuses, joint);
         }
     }
 }
 
-/// Who stands between the client and the layer. `$made` is how one gets such a layer, for the examples; `$within` is where
-/// its `with` finds the address_source.
+/// The methods for finding the client's address. `$within` is the path from what `with` changes to its `AddressSource`.
 macro_rules! address_methods {
-    ($layer:ident, $made:expr, $($within:ident).+) => {
-        /// Proxies that are believed about who came to them, by `X-Forwarded-For` or `Forwarded`. The chain is walked
-        /// from the right, and the first address that is not one of these is the client. Nobody is trusted unless
-        /// told: whoever is, can be anybody.
-        ///
-        /// ```
-        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-        #[doc = concat!("let layer = ", $made)]
-        ///     .trusted_proxies(["10.0.0.0/8".parse()?]);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
+    ($($within:ident).+) => {
+        /// Sets the proxies whose `X-Forwarded-For` or `Forwarded` is believed. The chain of addresses is walked from the right,
+        /// and the first address that is not a trusted proxy is the client. Default: no proxy is trusted, since a trusted proxy
+        /// can claim to forward for any client.
         pub fn trusted_proxies(self, proxies: impl IntoIterator<Item = ipnet::IpNet>) -> Self {
             let proxies = proxies.into_iter().collect();
             self.with(|shared| shared.$($within).+.trusted_proxies = proxies)
         }
 
-        /// Which header of [trusted proxies](Self::trusted_proxies) is believed: what they write.
-        /// [Either](crate::ProxyHeader::Either) unless told.
-        ///
-        /// ```
-        #[doc = concat!("# use tidegate_tower::{ProxyHeader, ", stringify!($layer), "};")]
-        #[doc = concat!("let layer = ", $made)]
-        ///     .trusted_proxies(["10.0.0.0/8".parse()?])
-        ///     .proxy_header(ProxyHeader::Forwarded);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
+        /// Sets which header of [trusted proxies](Self::trusted_proxies) is believed: the one that they write. Default:
+        /// [either](crate::ProxyHeader::Either).
         pub fn proxy_header(self, header: crate::ProxyHeader) -> Self {
             self.with(|shared| shared.$($within).+.proxy_header = header)
         }
 
-        /// How to find the peer's address, where it is neither [`Peer`](crate::Peer) nor axum's `ConnectInfo`.
+        /// Sets how to find the peer's address, if it is neither in [`Peer`](crate::Peer) nor in axum's `ConnectInfo`.
         ///
         /// ```
-        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
+        /// # use tidegate_tower::RateLimitLayer;
         /// use tonic::transport::server::TcpConnectInfo;
         ///
-        #[doc = concat!("let layer = ", $made)]
-        ///     .peer(|extensions| {
-        ///         extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
-        ///     });
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// let layer = RateLimitLayer::per_ip("100/s")?.peer(|extensions| {
+        ///     extensions.get::<TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
+        /// });
+        /// # Ok::<(), tidegate_tower::LimitError>(())
         /// ```
         pub fn peer(
             self,
@@ -158,53 +139,25 @@ macro_rules! address_methods {
     };
 }
 
-/// How a layer answers, and who hears of it: for layers whose `with` finds [`ResponsePolicy`] under `policy`. `$status` says which
-/// status a denial has.
+/// The methods for the response, for layers with a [`ResponsePolicy`] called `policy`. `$status` is the default status.
 macro_rules! response_methods {
-    ($layer:ident, $made:expr, $status:literal) => {
-        /// Which fields tell clients what is left; those of draft 11 unless told.
-        ///
-        /// ```
-        #[doc = concat!("# use tidegate_tower::{HeaderStyle, ", stringify!($layer), "};")]
-        #[doc = concat!("let layer = ", $made, ".headers(HeaderStyle::Legacy);")]
-        /// # Ok::<(), tidegate_tower::LimitError>(())
-        /// ```
+    ($status:literal) => {
+        /// Sets which header fields report what is left. Default: those of draft 11.
         pub fn headers(self, style: crate::HeaderStyle) -> Self {
             self.with(|shared| shared.policy.style = Some(style))
         }
 
-        /// Tells clients nothing, but that they are denied.
-        ///
-        /// ```
-        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-        #[doc = concat!("let layer = ", $made, ".no_headers();")]
-        /// # Ok::<(), tidegate_tower::LimitError>(())
-        /// ```
+        /// Omits all header fields, so that a client learns only that it is denied.
         pub fn no_headers(self) -> Self {
             self.with(|shared| shared.policy.style = None)
         }
 
-        #[doc = concat!("The status of a denial; ", $status, ".")]
-        ///
-        /// ```
-        /// # use http::StatusCode;
-        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-        #[doc = concat!("let layer = ", $made, ".status(StatusCode::SERVICE_UNAVAILABLE);")]
-        /// # Ok::<(), tidegate_tower::LimitError>(())
-        /// ```
+        #[doc = concat!("Sets the status of a denial. Default: ", $status, ".")]
         pub fn status(self, status: http::StatusCode) -> Self {
             self.with(|shared| shared.policy.status = status)
         }
 
-        /// Answers those who are denied with this, instead of a problem. The fields that tell what is left are added.
-        ///
-        /// ```
-        /// # use http::Response;
-        #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-        #[doc = concat!("let layer = ", $made)]
-        ///     .fallback(|_, _| Response::new("yesterday's news"));
-        /// # Ok::<(), tidegate_tower::LimitError>(())
-        /// ```
+        /// Responds to denied requests with this instead of a problem document. The header fields are added to it.
         pub fn fallback<T: Into<bytes::Bytes>>(
             self,
             fallback: impl Fn(&crate::Head<'_>, &crate::Denial<'_>) -> http::Response<T>
@@ -221,25 +174,16 @@ macro_rules! response_methods {
         }
 
         observe_method!(
-            $layer,
-            $made,
-            "Tells this one of every decision: see [`Observer`](crate::Observer).",
+            "Calls this with every decision: see [`Observer`](crate::Observer).",
             policy.observers
         );
     };
 }
 
-/// Who hears of a layer, of what `$told` says. `$within` is where its `with` finds the observers.
+/// The method that adds an observer. `$within` is the path from what `with` changes to the observers.
 macro_rules! observe_method {
-    ($layer:ident, $made:expr, $told:literal, $($within:ident).+) => {
-        #[doc = $told]
-        ///
-        /// ```
-        #[doc = concat!("# use tidegate_tower::{Event, ", stringify!($layer), "};")]
-        #[doc = concat!("let layer = ", $made)]
-        ///     .observe(|event: &Event<'_>| println!("{}: {}", event.limit, event.verdict()));
-        /// # Ok::<(), tidegate_tower::LimitError>(())
-        /// ```
+    ($doc:literal, $($within:ident).+) => {
+        #[doc = $doc]
         pub fn observe(self, observer: impl crate::Observer) -> Self {
             self.with(|shared| shared.$($within).+.push(std::sync::Arc::new(observer)))
         }

@@ -1,4 +1,4 @@
-//! The layer that turns rejection what matters least when there is too much to do.
+//! The layer that rejects the least important requests when the machine is overloaded.
 
 use crate::head::Head;
 use crate::load::Load;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tidegate::load::{Priority, Shed, ShedPermit, Shedder};
 use tidegate::{Clock, Decision, Retry, SystemClock, Verdict};
 
-/// Turns requests rejection when the machine has too much to do, those that matter least first. A request is in flight
-/// until the body of its response is done.
+/// Rejects requests when the machine is overloaded, the least important first. A request is in flight until the body of its
+/// response has ended.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -35,7 +35,7 @@ impl<C: Clock> Load for Shedder<C> {
 
     const NAME: &'static str = "shed";
 
-    /// A shedder has no number to tell, and nobody knows when there is less to do.
+    /// The decisions of a shedder have no numbers, and it is unknown when the load ends.
     fn decision(entered: Result<&ShedPermit<C>, &Shed>) -> (Decision, Option<Priority>) {
         match entered {
             Ok(permit) => (Decision::without_state(Verdict::Allow), Some(permit.priority())),
@@ -48,14 +48,14 @@ impl<C: Clock> Load for Shedder<C> {
 }
 
 impl<C: Clock> LoadLayer<Shedder<C>> {
-    /// A layer that asks this shedder. All requests are [normal](Priority::Normal) unless told.
+    /// Makes a layer that is limited by this shedder. Default: all requests are [normal](Priority::Normal).
     ///
     /// ```
     /// # use tidegate::load::Shedder;
     /// # use tidegate_tower::ShedLayer;
     /// let shedder = Shedder::new();
     /// let layer = ShedLayer::new(shedder.clone());
-    /// // Clones of a shedder are the same: this one tells what goes on.
+    /// // Clones of a shedder share their state: this one reports it.
     /// assert_eq!(shedder.in_flight(), 0);
     /// ```
     pub fn new(shedder: Shedder<C>) -> Self {
@@ -63,17 +63,8 @@ impl<C: Clock> LoadLayer<Shedder<C>> {
         Self::over(shedder, enter, Arc::new(|permit, _, _| Some(permit)))
     }
 
-    /// How much a request matters. Do not let clients choose, unless you trust them. Where it goes by their address,
-    /// say which [proxies are believed](Self::trusted_proxies).
-    ///
-    /// ```
-    /// # use tidegate::load::{Priority, Shedder};
-    /// # use tidegate_tower::ShedLayer;
-    /// let layer = ShedLayer::new(Shedder::new()).priority(|head| match head.path() {
-    ///     "/health" => Priority::Critical,
-    ///     _ => Priority::Normal,
-    /// });
-    /// ```
+    /// Sets the priority of each request. Do not let clients choose it, unless you trust them. If it depends on their address,
+    /// set the [trusted proxies](Self::trusted_proxies).
     pub fn priority(
         self,
         priority: impl Fn(&Head<'_>) -> Priority + Send + Sync + 'static,

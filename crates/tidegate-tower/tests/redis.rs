@@ -1,5 +1,5 @@
 //! Limits that many processes share, behind a real Redis server.
-#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -11,7 +11,8 @@ use std::time::Duration;
 use tidegate::{Clock as _, Limiter, Span, SystemClock};
 use tidegate_redis::{RedisLimiter, RedisStore, Settings};
 use tidegate_testbed::RedisServer;
-use tidegate_tower::{Key, Limit, RateLimit, RateLimitLayer};
+use tidegate_tower::service::RateLimit;
+use tidegate_tower::{Key, Limit, RateLimitLayer};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -74,7 +75,7 @@ async fn two_processes_share_a_limit() {
 }
 
 #[tokio::test]
-async fn who_is_denied_in_redis_is_not_charged_here() {
+async fn a_request_that_redis_denies_is_not_charged_in_memory() {
     let server = RedisServer::start();
     let here = Limiter::new("10/h".parse().unwrap());
     let shared = Limit::redis("shared", limiter(&server, "shared", "2/h").await);
@@ -83,10 +84,10 @@ async fn who_is_denied_in_redis_is_not_charged_here() {
     for expected in [200, 200, 429, 429, 429] {
         assert_eq!(ask(&service, "alice", "200").await.status(), expected);
     }
-    assert_eq!(here.peek(&b""[..]).remaining, 7, "two were admitted, and one is asked for");
+    assert_eq!(here.peek(&b""[..]).remaining, 7, "two were admitted, and the peek is for one");
 }
 
-/// Waits until Redis has heard what it is told in the background.
+/// Waits until Redis has executed what was sent in the background.
 async fn settled(shared: &RedisLimiter, key: &str, remaining: u64) {
     for _ in 0..10_000 {
         if shared.peek(key, 0).await.unwrap().remaining == remaining {
@@ -134,7 +135,7 @@ async fn the_bytes_of_a_response_are_charged_in_redis_when_they_have_flowed() {
     }
 }
 
-/// As of a limiter in memory: the limit in shadow mode is charged for what passes, and stops nobody.
+/// As of a limiter in memory: the limit in shadow mode is charged for admitted requests, and rejects none.
 #[tokio::test]
 async fn a_limit_in_shadow_mode_is_charged_in_redis_for_admitted_requests_only() {
     let server = RedisServer::start();
@@ -158,9 +159,9 @@ async fn a_limit_in_shadow_mode_is_charged_in_redis_for_admitted_requests_only()
     }
 }
 
-/// Those who wait ask again when they were told to: all get their turn, at the rate of Redis.
+/// Waiting requests ask again after their retry time: all get their turn, at the rate of the limit.
 #[tokio::test]
-async fn who_may_wait_gets_a_turn_of_redis() {
+async fn a_request_that_may_wait_gets_a_turn_of_redis() {
     let server = RedisServer::start();
     let shared = limiter(&server, "turns", "20/s burst 1").await;
     let layer = RateLimitLayer::new(Limit::redis("turns", shared)).unwrap();
@@ -180,7 +181,7 @@ async fn who_may_wait_gets_a_turn_of_redis() {
 }
 
 #[tokio::test]
-async fn who_would_have_to_wait_too_long_for_redis_is_refused_at_once_and_not_charged() {
+async fn a_request_that_would_wait_too_long_for_redis_is_denied_at_once_and_not_charged() {
     let server = RedisServer::start();
     let shared = limiter(&server, "turns", "1/h").await;
     let layer = RateLimitLayer::new(Limit::redis("turns", shared.clone())).unwrap();
@@ -205,7 +206,7 @@ async fn a_turn_in_a_queue_of_redis_that_comes_too_late_is_refused_at_once_and_g
     let before = shared.peek("", 0).await.unwrap().remaining;
     let refused = ask(&service, "alice", "200").await;
     assert_eq!(refused.status(), 429);
-    assert_eq!(refused.headers()["retry-after"], "3599", "whoever waits for a second is in time");
+    assert_eq!(refused.headers()["retry-after"], "3599", "the layer may wait for a second");
     settled(&shared, "", before).await;
     assert_eq!(here.check_n(&b""[..], 0).remaining, 9, "only the first is charged");
 }
@@ -217,7 +218,7 @@ async fn what_failed_is_given_back_in_redis() {
     let limit = Limit::redis("orders", shared.clone()).refund_if(|status, _| status == 503);
     let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
     assert_eq!(ask(&service, "alice", "503").await.status(), 503);
-    // Redis hears of it in the background: no more than so many looks are needed.
+    // The refund is sent in the background: at most this number of peeks is needed.
     for _ in 0..1_000 {
         if shared.peek("", 1).await.unwrap().is_allow() {
             break;

@@ -1,6 +1,6 @@
-//! What the limits have decided, for Prometheus.
+//! Counts of decisions, for Prometheus.
 //!
-//! Bound    A line for each limit and verdict: labels come from the program, never from requests.
+//! Bound    One line for each limit and verdict: labels come from the program, never from requests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,19 +13,19 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn note(&self, event: &Event<'_>) {
+    pub(crate) fn count(&self, event: &Event<'_>) {
         let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
         *decisions.entry((event.limit.to_owned(), event.verdict())).or_default() += 1;
     }
 
     pub(crate) fn text(&self) -> String {
         let decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = "# HELP limit_decisions_total What limits have decided.\n\
+        let mut text = "# HELP limit_decisions_total Decisions of the limits.\n\
                         # TYPE limit_decisions_total counter\n"
             .to_owned();
         for ((limit, verdict), count) in &*decisions {
             let line = format_args!("{{limit=\"{limit}\",verdict=\"{verdict}\"}} {count}");
-            // A text takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "limit_decisions_total{line}");
         }
         text

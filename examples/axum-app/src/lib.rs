@@ -1,11 +1,11 @@
 //! A small API, and the limits around it.
 //!
 //! ```text
-//! /hello            per address; a stricter limit is tried in the shadow
+//! /hello            per address; a stricter limit is tried in shadow mode
 //! /notes            the same, and per user
-//! /report           the same, costs a user ten times as much, four at once, waits a little
-//! /news             the same, and when there is too much demand yesterday's news
-//! /metrics          what the limits have decided; not limited
+//! /report           the same, but a request costs ten times as much; four in flight, others wait a little
+//! /news             per address and for all clients together; over that limit, yesterday's news
+//! /metrics          the decisions of the limits; not limited
 //! ```
 
 mod counters;
@@ -21,18 +21,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_tower::{ConcurrencyLayer, Key, Limit, LimitError, Log, OnMissing, RateLimitLayer};
 
-/// What is admitted.
+/// The rules of the limits.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// For each address.
+    /// For each client address.
     pub per_ip: &'static str,
-    /// What it may become.
+    /// The same, in shadow mode.
     pub per_ip_tried: &'static str,
     /// For each user.
     pub per_user: &'static str,
-    /// Reports at once.
+    /// Reports in flight.
     pub reports: &'static str,
-    /// Fresh news for all together.
+    /// Today's news, for all clients together.
     pub news: &'static str,
 }
 
@@ -48,16 +48,16 @@ impl Default for Rules {
     }
 }
 
-/// Who asks, as found out before the limits are asked.
+/// The user of a request, which an outer layer adds to its extensions.
 #[derive(Clone, Debug)]
 struct User(String);
 
-/// The whole of it.
+/// Makes the app.
 pub fn app(rules: &Rules) -> Result<Router, LimitError> {
     let counters = Arc::new(Counters::default());
     let count = || {
         let counters = Arc::clone(&counters);
-        move |event: &tidegate_tower::Event<'_>| counters.note(event)
+        move |event: &tidegate_tower::Event<'_>| counters.count(event)
     };
 
     let per_ip = RateLimitLayer::per_ip(rules.per_ip)?
@@ -70,7 +70,7 @@ pub fn app(rules: &Rules) -> Result<Router, LimitError> {
         .on_missing(OnMissing::Deny)
         .refund_if(|status, _| status.is_server_error());
     let per_user = RateLimitLayer::new(user.clone())?.observe(count());
-    let per_user_dear = RateLimitLayer::new(user.cost(10))?.observe(count());
+    let per_user_report = RateLimitLayer::new(user.cost(10))?.observe(count());
     let reports =
         ConcurrencyLayer::for_all(rules.reports)?.wait(Duration::from_millis(200)).observe(count());
     let news = RateLimitLayer::for_all(rules.news)?
@@ -81,13 +81,13 @@ pub fn app(rules: &Rules) -> Result<Router, LimitError> {
         .route("/hello", get(|| async { "hello\n" }))
         .route("/news", get(|| async { "today's news\n" }).layer(news))
         .merge(notes::routes().layer(per_user))
-        .merge(Router::new().route("/report", get(report)).layer(reports).layer(per_user_dear))
+        .merge(Router::new().route("/report", get(report)).layer(reports).layer(per_user_report))
         .layer(per_ip)
         .layer(middleware::from_fn(sign_in));
     Ok(limited.route("/metrics", get(move || async move { counters.text() })))
 }
 
-/// Stands for a look at who has signed in.
+/// Adds the user to the request. A real program would check a session or a token.
 async fn sign_in(mut request: Request, next: Next) -> axum::response::Response {
     const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
     if let Some(user) = request.headers().get(API_KEY).and_then(|key| key.to_str().ok()) {
@@ -97,7 +97,7 @@ async fn sign_in(mut request: Request, next: Next) -> axum::response::Response {
     next.run(request).await
 }
 
-/// Takes a while, as reports do.
+/// Responds after a while, as reports do.
 async fn report() -> String {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let months: Vec<String> = (1..=12).map(|month| format!("month {month}: fine")).collect();

@@ -1,4 +1,4 @@
-//! `cargo run -p axum-app [ADDRESS]`: serves until it is told to end.
+//! `cargo run -p axum-app [ADDRESS]`: serves until Ctrl-C or SIGTERM.
 
 use axum_app::{Rules, app};
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(&address).await?;
     let app = app(&Rules::default())?;
     announce(listener.local_addr()?);
-    // With connect info, so that limits know who asks.
+    // With connect info, so that the limits know the client's address.
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, app).with_graceful_shutdown(told_to_end()).await?;
+    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()).await?;
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "where to go is what a program is started for")]
+#[expect(clippy::print_stdout, reason = "the address is the output of the program")]
 fn announce(address: SocketAddr) {
     println!("listening on http://{address}; try");
     println!("  curl -i http://{address}/hello");
@@ -25,8 +25,8 @@ fn announce(address: SocketAddr) {
     println!("  curl -s http://{address}/metrics");
 }
 
-/// Ends with Ctrl-C and with SIGTERM: what is in flight is answered first.
-async fn told_to_end() {
+/// Waits for Ctrl-C or SIGTERM. Requests in flight are served before the program ends.
+async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => {

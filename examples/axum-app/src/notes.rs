@@ -1,6 +1,6 @@
-//! Notes, which users write and read.
+//! Notes that users write and read.
 //!
-//! Bound    At most [`NOTES_MAX`] are kept; the oldest goes.
+//! Bound    At most [`NOTES_MAX`] are kept; then the oldest is dropped.
 
 use axum::extract::State;
 use axum::http::StatusCode;

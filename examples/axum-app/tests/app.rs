@@ -1,5 +1,5 @@
-//! The app as it is, on a free port of loopback.
-#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
+//! The app, served on a free port of the loopback interface.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use axum_app::{Rules, app};
 use bytes::Bytes;
@@ -47,7 +47,7 @@ impl App {
         Reply { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// The statuses of so many requests, one after the other.
+    /// Returns the statuses of `count` requests, one after the other.
     async fn statuses(&self, count: usize, path: &str, user: Option<&str>) -> Vec<u16> {
         let mut statuses = Vec::new();
         for _ in 0..count {
@@ -62,7 +62,7 @@ impl App {
     }
 }
 
-/// Rules under which nothing comes back while the test runs.
+/// Rules that refill so slowly that nothing changes while the test runs.
 fn slow() -> Rules {
     Rules {
         per_ip: "12/h",
@@ -74,13 +74,13 @@ fn slow() -> Rules {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_has_its_burst_and_is_told_what_is_left() {
+async fn an_address_has_its_burst_and_sees_what_is_left() {
     let app = App::start(slow()).await;
     let first = app.get("/hello", None).await;
     assert_eq!((first.status, &*first.body), (200, "hello\n"));
     let left = first.headers["ratelimit"].to_str().unwrap();
     assert!(left.starts_with(r#""per-ip";r=11;t="#), "{left}");
-    // Of the limit that is tried in shadow mode, clients are told nothing.
+    // Clients see nothing of the limit in shadow mode.
     assert_eq!(first.headers["ratelimit-policy"], r#""per-ip";q=12;w=3600"#);
     assert_eq!(app.statuses(11, "/hello", None).await, [200; 11]);
     let denied = app.get("/hello", None).await;
@@ -88,7 +88,7 @@ async fn an_address_has_its_burst_and_is_told_what_is_left() {
     assert_eq!(denied.headers["content-type"], "application/problem+json");
     assert!(denied.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() >= 1);
     let metrics = app.get("/metrics", None).await;
-    assert_eq!(metrics.status, 200, "nobody limits those who watch");
+    assert_eq!(metrics.status, 200, "metrics are not limited");
     for line in [
         r#"limit_decisions_total{limit="per-ip",verdict="allow"} 12"#,
         r#"limit_decisions_total{limit="per-ip",verdict="deny"} 1"#,
@@ -102,21 +102,21 @@ async fn an_address_has_its_burst_and_is_told_what_is_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn users_are_counted_and_reports_cost_them_more() {
     let app = App::start(slow()).await;
-    let nobody = app.get("/notes", None).await;
-    assert_eq!(nobody.status, 429);
-    assert!(nobody.body.contains("counts by `extension`, which the request has not"));
+    let anonymous = app.get("/notes", None).await;
+    assert_eq!(anonymous.status, 429);
+    assert!(anonymous.body.contains("counts by `extension`, which the request does not have"));
     assert_eq!(app.statuses(2, "/report", Some("bob")).await, [200, 429]);
     assert_eq!(
         app.statuses(2, "/notes", Some("bob")).await,
         [200, 429],
         "11, of which 10 for a report"
     );
-    assert_eq!(app.get("/notes", Some("alice")).await.status, 200, "his are not hers");
+    assert_eq!(app.get("/notes", Some("alice")).await.status, 200, "each user has a bucket");
     app.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_much_demand_gets_something_cheaper() {
+async fn a_request_over_the_limit_gets_a_cheaper_response() {
     let app = App::start(slow()).await;
     let mut news = Vec::new();
     for _ in 0..3 {
@@ -129,7 +129,7 @@ async fn too_much_demand_gets_something_cheaper() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rules_as_they_are_served_admit_a_burst_and_deny_a_flood() {
+async fn the_default_rules_admit_a_burst_and_deny_a_flood() {
     let app = App::start(Rules::default()).await;
     let statuses = app.statuses(60, "/hello", None).await;
     assert_eq!(statuses[..10], [200; 10]);

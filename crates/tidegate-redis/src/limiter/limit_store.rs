@@ -31,7 +31,11 @@ impl LimitStore for RedisLimiter {
         let asks: Option<Vec<JointAsk<'a>>> = requests.iter().map(joint_ask).collect();
         let Some(asks) = asks else { return Reply::now(Err(StoreError::MixedStores)) };
         Reply::later(async move {
-            let joint = decide_all(&asks).await;
+            let joint = match &asks[..] {
+                // The lease of a single request decides without a round trip.
+                [ask] => Joint::of(vec![ask.limiter.check_n(ask.key, ask.cost).await]),
+                _ => decide_all(&asks).await,
+            };
             Ok(deny_long_waits(requests, &asks, joint).await)
         })
     }
@@ -70,6 +74,18 @@ impl LimitStore for RedisLimiter {
             }
             Ok(())
         })
+    }
+
+    fn refund_in_background(&self, key: &[u8], cost: u64) {
+        let (limiter, key) = (self.clone(), key.to_vec());
+        let runtime = &self.inner.exact.store().runtime;
+        runtime.spawn(async move { limiter.refund(&key, cost).await });
+    }
+
+    fn charge_in_background(&self, key: &[u8], cost: u64) {
+        let (limiter, key) = (self.clone(), key.to_vec());
+        let runtime = &self.inner.exact.store().runtime;
+        runtime.spawn(async move { LimitStore::charge(&limiter, &key, cost).await });
     }
 
     fn reset<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<(), StoreError>> {

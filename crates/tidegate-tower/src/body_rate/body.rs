@@ -1,8 +1,8 @@
-//! A body that flows only so fast.
+//! A body whose bytes are limited per second.
 //!
-//! Always   A piece goes on when its bytes have been admitted, and until then nothing more is read: who sends is held
-//!          back, and no more than one piece is kept. Nothing is lost, nothing is dropped.
-//! Always   Dropped at any point it gives back the turn that it waits for.
+//! Always   A frame is passed on when its bytes have been admitted, and until then nothing more is read: the sender has to wait,
+//!          and at most one frame is buffered. No byte is lost.
+//! Always   A body that is dropped gives back the turn that it waits for.
 
 use crate::key::{KeyBytes, PendingKey};
 use bytes::{Buf, Bytes};
@@ -12,117 +12,149 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tidegate::clock::Sleep;
-use tidegate::{Acquire, Clock, Gate, Limiter, Retry, SystemClock, Verdict};
+use tidegate::{Acquire, Clock, Gate, Limiter, Retry, Span, SystemClock, Verdict};
 
 pin_project! {
-    /// A body that flows no faster than a limiter admits its bytes.
+    /// A body that is read no faster than a limiter admits its bytes.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// use http_body_util::{BodyExt, Full};
     /// use tidegate::Limiter;
-    /// use tidegate_tower::ThrottledBody;
+    /// use tidegate_tower::body::ThrottledBody;
     ///
     /// let limiter = Limiter::new("10000/s burst 100".parse()?);
     /// let body = Full::new(bytes::Bytes::from(vec![0; 200]));
-    /// let paced = ThrottledBody::by_key(body, limiter, b"alice");
-    /// let whole = paced.collect().await?.to_bytes(); // 10 ms later
+    /// let throttled = ThrottledBody::by_key(body, limiter, b"alice");
+    /// let whole = throttled.collect().await?.to_bytes(); // 10 ms later
     /// assert_eq!(whole.len(), 200);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub struct ThrottledBody<B, C: Clock = SystemClock> {
         #[pin]
         body: B,
-        pace: Option<Pace<C>>,
-        // What has been read and not admitted yet.
-        held: Bytes,
-        waits: Waits<C>,
+        throttle: Option<Throttle<C>>,
+        // Bytes that were read and are not admitted yet.
+        buffer: Bytes,
+        waiting: Waiting<C>,
     }
 }
 
-/// How fast, and who is counted.
-struct Pace<C: Clock> {
-    meter: Meter<C>,
-    /// No more than this is ever admitted at once.
-    most: u64,
+struct Throttle<C: Clock> {
+    limit: ByteLimit<C>,
+    /// The largest cost that can be admitted at once.
+    cost_max: u64,
 }
 
-enum Meter<C: Clock> {
+enum ByteLimit<C: Clock> {
     Keyed(Limiter<C>, KeyBytes),
     Gate(Gate<C>),
 }
 
-/// What is waited for before more can flow.
-enum Waits<C: Clock> {
+/// What a body waits for before it passes on more bytes.
+enum Waiting<C: Clock> {
     Nothing,
-    /// Whose bytes these are.
+    /// The key of the request.
     Key(PendingKey),
-    /// A turn for so many bytes.
+    /// The turn of this number of bytes.
     Turn(Acquire<C>, usize),
-    /// There is no turn to be had now.
+    /// The time of the next attempt to get a turn.
     Time(Sleep),
 }
 
 impl<B, C: Clock> ThrottledBody<B, C> {
-    /// A body whose bytes are counted for this key.
-    ///
-    /// ```
-    /// # use tidegate_tower::ThrottledBody;
-    /// let limiter = tidegate::Limiter::new("1000000/s".parse()?);
-    /// let body = ThrottledBody::by_key(String::from("text"), limiter, b"alice");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Makes a body whose bytes are counted for this key.
     pub fn by_key(body: B, limiter: Limiter<C>, key: &[u8]) -> Self {
         Self::keyed(body, limiter, KeyBytes::from_slice(key))
     }
 
-    /// A body whose bytes are counted together with all others at this gate.
-    ///
-    /// ```
-    /// # use tidegate_tower::ThrottledBody;
-    /// let gate = tidegate::Gate::new("1000000/s".parse()?);
-    /// let body = ThrottledBody::through(String::from("text"), gate);
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
+    /// Makes a body whose bytes are counted together with all others of this gate.
     pub fn through(body: B, gate: Gate<C>) -> Self {
-        let most = gate.request().cost(0).peek().limit;
-        Self::new(body, Some(Pace { meter: Meter::Gate(gate), most }), Waits::Nothing)
+        let cost_max = gate.request().cost(0).peek().limit;
+        let throttle = Throttle { limit: ByteLimit::Gate(gate), cost_max };
+        Self::new(body, Some(throttle), Waiting::Nothing)
     }
 
     pub(crate) fn keyed(body: B, limiter: Limiter<C>, key: KeyBytes) -> Self {
-        let most = limiter.request(&key[..]).cost(0).peek().limit;
-        Self::new(body, Some(Pace { meter: Meter::Keyed(limiter, key), most }), Waits::Nothing)
+        let cost_max = limiter.request(&key[..]).cost(0).peek().limit;
+        let throttle = Throttle { limit: ByteLimit::Keyed(limiter, key), cost_max };
+        Self::new(body, Some(throttle), Waiting::Nothing)
     }
 
-    /// By a key that has to be found out; those without share one.
+    /// Makes a body whose key has to be waited for; bodies without a key share one.
     pub(crate) fn keyed_later(body: B, limiter: Limiter<C>, key: PendingKey) -> Self {
-        let mut paced = Self::keyed(body, limiter, KeyBytes::new());
-        paced.waits = Waits::Key(key);
-        paced
+        let mut body = Self::keyed(body, limiter, KeyBytes::new());
+        body.waiting = Waiting::Key(key);
+        body
     }
 
-    /// As fast as it comes.
-    pub(crate) fn unpaced(body: B) -> Self {
-        Self::new(body, None, Waits::Nothing)
+    pub(crate) fn unlimited(body: B) -> Self {
+        Self::new(body, None, Waiting::Nothing)
     }
 
-    fn new(body: B, pace: Option<Pace<C>>, waits: Waits<C>) -> Self {
-        Self { body, pace, held: Bytes::new(), waits }
+    fn new(body: B, throttle: Option<Throttle<C>>, waiting: Waiting<C>) -> Self {
+        Self { body, throttle, buffer: Bytes::new(), waiting }
     }
 }
 
-impl<C: Clock> Pace<C> {
+impl<C: Clock> Throttle<C> {
     fn acquire(&self, bytes: u64) -> Acquire<C> {
-        match &self.meter {
-            Meter::Keyed(limiter, key) => limiter.request(&key[..]).cost(bytes).acquire(),
-            Meter::Gate(gate) => gate.request().cost(bytes).acquire(),
+        match &self.limit {
+            ByteLimit::Keyed(limiter, key) => limiter.request(&key[..]).cost(bytes).acquire(),
+            ByteLimit::Gate(gate) => gate.request().cost(bytes).acquire(),
         }
     }
 
-    fn sleep(&self, span: tidegate::Span) -> Sleep {
-        match &self.meter {
-            Meter::Keyed(limiter, _) => limiter.clock().sleep_until(limiter.clock().now() + span),
-            Meter::Gate(gate) => gate.clock().sleep_until(gate.clock().now() + span),
+    fn sleep(&self, span: Span) -> Sleep {
+        let clock = match &self.limit {
+            ByteLimit::Keyed(limiter, _) => limiter.clock(),
+            ByteLimit::Gate(gate) => gate.clock(),
+        };
+        clock.sleep_until(clock.now() + span)
+    }
+
+    /// Returns the next bytes of the buffer when their turn has come; `None` if the buffer is empty.
+    fn poll_admitted(
+        &mut self,
+        buffer: &mut Bytes,
+        waiting: &mut Waiting<C>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Bytes>> {
+        loop {
+            match waiting {
+                Waiting::Key(later) => {
+                    let found = ready!(later.as_mut().poll(context));
+                    if let ByteLimit::Keyed(_, key) = &mut self.limit {
+                        *key = found.unwrap_or(KeyBytes::new());
+                    }
+                    *waiting = Waiting::Nothing;
+                }
+                Waiting::Nothing if buffer.is_empty() => return Poll::Ready(None),
+                Waiting::Nothing => {
+                    let bytes_max = usize::try_from(self.cost_max.max(1)).unwrap_or(usize::MAX);
+                    let bytes = buffer.len().min(bytes_max);
+                    *waiting = Waiting::Turn(self.acquire(bytes as u64), bytes);
+                }
+                Waiting::Turn(acquire, bytes) => {
+                    let acquired = ready!(Pin::new(acquire).poll(context));
+                    let bytes = *bytes;
+                    *waiting = Waiting::Nothing;
+                    match acquired.map_err(|denied| denied.decision) {
+                        Ok(_) => return Poll::Ready(Some(buffer.split_to(bytes))),
+                        // The rule was changed, and admits less at once.
+                        Err(decision) if decision.limit.max(1) < bytes as u64 => {
+                            self.cost_max = decision.limit;
+                        }
+                        Err(decision) => {
+                            *waiting = Waiting::Time(self.sleep(retry_delay(decision.verdict)));
+                        }
+                    }
+                }
+                Waiting::Time(sleep) => {
+                    ready!(Pin::new(sleep).poll(context));
+                    *waiting = Waiting::Nothing;
+                }
+            }
         }
     }
 }
@@ -136,15 +168,16 @@ impl<B: Body, C: Clock> Body for ThrottledBody<B, C> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut this = self.project();
-        if let Some(pace) = this.pace {
+        if let Some(throttle) = this.throttle {
             loop {
-                if let Some(piece) = ready!(admitted(pace, this.held, this.waits, context)) {
-                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                let admitted = throttle.poll_admitted(this.buffer, this.waiting, context);
+                if let Some(bytes) = ready!(admitted) {
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 match ready!(this.body.as_mut().poll_frame(context)) {
                     Some(Ok(frame)) => match frame.into_data() {
                         Ok(mut data) if data.has_remaining() => {
-                            *this.held = data.copy_to_bytes(data.remaining());
+                            *this.buffer = data.copy_to_bytes(data.remaining());
                         }
                         Ok(_) => {}
                         Err(other) => return Poll::Ready(Some(Ok(without_data(other)))),
@@ -160,74 +193,29 @@ impl<B: Body, C: Clock> Body for ThrottledBody<B, C> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.body.is_end_stream()
+        self.buffer.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (mut hint, held) = (self.body.size_hint(), self.held.len() as u64);
+        let (mut hint, buffered) = (self.body.size_hint(), self.buffer.len() as u64);
         if let Some(upper) = hint.upper() {
-            hint.set_upper(upper.saturating_add(held));
+            hint.set_upper(upper.saturating_add(buffered));
         }
-        hint.set_lower(hint.lower().saturating_add(held));
+        hint.set_lower(hint.lower().saturating_add(buffered));
         hint
     }
 }
 
-/// A piece of what is held, when its turn has come; nothing if nothing is held.
-fn admitted<C: Clock>(
-    pace: &mut Pace<C>,
-    held: &mut Bytes,
-    waits: &mut Waits<C>,
-    context: &mut Context<'_>,
-) -> Poll<Option<Bytes>> {
-    loop {
-        match waits {
-            Waits::Key(later) => {
-                let found = ready!(later.as_mut().poll(context));
-                if let Meter::Keyed(_, key) = &mut pace.meter {
-                    *key = found.unwrap_or(KeyBytes::new());
-                }
-                *waits = Waits::Nothing;
-            }
-            Waits::Nothing if held.is_empty() => return Poll::Ready(None),
-            Waits::Nothing => {
-                let most = usize::try_from(pace.most.max(1)).unwrap_or(usize::MAX);
-                let bytes = held.len().min(most);
-                *waits = Waits::Turn(pace.acquire(bytes as u64), bytes);
-            }
-            Waits::Turn(acquire, bytes) => {
-                let answer = ready!(Pin::new(acquire).poll(context));
-                let bytes = *bytes;
-                *waits = Waits::Nothing;
-                match answer.map_err(|denied| denied.decision) {
-                    Ok(_) => return Poll::Ready(Some(held.split_to(bytes))),
-                    // The rule has changed, and admits less at once.
-                    Err(decision) if decision.limit.max(1) < bytes as u64 => {
-                        pace.most = decision.limit;
-                    }
-                    Err(decision) => {
-                        *waits = Waits::Time(pace.sleep(later(decision.verdict)));
-                    }
-                }
-            }
-            Waits::Time(sleep) => {
-                ready!(Pin::new(sleep).poll(context));
-                *waits = Waits::Nothing;
-            }
-        }
-    }
-}
-
-/// When to ask again for a turn that cannot be had, because as many as can be wait already.
-fn later(verdict: Verdict) -> tidegate::Span {
-    const SOON: tidegate::Span = tidegate::Span::from_millis(10);
+/// Returns when to ask again for a turn that was denied because as many requests wait as the rule allows.
+fn retry_delay(verdict: Verdict) -> Span {
+    const DELAY_MIN: Span = Span::from_millis(10);
     match verdict {
-        Verdict::Deny(Retry::After(span)) => span.max(SOON),
-        _ => SOON,
+        Verdict::Deny(Retry::After(span)) => span.max(DELAY_MIN),
+        _ => DELAY_MIN,
     }
 }
 
-/// A frame that has none is the same, whatever data there might have been.
+/// Converts a frame that is not data to another data type.
 fn without_data<D>(frame: Frame<D>) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(trailers) => Frame::trailers(trailers),
@@ -237,6 +225,8 @@ fn without_data<D>(frame: Frame<D>) -> Frame<Bytes> {
 
 impl<B, C: Clock> fmt::Debug for ThrottledBody<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThrottledBody").field("held", &self.held.len()).finish_non_exhaustive()
+        f.debug_struct("ThrottledBody")
+            .field("buffered", &self.buffer.len())
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies that flow only so fast, on their way in and on their way out.
+//! The layers that limit the bytes of request and response bodies per second.
 
 use super::body::ThrottledBody;
 use crate::head::Head;
@@ -19,66 +19,59 @@ use tower_service::Service;
 
 /// What all clones of a layer's services share.
 #[derive(Clone)]
-struct Shared<C: Clock> {
+struct ByteRate<C: Clock> {
     limit: Limit<C>,
     limiter: Limiter<C>,
     policy: ResponsePolicy,
 }
 
-/// Whose bytes these are.
-enum Whose {
-    Nobody,
-    Key(KeyBytes),
-    Later(PendingKey),
+/// The key that the bytes of a body are counted by.
+enum BodyKey {
+    Uncounted,
+    Known(KeyBytes),
+    Pending(PendingKey),
 }
 
-impl<C: Clock> Shared<C> {
+impl<C: Clock> ByteRate<C> {
     fn new(limit: Limit<C>, layer: &'static str) -> Result<Self, LimitError> {
-        let limit = limit.done_at_once(layer)?;
+        let limit = limit.without_after_response(layer)?.not_in_flight()?;
         if limit.is_shadow() {
-            // A body that is let flow as it likes says nothing of when it would have.
+            // An unlimited body does not show when its bytes would have been admitted.
             return Err(LimitError::unsuited(&limit.name, "shadow", layer));
         }
-        let name = || limit.name.to_string();
-        if limit.rule.is_concurrency() {
-            let rule = limit.rule.to_string();
-            return Err(LimitError::InFlight { name: name(), rule });
-        }
-        let Some(limiter) = limit.store.memory().cloned() else {
-            return Err(LimitError::Shared { name: name() });
-        };
+        let limiter = limit.limiter_in_memory()?;
         Ok(Self { limit, limiter, policy: ResponsePolicy::default() })
     }
 
-    /// Whose bytes, or the answer to who cannot be counted.
-    fn whose<B>(&self, request: &Request<B>) -> Result<Whose, Box<Response<Bytes>>> {
+    /// Returns the key of a request, or the response to a request without a key.
+    fn key_of<B>(&self, request: &Request<B>) -> Result<BodyKey, Box<Response<Bytes>>> {
         let head = Head::with_source(request, &self.policy.address_source);
         if !self.limit.counts(&head) {
-            return Ok(Whose::Nobody);
+            return Ok(BodyKey::Uncounted);
         }
         match self.limit.key_of(&head) {
-            KeyLookup::Key(key) => Ok(Whose::Key(key)),
-            KeyLookup::Pending => Ok(Whose::Later(self.limit.later_key_of(&head))),
+            KeyLookup::Key(key) => Ok(BodyKey::Known(key)),
+            KeyLookup::Pending => Ok(BodyKey::Pending(self.limit.later_key_of(&head))),
             KeyLookup::Missing(missing) => match self.limit.without_key(missing) {
-                Some(OnMissing::Shared) => Ok(Whose::Key(KeyBytes::new())),
-                Some(OnMissing::Allow) => Ok(Whose::Nobody),
+                Some(OnMissing::Shared) => Ok(BodyKey::Known(KeyBytes::new())),
+                Some(OnMissing::Allow) => Ok(BodyKey::Uncounted),
                 _ => Err(Box::new(self.policy.without_key(&head, &self.limit, missing))),
             },
         }
     }
 
-    fn paced<B>(&self, body: B, whose: Whose) -> ThrottledBody<B, C> {
-        match whose {
-            Whose::Nobody => ThrottledBody::unpaced(body),
-            Whose::Key(key) => ThrottledBody::keyed(body, self.limiter.clone(), key),
-            Whose::Later(key) => ThrottledBody::keyed_later(body, self.limiter.clone(), key),
+    fn throttled<B>(&self, body: B, key: BodyKey) -> ThrottledBody<B, C> {
+        match key {
+            BodyKey::Uncounted => ThrottledBody::unlimited(body),
+            BodyKey::Known(key) => ThrottledBody::keyed(body, self.limiter.clone(), key),
+            BodyKey::Pending(key) => ThrottledBody::keyed_later(body, self.limiter.clone(), key),
         }
     }
 }
 
-macro_rules! pace_layer {
+macro_rules! byte_rate_layer {
     ($layer:ident, $service:ident, $what:literal, $rule:literal) => {
-        #[doc = concat!("Lets the bodies of ", $what, " flow only so fast, in bytes.")]
+        #[doc = concat!("Limits the bytes per second of the bodies of ", $what, ".")]
         ///
         /// ```
         #[doc = concat!("use tidegate_tower::", stringify!($layer), ";")]
@@ -88,60 +81,37 @@ macro_rules! pace_layer {
         /// ```
         #[must_use = "a layer does nothing until it is around a service"]
         pub struct $layer<C: Clock = SystemClock> {
-            shared: Arc<Shared<C>>,
+            shared: Arc<ByteRate<C>>,
         }
 
         impl $layer {
-            /// So many bytes for each client address.
-            ///
-            /// ```
-            #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-            #[doc = concat!("let layer = ", stringify!($layer), "::per_ip(\"", $rule, "\")?;")]
-            /// # Ok::<(), tidegate_tower::LimitError>(())
-            /// ```
+            /// Limits the bytes of each client address.
             pub fn per_ip(rule: &str) -> Result<Self, LimitError> {
                 Self::new(Limit::new("bytes-per-ip", rule)?.key(Key::ip()))
             }
 
-            /// So many bytes for all together.
-            ///
-            /// ```
-            #[doc = concat!("# use tidegate_tower::", stringify!($layer), ";")]
-            #[doc = concat!("let layer = ", stringify!($layer), "::for_all(\"", $rule, "\")?;")]
-            /// # Ok::<(), tidegate_tower::LimitError>(())
-            /// ```
+            /// Limits the bytes of all clients together.
             pub fn for_all(rule: &str) -> Result<Self, LimitError> {
                 Self::new(Limit::new("bytes", rule)?)
             }
         }
 
         impl<C: Clock> $layer<C> {
-            /// As many bytes as this limit admits. Its costs do not count here: a byte costs 1. A limit in the shadow is
-            /// refused, and so is one that gives back or charges when the response is known.
+            /// Makes a layer of this limit. A byte costs 1, and the limit's own cost is ignored.
             ///
-            /// ```
-            #[doc = concat!("# use tidegate_tower::{Key, Limit, ", stringify!($layer), "};")]
-            #[doc = concat!("let limit = Limit::new(\"bytes\", \"", $rule, "\")?.key(Key::host());")]
-            #[doc = concat!("let layer = ", stringify!($layer), "::new(limit)?;")]
-            /// # Ok::<(), tidegate_tower::LimitError>(())
-            /// ```
+            /// # Errors
+            /// If the limit is in shadow mode or in Redis, counts requests in flight, or looks at the response.
             pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-                Ok(Self { shared: Arc::new(Shared::new(limit, stringify!($layer))?) })
+                Ok(Self { shared: Arc::new(ByteRate::new(limit, stringify!($layer))?) })
             }
 
-            address_methods!(
-                $layer,
-                concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
-                policy.address_source
-            );
+            address_methods!(policy.address_source);
             observe_method!(
-                $layer,
-                concat!(stringify!($layer), "::per_ip(\"", $rule, "\")?"),
-                "Tells this one of who is refused because there is nobody to count. Nobody else is: bodies wait.",
+                "Calls this with every request that is rejected because it has no key. No other request is rejected: bodies wait.",
                 policy.observers
             );
 
-            fn with(mut self, change: impl FnOnce(&mut Shared<C>)) -> Self {
+            fn with(mut self, change: impl FnOnce(&mut ByteRate<C>)) -> Self {
                 change(Arc::make_mut(&mut self.shared));
                 self
             }
@@ -169,20 +139,11 @@ macro_rules! pace_layer {
             }
         }
 
-        #[doc = concat!("A service behind a [`", stringify!($layer), "`].")]
-        ///
-        /// ```
-        #[doc = concat!("use tidegate_tower::{", stringify!($layer), ", ", stringify!($service), "};")]
-        /// use tower_layer::Layer;
-        ///
-        #[doc = concat!("let slow: ", stringify!($service), "<axum::Router> =")]
-        #[doc = concat!("    ", stringify!($layer), "::for_all(\"", $rule, "\")?.layer(axum::Router::new());")]
-        /// # Ok::<(), tidegate_tower::LimitError>(())
-        /// ```
+        #[doc = concat!("A service behind a [`", stringify!($layer), "`](crate::", stringify!($layer), ").")]
         #[derive(Clone)]
         pub struct $service<S, C: Clock = SystemClock> {
             inner: S,
-            shared: Arc<Shared<C>>,
+            shared: Arc<ByteRate<C>>,
         }
 
         impl<S, C: Clock> fmt::Debug for $service<S, C> {
@@ -195,8 +156,8 @@ macro_rules! pace_layer {
     };
 }
 
-pace_layer!(UploadRateLayer, UploadRate, "requests", "1000000/s burst 65536");
-pace_layer!(DownloadRateLayer, DownloadRate, "responses", "5000000/s burst 65536");
+byte_rate_layer!(UploadRateLayer, UploadRate, "requests", "1000000/s burst 65536");
+byte_rate_layer!(DownloadRateLayer, DownloadRate, "responses", "5000000/s burst 65536");
 
 impl<S, B, R, C> Service<Request<B>> for UploadRate<S, C>
 where
@@ -213,14 +174,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
-        match shared.whose(&request) {
-            Ok(whose) => {
-                let request = request.map(|body| shared.paced(body, whose));
-                let (future, whose) = (self.inner.call(request), Some(Whose::Nobody));
-                BodyRateFuture { stage: Stage::Calling { future, whose }, shared }
+        match shared.key_of(&request) {
+            Ok(key) => {
+                let request = request.map(|body| shared.throttled(body, key));
+                let (future, key) = (self.inner.call(request), Some(BodyKey::Uncounted));
+                BodyRateFuture { stage: Stage::Calling { future, key }, shared }
             }
             Err(response) => {
-                BodyRateFuture { stage: Stage::Refused { response: Some(*response) }, shared }
+                BodyRateFuture { stage: Stage::Rejected { response: Some(*response) }, shared }
             }
         }
     }
@@ -241,43 +202,32 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
-        match shared.whose(&request) {
-            Ok(whose) => {
-                let (future, whose) = (self.inner.call(request), Some(whose));
-                BodyRateFuture { stage: Stage::Calling { future, whose }, shared }
+        match shared.key_of(&request) {
+            Ok(key) => {
+                let (future, key) = (self.inner.call(request), Some(key));
+                BodyRateFuture { stage: Stage::Calling { future, key }, shared }
             }
             Err(response) => {
-                BodyRateFuture { stage: Stage::Refused { response: Some(*response) }, shared }
+                BodyRateFuture { stage: Stage::Rejected { response: Some(*response) }, shared }
             }
         }
     }
 }
 
 pin_project! {
-    /// The answer of a service whose bodies flow only so fast, to come.
-    ///
-    /// ```
-    /// use tidegate_tower::DownloadRateLayer;
-    /// use tower::{Layer, ServiceExt};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let slow = DownloadRateLayer::for_all("1000000/s")?.layer(axum::Router::<()>::new());
-    /// let response = slow.oneshot(http::Request::new(axum::body::Body::empty())).await?;
-    /// assert_eq!(response.status(), 404);
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
+    /// The future of a response of a service whose bodies are limited.
     pub struct BodyRateFuture<T, C: Clock> {
         #[pin]
         stage: Stage<T>,
-        shared: Arc<Shared<C>>,
+        shared: Arc<ByteRate<C>>,
     }
 }
 
 pin_project! {
     #[project = StageProjection]
     enum Stage<T> {
-        Calling { #[pin] future: T, whose: Option<Whose> },
-        Refused { response: Option<Response<Bytes>> },
+        Calling { #[pin] future: T, key: Option<BodyKey> },
+        Rejected { response: Option<Response<Bytes>> },
     }
 }
 
@@ -292,16 +242,16 @@ where
         const TWICE: &str = "polled after it was ready";
         let this = self.project();
         Poll::Ready(match this.stage.project() {
-            StageProjection::Calling { future, whose } => {
+            StageProjection::Calling { future, key } => {
                 let result = ready!(future.poll(context));
-                let whose = whose.take().expect(TWICE);
+                let key = key.take().expect(TWICE);
                 result.map(|response| {
-                    response.map(|body| this.shared.paced(LimitedBody::theirs(body), whose))
+                    response.map(|body| this.shared.throttled(LimitedBody::theirs(body), key))
                 })
             }
-            StageProjection::Refused { response } => {
+            StageProjection::Rejected { response } => {
                 let response = response.take().expect(TWICE);
-                Ok(response.map(|bytes| ThrottledBody::unpaced(LimitedBody::ours(bytes))))
+                Ok(response.map(|bytes| ThrottledBody::unlimited(LimitedBody::ours(bytes))))
             }
         })
     }

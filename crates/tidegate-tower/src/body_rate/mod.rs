@@ -1,4 +1,4 @@
-//! Layers that let bodies flow only so fast: by bytes, with back-pressure.
+//! Layers that limit the bytes per second of bodies. A sender that is too fast has to wait.
 
 mod body;
 mod layer;

@@ -1,6 +1,6 @@
-//! A request on its way: it finds a place, or waits for one, and holds it until its response is done.
+//! The future of a request: it gets a permit, perhaps after a wait, and holds it until the response has ended.
 
-use super::service::{Entry, InFlight};
+use super::service::{Admission, ConcurrencyLimit};
 use crate::fallback::Fallback;
 use crate::guarded_body::GuardedBody;
 use crate::head::Head;
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use tidegate::{Acquire, Clock, Decision, Denied, Permit};
 use tower_service::Service;
 
-/// What an admitted request holds, and is told.
+/// An admitted request: its permit, and the decision that the response reports.
 pub(super) struct Admitted<C: Clock> {
     pub(super) permit: Option<Permit<C>>,
     pub(super) decision: Option<Decision>,
@@ -27,18 +27,7 @@ impl<C: Clock> Admitted<C> {
 }
 
 pin_project! {
-    /// The decision of a service of which only so many requests are in flight, to come.
-    ///
-    /// ```
-    /// use tidegate_tower::ConcurrencyLayer;
-    /// use tower::{Layer, ServiceExt};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let limited = ConcurrencyLayer::for_all("concurrency 5")?.layer(axum::Router::<()>::new());
-    /// let response = limited.oneshot(http::Request::new(axum::body::Body::empty())).await?;
-    /// assert_eq!(response.headers()["ratelimit"], r#""in-flight";r=4"#);
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
+    /// The future of a response of a service whose requests in flight are limited.
     pub struct ConcurrencyFuture<S, B, C, F>
     where
         S: Service<Request<B>>,
@@ -47,7 +36,7 @@ pin_project! {
     {
         #[pin]
         pub(super) stage: Stage<S, B, C, F>,
-        pub(super) shared: Arc<InFlight<C>>,
+        pub(super) shared: Arc<ConcurrencyLimit<C>>,
     }
 }
 
@@ -59,14 +48,14 @@ pin_project! {
         C: Clock,
         F: Fallback<Request<B>, S::Response, S::Error>,
     {
-        /// The service has it. The future is dropped before the permit is.
+        /// The service has been called. The future is dropped before the permit is.
         Calling {
             #[pin]
             future: S::Future,
             admitted: Option<Admitted<C>>,
         },
-        Refused { response: Option<Response<Bytes>> },
-        /// Another service has it, which holds no place.
+        Rejected { response: Option<Response<Bytes>> },
+        /// The fallback service has been called, which needs no permit.
         Fallback {
             #[pin]
             future: F::Future,
@@ -76,27 +65,27 @@ pin_project! {
             acquire: Acquire<C>,
             key: KeyBytes,
             cost: u64,
-            pending: Option<Pending<S, B, F>>,
+            call: Option<PendingCall<S, B, F>>,
         },
-        /// CallKey to count has to be found out.
-        Finding {
+        /// The key has to be waited for.
+        FindingKey {
             key: PendingKey,
             cost: u64,
-            pending: Option<Pending<S, B, F>>,
+            call: Option<PendingCall<S, B, F>>,
         },
     }
 }
 
 /// A request that waits, and the service that was ready for it.
-pub(super) struct Pending<S, B, F> {
+pub(super) struct PendingCall<S, B, F> {
     pub(super) service: S,
     pub(super) request: Request<B>,
     pub(super) fallback: F,
 }
 
-impl<C: Clock> InFlight<C> {
-    /// There is no place for it: another service has it, or it goes no further.
-    pub(super) fn refuse<S, B, F>(
+impl<C: Clock> ConcurrencyLimit<C> {
+    /// Calls the fallback service if there is one, and otherwise makes the response.
+    pub(super) fn reject<S, B, F>(
         &self,
         fallback: F,
         mut request: Request<B>,
@@ -114,15 +103,15 @@ impl<C: Clock> InFlight<C> {
             }
         }
         let head = Head::with_source(&request, &self.policy.address_source);
-        Stage::Refused { response: Some(self.refusal(&head, denied)) }
+        Stage::Rejected { response: Some(self.rejection(&head, denied)) }
     }
 
-    /// Where a request stands whose key was waited for.
-    fn found<S, B, F>(
+    /// Returns the next stage of a request whose key was waited for.
+    fn with_key<S, B, F>(
         &self,
         key: Option<KeyBytes>,
         cost: u64,
-        mut pending: Pending<S, B, F>,
+        mut call: PendingCall<S, B, F>,
     ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
@@ -132,36 +121,36 @@ impl<C: Clock> InFlight<C> {
             (Some(key), _) => key,
             (None, Some(OnMissing::Shared)) => KeyBytes::new(),
             (None, Some(OnMissing::Allow)) => {
-                let future = pending.service.call(pending.request);
+                let future = call.service.call(call.request);
                 return Stage::Calling { future, admitted: Some(Admitted::UNCOUNTED) };
             }
             (None, _) => {
-                let head = Head::with_source(&pending.request, &self.policy.address_source);
+                let head = Head::with_source(&call.request, &self.policy.address_source);
                 let response = self.policy.without_key(&head, &self.limit, MissingKey::Part);
-                return Stage::Refused { response: Some(response) };
+                return Stage::Rejected { response: Some(response) };
             }
         };
-        self.stand(self.enter(&key, cost), key, cost, pending)
+        self.next_stage(self.acquire(&key, cost), key, cost, call)
     }
 
-    fn stand<S, B, F>(
+    fn next_stage<S, B, F>(
         &self,
-        entry: Entry<C>,
+        admission: Admission<C>,
         key: KeyBytes,
         cost: u64,
-        mut pending: Pending<S, B, F>,
+        mut call: PendingCall<S, B, F>,
     ) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
         F: Fallback<Request<B>, S::Response, S::Error>,
     {
-        match entry {
-            Entry::In(admitted) => {
-                let future = pending.service.call(pending.request);
+        match admission {
+            Admission::Admitted(admitted) => {
+                let future = call.service.call(call.request);
                 Stage::Calling { future, admitted: Some(admitted) }
             }
-            Entry::Full(denied) => self.refuse(pending.fallback, pending.request, denied),
-            Entry::Waits(acquire) => Stage::Waiting { acquire, key, cost, pending: Some(pending) },
+            Admission::Denied(denied) => self.reject(call.fallback, call.request, denied),
+            Admission::Pending(acquire) => Stage::Waiting { acquire, key, cost, call: Some(call) },
         }
     }
 }
@@ -189,7 +178,7 @@ where
                     }
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, permit))));
                 }
-                StageProjection::Refused { response } => {
+                StageProjection::Rejected { response } => {
                     return Poll::Ready(Ok(response.take().expect(TWICE).map(GuardedBody::ours)));
                 }
                 StageProjection::Fallback { future, denied } => {
@@ -197,15 +186,15 @@ where
                     this.shared.write_denied(response.headers_mut(), *denied);
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, None))));
                 }
-                StageProjection::Waiting { acquire, key, cost, pending } => {
-                    let decision = ready!(Pin::new(acquire).poll(context));
-                    let entry = this.shared.entered(decision, key, *cost);
-                    let (key, pending) = (key.clone(), pending.take().expect(TWICE));
-                    this.shared.stand(entry, key, *cost, pending)
+                StageProjection::Waiting { acquire, key, cost, call } => {
+                    let acquired = ready!(Pin::new(acquire).poll(context));
+                    let admission = this.shared.admission(acquired, key, *cost);
+                    let (key, call) = (key.clone(), call.take().expect(TWICE));
+                    this.shared.next_stage(admission, key, *cost, call)
                 }
-                StageProjection::Finding { key, cost, pending } => {
+                StageProjection::FindingKey { key, cost, call } => {
                     let key = ready!(key.as_mut().poll(context));
-                    this.shared.found(key, *cost, pending.take().expect(TWICE))
+                    this.shared.with_key(key, *cost, call.take().expect(TWICE))
                 }
             };
             this.stage.set(next);

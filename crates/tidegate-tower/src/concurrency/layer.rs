@@ -1,6 +1,6 @@
-//! How a layer of places in flight is told what to do.
+//! The layer that limits requests in flight, and its builder methods.
 
-use super::service::{Concurrency, InFlight};
+use super::service::{Concurrency, ConcurrencyLimit};
 use crate::fallback::{FallbackService, NoFallback};
 use crate::jitter::Jitter;
 use crate::key::Key;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use tidegate::{Clock, Span, SystemClock};
 use tower_layer::Layer;
 
-/// Limits how many requests are in flight, for each key or for all together. A request is in flight until the body of
-/// its response is done. A connection that is upgraded (101: a WebSocket) has a response without a body, and its place is free
-/// as soon as that is sent: to count such connections, take a permit of a `Limiter` where they are served.
+/// Limits how many requests are in flight, for each key or for all together. A request is in flight until the body of its
+/// response has ended. The response of an upgraded connection (101: a WebSocket) has no body, so its permit is released as soon
+/// as it is sent: to limit such connections, take a permit of a `Limiter` where they are served.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -29,12 +29,12 @@ use tower_layer::Layer;
 /// ```
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct ConcurrencyLayer<C: Clock = SystemClock, F = NoFallback> {
-    shared: Arc<InFlight<C>>,
+    shared: Arc<ConcurrencyLimit<C>>,
     fallback: F,
 }
 
 impl ConcurrencyLayer {
-    /// Places for all requests together. Who finds none is answered with 503: it is not the client's doing.
+    /// Limits all requests together. A denied request gets status 503, since the client is not to blame.
     ///
     /// ```
     /// # use tidegate_tower::ConcurrencyLayer;
@@ -47,20 +47,14 @@ impl ConcurrencyLayer {
         Ok(layer.status(StatusCode::SERVICE_UNAVAILABLE))
     }
 
-    /// Places for each client address.
-    ///
-    /// ```
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer = ConcurrencyLayer::per_ip("concurrency 10")?;
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Limits the requests of each client address.
     pub fn per_ip(rule: &str) -> Result<Self, LimitError> {
         Self::new(Limit::new("in-flight-per-ip", rule)?.key(Key::ip()))
     }
 }
 
 impl<C: Clock> ConcurrencyLayer<C> {
-    /// Places under this limit, whose rule is a `concurrency`.
+    /// Makes a layer of this limit, whose rule is a `concurrency`.
     ///
     /// ```
     /// # use tidegate_tower::{ConcurrencyLayer, Key, Limit};
@@ -69,13 +63,13 @@ impl<C: Clock> ConcurrencyLayer<C> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-        Ok(Self { shared: Arc::new(InFlight::new(limit)?), fallback: NoFallback })
+        Ok(Self { shared: Arc::new(ConcurrencyLimit::new(limit)?), fallback: NoFallback })
     }
 }
 
 impl<C: Clock, F> ConcurrencyLayer<C, F> {
-    /// Lets requests wait so long for a place; not at all unless the rule or this says so. First come, first
-    /// served.
+    /// Lets requests wait at most this long for a permit, in the order of arrival. Default: as long as the rule says, and not at
+    /// all if it does not say so.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -85,52 +79,27 @@ impl<C: Clock, F> ConcurrencyLayer<C, F> {
     /// let layer = ConcurrencyLayer::for_all("concurrency 10 wait 500ms")?;
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
-    pub fn wait(self, patience: Duration) -> Self {
-        self.with(|shared| shared.patience = Span::from_duration_floor(patience))
+    pub fn wait(self, max_wait: Duration) -> Self {
+        self.with(|shared| shared.max_wait = Span::from_duration_floor(max_wait))
     }
 
-    /// Tells those who find no place to come back up to so much later than in a second, each at another time: see
-    /// [`RateLimitLayer`](crate::RateLimitLayer::retry_jitter). Nobody knows when a place comes free, so unless told, all of them
-    /// are told a second.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer = ConcurrencyLayer::for_all("concurrency 9")?.retry_jitter(Duration::from_secs(10));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Adds a random span of at most `most` to `Retry-After`: see
+    /// [`RateLimitLayer`](crate::RateLimitLayer::retry_jitter). Default: every denied client gets `Retry-After: 1`, since it is
+    /// unknown when a permit will be released.
     pub fn retry_jitter(self, most: Duration) -> Self {
         self.with(|shared| shared.jitter = Jitter::new(Span::from_duration_floor(most)))
     }
 
-    /// Sends those who find no place to another service, which has something cheaper. It finds
-    /// [`Denied`](tidegate::Denied) in the request's extensions, and what it has at work takes no place.
-    ///
-    /// ```
-    /// # use axum::{Router, routing::get};
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let cached: Router = Router::new().route("/report", get(|| async { "yesterday's report" }));
-    /// let app: Router = Router::new()
-    ///     .route("/report", get(|| async { "today's report" }))
-    ///     .layer(ConcurrencyLayer::for_all("concurrency 100")?.fallback_service(cached));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Passes denied requests to another service, which has a cheaper response. It finds [`Denied`](tidegate::Denied) in the
+    /// extensions of the request, and its requests need no permit.
     pub fn fallback_service<V>(self, service: V) -> ConcurrencyLayer<C, FallbackService<V>> {
         ConcurrencyLayer { shared: self.shared, fallback: FallbackService { service } }
     }
 
-    address_methods!(
-        ConcurrencyLayer,
-        r#"ConcurrencyLayer::per_ip("concurrency 9")?"#,
-        policy.address_source
-    );
-    response_methods!(
-        ConcurrencyLayer,
-        r#"ConcurrencyLayer::per_ip("concurrency 9")?"#,
-        "429 unless told, and 503 if it is [for all together](Self::for_all)"
-    );
+    address_methods!(policy.address_source);
+    response_methods!("429, and 503 for a layer made by [`for_all`](Self::for_all)");
 
-    fn with(mut self, change: impl FnOnce(&mut InFlight<C>)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut ConcurrencyLimit<C>)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
     }

@@ -1,7 +1,7 @@
-//! The layer that limits how many at once.
+//! Limits the number of requests in flight.
 //!
-//! Always   A place is taken before the service is called, and given back once: when the response's body is done, or
-//!          it is dropped, or the service fails or panics, or the request is given up at any point (T13).
+//! Always   A permit is taken before the service is called, and released once: when the body of the response has ended or is
+//!          dropped, when the service fails or panics, or when the request is given up at any point (T13).
 
 mod future;
 mod layer;

@@ -1,6 +1,6 @@
-//! A service of which only so many requests are in flight.
+//! A service whose requests in flight are limited.
 
-use super::future::{Admitted, ConcurrencyFuture, Pending, Stage};
+use super::future::{Admitted, ConcurrencyFuture, PendingCall, Stage};
 use crate::fallback::{Fallback, NoFallback};
 use crate::guarded_body::GuardedBody;
 use crate::head::Head;
@@ -23,127 +23,116 @@ use tower_service::Service;
 
 /// What all clones of a layer's services share.
 #[derive(Clone)]
-pub(super) struct InFlight<C: Clock> {
+pub(super) struct ConcurrencyLimit<C: Clock> {
     pub(super) limit: Limit<C>,
     limiter: Limiter<C>,
     pub(super) policy: ResponsePolicy,
-    pub(super) patience: Span,
+    pub(super) max_wait: Span,
     pub(super) jitter: Jitter,
 }
 
-/// How somebody came in.
-pub(super) enum Entry<C: Clock> {
-    In(Admitted<C>),
-    Full(Denied),
-    Waits(Acquire<C>),
+/// The result of asking for a permit.
+pub(super) enum Admission<C: Clock> {
+    Admitted(Admitted<C>),
+    Denied(Denied),
+    Pending(Acquire<C>),
 }
 
-impl<C: Clock> InFlight<C> {
+impl<C: Clock> ConcurrencyLimit<C> {
     pub(super) fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-        let limit = limit.done_at_once("ConcurrencyLayer")?;
-        let name = || limit.name.to_string();
+        let limit = limit.without_after_response("ConcurrencyLayer")?;
         if !limit.rule.is_concurrency() {
-            let rule = limit.rule.to_string();
-            return Err(LimitError::NotInFlight { name: name(), rule });
+            let (name, rule) = (limit.name.to_string(), limit.rule.to_string());
+            return Err(LimitError::NotInFlight { name, rule });
         }
-        let Some(limiter) = limit.store.memory().cloned() else {
-            return Err(LimitError::Shared { name: name() });
-        };
-        // A rule that has a wait is to be waited for, as long as it says.
-        let patience = limit.rule.limit().permit_wait().unwrap_or(Span::ZERO);
+        let limiter = limit.limiter_in_memory()?;
+        let max_wait = limit.rule.limit().permit_wait().unwrap_or(Span::ZERO);
         let (policy, jitter) = (ResponsePolicy::default(), Jitter::new(Span::ZERO));
-        Ok(Self { limit, limiter, policy, patience, jitter })
+        Ok(Self { limit, limiter, policy, max_wait, jitter })
     }
 
-    pub(super) fn enter(&self, key: &[u8], cost: u64) -> Entry<C> {
-        let patience = if self.limit.is_shadow() { Span::ZERO } else { self.patience };
-        let mut acquire = self.limiter.request(key).cost(cost).within(patience).acquire();
-        // Whoever has to wait is polled again, with a waker that wakes.
-        let mut nobody = Context::from_waker(Waker::noop());
-        match Pin::new(&mut acquire).poll(&mut nobody) {
-            Poll::Ready(answer) => self.entered(answer, key, cost),
-            Poll::Pending => Entry::Waits(acquire),
+    /// Asks for a permit.
+    pub(super) fn acquire(&self, key: &[u8], cost: u64) -> Admission<C> {
+        let max_wait = if self.limit.is_shadow() { Span::ZERO } else { self.max_wait };
+        let mut acquire = self.limiter.request(key).cost(cost).within(max_wait).acquire();
+        // A request that has to wait is polled again, with a waker.
+        match Pin::new(&mut acquire).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(acquired) => self.admission(acquired, key, cost),
+            Poll::Pending => Admission::Pending(acquire),
         }
     }
 
-    pub(super) fn entered(
+    /// Reports the decision to observers.
+    pub(super) fn admission(
         &self,
-        answer: Result<Permit<C>, Denied>,
+        acquired: Result<Permit<C>, Denied>,
         key: &[u8],
         cost: u64,
-    ) -> Entry<C> {
-        let decision = match &answer {
+    ) -> Admission<C> {
+        let decision = match &acquired {
             Ok(permit) => permit.decision(),
             Err(denied) => denied.decision,
         };
         self.policy.observe(&self.limit, decision, Some(key), cost);
-        match answer {
-            Ok(permit) => Entry::In(Admitted { permit: Some(permit), decision: Some(decision) }),
+        match acquired {
+            Ok(permit) => {
+                Admission::Admitted(Admitted { permit: Some(permit), decision: Some(decision) })
+            }
             Err(_) if self.limit.is_shadow() => {
                 let decision = self.limit.mode.apply(decision).decision;
-                Entry::In(Admitted { permit: None, decision: Some(decision) })
+                Admission::Admitted(Admitted { permit: None, decision: Some(decision) })
             }
             Err(mut denied) => {
                 denied.decision = self.jitter.spread(decision);
-                Entry::Full(denied)
+                Admission::Denied(denied)
             }
         }
     }
 
-    pub(super) fn refusal(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
-        let mut response =
-            self.with_told(denied.decision, |told| self.policy.denied(head, told, denied.decision));
+    pub(super) fn rejection(&self, head: &Head<'_>, denied: Denied) -> Response<Bytes> {
+        let mut response = self.with_status(denied.decision, |status| {
+            self.policy.denied(head, status, denied.decision)
+        });
         self.write_denied(response.headers_mut(), denied);
         response
     }
 
     pub(super) fn write_fields(&self, headers: &mut HeaderMap, decision: Decision) {
-        self.with_told(decision, |told| self.policy.write(headers, told, &decision));
+        self.with_status(decision, |status| self.policy.write(headers, status, &decision));
     }
 
-    /// Tells who finds no place when to come back.
+    /// Writes the header fields of a denial, with `Retry-After`.
     pub(super) fn write_denied(&self, headers: &mut HeaderMap, denied: Denied) {
         let mut all = denied.decision;
         if let Verdict::Deny(Retry::OnRelease) = all.verdict {
-            // Nobody knows; a time that is told to all of them is one at which all come.
+            // The time of a release is unknown. Jitter keeps the clients from all retrying after a second.
             all.verdict = Verdict::Deny(Retry::After(RETRY_ON_RELEASE));
             all = self.jitter.spread(all);
         }
-        self.with_told(denied.decision, |told| {
-            self.policy.write(headers, told, &all);
-        });
+        self.with_status(denied.decision, |status| self.policy.write(headers, status, &all));
     }
 
-    fn with_told<R>(&self, decision: Decision, work: impl FnOnce(&[LimitStatus<'_>]) -> R) -> R {
+    /// Calls `work` with the status of the limit, if clients see it.
+    fn with_status<R>(&self, decision: Decision, work: impl FnOnce(&[LimitStatus<'_>]) -> R) -> R {
         let rule = self.limiter.rule();
         work(self.limit.mode.status(&self.limit.name, &rule, decision).as_slice())
     }
 }
 
-/// A service of which only so many requests are in flight; made by
-/// [`ConcurrencyLayer`](crate::ConcurrencyLayer).
-///
-/// ```
-/// use tidegate_tower::{Concurrency, ConcurrencyLayer};
-/// use tower_layer::Layer;
-///
-/// let limited: Concurrency<axum::Router> =
-///     ConcurrencyLayer::for_all("concurrency 100")?.layer(axum::Router::new());
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
+/// A service whose requests in flight are limited; made by [`ConcurrencyLayer`](crate::ConcurrencyLayer).
 #[derive(Clone)]
 pub struct Concurrency<S, C: Clock = SystemClock, F = NoFallback> {
     inner: S,
-    shared: Arc<InFlight<C>>,
+    shared: Arc<ConcurrencyLimit<C>>,
     fallback: F,
 }
 
 impl<S, C: Clock, F> Concurrency<S, C, F> {
-    pub(super) fn new(inner: S, shared: Arc<InFlight<C>>, fallback: F) -> Self {
+    pub(super) fn new(inner: S, shared: Arc<ConcurrencyLimit<C>>, fallback: F) -> Self {
         Self { inner, shared, fallback }
     }
 
-    /// Where a request that came now stands.
+    /// Returns the first stage of a request.
     fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>> + Clone,
@@ -153,34 +142,34 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
         let limit = &shared.limit;
         let head = Head::with_source(&request, &shared.policy.address_source);
         if !limit.counts(&head) {
-            return self.pass(request, Admitted::UNCOUNTED);
+            return self.admit(request, Admitted::UNCOUNTED);
         }
         let cost = limit.cost_of(&head);
         let key = match limit.key_of(&head) {
             KeyLookup::Key(key) => key,
             KeyLookup::Missing(missing) => match limit.without_key(missing) {
                 Some(OnMissing::Shared) => KeyBytes::new(),
-                Some(OnMissing::Allow) => return self.pass(request, Admitted::UNCOUNTED),
+                Some(OnMissing::Allow) => return self.admit(request, Admitted::UNCOUNTED),
                 _ => {
                     let response = shared.policy.without_key(&head, limit, missing);
-                    return Stage::Refused { response: Some(response) };
+                    return Stage::Rejected { response: Some(response) };
                 }
             },
             KeyLookup::Pending => {
                 let key = limit.later_key_of(&head);
-                return Stage::Finding { key, cost, pending: Some(self.pending(request)) };
+                return Stage::FindingKey { key, cost, call: Some(self.pending(request)) };
             }
         };
-        match shared.enter(&key, cost) {
-            Entry::In(admitted) => self.pass(request, admitted),
-            Entry::Full(denied) => shared.refuse(self.fallback.clone(), request, denied),
-            Entry::Waits(acquire) => {
-                Stage::Waiting { acquire, key, cost, pending: Some(self.pending(request)) }
+        match shared.acquire(&key, cost) {
+            Admission::Admitted(admitted) => self.admit(request, admitted),
+            Admission::Denied(denied) => shared.reject(self.fallback.clone(), request, denied),
+            Admission::Pending(acquire) => {
+                Stage::Waiting { acquire, key, cost, call: Some(self.pending(request)) }
             }
         }
     }
 
-    fn pass<B>(&mut self, request: Request<B>, admitted: Admitted<C>) -> Stage<S, B, C, F>
+    fn admit<B>(&mut self, request: Request<B>, admitted: Admitted<C>) -> Stage<S, B, C, F>
     where
         S: Service<Request<B>>,
         F: Fallback<Request<B>, S::Response, S::Error>,
@@ -188,15 +177,15 @@ impl<S, C: Clock, F> Concurrency<S, C, F> {
         Stage::Calling { future: self.inner.call(request), admitted: Some(admitted) }
     }
 
-    /// The request, with the inner service that is ready; a clone takes its place.
-    fn pending<B>(&mut self, request: Request<B>) -> Pending<S, B, F>
+    /// Returns the request with the inner service that is ready. A clone replaces the service.
+    fn pending<B>(&mut self, request: Request<B>) -> PendingCall<S, B, F>
     where
         S: Clone,
         F: Clone,
     {
         let clone = self.inner.clone();
         let service = std::mem::replace(&mut self.inner, clone);
-        Pending { service, request, fallback: self.fallback.clone() }
+        PendingCall { service, request, fallback: self.fallback.clone() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What layers by load have in common, and are told alike.
+//! The layer that limits requests by load, and its builder methods.
 
 use super::Load;
 use super::rejection::LoadRejection;
@@ -15,19 +15,9 @@ use std::time::Duration;
 use tidegate::Span;
 use tower_layer::Layer;
 
-/// A layer that lets in what can be borne: a [`ShedLayer`](crate::ShedLayer) or an
-/// [`AdaptiveLayer`](crate::AdaptiveLayer). Who is turned rejection is answered with 503, a problem of the type
-/// `temporary-reduced-capacity` and `Retry-After`; for gRPC with the status `UNAVAILABLE`.
-///
-/// ```
-/// use axum::{Router, routing::get};
-/// use std::time::Duration;
-/// use tidegate::load::Shedder;
-/// use tidegate_tower::ShedLayer;
-///
-/// let shed = ShedLayer::new(Shedder::new()).retry_jitter(Duration::from_secs(10));
-/// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(shed);
-/// ```
+/// A layer that limits requests by load: a [`ShedLayer`](crate::ShedLayer) or an [`AdaptiveLayer`](crate::AdaptiveLayer). A
+/// rejected request gets status 503, a problem document of the type `temporary-reduced-capacity` and `Retry-After`; a gRPC call
+/// gets the status `UNAVAILABLE`.
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct LoadLayer<L: Load> {
     pub(crate) load: L,
@@ -41,7 +31,7 @@ pub(crate) type Answered<P> = Arc<dyn Fn(P, StatusCode, &HeaderMap) -> Option<P>
 pub(crate) struct LoadSettings<L: Load> {
     /// Asks for a permit.
     pub(crate) enter: Enter<L>,
-    /// Hears of the head of a response; what it gives back is held until the body is done.
+    /// Is called with the permit and the head of the response. A permit that it returns is held until the body has ended.
     pub(crate) answered: Answered<L::Permit>,
     pub(super) rejection: LoadRejection<L::Refusal>,
     pub(crate) address_source: AddressSource,
@@ -50,7 +40,7 @@ pub(crate) struct LoadSettings<L: Load> {
 }
 
 impl<L: Load> LoadSettings<L> {
-    /// Tells the observers.
+    /// Calls the observers.
     pub(crate) fn observe(&self, entered: Result<&L::Permit, &L::Refusal>) {
         if self.observers.is_empty() {
             return;
@@ -76,78 +66,32 @@ impl<L: Load> LoadLayer<L> {
         Self { load, settings: Arc::new(settings) }
     }
 
-    /// What observers are told that it is called; `shed` and `adaptive` unless told.
-    ///
-    /// ```
-    /// # use tidegate::load::{Adaptive, AdaptiveGate};
-    /// # use tidegate_tower::{AdaptiveLayer, Event};
-    /// let database = AdaptiveLayer::new(AdaptiveGate::new(Adaptive::vegas()))
-    ///     .name("database")
-    ///     .observe(|event: &Event<'_>| assert_eq!(event.limit, "database"));
-    /// ```
+    /// Sets the name of the layer in [events](crate::Event::limit). Default: `shed` or `adaptive`.
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         self.with(|settings| settings.name = name)
     }
 
-    /// Tells this one of everybody who is let in or turned rejection. A `ShedLayer` tells the
-    /// [priority](crate::Event::priority) and no numbers; an `AdaptiveLayer` tells the limit of that moment and what
-    /// was left of it. Who gives up while waiting is not heard of.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use tidegate::load::{Priority, Shedder};
-    /// use tidegate_tower::{Event, ShedLayer};
-    /// use tower::{Layer, ServiceExt};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let shed = Arc::new(AtomicU64::new(0));
-    /// let counter = Arc::clone(&shed);
-    /// let shedder = Shedder::builder().in_flight_max(0).build();
-    /// let layer = ShedLayer::new(shedder).observe(move |event: &Event<'_>| {
-    ///     if event.decision.is_deny() && event.priority == Some(Priority::Normal) {
-    ///         counter.fetch_add(1, Ordering::Relaxed);
-    ///     }
-    /// });
-    /// let service = layer.layer(axum::Router::<()>::new());
-    /// service.oneshot(http::Request::new(axum::body::Body::empty())).await?;
-    /// assert_eq!(shed.load(Ordering::Relaxed), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
+    /// Calls this with every decision. The events of a `ShedLayer` have the [priority](crate::Event::priority) and no numbers;
+    /// those of an `AdaptiveLayer` have the current limit and what is left of it. A request that is given up while it waits is not
+    /// reported.
     pub fn observe(self, observer: impl Observer) -> Self {
         self.with(|settings| settings.observers.push(Arc::new(observer)))
     }
 
-    /// After how long those who are turned rejection are told to come back; a second unless told. Clients are told whole
-    /// seconds, rounded up and never 0.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate::load::Shedder;
-    /// # use tidegate_tower::ShedLayer;
-    /// let layer = ShedLayer::new(Shedder::new()).retry_after(Duration::from_secs(5));
-    /// ```
+    /// Sets `Retry-After` of rejected requests, which is rounded up to whole seconds and never 0. Default: 1 second.
     pub fn retry_after(self, after: Duration) -> Self {
         self.with(|settings| settings.rejection.retry_after = Span::from(after))
     }
 
-    /// Tells them to come back up to so much later, each at another time: see
-    /// [`RateLimitLayer`](crate::RateLimitLayer::retry_jitter).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate::load::Shedder;
-    /// # use tidegate_tower::ShedLayer;
-    /// let layer = ShedLayer::new(Shedder::new()).retry_jitter(Duration::from_secs(10));
-    /// ```
+    /// Adds a random span of at most `most` to `Retry-After`: see [`RateLimitLayer`](crate::RateLimitLayer::retry_jitter).
     pub fn retry_jitter(self, most: Duration) -> Self {
         self.with(|settings| {
-            settings.rejection.jitter = Jitter::new(Span::from_duration_floor(most))
+            settings.rejection.jitter = Jitter::new(Span::from_duration_floor(most));
         })
     }
 
-    /// Answers those who are turned rejection with this, instead of a problem. `Retry-After` is added.
+    /// Responds to rejected requests with this instead of a problem document. `Retry-After` is added to it.
     ///
     /// ```
     /// # use http::Response;
@@ -165,7 +109,7 @@ impl<L: Load> LoadLayer<L> {
         self.with(|settings| settings.rejection.make_rejection = Some(Arc::new(make_rejection)))
     }
 
-    address_methods!(ShedLayer, "ShedLayer::new(tidegate::load::Shedder::new())", address_source);
+    address_methods!(address_source);
 
     pub(crate) fn with(mut self, change: impl FnOnce(&mut LoadSettings<L>)) -> Self {
         change(Arc::make_mut(&mut self.settings));

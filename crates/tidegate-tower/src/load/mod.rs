@@ -1,7 +1,7 @@
-//! Layers by load: what a service, or the machine, can bear.
+//! Layers that limit requests by load: by what a service, or the machine, can handle.
 //!
-//! Always   Who is let in is called at once; who is not gets a response, never an error.
-//! Always   A permit is given back once: when the response is done as far as its layer says, when the service fails or
+//! Always   An admitted request is passed to the service; a rejected one gets a response, never an error.
+//! Always   A permit is released once: when the response has ended as far as the layer counts it, when the service fails or
 //!          panics, or when the request is given up at any point (T13).
 
 mod layer;
@@ -16,32 +16,21 @@ use std::fmt;
 use tidegate::Decision;
 use tidegate::load::Priority;
 
-/// What decides by load whether a request may go on: a [`Shedder`](tidegate::load::Shedder) or an
+/// Decides by load whether a request is admitted: a [`Shedder`](tidegate::load::Shedder) or an
 /// [`AdaptiveGate`](tidegate::load::AdaptiveGate).
-///
-/// ```
-/// use tidegate_tower::Load;
-///
-/// fn say<L: Load>(refusal: &L::Refusal) -> String {
-///     refusal.to_string()
-/// }
-/// # let shed = tidegate::load::Shedder::builder().in_flight_max(0).build();
-/// # let shed = shed.try_enter(tidegate::load::Priority::Batch).unwrap_err();
-/// # assert!(say::<tidegate::load::Shedder>(&shed).starts_with("batch traffic is shed"));
-/// ```
 pub trait Load: fmt::Debug + Clone + Send + Sync + 'static {
-    /// What a request holds that was let in.
+    /// The permit of an admitted request.
     type Permit;
-    /// Why one was not.
+    /// Why a request is rejected.
     type Refusal: fmt::Display;
-    /// The answer, to come.
+    /// The future of the decision.
     type Entering: Future<Output = Result<Self::Permit, Self::Refusal>> + Unpin;
 
-    /// What its layers are called, unless told.
+    /// The default name of its layers.
     #[doc(hidden)]
     const NAME: &'static str;
 
-    /// What observers hear of an answer.
+    /// Returns what events contain.
     #[doc(hidden)]
     fn decision(entered: Result<&Self::Permit, &Self::Refusal>) -> (Decision, Option<Priority>);
 }

@@ -1,6 +1,6 @@
-//! What those are told who are turned rejection.
+//! The response to a request that is rejected because of load.
 //!
-//! Always   They are told when to come back, whatever else the response says.
+//! Always   It says when to retry, whatever else it says.
 //! Rounding `Retry-After` is rounded up, and never 0.
 
 use crate::head::Head;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tidegate::{Decision, Retry, Span, Verdict};
 use tidegate_http::{ByteWriter as _, FieldWriter as _, RETRY_ON_RELEASE, retry_after_secs};
 
-/// Makes a response of your own for who is turned rejection.
+/// Makes the response of a program to a rejected request.
 pub(super) type MakeRejection<E> = Arc<dyn Fn(&Head<'_>, &E) -> Response<Bytes> + Send + Sync>;
 
 pub(super) struct LoadRejection<E> {
@@ -39,7 +39,7 @@ impl<E: fmt::Display> LoadRejection<E> {
 
 impl<E> Default for LoadRejection<E> {
     fn default() -> Self {
-        // Nobody knows when load goes down.
+        // It is unknown when the load ends.
         Self {
             retry_after: RETRY_ON_RELEASE,
             jitter: Jitter::new(Span::ZERO),

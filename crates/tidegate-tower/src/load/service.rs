@@ -1,4 +1,4 @@
-//! A request on its way: let in, at once or after a wait, or turned rejection.
+//! A service that is called as far as the load allows, and its future.
 
 use super::Load;
 use super::layer::LoadSettings;
@@ -14,16 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tower_service::Service;
 
-/// A service that is called as often as can be borne; made by [`LoadLayer`](crate::LoadLayer).
-///
-/// ```
-/// use tidegate::load::Shedder;
-/// use tidegate_tower::{LoadService, ShedLayer};
-/// use tower_layer::Layer;
-///
-/// let service: LoadService<axum::Router, Shedder> =
-///     ShedLayer::new(Shedder::new()).layer(axum::Router::new());
-/// ```
+/// A service that is called as far as the load allows; made by [`LoadLayer`](crate::service::LoadLayer).
 pub struct LoadService<S, L: Load> {
     inner: S,
     settings: Arc<LoadSettings<L>>,
@@ -34,19 +25,18 @@ impl<S, L: Load> LoadService<S, L> {
         Self { inner, settings }
     }
 
-    /// Where a request that came now stands.
+    /// Returns the first stage of a request.
     fn stage<B>(&mut self, request: Request<B>) -> Stage<S, B, L>
     where
         S: Service<Request<B>> + Clone,
     {
         let head = Head::with_source(&request, &self.settings.address_source);
         let mut entering = (self.settings.enter)(&head);
-        // Whoever has to wait is polled again, with a waker that wakes.
-        let mut nobody = Context::from_waker(Waker::noop());
-        match Pin::new(&mut entering).poll(&mut nobody) {
-            Poll::Ready(entered) => self.settings.stand(entered, &mut self.inner, request),
+        // A request that has to wait is polled again, with a waker.
+        match Pin::new(&mut entering).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(entered) => self.settings.entered(entered, &mut self.inner, request),
             Poll::Pending => {
-                // The one that is ready waits; a clone takes its place.
+                // The service that is ready waits. A clone replaces it.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
                 Stage::Waiting { entering, pending: Some((ready, request)) }
@@ -56,7 +46,8 @@ impl<S, L: Load> LoadService<S, L> {
 }
 
 impl<L: Load> LoadSettings<L> {
-    fn stand<S, B>(
+    /// Calls the service or makes the response, and reports the decision to observers.
+    fn entered<S, B>(
         &self,
         entered: Result<L::Permit, L::Refusal>,
         service: &mut S,
@@ -70,7 +61,7 @@ impl<L: Load> LoadSettings<L> {
             Ok(permit) => Stage::Calling { future: service.call(request), permit: Some(permit) },
             Err(refusal) => {
                 let head = Head::with_source(&request, &self.address_source);
-                Stage::Refused { response: Some(self.rejection.response(&head, &refusal)) }
+                Stage::Rejected { response: Some(self.rejection.response(&head, &refusal)) }
             }
         }
     }
@@ -109,21 +100,7 @@ impl<S: fmt::Debug, L: Load> fmt::Debug for LoadService<S, L> {
 }
 
 pin_project! {
-    /// The answer of a service that is called as often as can be borne, to come.
-    ///
-    /// ```
-    /// use tidegate::load::Shedder;
-    /// use tidegate_tower::ShedLayer;
-    /// use tower::{Layer, ServiceExt};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let shedder = Shedder::builder().in_flight_max(0).build();
-    /// let service = ShedLayer::new(shedder).layer(axum::Router::<()>::new());
-    /// let response = service.oneshot(http::Request::new(axum::body::Body::empty())).await?;
-    /// assert_eq!(response.status(), 503);
-    /// assert_eq!(response.headers()["retry-after"], "1");
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
+    /// The future of a response of a service that is called as far as the load allows.
     pub struct LoadFuture<S, B, L>
     where
         S: Service<Request<B>>,
@@ -142,13 +119,13 @@ pin_project! {
         S: Service<Request<B>>,
         L: Load,
     {
-        /// The service has it. The future is dropped before the permit is.
+        /// The service has been called. The future is dropped before the permit is.
         Calling {
             #[pin]
             future: S::Future,
             permit: Option<L::Permit>,
         },
-        Refused { response: Option<Response<Bytes>> },
+        Rejected { response: Option<Response<Bytes>> },
         Waiting {
             entering: L::Entering,
             pending: Option<(S, Request<B>)>,
@@ -177,13 +154,13 @@ where
                     let permit = (this.settings.answered)(permit, status, headers);
                     return Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, permit))));
                 }
-                StageProjection::Refused { response } => {
+                StageProjection::Rejected { response } => {
                     return Poll::Ready(Ok(response.take().expect(TWICE).map(GuardedBody::ours)));
                 }
                 StageProjection::Waiting { entering, pending } => {
                     let entered = ready!(Pin::new(entering).poll(context));
                     let (mut service, request) = pending.take().expect(TWICE);
-                    this.settings.stand(entered, &mut service, request)
+                    this.settings.entered(entered, &mut service, request)
                 }
             };
             this.stage.set(next);

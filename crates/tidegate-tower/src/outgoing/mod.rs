@@ -1,7 +1,7 @@
-//! Limits for calls that go out: any request, any client that is a tower service.
+//! Limits for outgoing calls: any request, any client that is a tower service.
 //!
-//! Always   A call waits for its turn no longer than it was told, and who gives up gives the turn back. Under a
-//!          `concurrency` rule its place is held until the client has answered.
+//! Always   A call waits for its turn at most as long as its layer allows, and a call that is given up gives its turn back. Under
+//!          a `concurrency` rule it holds its permit until the client has responded.
 
 use crate::key::KeyBytes;
 use crate::limit::LimitError;
@@ -18,9 +18,9 @@ use tidegate::{Acquire, Clock, Decision, Denied, Limiter, Permit, SystemClock, V
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Limits calls that go out: each waits for its turn, up to a deadline, and fails if that would be too late.
+/// Limits outgoing calls: each waits for its turn up to a deadline, and fails if the turn would come later.
 ///
-/// It does not care what a request is: reqwest's, hyper's, or your own.
+/// The requests may have any type: reqwest's, hyper's, or your own.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,42 +29,35 @@ use tower_service::Service;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let client = service_fn(|url: &'static str| async move { Ok::<_, std::io::Error>(url.len()) });
-/// // The far side lets us ask 10 times a second. For each host: `OutgoingLayer::by(…)`.
-/// let polite = OutgoingLayer::new("10/s burst 1", Duration::from_secs(1))?;
-/// let client = ServiceBuilder::new().layer(polite).service(client);
+/// // The server allows 10 requests a second. For a limit per host: `OutgoingLayer::by(…)`.
+/// let limit = OutgoingLayer::new("10/s burst 1", Duration::from_secs(1))?;
+/// let client = ServiceBuilder::new().layer(limit).service(client);
 /// assert_eq!(client.oneshot("http://a.example/").await?, 17);
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[must_use = "a layer does nothing until it is around a client"]
 pub struct OutgoingLayer<K = Unkeyed, C: Clock = SystemClock> {
-    terms: Terms<K, C>,
+    limit: OutgoingLimit<K, C>,
 }
 
 #[derive(Clone)]
-struct Terms<K, C: Clock> {
+struct OutgoingLimit<K, C: Clock> {
     limiter: Limiter<C>,
     key: K,
-    patience: Duration,
+    max_wait: Duration,
     observers: Vec<Arc<dyn Observer>>,
 }
 
-impl<K, C: Clock> Terms<K, C> {
-    fn new(limiter: Limiter<C>, key: K, patience: Duration) -> Self {
-        Self { limiter, key, patience, observers: Vec::new() }
+impl<K, C: Clock> OutgoingLimit<K, C> {
+    fn new(limiter: Limiter<C>, key: K, max_wait: Duration) -> Self {
+        Self { limiter, key, max_wait, observers: Vec::new() }
     }
 }
 
-/// What observers are told that such a limit is called.
+/// The name of the limit in events.
 const NAME: &str = "outgoing";
 
-/// CallKey a call is counted for.
-///
-/// ```
-/// use tidegate_tower::CallKey;
-///
-/// fn takes(whom: impl CallKey<String>) {}
-/// takes(tidegate_tower::Unkeyed);
-/// ```
+/// The key that a call is counted by: [`Unkeyed`] or [`Keyed`].
 pub trait CallKey<Q>: sealed::Sealed {
     #[doc(hidden)]
     fn put(&self, request: &Q, out: &mut dyn Write);
@@ -77,14 +70,7 @@ mod sealed {
     impl<K> Sealed for super::Keyed<K> {}
 }
 
-/// All calls are counted together.
-///
-/// ```
-/// use tidegate_tower::{OutgoingLayer, Unkeyed};
-/// # use std::time::Duration;
-/// let layer: OutgoingLayer<Unkeyed> = OutgoingLayer::new("10/s", Duration::ZERO)?;
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
+/// Counts all calls together.
 #[derive(Clone, Copy, Debug)]
 pub struct Unkeyed;
 
@@ -92,14 +78,7 @@ impl<Q> CallKey<Q> for Unkeyed {
     fn put(&self, _: &Q, _: &mut dyn Write) {}
 }
 
-/// Calls are counted by what a function says.
-///
-/// ```
-/// use tidegate_tower::OutgoingLayer;
-/// # use std::time::Duration;
-/// let layer = OutgoingLayer::by("10/s", Duration::from_secs(1), |url: &&str| url.len())?;
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
+/// Counts calls by the result of a function.
 #[derive(Clone, Copy)]
 pub struct Keyed<K>(K);
 
@@ -111,48 +90,40 @@ impl<K> fmt::Debug for Keyed<K> {
 
 impl<Q, V: Display, K: Fn(&Q) -> V> CallKey<Q> for Keyed<K> {
     fn put(&self, request: &Q, out: &mut dyn Write) {
-        // Who cannot say what it is, is counted with all others who cannot.
+        // Calls whose key cannot be formatted share one key.
         let _ = write!(out, "{}", self.0(request));
     }
 }
 
-/// Why a call has not been made, or has failed.
+/// Why a call was not made, or has failed.
 ///
 /// ```
 /// use tidegate_tower::OutgoingError;
 ///
-/// fn is_ours(error: &OutgoingError<std::io::Error>) -> bool {
+/// fn is_by_the_limit(error: &OutgoingError<std::io::Error>) -> bool {
 ///     matches!(error, OutgoingError::Denied(_))
 /// }
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutgoingError<E> {
-    /// Its turn would come too late. It has not been made, and cost nothing.
+    /// Its turn would come too late. The call was not made, and nothing was charged.
     #[error("the call was not made")]
     Denied(#[source] Denied),
-    /// It was made, and failed.
+    /// The call was made, and failed.
     #[error(transparent)]
     Failed(E),
 }
 
 impl OutgoingLayer {
-    /// Counts all calls together. A call waits at most `patience` for its turn; one that would wait longer fails at
-    /// once.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate_tower::OutgoingLayer;
-    /// let layer = OutgoingLayer::new("10/s", Duration::from_secs(1))?;
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn new(rule: &str, patience: Duration) -> Result<Self, LimitError> {
-        Ok(Self::over(limiter(rule)?, patience))
+    /// Counts all calls together. A call waits at most `max_wait` for its turn; a call that would wait longer fails at once.
+    pub fn new(rule: &str, max_wait: Duration) -> Result<Self, LimitError> {
+        Ok(Self::over(limiter(rule)?, max_wait))
     }
 }
 
 impl<K> OutgoingLayer<Keyed<K>> {
-    /// Counts calls by what `key` says of them, such as the host.
+    /// Counts calls by the result of `key`, such as the host.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -162,39 +133,29 @@ impl<K> OutgoingLayer<Keyed<K>> {
     /// })?;
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
-    pub fn by<Q, V: Display>(rule: &str, patience: Duration, key: K) -> Result<Self, LimitError>
+    pub fn by<Q, V: Display>(rule: &str, max_wait: Duration, key: K) -> Result<Self, LimitError>
     where
         K: Fn(&Q) -> V,
     {
-        Ok(Self { terms: Terms::new(limiter(rule)?, Keyed(key), patience) })
+        Ok(Self { limit: OutgoingLimit::new(limiter(rule)?, Keyed(key), max_wait) })
     }
 }
 
 impl<C: Clock> OutgoingLayer<Unkeyed, C> {
-    /// The same over a limiter that you have made.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate_tower::OutgoingLayer;
-    /// let limiter = tidegate::Limiter::new("concurrency 5".parse()?);
-    /// let layer = OutgoingLayer::over(limiter, Duration::from_secs(1));
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
-    pub fn over(limiter: Limiter<C>, patience: Duration) -> Self {
-        Self { terms: Terms::new(limiter, Unkeyed, patience) }
+    /// Counts all calls together, by an existing limiter.
+    pub fn over(limiter: Limiter<C>, max_wait: Duration) -> Self {
+        Self { limit: OutgoingLimit::new(limiter, Unkeyed, max_wait) }
     }
 }
 
 impl<K, C: Clock> OutgoingLayer<K, C> {
     observe_method!(
-        OutgoingLayer,
-        r#"OutgoingLayer::new("10/s", std::time::Duration::from_secs(1))?"#,
-        "Tells this one of every call that is made or not, when that is known; the limit is called `outgoing`. Who gives up while waiting is not heard of.",
+        "Calls this with the decision about every call; the limit is called `outgoing`. A call that is given up while it waits is not reported.",
         observers
     );
 
-    fn with(mut self, change: impl FnOnce(&mut Terms<K, C>)) -> Self {
-        change(&mut self.terms);
+    fn with(mut self, change: impl FnOnce(&mut OutgoingLimit<K, C>)) -> Self {
+        change(&mut self.limit);
         self
     }
 }
@@ -208,48 +169,40 @@ impl<S, K: Clone, C: Clock> Layer<S> for OutgoingLayer<K, C> {
     type Service = Outgoing<S, K, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Outgoing { inner, terms: Arc::new(self.terms.clone()) }
+        Outgoing { inner, limit: Arc::new(self.limit.clone()) }
     }
 }
 
 impl<K: Clone, C: Clock> Clone for OutgoingLayer<K, C> {
     fn clone(&self) -> Self {
-        Self { terms: self.terms.clone() }
+        Self { limit: self.limit.clone() }
     }
 }
 
 impl<K, C: Clock> fmt::Debug for OutgoingLayer<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutgoingLayer")
-            .field("limiter", &self.terms.limiter)
-            .field("patience", &self.terms.patience)
+            .field("limiter", &self.limit.limiter)
+            .field("max_wait", &self.limit.max_wait)
             .finish_non_exhaustive()
     }
 }
 
-/// A client that is called only so often; made by [`OutgoingLayer`].
-///
-/// ```
-/// use tidegate_tower::{Outgoing, OutgoingLayer};
-/// # use std::time::Duration;
-/// # use tower_layer::Layer;
-/// let client: Outgoing<&str> = OutgoingLayer::new("10/s", Duration::ZERO)?.layer("a client");
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
+/// A client whose calls are limited; made by [`OutgoingLayer`].
 pub struct Outgoing<S, K = Unkeyed, C: Clock = SystemClock> {
     inner: S,
-    terms: Arc<Terms<K, C>>,
+    limit: Arc<OutgoingLimit<K, C>>,
 }
 
 impl<S: Clone, K, C: Clock> Clone for Outgoing<S, K, C> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), terms: Arc::clone(&self.terms) }
+        Self { inner: self.inner.clone(), limit: Arc::clone(&self.limit) }
     }
 }
 
 impl<S, K, C: Clock> fmt::Debug for Outgoing<S, K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing").field("limiter", &self.terms.limiter).finish_non_exhaustive()
+        f.debug_struct("Outgoing").field("limiter", &self.limit.limiter).finish_non_exhaustive()
     }
 }
 
@@ -268,16 +221,16 @@ where
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let Terms { limiter, key, patience, observers } = &*self.terms;
-        let mut short = KeyBytes::new();
-        key.put(&request, &mut short);
-        let acquire = limiter.request(&short[..]).within(*patience).acquire();
+        let OutgoingLimit { limiter, key, max_wait, observers } = &*self.limit;
+        let mut key_bytes = KeyBytes::new();
+        key.put(&request, &mut key_bytes);
+        let acquire = limiter.request(&key_bytes[..]).within(*max_wait).acquire();
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         let pending = Some((ready, request));
-        let hearing = (!observers.is_empty())
-            .then(|| Box::new(Hearing { observers: observers.clone(), key: short }));
-        OutgoingFuture { stage: Stage::Waiting { acquire, pending, hearing } }
+        let observed = (!observers.is_empty())
+            .then(|| Box::new(ObservedCall { observers: observers.clone(), key: key_bytes }));
+        OutgoingFuture { stage: Stage::Waiting { acquire, pending, observed } }
     }
 }
 
@@ -316,23 +269,23 @@ pin_project! {
         Waiting {
             acquire: Acquire<C>,
             pending: Option<(S, Q)>,
-            // In a box, so that who is not heard of has less to carry.
-            hearing: Option<Box<Hearing>>,
+            // In a box, so that calls without observers are smaller.
+            observed: Option<Box<ObservedCall>>,
         },
-        /// Its place is free when the client has answered, whatever becomes of this future.
+        /// The permit is released when the client has responded, and when this future is dropped.
         Calling { #[pin] future: S::Future, permit: Option<Permit<C>> },
     }
 }
 
-/// Who hears what becomes of a call, and whose it is.
-struct Hearing {
+/// The observers of a call, and its key.
+struct ObservedCall {
     observers: Vec<Arc<dyn Observer>>,
     key: KeyBytes,
 }
 
-impl Hearing {
-    fn tell(&self, mut decision: Decision) {
-        // The turn has come.
+impl ObservedCall {
+    fn observe(&self, mut decision: Decision) {
+        // A call whose decision is not a denial has waited for its turn.
         if !decision.is_deny() {
             decision.verdict = Verdict::Allow;
         }
@@ -357,10 +310,10 @@ impl<S: Service<Q>, Q, C: Clock> Future for OutgoingFuture<S, Q, C> {
         let mut this = self.project();
         loop {
             let next = match this.stage.as_mut().project() {
-                StageProjection::Waiting { acquire, pending, hearing } => {
+                StageProjection::Waiting { acquire, pending, observed } => {
                     let permit = ready!(Pin::new(acquire).poll(context));
-                    if let Some(hearing) = hearing {
-                        hearing.tell(match &permit {
+                    if let Some(observed) = observed {
+                        observed.observe(match &permit {
                             Ok(permit) => permit.decision(),
                             Err(denied) => denied.decision,
                         });

@@ -1,97 +1,108 @@
-//! What is asked of each limit that counts a request.
+//! The checks that a request needs: for each limit that counts it, a key and a cost.
 
-use super::admission::RejectReason;
 use super::limit_set::LimitSet;
 use crate::head::Head;
 use crate::key::{KeyBytes, KeyLookup, MissingKey, PendingKey};
 use crate::limit::OnMissing;
+use smallvec::SmallVec;
 use tidegate::{Clock, Decision, Timestamp};
 
-/// How much, for whom, under which limit.
+/// What one limit is to decide.
 pub(super) struct Check {
-    pub(super) index: usize,
+    /// The index of the limit in its layer.
+    pub(super) limit: usize,
     pub(super) key: KeyBytes,
     pub(super) cost: u64,
-    /// When nothing of the charge is left, and there is nothing to give back any more; unknown before it is charged.
+    /// When nothing of the charge is left, so that a refund would be one too many; `None` if nothing was charged.
     pub(super) drained_at: Option<Timestamp>,
 }
 
 impl Check {
-    pub(super) fn new(index: usize, key: KeyBytes, cost: u64) -> Self {
-        Self { index, key, cost, drained_at: None }
+    pub(super) fn new(limit: usize, key: KeyBytes, cost: u64) -> Self {
+        Self { limit, key, cost, drained_at: None }
     }
 
-    /// When nothing of what this decision charged is left. A decision without the key's state charged nothing.
-    pub(super) fn drains_at(now: Timestamp, decision: &Decision) -> Timestamp {
-        if decision.known_remaining().is_none() { now } else { now + decision.reset_after }
+    /// Records that the cost was charged by this decision. A decision that was made without the key's state charged nothing.
+    pub(super) fn charged(&mut self, now: Timestamp, decision: &Decision) {
+        let is_known = decision.known_remaining().is_some();
+        self.drained_at = Some(if is_known { now + decision.reset_after } else { now });
     }
 
-    /// Whether there is nothing to give back any more. What has drained is back already; to give it back again would be
-    /// to give it twice.
-    pub(super) fn is_drained(&self, now: Timestamp) -> bool {
-        self.drained_at.is_some_and(|drained| drained <= now)
+    /// Returns whether some of the charge is left to refund.
+    pub(super) fn is_refundable(&self, now: Timestamp) -> bool {
+        self.drained_at.is_some_and(|drained_at| now < drained_at)
     }
 }
 
-/// All checks about a request, some of whose keys may have to be waited for.
+/// The checks of a request, by the index of their limits. A layer with one limit does not allocate for them.
+pub(super) type CheckList = SmallVec<[Check; 1]>;
+
+/// A limit denies requests without a key, and this one has none.
+#[derive(Clone, Copy)]
+pub(super) struct NoKey {
+    pub(super) limit: usize,
+    pub(super) missing: MissingKey,
+}
+
+/// All checks of a request, some of whose keys may not be known yet.
 pub(super) struct Checks {
-    pub(super) checks: Vec<Check>,
-    later: Vec<(usize, u64, PendingKey)>,
+    pub(super) known: CheckList,
+    /// The index and the cost, and the key to wait for.
+    pending: Vec<(usize, u64, PendingKey)>,
 }
 
 impl Checks {
     pub(super) fn is_complete(&self) -> bool {
-        self.later.is_empty()
+        self.pending.is_empty()
     }
 
-    /// Waits for the keys that were not there.
-    pub(super) async fn complete<C: Clock>(
-        self,
-        shared: &LimitSet<C>,
-    ) -> Result<Vec<Check>, RejectReason> {
-        let mut checks = self.checks;
-        for (index, cost, key) in self.later {
+    /// Waits for the keys that are not known yet.
+    pub(super) async fn complete<C: Clock>(self, set: &LimitSet<C>) -> Result<CheckList, NoKey> {
+        let mut checks = self.known;
+        for (limit, cost, key) in self.pending {
             let key = match key.await {
                 Some(key) => Some(key),
-                None => shared.without_key(index, MissingKey::Part)?,
+                None => set.without_key(limit, MissingKey::Part)?,
             };
-            checks.extend(key.map(|key| Check::new(index, key, cost)));
+            checks.extend(key.map(|key| Check::new(limit, key, cost)));
         }
-        checks.sort_by_key(|check| check.index);
+        checks.sort_by_key(|check| check.limit);
         Ok(checks)
     }
 }
 
 impl<C: Clock> LimitSet<C> {
-    /// What the limits that count this request ask, or why it goes no further.
-    pub(super) fn asked(&self, head: &Head<'_>) -> Result<Checks, RejectReason> {
-        let mut asked = Checks { checks: Vec::with_capacity(self.limits.len()), later: Vec::new() };
-        for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.counts(head))
-        {
+    /// Returns the checks that a request needs.
+    #[inline]
+    pub(super) fn checks(&self, head: &Head<'_>) -> Result<Checks, NoKey> {
+        let mut checks = Checks { known: CheckList::new(), pending: Vec::new() };
+        for (index, limit) in self.limits.iter().enumerate() {
+            if !limit.counts(head) {
+                continue;
+            }
             let cost = limit.cost_of(head);
             let key = match limit.key_of(head) {
-                KeyLookup::Key(key) => Some(key),
-                KeyLookup::Missing(missing) => self.without_key(index, missing)?,
+                KeyLookup::Key(key) => key,
                 KeyLookup::Pending => {
-                    asked.later.push((index, cost, limit.later_key_of(head)));
-                    None
+                    checks.pending.push((index, cost, limit.later_key_of(head)));
+                    continue;
                 }
+                KeyLookup::Missing(missing) => match self.without_key(index, missing)? {
+                    Some(key) => key,
+                    None => continue,
+                },
             };
-            asked.checks.extend(key.map(|key| Check::new(index, key, cost)));
+            checks.known.push(Check::new(index, key, cost));
         }
-        Ok(asked)
+        Ok(checks)
     }
 
-    /// The key of those who have none, or none if they are not counted.
-    fn without_key(
-        &self,
-        index: usize,
-        missing: MissingKey,
-    ) -> Result<Option<KeyBytes>, RejectReason> {
-        match self.limits[index].without_key(missing) {
+    /// Returns the key that requests without a key share, or `None` if the limit does not count them.
+    fn without_key(&self, limit: usize, missing: MissingKey) -> Result<Option<KeyBytes>, NoKey> {
+        match self.limits[limit].without_key(missing) {
             Some(OnMissing::Shared) => Ok(Some(KeyBytes::new())),
             Some(OnMissing::Allow) => Ok(None),
-            Some(OnMissing::Deny) | None => Err(RejectReason::NoKey { limit: index, missing }),
+            Some(OnMissing::Deny) | None => Err(NoKey { limit, missing }),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! A request on its way through the limits: decided, called, answered.
+//! The future of a request: decided, then called or rejected, then settled.
 
-use super::admission::{Admission, AfterAdmission, RejectReason, Rejection};
+use super::admission::{Admission, AfterAdmission, PendingAdmission, Rejection};
+use super::checks::NoKey;
 use super::limit_set::LimitSet;
 use crate::fallback::Fallback;
 use crate::head::Head;
@@ -16,18 +17,7 @@ use tidegate_http::PreparedFields;
 use tower_service::Service;
 
 pin_project! {
-    /// The answer of a service behind limits, to come.
-    ///
-    /// ```
-    /// use tidegate_tower::RateLimitLayer;
-    /// use tower::{Layer, ServiceExt};
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let limited = RateLimitLayer::for_all("100/s")?.layer(axum::Router::<()>::new());
-    /// let response = limited.oneshot(http::Request::new(axum::body::Body::empty())).await?;
-    /// assert_eq!(response.headers()["ratelimit"], r#""all";r=99;t=1"#);
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
+    /// The future of a response of a service behind limits.
     pub struct RateLimitFuture<S, B, C, F>
     where
         S: Service<Request<B>>,
@@ -47,25 +37,25 @@ pin_project! {
         C: Clock,
         F: Fallback<Request<B>, S::Response, S::Error>,
     {
-        /// The service has it.
+        /// The service has been called.
         Calling {
             #[pin]
             future: S::Future,
             rest: Option<AfterAdmission<C>>,
         },
-        /// It goes no further.
-        Rejection { response: Option<Response<Bytes>> },
-        /// Another service has it.
+        /// The request was rejected by this response.
+        Rejected { response: Option<Response<Bytes>> },
+        /// The fallback service has been called.
         Fallback {
             #[pin]
             future: F::Future,
             fields: PreparedFields,
         },
-        /// It waits for its turn, or for what has to be found out first.
+        /// The request waits for its turn, for a key or for Redis.
         Deciding {
-            outcome: Pin<Box<dyn Future<Output = Admission<C>> + Send>>,
-            // In a box, so that who need not wait has less to carry.
-            pending: Option<Box<Pending<S, B, C, F>>>,
+            admission: PendingAdmission<C>,
+            // In a box, so that the futures of other requests are smaller.
+            call: Option<Box<PendingCall<S, B, C, F>>>,
         },
     }
 }
@@ -76,43 +66,41 @@ where
     C: Clock,
     F: Fallback<Request<B>, S::Response, S::Error>,
 {
+    /// Calls the fallback service if there is one, and otherwise makes the response.
     #[cold]
-    pub(super) fn refuse(
-        shared: &Arc<LimitSet<C>>,
+    pub(super) fn rejected(
+        set: &LimitSet<C>,
         fallback: F,
         mut request: Request<B>,
-        refused: Rejection,
+        rejection: &Rejection,
     ) -> Self {
         if F::HAS_SERVICE
-            && let RejectReason::Denied(decision) = refused.why
-            && let Err(denied) = decision.into_result()
+            && let Rejection::Denied(decisions) = rejection
+            && let Err(denied) = decisions.joint.into_result()
         {
             request.extensions_mut().insert(denied);
             match fallback.call(request) {
-                Ok(future) => {
-                    let fields = shared.fields(&refused.decisions, &decision);
-                    return Self::Fallback { future, fields };
-                }
+                Ok(future) => return Self::Fallback { future, fields: set.fields(decisions) },
                 Err(back) => request = back,
             }
         }
-        let head = Head::with_source(&request, &shared.policy.address_source);
-        let response = shared.refusal(&head, &refused);
-        Self::Rejection { response: Some(response) }
+        let head = Head::with_source(&request, &set.policy.address_source);
+        Self::Rejected { response: Some(set.rejection(&head, rejection)) }
     }
 }
 
 impl<C: Clock> LimitSet<C> {
-    fn refusal(&self, head: &Head<'_>, refused: &Rejection) -> Response<Bytes> {
-        let decision = match refused.why {
-            RejectReason::Denied(decision) => decision,
-            RejectReason::NoKey { limit, missing } => {
-                return self.policy.without_key(head, &self.limits[limit], missing);
+    fn rejection(&self, head: &Head<'_>, rejection: &Rejection) -> Response<Bytes> {
+        let decisions = match rejection {
+            Rejection::Denied(decisions) => decisions,
+            Rejection::NoKey(NoKey { limit, missing }) => {
+                return self.policy.without_key(head, &self.limits[*limit], *missing);
             }
         };
-        let mut response =
-            self.with_statuses(&refused.decisions, |told| self.policy.denied(head, told, decision));
-        self.fields(&refused.decisions, &decision).add_to(response.headers_mut());
+        let mut response = self.with_statuses(decisions, |statuses| {
+            self.policy.denied(head, statuses, decisions.joint)
+        });
+        self.fields(decisions).add_to(response.headers_mut());
         response
     }
 }
@@ -132,11 +120,11 @@ where
             let next = match stage.as_mut().project() {
                 StageProjection::Calling { future, rest } => {
                     let result = ready!(future.poll(context));
-                    let rest = rest.take().expect("polled after it was ready");
+                    let rest = rest.take().expect(POLLED_TWICE);
                     return Poll::Ready(rest.answered(result));
                 }
-                StageProjection::Rejection { response } => {
-                    let response = response.take().expect("polled after it was ready");
+                StageProjection::Rejected { response } => {
+                    let response = response.take().expect(POLLED_TWICE);
                     return Poll::Ready(Ok(response.map(LimitedBody::ours)));
                 }
                 StageProjection::Fallback { future, fields } => {
@@ -144,9 +132,9 @@ where
                     std::mem::take(fields).add_to(response.headers_mut());
                     return Poll::Ready(Ok(response.map(LimitedBody::theirs)));
                 }
-                StageProjection::Deciding { outcome, pending } => {
-                    let outcome = ready!(outcome.as_mut().poll(context));
-                    pending.take().expect("polled after it was ready").decided(outcome)
+                StageProjection::Deciding { admission, call } => {
+                    let admission = ready!(admission.as_mut().poll(context));
+                    call.take().expect(POLLED_TWICE).decided(admission)
                 }
             };
             stage.set(next);
@@ -154,36 +142,39 @@ where
     }
 }
 
+const POLLED_TWICE: &str = "polled after it was ready";
+
 /// A request that waits, and the service that was ready for it.
-pub(super) struct Pending<S, B, C: Clock, F> {
+pub(super) struct PendingCall<S, B, C: Clock, F> {
     pub(super) service: S,
     pub(super) request: Request<B>,
     pub(super) fallback: F,
-    pub(super) shared: Arc<LimitSet<C>>,
+    pub(super) set: Arc<LimitSet<C>>,
 }
 
-impl<S, B, C, F> Pending<S, B, C, F>
+impl<S, B, C, F> PendingCall<S, B, C, F>
 where
     S: Service<Request<B>>,
     C: Clock,
     F: Fallback<Request<B>, S::Response, S::Error>,
 {
-    fn decided(self: Box<Self>, outcome: Admission<C>) -> Stage<S, B, C, F> {
-        match outcome {
+    fn decided(self: Box<Self>, admission: Admission<C>) -> Stage<S, B, C, F> {
+        match admission {
             Admission::Admitted(rest) => {
-                let Pending { mut service, request, .. } = *self;
+                let Self { mut service, request, .. } = *self;
                 Stage::Calling { future: service.call(request), rest: Some(rest) }
             }
-            Admission::Rejected(refused) => {
-                let Pending { request, fallback, shared, .. } = *self;
-                Stage::refuse(&shared, fallback, request, refused)
+            Admission::Rejected(rejection) => {
+                let Self { request, fallback, set, .. } = *self;
+                Stage::rejected(&set, fallback, request, &rejection)
             }
-            Admission::Pending(outcome) => Stage::Deciding { outcome, pending: Some(self) },
+            Admission::Pending(admission) => Stage::Deciding { admission, call: Some(self) },
         }
     }
 }
 
 impl<C: Clock> AfterAdmission<C> {
+    /// Settles the costs, and adds the header fields to the response.
     fn answered<R, E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
         let Self { fields, settlement } = self;
         let mut response = match result {

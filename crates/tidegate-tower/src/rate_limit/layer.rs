@@ -1,4 +1,4 @@
-//! How a layer of limits is told what to do.
+//! The layer that limits how often requests are made, and its builder methods.
 
 use super::limit_set::LimitSet;
 use super::service::RateLimit;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tidegate::{Clock, Span, SystemClock};
 use tower_layer::Layer;
 
-/// Limits how often: for axum, tonic, hyper and whatever else is made of tower.
+/// Limits how often requests are made, in axum, tonic, hyper and everything else that is made of tower.
 ///
-/// All services that a layer makes, and all their clones, share its limits. The inner service's errors stay as they
-/// are: a denial is a response.
+/// All services that a layer makes, and all their clones, share its limits. A denial is a response; the errors of the inner
+/// service are passed on unchanged.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -29,13 +29,13 @@ use tower_layer::Layer;
 /// ```
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct RateLimitLayer<C: Clock = SystemClock, F = NoFallback> {
-    shared: Arc<LimitSet<C>>,
+    set: Arc<LimitSet<C>>,
     fallback: F,
 }
 
 impl RateLimitLayer {
-    /// One limit for each client address: the peer's, until there are
-    /// [trusted proxies](Self::trusted_proxies).
+    /// Limits the requests of each client address: the peer's, or the one that
+    /// [trusted proxies](Self::trusted_proxies) report.
     ///
     /// ```
     /// # use tidegate_tower::RateLimitLayer;
@@ -47,73 +47,53 @@ impl RateLimitLayer {
         Self::new(Limit::new("per-ip", rule)?.key(Key::ip()))
     }
 
-    /// One limit for all requests together.
-    ///
-    /// ```
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::for_all("1000/s")?;
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Limits all requests together.
     pub fn for_all(rule: &str) -> Result<Self, LimitError> {
         Self::new(Limit::new("all", rule)?)
     }
 }
 
 impl<C: Clock> RateLimitLayer<C> {
-    /// A layer of this limit.
+    /// Makes a layer of this limit.
     ///
-    /// ```
-    /// # use tidegate_tower::{Key, Limit, RateLimitLayer};
-    /// let layer = RateLimitLayer::new(Limit::new("api", "100/s")?.key(Key::ip()))?;
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// # Errors
+    /// If the limit counts requests in flight.
     pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
-        Ok(Self { shared: Arc::new(LimitSet::new(counting(limit)?)), fallback: NoFallback })
+        Ok(Self { set: Arc::new(LimitSet::new(limit.not_in_flight()?)), fallback: NoFallback })
     }
 }
 
 impl<C: Clock, F> RateLimitLayer<C, F> {
-    /// And this limit: all are decided as one, so that who is denied by one is not charged by another.
+    /// Adds a limit. All limits of a layer are decided together: a request that one of them denies is charged by none.
     ///
     /// ```
     /// # use tidegate_tower::{Key, Limit, RateLimitLayer};
     /// let layer = RateLimitLayer::per_ip("100/s")?.and(Limit::new("site", "1000/s")?)?;
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
+    ///
+    /// # Errors
+    /// If the limit counts requests in flight.
     pub fn and(self, limit: Limit<C>) -> Result<Self, LimitError> {
-        let limit = counting(limit)?;
-        Ok(self.with(|shared| shared.limits.push(limit)))
+        let limit = limit.not_in_flight()?;
+        Ok(self.with(|set| set.limits.push(limit)))
     }
 
-    /// Lets requests wait so long for their turn, instead of refusing them. Who would wait longer is refused at
-    /// once; who gives up gives the turn back. One limit serves in the order of arrival; several as one serve who
-    /// asks at the right time.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::per_ip("10/s")?.wait(Duration::from_millis(500));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
-    pub fn wait(self, patience: Duration) -> Self {
-        self.with(|shared| shared.patience = Span::from_duration_floor(patience))
+    /// Lets requests wait at most this long for their turn instead of denying them. A request that would wait longer is denied at
+    /// once, and a request that is given up gives its turn back. One limit in memory serves requests in the order of arrival;
+    /// with several limits, or one in Redis, a waiting request asks again after the time that it was told.
+    pub fn wait(self, max_wait: Duration) -> Self {
+        self.with(|set| set.max_wait = Span::from_duration_floor(max_wait))
     }
 
-    /// Tells those who are denied to come back up to so much later than they could, each at another time, so that
-    /// they do not come back together. Clients are told whole seconds: less than a few of them spreads nobody.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::per_ip("100/min fixed")?.retry_jitter(Duration::from_secs(10));
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
+    /// Adds a random span of at most `most` to the retry time of each denial, so that clients that were denied together do not
+    /// retry together. `Retry-After` has whole seconds, so a span of less than a few seconds has little effect.
     pub fn retry_jitter(self, most: Duration) -> Self {
-        self.with(|shared| shared.jitter = Jitter::new(Span::from_duration_floor(most)))
+        self.with(|set| set.jitter = Jitter::new(Span::from_duration_floor(most)))
     }
 
-    /// Sends those who are denied to another service, which has something cheaper. It finds
-    /// [`Denied`](tidegate::Denied) in the request's extensions.
+    /// Passes denied requests to another service, which has a cheaper response. It finds [`Denied`](tidegate::Denied) in the
+    /// extensions of the request.
     ///
     /// ```
     /// # use axum::{Router, routing::get};
@@ -125,44 +105,34 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
     /// # Ok::<(), tidegate_tower::LimitError>(())
     /// ```
     pub fn fallback_service<V>(self, service: V) -> RateLimitLayer<C, FallbackService<V>> {
-        RateLimitLayer { shared: self.shared, fallback: FallbackService { service } }
+        RateLimitLayer { set: self.set, fallback: FallbackService { service } }
     }
 
-    address_methods!(RateLimitLayer, r#"RateLimitLayer::per_ip("100/s")?"#, policy.address_source);
-    response_methods!(RateLimitLayer, r#"RateLimitLayer::per_ip("100/s")?"#, "429 unless told");
+    address_methods!(policy.address_source);
+    response_methods!("429");
 
     fn with(mut self, change: impl FnOnce(&mut LimitSet<C>)) -> Self {
-        change(Arc::make_mut(&mut self.shared));
+        change(Arc::make_mut(&mut self.set));
         self
     }
-}
-
-fn counting<C: Clock>(limit: Limit<C>) -> Result<Limit<C>, LimitError> {
-    if limit.rule.is_concurrency() {
-        let (name, rule) = (limit.name.to_string(), limit.rule.to_string());
-        return Err(LimitError::InFlight { name, rule });
-    }
-    Ok(limit)
 }
 
 impl<S, C: Clock, F: Clone> Layer<S> for RateLimitLayer<C, F> {
     type Service = RateLimit<S, C, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.shared), self.fallback.clone())
+        RateLimit::new(inner, Arc::clone(&self.set), self.fallback.clone())
     }
 }
 
 impl<C: Clock, F: Clone> Clone for RateLimitLayer<C, F> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), fallback: self.fallback.clone() }
+        Self { set: Arc::clone(&self.set), fallback: self.fallback.clone() }
     }
 }
 
 impl<C: Clock, F> fmt::Debug for RateLimitLayer<C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer")
-            .field("limits", &self.shared.limits)
-            .finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limits", &self.set.limits).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
 //! A service behind limits.
 //!
-//! Always   Who is admitted at once is handed to the inner service that was ready. Who has to wait takes that one
-//!          along, and a clone stays here: readiness is never used twice, and a clone is never called unready.
+//! Always   The inner service that was ready serves the request. A request that has to wait takes this service along and leaves
+//!          a clone of it: readiness is never used twice, and a clone is never called before it is ready.
 
 use super::admission::Admission;
-use super::future::{Pending, RateLimitFuture, Stage};
+use super::future::{PendingCall, RateLimitFuture, Stage};
 use super::limit_set::LimitSet;
 use crate::fallback::{Fallback, NoFallback};
 use crate::head::Head;
@@ -17,24 +17,16 @@ use tidegate::{Clock, SystemClock};
 use tower_service::Service;
 
 /// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
-///
-/// ```
-/// use tidegate_tower::{RateLimit, RateLimitLayer};
-/// use tower_layer::Layer;
-///
-/// let limited: RateLimit<axum::Router> = RateLimitLayer::for_all("100/s")?.layer(axum::Router::new());
-/// # Ok::<(), tidegate_tower::LimitError>(())
-/// ```
 #[derive(Clone)]
 pub struct RateLimit<S, C: Clock = SystemClock, F = NoFallback> {
     inner: S,
-    shared: Arc<LimitSet<C>>,
+    set: Arc<LimitSet<C>>,
     fallback: F,
 }
 
 impl<S, C: Clock, F> RateLimit<S, C, F> {
-    pub(super) fn new(inner: S, shared: Arc<LimitSet<C>>, fallback: F) -> Self {
-        Self { inner, shared, fallback }
+    pub(super) fn new(inner: S, set: Arc<LimitSet<C>>, fallback: F) -> Self {
+        Self { inner, set, fallback }
     }
 }
 
@@ -55,30 +47,28 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let outcome =
-            self.shared.decide(&Head::with_source(&request, &self.shared.policy.address_source));
-        match outcome {
+        let head = Head::with_source(&request, &self.set.policy.address_source);
+        let stage = match self.set.decide(&head) {
             Admission::Admitted(rest) => {
-                let future = self.inner.call(request);
-                RateLimitFuture { stage: Stage::Calling { future, rest: Some(rest) } }
+                Stage::Calling { future: self.inner.call(request), rest: Some(rest) }
             }
-            Admission::Rejected(refused) => {
-                let fallback = self.fallback.clone();
-                RateLimitFuture { stage: Stage::refuse(&self.shared, fallback, request, refused) }
+            Admission::Rejected(rejection) => {
+                Stage::rejected(&self.set, self.fallback.clone(), request, &rejection)
             }
-            Admission::Pending(outcome) => {
+            Admission::Pending(admission) => {
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
-                let (fallback, shared) = (self.fallback.clone(), Arc::clone(&self.shared));
-                let pending = Some(Box::new(Pending { service, request, fallback, shared }));
-                RateLimitFuture { stage: Stage::Deciding { outcome, pending } }
+                let (fallback, set) = (self.fallback.clone(), Arc::clone(&self.set));
+                let call = Some(Box::new(PendingCall { service, request, fallback, set }));
+                Stage::Deciding { admission, call }
             }
-        }
+        };
+        RateLimitFuture { stage }
     }
 }
 
 impl<S, C: Clock, F> fmt::Debug for RateLimit<S, C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimit").field("limits", &self.shared.limits).finish_non_exhaustive()
+        f.debug_struct("RateLimit").field("limits", &self.set.limits).finish_non_exhaustive()
     }
 }

@@ -83,7 +83,7 @@ fn grpc_says_overload_in_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_room_is_told_to_come_back_or_waits() {
+async fn a_request_over_the_limit_is_rejected_with_a_retry_time_or_waits() {
     let one = gate(Adaptive::vegas().between(1..=1));
     let layer = AdaptiveLayer::new(one.clone());
     let held = one.try_acquire().unwrap();
@@ -106,8 +106,8 @@ async fn who_finds_no_room_is_told_to_come_back_or_waits() {
 #[tokio::test(start_paused = true)]
 async fn observers_hear_what_is_left_also_after_a_wait() {
     let gate = gate(Adaptive::vegas().between(2..=2));
-    let (heard, held) = (Arc::new(Mutex::new(Vec::new())), gate.try_acquire().unwrap());
-    let notes = Arc::clone(&heard);
+    let (events, held) = (Arc::new(Mutex::new(Vec::new())), gate.try_acquire().unwrap());
+    let notes = Arc::clone(&events);
     let layer = AdaptiveLayer::new(gate.clone()).observe(move |event: &Event<'_>| {
         let Decision { limit, remaining, .. } = event.decision;
         notes.lock().unwrap().push((event.limit.to_owned(), event.verdict(), limit, remaining));
@@ -119,11 +119,14 @@ async fn observers_hear_what_is_left_also_after_a_wait() {
     let waiting = tokio::spawn(async move { ask(&patient, get("/")).await.status });
     tokio::time::advance(Duration::from_millis(10)).await;
     tokio::task::yield_now().await;
-    assert_eq!(heard.lock().unwrap().len(), 2, "who waits has not been decided about");
+    assert_eq!(events.lock().unwrap().len(), 2, "a waiting request has no decision yet");
     drop((held, other));
     assert_eq!(waiting.await.unwrap(), 200);
-    let told = |verdict, remaining| ("adaptive".to_owned(), verdict, 2, remaining);
-    assert_eq!(*heard.lock().unwrap(), [told("allow", 0), told("deny", 0), told("allow", 0)]);
+    let reported = |verdict, remaining| ("adaptive".to_owned(), verdict, 2, remaining);
+    assert_eq!(
+        *events.lock().unwrap(),
+        [reported("allow", 0), reported("deny", 0), reported("allow", 0)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +163,7 @@ async fn t13_nobody_is_let_in_above_the_limit_and_none_is_left_in_the_end() {
     assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
 }
 
-/// Those who wait are let in by those who leave.
+/// Waiting requests are admitted when others end.
 #[tokio::test(start_paused = true)]
 async fn t13_who_waits_keeps_to_the_limit_too() {
     let (gate, census) = (gate(Adaptive::vegas().between(3..=3)), Census::default());

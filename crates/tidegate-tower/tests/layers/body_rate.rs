@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tidegate::clock::TokioClock;
 use tidegate::{Gate, Limiter};
-use tidegate_tower::{DownloadRateLayer, Limit, ThrottledBody, UploadRateLayer};
+use tidegate_tower::body::ThrottledBody;
+use tidegate_tower::{DownloadRateLayer, Limit, UploadRateLayer};
 use tokio::time::Instant;
 use tower::util::ServiceExt;
 use tower_layer::Layer;
@@ -20,7 +21,7 @@ fn limiter(rule: &str) -> Limiter<TokioClock> {
     Limiter::with_clock(rule.parse().unwrap(), TokioClock::new())
 }
 
-/// A body of so many pieces, which counts how many were asked for.
+/// A body of a given number of frames, which counts the frames that were read.
 fn pieces(
     count: usize,
     bytes: usize,
@@ -61,7 +62,7 @@ async fn a_piece_larger_than_the_burst_is_cut_and_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_is_held_back_while_a_piece_waits() {
+async fn the_sender_is_held_back_while_a_frame_waits() {
     let asked = Arc::default();
     let mut body = ThrottledBody::by_key(pieces(10, 100, &asked), limiter("100/s burst 100"), b"a");
     body.frame().await.unwrap().unwrap();
@@ -70,7 +71,10 @@ async fn who_sends_is_held_back_while_a_piece_waits() {
     assert_eq!(asked.load(Ordering::SeqCst), 2, "one went on, one waits, no more were read");
     let start = Instant::now();
     body.frame().await.unwrap().unwrap();
-    assert!(start.elapsed().as_millis() <= 510, "who waited half a second keeps the turn");
+    assert!(
+        start.elapsed().as_millis() <= 510,
+        "a frame that has waited half a second keeps its turn"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +90,7 @@ async fn a_body_that_is_dropped_gives_its_turn_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trailers_come_through_and_the_length_is_told() {
+async fn trailers_are_passed_on_and_the_length_is_reported() {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", "0".parse().unwrap());
     let whole = http_body_util::Full::new(Bytes::from(vec![1; 30]));
@@ -120,15 +124,11 @@ async fn requests_and_responses_are_paced_by_their_layers() {
 }
 
 #[tokio::test]
-async fn a_forgotten_peer_is_told_here_too() {
+async fn a_missing_peer_is_reported_by_byte_rate_layers() {
     let layer = DownloadRateLayer::per_ip("100/s").unwrap();
     let reply = crate::fixture::ask(&layer.layer(crate::fixture::Inner), get("/")).await;
     assert_eq!(reply.status, 500);
     assert!(reply.body.contains("into_make_service_with_connect_info"), "{}", reply.body);
     let found = layer.peer(|_| "192.0.2.7".parse().ok()).layer(crate::fixture::Inner);
-    assert_eq!(
-        crate::fixture::ask(&found, get("/")).await.status,
-        200,
-        "it has what it was told to say"
-    );
+    assert_eq!(crate::fixture::ask(&found, get("/")).await.status, 200, "it says what to do");
 }

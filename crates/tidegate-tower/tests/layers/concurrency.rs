@@ -14,7 +14,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate::clock::TokioClock;
 use tidegate::{Denied, Limiter, SystemClock};
-use tidegate_tower::{Concurrency, ConcurrencyLayer, HeaderStyle, Key, Limit, OnMissing};
+use tidegate_tower::service::Concurrency;
+use tidegate_tower::{ConcurrencyLayer, HeaderStyle, Key, Limit, OnMissing};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -42,7 +43,7 @@ impl Drop for Present {
     }
 }
 
-/// Waits in the handler and between the pieces of its body; fails, panics or is busy if it is told to.
+/// Waits in the handler and between the frames of its body; fails, panics or is busy if the request says so.
 #[derive(Clone, Debug)]
 pub(crate) struct Slow(pub(crate) Census);
 
@@ -75,7 +76,7 @@ impl Service<Request<Body>> for Slow {
     }
 }
 
-/// What a handler says that panics because it is told to.
+/// The message of a panic that the request asked for.
 pub(crate) const QUIET_PANIC: &str = "a handler that fails";
 
 /// A million of them are not to fill the test's output.
@@ -126,7 +127,7 @@ pub(crate) fn request(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_service_answers_who_finds_no_place_and_takes_none() {
+async fn a_fallback_service_responds_to_denied_requests_and_takes_no_permit() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
     let free = || limiter.request(&b""[..]).cost(0).peek().remaining;
     for patience in [Duration::ZERO, Duration::from_millis(50)] {
@@ -134,7 +135,7 @@ async fn another_service_answers_who_finds_no_place_and_takes_none() {
         let mut other = Slow(others.clone());
         let other = tower::service_fn(move |request: Request<Body>| {
             let denied = request.extensions().get::<Denied>();
-            assert!(denied.unwrap().decision.is_deny(), "it is told why");
+            assert!(denied.unwrap().decision.is_deny(), "the reason is in the extensions");
             other.call(request)
         });
         let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
@@ -161,9 +162,9 @@ async fn another_service_answers_who_finds_no_place_and_takes_none() {
     }
 }
 
-/// Without a key nobody is denied a place: the other service is not for them.
+/// A request without a key is not denied by the limit, so the fallback service is not called.
 #[tokio::test(start_paused = true)]
-async fn who_has_no_key_is_refused_and_not_sent_to_another_service() {
+async fn a_request_without_a_key_is_rejected_and_not_passed_to_the_fallback_service() {
     let user = Key::header(http::HeaderName::from_static("x-user"));
     let limit = Limit::new("places", "concurrency 1").unwrap().key(user);
     let layer = ConcurrencyLayer::new(limit.on_missing(OnMissing::Deny)).unwrap();
@@ -188,12 +189,12 @@ async fn a_place_is_held_until_the_body_is_done() {
         frame.unwrap();
         assert_eq!(free(), 0);
     }
-    assert_eq!(free(), 1, "the end was seen, though nobody dropped the body");
+    assert_eq!(free(), 1, "the end was seen, although the body was not dropped");
     assert_eq!(ask(&service, get("/")).await.body, "piecepiecepiece");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_served_in_the_order_of_arrival() {
+async fn waiting_requests_are_served_in_the_order_of_arrival() {
     let census = Census::default();
     let (service, limiter) = limited("concurrency 2 wait 1s", &census);
     let mut tasks = tokio::task::JoinSet::new();
@@ -226,7 +227,7 @@ async fn t13_never_too_many_in_flight_and_none_in_the_end() {
     assert_eq!(free, 3, "a place has leaked");
 }
 
-/// Given up after exactly so many polls, until it is never given up any more.
+/// Gives the request up after 0, 1, 2… polls, until it ends before that.
 #[tokio::test(start_paused = true)]
 async fn t13_a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
     let census = Census::default();
@@ -255,7 +256,7 @@ async fn t13_a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
     panic!("it was always given up");
 }
 
-/// Drops a future after so many polls.
+/// Drops a future after this number of polls.
 pub(crate) struct GiveUp<F> {
     pub(crate) future: F,
     pub(crate) polls: usize,
@@ -274,7 +275,7 @@ impl<F: Future + Unpin> Future for GiveUp<F> {
 }
 
 #[tokio::test]
-async fn places_are_counted_by_key_and_in_the_shadow_nobody_is_stopped() {
+async fn permits_are_counted_by_key_and_shadow_mode_rejects_no_request() {
     let held = |layer: ConcurrencyLayer<SystemClock>| layer.layer(Slow(Census::default()));
     let of = |ip: &str| from(ip).body(Body::default()).unwrap();
     let service = held(ConcurrencyLayer::per_ip("concurrency 1").unwrap());
@@ -290,17 +291,17 @@ async fn places_are_counted_by_key_and_in_the_shadow_nobody_is_stopped() {
     let other = service.clone().oneshot(of("192.0.2.1")).await.unwrap();
     assert_eq!(other.status(), 200);
     for response in [&one, &other] {
-        assert_eq!(response.headers().get("ratelimit"), None, "clients are not told of it");
+        assert_eq!(response.headers().get("ratelimit"), None, "clients do not see it");
     }
     drop(one);
     assert_eq!(
         service.oneshot(request("/")).await.unwrap().status(),
         200,
-        "nor who has no address"
+        "nor for a request without an address"
     );
 }
 
-/// Several limits on places are several layers: whom one of them refuses holds no place under another.
+/// Several limits on requests in flight are several layers: a request that one denies holds no permit of another.
 #[tokio::test]
 async fn places_under_several_limits_are_held_under_all_or_none() {
     let over = |limiter: &Limiter, key| Limit::over("places", limiter.clone()).key(key);
@@ -335,7 +336,7 @@ async fn places_under_several_limits_are_held_under_all_or_none() {
 }
 
 #[tokio::test]
-async fn places_are_told_in_the_fields_that_were_chosen() {
+async fn permits_are_reported_in_the_chosen_fields() {
     let layer = ConcurrencyLayer::for_all("concurrency 5").unwrap().headers(HeaderStyle::Legacy);
     let response = layer.layer(Slow(Census::default())).oneshot(request("/")).await.unwrap();
     assert_eq!(response.headers()["x-ratelimit-remaining"], "4");

@@ -41,11 +41,15 @@ async fn a_denial_is_a_response_that_says_when_to_come_back() {
          \"allow\":false,\"limit\":1,\"remaining\":0,\"retry_after_ms\":1500,\"reset_after_ms\":1500}"
     );
     clock.advance(Span::from_millis(1_500));
-    assert_eq!(ask(&service, get("/")).await.status, 200, "who waits as told is admitted");
+    assert_eq!(
+        ask(&service, get("/")).await.status,
+        200,
+        "a client that waits for the retry time is admitted"
+    );
 }
 
 #[tokio::test]
-async fn retry_after_is_never_zero_for_who_is_denied() {
+async fn retry_after_of_a_denial_is_never_zero() {
     let clock = ManualClock::new();
     let service = RateLimitLayer::new(limit("a", "1000/s burst 1", &clock)).unwrap().layer(Inner);
     ask(&service, get("/")).await;
@@ -93,7 +97,7 @@ async fn fields_follow_a_rule_that_is_changed() {
 }
 
 #[tokio::test]
-async fn a_limit_in_the_shadow_counts_and_stops_nobody() {
+async fn a_limit_in_shadow_mode_counts_and_rejects_no_request() {
     let limiter = Limiter::with_clock("1/s".parse().unwrap(), ManualClock::new());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
@@ -109,9 +113,9 @@ async fn a_limit_in_the_shadow_counts_and_stops_nobody() {
     assert_eq!(limiter.stats().denied, 2);
 }
 
-/// A client that is told a time comes back at that time, and there is none.
+/// A client retries at the time that it sees, and there is none.
 #[tokio::test]
-async fn a_rule_that_admits_nothing_tells_nobody_to_come_back() {
+async fn a_rule_that_admits_nothing_reports_no_retry_time() {
     for style in [HeaderStyle::Draft11, HeaderStyle::Legacy, HeaderStyle::Draft06] {
         let closed = limit("closed", "0/s", &ManualClock::new());
         let service = RateLimitLayer::new(closed).unwrap().headers(style).layer(Inner);
@@ -119,8 +123,8 @@ async fn a_rule_that_admits_nothing_tells_nobody_to_come_back() {
         assert_eq!((reply.status, reply.header("retry-after")), (429, None), "{style:?}");
         assert!(reply.body.contains(r#""limit":0,"remaining":0,"retry_after_ms":null"#));
         assert!(reply.body.contains(r#""never":true"#), "{}", reply.body);
-        let told = reply.header("ratelimit").unwrap_or(r#""closed";r=0"#);
-        assert_eq!(told, r#""closed";r=0"#, "{style:?}");
+        let reported = reply.header("ratelimit").unwrap_or(r#""closed";r=0"#);
+        assert_eq!(reported, r#""closed";r=0"#, "{style:?}");
         for name in ["x-ratelimit-reset", "ratelimit-reset"] {
             assert_eq!(reply.header(name), None, "{style:?}");
         }
@@ -145,7 +149,7 @@ async fn a_response_of_ones_own_has_the_fields_too() {
 }
 
 #[tokio::test]
-async fn another_service_answers_whom_a_limit_denies() {
+async fn a_fallback_service_responds_to_denied_requests() {
     let clock = ManualClock::new();
     let other = tower::service_fn(|request: http::Request<crate::fixture::Body>| async move {
         let denied = request.extensions().get::<tidegate::Denied>().unwrap();
@@ -175,7 +179,7 @@ async fn grpc_is_denied_by_its_own_status() {
     assert_eq!(ask(&service, page).await.status, 429, "gRPC is sent by POST");
 }
 
-/// Who reads trailers from the body would take "200" and an empty one for a success that was cut off.
+/// A gRPC-Web client reads trailers from the body: for it, "200" and an empty body are a success that was cut off.
 #[tokio::test]
 async fn only_grpc_itself_is_denied_by_its_status() {
     let kinds = [
@@ -223,14 +227,14 @@ async fn observers_hear_of_keys_only_if_they_want_to() {
             self.1
         }
     }
-    let (told, untold) = (Arc::default(), Arc::default());
+    let (reported, unreported) = (Arc::default(), Arc::default());
     let layer = RateLimitLayer::new(limit("ip", "9/s", &ManualClock::new()).key(Key::ip()))
         .unwrap()
-        .observe(Curious(Arc::clone(&told), true))
-        .observe(Curious(Arc::clone(&untold), false));
+        .observe(Curious(Arc::clone(&reported), true))
+        .observe(Curious(Arc::clone(&unreported), false));
     ask(&layer.layer(Inner), from("192.0.2.7")).await;
-    assert_eq!(*told.lock().unwrap(), [Some(b"192.0.2.7".to_vec())]);
-    assert_eq!(*untold.lock().unwrap(), [None]);
+    assert_eq!(*reported.lock().unwrap(), [Some(b"192.0.2.7".to_vec())]);
+    assert_eq!(*unreported.lock().unwrap(), [None]);
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Reply {
     }
 }
 
-/// A limit by a clock that stands still until it is told.
+/// A limit with a clock that stands still until it is advanced.
 pub(crate) fn limit(name: &str, rule: &str, clock: &ManualClock) -> Limit<ManualClock> {
     Limit::over(name, Limiter::with_clock(rule.parse().unwrap(), clock.clone()))
 }

@@ -1,4 +1,4 @@
-//! Those who are denied together do not come back together (T48).
+//! Clients that are denied together do not retry together (T48).
 
 use crate::fixture::{Inner, Reply, ask, get, limit};
 use std::time::Duration;
@@ -8,37 +8,37 @@ use tower_layer::Layer;
 
 const DENIED: usize = 10_000;
 
-/// The whole seconds that a denied client is told, by each way in which it is told.
+/// The whole seconds that a denied client gets, from each place of the response that has them.
 fn told_s(reply: &Reply) -> [u64; 3] {
     assert_eq!(reply.status, 429);
     let retry_after = reply.header("retry-after").unwrap().parse().unwrap();
     let (_, rest) = reply.body.split_once(r#""retry_after_ms":"#).unwrap();
     let in_body_ms: u64 = rest.split(',').next().unwrap().parse().unwrap();
-    // Those that deny are told of first.
+    // Limits that deny are listed first.
     let (_, rest) = reply.header("ratelimit").unwrap().split_once(";t=").unwrap();
     let window = rest.split(',').next().unwrap().parse().unwrap();
     [retry_after, in_body_ms.div_ceil(1_000), window]
 }
 
-/// Denies ten thousand at once who could come back in 9.5 s, and looks at what they are told.
+/// Denies ten thousand requests at once, with a retry time of 9.5 s, and returns what their responses say.
 async fn deny_many(layer: RateLimitLayer<ManualClock>, clock: &ManualClock) -> Vec<u64> {
     let service = layer.layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 200);
     clock.advance(Span::from_millis(50_500));
-    let mut told = Vec::with_capacity(DENIED);
+    let mut reported = Vec::with_capacity(DENIED);
     for _ in 0..DENIED {
         let [retry_after, in_body, window] = told_s(&ask(&service, get("/")).await);
         assert_eq!([in_body, window], [retry_after; 2], "all fields say the same");
-        told.push(retry_after);
+        reported.push(retry_after);
     }
-    told
+    reported
 }
 
-fn assert_spread(told: &[u64], first: u64) {
+fn assert_spread(reported: &[u64], first: u64) {
     let times = first..=first + 10;
-    assert!(told.iter().all(|seconds| times.contains(seconds)), "never earlier, 10 s later");
+    assert!(reported.iter().all(|seconds| times.contains(seconds)), "never earlier, 10 s later");
     for second in times {
-        let together = told.iter().filter(|seconds| **seconds == second).count();
+        let together = reported.iter().filter(|seconds| **seconds == second).count();
         assert!(together <= DENIED / 5, "{together} come back after {second} s");
     }
 }
@@ -62,7 +62,7 @@ async fn t48_the_reset_is_not_everybodys_either() {
     let service = layer.layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 200);
     clock.advance(Span::from_millis(50_500));
-    let mut told = Vec::with_capacity(DENIED);
+    let mut reported = Vec::with_capacity(DENIED);
     for _ in 0..DENIED {
         let denied = ask(&service, get("/")).await;
         let reset = denied.header("x-ratelimit-reset").unwrap().to_owned();
@@ -70,9 +70,9 @@ async fn t48_the_reset_is_not_everybodys_either() {
         let (_, after) = denied.body.split_once(r#""reset_after_ms":"#).unwrap();
         let in_body_ms: u64 = after.split([',', '}']).next().unwrap().parse().unwrap();
         assert_eq!(in_body_ms.div_ceil(1_000).to_string(), reset);
-        told.push(reset.parse().unwrap());
+        reported.push(reset.parse().unwrap());
     }
-    assert_spread(&told, 10);
+    assert_spread(&reported, 10);
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn of_several_that_deny_none_tells_another_time_than_all() {
     }
 }
 
-/// Whom a layer denies whose only place is taken, and what they are told.
+/// The requests that a layer denies while its only permit is taken, and what their responses say.
 async fn deny_place(
     layer: ConcurrencyLayer<ManualClock>,
     limiter: &Limiter<ManualClock>,
@@ -111,14 +111,14 @@ async fn deny_place(
     let (service, cached) =
         (layer.clone().layer(Inner), layer.fallback_service(Inner).layer(Inner));
     let _taken = limiter.try_acquire(&b""[..]).unwrap();
-    let mut told = Vec::with_capacity(DENIED);
+    let mut reported = Vec::with_capacity(DENIED);
     for number in 0..DENIED {
         let denied = if number % 2 == 0 {
             let denied = ask(&service, get("/")).await;
             assert_eq!(denied.status, 429);
             assert!(
                 denied.body.contains(r#""on_release":true"#),
-                "nobody knows when: {}",
+                "the time is unknown: {}",
                 denied.body
             );
             denied
@@ -126,16 +126,20 @@ async fn deny_place(
             ask(&cached, get("/")).await
         };
         assert_eq!(denied.header("ratelimit"), Some(r#""places";r=0"#));
-        told.push(denied.header("retry-after").unwrap().parse().unwrap());
+        reported.push(denied.header("retry-after").unwrap().parse().unwrap());
     }
-    told
+    reported
 }
 
 #[tokio::test]
 async fn t48_who_finds_no_place_is_told_a_time_of_its_own() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
     let layer = || ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
-    assert_eq!(deny_place(layer(), &limiter).await, vec![1; DENIED], "a herd, unless told");
+    assert_eq!(
+        deny_place(layer(), &limiter).await,
+        vec![1; DENIED],
+        "all retry together by default"
+    );
     let spread = layer().retry_jitter(Duration::from_secs(10));
     assert_spread(&deny_place(spread, &limiter).await, 1);
 }
@@ -148,11 +152,11 @@ async fn t48_who_waits_for_the_end_of_a_lease_is_told_a_time_of_its_own() {
     let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
     let service = layer.retry_jitter(Duration::from_secs(10)).layer(Inner);
     let _taken = limiter.try_acquire(&b""[..]).unwrap();
-    let mut told = Vec::with_capacity(DENIED);
+    let mut reported = Vec::with_capacity(DENIED);
     for _ in 0..DENIED {
         let [retry_after, in_body, window] = told_s(&ask(&service, get("/")).await);
         assert_eq!([in_body, window], [retry_after; 2], "all fields say the same");
-        told.push(retry_after);
+        reported.push(retry_after);
     }
-    assert_spread(&told, 10);
+    assert_spread(&reported, 10);
 }

@@ -7,7 +7,7 @@ use tidegate_tower::{HeaderStyle, Key, Limit, OnMissing, RateLimitLayer};
 use tower_layer::Layer;
 
 #[tokio::test]
-async fn who_is_denied_by_one_limit_is_charged_by_none() {
+async fn a_request_that_one_limit_denies_is_charged_by_none() {
     let clock = ManualClock::new();
     let site = Limiter::with_clock("10/s".parse().unwrap(), clock.clone());
     let layer = RateLimitLayer::new(limit("ip", "2/s", &clock).key(Key::ip()))
@@ -23,14 +23,14 @@ async fn who_is_denied_by_one_limit_is_charged_by_none() {
         assert_eq!(reply.status, 429);
         assert!(reply.body.contains(r#""violated-policies":["ip"]"#));
     }
-    assert_eq!(site.peek(&b""[..]).remaining, 7, "8 are left, and one is asked for");
+    assert_eq!(site.peek(&b""[..]).remaining, 7, "8 are left, and the peek is for one");
     let reply = ask(&service, from("192.0.2.2")).await;
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""ip";q=2;w=1, "site";q=10;w=1"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""ip";r=1;t=1, "site";r=7;t=1"#));
 }
 
 #[tokio::test]
-async fn a_shadow_among_them_stops_nobody_and_is_charged_on_its_own() {
+async fn a_limit_in_shadow_mode_rejects_no_request_and_is_charged_separately() {
     let clock = ManualClock::new();
     let tried = Limiter::with_clock("1/h".parse().unwrap(), clock.clone());
     let layer = RateLimitLayer::new(limit("api", "3/s", &clock))
@@ -49,7 +49,7 @@ async fn a_shadow_among_them_stops_nobody_and_is_charged_on_its_own() {
 
 /// As it would be if it were obeyed, and as the server does it.
 #[tokio::test]
-async fn a_limit_in_the_shadow_is_not_charged_for_what_another_denies() {
+async fn a_limit_in_shadow_mode_is_not_charged_for_what_another_limit_denies() {
     let clock = ManualClock::new();
     let tried = Limiter::with_clock("100/h".parse().unwrap(), clock.clone());
     let layer = RateLimitLayer::new(limit("api", "3/h", &clock))
@@ -65,9 +65,9 @@ async fn a_limit_in_the_shadow_is_not_charged_for_what_another_denies() {
     assert_eq!(tried.request(&b""[..]).cost(0).peek().remaining, 97);
 }
 
-/// A polite client stops by the numbers that it is told.
+/// A polite client would slow down by the numbers that it sees.
 #[tokio::test]
-async fn clients_are_told_nothing_of_a_limit_in_the_shadow() {
+async fn clients_see_nothing_of_a_limit_in_shadow_mode() {
     let styles =
         [HeaderStyle::Draft11, HeaderStyle::NextAC, HeaderStyle::Draft06, HeaderStyle::Legacy];
     for style in styles {
@@ -78,14 +78,14 @@ async fn clients_are_told_nothing_of_a_limit_in_the_shadow() {
         let among = among.unwrap().headers(style).layer(Inner);
         for status in [200, 200, 200, 429] {
             let reply = ask(&alone, get("/")).await;
-            let is_told = |(name, _): &(&HeaderName, _)| name.as_str().contains("ratelimit");
-            assert_eq!(reply.headers.iter().find(is_told), None, "{style:?}");
+            let is_limit_field = |(name, _): &(&HeaderName, _)| name.as_str().contains("ratelimit");
+            assert_eq!(reply.headers.iter().find(is_limit_field), None, "{style:?}");
             let reply = ask(&among, get("/")).await;
             assert_eq!(reply.status, status, "{style:?}");
-            assert!(reply.headers.iter().any(|field| is_told(&field)), "{style:?}");
-            for (name, told) in reply.headers.iter().filter(is_told) {
-                let told = told.to_str().unwrap();
-                assert!(!told.contains("tried"), "{style:?}: {name}: {told}");
+            assert!(reply.headers.iter().any(|field| is_limit_field(&field)), "{style:?}");
+            for (name, reported) in reply.headers.iter().filter(is_limit_field) {
+                let reported = reported.to_str().unwrap();
+                assert!(!reported.contains("tried"), "{style:?}: {name}: {reported}");
             }
             let limit = reply.header("x-ratelimit-limit").or(reply.header("ratelimit-limit"));
             assert!(limit.is_none_or(|limit| limit == "3"), "{style:?}: {limit:?}");
@@ -104,7 +104,7 @@ async fn limits_by_path_count_whole_segments() {
     assert_eq!(ask(&service, get("/reports/2026")).await.status, 200);
     assert_eq!(ask(&service, get("/reports")).await.status, 429);
     let other = ask(&service, get("/reportshop")).await;
-    assert_eq!((other.status, other.header("ratelimit")), (200, None), "nobody counts it");
+    assert_eq!((other.status, other.header("ratelimit")), (200, None), "no limit counts it");
     assert_eq!(ask(&service, get("/").method("POST")).await.status, 200);
     assert_eq!(ask(&service, get("/").method("PUT")).await.status, 429);
 }
@@ -128,7 +128,7 @@ async fn per_user_if_there_is_one_and_per_address_anyway() {
 }
 
 #[tokio::test]
-async fn the_longest_wait_is_the_one_that_is_told() {
+async fn the_longest_wait_is_reported() {
     let clock = ManualClock::new();
     let layer = RateLimitLayer::new(limit("second", "1/s", &clock))
         .unwrap()

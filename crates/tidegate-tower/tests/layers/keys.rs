@@ -1,4 +1,4 @@
-//! Whom a limit counts, when the client lies (T55).
+//! The keys of requests whose clients lie about their address (T55).
 
 use crate::fixture::{Inner, ask, call, from, get, limit};
 use axum::Router;
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tidegate::{Clock, Limiter, ManualClock};
 use tidegate_tower::{
-    AddressBits, Head, Key, Limit, OnMissing, ProxyHeader, RateLimit, RateLimitLayer,
+    AddressBits, Head, Key, Limit, OnMissing, ProxyHeader, RateLimitLayer, service::RateLimit,
 };
 use tower_layer::Layer;
 
-/// A limit that nobody else can ask counts addresses as numbers, one over a limiter of yours as texts.
+/// A limit with its own limiter, and one over an existing limiter.
 const BY_ADDRESS: [fn() -> RateLimitLayer; 2] = [
     || RateLimitLayer::per_ip("1/h").unwrap(),
     || {
@@ -90,7 +90,7 @@ async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
         let all = [
             (ProxyHeader::Forwarded, [1, 5]),
             (ProxyHeader::XForwardedFor, [5, 1]),
-            // Unless told, a proxy that writes `Forwarded` alone must take the other one away.
+            // By default a proxy that writes only `Forwarded` must remove the other header.
             (ProxyHeader::Either, [5, 1]),
         ];
         assert_eq!(believed, all);
@@ -99,7 +99,7 @@ async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
 
 /// Without the header that its proxies write there is only the proxy, whatever else is there.
 #[tokio::test]
-async fn a_header_that_is_not_believed_names_nobody_and_a_stranger_is_believed_in_none() {
+async fn a_header_that_is_not_trusted_is_ignored_and_an_untrusted_peer_has_no_trusted_header() {
     for by_address in BY_ADDRESS {
         for (header, other, value) in [
             (ProxyHeader::Forwarded, "x-forwarded-for", ["1.1.1.1", "2.2.2.2"]),
@@ -132,8 +132,8 @@ async fn forwarded_is_walked_from_the_right_and_every_spelling_is_one_key() {
             through("for=198.51.100.2"),
         ];
         assert_eq!(statuses(&service, requests).await, [200, 429, 429, 429, 429, 200]);
-        let nobody = ["for=unknown", "for=_hidden", "by=1.1.1.1", "for=\"1.1.1.1"].map(through);
-        assert_eq!(statuses(&service, nobody).await, [200, 429, 429, 429], "all are the proxy");
+        let unnamed = ["for=unknown", "for=_hidden", "by=1.1.1.1", "for=\"1.1.1.1"].map(through);
+        assert_eq!(statuses(&service, unnamed).await, [200, 429, 429, 429], "all are the proxy");
         let chain = "for=7.7.7.7, ".repeat(1_000) + "for=198.51.100.2";
         assert_eq!(ask(&service, through(&chain)).await.status, 429, "a thousand hops");
         let twice = from("10.0.0.1").header("forwarded", "for=8.8.8.8");
@@ -143,7 +143,7 @@ async fn forwarded_is_walked_from_the_right_and_every_spelling_is_one_key() {
 }
 
 #[tokio::test]
-async fn nobody_is_trusted_unless_told() {
+async fn no_proxy_is_trusted_by_default() {
     for by_address in BY_ADDRESS {
         let service = by_address().layer(Inner);
         let forged = |ip: &str| from("10.0.0.1").header("x-forwarded-for", ip);
@@ -213,13 +213,13 @@ async fn all_of_a_network_is_one_key_where_fewer_bits_count() {
     assert_eq!(statuses(&service, requests()).await, [200, 429, 200, 429]);
 }
 
-/// Whoever asks, in whatever company, however the client came and wherever its address was found: it is charged once.
+/// The peer and the proxies may be found in any way, with any other limits in the layer: each request is charged once.
 #[tokio::test]
 async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
     let limit = Limit::new("ip", "30/h").unwrap().key(Key::ip());
     let of = |limit: Limit| RateLimitLayer::new(limit).unwrap();
     let named = HeaderName::from_static("x-client");
-    let told = |head: &Head<'_>| std::future::ready(head.header("x-client").map(str::to_owned));
+    let reported = |head: &Head<'_>| std::future::ready(head.header("x-client").map(str::to_owned));
     let all = || Limit::new("all", "99/h").unwrap();
     let services = [
         of(limit.clone()),
@@ -229,8 +229,8 @@ async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
         of(limit.clone()).peer(|_| Some("::ffff:192.0.2.7".parse().unwrap())),
         of(limit.clone().key(Key::header(named))),
         of(limit.clone().key(Key::by(|_| Some("192.0.2.7")))),
-        of(limit.clone().key(Key::by_async(told))),
-        of(limit.clone().key(Key::by_async(told))).and(all()).unwrap(),
+        of(limit.clone().key(Key::by_async(reported))),
+        of(limit.clone().key(Key::by_async(reported))).and(all()).unwrap(),
         // What was charged is given back, and three are charged when the response is known.
         of(limit.clone().refund_if(|_, _| true).charge_by(|_, _| 3)),
         // Ten bytes, and one.
@@ -258,7 +258,7 @@ async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
 
 /// It may be a function that takes something along, and need not say the same twice.
 #[tokio::test]
-async fn who_the_peer_is_is_asked_once() {
+async fn the_peer_is_looked_up_once() {
     for (place, by_address) in BY_ADDRESS.into_iter().enumerate() {
         for address in ["192.0.2.7", "2001:db8::1"] {
             let asked = Arc::new(AtomicUsize::new(0));
@@ -286,7 +286,7 @@ async fn a_limiter_of_yours_knows_an_address_by_its_text() {
 }
 
 #[tokio::test]
-async fn a_forgotten_peer_is_told_and_not_shared() {
+async fn a_missing_peer_is_reported_and_makes_no_shared_key() {
     for by_address in BY_ADDRESS {
         let service = by_address().layer(Inner);
         for _ in 0..3 {
@@ -312,9 +312,9 @@ async fn a_missing_header_beside_an_address_is_no_error_of_the_server() {
     assert_eq!(statuses(&service, [from("192.0.2.1"), from("192.0.2.2")]).await, [200, 429]);
 }
 
-/// The service behind looks at one of them: with another beside it, anybody would be somebody new each time.
+/// The service behind the layer uses one of the two: with a random second one, a client would get a new key each time.
 #[tokio::test]
-async fn who_sends_a_header_twice_is_nobody_new() {
+async fn a_header_that_is_sent_twice_makes_no_new_key() {
     let by_header = Key::header(HeaderName::from_static("x-api-key"));
     let limit = limit("key", "1/h", &ManualClock::new()).key(by_header);
     let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
@@ -339,7 +339,7 @@ async fn what_happens_without_a_key_is_as_it_was_said() {
     assert_eq!(statuses(&of(Some(OnMissing::Allow)), twice()).await, [200, 200]);
     assert_eq!(statuses(&of(Some(OnMissing::Deny)), twice()).await, [429, 429]);
     let reply = ask(&of(Some(OnMissing::Deny)), get("/")).await;
-    assert!(reply.body.contains("counts by `header:x-user`, which the request has not"));
+    assert!(reply.body.contains("counts by `header:x-user`, which the request does not have"));
     assert_eq!(reply.header("retry-after"), None, "waiting does not help");
     let named = |name: &str| get("/").header("x-user", name);
     let deny = of(Some(OnMissing::Deny));
@@ -413,5 +413,9 @@ async fn all_paths_of_a_route_are_one_key_and_what_matches_none_has_no_key() {
         assert_eq!(statuses, [200, 429, 200, 429, 429, nowhere]);
     }
     let reply = ask(&routes().layer(by_route()), get("/nowhere")).await;
-    assert!(reply.body.contains("counts by `route`, which the request has not"), "{}", reply.body);
+    assert!(
+        reply.body.contains("counts by `route`, which the request does not have"),
+        "{}",
+        reply.body
+    );
 }

@@ -57,7 +57,7 @@ impl Subscriber for Notebook {
 }
 
 #[tokio::test]
-async fn a_denial_is_told_at_info_and_all_others_at_trace_and_nobody_is_named() {
+async fn denials_are_logged_at_info_and_other_decisions_at_trace_without_keys() {
     let notebook = Notebook::default();
     let _guard = tracing::subscriber::set_default(notebook.clone());
     let by_user = || Key::header(HeaderName::from_static("x-user"));
@@ -70,21 +70,21 @@ async fn a_denial_is_told_at_info_and_all_others_at_trace_and_nobody_is_named() 
     assert_eq!(
         notebook.lines(),
         [
-            r#"TRACE message=limit asked limit="user" verdict="allow" remaining=0"#,
+            r#"TRACE message=limit checked limit="user" verdict="allow" remaining=0"#,
             r#"INFO message=limit reached limit="user" verdict="deny" retry_after=Some(60s)"#,
         ]
     );
     let tried = limit("next year", "1/min", &clock).key(by_user()).shadow();
     let service = RateLimitLayer::new(tried).unwrap().observe(Log).layer(Inner);
     assert_eq!(ask(&service, alice().header("answer", "201")).await.status, 201);
-    assert_eq!(ask(&service, alice()).await.status, 200, "in the shadow");
+    assert_eq!(ask(&service, alice()).await.status, 200, "in shadow mode");
     let lines = notebook.lines();
     assert!(lines[0].starts_with("TRACE") && lines[0].contains(r#"verdict="allow""#), "{lines:?}");
     assert!(lines[1].starts_with("INFO") && lines[1].contains(r#"verdict="shadow""#), "{lines:?}");
     assert!(!lines.concat().contains("alice"), "{lines:?}");
 }
 
-/// Nobody knows when a place comes free.
+/// The time of a release is unknown.
 #[tokio::test]
 async fn a_layer_of_places_tells_the_log_too() {
     let notebook = Notebook::default();
@@ -97,7 +97,7 @@ async fn a_layer_of_places_tells_the_log_too() {
 }
 
 #[tokio::test]
-async fn who_has_no_key_has_reached_no_limit() {
+async fn a_request_without_a_key_is_logged_as_such() {
     let notebook = Notebook::default();
     let _guard = tracing::subscriber::set_default(notebook.clone());
     let limit = limit("user", "1/min", &ManualClock::new())
@@ -105,11 +105,11 @@ async fn who_has_no_key_has_reached_no_limit() {
         .on_missing(OnMissing::Deny);
     let service = RateLimitLayer::new(limit).unwrap().observe(Log).layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 429);
-    let line = r#"INFO message=nobody to count limit="user" verdict="deny""#;
+    let line = r#"INFO message=no key to count by limit="user" verdict="deny""#;
     assert_eq!(notebook.lines(), [line]);
 }
 
-/// Also without an observer: it is a mistake of whoever set it up.
+/// Also without an observer, since it is a mistake in the program.
 #[tokio::test]
 async fn a_forgotten_peer_is_an_error_in_the_log() {
     let notebook = Notebook::default();

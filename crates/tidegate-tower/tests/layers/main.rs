@@ -1,5 +1,5 @@
 //! Layers as their users meet them (P3).
-#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod adaptive;
 mod body_rate;

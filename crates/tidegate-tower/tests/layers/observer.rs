@@ -1,4 +1,4 @@
-//! What observers are told, and what nobody decided and they are not.
+//! What observers see, and what they do not see because no limit has decided it.
 
 use crate::fixture::{Body, Inner, ask, from, get, limit};
 use http::{HeaderName, Request, Response};
@@ -14,7 +14,7 @@ use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Keeps a line of each event: the limit, its verdict, the cost, and whom it counts.
+/// Keeps a line of each event: the limit, its verdict, the cost and the key.
 #[derive(Clone, Default)]
 struct Notebook(Arc<Mutex<Vec<String>>>);
 
@@ -42,7 +42,7 @@ fn by_user() -> Key {
 }
 
 #[tokio::test]
-async fn who_wants_keys_reads_an_address_as_everybody_writes_it() {
+async fn an_observer_that_wants_keys_gets_addresses_as_text() {
     let notebook = Notebook::default();
     let layer = RateLimitLayer::per_ip("1/h").unwrap().observe(notebook.clone());
     let service = layer.layer(Inner);
@@ -50,12 +50,12 @@ async fn who_wants_keys_reads_an_address_as_everybody_writes_it() {
         ask(&service, from(address)).await;
     }
     let [v4, v6] = ["192.0.2.7", "2001:db8::/64"];
-    let heard = [
+    let events = [
         format!("per-ip allow 1 Some({v4:?})"),
         format!("per-ip deny 1 Some({v4:?})"),
         format!("per-ip allow 1 Some({v6:?})"),
     ];
-    assert_eq!(notebook.lines(), heard);
+    assert_eq!(notebook.lines(), events);
 }
 
 #[tokio::test]
@@ -74,7 +74,11 @@ async fn a_limit_that_was_only_looked_at_is_not_said_to_have_admitted() {
     assert_eq!(notebook.lines(), admitted);
     assert_eq!(ask(&service, get("/")).await.status, 429);
     let denied = [r#"user deny 1 Some("")"#];
-    assert_eq!(notebook.lines(), denied, "neither site nor the shadow has admitted anything");
+    assert_eq!(
+        notebook.lines(),
+        denied,
+        "neither the site limit nor the one in shadow mode has admitted anything"
+    );
 }
 
 async fn refused<S, R>(service: &S, notebook: &Notebook) -> (u16, Vec<String>)
@@ -86,14 +90,14 @@ where
     (ask(service, get("/")).await.status, notebook.lines())
 }
 
-/// A limit that has nobody to count: because the request has no key, and because the server tells no peer.
+/// Limits without a key: the request does not have it, or the server does not provide the peer.
 fn without(rule: &str, is_peer: bool) -> Limit<ManualClock> {
     let limit = limit("user", rule, &ManualClock::new()).cost(3);
     if is_peer { limit.key(Key::ip()) } else { limit.key(by_user()).on_missing(OnMissing::Deny) }
 }
 
 #[tokio::test]
-async fn who_is_refused_for_want_of_a_key_is_told_of_too() {
+async fn a_request_that_is_rejected_without_a_key_is_reported() {
     for (is_peer, status) in [(false, 429), (true, 500)] {
         let expected = (status, vec!["user deny 3 None".to_owned()]);
         let notebook = Notebook::default();
@@ -109,7 +113,7 @@ async fn who_is_refused_for_want_of_a_key_is_told_of_too() {
 }
 
 #[tokio::test]
-async fn who_turns_out_to_have_no_key_is_told_of_too() {
+async fn a_request_whose_pending_key_is_missing_is_reported() {
     let later = || Key::by_async(|_| async { None::<String> });
     let (clock, notebook) = (ManualClock::new(), Notebook::default());
     let found = |rule| limit("user", rule, &clock).key(later()).on_missing(OnMissing::Deny);
@@ -121,7 +125,7 @@ async fn who_turns_out_to_have_no_key_is_told_of_too() {
 }
 
 #[tokio::test]
-async fn a_layer_of_bodies_tells_of_who_has_nobody_to_count() {
+async fn a_byte_rate_layer_reports_requests_without_a_key() {
     let notebook = Notebook::default();
     let layer = DownloadRateLayer::new(without("10/h", false)).unwrap().observe(notebook.clone());
     let expected = (429, vec!["user deny 3 None".to_owned()]);
@@ -145,19 +149,20 @@ async fn calls_that_go_out_are_heard_of_made_or_not() {
 
 #[test]
 fn what_a_layer_would_not_do_is_refused() {
-    type Told = fn(Limit<ManualClock>) -> Limit<ManualClock>;
-    let afterwards: [(&str, Told); 3] = [
+    type SetOption = fn(Limit<ManualClock>) -> Limit<ManualClock>;
+    let afterwards: [(&str, SetOption); 3] = [
         ("refund_if", |limit| limit.refund_if(|_, _| true)),
         ("charge_by", |limit| limit.charge_by(|_, _| 1)),
         ("charge_bytes", Limit::charge_bytes),
     ];
     let clock = ManualClock::new();
-    for (option, told) in afterwards {
-        let limit = |rule| told(limit("api", rule, &clock));
+    for (option, set) in afterwards {
+        let limit = |rule| set(limit("api", rule, &clock));
         let says = |error: LimitError, layer: &str| {
-            let said =
-                format!("limit `api` is told `{option}`, which a {layer} cannot do: leave it out");
-            assert_eq!(error.to_string(), said);
+            let expected = format!(
+                "limit `api` has the option `{option}`, which a {layer} does not support: remove it"
+            );
+            assert_eq!(error.to_string(), expected);
         };
         says(ConcurrencyLayer::new(limit("concurrency 9")).unwrap_err(), "ConcurrencyLayer");
         says(UploadRateLayer::new(limit("9/s")).unwrap_err(), "UploadRateLayer");
@@ -165,6 +170,6 @@ fn what_a_layer_would_not_do_is_refused() {
         assert!(RateLimitLayer::new(limit("9/s")).is_ok());
     }
     let shadow = UploadRateLayer::new(limit("api", "9/s", &clock).shadow()).unwrap_err();
-    assert!(shadow.to_string().contains("is told `shadow`"), "{shadow}");
+    assert!(shadow.to_string().contains("has the option `shadow`"), "{shadow}");
     assert!(ConcurrencyLayer::new(limit("api", "concurrency 9", &clock).shadow()).is_ok());
 }

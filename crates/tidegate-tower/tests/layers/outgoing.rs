@@ -79,7 +79,7 @@ async fn a_call_that_is_given_up_gives_its_turn_or_its_place_back() {
 }
 
 #[tokio::test]
-async fn a_place_is_free_when_the_client_has_answered_whoever_keeps_the_call() {
+async fn a_permit_is_released_when_the_client_has_responded_even_if_the_call_is_kept() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
     let layer = OutgoingLayer::over(limiter.clone(), Duration::ZERO);
     let mut client = layer.layer(tower::service_fn(async |()| Ok::<_, Infallible>(())));

@@ -63,7 +63,7 @@ impl<B> Service<Request<B>> for Shy {
     }
 }
 
-/// Makes calls of one service, each as soon as it is ready, and tells their statuses and how long all took.
+/// Calls one service repeatedly, each time as soon as it is ready. Returns the statuses and the total time.
 async fn call_often<S, R>(mut service: S, calls: usize) -> (Vec<u16>, u128)
 where
     S: Service<Request<Body>, Response = Response<R>>,

@@ -35,10 +35,9 @@ async fn an_error_of_the_service_is_given_back_too() {
     }
 }
 
-/// The numbers are of the rule that decided, and so is what they are told with.
+/// The numbers and the policy are of the rule that decided.
 #[tokio::test]
-async fn a_rule_that_changes_while_the_service_works_is_not_told_with_the_numbers_of_the_one_before()
- {
+async fn numbers_are_reported_with_the_rule_that_decided_even_if_it_changes_during_the_call() {
     for is_settled in [false, true] {
         let limiter = Limiter::with_clock("10/h".parse().unwrap(), ManualClock::new());
         let limit = Limit::over("orders", limiter.clone());
@@ -49,13 +48,13 @@ async fn a_rule_that_changes_while_the_service_works_is_not_told_with_the_number
         });
         let service = RateLimitLayer::new(limit).unwrap().layer(changing);
         let reply = ask(&service, get("/")).await;
-        let told = ["ratelimit-policy", "ratelimit"].map(|name| reply.header(name).unwrap());
-        assert_eq!(told, [r#""orders";q=10;w=3600"#, r#""orders";r=9;t=360"#], "{is_settled}");
+        let reported = ["ratelimit-policy", "ratelimit"].map(|name| reply.header(name).unwrap());
+        assert_eq!(reported, [r#""orders";q=10;w=3600"#, r#""orders";r=9;t=360"#], "{is_settled}");
     }
 }
 
 #[tokio::test]
-async fn several_limits_are_given_back_each_as_it_was_told() {
+async fn each_of_several_limits_is_refunded_by_its_own_condition() {
     let clock = ManualClock::new();
     let layer = RateLimitLayer::new(limit("kept", "2/h", &clock))
         .unwrap()
@@ -85,7 +84,7 @@ async fn bytes_of_the_body_are_charged_also_when_there_is_no_room() {
 
 /// A billion bursts: they are owed in one step, and none is forgotten.
 #[tokio::test]
-async fn what_is_far_more_than_the_burst_is_charged_whole() {
+async fn a_charge_far_above_the_burst_is_charged_completely() {
     let clock = ManualClock::new();
     let egress = limit("egress", "10/s", &clock)
         .charge_by(|status, _| if status == 201 { 10_000_000_000 } else { 0 })
@@ -122,7 +121,11 @@ async fn a_body_that_is_dropped_is_charged_as_far_as_it_flowed() {
     let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
     let response = service.clone().oneshot(Request::new(Body::default())).await.unwrap();
     drop(response);
-    assert_eq!(limiter.peek(&b""[..]).remaining, 98, "the request, and what is asked for now");
+    assert_eq!(
+        limiter.peek(&b""[..]).remaining,
+        98,
+        "the request, and the one that the peek is for"
+    );
     let response = service.oneshot(Request::new(Body::default())).await.unwrap();
     let mut body = response.into_body();
     drop(body.frame().await);
@@ -194,7 +197,7 @@ async fn a_shadow_that_denied_has_nothing_to_give_back() {
     assert!(limiter.peek(&b""[..]).is_deny(), "it had not charged the third");
 }
 
-/// Else who has begun one download could begin any number, while its bytes flow.
+/// Otherwise a client could start any number of downloads while the bytes of one flow.
 #[tokio::test]
 async fn while_bytes_flow_the_bucket_stays_empty() {
     let limiter = Limiter::with_clock("15/s".parse().unwrap(), ManualClock::new());

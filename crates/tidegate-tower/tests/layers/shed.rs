@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate::load::{Priority, Shedder};
-use tidegate_tower::{Event, Head, LoadService, ShedLayer};
+use tidegate_tower::service::LoadService;
+use tidegate_tower::{Event, Head, ShedLayer};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 
@@ -56,7 +57,7 @@ async fn critical_is_kept_and_sheddable_refused() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_why_in_the_language_of_who_asked() {
+async fn a_rejection_says_why_in_the_protocol_of_the_client() {
     let service = ShedLayer::new(shedder(0)).layer(Inner);
     let refused = ask(&service, get("/")).await;
     let problem = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"detail":"normal traffic is shed: as much is in flight as may be; try again later"}"#;
@@ -69,13 +70,13 @@ async fn a_refusal_says_why_in_the_language_of_who_asked() {
 
 #[tokio::test]
 async fn when_to_come_back_is_rounded_up_never_0_and_spread() {
-    let told = |layer: ShedLayer| async move {
+    let reported = |layer: ShedLayer| async move {
         let refused = ask(&layer.layer(Inner), get("/")).await;
         refused.header("retry-after").unwrap().parse::<u64>().unwrap()
     };
     let layer = || ShedLayer::new(shedder(0));
-    assert_eq!(told(layer().retry_after(Duration::ZERO)).await, 1);
-    assert_eq!(told(layer().retry_after(Duration::from_millis(2_001))).await, 3);
+    assert_eq!(reported(layer().retry_after(Duration::ZERO)).await, 1);
+    assert_eq!(reported(layer().retry_after(Duration::from_millis(2_001))).await, 3);
     let spread = layer().retry_jitter(Duration::from_secs(1_000));
     let service = spread.layer(Inner);
     let mut seconds = Vec::new();
@@ -89,7 +90,7 @@ async fn when_to_come_back_is_rounded_up_never_0_and_spread() {
 }
 
 #[tokio::test]
-async fn a_fallback_hears_why_and_is_told_from_when() {
+async fn a_fallback_gets_the_reason_and_its_response_a_retry_time() {
     let layer = ShedLayer::new(shedder(0)).priority(by_path);
     let layer = layer
         .fallback(|head, shed| Response::new(format!("{} of {}", head.path(), shed.priority())));
@@ -99,14 +100,14 @@ async fn a_fallback_hears_why_and_is_told_from_when() {
 }
 
 #[tokio::test]
-async fn observers_hear_who_is_let_in_and_who_is_shed() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let notes = Arc::clone(&heard);
+async fn observers_see_admitted_and_shed_requests() {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&events);
     let shedder = shedder(1);
     let layer =
         ShedLayer::new(shedder.clone()).priority(by_path).observe(move |event: &Event<'_>| {
-            let told = (event.limit.to_owned(), event.verdict(), event.priority.unwrap());
-            notes.lock().unwrap().push(told);
+            let reported = (event.limit.to_owned(), event.verdict(), event.priority.unwrap());
+            notes.lock().unwrap().push(reported);
         });
     let service = layer.clone().layer(Inner);
     let held = shedder.try_enter(Priority::Critical).unwrap();
@@ -114,13 +115,13 @@ async fn observers_hear_who_is_let_in_and_who_is_shed() {
     assert_eq!(ask(&service, get("/suggestions")).await.status, 503);
     drop(held);
     assert_eq!(ask(&layer.name("front").layer(Inner), get("/pay")).await.status, 200);
-    let told = |name: &str, verdict, priority| (name.to_owned(), verdict, priority);
+    let reported = |name: &str, verdict, priority| (name.to_owned(), verdict, priority);
     assert_eq!(
-        *heard.lock().unwrap(),
+        *events.lock().unwrap(),
         [
-            told("shed", "deny", Priority::Critical),
-            told("shed", "deny", Priority::Sheddable),
-            told("front", "allow", Priority::Critical),
+            reported("shed", "deny", Priority::Critical),
+            reported("shed", "deny", Priority::Sheddable),
+            reported("front", "allow", Priority::Critical),
         ]
     );
 }
@@ -136,7 +137,11 @@ async fn a_priority_by_address_believes_trusted_proxies_only() {
     let _held = shedder.try_enter(Priority::Critical).unwrap();
     let layer = ShedLayer::new(shedder.clone()).priority(staff);
     let from_proxy = || from("10.0.0.1").header("x-forwarded-for", "192.0.2.7");
-    assert_eq!(ask(&layer.clone().layer(Inner), from_proxy()).await.status, 503, "nobody said so");
+    assert_eq!(
+        ask(&layer.clone().layer(Inner), from_proxy()).await.status,
+        503,
+        "no office address was reported"
+    );
     let trusting = layer.clone().trusted_proxies(["10.0.0.0/8".parse().unwrap()]).layer(Inner);
     assert_eq!(ask(&trusting, from_proxy()).await.status, 200);
     let spoofed = from("198.51.100.1").header("x-forwarded-for", "192.0.2.7");

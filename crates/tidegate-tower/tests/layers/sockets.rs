@@ -67,7 +67,7 @@ async fn the_limit_holds_under_axum_with_many_connections() {
     assert_eq!((admitted, handled.load(Ordering::Relaxed)), (50, 50));
 }
 
-/// A server of hyper alone: it tells nobody the peer, so whoever accepts a connection puts it into its requests.
+/// A hyper server without axum: hyper does not provide the peer, so the accept loop adds it to the requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_limit_holds_under_hyper_alone_with_many_connections() {
     let limit = limit("ip", "10/h", &ManualClock::new()).key(Key::ip());
@@ -134,14 +134,14 @@ impl http_body::Body for Endless {
     }
 }
 
-/// Asks, reads so many bytes of the answer, and is gone.
+/// Sends a request, reads this number of bytes of the response, and closes the connection.
 async fn go_away(address: SocketAddr, after_bytes: usize) {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     stream.read_exact(&mut vec![0; after_bytes]).await.unwrap();
 }
 
-/// Those who wait for a place go away as well: they read nothing.
+/// Clients whose requests wait for a permit disconnect too, without reading anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn t13_clients_that_go_away_leave_nothing_in_flight() {
     let limiter = Limiter::new("concurrency 5 wait 1h".parse().unwrap());
@@ -155,7 +155,7 @@ async fn t13_clients_that_go_away_leave_nothing_in_flight() {
         clients.spawn(go_away(address, [0, 1, 500, 200_000][turn % 4]));
     }
     clients.join_all().await;
-    // The server hears of it later than the clients know.
+    // The server notices a closed connection later than the client.
     let all = limiter.request(&b""[..]).cost(5).within(Duration::from_secs(60)).acquire().await;
     assert!(all.is_ok(), "a place has leaked");
     assert_eq!(census.now.load(Ordering::SeqCst), 0);

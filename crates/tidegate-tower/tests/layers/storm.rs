@@ -1,5 +1,5 @@
 //! Requests that end in every way there is (T13): served, refused, failed, panicked, given up at some await, with a
-//! body that nobody reads to its end.
+//! body that is not read to its end.
 //!
 //! Always   The same turns in every run, a million of them.
 
@@ -11,9 +11,9 @@ use std::time::Duration;
 use tower::util::ServiceExt;
 use tower_service::Service;
 
-/// So many at a time: all of them lie in memory until they have ended.
+/// Requests at a time: all of them are in memory until they have ended.
 const ROUND_TURNS: u64 = 20_000;
-/// What T13 asks for.
+/// The number that T13 requires.
 const TURNS: u64 = 1_000_000;
 
 /// The error of a service whose upstream was too late.
@@ -84,7 +84,7 @@ where
     ends
 }
 
-/// A panic that nobody asked for is that of an assertion, in the handler or here: it goes on.
+/// A panic that was not requested is that of an assertion, in the handler or here: it is passed on.
 fn assert_is_quiet(error: tokio::task::JoinError) {
     let panic = error.into_panic();
     if panic.downcast_ref::<&str>() != Some(&QUIET_PANIC) {

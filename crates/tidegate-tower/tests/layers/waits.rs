@@ -16,7 +16,7 @@ fn limit(name: &str, rule: &str) -> (Limit<TokioClock>, Limiter<TokioClock>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_can_wait_waits_exactly_as_long_as_needed() {
+async fn a_request_waits_exactly_until_its_turn() {
     let (limit, _) = limit("api", "10/s burst 1");
     let layer = RateLimitLayer::new(limit).unwrap().wait(Duration::from_millis(250));
     let (service, start) = (layer.layer(Inner), Instant::now());
@@ -38,7 +38,7 @@ async fn who_can_wait_waits_exactly_as_long_as_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_gives_the_turn_back() {
+async fn a_request_that_is_given_up_gives_its_turn_back() {
     let (limit, limiter) = limit("api", "1/s");
     let layer = RateLimitLayer::new(limit).unwrap().wait(Duration::from_secs(10));
     let service = layer.layer(Inner);
@@ -46,7 +46,11 @@ async fn who_gives_up_gives_the_turn_back() {
     let given_up = tokio::time::timeout(Duration::from_millis(100), ask(&service, get("/"))).await;
     assert!(given_up.is_err());
     let reserved = limiter.reserve(&b""[..]).unwrap();
-    assert!(reserved.wait().as_micros() <= 900_000, "nobody is before us: {:?}", reserved.wait());
+    assert!(
+        reserved.wait().as_micros() <= 900_000,
+        "no request is before this one: {:?}",
+        reserved.wait()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,18 +102,18 @@ async fn a_turn_of_several_limits_that_comes_too_late_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_for_one_limit_has_so_much_less_patience_for_another() {
+async fn the_time_waited_for_one_limit_counts_for_another() {
     let (first, firsts) = limit("first", "1/s");
     let (shaped, limiter) = limit("shaped", "1/s queue capacity 5");
     let layer = RateLimitLayer::new(first).unwrap().and(shaped).unwrap();
     let service = layer.wait(Duration::from_millis(1_500)).layer(Inner);
     let start = Instant::now();
     assert_eq!(ask(&service, get("/")).await.status, 200);
-    let somebody_else = async {
+    let another_request = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(!limiter.check(&b""[..]).is_deny(), "the turn at 1 s");
     };
-    let (refused, ()) = tokio::join!(ask(&service, get("/")), somebody_else);
+    let (refused, ()) = tokio::join!(ask(&service, get("/")), another_request);
     assert_eq!(refused.status, 429, "the turn at 2 s is too late");
     assert_eq!(start.elapsed().as_millis() / 10, 100, "as soon as it is known");
     assert!(firsts.peek(&b""[..]).is_allow(), "nothing was charged");
@@ -117,7 +121,7 @@ async fn who_has_waited_for_one_limit_has_so_much_less_patience_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_a_queue_of_several_limits_gets_back_what_was_charged() {
+async fn a_request_that_leaves_a_queue_of_several_limits_is_refunded() {
     let (shaped, limiter) = limit("shaped", "1/s queue capacity 5 wait 10s");
     let (other, others) = limit("other", "10/h");
     let service = RateLimitLayer::new(shaped).unwrap().and(other).unwrap().layer(Inner);
@@ -126,25 +130,25 @@ async fn who_leaves_a_queue_of_several_limits_gets_back_what_was_charged() {
     assert!(given_up.is_err());
     assert_eq!(others.peek(&b""[..]).remaining, 8);
     let wait = limiter.reserve(&b""[..]).unwrap().wait().as_micros();
-    assert!(wait <= 900_000, "nobody is before us: {wait} us");
+    assert!(wait <= 900_000, "no request is before this one: {wait} us");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_drained_while_somebody_waited_is_not_given_back_to_who_gives_up() {
+async fn what_drained_during_a_wait_is_not_refunded_when_the_request_is_given_up() {
     let (shaped, _) = limit("shaped", "1/s queue capacity 5");
     let (other, others) = limit("other", "10/s");
     let service = RateLimitLayer::new(shaped).unwrap().and(other).unwrap().layer(Inner);
     ask(&service, get("/")).await;
-    let somebody_else = async {
+    let another_request = async {
         tokio::time::sleep(Duration::from_millis(900)).await;
         assert!(others.check_n(&b""[..], 5).is_allow());
     };
     tokio::select! {
         biased;
         _ = ask(&service, get("/")) => panic!("its turn is in a second"),
-        () = somebody_else => {}
+        () = another_request => {}
     }
-    assert_eq!(others.check_n(&b""[..], 0).remaining, 5, "somebody else's five stay charged");
+    assert_eq!(others.check_n(&b""[..], 0).remaining, 5, "the other five stay charged");
 }
 
 fn refunded(rule: &str) -> (Limit<TokioClock>, Limiter<TokioClock>) {
@@ -153,7 +157,7 @@ fn refunded(rule: &str) -> (Limit<TokioClock>, Limiter<TokioClock>) {
 }
 
 /// The second waits a second for its turn and fails a second and a half later, when its turn has long drained. By then
-/// a third has come, whose charge is not to be given back for it.
+/// a third request has come, whose charge must not be refunded for it.
 async fn assert_given_back_in_time_only(layer: RateLimitLayer<TokioClock>) {
     let inner = tower::service_fn(|request: Request<Body>| async move {
         let mut response = Response::new(Body::default());
@@ -179,13 +183,13 @@ async fn assert_given_back_in_time_only(layer: RateLimitLayer<TokioClock>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_for_a_turn_gets_nothing_back_that_has_drained() {
+async fn what_drained_after_a_wait_for_a_turn_is_not_refunded() {
     let layer = RateLimitLayer::new(refunded("1/s").0).unwrap();
     assert_given_back_in_time_only(layer.wait(Duration::from_secs(10))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_under_a_changed_rule_gets_nothing_back_that_has_drained() {
+async fn what_drained_after_a_wait_under_a_changed_rule_is_not_refunded() {
     let (limit, limiter) = refunded("100/s");
     let layer = RateLimitLayer::new(limit).unwrap();
     limiter.set_rule("1/s queue capacity 5".parse().unwrap());
@@ -193,7 +197,7 @@ async fn who_has_waited_under_a_changed_rule_gets_nothing_back_that_has_drained(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_for_several_gets_nothing_back_that_has_drained() {
+async fn what_drained_after_a_wait_for_several_limits_is_not_refunded() {
     let layer = RateLimitLayer::new(refunded("1/s queue capacity 5").0).unwrap();
     assert_given_back_in_time_only(layer.and(limit("other", "1000/s").0).unwrap()).await;
 }

@@ -63,6 +63,14 @@ impl<C: Clock> LimitStore for Limiter<C> {
         Reply::now(Ok(()))
     }
 
+    fn refund_in_background(&self, key: &[u8], cost: u64) {
+        Self::refund(self, key, cost);
+    }
+
+    fn charge_in_background(&self, key: &[u8], cost: u64) {
+        self.request(key).cost(cost).charge();
+    }
+
     fn reset<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<(), StoreError>> {
         Self::reset(self, key);
         Reply::now(Ok(()))

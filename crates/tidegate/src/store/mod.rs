@@ -98,6 +98,13 @@ pub trait LimitStore: fmt::Debug + Send + Sync + 'static {
     /// Charges a cost that has already been spent, whether there is room for it or not.
     fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>>;
 
+    /// Starts a [`refund`](Self::refund) without waiting for it, for callers that cannot wait, such as `Drop`. If the store does
+    /// not answer, the cost stays charged.
+    fn refund_in_background(&self, key: &[u8], cost: u64);
+
+    /// Starts a [`charge`](Self::charge) without waiting for it. If the store does not answer, the cost is not charged.
+    fn charge_in_background(&self, key: &[u8], cost: u64);
+
     /// Forgets what a key has used.
     fn reset<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<(), StoreError>>;
 
