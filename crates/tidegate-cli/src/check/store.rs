@@ -45,7 +45,7 @@ pub(super) fn examine(config: &Config) -> anyhow::Result<StoreReport> {
         address: health.address,
     };
     // A server that does not answer is already reported in `servers`.
-    let findings = findings.into_iter().filter(|it| it.concern != Concern::Unreachable);
+    let findings = findings.into_iter().filter(|it| it.kind != Concern::Unreachable);
     let findings = findings.map(|it| Finding { address: it.address, text: it.text }).collect();
     let servers = health.into_iter().map(server).collect();
     Ok(StoreReport { url: Some(address.to_string()), servers, findings })

@@ -27,7 +27,7 @@ impl Findings {
         let mut known = self.0.lock().expect("nobody panics with it");
         let before = std::mem::take(&mut *known);
         let (unasked, mut now): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|finding| finding.concern == Concern::Unreachable);
+            found.into_iter().partition(|finding| finding.kind == Concern::Unreachable);
         for finding in now.iter().filter(|finding| !before.contains(finding)) {
             tracing::warn!("the store at {finding}");
         }
