@@ -44,32 +44,19 @@ impl Latencies {
         }
     }
 
-    /// DeferredReleases how many were recorded.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_redis::Latencies::default().count(), 0);
-    /// ```
+    /// Returns how many durations were recorded.
     pub fn count(&self) -> u64 {
         self.buckets().map(|(_, count)| count).sum()
     }
 
-    /// DeferredReleases how long all of them took together, in seconds.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_redis::Latencies::default().sum_seconds(), 0.0);
-    /// ```
+    /// Returns the sum of all durations, in seconds.
     #[expect(clippy::cast_precision_loss, reason = "exact for 285 years of waiting")]
     pub fn sum_seconds(&self) -> f64 {
         self.sum_us.load(Ordering::Relaxed) as f64 / 1e6
     }
 
-    /// DeferredReleases each bucket: its upper end in seconds (`f64::INFINITY` for the last one), and how many are in it and in no
-    /// bucket before it.
-    ///
-    /// ```
-    /// let latencies = tidegate_redis::Latencies::default();
-    /// assert_eq!(latencies.buckets().map(|(end, _)| end).take(2).collect::<Vec<_>>(), [1e-6, 5e-6]);
-    /// ```
+    /// Returns the upper bound of each bucket in seconds (`f64::INFINITY` for the last one), and how many durations are in
+    /// this bucket and in no earlier one.
     #[expect(clippy::cast_precision_loss, reason = "the bounds are small")]
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let ends = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);

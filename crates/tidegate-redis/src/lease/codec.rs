@@ -65,11 +65,8 @@ impl RemoteLimit {
             let mut sent_args = vec![packed(header), codec.fresh().to_vec()];
             for closed in closed {
                 sent_args.push(member(closed));
-                sent_args.push(if closed.unused > 0 {
-                    args(Operation::Refund, closed.unused)
-                } else {
-                    Vec::new()
-                });
+                let refund = (closed.unused > 0).then(|| args(Operation::Refund, closed.unused));
+                sent_args.push(refund.unwrap_or_default());
             }
             for size in &sizes {
                 sent_args.push(size.to_string().into_bytes());

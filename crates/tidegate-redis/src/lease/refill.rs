@@ -26,7 +26,7 @@ pub(super) struct Refill {
     leases: Arc<Leases>,
     key: Box<[u8]>,
     cost: u64,
-    leased: Arc<LeasedKey>,
+    leased_key: Arc<LeasedKey>,
     request: LeaseRequest,
     sent: SentAt,
     has_replied: bool,
@@ -37,12 +37,12 @@ impl Refill {
         leases: &Arc<Leases>,
         key: &[u8],
         cost: u64,
-        leased: Arc<LeasedKey>,
+        leased_key: Arc<LeasedKey>,
         request: LeaseRequest,
         sent: SentAt,
     ) -> Self {
         let (leases, key) = (Arc::clone(leases), key.into());
-        Self { leases, key, cost, leased, request, sent, has_replied: false }
+        Self { leases, key, cost, leased_key, request, sent, has_replied: false }
     }
 
     /// Requests the lease, adds it to the balance, and spends the cost before any waiting request can.
@@ -73,7 +73,7 @@ impl Refill {
         self.leases.fallback.charge_lease(&self.key, lent.amount);
         // If the key was dropped meanwhile, the lease is left to expire.
         let current = self.leases.find(&self.key);
-        if !current.is_some_and(|leased| Arc::ptr_eq(&leased, &self.leased)) {
+        if !current.is_some_and(|leased| Arc::ptr_eq(&leased, &self.leased_key)) {
             drop(self.reply(None, LeaseReply::TryAgain));
             return Ok(RefillResult::Denied(lent.decision, lent.answer));
         }
@@ -100,10 +100,10 @@ impl Refill {
     /// Adds the lease to the balance, and wakes the waiting requests. They spend after the returned guard is dropped.
     fn reply(&mut self, grant: Option<Grant>, reply: LeaseReply) -> MutexGuard<'_, LeaseBalance> {
         self.has_replied = true;
-        let mut balance = self.leased.balance.lock();
+        let mut balance = self.leased_key.balance.lock();
         balance.receive(&self.request, grant);
-        *self.leased.reply.lock() = reply;
-        self.leased.replied.notify_waiters();
+        *self.leased_key.reply.lock() = reply;
+        self.leased_key.replied.notify_waiters();
         balance
     }
 }

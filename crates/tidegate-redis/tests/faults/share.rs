@@ -2,9 +2,7 @@
 
 use crate::stage::{Outage, PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready};
 use tidegate::Rule;
-use tidegate_redis::{
-    DecisionSource, OnError, RedisLimiter, RedisRequest, Settings, check_all, try_check_all,
-};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings, check_all, try_check_all};
 use tokio::task::JoinSet;
 
 const NODES: u64 = 3;
@@ -141,12 +139,9 @@ async fn t33_try_check_charges_the_share_too() {
 async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitted_again() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "all", NODES).await;
-    fn ask<'a>(limiter: &'a RedisLimiter, key: &'a [u8]) -> RedisRequest<'a> {
-        limiter.request(key)
-    }
     for limiter in &nodes {
         for _ in 0..4 {
-            let joint = try_check_all(&[ask(limiter, b"before")]).await.expect("Redis answers");
+            let joint = try_check_all(&[limiter.request(b"before")]).await.expect("Redis answers");
             assert!(joint.decision.is_allow());
         }
     }
@@ -156,7 +151,7 @@ async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitt
     stage.end(Outage::Refused);
     for limiter in &nodes {
         is_back(limiter).await;
-        let joint = try_check_all(&[ask(limiter, b"meanwhile")]).await.expect("Redis is back");
+        let joint = try_check_all(&[limiter.request(b"meanwhile")]).await.expect("Redis is back");
         assert!(joint.decision.is_deny());
     }
 }
