@@ -1,8 +1,8 @@
 -- Calendar window. Twin of tidegate-core/src/algorithm/calendar.rs; both obey spec/calendar.md.
--- State: the window's start and what has been used of it. There is no calendar here: the caller sends the edges
--- of three windows around its own time, and is asked again if Redis's clock says another.
-local function calendar(now_us, gives_back, cost, count, first_us, second_us, third_us, fourth_us, counted_us, used)
-  local time_us = ridden(counted_us, now_us, 1000)
+-- State: the window's start and the count in it. Redis has no calendar: the caller sends the edges of three windows
+-- around its own time. If Redis's clock is in none of them, the script returns the time, and the caller sends others.
+local function calendar(now_us, refunds, cost, count, first_us, second_us, third_us, fourth_us, counted_us, used)
+  local time_us = tolerant_time(counted_us, now_us, 1000)
   local start_us, end_us
   if time_us >= first_us and time_us < second_us then
     start_us, end_us = first_us, second_us
@@ -13,5 +13,5 @@ local function calendar(now_us, gives_back, cost, count, first_us, second_us, th
   else
     return nil
   end
-  return window(now_us, gives_back, cost, count, start_us, end_us, counted_us, used)
+  return window(now_us, refunds, cost, count, start_us, end_us, counted_us, used)
 end

@@ -1,16 +1,16 @@
 -- Concurrency. Twin of tidegate-core/src/algorithm/concurrency.rs; both obey spec/concurrency.md.
--- Rows, oldest first: ticket, cost (0 when it was given back), since when, until when (below zero: no lease), and what it
--- carries (`sums.lua`), so that nothing is added up one by one. Leases end in the order of their rows.
--- Said: how many are in flight, until when the last, and how many must go until when for the request to pass; then
--- the ticket, if one was given.
+-- Rows, oldest first: ticket, cost (0 after its release), since when it is held, when its lease ends (below zero: no
+-- lease), and a partial sum (`sums.lua`), so that costs need not be added up one by one. Leases end in the order of rows.
+-- Returns how many are in flight, when the last lease ends, how many must end for the request to be admitted and when
+-- that is; then the ticket, if the request was admitted.
 
--- Who holds a place without a lease and dies holds it for ever; so long after the last request it is forgotten.
+-- A crashed client cannot release a permit without a lease: it is forgotten this long after the last request.
 local ORPHANED_US = 86400000000
 -- Whole numbers up to this are exact.
 local EXACT_MAX = 9007199254740992
 
-local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, count, ticket, live, row)
-  if gives_back == 1 then return true, nil, {} end
+local function concurrency(now_us, refunds, cost, max, lease_us, head, tail, count, ticket, live, row)
+  if refunds == 1 then return true, nil, {} end
   local changes
   local function until_us_of(i)
     if changes and changes[i] then return changes[i][5] end
@@ -34,7 +34,7 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
   local last_us = -1
   if last >= head then last_us = until_us_of(last) end
   if lease_us >= 0 and last_us - now_us > lease_us + math.min(lease_us, 1000) then
-    -- From before a step of the clock: every lease ends by now's.
+    -- The clock was set back: no lease ends later than one that begins now.
     changes, last_us = {}, now_us + lease_us
     for i = last, head, -1 do
       local number, c, since_us, until_us, sum = row(i)
@@ -65,20 +65,20 @@ local function concurrency(now_us, gives_back, cost, max, lease_us, head, tail, 
   if cost > 0 and cost <= max - count then
     local until_us = -1
     if lease_us >= 0 then until_us = math.max(now_us + lease_us, last_us) end
-    local said = {count, last_us, 0, 0, ticket + 1}
+    local reply = {count, last_us, 0, 0, ticket + 1}
     local added = {last + 1, ticket + 1, cost, now_us, until_us, carries(last + 1, cost, carried)}
-    -- Those that have run out are still carried: before that is more than is exact, they are left behind.
+    -- Sums include ended leases: before a sum is no longer exact, their rows are dropped.
     local may_be_long = (last + 2) * max >= EXACT_MAX
     local is_long = may_be_long and head > 0 and sum_before(last + 1, carried) + cost >= EXACT_MAX
     live = is_long and -1 or live + 1
-    return true, drain_us(until_us), said, head, last + 2, count + cost, ticket + 1, live, rows(added)
+    return true, drain_us(until_us), reply, head, last + 2, count + cost, ticket + 1, live, rows(added)
   end
   local missing, missing_us = 0, -1
   if cost > 0 and cost <= max then
     missing = math.min(count + cost - max, count)
     missing_us = until_us_of(reaches(sum_before(head, carried) + missing, last + 1, carried))
   end
-  local said = {count, last_us, missing, missing_us}
-  if not changes then return cost == 0, nil, said end
-  return cost == 0, drain_us(last_us), said, head, last + 1, count, ticket, live, rows()
+  local reply = {count, last_us, missing, missing_us}
+  if not changes then return cost == 0, nil, reply end
+  return cost == 0, drain_us(last_us), reply, head, last + 1, count, ticket, live, rows()
 end

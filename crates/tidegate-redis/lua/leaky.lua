@@ -1,3 +1,3 @@
 -- Leaky bucket as a meter. Twin of tidegate-core/src/algorithm/leaky.rs; both obey spec/leaky.md.
--- The water that may still be poured in is the tokens that may still be taken out: it is the token bucket.
+-- The free capacity of a leaky bucket is the number of tokens in a token bucket, so both use the same function.
 local leaky = token_bucket

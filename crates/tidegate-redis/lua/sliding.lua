@@ -1,7 +1,7 @@
 -- Sliding window by two counters. Twin of tidegate-core/src/algorithm/sliding.rs; both obey spec/sliding.md.
--- State: the current window's start, the count of the one before, and its own.
+-- State: the start of the current window, the count of the one before, and its own count.
 
--- Whether a * b <= c * d, exactly, for whole numbers below 2^52: in halves of 26 bits where a double is too short.
+-- Returns whether a * b <= c * d, exactly, for whole numbers below 2^52: in halves of 26 bits if a double is too short.
 local function is_product_within(a, b, c, d)
   local left, right = a * b, c * d
   if left < 9007199254740992 and right < 9007199254740992 then return left <= right end
@@ -19,20 +19,20 @@ local function is_product_within(a, b, c, d)
   return left_low <= right_low
 end
 
-local function sliding(now_us, gives_back, cost, count, period_us, counted_us, previous, current)
-  local time_us = ridden(counted_us, now_us, period_us)
+local function sliding(now_us, refunds, cost, count, period_us, counted_us, previous, current)
+  local time_us = tolerant_time(counted_us, now_us, period_us)
   local start_us = time_us - time_us % period_us
   local is_repaired = counted_us > start_us
   if counted_us < start_us then
     previous, current = start_us - counted_us == period_us and current or 0, 0
   end
-  -- Negative where the window has not begun: a step back that is ridden out.
+  -- Larger than the period if the window has not begun: a small step back of the clock.
   local left_us = period_us - (now_us - start_us)
   local function drain_us()
     if current > 0 then return left_us + period_us end
     return previous > 0 and left_us or 0
   end
-  if gives_back == 1 then
+  if refunds == 1 then
     local from_current = math.min(cost, current)
     current = current - from_current
     previous = math.max(previous - (cost - from_current), 0)

@@ -1,13 +1,14 @@
 -- Sliding window log. Twin of tidegate-core/src/algorithm/sliding_log.rs; both obey spec/sliding_log.md.
--- Rows, oldest first: when, and the sum of all costs up to then. What counts is a difference of two sums, so nothing
--- is added up, and rows that have run out are found by halving. `before` is the sum before the first row.
--- Said: how much counts, since when the last of it, and how much of it must go until when for the request to pass.
-local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_us, head, tail, before, _, _, row)
+-- Rows, oldest first: the time, and the sum of all costs up to then. The count in the window is a difference of two
+-- sums, and expired rows are found by binary search. `before` is the sum before the first row.
+-- Returns the count, the time of the last row, how much of it must expire for the request to be admitted, and the time
+-- of the row that ends this.
+local function sliding_log(now_us, refunds, cost, count, period_us, skew_us, head, tail, before, _, _, row)
   local last_us, last_sum = 0, before
   if tail > head then last_us, last_sum = row(tail - 1) end
-  local is_repaired = last_us - now_us > tremble_us
+  local is_repaired = last_us - now_us > skew_us
   if is_repaired then
-    -- The clock went back: what lies after now counts as of now, in one row.
+    -- The clock was set back: rows after now are merged into one row of now.
     tail = first(head, tail, function(i) return row(i) > now_us end) + 1
     last_us = now_us
   end
@@ -21,7 +22,7 @@ local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_u
     before = sum
   end
   local total = last_sum - before
-  if gives_back == 1 then
+  if refunds == 1 then
     local sum = math.max(last_sum - cost, before)
     if sum == before then return true, 0, {}, tail, tail, 0, 0 end
     local last = first(live, tail, function(i) local _, s = at(i); return s >= sum end)
@@ -29,18 +30,18 @@ local function sliding_log(now_us, gives_back, cost, count, period_us, tremble_u
     return true, last_us - now_us + period_us, {}, live, last + 1, before, 0, nil, {{last, last_us, sum}}
   end
   if cost > 0 and cost <= count - total then
-    local said = {total, total > 0 and last_us or 0, 0, 0}
+    local reply = {total, total > 0 and last_us or 0, 0, 0}
     local latest_us = math.max(last_us, now_us)
     if live == tail or last_us ~= latest_us then tail = tail + 1 end
     local added = {tail - 1, latest_us, last_sum + cost}
-    return true, latest_us - now_us + period_us, said, live, tail, before, 0, nil, {added}
+    return true, latest_us - now_us + period_us, reply, live, tail, before, 0, nil, {added}
   end
   local missing, missing_us = 0, 0
   if cost > 0 and cost <= count then
     missing = math.min(total + cost - count, total)
     missing_us = at(first(live, tail, function(i) local _, s = at(i); return s - before >= missing end))
   end
-  local said = {total, total > 0 and last_us or 0, missing, missing_us}
-  if not is_repaired then return cost == 0, nil, said end
-  return cost == 0, period_us, said, live, tail, before, 0, nil, {{tail - 1, last_us, last_sum}}
+  local reply = {total, total > 0 and last_us or 0, missing, missing_us}
+  if not is_repaired then return cost == 0, nil, reply end
+  return cost == 0, period_us, reply, live, tail, before, 0, nil, {{tail - 1, last_us, last_sum}}
 end

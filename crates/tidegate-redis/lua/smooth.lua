@@ -1,7 +1,7 @@
 -- Guava's SmoothBursty. Twin of tidegate-core/src/algorithm/smooth.rs; both obey spec/smooth.md.
--- State: what is saved and when the next caller may pass, each in whole microseconds and the ticks that are left,
--- and when we last looked.
-local function smooth(now_us, gives_back, price_us, price_rest, most_us, most_rest, per_us, saved_us, saved_rest,
+-- State: the saved permits and when the next request may pass, each in whole microseconds and the remaining ticks, and
+-- the time of the last request.
+local function smooth(now_us, refunds, price_us, price_rest, most_us, most_rest, per_us, saved_us, saved_rest,
                       free_us, free_rest, seen_us)
   local function less(a_us, a_rest, b_us, b_rest)
     return a_us < b_us or (a_us == b_us and a_rest < b_rest)
@@ -19,9 +19,9 @@ local function smooth(now_us, gives_back, price_us, price_rest, most_us, most_re
   end
   local step_us = math.max(seen_us - now_us, 0)
   local owed_us, owed_rest = minus(free_us, free_rest, seen_us, 0)
-  local ridden_us, ridden_rest = plus(owed_us, owed_rest, most_us, most_rest)
-  if less(ridden_us, ridden_rest, step_us, 0) then
-    -- Too long to be ridden out: what is owed goes along, and is paid in the same time.
+  local tolerated_us, tolerated_rest = plus(owed_us, owed_rest, most_us, most_rest)
+  if less(tolerated_us, tolerated_rest, step_us, 0) then
+    -- The clock was set back further than is tolerated: the debt moves with it, and is paid in the same time.
     free_us, free_rest = minus(free_us, free_rest, step_us, 0)
     seen_us = now_us
   end
@@ -32,7 +32,7 @@ local function smooth(now_us, gives_back, price_us, price_rest, most_us, most_re
     free_us, free_rest = time_us, 0
   end
   owed_us, owed_rest = minus(free_us, free_rest, time_us, 0)
-  if gives_back == 1 then
+  if refunds == 1 then
     local back_us, back_rest = owed_us, owed_rest
     if less(price_us, price_rest, back_us, back_rest) then back_us, back_rest = price_us, price_rest end
     free_us, free_rest = minus(free_us, free_rest, back_us, back_rest)
@@ -43,7 +43,7 @@ local function smooth(now_us, gives_back, price_us, price_rest, most_us, most_re
     if less(price_us, price_rest, from_us, from_rest) then from_us, from_rest = price_us, price_rest end
     saved_us, saved_rest = minus(saved_us, saved_rest, from_us, from_rest)
     free_us, free_rest = plus(free_us, free_rest, minus(price_us, price_rest, from_us, from_rest))
-    -- Beyond what can be counted: as good as never.
+    -- More than a double can count exactly is never admitted.
     if free_us > 9007199254740991 then return false end
   end
   owed_us = minus(free_us, free_rest, time_us, 0)

@@ -1,19 +1,19 @@
 -- Guava's SmoothWarmingUp. Twin of tidegate-core/src/algorithm/warmup.rs; both obey spec/warmup.md.
--- State: what is saved, when the next caller may pass, the part of a microsecond that leaves out, and when we last
--- looked. Doubles, added and multiplied in the same order as there: the same numbers to the last bit.
-local function warmup(now_us, gives_back, cost, interval, threshold, saved_max, slope, cool_down, cooling_us, saved,
+-- State: the saved permits, when the next request may pass, the fraction of a microsecond that this omits, and the time
+-- of the last request. Doubles are added and multiplied in the same order as in Rust, with the same result to the last bit.
+local function warmup(now_us, refunds, cost, interval, threshold, saved_max, slope, cool_down, cooling_us, saved,
                       free_us, carry, seen_us)
   local step_us = math.max(seen_us - now_us, 0)
   if step_us > math.max(free_us - seen_us, 0) + cooling_us then
-    -- Too long to be ridden out: what is owed goes along, and is paid in the same time.
+    -- The clock was set back further than is tolerated: the debt moves with it, and is paid in the same time.
     free_us, seen_us = math.max(free_us - step_us, 0), now_us
   end
   local time_us = math.max(seen_us, now_us)
   local function drain_us(saved, free_us)
     return math.max(free_us, time_us) - now_us + math.ceil((saved_max - saved) * cool_down) + 1
   end
-  if cost == 0 and gives_back ~= 1 then
-    -- To rest in two steps saves as much but for the rounding, so who only looks does not.
+  if cost == 0 and refunds ~= 1 then
+    -- Resting in two steps rounds differently from resting in one, so a peek must not update the state.
     return true, drain_us(saved, free_us), nil, saved, free_us, carry, time_us
   end
   if time_us > free_us then
@@ -21,7 +21,7 @@ local function warmup(now_us, gives_back, cost, interval, threshold, saved_max, 
     saved = math.min(saved_max, saved + rested / cool_down)
     free_us, carry = time_us, 0
   end
-  if gives_back == 1 then
+  if refunds == 1 then
     free_us = math.max(free_us - math.floor(interval * cost), time_us)
   else
     local from_saved = math.min(cost, saved)
@@ -38,7 +38,7 @@ local function warmup(now_us, gives_back, cost, interval, threshold, saved_max, 
     saved = saved - from_saved
     free_us = free_us + whole_us
     carry = math.floor((price - whole_us) * 4294967296)
-    -- Beyond what can be counted: as good as never.
+    -- More than a double can count exactly is never admitted.
     if free_us > 9007199254740991 then return false end
   end
   return true, drain_us(saved, free_us), nil, saved, free_us, carry, time_us

@@ -1,136 +1,140 @@
-//! Places that were given back while Redis did not answer: it is told again until it has heard.
+//! Releases of permits that Redis has not confirmed: they are sent again until Redis answers.
 //!
-//! Always   A place is given back once, however often Redis is told: its ticket and since when it is held name one place
-//!          and no other, also where Redis has lost all it knew.
-//! Always   It ends: Redis has answered, or the place is over by itself, which takes a lease, or a day without one. Until
-//!          then the limiter lives on, also if nobody else has it.
-//! Bound    [`PLACES_MAX`] of a limit; one more is left to its lease, and the log says so.
+//! Invariant  A permit is released once, however often the release is sent: its ticket and its time identify one permit, even
+//!            after Redis has lost its data.
+//! Invariant  Sending ends when Redis has answered or the permit has expired: after its lease, or after a day without one. Until
+//!            then the queue lives on, even if the limiter is dropped.
+//! Bound      [`RELEASES_MAX`] releases of a limit. Further permits are left to expire, which is logged.
 
 use crate::connection::StoreError;
-use crate::limiter::Inner;
+use crate::remote::RemoteLimit;
 use crate::script::stored_value;
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_core::Timestamp;
 use tokio::time::{Instant, sleep};
 
-const PLACES_MAX: usize = 1 << 16;
-/// Between two times that Redis is told.
-const PAUSE: Duration = Duration::from_millis(250);
+const RELEASES_MAX: usize = 1 << 16;
+/// The pause between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What Redis knows a place by: its ticket, and since when it is held.
-pub(crate) type Place = (u64, Timestamp);
+/// Identifies a permit in Redis: its ticket, and since when it is held.
+pub(crate) type PermitId = (u64, Timestamp);
 
-/// A limit's places that Redis has not heard of.
+/// Releases the permits of one limit.
+#[derive(Debug)]
+pub(crate) struct DeferredReleases {
+    remote: Arc<RemoteLimit>,
+    queue: Mutex<Queue>,
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Returns(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    places: Vec<Return>,
-    /// How many Redis is being told of.
-    in_hand: usize,
-    /// Whether somebody tells Redis.
-    is_served: bool,
+struct Queue {
+    releases: Vec<Release>,
+    /// How many releases are being sent.
+    in_progress: usize,
+    /// Whether a task is sending.
+    is_running: bool,
 }
 
 #[derive(Debug)]
-struct Return {
+struct Release {
     key: Vec<u8>,
-    place: Place,
-    /// When it is over by itself.
-    ends: Instant,
+    permit: PermitId,
+    /// When the permit expires.
+    expires: Instant,
 }
 
-impl Inner {
-    /// Gives a place back; whether it was held. An error, if Redis has not heard of it yet: it will.
-    pub(crate) async fn give_back(
-        self: &Arc<Self>,
-        key: &[u8],
-        place: Place,
-    ) -> Result<bool, StoreError> {
-        let told = self.exact.release(key, place).await;
-        if told.is_err() {
-            self.give_back_later(key, place);
-        }
-        told
+impl DeferredReleases {
+    pub(crate) fn new(remote: Arc<RemoteLimit>) -> Self {
+        Self { remote, queue: Mutex::default() }
     }
 
-    fn give_back_later(self: &Arc<Self>, key: &[u8], place: Place) {
-        let lasts = self.exact.rule().lease().unwrap_or(stored_value::ORPHANED);
-        let ends = Instant::now() + lasts.as_duration();
-        match self.returns.put(Return { key: key.to_vec(), place, ends }) {
-            Put::Served => {}
-            Put::Alone => {
-                let inner = Arc::clone(self);
-                self.exact.store().runtime.spawn(async move { inner.tell_until_heard().await });
+    /// Releases a permit. Returns whether it was held.
+    ///
+    /// # Errors
+    /// Redis has not answered. The release is sent again in the background.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        key: &[u8],
+        permit: PermitId,
+    ) -> Result<bool, StoreError> {
+        let released = self.remote.release(key, permit).await;
+        if released.is_err() {
+            self.defer(key, permit);
+        }
+        released
+    }
+
+    fn defer(self: &Arc<Self>, key: &[u8], permit: PermitId) {
+        let lasts = self.remote.rule().lease().unwrap_or(stored_value::ORPHANED);
+        let expires = Instant::now() + lasts.as_duration();
+        let queued = self.queue.lock().push(Release { key: key.to_vec(), permit, expires });
+        match queued {
+            Queued::Running => {}
+            Queued::Idle => {
+                let releases = Arc::clone(self);
+                self.remote.runner().runtime.spawn(async move { releases.send_all().await });
             }
-            Put::Full => tracing::warn!(
-                limit = self.exact.name(),
-                "{PLACES_MAX} places wait for Redis to be given back: one more is left to its lease"
+            Queued::Full => tracing::warn!(
+                limit = self.remote.name(),
+                "{RELEASES_MAX} releases wait for Redis: a further permit is left to expire"
             ),
         }
     }
 
-    async fn tell_until_heard(&self) {
-        while !self.returns.is_done() {
-            sleep(PAUSE).await;
-            for one in self.returns.take() {
-                let is_over = Instant::now() >= one.ends;
-                let is_heard = is_over
-                    || self.exact.is_up(&one.key)
-                        && self.exact.release(&one.key, one.place).await.is_ok();
-                self.returns.told((!is_heard).then_some(one));
+    async fn send_all(&self) {
+        while !self.queue.lock().finish() {
+            sleep(RETRY_INTERVAL).await;
+            let releases = self.queue.lock().take();
+            for release in releases {
+                let is_done = Instant::now() >= release.expires
+                    || self.remote.is_up(&release.key)
+                        && self.remote.release(&release.key, release.permit).await.is_ok();
+                self.queue.lock().attempted((!is_done).then_some(release));
             }
         }
     }
 }
 
-/// What became of a place that waits.
+/// The result of adding to the queue.
 #[derive(Debug, PartialEq, Eq)]
-enum Put {
-    /// Somebody tells Redis.
-    Served,
-    /// Somebody has to begin.
-    Alone,
-    /// There are too many.
+enum Queued {
+    /// A task is sending already.
+    Running,
+    /// The caller must start a task.
+    Idle,
+    /// The queue is full.
     Full,
 }
 
-impl Returns {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().expect("nobody panics with it")
-    }
-
-    fn put(&self, one: Return) -> Put {
-        let mut waiting = self.waiting();
-        if waiting.places.len() + waiting.in_hand >= PLACES_MAX {
-            return Put::Full;
+impl Queue {
+    fn push(&mut self, release: Release) -> Queued {
+        if self.releases.len() + self.in_progress >= RELEASES_MAX {
+            return Queued::Full;
         }
-        waiting.places.push(one);
-        let is_served = std::mem::replace(&mut waiting.is_served, true);
-        if is_served { Put::Served } else { Put::Alone }
+        self.releases.push(release);
+        let was_running = std::mem::replace(&mut self.is_running, true);
+        if was_running { Queued::Running } else { Queued::Idle }
     }
 
-    /// Takes all of them, to tell Redis.
-    fn take(&self) -> Vec<Return> {
-        let mut waiting = self.waiting();
-        waiting.in_hand = waiting.places.len();
-        std::mem::take(&mut waiting.places)
+    /// Takes all releases, to send them.
+    fn take(&mut self) -> Vec<Release> {
+        self.in_progress = self.releases.len();
+        std::mem::take(&mut self.releases)
     }
 
-    /// Redis was told of one of them, and it is here again if that was in vain.
-    fn told(&self, again: Option<Return>) {
-        let mut waiting = self.waiting();
-        waiting.in_hand -= 1;
-        waiting.places.extend(again);
+    /// Records an attempt, and puts the release back if it failed.
+    fn attempted(&mut self, failed: Option<Release>) {
+        self.in_progress -= 1;
+        self.releases.extend(failed);
     }
 
-    /// Whether none is left. Then nobody tells Redis any more, and who comes next has to begin.
-    fn is_done(&self) -> bool {
-        let mut waiting = self.waiting();
-        waiting.is_served = !waiting.places.is_empty();
-        !waiting.is_served
+    /// Returns whether the queue is empty, so that the task ends.
+    fn finish(&mut self) -> bool {
+        self.is_running = !self.releases.is_empty();
+        !self.is_running
     }
 }
 
@@ -138,37 +142,37 @@ impl Returns {
 mod tests {
     use super::*;
 
-    fn one() -> Return {
-        Return { key: b"key".to_vec(), place: (1, Timestamp::EPOCH), ends: Instant::now() }
+    fn release() -> Release {
+        Release { key: b"key".to_vec(), permit: (1, Timestamp::EPOCH), expires: Instant::now() }
     }
 
     #[test]
-    fn so_many_places_wait_and_no_more() {
-        let returns = Returns::default();
-        for _ in 0..PLACES_MAX {
-            assert_ne!(returns.put(one()), Put::Full);
+    fn the_queue_is_bounded() {
+        let mut queue = Queue::default();
+        for _ in 0..RELEASES_MAX {
+            assert_ne!(queue.push(release()), Queued::Full);
         }
-        assert_eq!(returns.put(one()), Put::Full);
-        let taken = returns.take();
-        assert_eq!(returns.put(one()), Put::Full, "those that Redis is told of wait too");
-        for place in taken.into_iter().skip(1) {
-            returns.told(Some(place));
+        assert_eq!(queue.push(release()), Queued::Full);
+        let taken = queue.take();
+        assert_eq!(queue.push(release()), Queued::Full, "releases in progress count too");
+        for release in taken.into_iter().skip(1) {
+            queue.attempted(Some(release));
         }
-        returns.told(None);
-        assert_eq!(returns.put(one()), Put::Served);
-        assert_eq!(returns.put(one()), Put::Full);
+        queue.attempted(None);
+        assert_eq!(queue.push(release()), Queued::Running);
+        assert_eq!(queue.push(release()), Queued::Full);
     }
 
     #[test]
-    fn one_tells_redis_and_who_comes_after_that_begins_again() {
-        let returns = Returns::default();
-        assert_eq!(returns.put(one()), Put::Alone);
-        assert_eq!(returns.put(one()), Put::Served);
-        assert!(!returns.is_done());
-        for _ in returns.take() {
-            returns.told(None);
+    fn one_task_sends_and_the_next_release_after_its_end_starts_another() {
+        let mut queue = Queue::default();
+        assert_eq!(queue.push(release()), Queued::Idle);
+        assert_eq!(queue.push(release()), Queued::Running);
+        assert!(!queue.finish());
+        for _ in queue.take() {
+            queue.attempted(None);
         }
-        assert!(returns.is_done());
-        assert_eq!(returns.put(one()), Put::Alone);
+        assert!(queue.finish());
+        assert_eq!(queue.push(release()), Queued::Idle);
     }
 }

@@ -1,4 +1,4 @@
-//! Limits that ten replicas share, through Redis or Valkey: the same rules, the same answers.
+//! Limits that several processes share through Redis or Valkey, with the rules and decisions of `tidegate`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,38 +13,42 @@
 //! # }
 //! ```
 //!
-//! - [`RedisStore`] is the way to Redis: one server, TLS, sentinels or a cluster ([`Address`]).
-//! - [`RedisLimiter`] is a limit that is asked with an `await`: `check` always answers, and what only Redis can do may fail.
-//!   Every algorithm is one script: atomic, by Redis's clock, with the numbers that memory would give.
-//! - [`OnError`] says what happens when Redis does not answer: this node's share decides, or all pass, or none.
-//! - [`Builder::lease`] decides hot keys here, out of what was taken ahead of use, and never admits one too many.
-//! - [`check_all`] decides several limits as one; [`RedisLimiter::try_acquire`] takes a place among those in flight.
+//! - [`RedisStore`] connects to one server, to sentinels or to a cluster, with or without TLS ([`Address`]).
+//! - [`RedisLimiter`] is a limit with the methods of `tidegate::Limiter`. Every decision is one script, atomic, by Redis's clock.
+//! - [`Settings::deadline`] and [`Builder::deadline`] bound how long a decision waits for Redis. [`OnError`] decides when that
+//!   has passed: this node's share of the limit, or all pass, or none.
+//! - [`RedisLimiter::acquire`] waits for a rate or a permit. [`check_all`] decides several limits as one.
+//! - [`Builder::lease`] decides requests about busy keys in memory, from quota reserved in Redis.
 //!
-//! Which bounds hold through failovers and outages, and what is different from memory, is in the guide.
+//! The guide describes the bounds through failovers and outages, and the differences from memory.
 
 mod cache;
 mod connection;
-mod counter;
 mod deferred_release;
 mod fallback;
 mod joint;
 mod lease;
-mod limit_context;
+mod limit_store;
 mod limiter;
+mod monitor;
 mod random;
 mod remote;
 mod script;
 mod store;
+mod sync;
 mod throttle;
 
-pub use connection::{Address, AddressError, Concern, Finding, Latencies, Settings, StoreError};
-pub use fallback::{OnError, Source, Told};
-pub use joint::{JointAsk, check_all, decide_all};
-pub use limit_context::{LimitHealth, LimitState, Stats};
-pub use limiter::{Builder, RedisLimiter, RedisPermit, Unsuited};
-pub use remote::ONCE_SPAN;
-pub use store::{Health, RedisStore};
+pub use connection::{
+    Address, AddressError, Latencies, ProblemKind, ServerProblem, Settings, StoreError,
+};
+pub use fallback::{DecisionSource, OnError, SourcedDecision};
+pub use joint::{check_all, try_check_all};
+pub use limiter::{Builder, RedisLimiter, RedisPermit, RedisRequest, UnsupportedRule};
+pub use monitor::{LimitHealth, LimitState, Stats};
+pub use store::{RedisStore, ServerHealth};
 pub use throttle::RedisThrottles;
+
+// Former names.
 
 #[cfg(doctest)]
 mod pages {

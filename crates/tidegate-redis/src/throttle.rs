@@ -1,14 +1,13 @@
-//! Limits that come with each request, shared: `CL.THROTTLE` in Redis.
+//! Rates that come with each request, shared: `CL.THROTTLE` in Redis.
 //!
-//! Always   One script, one round trip, for whatever numbers a request brings. Redis says yes or no and what was owed;
-//!          the five numbers of the answer are worked out from that by core, as they are in memory.
-//! Always   Without Redis, this node's share decides. It is warm: what Redis admits is charged to it too. After an outage,
-//!          for as long as a key owes what it was admitted without Redis, both must say yes to it.
+//! Invariant  One script and one round trip, whatever rate a request brings. Redis replies whether the request is admitted and the
+//!            debt before; `tidegate_core` computes the numbers of the answer, as it does in memory.
+//! Invariant  Without Redis this node's share decides. The share is charged for what Redis admits, and after an outage both must
+//!            admit a key until it has recovered from what was admitted without Redis.
 
 use crate::connection::StoreError;
 use crate::fallback::Recovery;
-use crate::limit_context::{FailedRequest, HealthTracker, LimitHealth};
-use crate::limit_context::{Stats, Tally};
+use crate::monitor::{Counters, FailedRequest, HealthTracker, LimitHealth, Stats};
 use crate::script;
 use crate::script::codec::bytes;
 use crate::script::key_name;
@@ -19,10 +18,10 @@ use tidegate::throttle::{Throttle, Throttled, Throttles};
 use tidegate::{Clock, Decision, Retry};
 use tidegate_core::Span;
 
-/// What stands for a limit's name in keys. No limit of a configuration can be called so.
+/// The name of the limit in keys. No limit of a configuration can have this name.
 const NAME: &str = "cl:throttle";
 
-/// Keys whose rate comes with each request, shared by all who use the same store.
+/// Keys whose rate comes with each request, shared by all processes with the same store.
 ///
 /// ```no_run
 /// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), tidegate::throttle::ZeroRate> {
@@ -39,49 +38,35 @@ pub struct RedisThrottles<C: Clock> {
     store: RedisStore,
     share: Throttles<C>,
     nodes: u64,
-    tally: Tally,
+    counters: Counters,
     health: Arc<HealthTracker>,
-    /// What was admitted without Redis.
     recovery: Recovery,
 }
 
 impl RedisStore {
-    /// Keys whose rate comes with each request. Without Redis, `share` decides, as one of so many nodes.
-    ///
-    /// ```no_run
-    /// # async fn example(store: tidegate_redis::RedisStore) {
-    /// let throttles = store.throttles(tidegate::throttle::Throttles::new(), 10);
-    /// # }
-    /// ```
+    /// Returns limits whose rate comes with each request. Without Redis, `share` decides, as one of this many nodes.
     pub fn throttles<C: Clock>(&self, share: Throttles<C>, nodes: u64) -> RedisThrottles<C> {
-        let (tally, health, recovery) = (Tally::default(), Arc::default(), Recovery::default());
-        RedisThrottles { store: self.clone(), share, nodes, tally, health, recovery }
+        let (counters, health, recovery) =
+            (Counters::default(), Arc::default(), Recovery::default());
+        RedisThrottles { store: self.clone(), share, nodes, counters, health, recovery }
     }
 }
 
 impl<C: Clock> RedisThrottles<C> {
-    /// Decides, and charges unless it denies; without Redis, by this node's share.
-    ///
-    /// ```no_run
-    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), tidegate::throttle::ZeroRate> {
-    /// let thirty_a_minute = tidegate::throttle::Throttle::new(15, 30, 60, 1)?;
-    /// println!("{}", throttles.check(b"user123", &thirty_a_minute).await.is_limited);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Decides, and charges unless it denies. Without Redis, this node's share decides.
     pub async fn check(&self, key: &[u8], throttle: &Throttle) -> Throttled {
         let throttled = self.try_check(key, throttle).await.unwrap_or_else(|error| {
-            self.tally.failed(NAME, &error);
-            self.without(key, &throttle.share(self.nodes))
+            self.counters.failed(NAME, &error);
+            self.decide_without_redis(key, &throttle.share(self.nodes))
         });
-        self.tally.decided(&decision(throttled));
+        self.counters.decided(&decision(throttled));
         throttled
     }
 
-    /// The share's denial, while Redis does not know what the key was admitted without it.
+    /// Returns the share's denial of a key with a debt of which Redis does not know.
     fn still_limited(&self, key: &[u8], share: &Throttle) -> Option<Throttled> {
-        // While the outage lasts, this is a failure like others, and counted as one.
-        if !self.recovery.counts(key) || !self.store.inner.link.is_up(&self.key(key)) {
+        // During the outage itself the request fails, and is counted as a failure.
+        if !self.recovery.counts(key) || !self.store.runner.servers.is_up(&self.key(key)) {
             return None;
         }
         let owed = self.share.limiter().request(key).cost(0).peek().reset_after;
@@ -89,9 +74,9 @@ impl<C: Clock> RedisThrottles<C> {
         throttled.is_limited.then_some(throttled)
     }
 
-    /// What Redis has admitted is charged to the share too, which after an outage must admit it. What Redis has then
-    /// charged in vain drains: who asked at the same time was faster.
-    fn warm(&self, key: &[u8], share: &Throttle, throttled: Throttled) -> Throttled {
+    /// Charges the share for what Redis has admitted. While the key recovers from an outage, returns the share's denial, if it
+    /// denies; what Redis has charged then drains.
+    fn confirm(&self, key: &[u8], share: &Throttle, throttled: Throttled) -> Throttled {
         if throttled.is_limited {
             return throttled;
         }
@@ -99,8 +84,8 @@ impl<C: Clock> RedisThrottles<C> {
         if here.is_limited && self.recovery.counts(key) { here } else { throttled }
     }
 
-    /// An answer without Redis.
-    fn without(&self, key: &[u8], share: &Throttle) -> Throttled {
+    /// Decides without Redis.
+    fn decide_without_redis(&self, key: &[u8], share: &Throttle) -> Throttled {
         let here = self.share.check(key, share);
         let [price, _] = share.as_debts();
         if !here.is_limited && price > 0 {
@@ -110,15 +95,10 @@ impl<C: Clock> RedisThrottles<C> {
         here
     }
 
-    /// Decides, or says why there is no decision. This node's share is charged too, as by [`check`](Self::check).
+    /// Decides as [`check`](Self::check) does, for callers with a policy of their own.
     ///
-    /// ```no_run
-    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
-    /// let thirty_a_minute = tidegate::throttle::Throttle::new(15, 30, 60, 1)?;
-    /// println!("{:?}", throttles.try_check(b"user123", &thirty_a_minute).await?.reply());
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// # Errors
+    /// Redis does not answer.
     pub async fn try_check(
         &self,
         key: &[u8],
@@ -128,42 +108,40 @@ impl<C: Clock> RedisThrottles<C> {
         if let Some(limited) = self.still_limited(key, &share) {
             return Ok(limited);
         }
-        match self.ask(key, throttle).await {
+        match self.decide_in_redis(key, throttle).await {
             Ok(throttled) => {
                 self.health.answered();
-                Ok(self.warm(key, &share, throttled))
+                Ok(self.confirm(key, &share, throttled))
             }
             Err(error) => {
-                let (store, key) = (&self.store.inner, self.key(key));
-                let deadline = store.settings.deadline;
-                self.health.failed(store, FailedRequest { key, deadline, error: &error });
+                let (runner, key) = (&self.store.runner, self.key(key));
+                let deadline = runner.settings.deadline;
+                self.health.failed(runner, FailedRequest { key, deadline, error: &error });
                 Err(error)
             }
         }
     }
 
-    async fn ask(&self, key: &[u8], throttle: &Throttle) -> Result<Throttled, StoreError> {
+    async fn decide_in_redis(
+        &self,
+        key: &[u8],
+        throttle: &Throttle,
+    ) -> Result<Throttled, StoreError> {
         let [price, capacity] = throttle.as_debts();
         let args = vec![bytes(&[pair(price), pair(capacity)].concat()), Vec::new()];
         let value = self.run(script::throttle(), key, args).await?;
-        let (passes, debt) = read(&value).ok_or_else(|| self.malformed(&value))?;
-        if !passes {
+        let (is_admitted, debt) = read(&value).ok_or_else(|| self.malformed(&value))?;
+        if !is_admitted {
             return Ok(throttle.denied(debt));
         }
         let after = i128::from(debt) + i128::from(price);
         Ok(throttle.allowed(u64::try_from(after.max(0)).unwrap_or(u64::MAX)))
     }
 
-    /// Forgets what a key owes. Tells whether it owed anything.
+    /// Forgets the debt of a key. Returns whether it had one.
     ///
-    /// ```no_run
-    /// # async fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) -> Result<(), tidegate_redis::StoreError> {
-    /// if throttles.reset(b"user123").await? {
-    ///     println!("it owed something");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// # Errors
+    /// Redis does not answer.
     pub async fn reset(&self, key: &[u8]) -> Result<bool, StoreError> {
         self.share.reset(key);
         self.recovery.forget(key);
@@ -173,38 +151,20 @@ impl<C: Clock> RedisThrottles<C> {
         }
     }
 
-    /// What decides without Redis.
-    ///
-    /// ```no_run
-    /// # fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) {
-    /// throttles.share().reset(b"user123");
-    /// # }
-    /// ```
+    /// Returns the limits in memory that decide without Redis.
     pub fn share(&self) -> &Throttles<C> {
         &self.share
     }
 
-    /// What has been decided here.
-    ///
-    /// ```no_run
-    /// # fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) {
-    /// println!("{} denied", throttles.stats().denied);
-    /// # }
-    /// ```
+    /// Returns what this process has decided.
     pub fn stats(&self) -> Stats {
-        self.tally.read()
+        self.counters.read()
     }
 
-    /// Whether Redis decides, as requests met it in the last second: see
+    /// Returns whether Redis decided requests in the last second: see
     /// [`RedisLimiter::health`](crate::RedisLimiter::health).
-    ///
-    /// ```no_run
-    /// # fn example(throttles: tidegate_redis::RedisThrottles<tidegate::SystemClock>) {
-    /// println!("{:?}", throttles.health().state);
-    /// # }
-    /// ```
     pub fn health(&self) -> LimitHealth {
-        self.health.read(&self.store.inner.link)
+        self.health.read(&self.store.runner.servers)
     }
 
     async fn run(
@@ -213,39 +173,38 @@ impl<C: Clock> RedisThrottles<C> {
         subject: &[u8],
         args: Vec<Vec<u8>>,
     ) -> Result<Value, StoreError> {
-        let store = &self.store.inner;
-        store.run(script, vec![self.key(subject)], args, store.settings.deadline).await
+        let runner = &self.store.runner;
+        runner.run(script, vec![self.key(subject)], args, runner.settings.deadline).await
     }
 
     fn key(&self, subject: &[u8]) -> Vec<u8> {
-        key_name::of(&self.store.inner.settings.prefix, NAME, subject)
+        key_name::of(&self.store.runner.settings.prefix, NAME, subject)
     }
 
     fn malformed(&self, value: &Value) -> StoreError {
-        let address = self.store.inner.link.nodes().first().map(|node| node.address());
-        let what = format!("{value:?} for what a key owes");
-        StoreError::Malformed { address: address.unwrap_or_default(), what }
+        self.store.runner.malformed(format!("{value:?} for the debt of a key"))
     }
 }
 
-/// Whole microseconds, rounded down, and the nanoseconds that are left.
+/// Splits nanoseconds into whole microseconds, rounded down, and the rest.
 fn pair(ns: i64) -> [f64; 2] {
-    #[expect(clippy::cast_precision_loss, reason = "146 years and more are as good as each other")]
+    #[expect(clippy::cast_precision_loss, reason = "exact up to 142 years of microseconds")]
     [ns.div_euclid(1_000) as f64, ns.rem_euclid(1_000) as f64]
 }
 
-/// Whether it passes, and what was owed, in nanoseconds.
+/// Reads whether the request is admitted, and the debt before in nanoseconds.
 fn read(value: &Value) -> Option<(bool, u64)> {
     let Value::Array(parts) = value else { return None };
-    let [Value::Int(passes @ 0..=1), Value::Int(us), Value::Int(rest @ 0..=999)] = parts[..] else {
+    let [Value::Int(admitted @ 0..=1), Value::Int(us), Value::Int(rest @ 0..=999)] = parts[..]
+    else {
         return None;
     };
     let debt =
         u64::try_from(us).ok()?.checked_mul(1_000)?.checked_add(u64::try_from(rest).ok()?)?;
-    Some((passes == 1, debt))
+    Some((admitted == 1, debt))
 }
 
-/// As far as it is counted.
+/// Returns a decision with the same verdict, to be counted.
 fn decision(throttled: Throttled) -> Decision {
     if throttled.is_limited {
         Decision::UNLIMITED.deny(Retry::After(Span::ZERO)).decision

@@ -1,20 +1,20 @@
-//! T36: what a decision costs Redis. Commands and bytes are counted: a busy machine cannot change them.
+//! T36: the cost of a decision in Redis, as counts of commands and bytes, which do not depend on the machine.
 //!
-//! `TIDEGATE_DECISIONS` says how many are timed by Redis itself: 20 000 in the test command, 10 000 000 is what is demanded.
+//! `TIDEGATE_DECISIONS` is how many decisions Redis times: 20 000 in the test command, 10 000 000 for the requirement.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tidegate::ManualClock;
-use tidegate_redis::{JointAsk, RedisLimiter, RedisStore, Settings, check_all};
+use tidegate_redis::{RedisLimiter, RedisStore, Settings, try_check_all};
 use tidegate_testbed::{RedisServer, Reply};
 
-/// Rows that a key may have room for, whoever holds it: so few are not worth a copy.
+/// The number of rows up to which a key is not compacted.
 const SPARE_ROWS: i64 = 33;
 const HEADER_BYTES: i64 = 72;
 const HOLD_BYTES: i64 = 40;
 const LOG_BYTES: i64 = 16;
 
-/// One of each algorithm, with room for all that is asked here.
+/// A rule of each algorithm that admits all requests of these tests.
 const RULES: [&str; 11] = [
     "100000/h burst 100000",
     "100000/h leaky capacity 100000",
@@ -30,13 +30,13 @@ const RULES: [&str; 11] = [
 ];
 /// The most commands in a decision: a cell is read and written, a list's header and some of its rows as well.
 const COMMANDS_MAX: f64 = 12.0;
-/// What a decision may take on the server, and what it must not take.
+/// The time that a decision may take on the server, and the time that it must not reach.
 const USUAL_US: f64 = 20.0;
-/// How often a rule is asked for, at the most, while a test runs.
+/// The maximum number of times that a rule is read during a test.
 const RULE_ASKED_MAX: u64 = 30;
 const SLOW_US: &str = "1000";
 
-/// Nothing is to be decided without Redis, however busy the machine is.
+/// The deadline is long, since no request may be decided without Redis.
 async fn store(server: &RedisServer) -> RedisStore {
     let address = server.url().parse().expect("a server has an address");
     let settings = Settings::default().deadline(Duration::from_secs(30)).connections(1);
@@ -57,14 +57,13 @@ fn bytes(server: &RedisServer, key: &str) -> i64 {
     }
 }
 
-/// What so many rows may take: as much again may have gone and not been given back yet.
+/// Returns the largest size of a key with this many rows: as many dead rows may be left.
 fn most_bytes(rows: i64, row_bytes: i64) -> i64 {
     HEADER_BYTES + row_bytes * (2 * rows + 1).max(SPARE_ROWS)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_one_who_stays_while_ten_thousand_come_and_go_takes_no_more_room_than_those_who_are_there()
- {
+async fn t36_a_permit_held_through_ten_thousand_others_keeps_no_dead_rows() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for rule in ["concurrency 1000", "concurrency 1000 lease 1h"] {
@@ -90,11 +89,11 @@ async fn t36_one_who_stays_while_ten_thousand_come_and_go_takes_no_more_room_tha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_when_many_have_gone_their_room_is_given_back_in_whatever_order_they_went() {
+async fn t36_released_permits_free_their_memory_in_any_order() {
     const ALL: usize = 500;
     let server = RedisServer::start();
     let store = store(&server).await;
-    // The first come first, the last first, and by steps through the middle.
+    // Oldest first, newest first, and by steps through the middle.
     for (name, step) in [("first", 1), ("last", ALL - 1), ("mixed", 7)] {
         let limiter = limiter(&store, name, "concurrency 1000 lease 1h").await;
         let mut held = Vec::new();
@@ -116,7 +115,7 @@ async fn t36_when_many_have_gone_their_room_is_given_back_in_whatever_order_they
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_log_takes_no_more_room_than_what_counts() {
+async fn t36_a_log_takes_memory_only_for_rows_that_count() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "log", "50/20ms sliding-log").await;
@@ -128,7 +127,7 @@ async fn t36_a_log_takes_no_more_room_than_what_counts() {
     assert!(most <= most_bytes(50, LOG_BYTES), "{most} bytes for fifty");
 }
 
-/// How often each command was called, by scripts too; but for what this asks itself.
+/// Returns how often each command was called, also by scripts, without those of this function.
 fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     let info = server.command(&["INFO", "commandstats"]).text();
     let call = |line: &str| {
@@ -137,11 +136,11 @@ fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
         Some((name.to_owned(), number))
     };
     let known = info.lines().filter_map(call);
-    // A connection is looked after by a PING a second.
+    // Each connection is checked by a PING a second.
     known.filter(|(name, _)| !matches!(&**name, "info" | "ping")).collect()
 }
 
-/// What was called meanwhile, in all and by name.
+/// Returns the commands that were called since.
 fn since(server: &RedisServer, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let now = calls(server).into_iter();
     let more = now.map(|(name, number)| {
@@ -151,7 +150,7 @@ fn since(server: &RedisServer, before: &BTreeMap<String, u64>) -> BTreeMap<Strin
     more.filter(|(_, more)| *more > 0).collect()
 }
 
-/// Commands in one of so many decisions, besides the script itself.
+/// Returns the commands of one decision, besides the script itself, as an average.
 async fn commands_each(server: &RedisServer, limiter: &RedisLimiter, decisions: u32) -> f64 {
     let before = calls(server);
     for _ in 0..decisions {
@@ -160,7 +159,7 @@ async fn commands_each(server: &RedisServer, limiter: &RedisLimiter, decisions: 
     }
     let mut called = since(server, &before);
     let scripts = called.remove("evalsha").unwrap_or_default();
-    // The rule is asked for by a script too, now and then: by the clock, and so a few times on a busy machine.
+    // The rule is read by a script too, at intervals, and so a few times on a busy machine.
     let others = scripts.checked_sub(u64::from(decisions));
     let is_one_each = others.is_some_and(|others| others <= RULE_ASKED_MAX);
     assert!(is_one_each, "`{}`: {scripts} scripts for {decisions}", limiter.rule());
@@ -181,14 +180,14 @@ async fn t36_a_decision_takes_the_same_few_commands_however_much_has_been_counte
         commands_each(&server, &limiter, 2_000).await;
         let many = commands_each(&server, &limiter, 50).await;
         assert!(few <= COMMANDS_MAX, "`{rule}`: {few} commands");
-        // A key is given more time to live now and then: that is two commands, not with every decision.
+        // Renewing the time to live takes two commands, but not with every decision.
         assert!(many <= few + 1.0, "`{rule}`: {few} commands, and {many} after two thousand");
     }
 }
 
-/// Who is denied is told when to come back: that is looked for among those who hold a place.
+/// The retry time of a denial is searched among the held permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_denial_takes_few_commands_however_many_have_come_and_gone() {
+async fn t36_a_denial_takes_few_commands_after_any_number_of_releases() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "full", "concurrency 3 lease 1h").await;
@@ -208,8 +207,7 @@ async fn t36_a_denial_takes_few_commands_however_many_have_come_and_gone() {
     assert!(all <= 32 + 4, "{called:?}");
 }
 
-/// Commands, besides the script itself, that it takes to look at a cost: the least of a few times, for a rule may be asked
-/// for meanwhile.
+/// Returns the commands of a peek, besides the script itself: the minimum of a few runs, since the rule may be read meanwhile.
 async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: u64) -> u64 {
     let mut least = u64::MAX;
     for _ in 0..5 {
@@ -222,9 +220,9 @@ async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: 
     least
 }
 
-/// The cost is chosen by who asks, and so is how many of those in flight would have to go for it.
+/// The client chooses the cost, and with it how many permits would have to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_denial_takes_few_commands_however_many_would_have_to_go_for_it() {
+async fn t36_a_denial_takes_few_commands_for_any_cost() {
     const ALL: u64 = 2_000;
     /// For each of the few sums that are looked up, as often as all can be halved.
     const COMMANDS: u64 = 4 * 11 + 8;
@@ -245,7 +243,7 @@ async fn t36_a_denial_takes_few_commands_however_many_would_have_to_go_for_it() 
         let commands = commands_of_a_look(&server, &limiter, cost).await;
         assert!(commands <= COMMANDS, "{commands} for a cost of {cost}");
     }
-    // Some leave in the middle; and the leases of half of them run out, which nobody writes down for a denial.
+    // Some are released in the middle, and the leases of half of them end, which a denial does not store.
     let (gone, _stays): (Vec<_>, Vec<_>) =
         held.into_iter().enumerate().partition(|(number, _)| number % 5 == 3);
     for (number, permit) in gone {
@@ -261,7 +259,7 @@ async fn t36_a_denial_takes_few_commands_however_many_would_have_to_go_for_it() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_five_limits_as_one_take_one_script_and_each_twice_what_it_takes_alone() {
+async fn t36_a_joint_decision_about_five_limits_takes_one_script_and_twice_the_commands_of_each() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for rules in RULES.windows(5) {
@@ -274,15 +272,14 @@ async fn t36_five_limits_as_one_take_one_script_and_each_twice_what_it_takes_alo
             alone += commands_each(&server, &limiter, 10).await;
             limiters.push(limiter);
         }
-        let asks: Vec<_> =
-            limiters.iter().map(|limiter| JointAsk { limiter, key: b"key", cost: 1 }).collect();
-        // The script is known to Redis after the first.
-        assert!(!check_all(&asks).await.expect("it answers").decision.is_deny());
-        // A rule may be asked for meanwhile, by a script as well: then it is looked at again.
+        let asks: Vec<_> = limiters.iter().map(|limiter| limiter.request(b"key").cost(1)).collect();
+        // The first request sends the script.
+        assert!(!try_check_all(&asks).await.expect("it answers").decision.is_deny());
+        // The rule may be read meanwhile, by a script as well: then this is repeated.
         let mut called = BTreeMap::new();
         for _ in 0..5 {
             let before = calls(&server);
-            assert!(!check_all(&asks).await.expect("it answers").decision.is_deny());
+            assert!(!try_check_all(&asks).await.expect("it answers").decision.is_deny());
             called = since(&server, &before);
             if called.get("evalsha") == Some(&1) {
                 break;
@@ -295,11 +292,10 @@ async fn t36_five_limits_as_one_take_one_script_and_each_twice_what_it_takes_alo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_redis_finds_next_to_no_decision_slow() {
+async fn t36_almost_no_decision_is_in_the_slow_log() {
     let told = std::env::var("TIDEGATE_DECISIONS").ok();
     let decisions: usize = told.as_deref().unwrap_or("20000").parse().expect("it is a number");
-    // Who says how many has a machine for it. Beside other tests a stopwatch measures those, so that only what is out of all
-    // proportion is found.
+    // With `TIDEGATE_DECISIONS` the machine is idle. Beside other tests only gross differences fail.
     let patience = if told.is_some() { 1 } else { 10 };
     let server = RedisServer::builder()
         .option("slowlog-log-slower-than", SLOW_US)
@@ -309,7 +305,7 @@ async fn t36_redis_finds_next_to_no_decision_slow() {
     let mut limiters = Vec::new();
     for (number, rule) in RULES.iter().enumerate() {
         let limiter = limiter(&store, &format!("slow{number}"), rule).await;
-        // To make a script is not to run it.
+        // Compiling the script does not count.
         let _ = limiter.try_check("key", 1).await.expect("it answers");
         limiters.push(limiter);
     }
@@ -319,7 +315,7 @@ async fn t36_redis_finds_next_to_no_decision_slow() {
         let key = (number / RULES.len() % 50).to_string();
         let _ = limiters[number % RULES.len()].try_check(&key, 1).await.expect("it answers");
     }
-    // The machine is busy, and stops Redis where it likes: one in a thousand says nothing about a script, nor does the mean.
+    // On a busy machine one decision in a thousand may be slow, and the mean is not meaningful.
     let slow = server.command(&["SLOWLOG", "LEN"]).text();
     let slow: usize = slow.parse().expect("it is a number");
     assert!(slow * 1_000 <= decisions * patience, "{slow} of {decisions} took a millisecond");

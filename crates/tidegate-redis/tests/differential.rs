@@ -1,8 +1,7 @@
-//! T37: Rust and Lua say the same, number for number, on a real server and with the time said by the test.
+//! T37: Rust and Lua give the same numbers, on a real server with a clock that the test controls.
 //!
-//! `TIDEGATE_SEQUENCES` says how many sequences of operations each algorithm is put through: 10 000 in the
-//! test command, 1 000 000 in `cargo xtask differential`. `TIDEGATE_SEED` says one of them, which is put through alone: a
-//! difference that was found names it.
+//! `TIDEGATE_SEQUENCES` is the number of sequences of operations for each algorithm: 10 000 in the test command, 1 000 000 in
+//! `cargo xtask differential`. `TIDEGATE_SEED` runs a single one: the failure message names it.
 
 use std::time::Duration;
 use tidegate::{ManualClock, Rule};
@@ -15,15 +14,15 @@ const OPERATIONS: u64 = 8;
 /// Operations in a long one: lists of rows have been copied several times by then. There is one for a hundred others.
 const OPERATIONS_AT_LENGTH: u64 = 400;
 const AT_LENGTH_ONE_IN: u64 = 100;
-/// Sequences that are under way at the same time: they share a pipeline.
+/// Sequences that run at the same time, in one pipeline.
 const TOGETHER: u64 = 100;
-/// How often a sequence may differ before it does.
+/// How often a sequence is repeated before a difference counts.
 const ATTEMPTS: u32 = 3;
-/// How an error begins that is no difference.
+/// The prefix of an error that is no difference.
 const UNANSWERED: &str = "Redis did not answer: ";
-const BIRTH: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+const START: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
-/// Mostly small, and now and then of any size.
+/// Returns a number that is mostly small, and sometimes of any size.
 fn size(random: &mut Random, max: u64) -> u64 {
     let bits = random.below(u64::from(max.ilog2()) + 1);
     (random.next() >> (63 - bits)).clamp(1, max)
@@ -32,7 +31,7 @@ fn size(random: &mut Random, max: u64) -> u64 {
 fn one_of<'a>(random: &mut Random, words: &[&'a str]) -> &'a str {
     words[usize::try_from(random.below(words.len() as u64)).expect("it is small")]
 }
-/// A rule of this algorithm: small numbers and large, round ones and others.
+/// Returns a random rule of this algorithm.
 fn rule(stem: &str, random: &mut Random) -> String {
     let (length, unit) = (size(random, 999), one_of(random, &["us", "ms", "s", "s", "min", "h"]));
     let period = format!("{length}{unit}");
@@ -104,13 +103,13 @@ struct Sides {
     limiter: RedisLimiter,
     clock: ManualClock,
     now: Timestamp,
-    /// Whether both have the same state written down: only then may the clock go back.
+    /// Whether both have stored the same state: only then may the clock go back.
     is_written: bool,
     held: Vec<(Option<Ticket>, RedisPermit)>,
 }
 
 impl Sides {
-    /// Time goes on; by nothing, by a little, by so much that all has drained. Now and then it goes back.
+    /// Advances the clock: not at all, a little, or until everything has drained. Sometimes sets it back.
     fn pass(&mut self, random: &mut Random) {
         let usual =
             self.limit.peek(&self.state, self.now, 0).reset_after.as_micros().clamp(1, 1 << 45);
@@ -140,14 +139,14 @@ impl Sides {
             2 => limit,
             3 if random.below(4) == 0 && self.denies_some() => u64::MAX >> random.below(11),
             3 => limit + 1,
-            // Small ones, so that many hold a place.
+            // Small costs, so that many permits are held.
             4..=6 if self.limit.is_concurrency() => 1 + random.below((limit / 64).max(1)),
             _ => 1 + random.below((limit / 4).max(1)),
         }
     }
 
-    /// Whether there is a cost that is never admitted. Where there is none, what a double cannot hold is put off for ever
-    /// by Rust and denied by Lua.
+    /// Returns whether the rule never admits some cost. Otherwise Rust delays a cost that a double cannot hold for ever, and Lua
+    /// denies it.
     fn denies_some(&self) -> bool {
         !matches!(self.limit.stem(), "smooth" | "warmup")
     }
@@ -171,7 +170,7 @@ impl Sides {
                     .await
                     .map_err(|error| format!("{UNANSWERED}{error}"))?;
                 let left = self.limit.peek(&self.state, now, 0);
-                // A key at rest is no key: what time it was of is forgotten with it.
+                // A key at rest is deleted, and with it the time of its state.
                 self.is_written = !left.reset_after.is_zero();
                 ("refund", left, self.limiter.peek(key, 0).await)
             }
@@ -230,21 +229,21 @@ async fn sequence(
     let mut random = Random(seed);
     let text = rule(stem, &mut random);
     let rule: Rule = text.parse().unwrap_or_else(|error| panic!("{error}"));
-    clock.set(BIRTH);
+    clock.set(START);
     let name = format!("{stem}-{seed}-{attempt}");
     let limiter =
         store.limiter(&name, rule.clone()).map_err(|error| format!("{UNANSWERED}{error}"))?;
     limiter.ready().await.map_err(|error| format!("{UNANSWERED}{error}"))?;
     let limit = rule.limit().clone();
-    let state = limit.fresh(BIRTH);
+    let state = limit.fresh(START);
     let held = Vec::new();
     let clock = clock.clone();
-    let mut sides = Sides { limit, state, limiter, clock, now: BIRTH, is_written: false, held };
+    let mut sides = Sides { limit, state, limiter, clock, now: START, is_written: false, held };
     let mut said = Vec::new();
     for _ in 0..operations {
         match sides.step("key", &mut random).await {
             Ok(line) => said.push(line),
-            // A place is had from this node's share then.
+            // Then the share of this node grants the permit.
             Err(_) if sides.limiter.stats().failed > 0 => return Err(UNANSWERED.to_owned()),
             Err(unanswered) if unanswered.starts_with(UNANSWERED) => return Err(unanswered),
             Err(difference) => {
@@ -259,8 +258,8 @@ async fn sequence(
     Ok(())
 }
 
-/// One sequence. A key that is said to be in use by the test's clock expires by Redis's own, a second after it has drained:
-/// if the machine stands still for so long, the two differ. A difference between Rust and Lua is there every time.
+/// Runs one sequence. Keys expire by Redis's own clock, a second after they have drained, so a machine that stalls that long
+/// causes a difference. A difference between Rust and Lua recurs.
 async fn compared(
     store: &RedisStore,
     clock: &ManualClock,
@@ -281,7 +280,7 @@ async fn compared(
 
 async fn connect(server: &RedisServer, clock: &ManualClock) -> RedisStore {
     let address = server.url().parse().expect("a server has an address");
-    // The machine may be busy, and nothing is to be decided without Redis.
+    // Long, since no request may be decided without Redis on a busy machine.
     let settings = Settings::default().deadline(Duration::from_secs(30)).connections(1);
     RedisStore::connect_with_clock(&address, settings, clock.clone()).await
 }
@@ -299,14 +298,14 @@ fn seed() -> Option<u64> {
 async fn all_sequences(stem: &'static str, operations: u64, sequences: u64) {
     let server = RedisServer::start();
     if let Some(seed) = seed() {
-        let clock = ManualClock::at(BIRTH);
+        let clock = ManualClock::at(START);
         let store = connect(&server, &clock).await;
         let found = compared(&store, &clock, (stem, operations), seed).await;
         return found.unwrap_or_else(|difference| panic!("{difference}"));
     }
     let mut tasks = tokio::task::JoinSet::new();
     for first in 0..TOGETHER {
-        let clock = ManualClock::at(BIRTH);
+        let clock = ManualClock::at(START);
         let store = connect(&server, &clock).await;
         tasks.spawn(async move {
             let mut lost = 0;
@@ -314,7 +313,7 @@ async fn all_sequences(stem: &'static str, operations: u64, sequences: u64) {
             {
                 match compared(&store, &clock, (stem, operations), seed).await {
                     Ok(()) => {}
-                    // The machine is busy: nothing to compare, which must not happen often.
+                    // The machine was too busy to compare, which must be rare.
                     Err(unanswered) if unanswered.starts_with(UNANSWERED) => lost += 1,
                     Err(difference) => panic!("{difference}"),
                 }
@@ -359,11 +358,11 @@ async fn sliding_log_at_length() {
     all_sequences("sliding_log", OPERATIONS_AT_LENGTH, sequences() / AT_LENGTH_ONE_IN).await;
 }
 
-/// It is denied on both sides, and what it puts right on one after a step of the clock, it puts right on the other.
+/// Both sides deny it, and repair the same state after a step of the clock.
 #[tokio::test]
 async fn a_cost_that_no_double_holds_does_the_same_on_both_sides() {
     let server = RedisServer::start();
-    let clock = ManualClock::at(BIRTH);
+    let clock = ManualClock::at(START);
     let store = connect(&server, &clock).await;
     for text in [
         "concurrency 2 lease 10s",
@@ -379,10 +378,10 @@ async fn a_cost_that_no_double_holds_does_the_same_on_both_sides() {
         let rule: Rule = text.parse().unwrap();
         let limiter = store.limiter(text, rule.clone()).unwrap();
         let limit = rule.limit();
-        let mut state = limit.fresh(BIRTH);
+        let mut state = limit.fresh(START);
         let mut permits = Vec::new();
         for (seconds, cost) in [(600, 2), (300, u64::MAX), (304, 1), (309, 1), (310, 1)] {
-            let now = BIRTH + Span::from_secs(seconds);
+            let now = START + Span::from_secs(seconds);
             clock.set(now);
             let expected = limit.decide(&mut state, now, cost);
             let got = if limit.is_concurrency() {

@@ -1,9 +1,9 @@
-//! Leased limits through crashes: four processes, one limit, and never one request too many (B2).
+//! Leases and crashes: four processes share a limit, and never admit one request too many (B2).
 //!
-//! A process is killed and started again, and so is Redis. `TIDEGATE_FULL=1` runs it for 60 s instead of 8.
+//! A process is killed and restarted, and so is Redis. `TIDEGATE_FULL=1` runs it for 60 s instead of 8.
 //!
-//! Always   Every interval is looked at, and not one request is forgiven. What counts in one is what surely lies within: who
-//!          asked after its beginning, and was answered before its end.
+//! Every interval is checked without tolerance. A request counts in an interval if it was sent after its beginning and decided
+//! before its end.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 use tidegate::{Clock, SystemClock};
-use tidegate_redis::{RedisStore, Settings, Source};
+use tidegate_redis::{DecisionSource, RedisStore, Settings};
 use tidegate_testbed::RedisServer;
 use tokio::time::Instant;
 
@@ -20,19 +20,19 @@ const RULE: &str = "2000/s burst 400";
 const RATE: u64 = 2_000;
 const BURST: u64 = 400;
 const NODES: usize = 4;
-/// What a child is told: where Redis is, where to write, and until when.
+/// The variable for a child process: the address of Redis, the file to write, and the duration.
 const ROLE: &str = "TIDEGATE_TEST_NODE";
 /// Callers in one process.
 const CALLERS: usize = 8;
 
-/// One admission: surely not before, surely not after.
+/// An admission, and the times between which it was made.
 #[derive(Clone, Copy)]
 struct Admission {
     before_us: u64,
     after_us: u64,
 }
 
-/// Started by the other tests as a process of its own; by itself it does nothing.
+/// A node, started by the other tests as a process; by itself it does nothing.
 #[tokio::test]
 async fn node() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -41,7 +41,7 @@ async fn node() {
     };
     let ends = Instant::now() + Duration::from_secs(seconds.parse().expect("seconds are a number"));
     let address = url.parse().expect("it is an address");
-    // Longer than usual: what is decided without Redis is not what is tested here.
+    // Long, since decisions without Redis are not tested here.
     let settings = Settings::default().deadline(Duration::from_millis(500));
     let store = RedisStore::connect_with(&address, settings).await;
     let builder = store.builder("shared", RULE.parse().expect("it is a rule")).lease(true);
@@ -56,8 +56,8 @@ async fn node() {
                 let before = now_us();
                 let told = limiter.decide(b"everybody", 1).await;
                 if told.decision.is_allow() {
-                    let is_leased = u8::from(told.source == Source::Leased);
-                    // At once: what is not written when the process is killed would be missed.
+                    let is_leased = u8::from(told.source == DecisionSource::Lease);
+                    // Written at once, since the process may be killed.
                     writeln!(file, "{before} {} {is_leased}", now_us()).expect("it can be written");
                 } else {
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -69,7 +69,7 @@ async fn node() {
 }
 
 fn now_us() -> u64 {
-    // One clock for all processes, and the one that Redis goes by. A process's own starts and runs by a calibration.
+    // The clock of Redis, which is the same for all processes.
     static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
     CLOCK.calendar_now().as_micros()
 }
@@ -184,11 +184,11 @@ fn excess(admissions: &[Admission]) -> i64 {
         let since_us = begins_us - start_us.cast_signed();
         worst = worst.max(tree[1].most + RATE.cast_signed() * since_us);
     }
-    // Whole admissions: a part of one that the rate has brought admits nobody.
+    // Whole admissions: a fraction of one admits no request.
     (worst - BURST.cast_signed() * ONE + ONE - 1).div_euclid(ONE)
 }
 
-/// The same by every interval and every admission.
+/// Computes the same by counting the admissions of every interval.
 fn excess_by_counting(admissions: &[Admission]) -> i64 {
     let mut worst = i64::MIN;
     for first in admissions {
@@ -208,7 +208,7 @@ fn excess_by_counting(admissions: &[Admission]) -> i64 {
 
 #[test]
 fn b2_one_too_many_is_found_wherever_it_is() {
-    // A burst within a microsecond, and one each time the rate has brought one: as much as may be.
+    // A burst within a microsecond, and then one at each refill: exactly the bound.
     let mut admissions = vec![Admission { before_us: 1_000, after_us: 1_001 }; 400];
     admissions.extend((1..=50).map(|n| {
         let at_us = 1_000 + 500 * n;
@@ -262,8 +262,8 @@ async fn b2_four_processes_never_admit_one_too_many_through_kills_of_a_node_and_
         node.wait().expect("it ends by itself");
     }
     let (admissions, leased) = fleet.admissions();
-    // Redis answers when it has written, so all that was lent is there again after the restart: a reply that was on its way is
-    // lost to who asked, and to nobody's good.
+    // Redis replies after it has written, so all leases exist again after the restart. A reply that was lost then only wastes
+    // its lease.
     let worst = excess(&admissions);
     let total = admissions.len() as u64;
     let whole = RATE * seconds + BURST;
@@ -278,7 +278,7 @@ async fn b2_four_processes_never_admit_one_too_many_through_kills_of_a_node_and_
 }
 
 #[tokio::test]
-async fn b2_four_processes_without_any_trouble_stay_within_one_burst() {
+async fn b2_four_processes_without_faults_stay_within_one_burst() {
     let server = RedisServer::start();
     let mut fleet = Fleet::new(&server, "calm");
     let mut nodes: Vec<Child> = (0..NODES).map(|_| fleet.start(5)).collect();

@@ -1,6 +1,6 @@
-//! `CL.THROTTLE` in Redis says what it says in memory, number for number, with the time said by the test.
+//! `CL.THROTTLE` in Redis gives the numbers that it gives in memory, with a clock that the test controls.
 //!
-//! `TIDEGATE_SEQUENCES` says how many sequences of requests there are.
+//! `TIDEGATE_SEQUENCES` is the number of sequences of requests.
 
 use std::time::Duration;
 use tidegate::throttle::{Throttle, Throttles};
@@ -9,7 +9,7 @@ use tidegate_redis::{RedisStore, Settings};
 use tidegate_testbed::{Fault, FaultProxy, Random, RedisServer};
 
 const REQUESTS: u64 = 16;
-const BIRTH: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+const START: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 /// Mostly small, and now and then large.
 fn size(random: &mut Random, bits_max: u64) -> i64 {
@@ -26,21 +26,21 @@ fn throttle(random: &mut Random) -> Throttle {
     };
     let burst = if random.below(16) == 0 { -size(random, 3) } else { size(random, 12) };
     let (count, period) = (size(random, 20), size(random, 17));
-    // A rate that leaves no nanosecond is none.
+    // A rate above one per nanosecond is invalid.
     Throttle::new(burst, count, period, quantity)
         .unwrap_or_else(|_| Throttle::new(burst, 7, 3, quantity).expect("it is a rate"))
 }
 async fn connect(server: &RedisServer, clock: &ManualClock) -> RedisStore {
     let address = server.url().parse().expect("a server has an address");
-    // The machine may be busy, and nothing is to be decided without Redis.
+    // Long, since no request may be decided without Redis on a busy machine.
     let settings = Settings::default().deadline(Duration::from_secs(30)).connections(1);
     RedisStore::connect_with_clock(&address, settings, clock.clone()).await
 }
 
 #[tokio::test]
-async fn what_would_owe_more_than_146_years_is_denied_as_in_memory() {
+async fn a_debt_of_more_than_146_years_is_denied_as_in_memory() {
     let server = RedisServer::start();
-    let clock = ManualClock::at(BIRTH);
+    let clock = ManualClock::at(START);
     let store = connect(&server, &clock).await;
     let memory = Throttles::with_clock(clock.clone());
     let shared = store.throttles(Throttles::with_clock(clock.clone()), 1);
@@ -55,9 +55,9 @@ async fn what_would_owe_more_than_146_years_is_denied_as_in_memory() {
 }
 
 #[tokio::test]
-async fn redis_says_what_memory_says() {
+async fn redis_and_memory_give_the_same_numbers() {
     let server = RedisServer::start();
-    let clock = ManualClock::at(BIRTH);
+    let clock = ManualClock::at(START);
     let store = connect(&server, &clock).await;
     let shared = store.throttles(Throttles::with_clock(clock.clone()), 1);
     let sequences = std::env::var("TIDEGATE_SEQUENCES")
@@ -70,7 +70,7 @@ async fn redis_says_what_memory_says() {
             let throttle = if random.below(4) == 0 { throttle(&mut random) } else { usual };
             if random.below(24) == 0 {
                 let reset = shared.reset(key.as_bytes()).await.expect("Redis answers");
-                // By the test's time a key is kept for a day more than it owes.
+                // With a clock of a test, a key lives a day longer than its debt.
                 let has_owed = memory.reset(key.as_bytes());
                 assert!(reset || !has_owed, "seed {seed}, reset {place}");
             }
@@ -91,7 +91,7 @@ async fn redis_says_what_memory_says() {
 }
 
 #[tokio::test]
-async fn a_key_lives_as_long_as_it_owes_and_is_called_what_it_is() {
+async fn a_key_lives_as_long_as_its_debt_and_has_the_documented_name() {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url()).await.expect("it is an address");
     let throttles = store.throttles(Throttles::new(), 1);
@@ -110,7 +110,7 @@ async fn a_key_lives_as_long_as_it_owes_and_is_called_what_it_is() {
 }
 
 #[tokio::test]
-async fn without_redis_this_nodes_share_decides_and_knows_what_redis_admitted() {
+async fn without_redis_the_share_decides_and_counts_what_redis_admitted() {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url()).await.expect("it is an address");
     let throttles = store.throttles(Throttles::new(), 2);
@@ -126,7 +126,7 @@ async fn without_redis_this_nodes_share_decides_and_knows_what_redis_admitted() 
 }
 
 #[tokio::test]
-async fn what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
+async fn try_check_charges_the_share_too() {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url()).await.expect("it is an address");
     let throttles = store.throttles(Throttles::new(), 2);
@@ -140,11 +140,11 @@ async fn what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
     assert!(throttles.stats().failed > 0);
 }
 
-/// Redis knows nothing of what was admitted without it, and would admit as much again.
+/// Redis does not know of admissions without it, and would admit as much again.
 #[tokio::test]
-async fn what_was_admitted_without_redis_is_not_admitted_again() {
+async fn requests_admitted_without_redis_are_not_admitted_again() {
     let server = RedisServer::start();
-    let clock = ManualClock::at(BIRTH);
+    let clock = ManualClock::at(START);
     let proxy = FaultProxy::to(server.address());
     let address = proxy.url().parse().expect("it is an address");
     let settings = Settings::default().deadline(Duration::from_secs(5));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::io::Write;
-use tidegate_redis::{Concern, RedisStore};
+use tidegate_redis::{ProblemKind, RedisStore};
 use tidegate_server::config::Config;
 
 /// The state of the configured store.
@@ -39,13 +39,13 @@ pub(super) fn examine(config: &Config) -> anyhow::Result<StoreReport> {
         let connected = RedisStore::connect_with(&address, settings).await;
         (connected.health(), connected.examine().await)
     });
-    let server = |health: tidegate_redis::Health| ServerReport {
+    let server = |health: tidegate_redis::ServerHealth| ServerReport {
         why_down: (!health.is_up).then_some(health.why_down),
         is_up: health.is_up,
         address: health.address,
     };
     // A server that does not answer is already reported in `servers`.
-    let findings = findings.into_iter().filter(|it| it.concern != Concern::Unreachable);
+    let findings = findings.into_iter().filter(|it| it.kind != ProblemKind::Unreachable);
     let findings = findings.map(|it| Finding { address: it.address, text: it.text }).collect();
     let servers = health.into_iter().map(server).collect();
     Ok(StoreReport { url: Some(address.to_string()), servers, findings })

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use tidegate::rule::Window;
 use tidegate::{ManualClock, Rule, Timestamp};
 use tidegate_redis::{
-    JointAsk, RedisLimiter, RedisPermit, RedisStore, Settings, StoreError, Unsuited, check_all,
+    RedisLimiter, RedisPermit, RedisRequest, RedisStore, Settings, StoreError, UnsupportedRule,
+    try_check_all,
 };
 use tidegate_testbed::RedisServer;
 use tokio::runtime::Runtime;
@@ -64,7 +65,7 @@ impl Implementation for Redis {
         let store = self.runtime.block_on(opened);
         let rules: Result<Vec<Rule>, Refusal> = rules.iter().map(|rule| read(rule)).collect();
         let limiter = |(place, rule)| store.limiter(&format!("limit{place}"), rule);
-        let limits: Result<Vec<RedisLimiter>, Unsuited> =
+        let limits: Result<Vec<RedisLimiter>, UnsupportedRule> =
             rules?.into_iter().enumerate().map(limiter).collect();
         self.limits = limits.map_err(|_| Refusal::CannotSay(super::MORE_THAN_DOUBLES_COUNT))?;
         for limiter in &self.limits {
@@ -112,9 +113,10 @@ impl Implementation for Redis {
         if self.limits.iter().any(|limiter| limiter.rule().is_concurrency()) {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
         }
-        let ask = |limiter| JointAsk { limiter, key: key.as_bytes(), cost };
-        let asks: Vec<JointAsk<'_>> = self.limits.iter().map(ask).collect();
-        let joint = self.runtime.block_on(check_all(&asks)).map_err(|error| failed(&error))?;
+        let requests: Vec<RedisRequest<'_>> =
+            self.limits.iter().map(|limiter| limiter.request(key).cost(cost)).collect();
+        let joint =
+            self.runtime.block_on(try_check_all(&requests)).map_err(|error| failed(&error))?;
         Ok(joint.decision.into())
     }
 

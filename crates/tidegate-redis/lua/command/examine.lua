@@ -1,4 +1,4 @@
--- Tries every command that the other scripts use, on a key of their kind. Says which cannot be done, and why.
+-- Tries every command that the other scripts use, on a key with their prefix. Returns the errors.
 local key = KEYS[1]
 local tries = {
   {'TIME'},
@@ -17,9 +17,9 @@ local tries = {
   {'ZREMRANGEBYSCORE', key, '-inf', '0'},
   {'ZREM', key, 'a'},
 }
-local said = {}
+local reply = {}
 for _, try in ipairs(tries) do
   local answer = redis.pcall(unpack(try))
-  if type(answer) == 'table' and answer.err then said[#said + 1] = try[1] .. ': ' .. answer.err end
+  if type(answer) == 'table' and answer.err then reply[#reply + 1] = try[1] .. ': ' .. answer.err end
 end
-return said
+return reply

@@ -1,3 +1,3 @@
--- Forgets a key.
+-- Deletes the state of a key.
 local call = redis.call
 return call('DEL', KEYS[1])

@@ -1,2 +1,2 @@
--- Whether a script may write here now. The key is nobody's, and is gone a moment later.
+-- Tests whether scripts can write. The key has no other use, and expires after a second.
 return redis.call('SET', KEYS[1], '', 'PX', '1000')

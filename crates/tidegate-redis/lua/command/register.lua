@@ -1,18 +1,18 @@
--- What a limit's rule is, for all who share it: the newest that anybody has published, and those before it.
--- KEYS[1]  a hash: `version`, `born` (when the limit began, in microseconds), `until` (when no state of its rules is left)
---          and the texts by version.
--- ARGV[1]  the caller's rule, or nothing to only ask. ARGV[2]: the version the caller has, or 0.
--- ARGV[4]  1 to have it replace another. Without, it is what the caller's version says, and what is there stays, unless
---          that is older: then the newer one was lost, with a primary whose replica was behind.
--- ARGV[5]  How long a state of the caller's rule lives at the longest, in milliseconds.
--- Says the version, when the limit began, and all versions with their texts.
+-- Reads or publishes the rule of a limit: the newest version, and those before it.
+-- KEYS[1]  A hash: `version`, `born` (when the limit was created, in microseconds), `until` (when the last state of its
+--          rules expires) and the texts by version.
+-- ARGV[1]  The caller's rule, or an empty string to only read. ARGV[2]: the version that the caller has, or 0.
+-- ARGV[4]  1 to publish the rule. Otherwise the rule is that of the caller's version, and is only written if the hash has
+--          an older one: then a failover to a lagging replica has lost it.
+-- ARGV[5]  The longest time to live of a state of the caller's rule, in milliseconds.
+-- Returns the version, when the limit was created, and all versions with their texts.
 local call = redis.call
 local key, text, known = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local version, publishes = tonumber(call('HGET', key, 'version') or 0), ARGV[4] == '1'
 if version == 0 and text ~= '' then
-  -- A version is the microsecond it came in, so that none comes twice, even if all of this was lost; and so that who
-  -- takes a state over knows since when the new rule holds. One less for the first: it may change at once.
-  -- Where all of this was lost, it is what the caller goes by, or replaces that.
+  -- A version is the microsecond of its publication: so it is unique even if the hash was lost, and a caller that converts
+  -- a state knows since when the new rule applies. The first is one less, so that it can be changed at once.
+  -- If the hash was lost, it is restored to the caller's version, or to a newer one.
   version = known == 0 and math.max(now_us - 1, 1) or publishes and math.max(known + 1, now_us) or known
   call('HSET', key, 'version', version, 'born', now_us, version, text)
 elseif text ~= '' and not publishes and known > version then
@@ -29,22 +29,22 @@ for i = 1, #all, 2 do
   if number then versions[#versions + 1] = number end
 end
 table.sort(versions)
-local said = {version, tonumber(call('HGET', key, 'born'))}
+local reply = {version, tonumber(call('HGET', key, 'born'))}
 for i, number in ipairs(versions) do
-  -- States of older rules than these are taken for used up.
+  -- States of older versions count as exhausted.
   if i <= #versions - 64 then
     call('HDEL', key, number)
   else
-    said[#said + 1] = number
-    said[#said + 1] = call('HGET', key, number)
+    reply[#reply + 1] = number
+    reply[#reply + 1] = call('HGET', key, number)
   end
 end
--- Whoever uses the limit asks now and then: it stays as long as there is anybody, and then as long as there are states,
--- of rules before too. A day more, so that this is not written every time.
+-- Nodes read the rule regularly, which keeps the hash alive. After the last node it lives as long as states of any version.
+-- A day is added, so that `until` need not be written every time.
 local until_us, needed_us = tonumber(call('HGET', key, 'until') or 0), now_us + ARGV[5] * 1000
 if until_us < needed_us then
   until_us = needed_us + 86400000000
   call('HSET', key, 'until', until_us)
 end
 call('PEXPIRE', key, math.max(604800000, math.ceil((until_us - now_us) / 1000)) + kept_ms)
-return said
+return reply

@@ -1,12 +1,12 @@
--- Gives a place back. KEYS[1]: as rows.lua has it. ARGV[1]: the version, the ticket, and since when it is held.
--- Says 1 if it was held; 0 if not: its lease ran out, or it was given back before; the value, if another version of
--- the rule has written it.
+-- Releases a permit. KEYS[1]: as in `rows.lua`. ARGV[1]: the version, the ticket, and since when the permit is held.
+-- Returns 1 if it was held; 0 if its lease had ended or it was released before; the value, if it belongs to another version
+-- of the rule.
 local call, encode, decode = redis.call, struct.pack, struct.unpack
 local wanted, ticket, since_us = decode('<ddd', ARGV[1])
 local key = KEYS[1]
 local header = call('GETRANGE', key, 0, 71)
 if header == '' then return 0 end
--- The version first: what another rule has written may be shorter.
+-- The version is read first: the value of another rule may be shorter.
 if decode('<d', header) ~= wanted then return call('GET', key) end
 local version, lives_us, _, head, tail, count, last_ticket, live, room = decode('<ddddddddd', header)
 local function row(i)
@@ -30,7 +30,7 @@ while i < tail do
   call('SETRANGE', key, 104 + i * 40, encode('<d', carried(i) - cost))
   i = carrier(i)
 end
--- Places that were given back at the end are forgotten, so that the last is one that is held.
+-- Released permits at the end are dropped, so that the last row is held.
 if place == tail - 1 then tail = reaches(sum_before(head, carried) + count, tail, carried) + 1 end
 local _, _, _, last_us = row(tail - 1)
 if last_us >= 0 and lives_us - last_us > 900000 then

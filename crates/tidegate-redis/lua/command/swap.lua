@@ -1,5 +1,5 @@
--- Puts a state in the place of another, if nobody has changed that: for changes of rule.
--- KEYS[1]; ARGV[1]: the value that was seen; ARGV[2]: the new one, or nothing; ARGV[4]: how long it lives, in ms.
+-- Replaces a value, unless it has changed since it was read: for changes of the rule.
+-- KEYS[1]. ARGV[1]: the value that was read. ARGV[2]: the new one, or empty to delete it. ARGV[4]: its time to live in ms.
 local call = redis.call
 if call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then

@@ -1,9 +1,9 @@
--- CL.THROTTLE: what a key owes, under a rate that comes with the request. Twin of tidegate-core/src/throttle.rs.
--- KEYS[1]  Its value: when it was written, and when nothing will be owed any more, in whole microseconds and the
---          nanoseconds that are left; doubles, as they lie in memory.
--- ARGV[1]  What is asked for (below zero it is given back), and how much may be owed: each in whole microseconds,
---          rounded down, and the nanoseconds that are left.
--- Says whether it passes (1 or 0), and what was owed: microseconds and nanoseconds.
+-- CL.THROTTLE: the debt of a key, under a rate that comes with the request. Twin of tidegate-core/src/throttle.rs.
+-- KEYS[1]  Its value, three doubles: when it was written, and when the debt is paid, in whole microseconds and the
+--          remaining nanoseconds.
+-- ARGV[1]  The price (below zero: a refund) and the largest debt, each in whole microseconds, rounded down, and the
+--          remaining nanoseconds.
+-- Returns whether the request is admitted (1 or 0), and the debt before: microseconds and nanoseconds.
 local call, encode, decode = redis.call, struct.pack, struct.unpack
 local price_us, price_rest, capacity_us, capacity_rest = decode('<dddd', ARGV[1])
 local value = call('GET', KEYS[1])
@@ -12,10 +12,10 @@ if value then
   local written_us, full_us, full_rest = decode('<ddd', value)
   local step_us = written_us - now_us
   if step_us > 1000000 then
-    -- The clock went back: what is owed goes along, and is paid in the same time.
+    -- The clock was set back: the debt moves with it, and is paid in the same time.
     full_us = full_us - step_us
   elseif step_us > 0 then
-    -- It trembles: time stands still.
+    -- A small step back is tolerated: the time of the last write counts.
     now_us = written_us
   end
   debt_us, debt_rest = full_us - now_us, full_rest

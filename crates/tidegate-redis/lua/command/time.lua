@@ -1,2 +1,2 @@
--- What time it is.
+-- Returns the time.
 return now_us

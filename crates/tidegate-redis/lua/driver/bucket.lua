@@ -1,15 +1,15 @@
--- The driver for what is asked most: to charge a bucket whose tick is a microsecond, and that starts full. It does what
--- `cell.lua` does, with fewer numbers: to unpack them is most of what a decision costs.
+-- The driver for the most frequent operation: charging a bucket whose tick is a microsecond and that starts full. It does
+-- what `cell.lua` does, with fewer numbers, since unpacking them is most of the cost of a decision (`tests/cost.rs`).
 --
--- KEYS[1], and what is said: as there. ARGV[1]: the version, the price, and the capacity, in whole microseconds.
--- ARGV[2]: how many milliseconds a key lives that owes the price and nothing else. ARGV[3]: the time, in tests only.
+-- KEYS[1] and the reply are as in `cell.lua`. ARGV[1]: the version, the price and the capacity, in whole microseconds.
+-- ARGV[2]: the time to live, in milliseconds, of a key that owes only the price. ARGV[3]: the time, in tests only.
 local call, encode, decode = redis.call, struct.pack, struct.unpack
 local key = KEYS[1]
 local wanted, price_us, capacity_us = decode('<ddd', ARGV[1])
 local value = call('GET', key)
 if not value and price_us > 0 and price_us <= capacity_us then
-  -- Nobody has asked: nothing is owed, and the twin would say yes. That is worth a way of its own, because most keys of a
-  -- busy limit are new, and what is the same for all of them was worked out before.
+  -- A new key owes nothing, so the twin would admit the request. Most keys of a busy limit are new, and the caller has
+  -- computed what is the same for all of them.
   local lives_ms = kept_ms == 0 and ARGV[2] or ARGV[2] + kept_ms
   local after_us = now_us + price_us
   call('SET', key, encode('<ddddd', wanted, after_us + 900001, after_us, 0, now_us), 'PX', lives_ms)
@@ -22,7 +22,7 @@ if value then
   if version ~= wanted then return value end
 end
 local most_us = capacity_us + (capacity_us < 1000 and capacity_us or 1000)
-local is_charged, drain_us, said, after_us =
+local is_charged, drain_us, reply, after_us =
   token_bucket(now_us, 0, price_us, 0, capacity_us, 0, most_us, 0, 1, full_us, 0)
 if drain_us then
   local spare_us = lives_us - now_us - drain_us
@@ -34,5 +34,5 @@ if drain_us then
     call('SET', key, encode('<ddddd', wanted, lives_us, after_us, 0, now_us), 'PX', lives_ms)
   end
 end
-if is_charged then return said end
-return -1 - said
+if is_charged then return reply end
+return -1 - reply

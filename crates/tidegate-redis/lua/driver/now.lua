@@ -1,5 +1,5 @@
--- Redis's clock, not the caller's: two nodes whose clocks disagree still share one limit. In whole microseconds.
--- Only a test says what time it is; then keys are kept for a day more, because time does not pass as it says.
+-- The time of Redis's clock, not of the caller's, in whole microseconds: nodes whose clocks disagree still share one limit.
+-- A test can set the time. Then keys live a day longer, because Redis expires them by its own clock.
 local now_us, kept_ms = ARGV[3], 86400000
 if now_us and now_us ~= '' then
   now_us = tonumber(now_us)

@@ -1,19 +1,19 @@
--- One request. TWIN stands for the twin's name.
--- KEYS[1], ARGV[1], ARGV[2]  as the driver says. ARGV[3]: the time, in tests only.
--- KEYS[2], ARGV[4]           where the answer is kept, for so many milliseconds, so that who asks twice is charged once; for
---                            none, if this is only a look. Then what is said comes after the version of the rule that it was
---                            said by, which may have been another one; and a 1 after it, if it was said before.
+-- Decides one request. Rust replaces TWIN by the name of the twin.
+-- KEYS[1], ARGV[1], ARGV[2]  As in the driver. ARGV[3]: the time, in tests only.
+-- KEYS[2], ARGV[4]           For an idempotent request: the key that stores the reply, and for how many milliseconds (0 for a
+--                            peek). Then the script returns the version of the rule, the reply, and a 1 if the reply was
+--                            stored before, perhaps under another version.
 local once = KEYS[2]
 if once then
   local past = redis.call('GET', once)
   if past then
-    local version, said = unpack(cmsgpack.unpack(past))
-    return {version, said, 1}
+    local version, reply = unpack(cmsgpack.unpack(past))
+    return {version, reply, 1}
   end
 end
-local is_charged, said = TWIN_at(now_us, kept_ms, KEYS[1], ARGV[1], ARGV[2])
-if not once then return said end
+local is_charged, reply = TWIN_at(now_us, kept_ms, KEYS[1], ARGV[1], ARGV[2])
+if not once then return reply end
 local version = struct.unpack('<d', ARGV[1])
-said = {version, said}
-if is_charged and ARGV[4] ~= '0' then redis.call('SET', once, cmsgpack.pack(said), 'PX', ARGV[4]) end
-return said
+reply = {version, reply}
+if is_charged and ARGV[4] ~= '0' then redis.call('SET', once, cmsgpack.pack(reply), 'PX', ARGV[4]) end
+return reply

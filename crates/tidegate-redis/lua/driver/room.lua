@@ -1,7 +1,7 @@
--- Where rows lie: in a string, after nine doubles. What is written there, and whose room is given back.
--- Always: rows that are not held, wherever they lie, are no more than those that are held, or a few. Those that go pay
--- for the copy: between two copies at least half as many have gone as the second takes along. `live` may be less than are
--- held, by those that were given back and have run out since; below zero, the rows are copied whatever room they take.
+-- Writes the rows of a key, which are in a string after nine doubles, and compacts the string.
+-- Invariant: there are at most as many dead rows as live ones, or 32. Compacting is paid for by the rows that died: between
+-- two copies at least half as many rows died as the second one copies. `live` may be too small, by released permits whose lease
+-- has ended since; below zero, the rows are compacted in any case.
 local function put(key, width, version, lives_us, now_us, head, tail, sum, ticket, live, room)
   local call, encode = redis.call, struct.pack
   local format = '<ddddddddd'
@@ -11,8 +11,8 @@ local function put(key, width, version, lives_us, now_us, head, tail, sum, ticke
   end
   local rows = call('GETRANGE', key, 72 + head * width * 8, 71 + tail * width * 8)
   if width == 5 then
-    -- A row that was given back has a cost of 0, its second double. The others have other rows before them now, and so
-    -- carry other sums, their last.
+    -- A released permit has a cost of 0, its second double. The other rows get a new position, and so a new partial sum,
+    -- their last double.
     local held, sums = {}, {}
     local function carried(i) return sums[i + 1] end
     for at = 1, #rows, 40 do

@@ -1,18 +1,18 @@
--- The driver of twins whose state is a list: rows in a string, read and written where they lie. A row costs its
--- doubles and nothing else, and what a decision reads does not grow with the list.
--- A template, and asked, as `cell.lua`; WIDTH is how many doubles a row has, ROW_FORMAT how they are packed.
+-- The driver of twins whose state is a list: rows in a string, read and written in place. A row needs only its doubles, and
+-- a decision reads about as many rows however long the list is.
+-- A template with the arguments of `cell.lua`; WIDTH is the number of doubles of a row, ROW_FORMAT their format.
 --
--- key    Its value: the version of the rule, until when it lives, when it was written, between which rows all lie that
---        are held (from head to before tail), a sum and the last ticket, which are the twin's, how many rows are held
---        (all, if the twin does not say), for how many there is room, and the rows.
--- Says whether it is charged, and then the time (for no: -1 less the time) and what the twin says.
+-- key    Its value: the version of the rule, when the key expires, when it was written, the range of live rows (from head to
+--        before tail), a sum and the last ticket, which belong to the twin, the number of live rows (all in the range,
+--        unless the twin returns another number), the capacity in rows, and the rows.
+-- Returns whether the request is charged, and then the time (for a denial: -1 minus the time) and what the twin returns.
 local function TWIN_at(now_us, kept_ms, key, args, _, looks)
   local call, encode, decode = redis.call, struct.pack, struct.unpack
   local wanted, verb, _, ARGS = decode('<dddARGS_FORMAT', args)
   local header = call('GETRANGE', key, 0, 71)
   local version, lives_us, _, head, tail, sum, ticket, live, room = wanted, 0, 0, 0, 0, 0, 0, 0, 0
   if header ~= '' then
-    -- The version first: what another rule has written may be shorter.
+    -- The version is read first: the value of another rule may be shorter.
     version = decode('<d', header)
     if version ~= wanted then return nil, call('GET', key) end
     version, lives_us, _, head, tail, sum, ticket, live, room = decode('<ddddddddd', header)
@@ -26,7 +26,7 @@ local function TWIN_at(now_us, kept_ms, key, args, _, looks)
     end
     return decode('<ROW_FORMAT', bytes)
   end
-  local is_charged, drain_us, said, head2, tail2, sum2, ticket2, live2, changes =
+  local is_charged, drain_us, reply, head2, tail2, sum2, ticket2, live2, changes =
     TWIN(now_us, verb, ARGS, head, tail, sum, ticket, live, row)
   if drain_us and verb ~= 2 and not looks then
     local spare_us = lives_us - now_us - drain_us
@@ -40,6 +40,6 @@ local function TWIN_at(now_us, kept_ms, key, args, _, looks)
     put(key, WIDTH, wanted, lives_us, now_us, head2, tail2, sum2, ticket2, live2, room)
     if is_renewed then call('PEXPIRE', key, math.ceil((lives_us - now_us) / 1000) + kept_ms) end
   end
-  table.insert(said, 1, is_charged and now_us or -1 - now_us)
-  return is_charged, said
+  table.insert(reply, 1, is_charged and now_us or -1 - now_us)
+  return is_charged, reply
 end

@@ -1,5 +1,5 @@
--- The first of `from` .. `to` - 1 for which it is true, or `to`: what is true of one is true of all after it.
--- In growing steps from the front, because what is looked for is mostly near it.
+-- Returns the first of `from` .. `to` - 1 for which `is_true` holds, or `to`. If it holds for one, it holds for all after it.
+-- Searches in growing steps from the front, because the result is mostly near it.
 local function first(from, to, is_true)
   local step = 1
   while from < to do

@@ -1,8 +1,8 @@
--- Sums over rows that come at the end and go anywhere: a Fenwick tree. Each row carries what it and some of those before it
--- cost together; so what all rows up to one cost, and which row a sum is reached with, is read from a few of them.
--- `carried(i)` is what row i carries. Rows are counted from 0.
+-- A Fenwick tree: sums over rows that are appended at the end and removed anywhere. Each row has the sum of its cost and of
+-- those of some rows before it, so that the sum of all rows up to one, and the row that reaches a sum, are computed from a few.
+-- `carried(i)` is the partial sum of row i. Rows are counted from 0.
 
--- What the rows before `i` cost together.
+-- Returns the total cost of the rows before `i`.
 local function sum_before(i, carried)
   local sum = 0
   while i > 0 do
@@ -12,7 +12,7 @@ local function sum_before(i, carried)
   return sum
 end
 
--- What row `i` carries, if it costs so much.
+-- Returns the partial sum of row `i`, given its cost.
 local function carries(i, cost, carried)
   local from = i + 1 - bit.band(i + 1, -i - 1)
   while i > from do
@@ -22,12 +22,12 @@ local function carries(i, cost, carried)
   return cost
 end
 
--- The next row that carries what row `i` costs.
+-- Returns the next row whose partial sum includes row `i`.
 local function carrier(i)
   return i + bit.band(i + 1, -i - 1)
 end
 
--- The first of the rows before `tail` with which they cost so much together.
+-- Returns the first row before `tail` up to which the total cost is at least `sum`.
 local function reaches(sum, tail, carried)
   local place, step = 0, 1
   while step * 2 <= tail do step = step * 2 end

@@ -1,7 +1,7 @@
-//! What this node remembers of Redis's answers for up to a second, so that it need not ask again.
+//! Caches of Redis's answers, for up to a second.
 
 mod denied;
 mod remaining;
 
-pub(crate) use denied::{DeniedKeys, SentAt};
-pub(crate) use remaining::LeftKeys;
+pub(crate) use denied::{DenialCache, SentAt};
+pub(crate) use remaining::RemainingCache;

@@ -1,96 +1,98 @@
-//! What keys had left a moment ago: for who is denied by one of several limits, and is told what the others have.
+//! Cache of what keys had remaining: when one of several limits denies a request, its decision still reports the others.
 //!
-//! Always   Nobody is admitted or denied by it. It is what Redis said, as time has changed it since; what others have taken
-//!          meanwhile is not known here, for [`SPAN_MAX`] at the longest.
-//! Always   At most [`KEYS_MAX`] are remembered, of [`KEY_BYTES_MAX`] bytes.
+//! Invariant  No request is admitted or denied by it. It is Redis's answer plus what has refilled since; charges by other nodes
+//!            are missing for at most [`AGE_MAX`].
+//! Bound      [`KEYS_MAX`] keys of [`KEY_BYTES_MAX`] bytes.
 
-use super::denied::{KEY_BYTES_MAX, KEYS_MAX, SPAN_MAX, Scans, SentAt};
-use crate::script::codec::{Answer, Shared, Verb};
+use super::denied::{AGE_MAX, KEY_BYTES_MAX, KEYS_MAX, PurgeSchedule, SentAt};
+use crate::script::codec::{LimitCodec, Operation, ScriptDecision};
+use crate::sync::Mutex;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use tidegate::{Clock, SystemClock};
 use tidegate_core::{Decision, Timestamp};
 
 #[derive(Debug, Default)]
-pub(crate) struct LeftKeys<C = SystemClock> {
-    kept: Mutex<HashMap<Vec<u8>, Left>>,
+pub(crate) struct RemainingCache<C = SystemClock> {
+    keys: Mutex<HashMap<Vec<u8>, Remaining>>,
     clock: C,
-    scans: Scans,
+    purges: PurgeSchedule,
 }
 
 #[derive(Debug)]
-struct Left {
-    answer: Answer,
+struct Remaining {
+    answer: ScriptDecision,
     version: u64,
-    /// When the request was about to be sent.
     sent: Timestamp,
 }
 
-impl<C: Clock> LeftKeys<C> {
-    /// What is left, if it was heard of a moment ago.
-    pub(crate) fn get(&self, key: &[u8], shared: &Shared, version: u64) -> Option<Decision> {
-        let mut kept = self.kept.lock().expect("nobody panics with it");
-        let left = kept.get(key)?;
+impl<C: Clock> RemainingCache<C> {
+    /// Returns what the key has remaining, if Redis reported it recently.
+    pub(crate) fn get(&self, key: &[u8], codec: &LimitCodec, version: u64) -> Option<Decision> {
+        let mut keys = self.keys.lock();
+        let left = keys.get(key)?;
         let elapsed = self.clock.now().since(left.sent);
-        if left.version != version || elapsed >= SPAN_MAX {
-            kept.remove(key);
+        if left.version != version || elapsed >= AGE_MAX {
+            keys.remove(key);
             return None;
         }
         let later = left.answer.later(elapsed);
-        drop(kept);
-        shared.decision(&later, Verb::Look, 0).ok()
+        drop(keys);
+        codec.decision(&later, Operation::Peek, 0).ok()
     }
 
-    /// Remembers what Redis said of a key that it has not charged.
-    pub(crate) fn put(&self, key: &[u8], answer: Answer, version: u64, asked: SentAt) {
+    /// Stores what Redis reported about a key that it did not charge.
+    pub(crate) fn put(&self, key: &[u8], answer: ScriptDecision, version: u64, sent: SentAt) {
         if key.len() > KEY_BYTES_MAX {
             return;
         }
-        let mut kept = self.kept.lock().expect("nobody panics with it");
-        if kept.len() >= KEYS_MAX {
+        let mut keys = self.keys.lock();
+        if keys.len() >= KEYS_MAX {
             let now = self.clock.now();
-            if self.scans.is_due(now) {
-                kept.retain(|_, left| now.since(left.sent) < SPAN_MAX);
+            if self.purges.is_due(now) {
+                keys.retain(|_, left| now.since(left.sent) < AGE_MAX);
             }
-            if kept.len() >= KEYS_MAX {
+            if keys.len() >= KEYS_MAX {
                 return;
             }
         }
-        kept.insert(key.to_vec(), Left { answer, version, sent: asked.sent() });
+        keys.insert(key.to_vec(), Remaining { answer, version, sent: sent.sent() });
     }
 
-    /// It may have more.
+    /// Removes a key that was refunded or reset.
     pub(crate) fn forget(&self, key: &[u8]) {
-        self.kept.lock().expect("nobody panics with it").remove(key);
+        self.keys.lock().remove(key);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::DeniedKeys;
-    use crate::script::codec::Said;
+    use crate::cache::DenialCache;
+    use crate::script::codec::ScriptReply;
     use tidegate::ManualClock;
     use tidegate_core::{Limit, Span};
 
-    /// Ten are owed, of twenty, one of which comes back in a tenth of a second.
-    fn remembered(clock: &ManualClock, key: &[u8]) -> (LeftKeys<ManualClock>, Shared) {
+    /// Returns a cache with a bucket of 20 tokens that lacks 10 and refills 10 a second.
+    fn cached(clock: &ManualClock, key: &[u8]) -> (RemainingCache<ManualClock>, LimitCodec) {
         let limit: Limit = "10/s burst 20".parse().unwrap();
-        let shared = Shared::new(limit, 1, Timestamp::EPOCH).unwrap();
-        let Ok(Said::Answer(answer)) = shared.read(&redis::Value::Int(1_000_000)) else {
-            panic!("it is an answer");
+        let codec = LimitCodec::new(limit, 1, Timestamp::EPOCH).unwrap();
+        let Ok(ScriptReply::Decision(answer)) = codec.read(&redis::Value::Int(1_000_000)) else {
+            panic!("it is a decision");
         };
-        let left =
-            LeftKeys { kept: Mutex::default(), clock: clock.clone(), scans: Scans::default() };
-        left.put(key, answer, 1, DeniedKeys::by(clock.clone()).now());
-        (left, shared)
+        let left = RemainingCache {
+            keys: Mutex::default(),
+            clock: clock.clone(),
+            purges: PurgeSchedule::default(),
+        };
+        left.put(key, answer, 1, DenialCache::with_clock(clock.clone()).now());
+        (left, codec)
     }
 
     #[test]
-    fn what_is_left_grows_with_time_and_is_asked_for_again_after_a_second() {
+    fn cached_tokens_refill_and_expire_after_a_second() {
         let clock = ManualClock::new();
-        let (left, shared) = remembered(&clock, b"key");
-        let remaining = || left.get(b"key", &shared, 1).map(|decision| decision.remaining);
+        let (left, codec) = cached(&clock, b"key");
+        let remaining = || left.get(b"key", &codec, 1).map(|decision| decision.remaining);
         assert_eq!(remaining(), Some(10));
         clock.advance(Span::from_millis(500));
         assert_eq!(remaining(), Some(15));
@@ -101,23 +103,23 @@ mod tests {
     }
 
     #[test]
-    fn another_rule_or_a_key_that_was_forgotten_is_asked_for_again() {
+    fn a_removed_key_or_one_of_another_rule_is_not_found() {
         let clock = ManualClock::new();
-        let (left, shared) = remembered(&clock, b"key");
-        assert_eq!(left.get(b"other", &shared, 1), None);
-        assert!(left.get(b"key", &shared, 1).is_some());
-        assert_eq!(left.get(b"key", &shared, 2), None);
-        let (left, shared) = remembered(&clock, b"key");
+        let (left, codec) = cached(&clock, b"key");
+        assert_eq!(left.get(b"other", &codec, 1), None);
+        assert!(left.get(b"key", &codec, 1).is_some());
+        assert_eq!(left.get(b"key", &codec, 2), None);
+        let (left, codec) = cached(&clock, b"key");
         left.forget(b"key");
-        assert_eq!(left.get(b"key", &shared, 1), None);
+        assert_eq!(left.get(b"key", &codec, 1), None);
     }
 
     #[test]
-    fn no_key_is_kept_that_is_longer_than_the_longest() {
+    fn keys_above_the_maximum_length_are_not_cached() {
         let clock = ManualClock::new();
-        let (left, shared) = remembered(&clock, &[b'x'; KEY_BYTES_MAX]);
-        assert!(left.get(&[b'x'; KEY_BYTES_MAX], &shared, 1).is_some());
-        let (left, shared) = remembered(&clock, &[b'x'; KEY_BYTES_MAX + 1]);
-        assert_eq!(left.get(&[b'x'; KEY_BYTES_MAX + 1], &shared, 1), None);
+        let (left, codec) = cached(&clock, &[b'x'; KEY_BYTES_MAX]);
+        assert!(left.get(&[b'x'; KEY_BYTES_MAX], &codec, 1).is_some());
+        let (left, codec) = cached(&clock, &[b'x'; KEY_BYTES_MAX + 1]);
+        assert_eq!(left.get(&[b'x'; KEY_BYTES_MAX + 1], &codec, 1), None);
     }
 }

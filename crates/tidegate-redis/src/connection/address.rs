@@ -1,15 +1,15 @@
-//! Where the store is: one line of text for every deployment.
+//! The address of a store: one line of text for every deployment.
 //!
 //! ```text
 //! redis://[user:password@]host[:port][/database]
 //! rediss://…                                           TLS
-//! redis+sentinel://host[:port],host[:port]/name        the primary that these sentinels call so
-//! redis+cluster://host[:port],host[:port]              some nodes of a cluster; it tells the others
+//! redis+sentinel://host[:port],host[:port]/name        the primary with this name, found by these sentinels
+//! redis+cluster://host[:port],host[:port]              some nodes of a cluster; the others are discovered
 //! ```
-//! `valkey` may stand for `redis`. `?ca=FILE` trusts the certificates in a file, besides the system's none;
-//! `?sentinel=user:password` is for the sentinels, which have users of their own; with `&` it is both.
+//! `valkey` can replace `redis`. `?ca=FILE` trusts the certificates in a file (the system's are not trusted);
+//! `?sentinel=user:password` are the credentials for the sentinels; `&` separates the two.
 //!
-//! Always   No password is shown, neither where an address is nor where it is none.
+//! Invariant  No password is printed, whether or not the text is a valid address.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use std::str::FromStr;
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
-/// What whom sentinels are asked as stands behind.
+/// The query parameter with the credentials for sentinels.
 const SENTINEL: &str = "sentinel";
 
-/// Where a store is, and how it is spoken to.
+/// The address of a store.
 ///
 /// ```
 /// use tidegate_redis::Address;
@@ -34,14 +34,14 @@ pub struct Address {
     pub(crate) deployment: Deployment,
     pub(crate) hosts: Vec<Host>,
     pub(crate) credentials: Option<Credentials>,
-    /// Whom sentinels are asked as.
+    /// The credentials for sentinels.
     pub(crate) sentinel: Option<Credentials>,
     pub(crate) is_tls: bool,
     pub(crate) database: i64,
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// How many servers there are, and who knows which.
+/// How the servers of a store are organised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deployment {
     Single,
@@ -61,7 +61,7 @@ pub(crate) struct Credentials {
     pub(crate) password: String,
 }
 
-/// A text that is no address of a store.
+/// The error for a text that is not the address of a store.
 ///
 /// ```
 /// use tidegate_redis::Address;
@@ -70,7 +70,7 @@ pub(crate) struct Credentials {
 /// assert!(error.to_string().contains("for example redis://127.0.0.1:6379"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no address of a store: {why}; for example redis://127.0.0.1:6379")]
+#[error("`{text}` is not the address of a store: {why}; for example redis://127.0.0.1:6379")]
 pub struct AddressError {
     /// The text, without its password.
     pub text: String,
@@ -124,7 +124,7 @@ fn read(text: &str) -> Result<Address, &'static str> {
 }
 
 fn read_credentials(text: &str) -> Result<Credentials, &'static str> {
-    let (user, password) = text.split_once(':').ok_or("whom to ask as is said by user:password")?;
+    let (user, password) = text.split_once(':').ok_or("credentials have the form user:password")?;
     let user = decoded(user)?;
     Ok(Credentials {
         user: Some(user).filter(|user| !user.is_empty()),
@@ -175,8 +175,8 @@ fn read_query(text: &str, is_tls: bool, deployment: &Deployment) -> Result<Query
         match part.split_once('=') {
             Some(("ca", file)) if is_tls => query.ca = Some(PathBuf::from(decoded(file)?)),
             Some(("ca", _)) => return Err("certificates are only for rediss://"),
-            Some((SENTINEL, said)) if has_sentinels => {
-                query.sentinel = Some(read_credentials(said)?);
+            Some((SENTINEL, credentials)) if has_sentinels => {
+                query.sentinel = Some(read_credentials(credentials)?);
             }
             Some((SENTINEL, _)) => return Err("there are no sentinels without +sentinel"),
             _ => return Err("after the ? comes ca=FILE or sentinel=user:password"),
@@ -185,7 +185,7 @@ fn read_query(text: &str, is_tls: bool, deployment: &Deployment) -> Result<Query
     Ok(query)
 }
 
-/// Percent signs as in any URL.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -200,10 +200,10 @@ fn decoded(text: &str) -> Result<String, &'static str> {
         bytes.push(byte.ok_or("after a % come two hexadecimal digits")?);
         rest = &after[2..];
     }
-    String::from_utf8(bytes).map_err(|_| "it is no UTF-8")
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
 }
 
-/// Without what must not be in a log.
+/// Removes credentials from a text that is not a valid address.
 fn hidden(text: &str) -> String {
     let (text, query) = text.split_once('?').unwrap_or((text, ""));
     let end = match query {
@@ -218,7 +218,7 @@ fn hidden(text: &str) -> String {
     shown + &end
 }
 
-/// Without the password.
+/// Prints the address without its credentials.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.deployment {
@@ -227,8 +227,8 @@ impl fmt::Display for Address {
             Deployment::Cluster => "+cluster",
         };
         write!(f, "redis{}{kind}://", if self.is_tls { "s" } else { "" })?;
-        for (place, host) in self.hosts.iter().enumerate() {
-            write!(f, "{}{host}", if place > 0 { "," } else { "" })?;
+        for (index, host) in self.hosts.iter().enumerate() {
+            write!(f, "{}{host}", if index > 0 { "," } else { "" })?;
         }
         if let Deployment::Sentinel { name } = &self.deployment {
             write!(f, "/{name}")?;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_may_have_a_name_and_any_password() {
+    fn credentials_may_have_a_user_and_any_password() {
         let credentials = address("redis://limiter:p%40ss%3A@h").credentials.expect("it has");
         assert_eq!(credentials.user.as_deref(), Some("limiter"));
         assert_eq!(credentials.password, "p@ss:");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_may_be_asked_as_somebody_else() {
+    fn sentinels_may_have_other_credentials() {
         let both = address("rediss+sentinel://a:b@h/main?sentinel=watcher:p%26ss&ca=/ca.pem");
         assert_eq!(both.credentials.as_ref().expect("it has").password, "b");
         let sentinel = both.sentinel.as_ref().expect("it has");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_do_not_contain_the_password() {
         for (text, why) in [
             ("localhost", "no scheme"),
             ("http://localhost", "the scheme must be"),

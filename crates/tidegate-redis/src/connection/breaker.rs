@@ -1,11 +1,10 @@
-//! Leaves a server alone that does not answer: nobody waits for what will not come.
+//! Circuit breaker: stops sending requests to a server that does not answer.
 //!
-//! Always   Open after [`FAILURES_MAX`] failures in a row, and then closed only by who has tried on its own
-//!          account (the node's keeper), never by a caller's request.
+//! Invariant  Opens after [`FAILURES_MAX`] failures in a row. Only the node's reconnect task closes it, never the request
+//!            of a caller.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// So many failures in a row are no chance.
 const FAILURES_MAX: u32 = 3;
 
 #[derive(Debug, Default)]
@@ -15,31 +14,31 @@ pub(crate) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether nobody is to ask.
+    /// Returns whether requests must not be sent.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Somebody was answered.
+    /// Counts a request that was answered.
     pub(crate) fn succeed(&self) {
-        // A store for every answer would be shared by all threads.
+        // All threads share this word: writing it for every answer would slow them down.
         if self.failures.load(Ordering::Relaxed) > 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Somebody was not. `true` if that was one too many.
+    /// Counts a request that was not answered. Returns whether it opened the breaker.
     pub(crate) fn fail(&self) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         failures >= FAILURES_MAX && !self.is_open.swap(true, Ordering::Relaxed)
     }
 
-    /// At once: it is known that nobody will be answered.
+    /// Opens at once.
     pub(crate) fn open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// It answers again.
+    /// Closes: the server answers again.
     pub(crate) fn close(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Relaxed);
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_after_three_in_a_row_and_closes_when_told() {
+    fn the_breaker_opens_after_three_failures_in_a_row_and_stays_open_until_it_is_closed() {
         let breaker = Breaker::default();
         assert!(!breaker.fail() && !breaker.fail());
         breaker.succeed();
@@ -59,7 +58,7 @@ mod tests {
         assert!(breaker.fail(), "the third in a row");
         assert!(breaker.is_open());
         breaker.succeed();
-        assert!(breaker.is_open(), "an answer that was under way does not close it");
+        assert!(breaker.is_open(), "the answer to an earlier request does not close it");
         breaker.close();
         assert!(!breaker.is_open() && !breaker.fail());
     }

@@ -1,128 +1,128 @@
-//! A cluster: which slot is whose.
+//! A cluster: which node owns which slot.
 //!
-//! Always   A slot's owner is what a node of the cluster said last. `MOVED` corrects one slot at once, and has all
-//!          looked up anew.
+//! Invariant  The owner of a slot is the one that a node of the cluster reported last. `MOVED` corrects one slot at once, and
+//!            triggers a refresh of the whole slot map.
 
 use super::address::{Address, Host};
 use super::node::Node;
 use super::sentinel::{Primary, client};
-use crate::connection::Settings;
+use super::settings::Settings;
 use crate::random;
+use crate::sync::Mutex;
 use redis::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
 const SLOTS: usize = 16_384;
-/// For a node to tell who owns what.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Between two times that it is looked up, at least and at most.
-const LOOK_UP_MIN: Duration = Duration::from_millis(100);
-const LOOK_UP_MAX: Duration = Duration::from_secs(5);
+/// Timeout of `CLUSTER SLOTS`.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// The shortest and the longest interval between two refreshes of the slot map.
+const REFRESH_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const REFRESH_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Cluster {
     address: Address,
     settings: Settings,
-    map: RwLock<Map>,
-    /// Wakes who looks it up.
-    doubts: Notify,
+    map: Mutex<SlotMap>,
+    /// Wakes the refresh task.
+    stale: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Map {
+struct SlotMap {
     nodes: HashMap<Host, Arc<Node>>,
-    /// Who owns which slot: index into nothing, the host itself.
+    /// The owner of each slot.
     owners: Vec<Option<Host>>,
-    /// How often those had changed who are no longer here, and how many they are.
-    gone: u64,
+    /// For nodes that own nothing any more: one each, and how often each was replaced or restarted.
+    removed_changes: u64,
 }
 
 impl Cluster {
-    /// A cluster, and somebody who looks up who owns what. One that is not there yet is waited for.
+    /// Opens a cluster, waits at most `wait_max` for its slot map, and starts the task that refreshes it.
     pub(super) async fn open(
         address: Address,
         settings: Settings,
-        patience: Duration,
+        wait_max: Duration,
     ) -> Arc<Self> {
-        let map = Map { nodes: HashMap::new(), owners: vec![None; SLOTS], gone: 0 };
-        let doubts = Notify::new();
-        let cluster = Arc::new(Self { address, settings, map: RwLock::new(map), doubts });
-        let looked_up = async {
-            while let Err(why) = cluster.look_up().await {
+        let cluster = Arc::new(Self::new(address, settings));
+        let loaded = async {
+            while let Err(why) = cluster.load_slots().await {
                 tracing::warn!("no cluster yet: {why}");
-                tokio::time::sleep(LOOK_UP_MIN).await;
+                tokio::time::sleep(REFRESH_INTERVAL_MIN).await;
             }
         };
-        // Who has waited long enough finds it down.
-        let _ = tokio::time::timeout(patience, looked_up).await;
-        tokio::spawn(survey(Arc::downgrade(&cluster)));
+        // After a timeout requests find the cluster down.
+        let _ = tokio::time::timeout(wait_max, loaded).await;
+        tokio::spawn(keep_refreshed(Arc::downgrade(&cluster)));
         cluster
     }
 
-    /// What is known may be wrong: it is looked up anew, soon.
-    pub(super) fn doubt(&self) {
-        self.doubts.notify_one();
+    fn new(address: Address, settings: Settings) -> Self {
+        let owners = vec![None; SLOTS];
+        let map = SlotMap { nodes: HashMap::new(), owners, removed_changes: 0 };
+        Self { address, settings, map: Mutex::new(map), stale: Notify::new() }
     }
 
-    /// The owner of a slot, as far as is known.
+    /// Requests a refresh of the slot map.
+    pub(super) fn refresh(&self) {
+        self.stale.notify_one();
+    }
+
+    /// Returns the owner of a slot, if it is known.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
-        let map = self.map.read().expect("nobody panics with it");
+        let map = self.map.lock();
         let host = map.owners[usize::from(slot) % SLOTS].as_ref()?;
         map.nodes.get(host).cloned()
     }
 
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.map.read().expect("nobody panics with it").nodes.values().cloned().collect()
+        self.map.lock().nodes.values().cloned().collect()
     }
 
-    /// How often primaries have been others than before, or other runs of them. It never goes back, and whoever takes the place of
-    /// another counts: else who looks before and after would see the same.
+    /// Returns how often a primary was replaced or restarted. The number never decreases, and a node that takes over from
+    /// another increases it.
     pub(super) fn changes(&self) -> u64 {
-        let map = self.map.read().expect("nobody panics with it");
-        map.gone + map.nodes.values().map(|node| node.changes()).sum::<u64>()
+        let map = self.map.lock();
+        map.removed_changes + map.nodes.values().map(|node| node.changes()).sum::<u64>()
     }
 
-    /// The node at an address, known or not.
+    /// Returns the node at this address, and connects to it if it is new.
     pub(super) fn node(&self, host: &Host) -> Arc<Node> {
-        let known = self.map.read().expect("nobody panics with it").nodes.get(host).cloned();
-        known.unwrap_or_else(|| self.meet(host))
-    }
-
-    fn meet(&self, host: &Host) -> Arc<Node> {
-        let mut map = self.map.write().expect("nobody panics with it");
-        let make = || {
+        let mut map = self.map.lock();
+        let connect = || {
             let primary = Primary::new(self.address.clone(), host.clone());
             Node::new(primary, self.settings.clone())
         };
-        Arc::clone(map.nodes.entry(host.clone()).or_insert_with(make))
+        Arc::clone(map.nodes.entry(host.clone()).or_insert_with(connect))
     }
 
-    /// A slot has another owner.
+    /// Records that this slot has another owner.
     pub(super) fn moved(&self, slot: u16, host: &Host) -> Arc<Node> {
         let node = self.node(host);
-        let mut map = self.map.write().expect("nobody panics with it");
+        let mut map = self.map.lock();
         map.owners[usize::from(slot) % SLOTS] = Some(host.clone());
         node
     }
 
-    /// Asks who owns what: those who are known first, then those of the address.
-    async fn look_up(&self) -> Result<(), String> {
+    /// Loads the slot map from a known node, or from a host of the address.
+    async fn load_slots(&self) -> Result<(), String> {
         let known: Vec<Host> = {
-            let map = self.map.read().expect("nobody panics with it");
+            let map = self.map.lock();
             map.nodes.keys().cloned().collect()
         };
         let mut why = "the address has no hosts".to_owned();
         for host in known.iter().chain(&self.address.hosts) {
-            let asked = tokio::time::timeout(PATIENCE, ask(&self.address, host)).await;
+            let asked = tokio::time::timeout(TIMEOUT, query_slots(&self.address, host)).await;
             match asked {
                 Ok(Ok(ranges)) => {
                     self.adopt(&ranges);
                     return Ok(());
                 }
                 Ok(Err(error)) => why = format!("{host}: {error}"),
-                Err(_) => why = format!("{host} did not answer within {PATIENCE:?}"),
+                Err(_) => why = format!("{host} did not answer within {TIMEOUT:?}"),
             }
         }
         Err(why)
@@ -132,36 +132,36 @@ impl Cluster {
         for range in ranges {
             self.node(&range.owner);
         }
-        let mut map = self.map.write().expect("nobody panics with it");
+        let mut map = self.map.lock();
         for range in ranges {
             for slot in range.first..=range.last.min(SLOTS - 1) {
                 map.owners[slot] = Some(range.owner.clone());
             }
         }
-        // Who owns nothing any more is not kept.
+        // Nodes that own nothing any more are disconnected.
         let owners: std::collections::HashSet<Host> =
             map.owners.iter().flatten().cloned().collect();
-        let Map { nodes, gone, .. } = &mut *map;
+        let SlotMap { nodes, removed_changes, .. } = &mut *map;
         nodes.retain(|host, node| {
             let stays = owners.contains(host);
             if !stays {
-                *gone += node.changes() + 1;
+                *removed_changes += node.changes() + 1;
             }
             stays
         });
     }
 }
 
-/// Looks it up when somebody doubts it, and now and then.
-async fn survey(cluster: Weak<Cluster>) {
+/// Refreshes the slot map on request and at regular intervals, until the cluster is dropped.
+async fn keep_refreshed(cluster: Weak<Cluster>) {
     loop {
         let Some(strong) = cluster.upgrade() else { return };
-        let _ = tokio::time::timeout(LOOK_UP_MAX, strong.doubts.notified()).await;
-        if let Err(why) = strong.look_up().await {
-            tracing::debug!("the cluster cannot be looked up: {why}");
+        let _ = tokio::time::timeout(REFRESH_INTERVAL_MAX, strong.stale.notified()).await;
+        if let Err(why) = strong.load_slots().await {
+            tracing::debug!("the slot map cannot be loaded: {why}");
         }
         drop(strong);
-        tokio::time::sleep(random::between(LOOK_UP_MIN / 2, LOOK_UP_MIN)).await;
+        tokio::time::sleep(random::between(REFRESH_INTERVAL_MIN / 2, REFRESH_INTERVAL_MIN)).await;
     }
 }
 
@@ -172,13 +172,13 @@ struct Range {
     owner: Host,
 }
 
-async fn ask(address: &Address, host: &Host) -> Result<Vec<Range>, String> {
+async fn query_slots(address: &Address, host: &Host) -> Result<Vec<Range>, String> {
     let client = client(address, host).map_err(|error| error.to_string())?;
     let connected = client.get_multiplexed_async_connection().await;
     let mut connection = connected.map_err(|error| error.to_string())?;
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("SLOTS");
-    let answer = question.query_async::<Value>(&mut connection).await;
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let answer = command.query_async::<Value>(&mut connection).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let ranges = read(&answer, host).ok_or("its CLUSTER SLOTS cannot be read")?;
     if ranges.is_empty() {
@@ -187,7 +187,7 @@ async fn ask(address: &Address, host: &Host) -> Result<Vec<Range>, String> {
     Ok(ranges)
 }
 
-/// `[[first, last, [host, port, id], replicas…]…]`. An owner without a host is who was asked.
+/// Reads `[[first, last, [host, port, id], replicas…]…]`. An owner without a host is the node that was asked.
 fn read(answer: &Value, asked: &Host) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else { return None };
     ranges.iter().map(|range| read_range(range, asked)).collect()
@@ -207,7 +207,7 @@ fn read_range(range: &Value, asked: &Host) -> Option<Range> {
     Some(Range { first: usize::try_from(*first).ok()?, last: usize::try_from(*last).ok()?, owner })
 }
 
-/// The slot of a key: CRC16 (XMODEM) of its hash tag, or of all of it.
+/// Returns the slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key.
 pub(super) fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let inside = &key[open + 1..];
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_what_is_read_as_the_server_says_it() {
+    fn cluster_slots_are_read() {
         let text = b"*1\r\n*3\r\n:0\r\n:5460\r\n*3\r\n$9\r\n127.0.0.1\r\n:30001\r\n$2\r\nid\r\n";
         let answer = redis::parse_redis_value(text).expect("it is a reply");
         let asked = Host { name: "asked".to_owned(), port: 1 };
@@ -249,21 +249,19 @@ mod tests {
         assert_eq!(read(&Value::Int(1), &asked), None);
     }
 
-    /// Nobody is at these addresses: who is there does not matter for who owns what.
+    /// No server listens at these addresses: ownership does not depend on connections.
     #[tokio::test]
-    async fn a_primary_in_the_place_of_another_is_a_change_that_stays() {
+    async fn a_primary_that_takes_over_from_another_increases_the_count_of_changes() {
         let host = |port| Host { name: "127.0.0.1".to_owned(), port };
         let whole = |port| [Range { first: 0, last: SLOTS - 1, owner: host(port) }];
         let address: Address = "redis+cluster://127.0.0.1:1".parse().expect("it is good");
-        let map = Map { nodes: HashMap::new(), owners: vec![None; SLOTS], gone: 0 };
-        let (settings, doubts) = (Settings::default(), Notify::new());
-        let cluster = Cluster { address, settings, map: RwLock::new(map), doubts };
+        let cluster = Cluster::new(address, Settings::default());
         cluster.adopt(&whole(1));
         let mut before = cluster.changes();
         for port in [2, 3, 2] {
             cluster.adopt(&whole(port));
-            assert_eq!(cluster.nodes().len(), 1, "who owns nothing is not kept");
-            assert!(cluster.changes() > before, "nobody has seen it");
+            assert_eq!(cluster.nodes().len(), 1, "a node that owns nothing is disconnected");
+            assert!(cluster.changes() > before, "the change is not counted");
             before = cluster.changes();
         }
         cluster.adopt(&whole(2));

@@ -1,61 +1,61 @@
-//! A connection that may be gone, and may be another one a moment later.
+//! A slot for one connection, which may be lost and replaced at any time.
 
+use crate::sync::Mutex;
 use redis::aio::MultiplexedConnection;
 use std::fmt;
-use std::sync::Mutex;
 
-/// A place for a connection. Callers share it: what they send at the same time goes out together.
+/// A slot for a connection. Callers share the connection: requests of the same moment are sent as one pipeline.
 #[derive(Default)]
-pub(super) struct Lane {
-    held: Mutex<Held>,
-}
+pub(super) struct ConnectionSlot(Mutex<SlotState>);
 
 #[derive(Default)]
-struct Held {
+struct SlotState {
     connection: Option<MultiplexedConnection>,
-    /// How many there have been.
-    number: u64,
+    /// How many connections this slot has had.
+    generation: u64,
 }
 
-/// A connection, and which one it is.
+/// A connection and its generation.
 #[derive(Clone)]
 pub(super) struct Connection {
-    pub(super) one: MultiplexedConnection,
-    pub(super) number: u64,
+    pub(super) stream: MultiplexedConnection,
+    pub(super) generation: u64,
 }
 
-impl Lane {
+impl ConnectionSlot {
     pub(super) fn connection(&self) -> Option<(&Self, Connection)> {
-        let held = self.held.lock().expect("nobody panics with it");
-        let one = held.connection.clone()?;
-        Some((self, Connection { one, number: held.number }))
+        let slot = self.0.lock();
+        let stream = slot.connection.clone()?;
+        Some((self, Connection { stream, generation: slot.generation }))
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.held.lock().expect("nobody panics with it").connection.is_some()
+        self.0.lock().connection.is_some()
     }
 
     pub(super) fn put(&self, connection: MultiplexedConnection) {
-        let mut held = self.held.lock().expect("nobody panics with it");
-        held.number += 1;
-        held.connection = Some(connection);
+        let mut slot = self.0.lock();
+        slot.generation += 1;
+        slot.connection = Some(connection);
     }
 
-    /// Gives up this connection, if there is not another one already.
-    pub(super) fn lose(&self, number: u64) {
-        let mut held = self.held.lock().expect("nobody panics with it");
-        if held.number == number {
-            held.connection = None;
+    /// Drops the connection of this generation, unless it was replaced already.
+    pub(super) fn discard(&self, generation: u64) {
+        let mut slot = self.0.lock();
+        if slot.generation == generation {
+            slot.connection = None;
         }
     }
 
     pub(super) fn close(&self) {
-        self.held.lock().expect("nobody panics with it").connection = None;
+        self.0.lock().connection = None;
     }
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for ConnectionSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+        f.debug_struct("ConnectionSlot")
+            .field("is_connected", &self.is_connected())
+            .finish_non_exhaustive()
     }
 }

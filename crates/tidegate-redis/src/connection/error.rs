@@ -1,12 +1,12 @@
-//! Why there is no answer, and what that means for the request.
+//! Why Redis did not decide, and whether the request may have been charged.
 //!
-//! Always   Whether the request may have been charged is known for each of them: what was refused was not, what
-//!          was lost may have been, and is not sent again.
+//! Invariant  A request that Redis refused was not charged. A request whose answer was lost may have been charged, and is not
+//!            sent again.
 
 use redis::{ErrorKind, RedisError};
 use std::time::Duration;
 
-/// Why Redis did not decide.
+/// Why Redis did not decide a request.
 ///
 /// ```
 /// use tidegate_redis::StoreError;
@@ -18,54 +18,54 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No answer in time. The cost may or may not have been charged.
+    /// No answer within the deadline. The cost may have been charged.
     #[error("no answer from {address} within {waited:?}")]
     TimedOut {
-        /// Who was asked.
+        /// The address of the server.
         address: String,
-        /// How long.
+        /// The deadline.
         waited: Duration,
     },
-    /// The connection broke. The cost may or may not have been charged.
+    /// The connection broke. The cost may have been charged.
     #[error("the connection to {address} broke: {reason}")]
     Lost {
-        /// Who was asked.
+        /// The address of the server.
         address: String,
-        /// What the system says.
+        /// The reason that the operating system gives.
         reason: String,
     },
     /// There is no connection. Nothing was charged.
     #[error("no connection to {address}: {reason}")]
     Down {
-        /// Who would have been asked.
+        /// The address of the server.
         address: String,
         /// Why there is none.
         reason: String,
     },
-    /// So many answers are waited for that no more are. Nothing was charged.
-    #[error("{max} requests wait for an answer from {address}, and no more may")]
+    /// Too many requests wait for an answer. Nothing was charged.
+    #[error("{max} requests already wait for an answer from {address}, which is the maximum")]
     Overloaded {
-        /// Who would have been asked.
+        /// The address of the server.
         address: String,
-        /// How many may wait.
+        /// The maximum number of waiting requests.
         max: usize,
     },
     /// Redis answered with an error. Nothing was charged.
     #[error("{address} refused: {code} {message}")]
     Refused {
-        /// Who was asked.
+        /// The address of the server.
         address: String,
-        /// The first word of the error.
+        /// The first word of the error, such as `OOM`.
         code: String,
-        /// The others.
+        /// The rest of the error.
         message: String,
     },
-    /// The answer was none that our scripts give: a bug, or somebody else's key.
-    #[error("{address} gave no answer of ours: {what}")]
+    /// The answer is none that the scripts of this crate give: a bug, or another program uses the key.
+    #[error("unexpected answer from {address}: {what}")]
     Malformed {
-        /// Who was asked.
+        /// The address of the server.
         address: String,
-        /// What it said.
+        /// The answer.
         what: String,
     },
 }
@@ -73,24 +73,24 @@ pub enum StoreError {
 /// What can be done about an error that Redis answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Send the script along.
+    /// Send the text of the script.
     SendScript,
-    /// This server is no primary: find out who is, and ask that.
+    /// Find the primary: this server is none.
     FindPrimary,
-    /// Ask the server at this address, from now on.
+    /// Send the request, and all later ones, to the server at this address.
     Moved { host: String, port: u16 },
-    /// Ask the server at this address, this once.
+    /// Send only this request to the server at this address.
     Ask { host: String, port: u16 },
-    /// In a moment it may be possible.
-    AskAgain,
-    /// Nothing, now: the limit's policy decides, and the server is left alone for a while.
-    Rest,
-    /// Nothing: the limit's policy decides. Other requests may fare better.
-    Nothing,
+    /// Send the request again after a short pause.
+    TryAgain,
+    /// Open the circuit breaker: the server cannot decide any request now. The limit's policy decides.
+    OpenBreaker,
+    /// None: the limit's policy decides. Other requests may succeed.
+    None,
 }
 
 impl Remedy {
-    /// What each error means. Whatever Redis refuses it has not done, so one more try charges nothing twice.
+    /// Returns the remedy for an error. Redis has not run a script that it refuses, so sending it again charges once.
     pub(crate) fn of(error: &RedisError) -> Self {
         let redirect = error.redirect_node().map(|(address, _slot)| split(address));
         match (error.code().unwrap_or_default(), redirect) {
@@ -98,26 +98,26 @@ impl Remedy {
             ("READONLY", _) => Self::FindPrimary,
             ("MOVED", Some((host, port))) => Self::Moved { host, port },
             ("ASK", Some((host, port))) => Self::Ask { host, port },
-            ("TRYAGAIN", _) => Self::AskAgain,
+            ("TRYAGAIN", _) => Self::TryAgain,
             (
                 "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "MISCONF" | "OOM"
                 | "NOREPLICAS",
                 _,
-            ) => Self::Rest,
-            _ => Self::Nothing,
+            ) => Self::OpenBreaker,
+            _ => Self::None,
         }
     }
 }
 
-/// In Redis's own words, where it has any: those can be looked up.
-pub(super) fn words(error: &RedisError) -> String {
+/// Returns Redis's own error message, which users can look up, if there is one.
+pub(super) fn redis_message(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         _ => error.to_string(),
     }
 }
 
-/// An address without a host is that of who said it.
+/// Splits `host:port`. The host is empty in a redirection to the server that sent it.
 fn split(address: &str) -> (String, u16) {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     (host.trim_matches(['[', ']']).to_owned(), port.parse().unwrap_or(0))
@@ -141,7 +141,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the cost may have been charged all the same.
+    /// Returns whether the cost may have been charged although there is no decision.
     ///
     /// ```
     /// use tidegate_redis::StoreError;
@@ -153,20 +153,13 @@ impl StoreError {
         matches!(self, Self::TimedOut { .. } | Self::Lost { .. } | Self::Malformed { .. })
     }
 
-    /// Whether several keys of one slot were asked for while the slot moves, and neither node has all of them: each by
-    /// itself can be asked for.
+    /// Returns whether the script needs several keys of a slot that is being moved, and neither node has all of them. Scripts
+    /// with one key work.
     pub(crate) fn is_slot_moving(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "TRYAGAIN")
     }
 
-    /// One word for it, for metrics.
-    ///
-    /// ```
-    /// use tidegate_redis::StoreError;
-    ///
-    /// let down = StoreError::Down { address: "h:1".into(), reason: "refused".into() };
-    /// assert_eq!(down.label(), "down");
-    /// ```
+    /// Returns the label of this error in metrics.
     pub fn label(&self) -> &'static str {
         match self {
             Self::TimedOut { .. } => "timed_out",
@@ -190,27 +183,28 @@ mod tests {
         Remedy::of(&error)
     }
 
+    /// T32.
     #[test]
-    fn t32_every_error_of_redis_has_its_remedy() {
+    fn every_error_of_redis_has_its_remedy() {
         let there = |host: &str| (host.to_owned(), 7001);
         let (host, port) = there("10.0.0.7");
         let cases = [
             ("NOSCRIPT No matching script. Please use EVAL.", Remedy::SendScript),
             ("READONLY You can't write against a read only replica.", Remedy::FindPrimary),
-            ("LOADING Redis is loading the dataset in memory", Remedy::Rest),
+            ("LOADING Redis is loading the dataset in memory", Remedy::OpenBreaker),
             ("MOVED 866 10.0.0.7:7001", Remedy::Moved { host: host.clone(), port }),
             ("ASK 866 10.0.0.7:7001", Remedy::Ask { host, port }),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy::AskAgain),
-            ("CLUSTERDOWN The cluster is down", Remedy::Rest),
-            ("CROSSSLOT Keys in request don't hash to the same slot", Remedy::Nothing),
-            ("OOM command not allowed when used memory > 'maxmemory'.", Remedy::Rest),
-            ("BUSY Redis is busy running a script.", Remedy::Rest),
-            ("MISCONF Redis is configured to save RDB snapshots", Remedy::Rest),
-            ("NOREPLICAS Not enough good replicas to write.", Remedy::Rest),
-            ("WRONGTYPE Operation against a key holding the wrong kind", Remedy::Nothing),
-            ("NOPERM this user has no permissions", Remedy::Nothing),
-            ("NOAUTH Authentication required.", Remedy::Nothing),
-            ("ERR something else", Remedy::Nothing),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy::TryAgain),
+            ("CLUSTERDOWN The cluster is down", Remedy::OpenBreaker),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Remedy::None),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Remedy::OpenBreaker),
+            ("BUSY Redis is busy running a script.", Remedy::OpenBreaker),
+            ("MISCONF Redis is configured to save RDB snapshots", Remedy::OpenBreaker),
+            ("NOREPLICAS Not enough good replicas to write.", Remedy::OpenBreaker),
+            ("WRONGTYPE Operation against a key holding the wrong kind", Remedy::None),
+            ("NOPERM this user has no permissions", Remedy::None),
+            ("NOAUTH Authentication required.", Remedy::None),
+            ("ERR something else", Remedy::None),
         ];
         for (line, expected) in cases {
             assert_eq!(remedy(line), expected, "{line}");
@@ -218,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_was_not_charged_and_what_was_lost_may_have_been() {
+    fn a_refused_request_was_not_charged_and_a_lost_one_may_have_been() {
         let address = || "h:1".to_owned();
         let refused =
             StoreError::Refused { address: address(), code: "OOM".into(), message: "no".into() };

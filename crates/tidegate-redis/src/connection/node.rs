@@ -1,43 +1,44 @@
-//! One primary: its connections, and what is done when they fail.
+//! One primary: its connections, and what happens when they fail.
 //!
-//! Always   A caller waits for the deadline at the longest, and not at all when it is known that nobody answers.
-//!          A caller never connects: a keeper does, on its own account, in growing and random steps.
-//!          So many callers wait at most; more are refused at once.
-//!          A request is sent once. Only what Redis has refused is asked again, and once.
+//! Invariant  A caller waits at most until its deadline, and not at all while the server is known to be down. It never
+//!            connects: the reconnect task does.
+//! Invariant  A request is sent once. Only a script that Redis has refused is sent again, once.
+//! Bound      `Settings::in_flight_max` callers wait for an answer; further requests fail at once.
 
 use super::breaker::Breaker;
-use super::connection_slot::Lane;
+use super::connection_slot::ConnectionSlot;
+use super::deadline::Deadline;
 use super::error::{Remedy, StoreError};
 use super::reconnect;
 use super::sentinel::Primary;
-use crate::connection::Settings;
+use super::settings::Settings;
 use crate::script::Script;
+use crate::sync::Mutex;
 use redis::{Cmd, RedisError, Value};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::Instant;
 
 /// One primary.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(super) primary: Primary,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) connections: Vec<ConnectionSlot>,
     pub(super) breaker: Breaker,
     pub(super) settings: Settings,
-    /// Wakes the keeper.
+    /// Wakes the reconnect task.
     pub(super) trouble: Notify,
-    /// Wakes who waits for the first connection.
+    /// Wakes callers that wait for the first connection.
     pub(super) ready: Notify,
     pub(super) why_down: Mutex<String>,
     next: AtomicUsize,
     in_flight: Semaphore,
-    /// The longest that anybody has been willing to wait, in microseconds.
+    /// The longest deadline of any caller so far, in microseconds.
     longest_wait_us: AtomicU64,
 }
 
-/// A script and what it is asked.
+/// A script with its keys and arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
@@ -46,43 +47,29 @@ pub(crate) struct Call {
     pub(crate) deadline: Deadline,
 }
 
-/// Until when an answer is waited for, whatever it takes: one for all steps of a call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    within: Duration,
-    ends: Instant,
-}
-
-impl From<Duration> for Deadline {
-    fn from(within: Duration) -> Self {
-        Self { within, ends: Instant::now() + within }
-    }
-}
-
-impl Deadline {
-    pub(super) fn left(&self) -> Duration {
-        self.ends.saturating_duration_since(Instant::now())
-    }
-
-    /// What comes of it, if it comes in time.
-    pub(crate) async fn cut<F: Future>(&self, future: F) -> Option<F::Output> {
-        tokio::time::timeout_at(self.ends, future).await.ok()
-    }
-}
-
-/// An answer, or what can be done instead.
-pub(super) enum Outcome {
+/// The result of one attempt to run a script.
+pub(super) enum CallResult {
     Answer(Value),
-    Remedy(Remedy, StoreError),
-    Failure(StoreError),
+    /// Redis refused the script, and this can be done about it.
+    Refused(Remedy, StoreError),
+    Failed(StoreError),
+}
+
+impl From<CallResult> for Result<Value, StoreError> {
+    fn from(result: CallResult) -> Self {
+        match result {
+            CallResult::Answer(value) => Ok(value),
+            CallResult::Refused(_, error) | CallResult::Failed(error) => Err(error),
+        }
+    }
 }
 
 impl Node {
-    /// A primary, and somebody who keeps its connections.
+    /// Creates a primary, and starts the task that keeps it connected.
     pub(super) fn new(primary: Primary, settings: Settings) -> Arc<Self> {
         let node = Arc::new(Self {
             primary,
-            lanes: (0..settings.connections).map(|_| Lane::default()).collect(),
+            connections: (0..settings.connections).map(|_| ConnectionSlot::default()).collect(),
             breaker: Breaker::default(),
             trouble: Notify::new(),
             ready: Notify::new(),
@@ -100,27 +87,27 @@ impl Node {
         self.primary.address()
     }
 
-    /// How often it has been another server than before, or another run of it.
+    /// Returns how often the primary was replaced or restarted.
     pub(crate) fn changes(&self) -> u64 {
         self.primary.changes()
     }
 
-    /// Whether requests are sent to it.
+    /// Returns whether requests are sent to this primary.
     pub(crate) fn is_up(&self) -> bool {
-        !self.breaker.is_open() && self.lanes.iter().any(Lane::is_connected)
+        !self.breaker.is_open() && self.connections.iter().any(ConnectionSlot::is_connected)
     }
 
-    /// Why not.
+    /// Returns why requests are not sent.
     pub(crate) fn why_down(&self) -> String {
-        self.why_down.lock().expect("nobody panics with it").clone()
+        self.why_down.lock().clone()
     }
 
     pub(super) fn longest_wait(&self) -> Duration {
         Duration::from_micros(self.longest_wait_us.load(Ordering::Relaxed))
     }
 
-    /// Waits until it is up, as long as somebody is willing to.
-    pub(crate) async fn wait(&self, patience: Duration) {
+    /// Waits until the primary is up, at most `wait_max`.
+    pub(crate) async fn wait(&self, wait_max: Duration) {
         let up = async {
             loop {
                 let ready = self.ready.notified();
@@ -130,88 +117,96 @@ impl Node {
                 ready.await;
             }
         };
-        // Who has waited long enough finds it down, and says so.
-        let _ = tokio::time::timeout(patience, up).await;
+        // After a timeout the next request fails, and reports that the primary is down.
+        let _ = tokio::time::timeout(wait_max, up).await;
     }
 
-    pub(super) fn failed(&self, why: &str) {
-        why.clone_into(&mut self.why_down.lock().expect("nobody panics with it"));
+    pub(super) fn note_failure(&self, why: &str) {
+        why.clone_into(&mut self.why_down.lock());
     }
 
-    /// Runs a script by its hash; the text goes along if the server does not know it.
-    pub(super) async fn call(&self, call: &Call, is_asking: bool) -> Outcome {
+    /// Runs a script by its hash, or by its text if the server does not know the hash.
+    pub(super) async fn call(&self, call: &Call, is_asking: bool) -> CallResult {
         let wait_us = micros(call.deadline.within);
-        // A write for every call would be shared by all threads.
+        // All threads share this word: writing it for every call would slow them down.
         if self.longest_wait_us.load(Ordering::Relaxed) < wait_us {
             self.longest_wait_us.fetch_max(wait_us, Ordering::Relaxed);
         }
         let by_hash = call.command("EVALSHA", call.script.hash());
         match self.send(&by_hash, call.deadline, is_asking).await {
-            Outcome::Remedy(Remedy::SendScript, _) => {
+            CallResult::Refused(Remedy::SendScript, _) => {
                 let by_text = call.command("EVAL", call.script.text());
                 self.send(&by_text, call.deadline, is_asking).await
             }
-            outcome => outcome,
+            result => result,
         }
     }
 
-    /// Sends one command. `is_asking`: to a server that is about to get the slot.
-    pub(super) async fn send(&self, command: &Cmd, deadline: Deadline, is_asking: bool) -> Outcome {
-        if deadline.left().is_zero() {
-            // Nobody waits for it any more: it would be charged for nothing. The server has no part in that.
+    /// Sends one command. With `is_asking`, the server is about to get the slot of the key.
+    pub(super) async fn send(
+        &self,
+        command: &Cmd,
+        deadline: Deadline,
+        is_asking: bool,
+    ) -> CallResult {
+        if deadline.time_left().is_zero() {
+            // The caller waits no longer, so the request would be charged in vain. That is no failure of the server.
             let (address, waited) = (self.address(), deadline.within);
-            return Outcome::Failure(StoreError::TimedOut { address, waited });
+            return CallResult::Failed(StoreError::TimedOut { address, waited });
         }
         if self.breaker.is_open() {
-            let reason = format!("it is left alone for a moment ({})", self.why_down());
-            return Outcome::Failure(StoreError::Down { address: self.address(), reason });
+            let reason = format!("it is not asked until it answers again ({})", self.why_down());
+            return CallResult::Failed(StoreError::Down { address: self.address(), reason });
         }
-        let Ok(_place) = self.in_flight.try_acquire() else {
+        let Ok(_in_flight) = self.in_flight.try_acquire() else {
             let max = self.settings.in_flight_max;
-            return Outcome::Failure(StoreError::Overloaded { address: self.address(), max });
+            return CallResult::Failed(StoreError::Overloaded { address: self.address(), max });
         };
-        let turn = turn_of(command).unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
-        let lanes = (0..self.lanes.len()).map(|step| &self.lanes[(turn + step) % self.lanes.len()]);
-        let Some((lane, mut connection)) = lanes.into_iter().find_map(Lane::connection) else {
+        let slots = &self.connections;
+        let preferred =
+            key_hash(command).unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        let slots = (0..slots.len()).map(|step| &slots[(preferred + step) % slots.len()]);
+        let Some((slot, mut connection)) = slots.into_iter().find_map(ConnectionSlot::connection)
+        else {
             self.trouble.notify_one();
             let reason = self.why_down();
-            return Outcome::Failure(StoreError::Down { address: self.address(), reason });
+            return CallResult::Failed(StoreError::Down { address: self.address(), reason });
         };
         let answer = async {
             if !is_asking {
-                return connection.one.send_packed_command(command).await;
+                return connection.stream.send_packed_command(command).await;
             }
             let mut pipe = redis::pipe();
             pipe.cmd("ASKING").add_command(command.clone());
-            let answers = connection.one.send_packed_commands(&pipe, 1, 1).await?;
+            let answers = connection.stream.send_packed_commands(&pipe, 1, 1).await?;
             answers.into_iter().next().ok_or_else(|| std::io::Error::other("no answer").into())
         };
         match tokio::time::timeout_at(deadline.ends, answer).await {
             Ok(Ok(value)) => match value.extract_error() {
                 Ok(value) => {
                     self.breaker.succeed();
-                    Outcome::Answer(value)
+                    CallResult::Answer(value)
                 }
                 Err(error) => self.refused(&error),
             },
             Ok(Err(error)) if is_connection_gone(&error) => {
-                lane.lose(connection.number);
-                Outcome::Failure(self.lost(StoreError::of(&error, &self.address())))
+                slot.discard(connection.generation);
+                CallResult::Failed(self.count_failure(StoreError::of(&error, &self.address())))
             }
             Ok(Err(error)) => self.refused(&error),
             Err(_) => {
                 let (address, waited) = (self.address(), deadline.within);
-                Outcome::Failure(self.lost(StoreError::TimedOut { address, waited }))
+                CallResult::Failed(self.count_failure(StoreError::TimedOut { address, waited }))
             }
         }
     }
 
-    fn refused(&self, error: &RedisError) -> Outcome {
+    fn refused(&self, error: &RedisError) -> CallResult {
         let remedy = Remedy::of(error);
         let failure = StoreError::of(error, &self.address());
         match remedy {
-            Remedy::Rest => {
-                self.lost(failure.clone());
+            Remedy::OpenBreaker => {
+                self.count_failure(failure.clone());
             }
             Remedy::FindPrimary => {
                 self.leave(&failure.to_string());
@@ -219,19 +214,19 @@ impl Node {
             }
             _ => self.breaker.succeed(),
         }
-        Outcome::Remedy(remedy, failure)
+        CallResult::Refused(remedy, failure)
     }
 
-    /// It is no primary any more: nothing is sent to it until a primary has been found.
+    /// Disconnects from a server that is no primary any more: requests wait until the primary is found.
     pub(super) fn leave(&self, why: &str) {
-        self.failed(why);
+        self.note_failure(why);
         self.breaker.open();
-        self.lanes.iter().for_each(Lane::close);
+        self.connections.iter().for_each(ConnectionSlot::close);
     }
 
-    /// Counts a failure, and has the keeper look after it.
-    fn lost(&self, failure: StoreError) -> StoreError {
-        self.failed(&failure.to_string());
+    /// Counts a failure, and wakes the reconnect task.
+    fn count_failure(&self, failure: StoreError) -> StoreError {
+        self.note_failure(&failure.to_string());
         self.breaker.fail();
         self.trouble.notify_one();
         failure
@@ -242,8 +237,8 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// All about one key goes one way, so that who asks twice in a row is answered in that order.
-fn turn_of(command: &Cmd) -> Option<usize> {
+/// Hashes the key of a command: all requests about one key use one connection, so that Redis runs them in order.
+fn key_hash(command: &Cmd) -> Option<usize> {
     let redis::Arg::Simple(key) = command.args_iter().nth(3)? else { return None };
     Some(
         key.iter()
@@ -251,7 +246,7 @@ fn turn_of(command: &Cmd) -> Option<usize> {
     )
 }
 
-/// Not an answer, not even a bad one.
+/// Returns whether the error is not an answer of the server.
 fn is_connection_gone(error: &RedisError) -> bool {
     use redis::ErrorKind;
     let is_answer = matches!(

@@ -1,8 +1,9 @@
-//! How a store is spoken to, with the reasons for the defaults.
+//! Settings of a store, with the reasons for the defaults.
 
+use super::deadline::DEADLINE_DEFAULT;
 use std::time::Duration;
 
-/// How a store is spoken to.
+/// Settings of a store.
 ///
 /// ```
 /// use std::time::Duration;
@@ -14,62 +15,38 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The longest a decision waits for Redis: 20 ms, ten times a slow round trip within a data centre. A limit
-    /// may have its own.
+    /// The maximum time that a decision waits for Redis: 20 ms, ten times a slow round trip within a data centre. One limit
+    /// can have another deadline: [`Builder::deadline`](crate::Builder::deadline).
     pub deadline: Duration,
-    /// Connections to each primary: 2, so that a large answer on one does not hold up all.
+    /// Connections to each primary: 2, so that a large answer on one does not delay all requests.
     pub connections: usize,
-    /// How many decisions may wait for one primary: 10 000. More are answered by the limits' policies at once.
+    /// How many requests may wait for an answer from one primary: 10 000. The limit's [`OnError`](crate::OnError) decides
+    /// further requests at once.
     pub in_flight_max: usize,
-    /// What every key in Redis begins with: `tg:`.
+    /// The prefix of every key in Redis: `tg:`.
     pub prefix: String,
 }
 
 impl Settings {
-    /// With this [`deadline`](Self::deadline).
-    ///
-    /// ```
-    /// use tidegate_redis::Settings;
-    ///
-    /// let soon = std::time::Duration::from_millis(5);
-    /// assert_eq!(Settings::default().deadline(soon).deadline, soon);
-    /// ```
+    /// Sets the [`deadline`](Self::deadline).
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// With so many [`connections`](Self::connections), one at least.
-    ///
-    /// ```
-    /// use tidegate_redis::Settings;
-    ///
-    /// assert_eq!(Settings::default().connections(0).connections, 1);
-    /// ```
+    /// Sets the number of [`connections`](Self::connections), at least one.
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// With this [`in_flight_max`](Self::in_flight_max), one at least.
-    ///
-    /// ```
-    /// use tidegate_redis::Settings;
-    ///
-    /// assert_eq!(Settings::default().in_flight_max(500).in_flight_max, 500);
-    /// ```
+    /// Sets [`in_flight_max`](Self::in_flight_max), at least one.
     #[must_use]
     pub fn in_flight_max(self, in_flight_max: usize) -> Self {
         Self { in_flight_max: in_flight_max.max(1), ..self }
     }
 
-    /// With this [`prefix`](Self::prefix).
-    ///
-    /// ```
-    /// use tidegate_redis::Settings;
-    ///
-    /// assert_eq!(Settings::default().prefix("shop:").prefix, "shop:");
-    /// ```
+    /// Sets the [`prefix`](Self::prefix).
     #[must_use]
     pub fn prefix(self, prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), ..self }
@@ -79,7 +56,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            deadline: Duration::from_millis(20),
+            deadline: DEADLINE_DEFAULT,
             connections: 2,
             in_flight_max: 10_000,
             prefix: "tg:".to_owned(),

@@ -1,8 +1,8 @@
-//! What happens when Redis does not answer.
+//! The policy of a limit for requests that Redis does not decide.
 
 use tidegate::Decision;
 
-/// What happens to requests that Redis does not decide.
+/// How a limit decides requests while Redis does not answer.
 ///
 /// ```
 /// use tidegate_redis::OnError;
@@ -12,15 +12,15 @@ use tidegate::Decision;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnError {
-    /// This node's share of the limit decides, in memory. With the number of nodes that share the limit, they admit
-    /// no more together than the limit says; with fewer, as many times as much as there are more nodes.
+    /// This node's share of the limit decides, in memory. If `nodes` is right, all nodes together admit no more than the limit;
+    /// if k times as many nodes share it, k times as much.
     Local {
         /// How many nodes share the limit.
         nodes: u64,
     },
-    /// They pass.
+    /// Every request is admitted.
     Allow,
-    /// They do not.
+    /// Every request is denied.
     Deny,
 }
 
@@ -30,41 +30,48 @@ impl Default for OnError {
     }
 }
 
-/// A decision, and whose it is.
+/// A decision, and where it was made.
 ///
 /// ```no_run
 /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
-/// let told = limiter.decide(b"alice", 1).await;
-/// println!("{:?} by {:?}", told.decision.verdict, told.source);
+/// let sourced = limiter.decide(b"alice", 1).await;
+/// println!("{:?} by {:?}", sourced.decision.verdict, sourced.source);
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Told {
+pub struct SourcedDecision {
     /// The decision.
     pub decision: Decision,
-    /// Whose it is.
-    pub source: Source,
+    /// Where it was made.
+    pub source: DecisionSource,
 }
 
-/// Whose decision it is.
+/// Where a decision was made.
 ///
-/// ```
-/// assert_ne!(tidegate_redis::Source::Shared, tidegate_redis::Source::Local);
+/// ```no_run
+/// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+/// use tidegate_redis::DecisionSource;
+///
+/// let is_without_redis = matches!(
+///     limiter.decide(b"alice", 1).await.source,
+///     DecisionSource::LocalShare | DecisionSource::Policy
+/// );
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Source {
-    /// Redis's, just now.
-    Shared,
-    /// This node's, of what Redis has lent it.
-    Leased,
-    /// Redis's, a moment ago: a denial that still holds.
-    Remembered,
-    /// This node's share of the limit: Redis does not answer, or does not know yet what was admitted without it.
-    Local,
-    /// Nobody's: Redis did not answer, and the limit says what then.
+pub enum DecisionSource {
+    /// In Redis, for this request.
+    Redis,
+    /// On this node, from a lease.
+    Lease,
+    /// On this node, by a denial of Redis that still holds.
+    CachedDenial,
+    /// By this node's share of the limit: Redis does not answer, or does not yet know what the share admitted.
+    LocalShare,
+    /// By [`OnError::Allow`] or [`OnError::Deny`]: Redis does not answer.
     Policy,
-    /// The rule's own: it admits nothing (`0/s`), so Redis is not asked.
+    /// By the rule itself, which admits nothing (`0/s`): Redis is not asked.
     Rule,
 }

@@ -1,106 +1,96 @@
-//! Keys that were admitted something without Redis: Redis would admit it again.
+//! Keys with requests that were admitted without Redis, which does not know of their debt and would admit them again.
 //!
-//! Always   A key is remembered until what it was admitted has drained, and so is every place that is held. Who was
-//!          denied was admitted nothing, and other keys have nothing to do with it.
-//! Bound    [`KEYS_MAX`] keys, 24 bytes each. What the others were admitted is remembered as if every key had been: that
-//!          is stricter, and never more generous. So are two keys of one fingerprint.
+//! Invariant  A key is remembered until that debt has drained, and while a permit granted without Redis is held. Denied
+//!            requests and other keys are not affected.
+//! Bound      [`KEYS_MAX`] keys of 24 bytes. Beyond that, every key of the limit counts as one with such a debt, which is stricter.
+//!            So does a key with the fingerprint of another.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
 const KEYS_MAX: usize = 1 << 16;
-/// No rule that Redis keeps takes longer to recover: 143 years.
+/// The longest time in which a key of a rule in Redis recovers: 143 years.
 const RECOVERY_MAX: Duration = Duration::from_secs(143 * 366 * 86_400);
 
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     secret: RandomState,
-    /// Whether there is nothing to look for, as nearly always.
-    is_over: IsOver,
+    /// Whether any key may be remembered. Rarely set, and cheaper to read than `keys`.
+    is_active: AtomicBool,
     keys: Mutex<Keys>,
-    /// How many places of a key are held that Redis does not know of. There are no more than permits.
-    places: Mutex<HashMap<u64, u64>>,
-}
-
-/// True unless told otherwise.
-#[derive(Debug)]
-struct IsOver(AtomicBool);
-
-impl Default for IsOver {
-    fn default() -> Self {
-        Self(AtomicBool::new(true))
-    }
+    /// How many permits of a key are held that Redis does not know of.
+    permits: Mutex<HashMap<u64, u64>>,
 }
 
 #[derive(Debug, Default)]
 struct Keys {
-    /// Until when what each was admitted counts.
+    /// When the debt of each key has drained.
     ends: HashMap<u64, Instant>,
-    /// The same for keys that are not among them.
+    /// When the debt of all keys beyond `KEYS_MAX` has drained.
     others: Option<Instant>,
-    /// When all of it is over.
+    /// When every debt has drained.
     last: Option<Instant>,
 }
 
 impl Recovery {
-    /// The key was admitted something without Redis, which will have drained after so long.
+    /// Remembers a key whose request was admitted without Redis, until that has drained.
     pub(crate) fn admitted(&self, key: &[u8], drains: Duration) {
         let now = Instant::now();
         let ends = now + drains.min(RECOVERY_MAX);
         let fingerprint = self.secret.hash_one(key);
-        let mut keys = self.keys.lock().expect("nobody panics with it");
+        let mut keys = self.keys.lock();
         keys.remember(fingerprint, ends, now);
-        self.is_over.0.store(false, Ordering::Release);
+        self.is_active.store(true, Ordering::Release);
     }
 
-    /// Whether what the key was admitted without Redis still counts.
+    /// Returns whether a debt that Redis does not know of has not drained yet.
     pub(crate) fn counts(&self, key: &[u8]) -> bool {
-        if self.is_over.0.load(Ordering::Acquire) {
+        if !self.is_active.load(Ordering::Acquire) {
             return false;
         }
         let now = Instant::now();
-        let mut keys = self.keys.lock().expect("nobody panics with it");
+        let mut keys = self.keys.lock();
         if keys.last.is_none_or(|last| now >= last) {
             *keys = Keys::default();
-            self.is_over.0.store(true, Ordering::Release);
+            self.is_active.store(false, Ordering::Release);
             return false;
         }
         let ends = keys.ends.get(&self.secret.hash_one(key));
         ends.max(keys.others.as_ref()).is_some_and(|ends| now < *ends)
     }
 
-    /// The key owes nothing any more.
+    /// Forgets a key that was reset.
     pub(crate) fn forget(&self, key: &[u8]) {
-        let mut keys = self.keys.lock().expect("nobody panics with it");
+        let mut keys = self.keys.lock();
         keys.ends.remove(&self.secret.hash_one(key));
     }
 
-    /// Somebody holds a place that Redis does not know of.
+    /// Counts a permit that Redis does not know of.
     pub(crate) fn hold(&self, key: &[u8]) {
-        let mut places = self.places.lock().expect("nobody panics with it");
-        *places.entry(self.secret.hash_one(key)).or_default() += 1;
+        let mut permits = self.permits.lock();
+        *permits.entry(self.secret.hash_one(key)).or_default() += 1;
     }
 
-    /// And does not any more.
-    pub(crate) fn give_back(&self, key: &[u8]) {
+    /// Counts the release of such a permit.
+    pub(crate) fn release(&self, key: &[u8]) {
         let fingerprint = self.secret.hash_one(key);
-        let mut places = self.places.lock().expect("nobody panics with it");
-        if let Some(held) = places.get_mut(&fingerprint) {
+        let mut permits = self.permits.lock();
+        if let Some(held) = permits.get_mut(&fingerprint) {
             *held -= 1;
             if *held == 0 {
-                places.remove(&fingerprint);
+                permits.remove(&fingerprint);
             }
         }
     }
 
-    /// Whether anybody holds a place of this key that Redis does not know of.
+    /// Returns whether a permit of this key is held that Redis does not know of.
     pub(crate) fn is_held(&self, key: &[u8]) -> bool {
-        let places = self.places.lock().expect("nobody panics with it");
-        !places.is_empty() && places.contains_key(&self.secret.hash_one(key))
+        let permits = self.permits.lock();
+        !permits.is_empty() && permits.contains_key(&self.secret.hash_one(key))
     }
 }
 
@@ -112,7 +102,7 @@ impl Keys {
             return;
         }
         self.others = self.others.filter(|others| now < *others);
-        // Room is looked for once, and not by each who finds none.
+        // Drained keys are searched once when the map is full, not for every further key.
         if self.ends.len() >= KEYS_MAX && self.others.is_none() {
             self.ends.retain(|_, ends| now < *ends);
         }
@@ -124,6 +114,7 @@ impl Keys {
     }
 }
 
+/// T33.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,13 +123,13 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[tokio::test(start_paused = true)]
-    async fn t33_each_key_counts_until_its_own_has_drained() {
+    async fn each_key_counts_until_its_own_debt_has_drained() {
         let recovery = Recovery::default();
         recovery.admitted(b"short", HOUR);
         recovery.admitted(b"long", 2 * HOUR);
         recovery.admitted(b"long", HOUR);
         assert!(recovery.counts(b"short") && recovery.counts(b"long"));
-        assert!(!recovery.counts(b"other"), "it was admitted nothing");
+        assert!(!recovery.counts(b"other"), "nothing was admitted");
         advance(HOUR).await;
         assert!(!recovery.counts(b"short") && recovery.counts(b"long"));
         advance(HOUR).await;
@@ -150,12 +141,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn t33_one_key_too_many_counts_for_all_until_it_has_drained() {
+    async fn one_key_too_many_counts_for_all_keys_until_it_has_drained() {
         let recovery = Recovery::default();
         for key in 0..KEYS_MAX {
             recovery.admitted(&key.to_le_bytes(), 2 * HOUR);
         }
-        assert!(!recovery.counts(b"other"), "there is room for all of them");
+        assert!(!recovery.counts(b"other"), "all of them fit");
         recovery.admitted(b"one more", HOUR);
         assert!(recovery.counts(b"one more") && recovery.counts(b"other"));
         advance(HOUR).await;
@@ -163,17 +154,17 @@ mod tests {
         assert!(recovery.counts(&0_usize.to_le_bytes()));
         advance(HOUR).await;
         recovery.admitted(b"one more", HOUR);
-        assert!(recovery.counts(b"one more") && !recovery.counts(b"other"), "there is room again");
+        assert!(recovery.counts(b"one more") && !recovery.counts(b"other"), "it fits again");
     }
 
     #[test]
-    fn t33_a_place_counts_for_its_key_until_it_is_given_back() {
+    fn a_permit_counts_for_its_key_until_it_is_released() {
         let recovery = Recovery::default();
         recovery.hold(b"key");
         recovery.hold(b"key");
-        recovery.give_back(b"key");
+        recovery.release(b"key");
         assert!(recovery.is_held(b"key") && !recovery.is_held(b"other"));
-        recovery.give_back(b"key");
+        recovery.release(b"key");
         assert!(!recovery.is_held(b"key"));
     }
 }

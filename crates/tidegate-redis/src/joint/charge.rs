@@ -1,22 +1,21 @@
-//! Several requests decided as one, in Redis: all of them pass, or none is charged (A13).
+//! Decides several requests as one in Redis: all are charged, or none (A13).
 //!
-//! Always   Keys that lie together are decided in one script, so nobody sees a part of it. On a single server all
-//!          lie together; in a cluster, those of one subject do.
-//!          Keys of several slots cannot: each slot's are charged in turn (reserved), and if one slot denies, or
-//!          does not answer, those before it are given back. So are keys of one slot while it moves from node to node, if
-//!          neither has all of them. Then others may be denied for that moment what is given
-//!          back after it, and who dies in that moment has charged what nobody used: never the other way round.
-//! Always   A denial stays one, whoever does not answer after it.
-//! Always   Whoever is denied is remembered, as by who asks alone; and what the others have left, for who is denied again.
-//! Always   All of it has one deadline, the longest of its limits'. What is given back is given back by itself: for longer
-//!          than that nobody waits for it, and who stops waiting earlier has charged nothing.
+//! Invariant  Keys of one slot are decided in one script, atomically. On a single server all keys are in one slot; in a cluster,
+//!            the keys of one subject are.
+//! Invariant  Keys of several slots are charged slot by slot. If a slot denies or does not answer, the charges before it are
+//!            refunded. The same applies to keys of one slot while it is being moved. Other requests may be denied until then, and
+//!            a killed node leaves its charges behind, but no extra request is admitted.
+//! Invariant  A denial stays a denial, even if Redis does not answer afterwards.
+//! Invariant  All steps have one deadline, the longest of the limits'. Refunds run in the background, so a cancelled request has
+//!            charged nothing in the end.
 
 use crate::cache::SentAt;
-use crate::connection::{Deadline, Link, StoreError};
-use crate::limiter::{Inner, RedisLimiter};
-use crate::remote::rule_registry::Current;
+use crate::connection::{Deadline, Servers, StoreError};
+use crate::limiter::{LimitContext, RedisRequest};
+use crate::remote::ATTEMPTS_MAX;
+use crate::remote::rule_registry::CurrentRule;
 use crate::script;
-use crate::script::codec::{Answer, Said, Verb};
+use crate::script::codec::{Operation, ScriptDecision, ScriptReply};
 use redis::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,342 +24,331 @@ use tidegate_core::{Span, Timestamp};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Rules may change while somebody asks, and again; after so many times it is told so.
-const ROUNDS_MAX: usize = 8;
-
-/// One request of several.
-///
-/// ```no_run
-/// # async fn example(limiter: tidegate_redis::RedisLimiter) {
-/// use tidegate_redis::JointAsk;
-///
-/// let ask = JointAsk { limiter: &limiter, key: b"alice", cost: 1 };
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct JointAsk<'a> {
-    /// Under which limit.
-    pub limiter: &'a RedisLimiter,
-    /// Whom it counts.
-    pub key: &'a [u8],
-    /// How much.
-    pub cost: u64,
-}
-
-/// What is asked of one state.
+/// The total cost of all requests about one key of one limit.
 #[derive(Debug)]
-pub(crate) struct Sum<'a> {
-    pub(crate) inner: &'a Arc<Inner>,
+pub(crate) struct CombinedRequest<'a> {
+    pub(crate) inner: &'a Arc<LimitContext>,
     pub(crate) subject: &'a [u8],
     key: Vec<u8>,
     pub(crate) cost: u64,
 }
 
-/// What is asked of each state, and in which of these sums each ask is.
+/// The combined requests, and for each request the index of its combined request.
 #[derive(Debug)]
-pub(crate) struct Sums<'a> {
-    pub(crate) each: Vec<Sum<'a>>,
-    pub(crate) places: Vec<usize>,
+pub(crate) struct CombinedRequests<'a> {
+    pub(crate) each: Vec<CombinedRequest<'a>>,
+    pub(crate) indices: Vec<usize>,
 }
 
-/// What was charged to one state.
+/// A key of a limit.
+pub(crate) type Subject<'a> = (&'a LimitContext, &'a [u8]);
+
+/// What one key was charged.
 #[derive(Debug)]
 struct Charge {
-    inner: Arc<Inner>,
+    inner: Arc<LimitContext>,
     subject: Vec<u8>,
     cost: u64,
-    /// The place that was taken, and since when: it is not known by its cost.
-    place: Option<(u64, Timestamp)>,
-    /// From then on it may have drained, or its window may be over: then it would be somebody else's that is given back. Not
-    /// before Redis says so, since it has decided after it was asked.
+    /// The permit that was acquired: its ticket, and since when it is held.
+    permit: Option<(u64, Timestamp)>,
+    /// From then on the charge may have drained, or its window ended, so that a refund would refund other requests.
     drained: Option<Instant>,
 }
 
-/// A decision on several, and by what answers.
-#[derive(Debug)]
-struct Decided {
-    is_charged: bool,
-    each: Vec<Decision>,
-    answered: Vec<Answered>,
-}
-
-/// What a joint decision has charged so far. Unless it is kept, it is given back.
+/// What a joint decision has charged so far. Unless it is kept, it is refunded.
 #[derive(Debug, Default)]
-pub(crate) struct Charged {
+pub(crate) struct PendingCharges {
     each: Vec<Charge>,
 }
 
-/// A sum that was answered.
+/// The decisions of one slot, and the answers from which they were computed.
 #[derive(Debug)]
-struct Answered {
-    current: Arc<Current>,
-    answer: Answer,
+struct SlotDecision {
+    is_charged: bool,
+    each: Vec<Decision>,
+    answers: Vec<KeyAnswer>,
 }
 
-/// The deadline of requests that come now, for all that is done for them.
-pub(crate) fn within(asks: &[JointAsk<'_>]) -> Deadline {
-    let longest = asks.iter().map(|ask| ask.limiter.inner.exact.deadline()).max();
-    Deadline::from(longest.unwrap_or_default())
+#[derive(Debug)]
+struct KeyAnswer {
+    current: Arc<CurrentRule>,
+    answer: ScriptDecision,
 }
 
-/// Decides several requests as one: all are charged, or none is. The caller may give it back.
+/// Starts the deadline of a joint request: the longest of its limits'.
+pub(crate) fn start_deadline(requests: &[RedisRequest<'_>]) -> Deadline {
+    let deadlines = requests.iter().map(|request| request.limiter.inner.remote.deadline());
+    Deadline::from(deadlines.max().unwrap_or_default())
+}
+
+/// Decides several requests as one: all are charged, or none. The caller may refund the charges.
 pub(crate) async fn charge_all(
-    all: &Sums<'_>,
+    requests: &CombinedRequests<'_>,
     deadline: Deadline,
-) -> Result<(Joint, Charged), StoreError> {
-    let decided = charge_slots(all, deadline).await;
-    for Sum { inner, subject, .. } in &all.each {
-        match &decided {
+) -> Result<(Joint, PendingCharges), StoreError> {
+    let charged = charge_slots(requests, deadline).await;
+    for CombinedRequest { inner, subject, .. } in &requests.each {
+        match &charged {
             Ok(_) => inner.health.answered(),
-            Err(error) => inner.missed(subject, error),
+            Err(error) => inner.note_failure(subject, error),
         }
     }
-    decided
+    charged
 }
 
-async fn charge_slots(all: &Sums<'_>, deadline: Deadline) -> Result<(Joint, Charged), StoreError> {
-    let mut charged = Charged::default();
-    let sums = &all.each;
-    let Some(first) = sums.first() else { return Ok((Joint::of(Vec::new()), charged)) };
-    let has_slots = first.inner.exact.store().link.has_slots();
-    let slot = |sum: &Sum<'_>| if has_slots { Link::slot(&sum.key) } else { 0 };
-    let mut order: Vec<usize> = (0..sums.len()).collect();
-    order.sort_by_key(|place| slot(&sums[*place]));
-    let mut decisions: Vec<Option<Decision>> = vec![None; sums.len()];
-    let groups = order.chunk_by(|a, b| slot(&sums[*a]) == slot(&sums[*b]));
+async fn charge_slots(
+    requests: &CombinedRequests<'_>,
+    deadline: Deadline,
+) -> Result<(Joint, PendingCharges), StoreError> {
+    let mut charges = PendingCharges::default();
+    let each = &requests.each;
+    let Some(first) = each.first() else { return Ok((Joint::of(Vec::new()), charges)) };
+    let has_slots = first.inner.remote.runner().servers.has_slots();
+    let slot = |index: &usize| if has_slots { Servers::slot(&each[*index].key) } else { 0 };
+    let mut order: Vec<usize> = (0..each.len()).collect();
+    order.sort_by_key(slot);
+    let mut decisions: Vec<Option<Decision>> = vec![None; each.len()];
+    let groups = order.chunk_by(|a, b| slot(a) == slot(b));
     let mut groups: VecDeque<Vec<usize>> = groups.map(<[usize]>::to_vec).collect();
     while let Some(group) = groups.pop_front() {
-        let together: Vec<&Sum<'_>> = group.iter().map(|place| &sums[*place]).collect();
-        let asked: Vec<SentAt> = together.iter().map(|sum| sum.inner.denied.now()).collect();
-        let sent = Instant::now();
-        let decided = decide(&together, deadline).await;
+        let members: Vec<&CombinedRequest<'_>> = group.iter().map(|index| &each[*index]).collect();
+        let sent: Vec<SentAt> = members.iter().map(|one| one.inner.denial_cache.now()).collect();
+        let sent_at = Instant::now();
+        let decided = decide_slot(&members, deadline).await;
         if group.len() > 1 && decided.as_ref().is_err_and(StoreError::is_slot_moving) {
-            // Neither node has all of these keys, until the slot has moved: each is decided as if it had its own slot.
-            group.iter().rev().for_each(|place| groups.push_front(vec![*place]));
+            // Neither node has all of these keys until the slot has moved: each is decided as if it had its own slot.
+            group.iter().rev().for_each(|index| groups.push_front(vec![*index]));
             continue;
         }
         let is_charged = decided.as_ref().is_ok_and(|decided| decided.is_charged);
         if !is_charged {
-            std::mem::take(&mut charged).give_back(deadline).await;
+            std::mem::take(&mut charges).refund(deadline).await;
             decisions.fill(None);
         }
         let decided = decided?;
-        for (place, decision) in group.iter().zip(&decided.each) {
-            decisions[*place] = Some(*decision);
+        for (index, decision) in group.iter().zip(&decided.each) {
+            decisions[*index] = Some(*decision);
         }
         if !is_charged {
-            remember(&together, &decided, &asked);
+            cache(&members, &decided, &sent);
             break;
         }
-        let answered = together.into_iter().zip(&decided.answered);
-        charged.each.extend(answered.map(|one| Charge::of(one, sent)));
+        let answers = members.into_iter().zip(&decided.answers);
+        charges.each.extend(answers.map(|(one, answer)| Charge::new(one, answer, sent_at)));
     }
-    let asked: Vec<Subject<'_>> = sums.iter().map(|sum| (&**sum.inner, sum.subject)).collect();
-    let decisions = has_left(&asked, decisions, deadline).await;
-    Ok((all.joint(&decisions), charged))
+    let decisions = complete(&requests.subjects(), decisions, deadline).await;
+    Ok((requests.joint(&decisions), charges))
 }
 
-impl<'a> Sums<'a> {
-    /// A state is known by its key in Redis: several limiters may have one name.
-    pub(crate) fn of(asks: &[JointAsk<'a>]) -> Self {
-        let mut each: Vec<Sum<'a>> = Vec::with_capacity(asks.len());
-        let mut places = Vec::with_capacity(asks.len());
-        for ask in asks {
-            let (inner, subject, cost) = (&ask.limiter.inner, ask.key, ask.cost);
-            let key = inner.exact.key(subject);
-            if let Some(place) = each.iter().position(|sum| sum.key == key) {
-                // More than can be said is more than can be admitted.
-                each[place].cost = each[place].cost.saturating_add(cost);
-                places.push(place);
+impl<'a> CombinedRequests<'a> {
+    /// Combines requests with the same key in Redis: several limiters may have the same name.
+    pub(crate) fn of(requests: &[RedisRequest<'a>]) -> Self {
+        let mut each: Vec<CombinedRequest<'a>> = Vec::with_capacity(requests.len());
+        let mut indices = Vec::with_capacity(requests.len());
+        for request in requests {
+            let (inner, subject, cost) = (&request.limiter.inner, request.key, request.cost);
+            let key = inner.remote.key(subject);
+            if let Some(index) = each.iter().position(|other| other.key == key) {
+                each[index].cost = each[index].cost.saturating_add(cost);
+                indices.push(index);
             } else {
-                places.push(each.len());
-                each.push(Sum { inner, subject, key, cost });
+                indices.push(each.len());
+                each.push(CombinedRequest { inner, subject, key, cost });
             }
         }
-        Self { each, places }
+        Self { each, indices }
     }
 
-    /// What each ask is told, where this is what each sum is told.
+    pub(crate) fn subjects(&self) -> Vec<Subject<'a>> {
+        self.each.iter().map(|one| (&**one.inner, one.subject)).collect()
+    }
+
+    /// Returns the decision about each request, given that about each combined request.
     pub(crate) fn joint(&self, decisions: &[Decision]) -> Joint {
-        Joint::of(self.places.iter().map(|place| decisions[*place]).collect())
+        Joint::of(self.indices.iter().map(|index| decisions[*index]).collect())
     }
 }
 
-/// Whoever was denied by Redis need not ask again to hear it, and hears what the others had.
-fn remember(sums: &[&Sum<'_>], decided: &Decided, asked: &[SentAt]) {
-    let answers = decided.answered.iter().zip(&decided.each);
-    for ((sum, asked), (answered, decision)) in sums.iter().zip(asked).zip(answers) {
-        let Answered { current, answer } = answered;
+/// Caches the denials, and what the other keys have remaining.
+fn cache(requests: &[&CombinedRequest<'_>], decided: &SlotDecision, sent: &[SentAt]) {
+    let answers = decided.answers.iter().zip(&decided.each);
+    for ((one, sent), (KeyAnswer { current, answer }, decision)) in
+        requests.iter().zip(sent).zip(answers)
+    {
+        let inner = one.inner;
         if !decision.is_deny() {
-            sum.inner.left.put(sum.subject, answer.clone(), current.version, *asked);
+            inner.remaining_cache.put(one.subject, answer.clone(), current.version, *sent);
         } else if !current.rule.is_concurrency() {
-            let known = (answer.clone(), decision);
-            sum.inner.denied.put(sum.subject, known, current.version, sum.cost, *asked);
+            let denial = (answer.clone(), decision);
+            inner.denial_cache.put(one.subject, denial, current.version, one.cost, *sent);
         }
     }
 }
 
-/// Decides those of one slot in one script: whether all are charged, and each decision.
-async fn decide(sums: &[&Sum<'_>], deadline: Deadline) -> Result<Decided, StoreError> {
-    let first = sums.first().expect("a group has somebody");
-    let first = &first.inner.exact;
-    for _ in 0..ROUNDS_MAX {
-        let Some((is_charged, answered)) = ask(sums, deadline).await? else { continue };
-        let decision = |(sum, answered): (&&Sum<'_>, &Answered)| {
-            let shared = &answered.current.shared;
-            let of = |verb, cost| shared.decision(&answered.answer, verb, cost);
-            // What no twin can be told is denied by what it costs.
-            if is_charged || !shared.is_sendable(sum.cost) {
-                return of(Verb::Take, sum.cost);
+/// Decides the requests of one slot in one script.
+async fn decide_slot(
+    requests: &[&CombinedRequest<'_>],
+    deadline: Deadline,
+) -> Result<SlotDecision, StoreError> {
+    let remote = &requests.first().expect("a slot has a request").inner.remote;
+    for _ in 0..ATTEMPTS_MAX {
+        let Some((is_charged, answers)) = run_script(requests, deadline).await? else { continue };
+        let decision = |(one, answer): (&&CombinedRequest<'_>, &KeyAnswer)| {
+            let codec = &answer.current.codec;
+            let decide = |operation, cost| codec.decision(&answer.answer, operation, cost);
+            // A cost that cannot be sent is denied.
+            if is_charged || !codec.is_sendable(one.cost) {
+                return decide(Operation::Charge, one.cost);
             }
-            let would = of(Verb::Look, sum.cost)?;
-            if would.is_deny() || !answered.answer.is_charged() {
-                Ok(would)
+            let peeked = decide(Operation::Peek, one.cost)?;
+            if peeked.is_deny() || !answer.answer.is_charged() {
+                Ok(peeked)
             } else {
-                of(Verb::Look, 0)
+                decide(Operation::Peek, 0)
             }
         };
-        let each: Result<Vec<Decision>, _> = sums.iter().zip(&answered).map(decision).collect();
-        let each = each.map_err(|strange| first.strange(&strange))?;
-        return Ok(Decided { is_charged, each, answered });
+        let each: Result<Vec<Decision>, _> = requests.iter().zip(&answers).map(decision).collect();
+        let each = each.map_err(|malformed| remote.unexpected(&malformed))?;
+        return Ok(SlotDecision { is_charged, each, answers });
     }
-    Err(first.malformed("states of yet other versions of the rules, again and again".to_owned()))
+    Err(remote.changes_too_often())
 }
 
-/// Asks once. Nothing, if a state had to be brought to its rule first.
-async fn ask(
-    sums: &[&Sum<'_>],
+/// Runs the script once. Returns `None` if a state had to be converted to the current rule first.
+async fn run_script(
+    requests: &[&CombinedRequest<'_>],
     deadline: Deadline,
-) -> Result<Option<(bool, Vec<Answered>)>, StoreError> {
-    let first = sums.first().expect("a group has somebody");
-    let first = &first.inner.exact;
-    let store = first.store();
-    let mut currents = Vec::with_capacity(sums.len());
-    // The first two are not used here.
-    let mut args = vec![Vec::new(), Vec::new()];
-    for sum in sums {
-        currents.push(sum.inner.exact.known(deadline).await?);
+) -> Result<Option<(bool, Vec<KeyAnswer>)>, StoreError> {
+    let first = &requests.first().expect("a slot has a request").inner.remote;
+    let runner = first.runner();
+    let mut currents = Vec::with_capacity(requests.len());
+    for one in requests {
+        currents.push(one.inner.remote.current_rule(deadline).await?);
     }
-    // What no twin can be told can never be admitted, and then nobody is charged.
-    let is_sendable =
-        |(sum, current): (&&Sum<'_>, &Arc<Current>)| current.shared.is_sendable(sum.cost);
-    let can_pass = sums.iter().zip(&currents).all(is_sendable);
-    let verb = if can_pass { Verb::Take } else { Verb::Look };
-    for (sum, current) in sums.iter().zip(&currents) {
-        let shared = &current.shared;
-        args.push(shared.stem().into());
-        args.push(shared.args(verb, sum.cost, store.clock.about()));
-        args.push(shared.fresh().to_vec());
-    }
-    let keys = sums.iter().map(|sum| sum.key.clone()).collect();
-    let said = store.run(script::all_together(), keys, args, deadline).await?;
-    let Value::Array(said) = said else { return Err(first.malformed(format!("{said:?}"))) };
-    let Some((Value::Int(is_charged), said)) = said.split_first() else {
-        return Err(first.malformed("nothing for several requests".to_owned()));
+    // If a cost cannot be sent, the joint request is denied, and nothing must be charged.
+    let is_sendable = |(one, current): (&&CombinedRequest<'_>, &Arc<CurrentRule>)| {
+        current.codec.is_sendable(one.cost)
     };
-    let mut answered = Vec::with_capacity(sums.len());
-    let mut is_settled = said.len() == sums.len();
-    for ((sum, current), value) in sums.iter().zip(currents).zip(said) {
-        match current.shared.read(value).map_err(|strange| sum.inner.exact.strange(&strange))? {
-            Said::Answer(answer) => answered.push(Answered { current, answer }),
-            Said::OtherTime(now) => {
-                store.clock.heard(now);
-                is_settled = false;
+    let can_pass = requests.iter().zip(&currents).all(is_sendable);
+    let operation = if can_pass { Operation::Charge } else { Operation::Peek };
+    // The first two arguments are not used by this script.
+    let mut args = vec![Vec::new(), Vec::new()];
+    for (one, current) in requests.iter().zip(&currents) {
+        let codec = &current.codec;
+        args.push(codec.stem().into());
+        args.push(codec.args(operation, one.cost, runner.clock.estimate()));
+        args.push(codec.fresh().to_vec());
+    }
+    let keys = requests.iter().map(|one| one.key.clone()).collect();
+    let reply = runner.run(script::decide_all(), keys, args, deadline).await?;
+    let Value::Array(reply) = reply else { return Err(first.malformed(format!("{reply:?}"))) };
+    let Some((Value::Int(is_charged), replies)) = reply.split_first() else {
+        return Err(first.malformed("no answer to several requests".to_owned()));
+    };
+    let mut answers = Vec::with_capacity(requests.len());
+    let mut is_complete = replies.len() == requests.len();
+    for ((one, current), value) in requests.iter().zip(currents).zip(replies) {
+        let remote = &one.inner.remote;
+        match current.codec.read(value).map_err(|malformed| remote.unexpected(&malformed))? {
+            ScriptReply::Decision(answer) => answers.push(KeyAnswer { current, answer }),
+            ScriptReply::OtherTime(now) => {
+                runner.clock.synchronize(now);
+                is_complete = false;
             }
-            Said::OtherVersion(value) => {
-                sum.inner.exact.reconcile(deadline, &sum.key, &value, &current).await?;
-                is_settled = false;
+            ScriptReply::OtherVersion(value) => {
+                remote.reconcile(deadline, &one.key, &value, &current).await?;
+                is_complete = false;
             }
         }
     }
-    Ok(is_settled.then_some((can_pass && *is_charged == 1, answered)))
+    Ok(is_complete.then_some((can_pass && *is_charged == 1, answers)))
 }
 
 impl Charge {
-    fn of((sum, answered): (&Sum<'_>, &Answered), sent: Instant) -> Self {
-        let ticket = answered.answer.ticket.filter(|_| sum.cost > 0);
-        let place = ticket.map(|ticket| (ticket, answered.answer.now()));
-        let (inner, subject) = (Arc::clone(sum.inner), sum.subject.to_vec());
-        let taken = answered.current.shared.decision(&answered.answer, Verb::Take, sum.cost);
-        let resets = taken.map_or(Span::ZERO, |taken| taken.reset_after).as_duration();
-        let drained = sent.checked_add(resets);
-        Self { inner, subject, cost: sum.cost, place, drained }
+    fn new(
+        one: &CombinedRequest<'_>,
+        KeyAnswer { current, answer }: &KeyAnswer,
+        sent: Instant,
+    ) -> Self {
+        let ticket = answer.ticket.filter(|_| one.cost > 0);
+        let permit = ticket.map(|ticket| (ticket, answer.now()));
+        let (inner, subject) = (Arc::clone(one.inner), one.subject.to_vec());
+        let charged = current.codec.decision(answer, Operation::Charge, one.cost);
+        let resets = charged.map_or(Span::ZERO, |charged| charged.reset_after).as_duration();
+        Self { inner, subject, cost: one.cost, permit, drained: sent.checked_add(resets) }
     }
 
-    async fn give_back(self) {
-        let Self { inner, subject, cost, place, drained } = self;
-        if let Some(place) = place {
-            // Who does not hear of it is told again.
-            let _ = inner.give_back(&subject, place).await;
+    async fn refund(self) {
+        let Self { inner, subject, cost, permit, drained } = self;
+        if let Some(permit) = permit {
+            // After an error the release is sent again in the background.
+            let _ = inner.releases.release(&subject, permit).await;
         } else if drained.is_none_or(|drained| Instant::now() < drained) {
-            // What cannot be given back stays charged until it has drained.
-            if let Err(error) = inner.exact.ask(&subject, Verb::Refund, cost, None).await {
-                inner.tally.kept(inner.exact.name(), &error);
+            // After an error the charge drains.
+            if let Err(error) = inner.remote.run(&subject, Operation::Refund, cost, None).await {
+                inner.counters.refund_failed(inner.remote.name(), &error);
             }
         }
-        // Whoever was denied for that moment is not denied any more. Without an answer it may have been given back too.
+        // Also after an error: the refund may have been made, and the key may not be denied any more.
         inner.forget(&subject);
     }
 }
 
-impl Charged {
-    /// It stays charged.
+impl PendingCharges {
+    /// Keeps the charges.
     pub(crate) fn keep(mut self) {
         self.each.clear();
     }
 
-    /// Gives it back, and waits until it is, for as long as there is time.
-    pub(crate) async fn give_back(mut self, deadline: Deadline) {
-        let given = self.send_back();
+    /// Refunds the charges, and waits for that at most until the deadline.
+    pub(crate) async fn refund(mut self, deadline: Deadline) {
+        let refunds = self.start_refunds();
         let all = async {
-            for one in given {
-                // Who panics or is stopped with its runtime gives nothing back; nobody can do it instead.
-                let _ = one.await;
+            for refund in refunds {
+                // An error means that the runtime has ended; then the charge drains.
+                let _ = refund.await;
             }
         };
-        let _ = deadline.cut(all).await;
+        let _ = deadline.bound(all).await;
     }
 
-    fn send_back(&mut self) -> Vec<JoinHandle<()>> {
-        let send = |charge: Charge| {
-            let runtime = charge.inner.exact.store().runtime.clone();
-            runtime.spawn(charge.give_back())
+    fn start_refunds(&mut self) -> Vec<JoinHandle<()>> {
+        let start = |charge: Charge| {
+            let runtime = charge.inner.runtime().clone();
+            runtime.spawn(charge.refund())
         };
-        self.each.drain(..).map(send).collect()
+        self.each.drain(..).map(start).collect()
     }
 }
 
-impl Drop for Charged {
-    /// Whoever stops waiting in the middle of it has not decided anything.
+impl Drop for PendingCharges {
+    /// Refunds a joint decision that was cancelled.
     fn drop(&mut self) {
-        drop(self.send_back());
+        drop(self.start_refunds());
     }
 }
 
-/// Who is asked what is left, and of whom.
-pub(crate) type Subject<'a> = (&'a Inner, &'a [u8]);
-
-/// Those who were not asked, or were given back, say what they have. It is denied already: so who does not answer
-/// changes nothing, and nobody waits for a second one.
-pub(crate) async fn has_left(
-    asked: &[Subject<'_>],
+/// Completes the decisions of a denial: keys without a decision report what they have remaining. After one of them does not answer,
+/// the others are not asked.
+pub(crate) async fn complete(
+    subjects: &[Subject<'_>],
     decisions: Vec<Option<Decision>>,
     deadline: Deadline,
 ) -> Vec<Decision> {
     let mut is_answered = true;
-    let mut each = Vec::with_capacity(asked.len());
-    for ((inner, subject), decision) in asked.iter().zip(decisions) {
-        let mut left = decision;
-        if left.is_none() && is_answered {
-            let asked = inner.denied.now();
-            let looked = inner.exact.ask_within(deadline, subject, Verb::Look, 0, None).await;
-            is_answered = looked.is_ok();
-            left = looked.ok().map(|looked| {
-                inner.left.put(subject, looked.answer, looked.version, asked);
-                looked.decision
+    let mut each = Vec::with_capacity(subjects.len());
+    for ((inner, subject), decision) in subjects.iter().zip(decisions) {
+        let mut decision = decision;
+        if decision.is_none() && is_answered {
+            let sent = inner.denial_cache.now();
+            let seen = inner.remote.run_within(deadline, subject, Operation::Peek, 0, None).await;
+            is_answered = seen.is_ok();
+            decision = seen.ok().map(|seen| {
+                inner.remaining_cache.put(subject, seen.answer, seen.version, sent);
+                seen.decision
             });
         }
-        each.push(left.unwrap_or_else(|| inner.exact.unknown()));
+        each.push(decision.unwrap_or_else(|| inner.remote.unknown_state()));
     }
     each
 }

@@ -1,267 +1,296 @@
-//! Several requests decided as one, whether Redis answers or not.
+//! Decides several requests as one, all charged or none, with or without Redis.
 //!
-//! Always   Without Redis each limit's policy is asked, and the strictest wins: all shares of this node are charged,
-//!          or none. So who is denied by one limit has not used up another.
-//! Always   After an outage Redis and the shares must all say yes, for as long as a key takes to recover from what it was
-//!          admitted without Redis.
+//! Invariant  Without Redis every limit's policy decides, and the strictest wins: all shares of this node are charged, or none. So
+//!            a request that one limit denies is not charged to another.
+//! Invariant  After an outage, until a key has recovered from what was admitted without Redis, both Redis and the share must admit
+//!            the request.
 
 mod charge;
 
 use crate::connection::{Deadline, StoreError};
-pub use charge::JointAsk;
-use charge::{self as joint, Charged, Subject, Sums, charge_all};
+use crate::limiter::{RedisLimiter, RedisRequest};
+use charge::{CombinedRequests, PendingCharges, Subject, charge_all, complete};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tidegate::{Decision, Joint, Request, SystemClock};
 
-/// Decides several requests as one: all are charged, or none is. All limits are of one store. The shares of
-/// this node are charged too, as by [`decide_all`].
+/// Decides several requests as one: all are charged, or none is. All limits are of one store.
+///
+/// It always returns a decision: if Redis does not answer, the limits' [`OnError`](crate::OnError) decides.
+///
+/// ```no_run
+/// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter) {
+/// use tidegate_redis::check_all;
+///
+/// let joint = check_all(&[user.request("alice"), site.request("alice").cost(2)]).await;
+/// println!("{:?}", joint.decision);
+/// # }
+/// ```
+pub async fn check_all(requests: &[RedisRequest<'_>]) -> Joint {
+    let joint = match ZeroRuleDecisions::of(requests) {
+        None => check_open(requests).await,
+        Some(fixed) => {
+            let is_denied = fixed.is_denied();
+            for (request, decision) in requests.iter().zip(&fixed.each) {
+                if let Some(decision) = decision.filter(|decision| !is_denied || decision.is_deny())
+                {
+                    request.limiter.inner.counters.decided(&decision);
+                }
+            }
+            if is_denied {
+                complete_joint(requests, fixed.each, charge::start_deadline(requests)).await
+            } else {
+                let joint = check_open(&fixed.open(requests)).await;
+                fixed.merge(joint)
+            }
+        }
+    };
+    deny_long_waits(requests, joint).await
+}
+
+/// Decides as [`check_all`] does, for callers with a policy of their own.
+///
+/// # Errors
+/// Redis does not answer.
 ///
 /// ```no_run
 /// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter)
 /// # -> Result<(), tidegate_redis::StoreError> {
-/// use tidegate_redis::{JointAsk, check_all};
+/// use tidegate_redis::try_check_all;
 ///
-/// let joint = check_all(&[
-///     JointAsk { limiter: &user, key: b"alice", cost: 1 },
-///     JointAsk { limiter: &site, key: b"alice", cost: 1 },
-/// ])
-/// .await?;
+/// let joint = try_check_all(&[user.request("alice"), site.request("alice")]).await?;
 /// println!("{:?}", joint.decision);
 /// # Ok(())
 /// # }
 /// ```
-pub async fn check_all(asks: &[JointAsk<'_>]) -> Result<Joint, StoreError> {
-    let within = joint::within(asks);
-    match Settled::of(asks) {
-        None => with_redis(asks, &Sums::of(asks), within).await,
-        Some(settled) if settled.is_denied() => Ok(has_left(asks, settled.each, within).await),
-        Some(settled) => {
-            let open = settled.open(asks);
-            Ok(settled.with(with_redis(&open, &Sums::of(&open), within).await?))
+pub async fn try_check_all(requests: &[RedisRequest<'_>]) -> Result<Joint, StoreError> {
+    let deadline = charge::start_deadline(requests);
+    let joint = match ZeroRuleDecisions::of(requests) {
+        None => check_in_redis(requests, &CombinedRequests::of(requests), deadline).await?,
+        Some(fixed) if fixed.is_denied() => complete_joint(requests, fixed.each, deadline).await,
+        Some(fixed) => {
+            let open = fixed.open(requests);
+            let joint = check_in_redis(&open, &CombinedRequests::of(&open), deadline).await?;
+            fixed.merge(joint)
         }
-    }
+    };
+    Ok(deny_long_waits(requests, joint).await)
 }
 
-/// Decides several requests as one, as [`check_all`] does; without Redis, by the limits' policies.
-///
-/// ```no_run
-/// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter) {
-/// use tidegate_redis::{JointAsk, decide_all};
-///
-/// let joint = decide_all(&[
-///     JointAsk { limiter: &user, key: b"alice", cost: 1 },
-///     JointAsk { limiter: &site, key: b"alice", cost: 1 },
-/// ])
-/// .await;
-/// println!("{:?}", joint.decision);
-/// # }
-/// ```
-pub async fn decide_all(asks: &[JointAsk<'_>]) -> Joint {
-    let Some(settled) = Settled::of(asks) else { return decide_open(asks).await };
-    let is_denied = settled.is_denied();
-    for (ask, decision) in asks.iter().zip(&settled.each) {
-        if let Some(decision) = decision.filter(|decision| !is_denied || decision.is_deny()) {
-            ask.limiter.inner.tally.decided(&decision);
-        }
+/// Denies all requests if one of them would have to wait longer than it may, and refunds them: Redis decides without
+/// knowing how long a request may wait.
+async fn deny_long_waits(requests: &[RedisRequest<'_>], joint: Joint) -> Joint {
+    let too_long = |(request, decision): (&RedisRequest<'_>, &Decision)| {
+        request.too_long(decision).map(|denied| denied.decision)
+    };
+    let denied: Vec<Option<Decision>> = requests.iter().zip(&joint.each).map(too_long).collect();
+    if joint.decision.is_deny() || denied.iter().all(Option::is_none) {
+        return joint;
     }
-    if is_denied {
-        return has_left(asks, settled.each, joint::within(asks)).await;
+    for request in requests {
+        // After an error the charge drains.
+        let _ = request.limiter.refund(request.key, request.cost).await;
     }
-    let joint = decide_open(&settled.open(asks)).await;
-    settled.with(joint)
+    let each = joint.each.into_iter().zip(denied);
+    Joint::of(each.map(|(decision, denied)| denied.unwrap_or(decision)).collect())
 }
 
-/// The decisions of rules that admit nothing, which no store is asked for; none for the other requests.
+/// The decisions of rules that admit nothing, which need no store; `None` for the other requests.
 #[derive(Debug)]
-struct Settled {
+struct ZeroRuleDecisions {
     each: Vec<Option<Decision>>,
 }
 
-impl Settled {
-    /// None if every request is for the store.
-    fn of(asks: &[JointAsk<'_>]) -> Option<Self> {
-        let settled = |ask: &JointAsk<'_>| ask.limiter.inner.exact.settled(ask.cost);
-        if asks.iter().all(|ask| settled(ask).is_none()) {
+impl ZeroRuleDecisions {
+    /// Returns `None` if there is no such rule.
+    fn of(requests: &[RedisRequest<'_>]) -> Option<Self> {
+        let decision = |request: &RedisRequest<'_>| {
+            request.limiter.inner.remote.zero_rule_decision(request.cost)
+        };
+        if requests.iter().all(|request| decision(request).is_none()) {
             return None;
         }
-        Some(Self { each: asks.iter().map(settled).collect() })
+        Some(Self { each: requests.iter().map(decision).collect() })
     }
 
     fn is_denied(&self) -> bool {
         self.each.iter().flatten().any(Decision::is_deny)
     }
 
-    /// The requests that the store decides.
-    fn open<'a>(&self, asks: &[JointAsk<'a>]) -> Vec<JointAsk<'a>> {
-        let each = asks.iter().zip(&self.each);
-        each.filter(|(_, settled)| settled.is_none()).map(|(ask, _)| *ask).collect()
+    /// Returns the requests that the store decides.
+    fn open<'a>(&self, requests: &[RedisRequest<'a>]) -> Vec<RedisRequest<'a>> {
+        let each = requests.iter().zip(&self.each);
+        each.filter(|(_, decision)| decision.is_none()).map(|(request, _)| *request).collect()
     }
 
-    /// All decisions, in the order of the requests.
-    fn with(self, open: Joint) -> Joint {
+    /// Returns all decisions, in the order of the requests.
+    fn merge(self, open: Joint) -> Joint {
         let mut open = open.each.into_iter();
-        Joint::of(
-            self.each.into_iter().filter_map(|settled| settled.or_else(|| open.next())).collect(),
-        )
+        let each = self.each.into_iter();
+        Joint::of(each.filter_map(|decision| decision.or_else(|| open.next())).collect())
     }
 }
 
 /// Decides requests that are all for the store.
-async fn decide_open(asks: &[JointAsk<'_>]) -> Joint {
-    let (sums, deadline) = (Sums::of(asks), joint::within(asks));
-    if let Some(joint) = told_already(asks, &sums, deadline).await {
+async fn check_open(requests: &[RedisRequest<'_>]) -> Joint {
+    let (combined, deadline) = (CombinedRequests::of(requests), charge::start_deadline(requests));
+    if let Some(joint) = cached_denial(requests, &combined, deadline).await {
         return joint;
     }
-    let joint = with_redis(asks, &sums, deadline).await;
-    let joint = joint.unwrap_or_else(|error| without(asks, &error));
+    let joint = check_in_redis(requests, &combined, deadline).await;
+    let joint = joint.unwrap_or_else(|error| check_without_redis(requests, &error));
     let is_denied = joint.decision.is_deny();
-    for (ask, decision) in asks.iter().zip(&joint.each) {
-        // Where another limit denied it, this one has admitted nobody.
+    for (request, decision) in requests.iter().zip(&joint.each) {
+        // If another limit denies, this one has admitted nothing.
         if !is_denied || decision.is_deny() {
-            ask.limiter.inner.tally.decided(decision);
+            request.limiter.inner.counters.decided(decision);
         }
     }
     joint
 }
 
-/// Redis decides, and after an outage the shares too.
-async fn with_redis(
-    asks: &[JointAsk<'_>],
-    sums: &Sums<'_>,
+/// Decides in Redis, and after an outage by the shares too.
+async fn check_in_redis(
+    requests: &[RedisRequest<'_>],
+    combined: &CombinedRequests<'_>,
     deadline: Deadline,
 ) -> Result<Joint, StoreError> {
-    if let Some(denied) = still_denied(asks) {
-        return Ok(has_left(asks, denied, deadline).await);
+    if let Some(denied) = share_denials(requests) {
+        return Ok(complete_joint(requests, denied, deadline).await);
     }
-    let (joint, charged) = charge_all(sums, deadline).await?;
+    let (joint, charges) = charge_all(combined, deadline).await?;
     if joint.decision.is_deny() {
-        for (ask, decision) in asks.iter().zip(&joint.each) {
-            ask.limiter.inner.fallback.learn_remaining(ask.key, decision);
+        for (request, decision) in requests.iter().zip(&joint.each) {
+            request.limiter.inner.fallback.learn_remaining(request.key, decision);
         }
         return Ok(joint);
     }
-    Ok(warm(asks, joint, charged, deadline).await)
+    Ok(confirm(requests, joint, charges, deadline).await)
 }
 
-/// Some were denied a moment ago, and time has not changed that. The others have what they had then, as time has changed
-/// it; only what nobody has heard of is asked for.
-async fn told_already(asks: &[JointAsk<'_>], sums: &Sums<'_>, deadline: Deadline) -> Option<Joint> {
+/// Decides by cached denials. The other limits report what the cache knows, and Redis is asked about the rest.
+async fn cached_denial(
+    requests: &[RedisRequest<'_>],
+    combined: &CombinedRequests<'_>,
+    deadline: Deadline,
+) -> Option<Joint> {
+    let states = combined.each.iter();
     let denied: Vec<Option<Decision>> =
-        sums.each.iter().map(|sum| sum.inner.remembered(sum.subject, sum.cost)).collect();
+        states.map(|one| one.inner.peek_denial_cache(one.subject, one.cost)).collect();
     if denied.iter().all(Option::is_none) {
         return None;
     }
-    let known = sums.each.iter().zip(&denied);
-    let known = known.map(|(sum, denied)| denied.or_else(|| sum.inner.left(sum.subject))).collect();
-    let subjects: Vec<Subject<'_>> =
-        sums.each.iter().map(|sum| (&**sum.inner, sum.subject)).collect();
-    let joint = sums.joint(&joint::has_left(&subjects, known, deadline).await);
-    for ((ask, place), decision) in asks.iter().zip(&sums.places).zip(&joint.each) {
-        let tally = &ask.limiter.inner.tally;
-        // The others were only looked at, and have admitted nobody.
-        if denied[*place].is_some() {
-            tally.denied_here();
+    let known = combined.each.iter().zip(&denied);
+    let known =
+        known.map(|(one, denied)| denied.or_else(|| one.inner.cached_remaining(one.subject)));
+    let decisions = complete(&combined.subjects(), known.collect(), deadline).await;
+    let joint = combined.joint(&decisions);
+    for ((request, index), decision) in requests.iter().zip(&combined.indices).zip(&joint.each) {
+        let counters = &request.limiter.inner.counters;
+        // The limits that do not deny have admitted nothing.
+        if denied[*index].is_some() {
+            counters.denied_by_cache();
         } else if decision.is_deny() {
-            tally.decided(decision);
+            counters.decided(decision);
         }
     }
     Some(joint)
 }
 
-/// The denials of shares, if there are any: Redis may not know yet what was admitted without it.
-fn still_denied(asks: &[JointAsk<'_>]) -> Option<Vec<Option<Decision>>> {
-    let denial = |ask: &JointAsk<'_>| {
-        let same = asks.iter().filter(|other| is_same(ask, other));
-        // More than can be said is more than can be admitted.
+/// Returns the denials of the shares of keys with a debt of which Redis does not know, if there are any.
+fn share_denials(requests: &[RedisRequest<'_>]) -> Option<Vec<Option<Decision>>> {
+    let denial = |request: &RedisRequest<'_>| {
+        let same = requests.iter().filter(|other| is_same_key(request, other));
         let cost = same.fold(0, |sum: u64, other| sum.saturating_add(other.cost));
-        ask.limiter.inner.fallback.still_denies(ask.key, cost)
+        request.limiter.inner.fallback.still_denies(request.key, cost)
     };
-    let denied: Vec<Option<Decision>> = asks.iter().map(denial).collect();
-    // While the outage lasts, this is a failure like others, and counted as one.
-    let is_up = |ask: &JointAsk<'_>| ask.limiter.inner.exact.is_up(ask.key);
-    (denied.iter().any(Option::is_some) && asks.iter().all(is_up)).then_some(denied)
+    let denied: Vec<Option<Decision>> = requests.iter().map(denial).collect();
+    // During the outage itself the request fails, and is counted as a failure.
+    let is_up = |request: &RedisRequest<'_>| request.limiter.inner.remote.is_up(request.key);
+    (denied.iter().any(Option::is_some) && requests.iter().all(is_up)).then_some(denied)
 }
 
-/// Whether both ask about one state.
-fn is_same(one: &JointAsk<'_>, other: &JointAsk<'_>) -> bool {
+/// Returns whether both requests are about one key of one limit.
+fn is_same_key(one: &RedisRequest<'_>, other: &RedisRequest<'_>) -> bool {
     Arc::ptr_eq(&one.limiter.inner, &other.limiter.inner) && one.key == other.key
 }
 
-/// Where some are denied, the others say what they have in Redis.
-async fn has_left(
-    asks: &[JointAsk<'_>],
+/// Completes the decisions of a denial: limits that have not decided report what they have remaining.
+async fn complete_joint(
+    requests: &[RedisRequest<'_>],
     decisions: Vec<Option<Decision>>,
     deadline: Deadline,
 ) -> Joint {
     let subjects: Vec<Subject<'_>> =
-        asks.iter().map(|ask| (&*ask.limiter.inner, ask.key)).collect();
-    Joint::of(joint::has_left(&subjects, decisions, deadline).await)
+        requests.iter().map(|request| (&*request.limiter.inner, request.key)).collect();
+    Joint::of(complete(&subjects, decisions, deadline).await)
 }
 
-/// What Redis has admitted is charged to the shares too. After an outage they must admit it, all of them, or none is
-/// charged and Redis gets it back: who asked at the same time was faster.
-async fn warm(asks: &[JointAsk<'_>], joint: Joint, charged: Charged, deadline: Deadline) -> Joint {
-    let must = |ask: &JointAsk<'_>| {
-        let share = ask.limiter.inner.fallback.must_agree(ask.key);
-        share.map(|share| share.request(ask.key).cost(ask.cost))
+/// Charges the shares for what Redis has admitted. After an outage all shares must admit it; else none is charged, and Redis is
+/// refunded.
+async fn confirm(
+    requests: &[RedisRequest<'_>],
+    joint: Joint,
+    charges: PendingCharges,
+    deadline: Deadline,
+) -> Joint {
+    let share_request = |request: &RedisRequest<'_>| {
+        let share = request.limiter.inner.fallback.confirming_share(request.key);
+        share.map(|share| share.request(request.key).cost(request.cost))
     };
-    let shares: Vec<Option<Request<SystemClock>>> = asks.iter().map(must).collect();
-    let is_asked: Vec<bool> = shares.iter().map(Option::is_some).collect();
-    let here = tidegate::check_all(shares.into_iter().flatten());
-    if !here.decision.is_deny() {
-        let told = asks.iter().zip(&joint.each).zip(is_asked);
-        for ((ask, decision), _) in told.filter(|(_, is_asked)| !is_asked) {
-            let _ = ask.limiter.inner.fallback.warm(ask.key, ask.cost, *decision);
+    let shares: Vec<Option<Request<SystemClock>>> = requests.iter().map(share_request).collect();
+    let is_needed: Vec<bool> = shares.iter().map(Option::is_some).collect();
+    let confirmed = tidegate::check_all(shares.into_iter().flatten());
+    if !confirmed.decision.is_deny() {
+        let decided = requests.iter().zip(&joint.each).zip(is_needed);
+        for ((request, decision), _) in decided.filter(|(_, is_needed)| !is_needed) {
+            let _ = request.limiter.inner.fallback.confirm(request.key, request.cost, *decision);
         }
-        charged.keep();
+        charges.keep();
         return joint;
     }
-    charged.give_back(deadline).await;
-    let mut here = here.each.into_iter();
+    charges.refund(deadline).await;
+    let mut confirmed = confirmed.each.into_iter();
     let decisions =
-        is_asked.iter().map(|is_asked| is_asked.then(|| here.next()).flatten()).collect();
-    has_left(asks, decisions, deadline).await
+        is_needed.iter().map(|is_needed| is_needed.then(|| confirmed.next()).flatten()).collect();
+    complete_joint(requests, decisions, deadline).await
 }
 
-fn without(asks: &[JointAsk<'_>], error: &StoreError) -> Joint {
-    let mut told = HashSet::new();
-    for ask in asks {
-        let inner = &ask.limiter.inner;
-        // One request that failed is one failure of each limit, however often it names it.
-        if told.insert(inner.exact.name()) {
-            inner.tally.failed(inner.exact.name(), error);
+fn check_without_redis(requests: &[RedisRequest<'_>], error: &StoreError) -> Joint {
+    let mut counted = HashSet::new();
+    for request in requests {
+        let inner = &request.limiter.inner;
+        // A joint request is one failure of each limit, however many of its keys it names.
+        if counted.insert(inner.remote.name()) {
+            inner.counters.failed(inner.remote.name(), error);
         }
     }
-    let mut shared = decide_shares(asks).into_iter();
-    let decision = |ask: &JointAsk<'_>| {
-        let fallback = &ask.limiter.inner.fallback;
-        let Some(decision) = fallback.share().and_then(|_| shared.next()) else {
-            return fallback.fixed();
-        };
-        decision
+    let mut shares = check_shares(requests).into_iter();
+    let decision = |request: &RedisRequest<'_>| {
+        let fallback = &request.limiter.inner.fallback;
+        let decision = fallback.share().and_then(|_| shares.next());
+        decision.unwrap_or_else(|| fallback.policy_decision())
     };
-    let joint = Joint::of(asks.iter().map(decision).collect());
-    // Where one is denied, none is admitted anything.
+    let joint = Joint::of(requests.iter().map(decision).collect());
     if !joint.decision.is_deny() {
-        for (ask, decision) in asks.iter().zip(&joint.each) {
-            ask.limiter.inner.fallback.remember(ask.key, ask.cost, decision);
+        for (request, decision) in requests.iter().zip(&joint.each) {
+            request.limiter.inner.fallback.remember(request.key, request.cost, decision);
         }
     }
     joint
 }
 
-/// What this node's shares say: all are charged, or none, and none if a limit without a share denies.
-fn decide_shares(asks: &[JointAsk<'_>]) -> Vec<Decision> {
-    let is_denied = asks.iter().any(|ask| {
-        let fallback = &ask.limiter.inner.fallback;
-        fallback.share().is_none() && fallback.fixed().is_deny()
+/// Returns the decisions of this node's shares: all are charged, or none, and none if a limit without a share denies.
+fn check_shares(requests: &[RedisRequest<'_>]) -> Vec<Decision> {
+    let is_denied = requests.iter().any(|request| {
+        let fallback = &request.limiter.inner.fallback;
+        fallback.share().is_none() && fallback.policy_decision().is_deny()
     });
-    let share = |ask: &JointAsk<'_>| -> Option<Request<SystemClock>> {
-        let share = ask.limiter.inner.fallback.share()?;
-        Some(share.request(ask.key).cost(if is_denied { 0 } else { ask.cost }))
+    let share = |request: &RedisRequest<'_>| -> Option<Request<SystemClock>> {
+        let share = request.limiter.inner.fallback.share()?;
+        Some(share.request(request.key).cost(if is_denied { 0 } else { request.cost }))
     };
-    let shares = asks.iter().filter_map(share);
+    let shares = requests.iter().filter_map(share);
     if is_denied {
         return shares.map(Request::peek).collect();
     }

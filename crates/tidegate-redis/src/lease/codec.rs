@@ -1,51 +1,51 @@
-//! What is said to Redis when something is lent, and what it answers.
+//! Encodes requests for leases, and decodes the replies of `lend.lua`.
 
-use super::balance::{Closed, Micros, Request};
-use super::{Known, LASTS};
+use super::balance::{ClosedLease, LeaseRequest, Micros};
+use super::{LEASE_TIME, VersionedAnswer};
 use crate::connection::StoreError;
-use crate::remote::Exact;
+use crate::remote::{ATTEMPTS_MAX, RemoteLimit};
 use crate::script::Twin;
-use crate::script::codec::{Said, Verb, bytes};
+use crate::script::codec::{Operation, ScriptReply, bytes};
 use crate::script::key_name;
 use redis::Value;
 use tidegate::Decision;
 use tidegate_core::Span;
 
-/// On what terms Redis is asked to lend.
+/// The terms of a request for a lease.
 #[derive(Debug)]
-pub(super) struct Terms {
+pub(super) struct LendTerms {
     pub(super) number: u64,
-    /// Nothing, to only give back.
+    /// The smallest useful lease; 0 to only return others.
     pub(super) at_least: u64,
 }
 
-/// What Redis said to it.
+/// The reply to a request for a lease.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct LendReply {
     pub(super) amount: u64,
     pub(super) lasts: Micros,
-    /// Where nothing was lent: on what was asked for at least.
+    /// The decision about `at_least`, if nothing was granted.
     pub(super) decision: Decision,
-    pub(super) known: Option<Known>,
+    pub(super) answer: Option<VersionedAnswer>,
 }
 
-impl Exact {
-    /// Gives back leases, and asks for another.
+impl RemoteLimit {
+    /// Returns leases, and requests another.
     pub(super) async fn lend(
         &self,
         subject: &[u8],
-        terms: &Terms,
-        request: &Request,
-    ) -> Result<Told, StoreError> {
+        terms: &LendTerms,
+        request: &LeaseRequest,
+    ) -> Result<LendReply, StoreError> {
         let key = self.key(subject);
         let leases = key_name::leases(&key);
-        let mut around = self.store().clock.about();
-        let deadline = self.within();
-        // What was given back is not given back again, should it take another round.
+        let mut around = self.runner().clock.estimate();
+        let deadline = self.start_deadline();
+        // Leases are returned in the first attempt only.
         let mut closed = request.closed.as_slice();
-        for _ in 0..ROUNDS_MAX {
-            let current = self.known(deadline).await?;
-            let shared = &current.shared;
+        for _ in 0..ATTEMPTS_MAX {
+            let current = self.current_rule(deadline).await?;
+            let codec = &current.codec;
             let (sizes, most, is_windowed) = match &current.lending {
                 Some(lending) => (
                     sizes(request.size, terms.at_least),
@@ -54,7 +54,7 @@ impl Exact {
                 ),
                 None => (Vec::new(), 0, false),
             };
-            let args = |verb, cost| shared.args(verb, cost, around);
+            let args = |operation, cost| codec.args(operation, cost, around);
             let header = [
                 most,
                 u64::from(is_windowed),
@@ -62,55 +62,53 @@ impl Exact {
                 closed.len() as u64,
                 sizes.len() as u64,
             ];
-            let mut sent_args = vec![packed(header), shared.fresh().to_vec()];
+            let mut sent_args = vec![packed(header), codec.fresh().to_vec()];
             for closed in closed {
                 sent_args.push(member(closed));
-                sent_args.push(if closed.unused > 0 {
-                    args(Verb::Refund, closed.unused)
-                } else {
-                    Vec::new()
-                });
+                let refund = (closed.unused > 0).then(|| args(Operation::Refund, closed.unused));
+                sent_args.push(refund.unwrap_or_default());
             }
             for size in &sizes {
                 sent_args.push(size.to_string().into_bytes());
-                sent_args.push(args(Verb::Take, *size));
-                sent_args.push(args(Verb::Take, size.saturating_mul(2)));
+                sent_args.push(args(Operation::Charge, *size));
+                sent_args.push(args(Operation::Charge, size.saturating_mul(2)));
             }
             let keys = vec![key.clone(), leases.clone()];
-            let script = Twin::of(shared.stem()).expect("it has a twin").lends();
-            let said = self.store().run(script, keys, sent_args, deadline).await?;
-            let (amount, lasts, said) =
-                read(&said).ok_or_else(|| self.malformed(format!("{said:?}")))?;
+            let script = Twin::of(codec.stem()).expect("every algorithm has a twin").lend();
+            let reply = self.runner().run(script, keys, sent_args, deadline).await?;
+            let (amount, lasts, reply) =
+                read(&reply).ok_or_else(|| self.malformed(format!("{reply:?}")))?;
             closed = &[];
-            if said == Value::BulkString(Vec::new()) {
-                return Ok(Told { amount, lasts, decision: Decision::UNLIMITED, known: None });
+            if reply == Value::BulkString(Vec::new()) {
+                return Ok(LendReply {
+                    amount,
+                    lasts,
+                    decision: Decision::UNLIMITED,
+                    answer: None,
+                });
             }
-            match shared.read(&said).map_err(|strange| self.strange(&strange))? {
-                Said::Answer(answer) => {
+            match codec.read(&reply).map_err(|malformed| self.unexpected(&malformed))? {
+                ScriptReply::Decision(answer) => {
                     let at_least = sizes.last().copied().unwrap_or(0);
-                    let decision = shared.decision(&answer, Verb::Look, at_least);
-                    let decision = decision.map_err(|strange| self.strange(&strange))?;
-                    let known = Some(Known { answer, version: current.version });
-                    return Ok(Told { amount, lasts, decision, known });
+                    let decision = codec.decision(&answer, Operation::Peek, at_least);
+                    let decision = decision.map_err(|malformed| self.unexpected(&malformed))?;
+                    let answer = Some(VersionedAnswer { answer, version: current.version });
+                    return Ok(LendReply { amount, lasts, decision, answer });
                 }
-                Said::OtherTime(now) => {
-                    self.store().clock.heard(now);
+                ScriptReply::OtherTime(now) => {
+                    self.runner().clock.synchronize(now);
                     around = now;
                 }
-                Said::OtherVersion(value) => {
+                ScriptReply::OtherVersion(value) => {
                     self.reconcile(deadline, &key, &value, &current).await?;
                 }
             }
         }
-        Err(self
-            .malformed("a state of yet another version of the rule, again and again".to_owned()))
+        Err(self.changes_too_often())
     }
 }
 
-/// Rules may change while somebody asks, and again; after so many times it is told so.
-const ROUNDS_MAX: usize = 8;
-
-/// Half of it each time, down to what is needed.
+/// Returns the sizes to try: from the largest, half each time, down to the smallest useful one.
 pub(super) fn sizes(most: u64, least: u64) -> Vec<u64> {
     let mut sizes = Vec::new();
     let mut size = most;
@@ -126,17 +124,17 @@ pub(super) fn sizes(most: u64, least: u64) -> Vec<u64> {
 
 #[expect(clippy::cast_precision_loss, reason = "none of them is above 2^53")]
 fn packed([most, is_windowed, number, closed, sizes]: [u64; 5]) -> Vec<u8> {
-    let lasts = Span::from(LASTS).as_micros();
+    let lasts = Span::from(LEASE_TIME).as_micros();
     bytes(&[most, lasts, is_windowed, number, closed, sizes].map(|number| number as f64))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "none of them is above 2^53")]
-fn member(closed: &Closed) -> Vec<u8> {
+fn member(closed: &ClosedLease) -> Vec<u8> {
     bytes(&[closed.number as f64, closed.amount as f64])
 }
 
-fn read(said: &Value) -> Option<(u64, Micros, Value)> {
-    let Value::Array(parts) = said else { return None };
-    let [Value::Int(amount), Value::Int(lasts), said] = parts.as_slice() else { return None };
-    Some((u64::try_from(*amount).ok()?, u64::try_from(*lasts).ok()?, said.clone()))
+fn read(reply: &Value) -> Option<(u64, Micros, Value)> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::Int(amount), Value::Int(lasts), decision] = parts.as_slice() else { return None };
+    Some((u64::try_from(*amount).ok()?, u64::try_from(*lasts).ok()?, decision.clone()))
 }

@@ -1,25 +1,25 @@
-//! When nothing is lent: leases that nobody knows of may still be about.
+//! The time in which no lease is used, because leases may be in use of which Redis does not know.
 //!
-//! Always   From when a change of primaries is heard of, for as long as a lease lasts and an eighth: clocks do not run
-//!          equally fast. A primary is met before anything is sent to it, so whatever was lent by the one before had
-//!          begun by then. Who has just come has heard of a change.
+//! Invariant  It begins when a node starts, and when it notices that a primary was replaced or restarted. A primary is
+//!            identified before it is sent anything, so every lease of its predecessor has begun by then.
+//! Invariant  It lasts an eighth longer than a lease, since clocks do not run equally fast.
 
-use super::LASTS;
+use super::LEASE_TIME;
 use super::balance::Micros;
 use tidegate_core::Span;
 
-/// Since which change of primaries, and from when on, leases are taken.
 #[derive(Debug, Default)]
-pub(super) struct Quiet {
+pub(super) struct Cooldown {
+    /// How many changes of primaries it covers.
     changes: Option<u64>,
     until: Micros,
 }
 
-impl Quiet {
-    /// Whether it is on, where primaries have changed so often by now.
+impl Cooldown {
+    /// Returns whether it is on, after this many changes of primaries.
     pub(super) fn is_on(&mut self, changes: u64, now: Micros) -> bool {
         if self.changes != Some(changes) {
-            let lasts = Span::from(LASTS).as_micros();
+            let lasts = Span::from(LEASE_TIME).as_micros();
             *self = Self { changes: Some(changes), until: now + lasts + lasts / 8 };
         }
         now < self.until
@@ -31,35 +31,35 @@ mod tests {
     use super::*;
 
     const START: Micros = 5_000_000;
-    const LONG: Micros = 1_125_000;
+    const LENGTH: Micros = 1_125_000;
 
     #[test]
-    fn who_has_just_come_waits_for_as_long_as_a_lease_lasts_and_an_eighth() {
-        let mut quiet = Quiet::default();
-        assert!(quiet.is_on(0, START));
-        assert!(quiet.is_on(0, START + LONG - 1));
-        assert!(!quiet.is_on(0, START + LONG));
+    fn a_new_node_waits_for_as_long_as_a_lease_lasts_and_an_eighth() {
+        let mut cooldown = Cooldown::default();
+        assert!(cooldown.is_on(0, START));
+        assert!(cooldown.is_on(0, START + LENGTH - 1));
+        assert!(!cooldown.is_on(0, START + LENGTH));
     }
 
     #[test]
-    fn every_change_of_primaries_is_waited_out_from_when_it_is_heard_of() {
-        let mut quiet = Quiet::default();
-        quiet.is_on(1, START);
-        let first = START + LONG;
-        assert!(!quiet.is_on(1, first));
-        assert!(quiet.is_on(2, first), "at once");
-        let second = first + LONG / 2;
-        assert!(quiet.is_on(4, second), "and anew while it is on");
-        assert!(quiet.is_on(4, first + LONG), "the second is not over with the first");
-        assert!(quiet.is_on(4, second + LONG - 1));
-        assert!(!quiet.is_on(4, second + LONG));
+    fn every_change_of_primaries_starts_the_cooldown_again() {
+        let mut cooldown = Cooldown::default();
+        cooldown.is_on(1, START);
+        let first = START + LENGTH;
+        assert!(!cooldown.is_on(1, first));
+        assert!(cooldown.is_on(2, first), "at once");
+        let second = first + LENGTH / 2;
+        assert!(cooldown.is_on(4, second), "and again while it is on");
+        assert!(cooldown.is_on(4, first + LENGTH), "the second does not end with the first");
+        assert!(cooldown.is_on(4, second + LENGTH - 1));
+        assert!(!cooldown.is_on(4, second + LENGTH));
     }
 
     #[test]
-    fn to_look_does_not_make_it_longer() {
-        let mut quiet = Quiet::default();
-        let looks = (0..LONG).step_by(1_000).filter(|step| quiet.is_on(7, START + step));
-        assert_eq!(looks.count() as u64, LONG / 1_000);
-        assert!(!quiet.is_on(7, START + LONG));
+    fn asking_does_not_prolong_the_cooldown() {
+        let mut cooldown = Cooldown::default();
+        let asked = (0..LENGTH).step_by(1_000).filter(|step| cooldown.is_on(7, START + step));
+        assert_eq!(asked.count() as u64, LENGTH / 1_000);
+        assert!(!cooldown.is_on(7, START + LENGTH));
     }
 }

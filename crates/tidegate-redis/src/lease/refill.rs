@@ -1,119 +1,118 @@
-//! One request for a lease, which others may wait for.
+//! One request for a lease, for whose reply several requests may wait.
 //!
-//! Always   Whatever comes of it, and if it is given up, those who wait are told: also where the key was forgotten
-//!          meanwhile, so that nobody else would.
+//! Invariant  However it ends, also if it is cancelled or its key was dropped meanwhile, the waiting requests are woken.
 
-use super::balance::{Grant, Purse, Request};
-use super::codec::Terms;
-use super::{Heard, Kept, Leases, Lent};
+use super::balance::{Grant, LeaseBalance, LeaseRequest};
+use super::codec::LendTerms;
+use super::{LeaseReply, LeasedKey, Leases, VersionedAnswer};
 use crate::cache::SentAt;
 use crate::connection::StoreError;
-use crate::limiter::Inner;
 use crate::random;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
+use tidegate::Decision;
 
-/// A request for a lease.
-pub(super) struct Errand {
-    inner: Arc<Inner>,
-    key: Box<[u8]>,
-    cost: u64,
-    kept: Arc<Kept>,
-    request: Request,
-    asked: SentAt,
-    is_settled: bool,
+pub(super) enum RefillResult {
+    /// The cost was spent from the lease; this remains.
+    Spent(u64),
+    /// No lease was granted. The decision may still be an admission.
+    Denied(Decision, Option<VersionedAnswer>),
+    /// A lease may have been granted, but it is left to expire: other leases or the share's admissions may overlap with it.
+    NoLease,
 }
 
-impl Errand {
+/// A request for a lease.
+pub(super) struct Refill {
+    leases: Arc<Leases>,
+    key: Box<[u8]>,
+    cost: u64,
+    leased_key: Arc<LeasedKey>,
+    request: LeaseRequest,
+    sent: SentAt,
+    has_replied: bool,
+}
+
+impl Refill {
     pub(super) fn new(
-        inner: &Arc<Inner>,
+        leases: &Arc<Leases>,
         key: &[u8],
         cost: u64,
-        kept: Arc<Kept>,
-        request: Request,
-        asked: SentAt,
+        leased_key: Arc<LeasedKey>,
+        request: LeaseRequest,
+        sent: SentAt,
     ) -> Self {
-        let (inner, key) = (Arc::clone(inner), key.into());
-        Self { inner, key, cost, kept, request, asked, is_settled: false }
+        let (leases, key) = (Arc::clone(leases), key.into());
+        Self { leases, key, cost, leased_key, request, sent, has_replied: false }
     }
 
-    /// Asks Redis, puts what it lends into the purse, and spends the cost of it before anybody else can.
-    pub(super) async fn run(mut self) -> Result<Lent, StoreError> {
+    /// Requests the lease, adds it to the balance, and spends the cost before any waiting request can.
+    pub(super) async fn run(mut self) -> Result<RefillResult, StoreError> {
         let number = random::number() >> 12;
         let (cost, size) = (self.cost, self.request.size);
-        let terms = Terms { number, at_least: cost.max(1) };
-        let told = match self.inner.exact.lend(&self.key, &terms, &self.request).await {
-            Ok(told) => told,
-            // A lease is two keys. Until the slot has moved, requests are decided without one.
+        let terms = LendTerms { number, at_least: cost.max(1) };
+        let lent = match self.leases.remote.lend(&self.key, &terms, &self.request).await {
+            Ok(lent) => lent,
+            // Leases need two keys of the slot. Until it has moved, requests are decided without leases.
             Err(error) if error.is_slot_moving() => {
-                let now = self.leases().now();
-                self.tell(None, Heard::LookAgain).rest(now);
-                return Ok(Lent::Quiet);
+                let now = self.leases.now();
+                self.reply(None, LeaseReply::TryAgain).pause(now);
+                return Ok(RefillResult::NoLease);
             }
             Err(error) => {
-                drop(self.tell(None, Heard::Failure(error.clone())));
+                drop(self.reply(None, LeaseReply::Failed(error.clone())));
                 return Err(error);
             }
         };
-        self.leases().lent.fetch_add(told.amount, Ordering::Relaxed);
-        // A connection is met before anything is sent by it: who lends and is new is known to be new by now. So it is
-        // asked again here, however long it took to be answered, and by whomever.
-        if self.leases().is_quiet(&self.inner.exact) {
-            drop(self.tell(None, Heard::LookAgain));
-            return Ok(Lent::Quiet);
+        self.leases.lent.fetch_add(lent.amount, Ordering::Relaxed);
+        // Checked again, since the reply took time. A new primary is identified before it is sent anything, so it is known by
+        // now whether this lease comes from one. And the share may have admitted what the lease covers.
+        if self.leases.is_cooling_down() || self.leases.fallback.is_recovering(&self.key) {
+            drop(self.reply(None, LeaseReply::TryAgain));
+            return Ok(RefillResult::NoLease);
         }
-        // The share has admitted meanwhile what this could be spent on: who waited for it was not waited for.
-        if self.inner.fallback.is_recovering(&self.key) {
-            drop(self.tell(None, Heard::LookAgain));
-            return Ok(Lent::Quiet);
-        }
-        self.inner.fallback.lent(&self.key, told.amount);
-        // What was forgotten meanwhile is not spent: it runs out.
-        let kept = self.leases().find(&self.key);
-        if !kept.is_some_and(|kept| Arc::ptr_eq(&kept, &self.kept)) {
-            drop(self.tell(None, Heard::LookAgain));
-            return Ok(Lent::Denied(told.decision, told.known));
+        self.leases.fallback.charge_lease(&self.key, lent.amount);
+        // If the key was dropped meanwhile, the lease is left to expire.
+        let current = self.leases.find(&self.key);
+        if !current.is_some_and(|leased| Arc::ptr_eq(&leased, &self.leased_key)) {
+            drop(self.reply(None, LeaseReply::TryAgain));
+            return Ok(RefillResult::Denied(lent.decision, lent.answer));
         }
         let grant =
-            (told.amount > 0).then_some(Grant { number, amount: told.amount, lasts: told.lasts });
-        let heard = match &told.known {
-            Some(known) if told.amount == 0 => Heard::Nothing(known.clone(), self.asked),
-            _ => Heard::LookAgain,
+            (lent.amount > 0).then_some(Grant { number, amount: lent.amount, lasts: lent.lasts });
+        let reply = match &lent.answer {
+            Some(answer) if lent.amount == 0 => LeaseReply::NothingLent(answer.clone(), self.sent),
+            _ => LeaseReply::TryAgain,
         };
-        let now = self.leases().now();
-        let mut purse = self.tell(grant, heard);
-        if told.amount < size {
-            purse.learn(told.amount);
+        let now = self.leases.now();
+        let mut balance = self.reply(grant, reply);
+        if lent.amount < size {
+            balance.cap_size(lent.amount);
         }
-        if told.amount == 0 && !told.decision.is_deny() {
-            purse.rest(now);
+        if lent.amount == 0 && !lent.decision.is_deny() {
+            balance.pause(now);
         }
-        if purse.spend(now, cost) {
-            return Ok(Lent::Spent(purse.left(now)));
+        if balance.spend(now, cost) {
+            return Ok(RefillResult::Spent(balance.remaining(now)));
         }
-        Ok(Lent::Denied(told.decision, told.known))
+        Ok(RefillResult::Denied(lent.decision, lent.answer))
     }
 
-    /// Puts into the purse what was lent, and tells those who wait. Nobody spends before the purse is let go.
-    fn tell(&mut self, grant: Option<Grant>, heard: Heard) -> MutexGuard<'_, Purse> {
-        self.is_settled = true;
-        let mut purse = self.kept.purse();
-        purse.answered(&self.request, grant);
-        *self.kept.heard() = heard;
-        self.kept.answered.notify_waiters();
-        purse
-    }
-
-    fn leases(&self) -> &Leases {
-        self.inner.leases.as_ref().expect("only leases send somebody")
+    /// Adds the lease to the balance, and wakes the waiting requests. They spend after the returned guard is dropped.
+    fn reply(&mut self, grant: Option<Grant>, reply: LeaseReply) -> MutexGuard<'_, LeaseBalance> {
+        self.has_replied = true;
+        let mut balance = self.leased_key.balance.lock();
+        balance.receive(&self.request, grant);
+        *self.leased_key.reply.lock() = reply;
+        self.leased_key.replied.notify_waiters();
+        balance
     }
 }
 
-impl Drop for Errand {
-    /// Whoever stops waiting leaves a purse in which nobody asks.
+impl Drop for Refill {
+    /// Ends a request that was cancelled, so that others can request a lease.
     fn drop(&mut self) {
-        if !self.is_settled {
-            drop(self.tell(None, Heard::LookAgain));
+        if !self.has_replied {
+            drop(self.reply(None, LeaseReply::TryAgain));
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Redis as `lend.lua` has it, in Rust: what the simulation asks, and what the script is held to.
+//! A model of `lend.lua` in Rust: the Redis of the simulation, and the oracle of the script tests.
 
-use super::LASTS;
-use super::balance::{Grant, Micros, Request};
-use super::codec::{self, Terms};
+use super::LEASE_TIME;
+use super::balance::{Grant, LeaseRequest, Micros};
+use super::codec::{self, LendTerms};
 use tidegate_core::{LeaseTerms, Limit, Span, State, Timestamp};
 
-/// So many leases of one key are counted.
+/// The maximum number of leases of one key.
 pub(super) const LEASES_MAX: usize = 256;
 
-/// One key: its state, and who has a lease of it.
+/// One key: its state and its leases.
 #[derive(Clone)]
 pub(super) struct Ledger {
     pub(super) state: State,
-    /// A lease's number and amount, and when it ends.
+    /// The number, the amount and the end of each lease.
     pub(super) leases: Vec<(u64, u64, Micros)>,
 }
 
@@ -30,19 +30,19 @@ impl Ledger {
         limit: &Limit,
         lending: &LeaseTerms,
         now: Micros,
-        terms: &Terms,
-        asked: &Request,
+        terms: &LendTerms,
+        request: &LeaseRequest,
     ) -> Option<Grant> {
         let at = Timestamp::from_micros(now);
         self.leases.retain(|(_, _, ends)| *ends > now);
-        for closed in &asked.closed {
+        for closed in &request.closed {
             let known = self.leases.iter().position(|(number, ..)| *number == closed.number);
-            if let Some(place) = known {
-                self.leases.swap_remove(place);
+            if let Some(index) = known {
+                self.leases.swap_remove(index);
                 limit.refund(&mut self.state, at, closed.unused);
             }
         }
-        let sizes = codec::sizes(asked.size, terms.at_least);
+        let sizes = codec::sizes(request.size, terms.at_least);
         for (left, amount) in (0..sizes.len()).rev().zip(sizes) {
             let is_spare =
                 self.lent() + amount <= lending.leased_max && self.leases.len() < LEASES_MAX;
@@ -52,7 +52,7 @@ impl Ledger {
                 && (is_last || leaves_as_much)
                 && !limit.decide(&mut self.state, at, amount).is_deny()
             {
-                let longest = Span::from(LASTS).as_micros();
+                let longest = Span::from(LEASE_TIME).as_micros();
                 let window =
                     limit.window(&self.state, at).map(|window| window.end.since(at).as_micros());
                 let lasts = window.map_or(longest, |left| left.min(longest));

@@ -1,21 +1,15 @@
-//! What there is to say about a limit before it is made.
+//! Options of a limit.
 
-use crate::cache::DeniedKeys;
-use crate::cache::LeftKeys;
-use crate::deferred_release::Returns;
-use crate::fallback::Fallback;
-use crate::fallback::OnError;
-use crate::lease::Leases;
-use crate::limit_context::Tally;
-use crate::limiter::{Inner, RedisLimiter};
-use crate::remote::Exact;
-use crate::store::RedisStore;
-use std::sync::{Arc, Mutex};
+use crate::connection::ScriptRunner;
+use crate::fallback::{Fallback, OnError};
+use crate::limiter::{LimitContext, RedisLimiter};
+use crate::remote::RemoteLimit;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate::Rule;
 use tidegate_core::TooLargeForLua;
 
-/// What else there is to say about a limit; made by [`RedisStore::builder`].
+/// Builds a [`RedisLimiter`]; created by [`RedisStore::builder`](crate::RedisStore::builder).
 ///
 /// ```no_run
 /// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -31,110 +25,75 @@ use tidegate_core::TooLargeForLua;
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "it is not made before `build`"]
+#[must_use = "`build` creates the limiter"]
 pub struct Builder {
-    store: RedisStore,
+    runner: Arc<ScriptRunner>,
     name: String,
     rule: Rule,
     on_error: OnError,
-    deadline: Option<Duration>,
-    is_lent: bool,
+    deadline: Duration,
+    has_leases: bool,
 }
 
-/// A rule that Redis cannot keep.
+/// The error for a rule whose numbers are too large for Redis's scripts.
 ///
 /// ```no_run
 /// # fn example(store: tidegate_redis::RedisStore) -> Result<(), tidegate::RuleError> {
-/// let unsuited = store.limiter("huge", "1/week burst 9007199254740992".parse()?).unwrap_err();
-/// println!("{unsuited}");
+/// let unsupported = store.limiter("huge", "1/week burst 9007199254740992".parse()?).unwrap_err();
+/// println!("{unsupported}");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{rule}` cannot be kept in Redis")]
 #[non_exhaustive]
-pub struct Unsuited {
+pub struct UnsupportedRule {
     /// The rule.
     pub rule: String,
-    /// Why not.
+    /// The reason.
     pub source: TooLargeForLua,
 }
 
 impl Builder {
-    pub(crate) fn new(store: RedisStore, name: &str, rule: Rule) -> Self {
+    pub(crate) fn new(runner: Arc<ScriptRunner>, name: &str, rule: Rule) -> Self {
+        let deadline = runner.settings.deadline;
         let (name, on_error) = (name.to_owned(), OnError::default());
-        Self { store, name, rule, on_error, deadline: None, is_lent: false }
+        Self { runner, name, rule, on_error, deadline, has_leases: false }
     }
 
-    /// What happens when Redis does not answer. By itself, [`OnError::Local`] for one node.
-    ///
-    /// ```no_run
-    /// # fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
-    /// use tidegate_redis::OnError;
-    ///
-    /// let strict = store.builder("logins", "5/min".parse()?).on_error(OnError::Deny).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Sets how requests are decided while Redis does not answer. The default is [`OnError::Local`] for one node.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self
     }
 
-    /// How long an answer is waited for, if not as long as the store's settings say.
-    ///
-    /// ```no_run
-    /// # fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
-    /// let soon = std::time::Duration::from_millis(5);
-    /// let quick = store.builder("api", "100/s".parse()?).deadline(soon).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Sets the maximum time that a decision waits for Redis. The default is
+    /// [that of the store](crate::Settings::deadline), 20 ms.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+        self.deadline = deadline;
         self
     }
 
-    /// Takes ahead of use, in leases, and decides hot keys here, at memory's speed. No more is admitted than by the
-    /// rule; half of its burst is kept back for what others have taken ahead. Rules that cannot be lent out
-    /// (see `docs/guide/redis.md`) are decided in Redis as ever. All who share the limit must say the same.
+    /// Sets whether this process reserves quota of busy keys in Redis and decides their requests in memory.
     ///
-    /// ```no_run
-    /// # fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
-    /// let hot = store.builder("api", "10000/s".parse()?).lease(true).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn lease(mut self, is_lent: bool) -> Self {
-        self.is_lent = is_lent;
+    /// Leases never admit more than the rule, but at most half of the burst is admitted at once. Rules that cannot have leases
+    /// (see `docs/guide/redis.md`) are decided in Redis as usual. All processes must agree on this option.
+    pub fn lease(mut self, has_leases: bool) -> Self {
+        self.has_leases = has_leases;
         self
     }
 
-    /// The limiter. An error, if the rule's numbers are more than Redis's scripts can count.
+    /// Creates the limiter.
     ///
-    /// ```no_run
-    /// # fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = store.builder("api", "100/s".parse()?).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn build(self) -> Result<RedisLimiter, Unsuited> {
-        if let Err(source) = self.rule.limit().lua_params() {
-            return Err(Unsuited { rule: self.rule.to_string(), source });
+    /// # Errors
+    /// The numbers of the rule are too large for Redis's scripts.
+    pub fn build(self) -> Result<RedisLimiter, UnsupportedRule> {
+        let Self { runner, name, rule, on_error, deadline, has_leases } = self;
+        if let Err(source) = rule.limit().lua_params() {
+            return Err(UnsupportedRule { rule: rule.to_string(), source });
         }
-        let deadline = self.deadline.unwrap_or(self.store.inner.settings.deadline);
-        let fallback = Fallback::new(&self.rule, self.on_error);
-        let leases = self.is_lent.then(|| Leases::new(&self.rule));
-        let (denied, left, tally) = (DeniedKeys::default(), LeftKeys::default(), Tally::default());
-        let (store, name, rule, is_lent) = (self.store.inner, self.name, self.rule, self.is_lent);
-        let inner = Arc::new_cyclic(|inner| {
-            let exact = Exact::new(store, inner.clone(), name, rule, deadline, is_lent);
-            let (returns, followed) = (Returns::default(), Mutex::default());
-            let health = Arc::default();
-            Inner { exact, fallback, denied, left, leases, tally, health, returns, followed }
-        });
-        let limiter = RedisLimiter { inner };
-        limiter.keep();
-        Ok(limiter)
+        let fallback = Fallback::new(&rule, on_error);
+        let remote = RemoteLimit::new(runner, name, rule, deadline, has_leases);
+        Ok(RedisLimiter { inner: LimitContext::new(remote, fallback, has_leases) })
     }
 }

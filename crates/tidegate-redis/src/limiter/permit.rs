@@ -1,73 +1,95 @@
-//! A place under a concurrency limit that many share.
+//! A permit: of a concurrency limit it is one of the requests in flight, of other limits it holds nothing.
 //!
-//! Always   It is given back when it is dropped, in the background, and so it is if who gives it back does not wait for
-//!          the end of it. If Redis does not answer it is told again (`returns.rs`), until the lease has run out; a rule
-//!          without a lease is told so by `docs/guide/redis.md`.
+//! Invariant  Dropping a permit releases it in the background; so does cancelling [`RedisPermit::release`]. If Redis does not
+//!            answer, the release is sent again (`deferred_release.rs`) until the lease ends.
 
 use crate::connection::StoreError;
-use crate::deferred_release::Place;
+use crate::deferred_release::PermitId;
+use crate::fallback::DecisionSource;
 use crate::limiter::RedisLimiter;
 use tidegate::{Decision, Permit};
 
-/// A place among those in flight; given back when it is dropped.
+/// A permit of a concurrency limit, released when it is dropped. Permits of other limits hold nothing.
 ///
 /// ```no_run
 /// # async fn example(limiter: tidegate_redis::RedisLimiter) -> Result<(), Box<dyn std::error::Error>> {
-/// let permit = limiter.try_acquire("pool", 1).await?;
+/// let permit = limiter.acquire("pool").await?;
 /// // … the work …
 /// permit.release().await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "the place is given back when the permit is dropped"]
+#[must_use = "dropping the permit releases it"]
 pub struct RedisPermit {
     limiter: RedisLimiter,
     key: Vec<u8>,
-    place: Option<Place>,
-    /// A place of this node's share.
-    local: Option<Permit>,
-    /// Redis did not answer, and does not know of it.
-    is_unknown: bool,
     decision: Decision,
+    /// The permit in Redis.
+    permit: Option<PermitId>,
+    /// The permit of this node's share.
+    local: Option<Permit>,
+    /// Whether Redis does not know of the permit, because it did not answer.
+    is_unknown_to_redis: bool,
+    /// The cost of a rate limit and where it was charged, until [`keep_charge`](Self::keep_charge).
+    refundable: Option<(u64, DecisionSource)>,
 }
 
 impl RedisPermit {
-    pub(crate) fn new(
-        limiter: RedisLimiter,
-        key: &[u8],
-        place: Option<Place>,
-        decision: Decision,
-    ) -> Self {
-        Self { limiter, key: key.to_vec(), place, local: None, is_unknown: false, decision }
+    /// Returns a permit that holds nothing.
+    pub(crate) fn new(limiter: &RedisLimiter, key: &[u8], decision: Decision) -> Self {
+        Self {
+            limiter: limiter.clone(),
+            key: key.to_vec(),
+            decision,
+            permit: None,
+            local: None,
+            is_unknown_to_redis: false,
+            refundable: None,
+        }
     }
 
-    /// And a place of this node's share.
-    pub(crate) fn with(mut self, local: Option<Permit>) -> Self {
+    pub(crate) fn with_permit(mut self, permit: Option<PermitId>) -> Self {
+        self.permit = permit;
+        self
+    }
+
+    pub(crate) fn with_local(mut self, local: Option<Permit>) -> Self {
         self.local = local;
         self
     }
 
-    pub(crate) fn held(limiter: RedisLimiter, key: &[u8], local: Option<Permit>) -> Self {
-        let unknown = || limiter.inner.fallback.fixed();
-        let decision = local.as_ref().map_or_else(unknown, Permit::decision);
-        let is_unknown = local.is_some();
-        Self { limiter, key: key.to_vec(), place: None, local, is_unknown, decision }
+    /// Returns a permit that was acquired without Redis.
+    pub(crate) fn without_redis(limiter: &RedisLimiter, key: &[u8], local: Option<Permit>) -> Self {
+        let policy = || limiter.inner.fallback.policy_decision();
+        let decision = local.as_ref().map_or_else(policy, Permit::decision);
+        let mut permit = Self::new(limiter, key, decision);
+        (permit.is_unknown_to_redis, permit.local) = (local.is_some(), local);
+        permit
     }
 
-    /// What the limit said.
-    ///
-    /// ```no_run
-    /// # fn example(permit: tidegate_redis::RedisPermit) {
-    /// println!("{} places are left", permit.decision().remaining);
-    /// # }
-    /// ```
+    /// Makes dropping the permit refund its cost.
+    pub(crate) fn with_refund(mut self, cost: u64, source: DecisionSource) -> Self {
+        self.refundable = Some((cost, source));
+        self
+    }
+
+    /// Keeps the cost of a rate limit charged when the permit is dropped.
+    pub(crate) fn keep_charge(mut self) -> Self {
+        self.refundable = None;
+        self
+    }
+
+    /// Returns the decision that admitted the request.
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Gives it back, and waits until Redis has heard of it. `false` if nobody held it any more: its lease ran out. An
-    /// error, if Redis has not answered: then it is told again in the background, until it has or the lease is over.
+    /// Releases the permit, and waits until Redis confirms it. Returns `false` if the permit was not held any more because its
+    /// lease had ended.
+    ///
+    /// # Errors
+    /// Redis does not answer. The release is sent again in the background until it does, or until the lease ends.
     ///
     /// ```no_run
     /// # async fn example(permit: tidegate_redis::RedisPermit) -> Result<(), tidegate_redis::StoreError> {
@@ -79,23 +101,26 @@ impl RedisPermit {
     /// ```
     pub async fn release(mut self) -> Result<bool, StoreError> {
         self.local = None;
-        let Some(place) = self.place else { return Ok(true) };
-        let told = self.limiter.inner.give_back(&self.key, place).await;
-        // Not before it was answered: who does not wait for that drops it with its place.
-        self.place = None;
-        told
+        let Some(permit) = self.permit else { return Ok(true) };
+        let released = self.limiter.inner.releases.release(&self.key, permit).await;
+        // Only now: a cancelled release leaves the permit to `drop`.
+        self.permit = None;
+        released
     }
 }
 
 impl Drop for RedisPermit {
     fn drop(&mut self) {
-        if self.is_unknown {
-            self.limiter.inner.fallback.give_back(&self.key);
+        let (inner, key) = (self.limiter.inner.clone(), std::mem::take(&mut self.key));
+        if self.is_unknown_to_redis {
+            inner.fallback.release(&key);
         }
-        let Some(place) = self.place.take() else { return };
-        let (limiter, key) = (self.limiter.clone(), std::mem::take(&mut self.key));
-        // If the runtime has ended nobody can tell Redis; the lease does.
-        let runtime = limiter.inner.exact.store().runtime.clone();
-        runtime.spawn(async move { limiter.inner.give_back(&key, place).await });
+        // If the runtime has ended, the permit is left to expire.
+        let runtime = inner.runtime().clone();
+        if let Some(permit) = self.permit.take() {
+            runtime.spawn(async move { inner.releases.release(&key, permit).await });
+        } else if let Some((cost, source)) = self.refundable.take() {
+            runtime.spawn(async move { inner.undo(&key, cost, source).await });
+        }
     }
 }

@@ -1,67 +1,65 @@
-//! What rule a limit has, for all who share it (B8).
+//! The registry of rules in Redis, so that all nodes that share a limit use one rule (B8).
 //!
-//! Always   A rule has a version, and a state the version of its rule. Whoever finds a state of an older rule
-//!          takes it over into the newer one, and whoever finds one of a newer rule learns that rule first: so all
-//!          nodes go by one rule, whichever of them was told.
-//! Always   The registry lives as long as there is a state of one of its rules: whose rule nobody knows is taken for used up.
-//! Bound    64 versions (`register.lua`): states of older ones are taken for used up.
+//! Invariant  Every rule has a version, and every state the version of its rule. A node that reads a state of an older rule
+//!            converts it, and a node that reads a state of a newer rule adopts that rule first.
+//! Invariant  The registry outlives every state of its rules: a state whose rule is unknown counts as exhausted.
+//! Bound      64 versions (`register.lua`): states of older versions count as exhausted.
 
-use crate::connection::{Deadline, StoreError};
+use crate::connection::{Deadline, ScriptRunner, StoreError};
 use crate::script;
-use crate::script::codec::Shared;
+use crate::script::codec::LimitCodec;
 use crate::script::stored_value;
-use crate::store::Inner;
 use redis::Value;
 use std::collections::BTreeMap;
 use tidegate::{Rule, RuleError};
 use tidegate_core::{LeaseTerms, Timestamp};
 
-/// A limit's rule as all know it.
+/// The rule of a limit in Redis.
 #[derive(Debug)]
-pub(crate) struct Current {
-    /// As users know it.
+pub(crate) struct CurrentRule {
+    /// The rule that the user wrote.
     pub(crate) rule: Rule,
-    /// How it is lent out, if it is.
+    /// The terms of leases, if the limit has leases.
     pub(crate) lending: Option<LeaseTerms>,
     pub(crate) version: u64,
-    /// What Redis goes by: the rule, or what is left of it when a part is lent out.
-    pub(crate) shared: Shared,
-    /// What Redis went by before, as far as it is known, by version.
+    /// The codec of the rule that scripts enforce: the user's, or the part of it that leases leave.
+    pub(crate) codec: LimitCodec,
+    /// The rules that scripts enforced before, by version.
     pub(crate) before: BTreeMap<u64, Rule>,
 }
 
-impl Current {
-    /// What Redis went by in this version, if it is known.
-    pub(crate) fn shared_before(&self, version: u64) -> Option<Shared> {
+impl CurrentRule {
+    /// Returns the codec for an earlier version, if its rule is known.
+    pub(crate) fn codec_before(&self, version: u64) -> Option<LimitCodec> {
         let rule = self.before.get(&version)?;
-        self.shared.of_version(rule.limit().clone(), version).ok()
+        self.codec.of_version(rule.limit().clone(), version).ok()
     }
 }
 
-/// A rule as somebody goes by it, or wants all to.
+/// A rule that a node sends to the registry.
 #[derive(Debug)]
-pub(crate) struct Published<'a> {
+pub(crate) struct PublishedRule<'a> {
     pub(crate) rule: &'a Rule,
-    /// Whether it is lent out, where it can be.
-    pub(crate) is_lent: bool,
-    /// The version that is gone by so far; 0 if none is.
+    /// Whether the limit has leases, if its rule allows them.
+    pub(crate) has_leases: bool,
+    /// The version that the node uses; 0 if it knows none.
     pub(crate) version: u64,
 }
 
-/// What stands before a rule that is lent out.
+/// The prefix of a rule with leases in the registry.
 const LENT: &str = "lent ";
 
-/// A rule as it stands in the registry.
-fn text(rule: &Rule, is_lent: bool) -> String {
-    if is_lent && rule.limit().rule().lease_terms().is_some() {
+/// Returns the text of a rule in the registry.
+fn text(rule: &Rule, has_leases: bool) -> String {
+    if has_leases && rule.limit().rule().lease_terms().is_some() {
         format!("{LENT}{rule}")
     } else {
         rule.to_string()
     }
 }
 
-/// The rule that a text of the registry is about, and how it is lent out.
-fn published(text: &str) -> Result<(Rule, Option<LeaseTerms>), RuleError> {
+/// Parses a text of the registry.
+fn parse(text: &str) -> Result<(Rule, Option<LeaseTerms>), RuleError> {
     match text.strip_prefix(LENT) {
         Some(text) => text.parse().map(|rule: Rule| {
             let lending = rule.limit().rule().lease_terms();
@@ -71,67 +69,65 @@ fn published(text: &str) -> Result<(Rule, Option<LeaseTerms>), RuleError> {
     }
 }
 
-/// What Redis goes by.
-fn effective(rule: &Rule, lending: Option<&LeaseTerms>) -> Rule {
+/// Returns the rule that scripts enforce.
+fn enforced(rule: &Rule, lending: Option<&LeaseTerms>) -> Rule {
     let Some(lending) = lending else { return rule.clone() };
-    lending.rule.to_string().parse().expect("a rule with less room is a rule of the same zone")
+    lending.rule.to_string().parse().expect("a rule with a smaller burst is valid too")
 }
 
-/// What the registry is asked.
+/// A request to the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// This is my rule, unless there is another.
-    Have,
-    /// This is the rule from now on.
+pub(crate) enum RegistryRequest {
+    /// Reads the rule. The registry adopts the node's rule only if it has lost it.
+    Read,
+    /// Replaces the rule.
     Publish,
 }
 
-/// Asks the registry about a limit.
-pub(crate) async fn ask(
-    store: &Inner,
+/// Sends a request to the registry.
+pub(crate) async fn request(
+    runner: &ScriptRunner,
     name: &str,
-    told: &Published<'_>,
-    question: Question,
+    published: &PublishedRule<'_>,
+    request: RegistryRequest,
     deadline: Deadline,
-) -> Result<Current, StoreError> {
-    let key = format!("{}rule:{name}", store.settings.prefix).into_bytes();
-    let publish = if question == Question::Publish { "1" } else { "0" };
-    let lives = stored_value::longest_life(told.rule, store.clock.about());
+) -> Result<CurrentRule, StoreError> {
+    let key = format!("{}rule:{name}", runner.settings.prefix).into_bytes();
+    let publish = if request == RegistryRequest::Publish { "1" } else { "0" };
+    let lives = stored_value::longest_life(published.rule, runner.clock.estimate());
     let lives_ms = lives.as_micros().div_ceil(1_000);
     let args = [
-        text(told.rule, told.is_lent),
-        told.version.to_string(),
+        text(published.rule, published.has_leases),
+        published.version.to_string(),
         publish.to_owned(),
         lives_ms.to_string(),
     ];
     let args = args.map(String::into_bytes).to_vec();
-    let value = store.run(script::register(), vec![key], args, deadline).await?;
-    let address = || store.link.nodes().first().map(|node| node.address()).unwrap_or_default();
-    let malformed = |what: String| StoreError::Malformed { address: address(), what };
-    read(&value).map_err(malformed)
+    let value = runner.run(script::register(), vec![key], args, deadline).await?;
+    read(&value).map_err(|what| runner.malformed(what))
 }
 
-fn read(value: &Value) -> Result<Current, String> {
-    let strange = || format!("{value:?} for the rule of a limit");
-    let Value::Array(parts) = value else { return Err(strange()) };
+fn read(value: &Value) -> Result<CurrentRule, String> {
+    let unexpected = || format!("{value:?} for the rule of a limit");
+    let Value::Array(parts) = value else { return Err(unexpected()) };
     let [Value::Int(version), Value::Int(born), texts @ ..] = parts.as_slice() else {
-        return Err(strange());
+        return Err(unexpected());
     };
-    let number = |integer: i64| u64::try_from(integer).map_err(|_| strange());
+    let number = |integer: i64| u64::try_from(integer).map_err(|_| unexpected());
     let (version, born) = (number(*version)?, Timestamp::from_micros(number(*born)?));
     let (mut rules, mut before) = (BTreeMap::new(), BTreeMap::new());
     for pair in texts.as_chunks::<2>().0 {
-        let [Value::Int(version), Value::BulkString(text)] = pair else { return Err(strange()) };
-        let text = str::from_utf8(text).map_err(|_| strange())?;
-        let known = published(text).map_err(|error| format!("`{text}` for a rule: {error}"))?;
-        before.insert(number(*version)?, effective(&known.0, known.1.as_ref()));
+        let [Value::Int(version), Value::BulkString(text)] = pair else { return Err(unexpected()) };
+        let text = str::from_utf8(text).map_err(|_| unexpected())?;
+        let known = parse(text).map_err(|error| format!("`{text}` for a rule: {error}"))?;
+        before.insert(number(*version)?, enforced(&known.0, known.1.as_ref()));
         rules.insert(number(*version)?, known);
     }
-    let (rule, lending) = rules.remove(&version).ok_or_else(strange)?;
-    let goes_by = before.remove(&version).ok_or_else(strange)?;
-    let shared = Shared::new(goes_by.limit().clone(), version, born)
+    let (rule, lending) = rules.remove(&version).ok_or_else(unexpected)?;
+    let enforced_rule = before.remove(&version).ok_or_else(unexpected)?;
+    let codec = LimitCodec::new(enforced_rule.limit().clone(), version, born)
         .map_err(|error| format!("`{rule}` for a rule: {error}"))?;
-    Ok(Current { rule, lending, version, shared, before })
+    Ok(CurrentRule { rule, lending, version, codec, before })
 }
 
 #[cfg(test)]
@@ -141,7 +137,7 @@ mod tests {
     use tidegate_testbed::{RedisServer, Reply};
 
     const KEY: &str = "tg:rule:limit";
-    /// As `register.lua` has it.
+    /// As in `register.lua`.
     const VERSIONS_MAX: u64 = 64;
     const ONE: &str = "10/h";
     const TWO: &str = "20/h";
@@ -159,41 +155,41 @@ mod tests {
     async fn change(limiter: &RedisLimiter, rule: &str) -> u64 {
         let rule = rule.parse().expect("it is a rule");
         limiter.set_rule(rule).await.expect("Redis is there");
-        limiter.inner.exact.version()
+        limiter.inner.remote.version()
     }
 
-    /// What stands in the registry under this version.
+    /// Returns the text of this version in the registry.
     fn stored(server: &RedisServer, version: u64) -> String {
         server.command(&["HGET", KEY, &version.to_string()]).text()
     }
 
     #[tokio::test]
-    async fn who_goes_by_anothers_rule_restores_that_and_not_its_own() {
+    async fn a_node_restores_the_rule_it_uses_and_not_the_one_it_was_configured_with() {
         let server = RedisServer::start();
         let (first, other) = (limiter(&server, ONE).await, limiter(&server, ONE).await);
         let version = change(&other, TWO).await;
-        first.inner.hear().await;
+        first.inner.refresh_rule().await;
         assert_eq!(first.rule().to_string(), TWO);
         drop(other);
         server.command(&["FLUSHALL"]);
-        first.inner.hear().await;
+        first.inner.refresh_rule().await;
         assert_eq!(stored(&server, version), TWO);
     }
 
-    /// Otherwise those who had not heard of it would take every state of it for used up, again and again.
+    /// Otherwise nodes that do not know the rule would count every state of it as exhausted.
     #[tokio::test]
-    async fn a_rule_that_a_failover_has_lost_is_restored_by_who_goes_by_it() {
+    async fn a_rule_that_a_failover_has_lost_is_restored_by_a_node_that_uses_it() {
         let server = RedisServer::start();
         let (first, other) = (limiter(&server, ONE).await, limiter(&server, ONE).await);
-        let before = first.inner.exact.version().to_string();
+        let before = first.inner.remote.version().to_string();
         let version = change(&other, TWO).await;
-        // As a replica knows it that was behind.
+        // The registry of a replica that lagged behind.
         server.command(&["HSET", KEY, "version", &before]);
         server.command(&["HDEL", KEY, &version.to_string()]);
-        other.inner.hear().await;
-        first.inner.hear().await;
+        other.inner.refresh_rule().await;
+        first.inner.refresh_rule().await;
         assert_eq!(
-            (first.rule().to_string().as_str(), first.inner.exact.version()),
+            (first.rule().to_string().as_str(), first.inner.remote.version()),
             (TWO, version)
         );
         assert!(other.check_n("key", 15).await.is_allow());
@@ -201,16 +197,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rule_that_takes_the_place_of_one_that_was_lost_takes_its_states_over() {
+    async fn states_of_a_lost_rule_are_converted_to_its_successor() {
         let server = RedisServer::start();
         let limiter = limiter(&server, ONE).await;
-        let before = limiter.inner.exact.version().to_string();
+        let before = limiter.inner.remote.version().to_string();
         let lost = change(&limiter, TWO).await;
         assert!(limiter.check("key").await.is_allow());
         server.command(&["HSET", KEY, "version", &before]);
         server.command(&["HDEL", KEY, &lost.to_string()]);
         assert!(change(&limiter, "30/h burst 30").await > lost);
-        assert!(limiter.check("key").await.is_allow(), "it is known what was used up");
+        assert!(limiter.check("key").await.is_allow(), "the debt is known");
     }
 
     fn lives(server: &RedisServer) -> Duration {
@@ -218,9 +214,9 @@ mod tests {
         Duration::from_millis(ms.try_into().expect("it has an end"))
     }
 
-    /// Who comes back after a month is not locked out for a year.
+    /// A client that returns after a month is not locked out for a year.
     #[tokio::test]
-    async fn rules_are_known_for_as_long_as_there_are_states_of_them() {
+    async fn a_rule_is_stored_for_as_long_as_its_states() {
         const DAY: Duration = Duration::from_secs(86_400);
         let server = RedisServer::start();
         let limiter = limiter(&server, ONE).await;
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_versions_are_known_and_states_of_older_ones_are_taken_for_used_up() {
+    async fn states_of_more_than_64_versions_ago_count_as_exhausted() {
         let server = RedisServer::start();
         let limiter = limiter(&server, "100/h burst 100").await;
         assert!(limiter.check("known").await.is_allow() && limiter.check("older").await.is_allow());
@@ -240,7 +236,7 @@ mod tests {
             change(&limiter, &format!("100/h burst {}", 100 + number)).await;
         }
         assert_eq!(
-            limiter.inner.exact.current().expect("it is known").before.len() + 1,
+            limiter.inner.remote.loaded_rule().expect("it is loaded").before.len() + 1,
             64,
             "all of them"
         );
@@ -249,9 +245,9 @@ mod tests {
         assert!(limiter.check("older").await.is_deny());
     }
 
-    /// Being in flight is not having used up a rate: nothing is no state of who holds a place.
+    /// Permits are rows that can be read without the rule.
     #[tokio::test]
-    async fn places_of_an_older_version_are_held_on() {
+    async fn permits_of_an_older_version_stay_held() {
         let server = RedisServer::start();
         let limiter = limiter(&server, "concurrency 2").await;
         let held = limiter.try_acquire("key", 2).await.expect("both are free");
@@ -259,29 +255,29 @@ mod tests {
             change(&limiter, &format!("concurrency {}", 2 + number % 2)).await;
         }
         change(&limiter, "concurrency 2").await;
-        assert!(limiter.try_acquire("key", 1).await.is_err(), "they are held");
-        assert!(held.release().await.expect("it answers"), "and can be given back");
+        assert!(limiter.try_acquire("key", 1).await.is_err(), "both are held");
+        assert!(held.release().await.expect("it answers"), "and can be released");
         assert!(limiter.try_acquire("key", 2).await.is_ok());
     }
 
     #[tokio::test]
-    async fn places_of_a_rule_that_has_none_any_more_are_nobodys() {
+    async fn a_permit_of_a_rule_that_was_replaced_by_a_rate_is_not_held_any_more() {
         let server = RedisServer::start();
         let limiter = limiter(&server, "concurrency 2").await;
         let held = limiter.try_acquire("key", 1).await.expect("it is free");
         change(&limiter, "100/s burst 100").await;
         assert!(limiter.check("key").await.is_allow());
-        assert!(!held.release().await.expect("there is nothing to wait for"));
+        assert!(!held.release().await.expect("Redis answers"));
     }
 
     #[tokio::test]
-    async fn a_rule_that_is_published_when_all_was_lost_is_another_version() {
+    async fn a_rule_that_is_published_after_a_loss_of_all_data_has_a_new_version() {
         let server = RedisServer::start();
         let limiter = limiter(&server, ONE).await;
-        let before = limiter.inner.exact.version();
+        let before = limiter.inner.remote.version();
         server.command(&["FLUSHALL"]);
         let after = change(&limiter, TWO).await;
-        assert!(after > before, "states of the rule before are told from those of this one");
+        assert!(after > before, "states of the two rules can be told apart");
         assert_eq!(stored(&server, after), TWO);
     }
 }

@@ -1,75 +1,74 @@
-//! A limit whose states are kept by a Lua twin: what is sent to it, and what its answers mean.
+//! Encodes requests for the scripts of a limit, and decodes their replies.
 //!
-//! Always   The twin says yes or no, and what the state was. Every other number of a decision is worked out from
-//!          that by core, so that it is the same number wherever a state is kept.
-//!          What Lua says is not trusted to be what Lua can say: anything else is an error, and no decision.
+//! Invariant  A script replies whether the request is admitted, and the state before. `tidegate_core` computes every other
+//!            number of the decision from that, so that it is the same number in every store.
+//! Invariant  A reply that a script cannot give is an error, not a decision.
 
 use crate::script::{self, Script, Shape, Twin};
 use redis::Value;
 use tidegate_core::{Decision, Limit, Retry, Span, State, Timestamp, TooLargeForLua};
 
-/// A limit, ready to be asked about in Redis.
+/// A limit with what its script needs.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct LimitCodec {
     limit: Limit,
     twin: &'static Twin,
     numbers: Vec<f64>,
     version: f64,
     birth: Timestamp,
-    /// The state of a key that nobody has asked about.
+    /// The packed state of a new key.
     fresh: Vec<u8>,
-    /// From when on it is as good as new: later than its birth, where a key starts empty.
-    rests: f64,
+    /// The time from which on a new key is full, if the rule starts empty; else 0.
+    full_from: f64,
 }
 
-/// What is asked of a twin.
+/// What a script does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum Operation {
     /// Decides, and charges unless it denies.
-    Take,
-    /// Gives back.
+    Charge,
+    /// Refunds.
     Refund,
     /// Decides without charging.
-    Look,
+    Peek,
 }
 
-/// What a twin said.
+/// The reply of a script.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
-    /// An answer.
-    Answer(Answer),
-    /// It needs other numbers, for it is this late.
+pub(crate) enum ScriptReply {
+    Decision(ScriptDecision),
+    /// The script needs the calendar windows of this time.
     OtherTime(Timestamp),
-    /// The state belongs to another version of the rule.
+    /// The state was written under another version of the rule.
     OtherVersion(Vec<u8>),
 }
 
-/// A decision in the twin's words.
+/// The decision of a script.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ScriptDecision {
     is_charged: bool,
-    /// Redis's time, where the answer depends on it.
+    /// Redis's time, if the decision depends on it.
     now: Timestamp,
-    /// The state before, as far as the twin tells it; none if nobody had asked before.
+    /// The state before, or as much of it as the script reports; `None` for a new key.
     state: Option<Vec<f64>>,
-    /// Names the place that was taken.
+    /// The number of the permit that was granted.
     pub(crate) ticket: Option<u64>,
 }
 
-/// No answer that the script can give.
+/// A reply that no script of this crate gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no script of ours answers {got}")]
+#[error("no script gives the reply {got}")]
 pub(crate) struct Malformed {
     got: String,
 }
 
-impl Shared {
+impl LimitCodec {
     pub(crate) fn new(
         limit: Limit,
         version: u64,
         birth: Timestamp,
     ) -> Result<Self, TooLargeForLua> {
-        let twin = Twin::of(limit.stem()).expect("every algorithm has a twin: a test says so");
+        let twin = Twin::of(limit.stem()).expect("every algorithm has a twin, as a test checks");
         let numbers = limit.lua_params()?;
         let fresh = match twin.shape {
             Shape::Cell { .. } => bytes(&limit.state_to_lua(&limit.fresh(birth))?),
@@ -79,11 +78,11 @@ impl Shared {
         let version = version as f64;
         let starts = limit.peek(&limit.fresh(birth), birth, 0).reset_after;
         #[expect(clippy::cast_precision_loss, reason = "a time of this millennium")]
-        let rests = if starts.is_zero() { 0.0 } else { (birth + starts).as_micros() as f64 };
-        Ok(Self { limit, twin, numbers, version, birth, fresh, rests })
+        let full_from = if starts.is_zero() { 0.0 } else { (birth + starts).as_micros() as f64 };
+        Ok(Self { limit, twin, numbers, version, birth, fresh, full_from })
     }
 
-    /// The same limit in another version.
+    /// Returns the codec for another version of the rule.
     pub(crate) fn of_version(&self, limit: Limit, version: u64) -> Result<Self, TooLargeForLua> {
         Self::new(limit, version, self.birth)
     }
@@ -96,31 +95,31 @@ impl Shared {
         self.twin.stem
     }
 
-    /// Whether an answer tells all of a state, and not only what it means for the cost that was asked about.
-    pub(crate) fn tells_all(&self) -> bool {
+    /// Returns whether a decision contains the whole state, not just what matters for the requested cost.
+    pub(crate) fn reports_whole_state(&self) -> bool {
         matches!(self.twin.shape, Shape::Cell { .. })
     }
 
     pub(crate) fn script(&self) -> &'static Script {
-        self.twin.script()
+        self.twin.decide()
     }
 
     pub(crate) fn fresh(&self) -> &[u8] {
         &self.fresh
     }
 
-    /// The first argument of the driver. `around` is about Redis's time: calendars are looked up by it.
-    pub(crate) fn args(&self, verb: Verb, cost: u64, around: Timestamp) -> Vec<u8> {
-        let which = match verb {
-            // Only Redis cannot count it: then it is looked at, and nothing is written.
-            Verb::Take if !self.is_sendable(cost) && !self.is_impossible(cost) => 2.0,
-            Verb::Take => 0.0,
-            Verb::Refund => 1.0,
-            Verb::Look => 2.0,
+    /// Returns the first argument of the driver. `around` is an estimate of Redis's time, for calendar windows.
+    pub(crate) fn args(&self, operation: Operation, cost: u64, around: Timestamp) -> Vec<u8> {
+        let code = match operation {
+            // The cost is possible, but too large for Redis to count: the script must not write.
+            Operation::Charge if !self.is_sendable(cost) && !self.is_impossible(cost) => 2.0,
+            Operation::Charge => 0.0,
+            Operation::Refund => 1.0,
+            Operation::Peek => 2.0,
         };
-        let price = self.limit.lua_cost(self.sendable(verb, cost));
-        let price = price.expect("nothing costs nothing, and other costs were tried");
-        let mut args = bytes(&[self.version, which, self.rests]);
+        let price = self.limit.lua_cost(self.sendable(operation, cost));
+        let price = price.expect("a cost of 0 can be sent, and other costs were checked");
+        let mut args = bytes(&[self.version, code, self.full_from]);
         args.extend(bytes(&price));
         args.extend(bytes(&self.numbers));
         if self.limit.stem() == "calendar" {
@@ -129,41 +128,40 @@ impl Shared {
         args
     }
 
-    /// The script that answers it, and its arguments.
-    pub(crate) fn question(
+    /// Returns the script for an operation, and its arguments.
+    pub(crate) fn call(
         &self,
-        verb: Verb,
+        operation: Operation,
         cost: u64,
         around: Timestamp,
     ) -> (&'static Script, Vec<Vec<u8>>) {
-        if let (Verb::Take, Some(capacity_us), Ok(price)) =
-            (verb, self.whole_capacity(), self.limit.lua_cost(cost))
+        if let (Operation::Charge, Some(capacity_us), Ok(price)) =
+            (operation, self.whole_capacity(), self.limit.lua_cost(cost))
         {
             let numbers = bytes(&[self.version, price[0], capacity_us]);
             return (script::bucket(), vec![numbers, owing_lives_ms(price[0])]);
         }
-        (self.script(), vec![self.args(verb, cost, around), self.fresh.clone()])
+        (self.script(), vec![self.args(operation, cost, around), self.fresh.clone()])
     }
 
-    /// The capacity of a bucket whose tick is a microsecond, and that starts full.
+    /// Returns the capacity of a bucket whose tick is a microsecond and that starts full.
     fn whole_capacity(&self) -> Option<f64> {
         let is_bucket = matches!(self.stem(), "token_bucket" | "leaky");
         match *self.numbers {
-            [capacity_us, _, _, _, 1.0] if is_bucket && self.rests == 0.0 => Some(capacity_us),
+            [capacity_us, _, _, _, 1.0] if is_bucket && self.full_from == 0.0 => Some(capacity_us),
             _ => None,
         }
     }
 
-    /// What can be said of a cost. More than that is never admitted, and is asked as nothing, which charges nothing; but
-    /// as any other denial does, and as it does in memory, it puts right what a step of the clock has left. To give back
-    /// more than can be owed is to give back all.
-    fn sendable(&self, verb: Verb, cost: u64) -> u64 {
+    /// Returns the cost to send. A cost that is too large to send is never admitted: it is sent as 0, which charges nothing
+    /// but repairs the state after a step of the clock, as every denial does. A refund that is too large refunds everything.
+    fn sendable(&self, operation: Operation, cost: u64) -> u64 {
         if self.is_sendable(cost) {
             return cost;
         }
-        match verb {
-            Verb::Take | Verb::Look => 0,
-            Verb::Refund => {
+        match operation {
+            Operation::Charge | Operation::Peek => 0,
+            Operation::Refund => {
                 let mut most = cost;
                 while self.limit.lua_cost(most).is_err() {
                     most /= 2;
@@ -173,28 +171,30 @@ impl Shared {
         }
     }
 
-    /// Whether a twin can be told this cost.
+    /// Returns whether this cost can be sent to a script.
     pub(crate) fn is_sendable(&self, cost: u64) -> bool {
         self.limit.lua_cost(cost).is_ok()
     }
 
-    /// Whether the rule never admits this cost, whoever counts it.
+    /// Returns whether the rule never admits this cost, in any store.
     fn is_impossible(&self, cost: u64) -> bool {
         self.limit.peek(&self.limit.fresh(self.birth), self.birth, cost).is_deny()
     }
 
-    /// What the driver said.
-    pub(crate) fn read(&self, value: &Value) -> Result<Said, Malformed> {
+    /// Reads the reply of a script.
+    pub(crate) fn read(&self, value: &Value) -> Result<ScriptReply, Malformed> {
         let malformed = || Malformed { got: format!("{value:?}") };
-        self.said(value).ok_or_else(malformed)
+        self.reply(value).ok_or_else(malformed)
     }
 
-    fn said(&self, value: &Value) -> Option<Said> {
+    fn reply(&self, value: &Value) -> Option<ScriptReply> {
         match (self.twin.shape, value) {
-            (_, Value::BulkString(value)) => Some(Said::OtherVersion(value.clone())),
-            (Shape::Cell { state }, Value::Int(owed)) => Some(Said::Answer(owes(*owed, state))),
+            (_, Value::BulkString(value)) => Some(ScriptReply::OtherVersion(value.clone())),
+            (Shape::Cell { state }, Value::Int(owed)) => {
+                Some(ScriptReply::Decision(owes(*owed, state)))
+            }
             (Shape::Cell { state }, Value::Array(parts)) => match parts.as_slice() {
-                [Value::Int(now)] => Some(Said::OtherTime(timestamp(*now)?)),
+                [Value::Int(now)] => Some(ScriptReply::OtherTime(timestamp(*now)?)),
                 [Value::Int(time), Value::BulkString(value)] => {
                     let state = match numbers(value)?.as_slice() {
                         [] => None,
@@ -203,69 +203,73 @@ impl Shared {
                         }
                         _ => return None,
                     };
-                    Some(Said::Answer(Answer::at(*time, state, None)?))
+                    Some(ScriptReply::Decision(ScriptDecision::at(*time, state, None)?))
                 }
                 _ => None,
             },
             (Shape::Rows { .. }, Value::Array(parts)) => {
                 let numbers: Option<Vec<i64>> = parts.iter().map(integer).collect();
-                let (time, said) = numbers.as_deref()?.split_first()?;
-                let ticket = said.get(4).and_then(|ticket| u64::try_from(*ticket).ok());
-                let state = match said {
+                let (time, reported) = numbers.as_deref()?.split_first()?;
+                let ticket = reported.get(4).and_then(|ticket| u64::try_from(*ticket).ok());
+                let state = match reported {
                     [] => None,
                     #[expect(clippy::cast_precision_loss, reason = "they were doubles")]
-                    said => Some(said.iter().take(4).map(|number| *number as f64).collect()),
+                    reported => {
+                        Some(reported.iter().take(4).map(|number| *number as f64).collect())
+                    }
                 };
-                Some(Said::Answer(Answer::at(*time, state, ticket)?))
+                Some(ScriptReply::Decision(ScriptDecision::at(*time, state, ticket)?))
             }
             _ => None,
         }
     }
 
-    /// The decision on `cost`, charged or only looked at.
+    /// Computes the decision about `cost`.
     pub(crate) fn decision(
         &self,
-        answer: &Answer,
-        verb: Verb,
+        answer: &ScriptDecision,
+        operation: Operation,
         cost: u64,
     ) -> Result<Decision, Malformed> {
         let mut state = self.state(answer)?;
-        match verb {
-            Verb::Take => {}
-            Verb::Look => return Ok(self.limit.peek(&state, answer.now, cost)),
-            Verb::Refund => return Ok(self.limit.peek(&state, answer.now, 0)),
+        match operation {
+            Operation::Charge => {}
+            Operation::Peek => return Ok(self.limit.peek(&state, answer.now, cost)),
+            Operation::Refund => return Ok(self.limit.peek(&state, answer.now, 0)),
         }
         let decision = self.limit.decide(&mut state, answer.now, cost);
-        // What cannot be said was asked as nothing, and that is always charged.
+        // A cost that cannot be sent was sent as 0, which a script always admits.
         match (answer.is_charged, decision.is_deny()) {
             (true, false) if self.is_sendable(cost) => Ok(decision),
             (false, true) => Ok(decision),
-            // More than Redis can count: as good as never.
+            // More than Redis can count is never admitted.
             (_, false) => {
                 let before = self.limit.peek(&self.state(answer)?, answer.now, 0);
                 Ok(before.deny(Retry::Never).decision)
             }
             (true, true) if !self.is_sendable(cost) => Ok(decision),
-            (true, true) => Err(Malformed { got: format!("yes where it is {decision:?}") }),
+            (true, true) => {
+                Err(Malformed { got: format!("admitted, although the decision is {decision:?}") })
+            }
         }
     }
 
-    /// Whether the twin has charged it.
-    pub(crate) fn state(&self, answer: &Answer) -> Result<State, Malformed> {
+    /// Returns the state before the decision.
+    pub(crate) fn state(&self, answer: &ScriptDecision) -> Result<State, Malformed> {
         let Some(numbers) = &answer.state else { return Ok(self.limit.fresh(self.birth)) };
         let malformed = || Malformed { got: format!("the state {numbers:?}") };
         self.limit.state_from_lua(numbers).ok_or_else(malformed)
     }
 }
 
-impl Answer {
-    /// A time below zero is a no: -1 less the time.
+impl ScriptDecision {
+    /// Reads the time of a reply. A denial is encoded as -1 minus the time.
     fn at(time: i64, state: Option<Vec<f64>>, ticket: Option<u64>) -> Option<Self> {
         let (is_charged, time) = if time >= 0 { (true, time) } else { (false, -1 - time) };
         Some(Self { is_charged, now: timestamp(time)?, state, ticket })
     }
 
-    /// The same so much later, if nobody has asked since.
+    /// Returns the same decision at a later time, if the key was not charged in between.
     pub(crate) fn later(&self, elapsed: Span) -> Self {
         Self { now: self.now + elapsed, ..self.clone() }
     }
@@ -279,17 +283,17 @@ impl Answer {
     }
 }
 
-/// What is owed is all there is to know: then it does not matter what time it is.
-fn owes(owed: i64, state: usize) -> Answer {
+/// Reads a reply that is the debt of a key, which is all of its state. A denial is encoded as -1 minus the debt.
+fn owes(owed: i64, state: usize) -> ScriptDecision {
     let (is_charged, owed) = if owed >= 0 { (true, owed) } else { (false, -1 - owed) };
     let mut numbers = vec![0.0; state];
     #[expect(clippy::cast_precision_loss, reason = "it was a double")]
     let owed = owed as f64;
     numbers[0] = owed;
-    Answer { is_charged, now: Timestamp::EPOCH, state: Some(numbers), ticket: None }
+    ScriptDecision { is_charged, now: Timestamp::EPOCH, state: Some(numbers), ticket: None }
 }
 
-/// How long a key of a bucket lives that owes this price alone, as `driver/bucket.lua` would work it out.
+/// Returns the time to live of a bucket that owes only this price, as `driver/bucket.lua` computes it.
 fn owing_lives_ms(price_us: f64) -> Vec<u8> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -300,7 +304,7 @@ fn owing_lives_ms(price_us: f64) -> Vec<u8> {
     (price_us + 900_001).div_ceil(1_000).to_string().into_bytes()
 }
 
-/// The edges of three windows: this one, the one before and the one after.
+/// Returns the edges of three windows: the one before `around`, the one at it, and the one after.
 fn edges(limit: &Limit, around: Timestamp) -> [f64; 4] {
     let fresh = limit.fresh(around);
     let window = |at| limit.window(&fresh, at).expect("calendars have windows");

@@ -1,14 +1,14 @@
-//! What keys are called in Redis.
+//! The names of keys in Redis.
 //!
-//! Always   All that belongs to one subject has one hash tag, so that it lies in one slot of a cluster and is
-//!          decided in one script, whatever limits there are. A name can be read by whoever looks for it; what
-//!          cannot be read, or is long, is its hash instead. No name of a limit, a subject or a request has a `#` in it that
-//!          was not put there here, so what stands after one cannot be taken for anything else.
+//! Invariant  All names for one subject have the same hash tag, so they are in one slot of a cluster, and several limits of one
+//!            subject are decided in one script.
+//! Invariant  A name is readable text; a subject that is long or not readable is replaced by its hash. Only this module writes
+//!            a `#`, so a suffix after `#` cannot be confused with a name.
 
-/// Longer subjects are hashed: Redis would keep every byte.
+/// Longer subjects are hashed, because Redis stores every byte of a name.
 const SUBJECT_BYTES_MAX: usize = 96;
 
-/// The key in Redis of a subject under a limit.
+/// Returns the key in Redis for a subject of a limit.
 pub(crate) fn of(prefix: &str, limit: &str, subject: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(prefix.len() + limit.len() + subject.len() + 4);
     name.extend_from_slice(prefix.as_bytes());
@@ -19,20 +19,20 @@ pub(crate) fn of(prefix: &str, limit: &str, subject: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Where it is written who has a lease of a key: in the same slot.
+/// Returns the key, in the same slot, that lists the leases of a key.
 pub(crate) fn leases(key: &[u8]) -> Vec<u8> {
     [key, b"#leases"].concat()
 }
 
-/// Where the answer to a request is kept that may be sent twice: in the same slot as its key. What costs something else is
-/// another request, whatever its id: the answer to one says nothing about the other.
+/// Returns the key, in the same slot, that holds the answer to an idempotent request. The cost is part of the name: a request
+/// with another cost is another request, even with the same id.
 pub(crate) fn once(key: &[u8], cost: u64, id: &str) -> Vec<u8> {
     let mut name = [key, b"#once:", cost.to_string().as_bytes(), b":"].concat();
     tag(&mut name, id.as_bytes());
     name
 }
 
-/// Braces end a tag, and the mark of a hash must not be written by anybody.
+/// Returns whether a byte is readable and has no meaning in a name: braces enclose a tag, and `#` marks a suffix or a hash.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'#')
 }
@@ -42,7 +42,6 @@ fn tag(name: &mut Vec<u8>, subject: &[u8]) {
     if is_short && subject.iter().all(|byte| is_plain(*byte)) {
         name.extend_from_slice(subject);
     } else {
-        // Nobody can find another subject with the same hash, which is all that is asked of it.
         name.push(b'#');
         name.extend_from_slice(sha1_smol::Sha1::from(subject).digest().to_string().as_bytes());
     }
@@ -53,41 +52,41 @@ mod tests {
     use super::*;
 
     fn named(subject: &[u8]) -> String {
-        String::from_utf8(of("tg:", "login", subject)).expect("names can be read")
+        String::from_utf8(of("tg:", "login", subject)).expect("names are text")
     }
 
     #[test]
-    fn a_subject_that_can_be_read_is_read() {
+    fn a_readable_subject_is_part_of_the_name() {
         assert_eq!(named(b"user:1"), "tg:{user:1}:login");
         assert_eq!(named(&[b'a'; SUBJECT_BYTES_MAX]), format!("tg:{{{}}}:login", "a".repeat(96)));
     }
 
     #[test]
-    fn any_other_is_a_hash_of_its_own() {
+    fn every_other_subject_is_replaced_by_its_own_hash() {
         let subjects: [&[u8]; 7] =
             [b"", b"}", b"a}b", b"a b", b"\xff\x00", b"#", &[b'a'; SUBJECT_BYTES_MAX + 1]];
         let names: Vec<String> = subjects.iter().map(|subject| named(subject)).collect();
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             assert!(name.starts_with("tg:{#") && name.ends_with("}:login"), "{name}");
-            assert!(!names[..place].contains(name), "{name} is there twice");
+            assert!(!names[..index].contains(name), "{name} is not unique");
         }
     }
 
     #[test]
-    fn an_answer_lies_with_its_key() {
+    fn the_answer_to_an_idempotent_request_is_in_the_slot_of_its_key() {
         let once = once(&of("tg:", "login", b"user:1"), 3, "42");
         assert_eq!(once, b"tg:{user:1}:login#once:3:42");
     }
 
     #[test]
-    fn no_request_and_no_limit_is_called_what_the_list_of_leases_is() {
+    fn no_name_of_a_request_or_a_limit_equals_that_of_the_list_of_leases() {
         let key = of("tg:", "login", b"user:1");
         let lists = [leases(&key), once(&key, 1, "leases"), once(&key, 1, "#leases")];
         let limits = ["login:leases", "login#leases", "login#once:leases", "#leases"]
             .map(|limit| of("tg:", limit, b"user:1"));
         let names: Vec<&Vec<u8>> = lists.iter().chain(&limits).collect();
-        for (place, name) in names.iter().enumerate() {
-            assert!(!names[..place].contains(name), "{}", String::from_utf8_lossy(name));
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names[..index].contains(name), "{}", String::from_utf8_lossy(name));
         }
     }
 }

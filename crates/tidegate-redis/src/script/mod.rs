@@ -1,7 +1,9 @@
-//! The scripts: a clock, twins, a driver and a last word, put together once and called by their hash.
+//! The Lua scripts, assembled from the files in `lua/` and run by their hash.
 //!
-//! Always   Each language in its own file: the Lua is in `lua/`, and nothing of it is here but names and formats.
-//!          A script is the same text on every node of the same release, so that Redis keeps it once.
+//! A script consists of the clock, the Lua twin of an algorithm, the driver for the twin's kind of state, and the command.
+//!
+//! Invariant  All Lua is in `lua/`; this module only fills in names and formats.
+//! Invariant  All nodes of one release have the same text for a script, so that Redis caches it once.
 
 pub(crate) mod codec;
 pub(crate) mod key_name;
@@ -9,7 +11,7 @@ pub(crate) mod stored_value;
 
 use std::sync::LazyLock;
 
-/// A script that Redis knows by its hash.
+/// A script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: String,
@@ -19,21 +21,21 @@ pub(crate) struct Script {
 /// How a twin keeps its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// So many numbers.
+    /// A fixed number of doubles.
     Cell { state: usize },
-    /// Rows of so many numbers.
+    /// Any number of rows of a fixed number of doubles.
     Rows { width: usize },
 }
 
 /// A Lua twin of an algorithm.
 #[derive(Debug)]
 pub(crate) struct Twin {
-    /// As the algorithm's other files are called.
+    /// The name that all files of the algorithm share.
     pub(crate) stem: &'static str,
     text: &'static str,
-    /// Of what else it is made.
+    /// The files that the twin depends on.
     needs: &'static [&'static str],
-    /// How many numbers it takes besides the verb: what the cost amounts to, and the rule's.
+    /// How many numbers describe the cost and the rule.
     args: usize,
     pub(crate) shape: Shape,
 }
@@ -56,7 +58,7 @@ macro_rules! twins {
     };
 }
 
-/// All of them. A stem that core knows and this list does not is found by a test.
+/// All twins. A test checks that every algorithm of core has one.
 static TWINS: [Twin; 11] = twins!(
     "calendar"(6, Shape::Cell { state: 2 }) needs ["driver/window"],
     "concurrency"(3, Shape::Rows { width: 5 }) needs ["driver/search", "driver/sums", "driver/room"],
@@ -71,10 +73,11 @@ static TWINS: [Twin; 11] = twins!(
     "warmup"(7, Shape::Cell { state: 4 }) needs [],
 );
 
-static ONES: LazyLock<Vec<Script>> = LazyLock::new(|| TWINS.iter().map(one).collect());
-static LENDS: LazyLock<Vec<Script>> =
-    LazyLock::new(|| TWINS.iter().map(|twin| ended(twin, lua!("driver/lend"))).collect());
-static ALL: LazyLock<Script> = LazyLock::new(all);
+static DECIDE: LazyLock<Vec<Script>> =
+    LazyLock::new(|| TWINS.iter().map(|twin| command(twin, lua!("driver/one"))).collect());
+static LEND: LazyLock<Vec<Script>> =
+    LazyLock::new(|| TWINS.iter().map(|twin| command(twin, lua!("driver/lend"))).collect());
+static DECIDE_ALL: LazyLock<Script> = LazyLock::new(all_twins);
 static BUCKET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[lua!("driver/now"), lua!("token_bucket"), lua!("driver/bucket")])
 });
@@ -101,24 +104,27 @@ static SWAP: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/swap")]));
 
 impl Twin {
-    /// The twin of the algorithm with this stem.
+    /// Returns the twin of the algorithm with this stem.
     pub(crate) fn of(stem: &str) -> Option<&'static Self> {
         TWINS.iter().find(|twin| twin.stem == stem)
     }
 
-    /// Decides one request.
-    pub(crate) fn script(&self) -> &'static Script {
-        let place = TWINS.iter().position(|twin| twin.stem == self.stem);
-        &ONES[place.expect("there are no twins but those in the list")]
+    /// Returns the script that decides one request.
+    pub(crate) fn decide(&self) -> &'static Script {
+        &DECIDE[self.index()]
     }
 
-    /// Lends out of it.
-    pub(crate) fn lends(&self) -> &'static Script {
-        let place = TWINS.iter().position(|twin| twin.stem == self.stem);
-        &LENDS[place.expect("there are no twins but those in the list")]
+    /// Returns the script that grants and takes back leases.
+    pub(crate) fn lend(&self) -> &'static Script {
+        &LEND[self.index()]
     }
 
-    /// The driver, made for this twin.
+    fn index(&self) -> usize {
+        let index = TWINS.iter().position(|twin| twin.stem == self.stem);
+        index.expect("all twins are in the list")
+    }
+
+    /// Returns the driver for this twin.
     fn driver(&self) -> String {
         let names = |letter: char, count: usize| {
             let names: Vec<String> = (1..=count).map(|n| format!("{letter}{n}")).collect();
@@ -139,75 +145,72 @@ impl Twin {
     }
 }
 
-/// Decides several requests as one.
-pub(crate) fn all_together() -> &'static Script {
-    &ALL
+/// Returns the script that decides several requests, all charged or none.
+pub(crate) fn decide_all() -> &'static Script {
+    &DECIDE_ALL
 }
 
-/// Charges a bucket of whole microseconds.
+/// Returns the script that charges a bucket whose tick is a microsecond.
 pub(crate) fn bucket() -> &'static Script {
     &BUCKET
 }
 
-/// Gives a place back.
+/// Returns the script that releases a permit.
 pub(crate) fn release() -> &'static Script {
     &RELEASE
 }
 
-/// Says what a limit's rule is.
+/// Returns the script that reads and publishes the rule of a limit.
 pub(crate) fn register() -> &'static Script {
     &REGISTER
 }
 
-/// Forgets a key.
+/// Returns the script that deletes the state of a key.
 pub(crate) fn forget() -> &'static Script {
     &FORGET
 }
 
-/// Says what time it is.
+/// Returns the script that returns the time.
 pub(crate) fn time() -> &'static Script {
     &TIME
 }
 
-/// Tries every command that the others use.
+/// Returns the script that tries every command of the other scripts.
 pub(crate) fn examine() -> &'static Script {
     &EXAMINE
 }
 
-/// Writes, for nothing but to know whether it can.
+/// Returns the script that tests whether Redis accepts writes.
 pub(crate) fn probe() -> &'static Script {
     &PROBE
 }
 
-/// Decides about a rate that comes with the request.
+/// Returns the script that decides under a rate that comes with the request.
 pub(crate) fn throttle() -> &'static Script {
     &THROTTLE
 }
 
-/// Puts a state in the place of another.
+/// Returns the script that replaces a state.
 pub(crate) fn swap() -> &'static Script {
     &SWAP
 }
 
-fn one(twin: &Twin) -> Script {
-    ended(twin, lua!("driver/one"))
-}
-
-/// A twin, its driver, and what is done with them.
-fn ended(twin: &Twin, last: &str) -> Script {
+/// Assembles a twin, its driver and a command.
+fn command(twin: &Twin, command: &str) -> Script {
     let driver = twin.driver();
-    let last = last.replace("TWIN", twin.stem);
+    let command = command.replace("TWIN", twin.stem);
     let mut parts = vec![lua!("driver/now")];
     parts.extend(twin.needs);
-    parts.extend([twin.text, &driver, &last]);
+    parts.extend([twin.text, &driver, &command]);
     Script::new(&parts)
 }
 
-fn all() -> Script {
+/// Assembles all twins and the command that decides several requests.
+fn all_twins() -> Script {
     let drivers: Vec<String> = TWINS.iter().map(Twin::driver).collect();
     let named = TWINS.iter().map(|twin| format!("{0} = {0}_at", twin.stem));
     let last = lua!("driver/all").replace("TWINS", &named.collect::<Vec<_>>().join(", "));
-    // Every part once, and what others need before them.
+    // Every file once, and after the files that it needs.
     let mut parts = vec![
         lua!("driver/now"),
         lua!("driver/search"),
@@ -231,12 +234,12 @@ impl Script {
         Self { text, hash }
     }
 
-    /// For `EVAL`.
+    /// Returns the text, for `EVAL`.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// For `EVALSHA`.
+    /// Returns the hash, for `EVALSHA`.
     pub(crate) fn hash(&self) -> &str {
         &self.hash
     }

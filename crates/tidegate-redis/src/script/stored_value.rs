@@ -1,30 +1,30 @@
-//! A key's value as a whole: read and written by Rust only when a rule changes.
+//! The whole value of a key, which Rust reads and writes only when a rule changes.
 
 use crate::script::codec::{bytes, numbers};
 use crate::script::{Shape, Twin};
 use tidegate::Rule;
 use tidegate_core::{Limit, Span, State, Timestamp, TooLargeForLua};
 
-/// Doubles of a row of core's, where twins carry sums besides.
-const HOLD: usize = 4;
-/// Doubles before a state: version, until when it lives. Before rows also when it was written, head, tail, a sum, the
-/// last ticket, how many are held and for how many there is room; a cell says after its state when it was written.
+/// Doubles of one held permit in core; a row of the twin has a partial sum besides.
+const PERMIT_WIDTH: usize = 4;
+/// Doubles before a state: the version, and when the key expires. Before rows follow the time of the last write, head, tail,
+/// a sum, the last ticket, the number of held rows and the capacity in rows. A cell has the time of the last write at its end.
 const CELL_HEADER: usize = 2;
 const ROWS_HEADER: usize = 9;
-/// How long a key lives that has somebody in flight without a lease: as `concurrency.lua` has it.
+/// The time to live of permits without a lease after the last request, as in `concurrency.lua`.
 pub(crate) const ORPHANED: Span = Span::from_secs(86_400);
-/// No key lives longer: 142 years.
+/// The longest time to live: 142 years.
 const LIFE_MAX: Span = Span::from_micros(1 << 52);
-/// What is added to a key's life, so that it need not be renewed with every request: as `cell.lua` has it.
+/// Added to a key's time to live, so that not every request has to renew it, as in `cell.lua`.
 const SPARE: Span = Span::from_millis(900);
 
-/// Which version of the rule a value belongs to.
+/// Returns the version of the rule under which a value was written.
 pub(crate) fn version(value: &[u8]) -> Option<u64> {
     let first = value.first_chunk::<8>()?;
     whole(f64::from_le_bytes(*first))
 }
 
-/// When a value was written.
+/// Returns when a value was written.
 pub(crate) fn written(limit: &Limit, value: &[u8]) -> Option<Timestamp> {
     let numbers = numbers(value)?;
     let written = match Twin::of(limit.stem())?.shape {
@@ -34,7 +34,7 @@ pub(crate) fn written(limit: &Limit, value: &[u8]) -> Option<Timestamp> {
     whole(*written?).map(Timestamp::from_micros)
 }
 
-/// The state in a value that this limit's twin has written.
+/// Returns the state in a value that this limit's twin has written.
 pub(crate) fn read(limit: &Limit, value: &[u8]) -> Option<State> {
     let numbers = numbers(value)?;
     match Twin::of(limit.stem())?.shape {
@@ -56,7 +56,7 @@ pub(crate) fn read(limit: &Limit, value: &[u8]) -> Option<State> {
     }
 }
 
-/// Sums become costs.
+/// Converts the sums of a log to costs.
 fn log_words(rows: &[f64], mut before: f64) -> Option<Vec<u64>> {
     let mut words = Vec::with_capacity(rows.len());
     for row in rows.as_chunks::<2>().0 {
@@ -66,17 +66,17 @@ fn log_words(rows: &[f64], mut before: f64) -> Option<Vec<u64>> {
     Some(words)
 }
 
-/// What was given back is left out.
+/// Converts the rows of held permits, without released ones.
 fn holds_words(rows: &[f64], ticket: f64) -> Option<Vec<u64>> {
     let mut words = vec![whole(ticket)?];
-    for row in rows.as_chunks::<{ HOLD + 1 }>().0.iter().filter(|row| row[1] > 0.0) {
+    for row in rows.as_chunks::<{ PERMIT_WIDTH + 1 }>().0.iter().filter(|row| row[1] > 0.0) {
         let until = if row[3] < 0.0 { u64::MAX } else { whole(row[3])? };
         words.extend([whole(row[0])?, whole(row[1])?, whole(row[2])?, until]);
     }
     Some(words)
 }
 
-/// A state as the twin would have written it, and how long it lives; `None` if there is nothing to keep.
+/// Returns a state as the twin would write it, and its time to live; `None` if the key would not be stored.
 pub(crate) fn write(
     limit: &Limit,
     version: u64,
@@ -94,11 +94,11 @@ pub(crate) fn write(
     let mut all = vec![float(version), float((now + lives).as_micros())];
     if let Shape::Rows { width } = twin.shape {
         let (mut sum, mut ticket) = (0.0, 0.0);
-        if width > HOLD {
-            let holds = state_numbers.as_chunks::<HOLD>().0;
+        if width > PERMIT_WIDTH {
+            let holds = state_numbers.as_chunks::<PERMIT_WIDTH>().0;
             sum = holds.iter().map(|row| row[1]).sum();
             ticket = holds.last().map_or(0.0, |row| row[0]);
-            state_numbers = carrying(holds);
+            state_numbers = with_sums(holds);
         }
         let rows = float((state_numbers.len() / width) as u64);
         all.extend([float(now.as_micros()), 0.0, rows, sum, ticket, rows, rows]);
@@ -110,7 +110,7 @@ pub(crate) fn write(
     Ok(Some((bytes(&all), lives)))
 }
 
-/// How long a state of this rule lives at the longest, if it is written now. Places do as long as they are held.
+/// Returns the longest time to live of a state that is written now. Permits live as long as they are held.
 pub(crate) fn longest_life(rule: &Rule, now: Timestamp) -> Span {
     if rule.is_concurrency() {
         return rule.lease().unwrap_or(ORPHANED).min(LIFE_MAX);
@@ -122,15 +122,14 @@ pub(crate) fn longest_life(rule: &Rule, now: Timestamp) -> Span {
     }
 }
 
-/// Each row with what it carries, as `sums.lua` has it: the costs of as many rows, itself the last, as the number of rows
-/// up to it can be divided by as a power of two.
-fn carrying(holds: &[[f64; HOLD]]) -> Vec<f64> {
-    let mut all = Vec::with_capacity(holds.len() * (HOLD + 1));
-    for (place, row) in holds.iter().enumerate() {
-        let many = 1 << (place + 1).trailing_zeros();
-        let carried: f64 = holds[place + 1 - many..=place].iter().map(|row| row[1]).sum();
+/// Adds the partial sums of a Fenwick tree to the rows, as in `sums.lua`.
+fn with_sums(holds: &[[f64; PERMIT_WIDTH]]) -> Vec<f64> {
+    let mut all = Vec::with_capacity(holds.len() * (PERMIT_WIDTH + 1));
+    for (index, row) in holds.iter().enumerate() {
+        let count = 1 << (index + 1).trailing_zeros();
+        let sum: f64 = holds[index + 1 - count..=index].iter().map(|row| row[1]).sum();
         all.extend(row);
-        all.push(carried);
+        all.push(sum);
     }
     all
 }
@@ -140,7 +139,11 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "looked at before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked before the cast"
+)]
 fn whole(number: f64) -> Option<u64> {
     ((0.0..=9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0)
         .then_some(number as u64)
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn a_written_state_is_read_back() {
         let now = Timestamp::from_micros(1_700_000_000_000_000);
         let rules = [
             "7/min burst 3",
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_written_is_not_read() {
+    fn a_value_that_no_twin_has_written_is_not_read() {
         let limit: Limit = "7/min burst 3".parse().unwrap();
         for value in [&b""[..], b"hello", &[0; 16], &[0; 24], &[0xff; 32]] {
             assert!(read(&limit, value).is_none(), "{value:?}");

@@ -1,14 +1,14 @@
-//! T22, T23: the clock of Redis's machine is put back, or forward. The time is said by the test.
+//! T22, T23: Redis's clock is set back or forward. The test controls it.
 //!
-//! Bound    Put back by any step, nobody is locked out for longer than the limit takes to be as good as new. Put
-//!          forward, nobody is admitted more than what the limit admits at once.
+//! Bound    After any step back, no key is denied for longer than the limit takes to recover. A step forward admits at
+//!          most one extra burst.
 
 use crate::stage::PATIENT;
 use tidegate::{ManualClock, Span, Timestamp};
 use tidegate_redis::{RedisLimiter, RedisStore, Settings};
 use tidegate_testbed::RedisServer;
 
-/// Of each algorithm that denies: its text, what it admits at once, and how long it takes to be as good as new.
+/// Rules of each algorithm that denies: the text, the burst, and the recovery time.
 const RULES: [(&str, u64, Span); 8] = [
     ("10/s burst 20", 20, Span::from_secs(2)),
     ("10/min burst 5", 5, Span::from_secs(30)),
@@ -48,7 +48,7 @@ impl Stage {
     }
 }
 
-/// How many pass before one is denied.
+/// Returns how many requests are admitted before one is denied.
 async fn drain(limiter: &RedisLimiter) -> u64 {
     let mut passed = 0;
     while !limiter.try_check("key", 1).await.expect("it answers").is_deny() {
@@ -59,7 +59,7 @@ async fn drain(limiter: &RedisLimiter) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t22_a_clock_that_is_put_back_locks_nobody_out_for_longer_than_the_limit_takes_to_fill() {
+async fn t22_a_clock_that_is_set_back_denies_no_key_for_longer_than_the_limit_takes_to_fill() {
     let stage = Stage::new().await;
     for (rule, burst, fills) in RULES {
         for step in BACK {
@@ -67,7 +67,7 @@ async fn t22_a_clock_that_is_put_back_locks_nobody_out_for_longer_than_the_limit
             assert_eq!(drain(&limiter).await, burst, "`{rule}`");
             stage.clock.set(NOON - step);
             assert_eq!(drain(&limiter).await, 0, "`{rule}` after -{step:?}: a step refunds nobody");
-            // A step of a millisecond is ridden out: time stands still for as long.
+            // A step of a millisecond is ignored: time stands still for as long.
             let ridden = step.min(Span::from_millis(1));
             let told = limiter.peek("key", 1).await.expect("it answers").retry_after();
             let told = told.expect("it is denied for some time");
@@ -79,7 +79,7 @@ async fn t22_a_clock_that_is_put_back_locks_nobody_out_for_longer_than_the_limit
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t22_a_clock_that_is_put_forward_admits_one_burst_more_at_most() {
+async fn t22_a_clock_that_is_set_forward_admits_at_most_one_extra_burst() {
     let stage = Stage::new().await;
     for (rule, burst, _) in RULES {
         for step in FORWARD {
@@ -88,16 +88,16 @@ async fn t22_a_clock_that_is_put_forward_admits_one_burst_more_at_most() {
             stage.clock.set(NOON + step);
             let more = drain(&limiter).await;
             assert!(more <= burst, "`{rule}` after +{step:?}: {more} more");
-            // And back again, as an operator would who sees it: no third burst.
+            // And back again, as an operator would set it: there is no third burst.
             stage.clock.set(NOON);
             assert_eq!(drain(&limiter).await, 0, "`{rule}` after +{step:?} and back");
         }
     }
 }
 
-/// Alternating steps, as of two clocks that disagree about the time.
+/// Alternating steps, like two clocks that disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t23_steps_to_and_fro_admit_one_burst_for_each_step_forward_at_most() {
+async fn t23_alternating_steps_admit_at_most_one_burst_for_each_step_forward() {
     let stage = Stage::new().await;
     for (rule, burst, _) in RULES {
         let limiter = stage.limiter(rule, Span::ZERO);

@@ -1,21 +1,23 @@
-//! Three primaries and their replicas: keys of many slots, alone and together.
+//! A cluster of three primaries and their replicas: keys of many slots, alone and together.
 
 use crate::stage::{PATIENT, limiter_with, ready, store_at};
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, check_all};
+use tidegate_redis::{
+    DecisionSource, OnError, RedisLimiter, RedisRequest, Settings, try_check_all,
+};
 use tidegate_testbed::Cluster;
 
-/// Where a cluster is.
+/// Returns the address of a cluster.
 pub(crate) fn address(cluster: &Cluster) -> String {
     let hosts: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
     format!("redis+cluster://{}", hosts.join(","))
 }
 
-/// What is charged to a key, of a limit of 10.
+/// Returns how much of a limit of 10 is charged to a key.
 pub(crate) async fn counts(limiter: &RedisLimiter, key: &str) -> Option<u64> {
     Some(10 - limiter.peek(key, 0).await.ok()?.remaining)
 }
 
-/// How many scripts all nodes have been asked to run.
+/// Returns how many scripts all nodes have run.
 fn scripts(cluster: &Cluster) -> u64 {
     let calls = |line: &str| -> Option<u64> {
         let rest = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;
@@ -44,14 +46,14 @@ async fn each_by_itself(user: &RedisLimiter) {
         let key = format!("many-{number}");
         for _ in 0..10 {
             let told = user.decide(key.as_bytes(), 1).await;
-            assert_eq!(told.source, Source::Shared);
+            assert_eq!(told.source, DecisionSource::Redis);
             assert!(told.decision.is_allow());
         }
         assert!(user.check(&key).await.is_deny());
     }
 }
 
-/// A denial in one slot gives back what the others have charged, wherever in the order it comes.
+/// A denial in one slot refunds the others, wherever in the order it comes.
 async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
     let keys: Vec<String> = (0..6).map(|number| format!("joint-{number}")).collect();
     let asks = |cost: u64| {
@@ -59,15 +61,13 @@ async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
         keys.iter().map(ask).collect::<Vec<_>>()
     };
     let check = async |costs: Vec<(String, u64)>| {
-        let asks: Vec<JointAsk<'_>> = costs
-            .iter()
-            .map(|(key, cost)| JointAsk { limiter: user, key: key.as_bytes(), cost: *cost })
-            .collect();
-        check_all(&asks).await.expect("all nodes are there")
+        let asks: Vec<RedisRequest<'_>> =
+            costs.iter().map(|(key, cost)| user.request(key.as_bytes()).cost(*cost)).collect();
+        try_check_all(&asks).await.expect("all nodes are there")
     };
     assert!(check(asks(3)).await.decision.is_allow());
     for full in 0..keys.len() {
-        // This one has 7 left, so 8 are too many.
+        // This key has 7 remaining, so 8 are too many.
         let mut costs = asks(1);
         costs[full].1 = 8;
         let joint = check(costs).await;
@@ -80,11 +80,11 @@ async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
 }
 
 async fn one_subject_is_one_script(cluster: &Cluster, user: &RedisLimiter, site: &RedisLimiter) {
-    let asks = [user, site].map(|limiter| JointAsk { limiter, key: b"one", cost: 1 });
-    // Its node learns the script when it is first asked.
-    let _ = check_all(&asks).await.expect("its node is there");
+    let asks = [user, site].map(|limiter| limiter.request(b"one").cost(1));
+    // The first request sends the script to its node.
+    let _ = try_check_all(&asks).await.expect("its node is there");
     let before = scripts(cluster);
-    let joint = check_all(&asks).await.expect("its node is there");
+    let joint = try_check_all(&asks).await.expect("its node is there");
     assert!(joint.decision.is_allow());
     assert_eq!(scripts(cluster) - before, 1);
     assert_eq!((counts(user, "one").await, counts(site, "one").await), (Some(2), Some(2)));

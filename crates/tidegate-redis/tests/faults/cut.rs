@@ -1,18 +1,18 @@
-//! T28, T29, T31: connections that end in order and too early: one direction is closed, or a reply ends in the middle.
+//! T28, T29, T31: connections that are closed too early: in one direction, or in the middle of a reply.
 
-use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter, limiter_with, median, ready};
+use crate::stage::{PATIENT, Stage, TIMEOUT, becomes, limiter, limiter_with, median, ready};
 use std::time::Duration;
-use tidegate_redis::{OnError, RedisLimiter, Settings, Source};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings};
 use tidegate_testbed::Fault;
 use tokio::time::{Instant, sleep};
 
-/// What the default settings say.
+/// The default deadline.
 const DEADLINE: Duration = Duration::from_millis(20);
-/// How late a timer of a busy machine may be.
+/// How late a timer may be on a busy machine.
 const SLACK: Duration = Duration::from_millis(40);
 const RULE: &str = "10/h burst 10";
 
-/// A reply to a decision is four bytes or more, and a handshake some tens: cut before, within and after them.
+/// A reply to a decision has four bytes or more, and a handshake some tens: connections are cut before, within and after them.
 const FAULTS: [Fault; 5] = [
     Fault::HalfClose,
     Fault::Truncate(0),
@@ -20,18 +20,18 @@ const FAULTS: [Fault; 5] = [
     Fault::Truncate(3),
     Fault::Truncate(30),
 ];
-/// Those under which no reply to a decision comes whole.
+/// The faults under which no reply to a decision is complete.
 const FAULTS_OF_EACH_REPLY: usize = 4;
 
 async fn recovers(limiter: &RedisLimiter) {
-    becomes("Redis decides again", PATIENCE, async || {
-        limiter.decide(b"probe", 0).await.source == Source::Shared
+    becomes("Redis decides again", TIMEOUT, async || {
+        limiter.decide(b"probe", 0).await.source == DecisionSource::Redis
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_who_is_cut_off_is_answered_within_the_deadline() {
+async fn t28_a_request_on_a_cut_connection_is_decided_within_the_deadline() {
     for fault in FAULTS {
         let stage = Stage::new();
         let mut limiters = Vec::new();
@@ -55,14 +55,14 @@ async fn t28_who_is_cut_off_is_answered_within_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_who_is_cut_off_is_decided_about_as_the_limit_says() {
+async fn t28_a_request_on_a_cut_connection_is_decided_by_the_policy() {
     for fault in &FAULTS[..FAULTS_OF_EACH_REPLY] {
         let stage = Stage::new();
         let store = stage.store().await;
         for (name, on_error, source, admitted) in [
-            ("local", OnError::Local { nodes: 1 }, Source::Local, 10),
-            ("allow", OnError::Allow, Source::Policy, 15),
-            ("deny", OnError::Deny, Source::Policy, 0),
+            ("local", OnError::Local { nodes: 1 }, DecisionSource::LocalShare, 10),
+            ("allow", OnError::Allow, DecisionSource::Policy, 15),
+            ("deny", OnError::Deny, DecisionSource::Policy, 0),
         ] {
             stage.proxy.set(Fault::Pass);
             let limiter = limiter_with(&store, name, "10/h burst 10", on_error);
@@ -82,7 +82,7 @@ async fn t28_who_is_cut_off_is_decided_about_as_the_limit_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_who_was_cut_off_comes_back_by_itself_on_another_connection() {
+async fn t29_a_limit_reconnects_by_itself_after_a_cut() {
     for fault in FAULTS {
         let stage = Stage::new();
         let store = stage.store().await;
@@ -91,17 +91,17 @@ async fn t29_who_was_cut_off_comes_back_by_itself_on_another_connection() {
         recovers(&limiter).await;
         let before = stage.proxy.connections();
         stage.proxy.set(fault);
-        becomes("it is found out", PATIENCE, async || {
-            limiter.decide(b"key", 1).await.source == Source::Policy
+        becomes("it is found out", TIMEOUT, async || {
+            limiter.decide(b"key", 1).await.source == DecisionSource::Policy
         })
         .await;
-        // Long enough for the steps of who tries to have grown; and who tries does so by steps.
+        // Long enough for the pauses between attempts to have grown.
         sleep(Duration::from_millis(300)).await;
         let tried = stage.proxy.connections() - before;
         assert!(tried <= 60, "{fault:?}: {tried} connections in a moment");
         stage.proxy.set(Fault::Pass);
         becomes("Redis decides again", Duration::from_secs(6), async || {
-            limiter.decide(b"key", 1).await.source == Source::Shared
+            limiter.decide(b"key", 1).await.source == DecisionSource::Redis
         })
         .await;
         assert!(store.health()[0].is_up, "{fault:?}");
@@ -109,9 +109,9 @@ async fn t29_who_was_cut_off_comes_back_by_itself_on_another_connection() {
     }
 }
 
-/// The server acts on what it is sent, also where the answer has no way back.
+/// The server runs a request even if its reply is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_who_is_cut_off_is_charged_at_most_once() {
+async fn t31_a_request_on_a_cut_connection_is_charged_at_most_once() {
     const COST: u64 = 3;
     let mut charged = 0;
     for fault in &FAULTS[..FAULTS_OF_EACH_REPLY] {
@@ -127,7 +127,7 @@ async fn t31_who_is_cut_off_is_charged_at_most_once() {
             let error = limiter.try_check(&key, COST).await.expect_err("no reply comes whole");
             stage.proxy.set(Fault::Pass);
             recovers(&limiter).await;
-            // Time in which it could be sent again.
+            // Time in which the request could be sent again.
             sleep(Duration::from_millis(30)).await;
             let left = witness.peek(&key, 0).await.expect("its way does not fail").remaining;
             assert!(left == 10 || left == 10 - COST, "{fault:?}: {left} left");

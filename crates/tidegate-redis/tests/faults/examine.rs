@@ -1,12 +1,12 @@
-//! T34: what an operator is told about a server before it hurts, and the least that a limiter must be allowed.
+//! T34: problems of a server that `examine` reports, and the permissions that a limiter needs.
 
 use crate::cluster::address;
 use crate::lifetime::RULES;
 use crate::stage::{PATIENT, limiter, ready, store_at};
-use tidegate_redis::{Concern, Finding, RedisStore, Settings};
+use tidegate_redis::{ProblemKind, RedisStore, ServerProblem, Settings};
 use tidegate_testbed::{Cluster, RedisServer, Sentinels};
 
-/// What a limiter's user needs, and nothing else. In a cluster also [`CLUSTER_COMMANDS`].
+/// The permissions that a limiter needs. In a cluster it also needs [`CLUSTER_COMMANDS`].
 const COMMANDS: [&str; 19] = [
     "ping",
     "info",
@@ -39,15 +39,15 @@ async fn patient(address: &str) -> RedisStore {
     store_at(address, Settings::default().deadline(PATIENT)).await
 }
 
-async fn concerns(address: &str) -> Vec<Concern> {
-    patient(address).await.examine().await.iter().map(|finding| finding.concern).collect()
+async fn kinds(address: &str) -> Vec<ProblemKind> {
+    patient(address).await.examine().await.iter().map(|finding| finding.kind).collect()
 }
 
 fn of_limiter(server: &RedisServer) -> String {
     format!("redis://limiter:secret@{}", server.address())
 }
 
-/// Every algorithm, and all that can be asked of it.
+/// Runs every operation of every algorithm.
 async fn everything_works(store: &RedisStore) {
     for (number, rule) in RULES.iter().enumerate() {
         let limiter = limiter(store, &format!("all{number}"), rule);
@@ -71,7 +71,7 @@ async fn everything_works(store: &RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_a_server_as_it_should_be_gives_nothing_to_tell() {
+async fn t34_a_server_without_problems_has_none_reported() {
     let server = RedisServer::start();
     assert_eq!(patient(&server.url()).await.examine().await, []);
     let left = server.command(&["KEYS", "*"]);
@@ -79,29 +79,29 @@ async fn t34_a_server_as_it_should_be_gives_nothing_to_tell() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_a_server_that_throws_keys_away_is_told() {
+async fn t34_a_server_that_evicts_keys_is_reported() {
     let server = RedisServer::builder()
         .option("maxmemory", "100mb")
         .option("maxmemory-policy", "allkeys-lru")
         .start();
-    let found: Vec<Finding> = patient(&server.url()).await.examine().await;
+    let found: Vec<ServerProblem> = patient(&server.url()).await.examine().await;
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(
-        (found[0].concern, &found[0].address),
-        (Concern::Evicts, &server.address().to_string())
+        (found[0].kind, &found[0].address),
+        (ProblemKind::Evicts, &server.address().to_string())
     );
     assert!(found[0].to_string().contains("noeviction"), "{}", found[0]);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(concerns(&server.url()).await, [Concern::Evicts], "it could be given one");
+    assert_eq!(kinds(&server.url()).await, [ProblemKind::Evicts], "it could be given one");
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert_eq!(concerns(&server.url()).await, []);
+    assert_eq!(kinds(&server.url()).await, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_a_replica_a_full_server_and_nobody_are_told() {
+async fn t34_a_replica_a_full_server_and_a_missing_one_are_reported() {
     let server = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&server).start();
-    assert_eq!(concerns(&replica.url()).await, [Concern::Replica]);
+    assert_eq!(kinds(&replica.url()).await, [ProblemKind::Replica]);
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
     let found = patient(&server.url()).await.examine().await;
     assert!(
@@ -109,13 +109,13 @@ async fn t34_a_replica_a_full_server_and_nobody_are_told() {
         "{found:?}"
     );
     server.kill();
-    assert_eq!(concerns(&server.url()).await, [Concern::Unreachable]);
+    assert_eq!(kinds(&server.url()).await, [ProblemKind::Unreachable]);
     let nowhere = server.url().replace("redis://", "redis+cluster://");
-    assert_eq!(concerns(nowhere.trim_end_matches('/')).await, [Concern::Unreachable]);
+    assert_eq!(kinds(nowhere.trim_end_matches('/')).await, [ProblemKind::Unreachable]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_who_may_do_what_is_needed_and_nothing_else_limits_everything_over_tls() {
+async fn t34_the_documented_permissions_suffice_over_tls() {
     let server = RedisServer::builder().acl(&user(&COMMANDS)).acl("user default off").tls().start();
     let ca = server.ca_path();
     let address =
@@ -126,8 +126,8 @@ async fn t34_who_may_do_what_is_needed_and_nothing_else_limits_everything_over_t
     let stranger = patient(&address.replace("secret", "guess")).await;
     let found = stranger.examine().await;
     assert_eq!(
-        found.iter().map(|finding| finding.concern).collect::<Vec<_>>(),
-        [Concern::Unreachable]
+        found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
+        [ProblemKind::Unreachable]
     );
     assert!(
         found[0].text.contains("authentication failed") && !found[0].text.contains("guess"),
@@ -136,9 +136,9 @@ async fn t34_who_may_do_what_is_needed_and_nothing_else_limits_everything_over_t
     );
 }
 
-/// Without any one of them something is refused, and it is told what: so they are the least.
+/// Without any one of them a command is refused and reported, so all of them are needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_each_permission_that_is_missing_is_told() {
+async fn t34_each_missing_permission_is_reported() {
     let server = RedisServer::builder().acl(&user(&COMMANDS)).start();
     let store = patient(&of_limiter(&server)).await;
     for command in COMMANDS {
@@ -147,14 +147,14 @@ async fn t34_each_permission_that_is_missing_is_told() {
         let found = store.examine().await;
         server.command(&["ACL", "SETUSER", "limiter", &with]);
         let named = format!("it refuses {}:", command.to_uppercase());
-        let is_named = found
-            .iter()
-            .any(|finding| finding.concern == Concern::Refuses && finding.text.starts_with(&named));
+        let is_named = found.iter().any(|finding| {
+            finding.kind == ProblemKind::Refuses && finding.text.starts_with(&named)
+        });
         assert!(is_named, "{command}: {found:?}");
     }
     server.command(&["ACL", "SETUSER", "limiter", "resetkeys", "~other:*"]);
     let found = store.examine().await;
-    assert!(found.iter().all(|finding| finding.concern == Concern::Refuses), "{found:?}");
+    assert!(found.iter().all(|finding| finding.kind == ProblemKind::Refuses), "{found:?}");
     assert!(!found.is_empty(), "it may not touch our keys");
 }
 
@@ -162,7 +162,7 @@ async fn t34_each_permission_that_is_missing_is_told() {
 async fn t34_another_database_takes_one_more_permission() {
     let server = RedisServer::builder().acl(&user(&COMMANDS)).start();
     let third = format!("{}/3", of_limiter(&server));
-    assert_eq!(concerns(&third).await, [Concern::Unreachable]);
+    assert_eq!(kinds(&third).await, [ProblemKind::Unreachable]);
     server.command(&["ACL", "SETUSER", "limiter", "+select"]);
     let store = patient(&third).await;
     assert_eq!(store.examine().await, []);
@@ -170,9 +170,9 @@ async fn t34_another_database_takes_one_more_permission() {
     assert!(server.command(&["KEYS", "*"]).items().is_empty(), "they are in the third");
 }
 
-/// Sentinels have users of their own; those of the primary mean nothing to them.
+/// Sentinels have their own users, which differ from those of the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_sentinels_with_a_password_are_asked_as_whom_they_know() {
+async fn t34_sentinels_have_their_own_credentials() {
     let sentinels = Sentinels::with_replicas(0);
     for sentinel in sentinels.sentinels() {
         let watcher = "ACL SETUSER watcher on >p&ss -@all +sentinel|get-master-addr-by-name";
@@ -186,7 +186,7 @@ async fn t34_sentinels_with_a_password_are_asked_as_whom_they_know() {
     let without =
         format!("redis+sentinel://limiter:secret@{}/{}", hosts.join(","), sentinels.master_name());
     let stranger = patient(&without).await;
-    assert!(stranger.examine().await.iter().all(|it| it.concern == Concern::Unreachable));
+    assert!(stranger.examine().await.iter().all(|it| it.kind == ProblemKind::Unreachable));
     let store = patient(&format!("{without}?sentinel=watcher:p%26ss")).await;
     assert_eq!(store.examine().await, []);
     everything_works(&store).await;
@@ -200,7 +200,7 @@ async fn t34_in_a_cluster_every_primary_is_examined_with_two_more_permissions() 
     let store = patient(&address).await;
     assert_eq!(store.examine().await, []);
     everything_works(&store).await;
-    // What is asked about a slot that moves needs the second.
+    // Requests about a slot that moves need the second.
     let limiter = limiter(&store, "asked", "10/s");
     ready(&limiter).await;
     let _half_way = cluster.begin_migration(cluster.slot_of("tg:{key}:asked"));
@@ -211,5 +211,5 @@ async fn t34_in_a_cluster_every_primary_is_examined_with_two_more_permissions() 
     }
     limiter.try_check("key", 1).await.expect_err("it may not any more");
     let found = store.examine().await;
-    assert_eq!(found.iter().filter(|finding| finding.concern == Concern::Evicts).count(), 3);
+    assert_eq!(found.iter().filter(|finding| finding.kind == ProblemKind::Evicts).count(), 3);
 }

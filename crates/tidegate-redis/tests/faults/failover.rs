@@ -1,16 +1,16 @@
 //! T27: the primary is killed under load, and a replica takes its place.
 //!
-//! Bound    A replica may not have heard the last of what was charged: each failover may admit one more burst. What
-//!          was admitted is counted by the clients, over the time that they have measured.
+//! Bound    A replica may lag, so each failover may admit one extra burst. The clients count the admissions, over the time that
+//!          they measure.
 //!
-//! `TIDEGATE_FULL=1` demands that Redis decides again a second after the election, which takes a machine of its own.
+//! `TIDEGATE_FULL=1` requires that Redis decides again a second after the election, which takes a machine of its own.
 
 use crate::cluster::address;
 use crate::stage::{PATIENT, becomes, limiter_with, ready, store_at};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate_redis::{OnError, RedisLimiter, Settings, Source};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings};
 use tidegate_testbed::{Cluster, Sentinels};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -18,19 +18,18 @@ use tokio::time::{Instant, sleep};
 const NODES: u64 = 4;
 const CLIENTS: u64 = 200;
 const KEYS: usize = 1_000;
-/// After so many requests a client rests: what is denied without Redis takes no time, and those who look for Redis need
-/// some.
+/// A client pauses after this many requests: denials without Redis take no time, and the reconnect task needs some.
 const PACE: usize = 50;
 const BURST: u64 = 10;
 const RATE: u64 = 5;
 const FAILOVERS: u64 = 1;
-/// An election takes seconds; more only on a busy machine.
+/// The timeout of an election, which takes seconds.
 const FAILOVER: Duration = Duration::from_secs(30);
-/// From then on until Redis decides about every key, as is demanded; and on a machine that is busy with other tests.
+/// The time until Redis decides about every key again: the requirement, and on a machine that is busy with other tests.
 const RECOVERY: Duration = Duration::from_secs(1);
 const RECOVERY_OF_A_BUSY_MACHINE: Duration = Duration::from_secs(3);
 
-/// By key: what has been admitted, and how many requests Redis has decided.
+/// For each key, how many requests were admitted, and how many Redis has decided.
 struct Counts {
     admitted: Vec<AtomicU64>,
     shared: Vec<AtomicU64>,
@@ -45,7 +44,7 @@ struct Load {
 }
 
 impl Load {
-    /// Clients of several nodes ask about all keys, as fast as they can for who shares two processors.
+    /// Starts clients on several nodes, which send requests about all keys.
     async fn start(address: &str, on_error: OnError) -> Self {
         let zeros = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let counts = Counts { admitted: zeros(), shared: zeros(), is_over: AtomicBool::new(false) };
@@ -65,7 +64,7 @@ impl Load {
         Self { counts, limiters, clients, began }
     }
 
-    /// Until Redis has decided about every key again.
+    /// Waits until Redis has decided about every key again.
     async fn is_served(&self, within: Duration) {
         let before = read(&self.counts.shared);
         becomes("Redis decides about every key", within, async || {
@@ -74,7 +73,7 @@ impl Load {
         .await;
     }
 
-    /// Nobody is left without Redis's answer for a while; on a busy machine some wait for too long.
+    /// Waits until Redis decides almost all requests; on a busy machine some time out.
     async fn is_well(&self) {
         let failed = || self.limiters.iter().map(|limiter| limiter.stats().failed).sum::<u64>();
         let before = failed();
@@ -86,7 +85,7 @@ impl Load {
         );
     }
 
-    /// Every key is within its bound; and it was a load.
+    /// Checks that every key is within its bound, and that there was load.
     async fn end(mut self) {
         self.counts.is_over.store(true, Ordering::Relaxed);
         while let Some(client) = self.clients.join_next().await {
@@ -108,7 +107,7 @@ fn is_full() -> bool {
     std::env::var_os("TIDEGATE_FULL").is_some()
 }
 
-/// Shares decide on until what they have admitted has drained.
+/// Returns how long shares go on deciding, until their admissions have drained.
 fn recovery(on_error: OnError) -> Duration {
     let drains = Duration::from_secs(BURST / RATE);
     match on_error {
@@ -131,7 +130,7 @@ async fn ask(limiter: RedisLimiter, client: u64, counts: Arc<Counts>) {
             if !told.decision.is_deny() {
                 counts.admitted[key].fetch_add(1, Ordering::Relaxed);
             }
-            if told.source == Source::Shared {
+            if told.source == DecisionSource::Redis {
                 counts.shared[key].fetch_add(1, Ordering::Relaxed);
             }
             if place % PACE == 0 {
@@ -147,9 +146,9 @@ fn address_of(sentinels: &Sentinels) -> String {
     format!("redis+sentinel://{}/{}", hosts.join(","), sentinels.master_name())
 }
 
-/// It answers, and calls itself a primary: what a part of the network does that the sentinels have given up.
+/// The old primary answers and calls itself a primary, as after a network partition.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t27_a_primary_that_sentinels_have_replaced_is_left_though_it_answers() {
+async fn t27_a_primary_that_sentinels_have_replaced_is_not_used_although_it_answers() {
     let sentinels = Sentinels::with_replicas(1);
     let store = store_at(&address_of(&sentinels), Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "isolated", "10/h burst 10", OnError::Deny);
@@ -177,7 +176,7 @@ async fn t27_a_primary_that_sentinels_have_replaced_is_left_though_it_answers() 
 const POLICIES: [OnError; 2] = [OnError::Deny, OnError::Local { nodes: NODES }];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t27_a_failover_by_sentinels_admits_one_more_burst_at_most() {
+async fn t27_a_failover_by_sentinels_admits_at_most_one_extra_burst() {
     for on_error in POLICIES {
         let sentinels = Sentinels::start();
         let load = Load::start(&address_of(&sentinels), on_error).await;
@@ -192,7 +191,7 @@ async fn t27_a_failover_by_sentinels_admits_one_more_burst_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t27_a_failover_in_a_cluster_admits_one_more_burst_at_most() {
+async fn t27_a_failover_in_a_cluster_admits_at_most_one_extra_burst() {
     for on_error in POLICIES {
         let cluster = Cluster::start();
         let load = Load::start(&address(&cluster), on_error).await;

@@ -1,16 +1,18 @@
-//! T32: several keys decided as one, in slots of which one does not answer, or not at once.
+//! T32: joint decisions about several slots, of which one does not answer, or answers late.
 
 use crate::cluster::{address, counts};
-use crate::stage::{PATIENCE, PATIENT, becomes, limiter_with, ready, store_at};
+use crate::stage::{PATIENT, TIMEOUT, becomes, limiter_with, ready, store_at};
 use std::time::Duration;
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, check_all, decide_all};
+use tidegate_redis::{
+    DecisionSource, OnError, RedisLimiter, RedisRequest, Settings, check_all, try_check_all,
+};
 use tidegate_testbed::{Cluster, RedisServer};
 use tokio::time::{Instant, sleep};
 
-/// How late a timer of a busy machine may be.
+/// How late a timer may be on a busy machine.
 const SLACK: Duration = Duration::from_millis(150);
 
-/// Two keys of two primaries, in the order in which their slots are asked, and who has the second.
+/// Returns keys of two primaries in the order of their slots, and the primary of the second.
 fn first_and_second(cluster: &Cluster) -> (String, String, &RedisServer) {
     let key = |number: u32| format!("key-{number}");
     let place = |key: &str| {
@@ -33,7 +35,7 @@ fn first_and_second(cluster: &Cluster) -> (String, String, &RedisServer) {
     panic!("all keys have one primary");
 }
 
-/// A key of each primary, in the order in which their slots are asked.
+/// Returns a key of each primary, in the order of their slots.
 fn one_of_each(cluster: &Cluster) -> Vec<(String, &RedisServer)> {
     let mut found: Vec<(u16, String, &RedisServer)> = Vec::new();
     for number in 0..100 {
@@ -55,36 +57,36 @@ async fn limiter_of(cluster: &Cluster, deadline: Duration, on_error: OnError) ->
     limiter
 }
 
-fn asks<'a>(limiter: &'a RedisLimiter, keys: [(&'a str, u64); 2]) -> [JointAsk<'a>; 2] {
-    keys.map(|(key, cost)| JointAsk { limiter, key: key.as_bytes(), cost })
+fn asks<'a>(limiter: &'a RedisLimiter, keys: [(&'a str, u64); 2]) -> [RedisRequest<'a>; 2] {
+    keys.map(|(key, cost)| limiter.request(key.as_bytes()).cost(cost))
 }
 
-/// Nobody is answered for so long, and then everybody is.
+/// Pauses the server: it answers all requests afterwards.
 fn pause(server: &RedisServer, time: Duration) {
     let time_ms = time.as_millis().to_string();
     assert_eq!(server.command(&["CLIENT", "PAUSE", &time_ms, "ALL"]).text(), "OK");
 }
 
-/// What the silent one would have said changes nothing: its policy must not make an allow of it.
+/// The policy for the silent slot must not turn the denial into an admission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_denial_stays_one_though_another_slot_does_not_answer() {
+async fn t32_a_denial_stays_a_denial_if_another_slot_does_not_answer() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster, Duration::from_millis(300), OnError::Allow).await;
     let (first, second, silent) = first_and_second(&cluster);
-    becomes("the first is used up", PATIENCE, async || limiter.check(&first).await.is_deny()).await;
+    becomes("the first is used up", TIMEOUT, async || limiter.check(&first).await.is_deny()).await;
     pause(silent, Duration::from_secs(3));
     let asks = asks(&limiter, [(&first, 1), (&second, 1)]);
-    let joint = check_all(&asks).await.expect("one has denied it");
+    let joint = try_check_all(&asks).await.expect("one has denied it");
     assert!(joint.decision.is_deny() && joint.each[0].is_deny());
     let silent = joint.each[1];
     assert_eq!((silent.limit, silent.known_remaining()), (10, None), "nobody knows better");
-    assert!(decide_all(&asks).await.decision.is_deny());
+    assert!(check_all(&asks).await.decision.is_deny());
     assert_eq!(limiter.stats().failed, 0);
 }
 
-/// Who asks in the moment between is denied what is given back after it, and only for that moment.
+/// A request before the refund is denied, and only until the refund.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_what_a_joint_decision_gives_back_is_not_remembered_as_denied() {
+async fn t32_a_refund_of_a_joint_decision_removes_the_cached_denial() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster, PATIENT, OnError::Deny).await;
     let (first, second, late) = first_and_second(&cluster);
@@ -93,19 +95,19 @@ async fn t32_what_a_joint_decision_gives_back_is_not_remembered_as_denied() {
     pause(late, silence);
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { check_all(&asks(&limiter, [(&first, 10), (&second, 1)])).await }
+        async move { try_check_all(&asks(&limiter, [(&first, 10), (&second, 1)])).await }
     });
     sleep(silence / 4).await;
     assert!(limiter.check(&first).await.is_deny(), "it is reserved");
-    assert_eq!(limiter.decide(first.as_bytes(), 1).await.source, Source::Remembered);
+    assert_eq!(limiter.decide(first.as_bytes(), 1).await.source, DecisionSource::CachedDenial);
     let joint = joint.await.expect("nobody panics").expect("both answer");
     assert!(joint.decision.is_deny());
     assert!(limiter.check(&first).await.is_allow());
 }
 
-/// Each answers within the deadline of who asks it alone, one after the other; and all together do not.
+/// Each slot answers within the deadline, but all of them together do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_several_slots_share_one_deadline_and_what_was_charged_is_given_back() {
+async fn t30_several_slots_share_one_deadline_and_their_charges_are_refunded() {
     let cluster = Cluster::start();
     let deadline = Duration::from_millis(400);
     let limiter = limiter_of(&cluster, deadline, OnError::Deny).await;
@@ -116,39 +118,37 @@ async fn t30_several_slots_share_one_deadline_and_what_was_charged_is_given_back
     }
     let ask = |(key, _): &(String, _)| (key.clone(), 4);
     let keys: Vec<(String, u64)> = each.iter().map(ask).collect();
-    let asks: Vec<JointAsk<'_>> = keys
-        .iter()
-        .map(|(key, cost)| JointAsk { limiter: &limiter, key: key.as_bytes(), cost: *cost })
-        .collect();
+    let asks: Vec<RedisRequest<'_>> =
+        keys.iter().map(|(key, cost)| limiter.request(key.as_bytes()).cost(*cost)).collect();
     let began = Instant::now();
-    let error = check_all(&asks).await.expect_err("the second does not answer in time");
+    let error = try_check_all(&asks).await.expect_err("the second does not answer in time");
     assert!(began.elapsed() <= deadline + SLACK, "{error} after {:?}", began.elapsed());
     for (place, what) in [(0, "the first is given back"), (2, "the third was never asked")] {
         let key = &keys[place].0;
-        becomes(what, PATIENCE, async || counts(&limiter, key).await == Some(0)).await;
+        becomes(what, TIMEOUT, async || counts(&limiter, key).await == Some(0)).await;
     }
 }
 
-/// A caller that goes away leaves nothing behind: neither its deadline nor its place in the middle matters.
+/// A cancelled request charges nothing in the end, whatever its deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_who_stops_waiting_for_several_slots_has_charged_nothing() {
+async fn t32_a_cancelled_request_to_several_slots_has_charged_nothing() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster, PATIENT, OnError::Deny).await;
     let (first, second, silent) = first_and_second(&cluster);
     pause(silent, Duration::from_secs(3));
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+        async move { try_check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
     });
-    becomes("the first is charged", PATIENCE, async || counts(&limiter, &first).await == Some(4))
+    becomes("the first is charged", TIMEOUT, async || counts(&limiter, &first).await == Some(4))
         .await;
     joint.abort();
-    becomes("it is given back", PATIENCE, async || counts(&limiter, &first).await == Some(0)).await;
+    becomes("it is given back", TIMEOUT, async || counts(&limiter, &first).await == Some(0)).await;
 }
 
-/// What was charged in a window that is over is nobody's in the next one.
+/// A charge in a window that has ended must not be refunded in the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_what_has_drained_when_another_slot_answers_is_not_given_back() {
+async fn t32_a_charge_that_has_drained_when_another_slot_answers_is_not_refunded() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "joint", "10/2s fixed", OnError::Deny);
@@ -157,11 +157,11 @@ async fn t32_what_has_drained_when_another_slot_answers_is_not_given_back() {
     pause(silent, Duration::from_secs(10));
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+        async move { try_check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
     });
-    becomes("the first is charged", PATIENCE, async || counts(&limiter, &first).await == Some(4))
+    becomes("the first is charged", TIMEOUT, async || counts(&limiter, &first).await == Some(4))
         .await;
-    becomes("its window is over", PATIENCE, async || counts(&limiter, &first).await == Some(0))
+    becomes("its window is over", TIMEOUT, async || counts(&limiter, &first).await == Some(0))
         .await;
     assert!(limiter.check_n(&first, 5).await.is_allow());
     joint.abort();
@@ -170,9 +170,9 @@ async fn t32_what_has_drained_when_another_slot_answers_is_not_given_back() {
     assert_eq!(counts(&limiter, &first).await, Some(5), "these are somebody else's");
 }
 
-/// A place is known by its ticket, and not by its cost.
+/// A permit is released by its ticket, not refunded by its cost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_place_of_one_slot_is_given_back_when_another_slot_denies() {
+async fn t32_a_permit_of_one_slot_is_released_when_another_slot_denies() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     for rule in ["concurrency 10", "concurrency 10 lease 1h"] {
@@ -180,11 +180,11 @@ async fn t32_a_place_of_one_slot_is_given_back_when_another_slot_denies() {
         ready(&limiter).await;
         let (first, second, _) = first_and_second(&cluster);
         let full = limiter.try_acquire(&second, 10).await.expect("there is room");
-        let joint = check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        let joint = try_check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
         assert!(joint.expect("both answer").decision.is_deny());
         assert_eq!(counts(&limiter, &first).await, Some(0), "`{rule}`");
         assert!(full.release().await.unwrap());
-        let joint = check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        let joint = try_check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
         assert!(joint.expect("both answer").decision.is_allow());
         assert_eq!(counts(&limiter, &first).await, Some(4), "`{rule}`: it is kept");
         limiter.reset(&first).await.expect("it answers");
@@ -192,7 +192,7 @@ async fn t32_a_place_of_one_slot_is_given_back_when_another_slot_denies() {
     }
 }
 
-/// Whoever makes a limiter of the same name twice has one limit, and not two.
+/// Two limiters of one name are one limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t10_two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
     let server = RedisServer::start();
@@ -201,11 +201,11 @@ async fn t10_two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
     for limiter in &both {
         ready(limiter).await;
     }
-    let asks = |cost| both.each_ref().map(|limiter| JointAsk { limiter, key: b"key", cost });
-    let joint = check_all(&asks(6)).await.expect("it answers");
+    let asks = |cost| both.each_ref().map(|limiter| limiter.request(b"key").cost(cost));
+    let joint = try_check_all(&asks(6)).await.expect("it answers");
     assert!(joint.decision.is_deny(), "each has room for six, and both have not: {joint:?}");
     assert_eq!(counts(&both[0], "key").await, Some(0));
-    let joint = check_all(&asks(5)).await.expect("it answers");
+    let joint = try_check_all(&asks(5)).await.expect("it answers");
     assert!(joint.decision.is_allow() && joint.each[0] == joint.each[1], "{joint:?}");
     assert_eq!(counts(&both[1], "key").await, Some(10));
 }

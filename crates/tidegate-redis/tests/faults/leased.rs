@@ -1,8 +1,8 @@
-//! T28, T29 where a key's requests wait for one lease: no longer than any request waits, and for one answer.
+//! T28, T29 for requests that wait for the same lease: at most until the deadline, and for one answer.
 
-use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, ready};
+use crate::stage::{Outage, PATIENT, Stage, TIMEOUT, becomes, ready};
 use std::time::Duration;
-use tidegate_redis::{OnError, RedisLimiter, Settings, Source, Told};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings, SourcedDecision};
 use tidegate_testbed::{Fault, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -15,22 +15,22 @@ async fn leasing(stage: &Stage, rule: &str, deadline: Duration) -> RedisLimiter 
     let builder = store.builder("leased", rule).lease(true).on_error(OnError::Deny);
     let limiter = builder.build().expect("Redis can keep it");
     ready(&limiter).await;
-    // Nobody lends to who has just come.
+    // A new node gets no leases at first.
     let mut key = 0_u64;
-    becomes("leases are given", PATIENCE, async || {
+    becomes("leases are given", TIMEOUT, async || {
         key += 1;
-        limiter.decide(&key.to_le_bytes(), 1).await.source == Source::Leased
+        limiter.decide(&key.to_le_bytes(), 1).await.source == DecisionSource::Lease
     })
     .await;
     limiter
 }
 
-/// Many ask about one key at the same time: what they are told, and how long the last one waited.
+/// Sends many requests about one key at once. Returns the decisions, and how long the last one took.
 async fn all_at_once(
     limiter: &RedisLimiter,
     key: &'static [u8],
     callers: usize,
-) -> (Vec<Told>, Duration) {
+) -> (Vec<SourcedDecision>, Duration) {
     let began = Instant::now();
     let mut asked = JoinSet::new();
     for _ in 0..callers {
@@ -40,7 +40,7 @@ async fn all_at_once(
     (asked.join_all().await, began.elapsed())
 }
 
-/// How often the server was asked to lend or to decide; what is asked by the way is not counted.
+/// Returns how many scripts for leases and decisions the server has run.
 fn scripts(server: &RedisServer) -> u64 {
     let calls = |line: &str| -> Option<u64> {
         let rest = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;
@@ -50,39 +50,39 @@ fn scripts(server: &RedisServer) -> u64 {
     info.lines().filter_map(calls).sum()
 }
 
-/// Were they to ask one after the other, it would take three deadlines until nobody is sent any more.
+/// One after the other, they would take three deadlines until the breaker opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_all_who_wait_for_a_lease_are_answered_within_one_deadline() {
+async fn t29_all_requests_that_wait_for_a_lease_are_decided_within_one_deadline() {
     let deadline = Duration::from_millis(500);
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
     stage.begin(Outage::Silent);
     let (told, waited) = all_at_once(&limiter, b"key", CALLERS).await;
-    assert!(told.iter().all(|told| told.source == Source::Policy));
+    assert!(told.iter().all(|told| told.source == DecisionSource::Policy));
     assert_eq!(limiter.stats().failed, CALLERS as u64);
-    // Half of what is too long is for a busy machine.
+    // The other half is for a busy machine.
     assert!(waited < deadline * 5 / 2, "{waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_who_waits_for_one_lease_after_the_other_waits_for_one_deadline() {
+async fn t29_a_request_that_waits_for_several_leases_waits_for_one_deadline() {
     let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(300));
     let stage = Stage::new();
     let limiter = leasing(&stage, "400/h burst 400", deadline).await;
     let before = limiter.stats().lent;
     stage.proxy.set(Fault::Delay(delay));
     let (told, waited) = all_at_once(&limiter, b"key", 400).await;
-    // The first is small, the second as large as may be, and a third would be late.
-    let leased = told.iter().filter(|told| told.source == Source::Leased).count() as u64;
+    // The first lease is small, the second as large as possible, and a third would be late.
+    let leased = told.iter().filter(|told| told.source == DecisionSource::Lease).count() as u64;
     assert!((1..200).contains(&leased), "{leased}");
     assert!(waited < deadline * 2, "{waited:?}");
-    becomes("the third comes all the same", PATIENCE, async || {
+    becomes("the third comes all the same", TIMEOUT, async || {
         limiter.stats().lent - before > leased
     })
     .await;
 }
 
-/// What others have taken ahead of use, as `lend.lua` writes it down: so much that nobody is lent more.
+/// Adds a lease of another node, as `lend.lua` does, so large that no further lease is granted.
 fn lend_to_others(server: &RedisServer, key: &str, amount: f64) {
     let lease = [1_f64.to_le_bytes(), amount.to_le_bytes()].concat();
     let leases = format!("tg:{{{key}}}:leased#leases");
@@ -90,31 +90,31 @@ fn lend_to_others(server: &RedisServer, key: &str, amount: f64) {
     server.command(&[b"ZADD", leases.as_bytes(), ends_us.as_bytes(), &lease]);
 }
 
-/// To be told that nobody is lent more takes a round trip, and to be decided without a lease another one.
+/// The refusal of a lease takes one round trip, and the decision without a lease another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_who_asks_for_a_lease_first_and_then_for_a_decision_waits_for_one_deadline() {
+async fn t29_a_request_for_a_lease_and_then_for_a_decision_has_one_deadline() {
     let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(500));
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
     lend_to_others(&stage.server, "key", 500.0);
     lend_to_others(&stage.server, "other", 500.0);
     let told = limiter.decide(b"key", 1).await;
-    assert_eq!(told.source, Source::Shared, "there is no lease for it");
+    assert_eq!(told.source, DecisionSource::Redis, "there is no lease for it");
     stage.proxy.set(Fault::Delay(delay));
     let began = Instant::now();
-    // Of the first it is known by now.
+    // The first request has shown that there are no leases.
     let told = limiter.decide(b"other", 1).await;
-    assert_eq!(told.source, Source::Policy, "the second would come after {:?}", delay * 2);
+    assert_eq!(told.source, DecisionSource::Policy, "the second would come after {:?}", delay * 2);
     assert!(began.elapsed() > delay, "it was waited for");
 }
 
-/// Who waits for a denial is denied by it, and asks nobody.
+/// Requests that wait for a denial are denied by it, without asking Redis.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_all_who_wait_for_a_lease_are_denied_by_one_answer() {
+async fn t28_all_requests_that_wait_for_a_lease_are_denied_by_one_answer() {
     let stage = Stage::new();
     let limiter = leasing(&stage, "10/h burst 10", PATIENT).await;
     while limiter.check("key").await.is_allow() {}
-    // What was denied is remembered for a second.
+    // Denials are cached for a second.
     sleep(Duration::from_millis(1_100)).await;
     stage.proxy.set(Fault::Delay(Duration::from_millis(200)));
     let before = scripts(&stage.server);
@@ -123,12 +123,12 @@ async fn t28_all_who_wait_for_a_lease_are_denied_by_one_answer() {
     assert!(
         told.iter().all(|told| told.decision.is_deny() && told.decision.retry_after().is_some())
     );
-    // One asked; the rule is asked for and leases are given back now and then.
+    // One request asked; the rule is read and leases are returned at intervals.
     assert!(asked <= 5, "{asked} scripts for {CALLERS} callers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_who_waits_for_a_lease_is_answered_though_the_rule_changes_meanwhile() {
+async fn t28_a_request_that_waits_for_a_lease_is_decided_if_the_rule_changes_meanwhile() {
     let delay = Duration::from_millis(300);
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", PATIENT).await;
@@ -139,8 +139,8 @@ async fn t28_who_waits_for_a_lease_is_answered_though_the_rule_changes_meanwhile
         tokio::spawn(async move { limiter.set_rule(rule).await })
     };
     sleep(delay / 2).await;
-    let asked = tokio::time::timeout(PATIENCE, all_at_once(&limiter, b"key", CALLERS)).await;
+    let asked = tokio::time::timeout(TIMEOUT, all_at_once(&limiter, b"key", CALLERS)).await;
     let (told, _) = asked.expect("nobody waits for who has gone");
     assert!(told.iter().all(|told| told.decision.is_allow()), "{told:?}");
-    changing.await.expect("nobody panics").expect("Redis is there");
+    changing.await.expect("nobody panics").expect("Redis answers");
 }

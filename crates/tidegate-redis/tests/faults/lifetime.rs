@@ -1,8 +1,8 @@
-//! T35: every key in Redis lives as long as it means something, and no longer.
+//! T35: every key in Redis expires when its state has no effect any more.
 
 use crate::stage::{PATIENT, limiter, ready, store_at, witness_at};
 use std::time::Duration;
-use tidegate_redis::{JointAsk, RedisLimiter, RedisStore, Settings, check_all};
+use tidegate_redis::{RedisLimiter, RedisStore, Settings, try_check_all};
 use tidegate_testbed::{Random, RedisServer, Reply};
 use tokio::time::sleep;
 
@@ -31,9 +31,9 @@ const OPERATIONS: u64 = 60;
 const SECOND_MS: u64 = 1_000;
 const DAY_MS: u64 = 86_400_000;
 const WEEK_MS: u64 = 7 * DAY_MS;
-/// How long the answer to a request is kept that may be sent twice.
+/// How long the answer to an idempotent request is stored.
 const ONCE_MS: u64 = 10_000;
-/// Until a limit is as old as this, a key that begins empty is not as good as new.
+/// Until a limit has this age, a key that starts empty is not full.
 const YOUNG_MS: u64 = 1_000;
 const BEGIN_EMPTY: [&str; 3] = ["start empty", "smooth", "warmup"];
 
@@ -49,12 +49,12 @@ async fn operate(limiter: &RedisLimiter, random: &mut Random) {
         1 => limiter.reset(&key).await.expect("it answers"),
         2 => drop(limiter.check_once(&key, cost, &random.below(9).to_string()).await),
         3 => {
-            let asks = [1, 2].map(|cost| JointAsk { limiter, key: key.as_bytes(), cost });
-            let _ = check_all(&asks).await.expect("it answers");
+            let asks = [1, 2].map(|cost| limiter.request(key.as_bytes()).cost(cost));
+            let _ = try_check_all(&asks).await.expect("it answers");
         }
         4 => drop(limiter.try_check(&key, u64::MAX).await.expect("it answers")),
         5 if limiter.rule().is_concurrency() => {
-            // Some places are never given back.
+            // Some permits are never released.
             std::mem::forget(limiter.try_acquire(&key, 1).await);
         }
         6 => sleep(Duration::from_millis(3)).await,
@@ -62,7 +62,7 @@ async fn operate(limiter: &RedisLimiter, random: &mut Random) {
     }
 }
 
-/// How long this key may live, at the most.
+/// Returns the longest time that this key may live.
 async fn lives_ms(limiter: &RedisLimiter, key: &str) -> u64 {
     let Some(rest) = key.strip_prefix("tg:{") else { return WEEK_MS };
     let (subject, rest) = rest.split_once('}').expect("a tag has an end");
@@ -70,7 +70,7 @@ async fn lives_ms(limiter: &RedisLimiter, key: &str) -> u64 {
         return ONCE_MS;
     }
     let drains = limiter.peek(subject, 0).await.expect("it answers").reset_after.as_micros();
-    // Without a lease nobody knows when a place is given back: it is held for a day.
+    // A permit without a lease is held for a day, since it may be released at any time.
     let rule = limiter.rule().to_string();
     let least_ms = if BEGIN_EMPTY.iter().any(|word| rule.contains(word)) { YOUNG_MS } else { 0 };
     drains.div_ceil(1_000).clamp(least_ms, DAY_MS) + SECOND_MS
@@ -79,11 +79,11 @@ async fn lives_ms(limiter: &RedisLimiter, key: &str) -> u64 {
 async fn lives_as_long_as_it_may(server: &RedisServer, limiter: &RedisLimiter) -> usize {
     let keys = server.command(&["KEYS", "*"]);
     for key in keys.items().iter().map(Reply::text) {
-        // In this order: what is left of its life can only have become less.
+        // In this order, since the remaining time to live only decreases.
         let most_ms = lives_ms(limiter, &key).await;
         let left = server.command(&["PTTL", &key]);
         let Reply::Integer(left_ms) = left else { panic!("{left:?}") };
-        // -2: it has gone by now. -1: it stays for ever.
+        // -2: the key has expired. -1: the key never expires.
         let is_right = left_ms == -2 || u64::try_from(left_ms).is_ok_and(|ms| ms <= most_ms);
         assert!(is_right, "`{}`: {key} lives {left_ms} of {most_ms} ms", limiter.rule());
     }
@@ -110,7 +110,7 @@ async fn t35_every_key_lives_until_it_has_drained_and_a_second_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_a_state_that_is_taken_over_by_another_rule_lives_as_long_as_that_says() {
+async fn t35_a_state_that_is_converted_to_another_rule_lives_as_long_as_that_rule_needs() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "change", "1000/h burst 1000");
@@ -119,7 +119,7 @@ async fn t35_a_state_that_is_taken_over_by_another_rule_lives_as_long_as_that_sa
             let _ = limiter.try_check(subject.to_string(), 2).await.expect("it answers");
         }
         limiter.set_rule(rule.parse().unwrap()).await.expect("it answers");
-        // A witness that has never had another rule.
+        // A limiter that has never had another rule.
         let witness = witness_at(&server.url(), "change", rule).await;
         ready(&witness).await;
         for subject in 0..SUBJECTS {
@@ -129,7 +129,7 @@ async fn t35_a_state_that_is_taken_over_by_another_rule_lives_as_long_as_that_sa
     }
 }
 
-/// The values, until when they live, and how often anybody has written.
+/// Returns the values, when they expire, and how many writes there were.
 fn written(server: &RedisServer) -> Vec<Reply> {
     let mut all = Vec::new();
     for key in server.command(&["KEYS", "tg:{*"]).items().iter().map(Reply::text) {
@@ -152,7 +152,7 @@ async fn t35_a_denied_request_writes_nothing() {
         let limiter = limiter(&store, &format!("denied{number}"), rule);
         ready(&limiter).await;
         let most = limiter.peek("key", 0).await.expect("it answers").limit;
-        // A part that is left stays left: what is too much is not taken in part.
+        // A denied request does not take what is remaining.
         let _ = limiter.try_check("key", most.min(3)).await.expect("it answers");
         for cost in [most + 1, u64::MAX] {
             let before = written(&server);
@@ -162,9 +162,9 @@ async fn t35_a_denied_request_writes_nothing() {
                 continue;
             }
             let _ = limiter.check_once("key", cost, "id").await;
-            let other = JointAsk { limiter: &limiter, key: b"other", cost: 1 };
-            let asks = [other, JointAsk { key: b"key", cost, ..other }];
-            let joint = check_all(&asks).await.expect("it answers");
+            let other = limiter.request(b"other").cost(1);
+            let asks = [other, limiter.request(b"key").cost(cost)];
+            let joint = try_check_all(&asks).await.expect("it answers");
             assert!(joint.decision.is_deny(), "`{rule}`: {cost}: {joint:?}");
             assert_eq!(written(&server), before, "`{rule}`: {cost}");
         }

@@ -1,8 +1,8 @@
-//! T31: the script has run, and its answer is lost. Nothing is sent again that might be charged twice.
+//! T31: the script has run, and its reply is lost. A request that may have been charged is not sent again.
 
-use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter, limiter_with, ready};
+use crate::stage::{PATIENT, Stage, TIMEOUT, becomes, limiter, limiter_with, ready};
 use std::time::Duration;
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, StoreError, check_all};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings, StoreError, try_check_all};
 use tidegate_testbed::Fault;
 use tokio::time::sleep;
 
@@ -11,7 +11,7 @@ const COST: u64 = 7;
 const ROUNDS: u32 = 6;
 const FAULTS: [Fault; 2] = [Fault::LoseReply, Fault::ResetMidReply];
 
-/// How often the cost of a key has been charged, in Redis's own eyes.
+/// Returns how often a key was charged in Redis.
 async fn charges(witness: &RedisLimiter, key: &str) -> u64 {
     let left = witness.peek(key, 0).await.expect("its way does not fail").remaining;
     assert_eq!((100 - left) % COST, 0, "{left} left");
@@ -19,13 +19,13 @@ async fn charges(witness: &RedisLimiter, key: &str) -> u64 {
 }
 
 async fn recovers(limiter: &RedisLimiter) {
-    becomes("Redis decides again", PATIENCE, async || {
-        limiter.decide(b"probe", 0).await.source == Source::Shared
+    becomes("Redis decides again", TIMEOUT, async || {
+        limiter.decide(b"probe", 0).await.source == DecisionSource::Redis
     })
     .await;
 }
 
-/// A stage, a limiter behind its network, and who sees what Redis has counted.
+/// Returns a stage, a limiter behind the proxy, and one with a direct connection.
 async fn stage() -> (Stage, RedisLimiter, RedisLimiter) {
     let stage = Stage::new();
     let settings = Settings::default().deadline(PATIENT);
@@ -46,7 +46,7 @@ async fn t31_a_request_whose_reply_is_lost_is_charged_at_most_once() {
             let error = limiter.try_check(&key, COST).await.expect_err("the reply is lost");
             stage.proxy.set(Fault::Pass);
             recovers(&limiter).await;
-            // Time in which it could be sent again.
+            // Time in which the request could be sent again.
             sleep(Duration::from_millis(30)).await;
             let times = charges(&witness, &key).await;
             assert!(times <= 1, "{fault:?}: charged {times} times");
@@ -54,12 +54,12 @@ async fn t31_a_request_whose_reply_is_lost_is_charged_at_most_once() {
             charged += times;
         }
     }
-    // It was lost after the script had run, or this would say nothing; but for a connection that was lost before.
+    // Most replies must be lost after the script has run, or this test would prove nothing.
     assert!(charged >= u64::from(ROUNDS), "{charged}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_who_asks_again_with_the_same_id_is_charged_once_and_told_the_same() {
+async fn t31_a_repeated_request_with_the_same_id_is_charged_once_and_gets_the_same_answer() {
     let (stage, limiter, witness) = stage().await;
     for fault in FAULTS {
         let key = format!("{fault:?}");
@@ -79,10 +79,9 @@ async fn t31_who_asks_again_with_the_same_id_is_charged_once_and_told_the_same()
     }
 }
 
-/// What is said again is charged to nobody, nor is this node's share asked about it, which has been charged already when the
-/// answer was lost.
+/// A repeated answer is not charged, also not to the share, which was charged when the reply was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_who_asks_again_is_told_the_same_though_the_share_would_deny_it() {
+async fn t31_a_repeated_request_gets_the_same_answer_even_if_the_share_would_deny_it() {
     const RULE: &str = "9/h burst 9";
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
@@ -97,7 +96,7 @@ async fn t31_who_asks_again_is_told_the_same_though_the_share_would_deny_it() {
         stage.proxy.set(Fault::Pass);
         recovers(&limiter).await;
         if left(&key).await == 9 {
-            // The connection was lost before: it has not come to Redis.
+            // The connection was lost before the request reached Redis.
             continue;
         }
         lost += 1;
@@ -114,9 +113,9 @@ async fn t31_who_asks_again_is_told_the_same_though_the_share_would_deny_it() {
     assert!(lost > 0, "no reply was lost");
 }
 
-/// What was said to one request is nothing to another, which may cost more than is left.
+/// The answer to one request must not admit another, which may cost more than is remaining.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_who_asks_for_another_cost_with_the_same_id_asks_something_else() {
+async fn t31_another_cost_with_the_same_id_is_another_request() {
     let (_stage, limiter, witness) = stage().await;
     assert!(limiter.check_once("key", COST, "42").await.is_allow());
     assert!(limiter.check_once("key", 101, "42").await.is_deny());
@@ -126,9 +125,9 @@ async fn t31_who_asks_for_another_cost_with_the_same_id_asks_something_else() {
     assert_eq!(limiter.stats().failed, 0, "{}", limiter.stats().last_failure);
 }
 
-/// Also of another kind, and also on a node that has not heard of it yet.
+/// Also under another algorithm, and on a node that does not know the new rule yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_who_asks_again_under_another_rule_is_told_what_was_said_under_the_first() {
+async fn t31_a_repeated_request_under_another_rule_gets_the_answer_under_the_first() {
     let (stage, limiter, witness) = stage().await;
     ready(&witness).await;
     for (rule, number) in [("2/h burst 2", 0), ("2/h sliding-log", 1), ("1000/h", 2)] {
@@ -146,7 +145,7 @@ async fn t31_who_asks_again_under_another_rule_is_told_what_was_said_under_the_f
     drop(stage);
 }
 
-/// What is kept for an id is told from what is kept of leases.
+/// The key of an id cannot be confused with the list of leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t31_an_id_may_be_called_as_anything_else_of_its_key_is() {
     let stage = Stage::new();
@@ -154,7 +153,7 @@ async fn t31_an_id_may_be_called_as_anything_else_of_its_key_is() {
     let builder = store.builder("lost", "1000/s burst 1000".parse().unwrap());
     let limiter = builder.lease(true).build().expect("Redis can keep it");
     ready(&limiter).await;
-    becomes("a lease is taken", PATIENCE, async || {
+    becomes("a lease is taken", TIMEOUT, async || {
         let _ = limiter.check("key").await;
         limiter.stats().lent > 0
     })
@@ -167,8 +166,8 @@ async fn t31_an_id_may_be_called_as_anything_else_of_its_key_is() {
 async fn t31_several_requests_as_one_are_charged_at_most_once() {
     let (stage, limiter, witness) = stage().await;
     stage.proxy.set(Fault::LoseReply);
-    let asks = [&b"a"[..], b"b"].map(|key| JointAsk { limiter: &limiter, key, cost: COST });
-    let error = check_all(&asks).await.expect_err("the reply is lost");
+    let asks = [&b"a"[..], b"b"].map(|key| limiter.request(key).cost(COST));
+    let error = try_check_all(&asks).await.expect_err("the reply is lost");
     assert!(matches!(error, StoreError::Lost { .. } | StoreError::Down { .. }), "{error}");
     stage.proxy.set(Fault::Pass);
     recovers(&limiter).await;

@@ -1,8 +1,7 @@
-//! What happens when Redis, or the way to it, fails: real servers, and a network that fails as it is told.
+//! Faults of Redis and of the network: real servers, and a proxy that injects faults.
 //!
-//! A claim begins with its number in the list of what is demanded (T22 to T35).
-//! Always   Where a demand is in milliseconds, many are measured and the median is looked at: the machine is busy, and
-//!          a single late one says nothing about us.
+//! The name of a test begins with its number in the catalogue (T22 to T35).
+//! Times are measured many times, and the median counts, since the machine may be busy.
 
 mod clock;
 mod cluster;

@@ -1,21 +1,21 @@
-//! T28: a server that is not there. Every limit has its policy, and nobody waits for what will not come.
+//! T28: a server that does not answer. The policy of each limit decides, within the deadline.
 
-use crate::stage::{Outage, PATIENCE, Stage, becomes, limiter, limiter_with, median, ready};
+use crate::stage::{Outage, Stage, TIMEOUT, becomes, limiter, limiter_with, median, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tidegate::{Decision, Retry};
 use tidegate_core::Verdict;
 use tidegate_redis::{
-    JointAsk, LimitState, OnError, RedisLimiter, RedisStore, Source, check_all, decide_all,
+    DecisionSource, LimitState, OnError, RedisLimiter, RedisStore, check_all, try_check_all,
 };
 use tokio::time::{Instant, sleep};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// What the default settings say.
+/// The default deadline.
 const DEADLINE: Duration = Duration::from_millis(20);
-/// How late a timer of a busy machine may be.
+/// How late a timer may be on a busy machine.
 const SLACK: Duration = Duration::from_millis(40);
 const RULE: &str = "10/h burst 10";
 
@@ -25,11 +25,11 @@ async fn timed(limiter: &RedisLimiter, key: &str) -> Duration {
     began.elapsed()
 }
 
-/// Until nobody is sent to the server any more.
-async fn is_left_alone(limiter: &RedisLimiter) {
-    becomes("the breaker is open", PATIENCE, async || {
+/// Waits until the circuit breaker is open.
+async fn breaker_opens(limiter: &RedisLimiter) {
+    becomes("the breaker is open", TIMEOUT, async || {
         let error = limiter.try_check("probe", 1).await.expect_err("nobody is there");
-        error.to_string().contains("left alone")
+        error.to_string().contains("until it answers again")
     })
     .await;
 }
@@ -57,7 +57,7 @@ async fn t28_the_first_failing_decision_comes_within_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_a_store_that_is_not_there_yet_is_no_error_and_is_said_by_its_health() {
+async fn t28_a_store_that_is_not_up_yet_is_no_error_and_its_health_reports_it() {
     let stage = Stage::new();
     stage.begin(Outage::Refused);
     let store = RedisStore::connect(&stage.proxy.url()).await.expect("it is an address");
@@ -69,23 +69,23 @@ async fn t28_a_store_that_is_not_there_yet_is_no_error_and_is_said_by_its_health
     assert!(limiter.check("key").await.is_deny());
     stage.end(Outage::Refused);
     ready(&limiter).await;
-    becomes("Redis decides", PATIENCE, async || limiter.check("key").await.is_allow()).await;
-    becomes("and health says so", PATIENCE, async || {
+    becomes("Redis decides", TIMEOUT, async || limiter.check("key").await.is_allow()).await;
+    becomes("and health says so", TIMEOUT, async || {
         let _ = limiter.check("other").await;
         limiter.health().state == LimitState::Up
     })
     .await;
 }
 
-/// Nothing is waited for, so who asks in a loop would keep its thread for itself.
+/// A denial returns without waiting, so a loop of requests could block its thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn t28_who_asks_in_a_loop_while_nobody_is_there_lets_others_run() {
+async fn t28_a_loop_of_requests_during_an_outage_lets_other_tasks_run() {
     let stage = Stage::new();
     let store = stage.store().await;
     let limiter = limiter_with(&store, "loop", RULE, OnError::Deny);
     ready(&limiter).await;
     stage.begin(Outage::Refused);
-    is_left_alone(&limiter).await;
+    breaker_opens(&limiter).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let asking = tokio::spawn({
         let is_over = Arc::clone(&is_over);
@@ -97,8 +97,8 @@ async fn t28_who_asks_in_a_loop_while_nobody_is_there_lets_others_run() {
     });
     let (tell, told) = std::sync::mpsc::channel();
     tokio::spawn(async move { tell.send(()) });
-    // By the thread, and not by a timer of the runtime, which would be kept from running too.
-    let told = told.recv_timeout(PATIENCE);
+    // Measured by the thread: a timer of the runtime would be blocked too.
+    let told = told.recv_timeout(TIMEOUT);
     is_over.store(true, Ordering::Relaxed);
     asking.await.expect("it ends");
     told.expect("the other one has run");
@@ -119,9 +119,9 @@ async fn t28_a_limit_that_has_never_reached_redis_answers_within_the_deadline_to
     assert!(median <= DEADLINE + SLACK, "{median:?}");
 }
 
-/// Nobody else waits, although it is known only a second later that nobody answers a `PING` either.
+/// The breaker opens by the requests alone: a `PING` fails only a second later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_after_three_that_have_waited_in_vain_nobody_waits() {
+async fn t28_after_three_timeouts_no_request_waits() {
     let stage = Stage::new();
     let limiter = limiter(&stage.store().await, "three", RULE);
     ready(&limiter).await;
@@ -130,11 +130,11 @@ async fn t28_after_three_that_have_waited_in_vain_nobody_waits() {
     for number in 0..30 {
         waited += u32::from(timed(&limiter, &number.to_string()).await >= DEADLINE / 2);
     }
-    // Two for the noise of the machine.
+    // Two more for a busy machine.
     assert!((3..=5).contains(&waited), "{waited} of 30 have waited");
 }
 
-/// A thousand are measured: half of them come within a tenth of what is demanded, nearly all within it.
+/// Of a thousand decisions, half take at most a tenth of the required time, and nearly all no more than it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t28_once_the_breaker_is_open_answers_come_at_once() {
     for outage in Outage::ALL {
@@ -142,7 +142,7 @@ async fn t28_once_the_breaker_is_open_answers_come_at_once() {
         let limiter = limiter(&stage.store().await, "at-once", RULE);
         ready(&limiter).await;
         stage.begin(outage);
-        is_left_alone(&limiter).await;
+        breaker_opens(&limiter).await;
         let mut times = Vec::new();
         for number in 0..1_000 {
             times.push(timed(&limiter, &number.to_string()).await);
@@ -154,7 +154,7 @@ async fn t28_once_the_breaker_is_open_answers_come_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_without_redis_each_limit_does_as_it_says_and_counts_it() {
+async fn t28_without_redis_each_limit_decides_by_its_policy_and_counts_it() {
     let stage = Stage::new();
     let store = stage.store().await;
     let [local, allow, deny] = [
@@ -165,15 +165,17 @@ async fn t28_without_redis_each_limit_does_as_it_says_and_counts_it() {
     .map(|(name, on_error)| limiter_with(&store, name, RULE, on_error));
     for limiter in [&local, &allow, &deny] {
         ready(limiter).await;
-        becomes("Redis decides", PATIENCE, async || {
-            limiter.decide(b"before", 1).await.source == Source::Shared
+        becomes("Redis decides", TIMEOUT, async || {
+            limiter.decide(b"before", 1).await.source == DecisionSource::Redis
         })
         .await;
     }
     stage.begin(Outage::Refused);
-    for (limiter, source, admitted) in
-        [(&local, Source::Local, 10), (&allow, Source::Policy, 15), (&deny, Source::Policy, 0)]
-    {
+    for (limiter, source, admitted) in [
+        (&local, DecisionSource::LocalShare, 10),
+        (&allow, DecisionSource::Policy, 15),
+        (&deny, DecisionSource::Policy, 0),
+    ] {
         let before = limiter.stats();
         let mut passed = 0;
         for _ in 0..15 {
@@ -192,7 +194,7 @@ async fn t28_without_redis_each_limit_does_as_it_says_and_counts_it() {
     assert!(retry_after.is_some(), "who is denied is told when to come back");
 }
 
-/// Neither the policy nor Redis has a say in it, so nothing is counted as a failure and nobody is told to come back.
+/// Neither the policy nor Redis decides, so no failure is counted and there is no retry time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
     for on_error in [OnError::Local { nodes: 2 }, OnError::Allow, OnError::Deny] {
@@ -201,8 +203,9 @@ async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
         let shut = limiter_with(&store, "shut", "0/s", on_error);
         let open = limiter_with(&store, "open", RULE, OnError::Allow);
         stage.begin(Outage::Refused);
-        let asks = [&open, &shut].map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
-        let joint = [decide_all(&asks).await, check_all(&asks).await.expect("it needs no Redis")];
+        let asks = [&open, &shut].map(|limiter| limiter.request(b"key").cost(1));
+        let joint =
+            [check_all(&asks).await, try_check_all(&asks).await.expect("it needs no Redis")];
         let mut denials: Vec<Decision> = joint.iter().map(|joint| joint.decision).collect();
         denials.extend(joint.iter().map(|joint| joint.each[1]));
         denials.push(shut.check("key").await);
@@ -213,9 +216,9 @@ async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
         for (place, denial) in denials.iter().enumerate() {
             assert_eq!(denial.verdict, Verdict::Deny(Retry::Never), "{on_error:?} {place}");
         }
-        let nothing = [0, 1].map(|place| JointAsk { cost: place, ..asks[1] });
-        assert!(decide_all(&nothing[..1]).await.decision.is_allow(), "it costs nothing");
-        assert!(decide_all(&nothing).await.decision.is_deny());
+        let nothing = [0, 1].map(|place| asks[1].cost(place));
+        assert!(check_all(&nothing[..1]).await.decision.is_allow(), "it costs nothing");
+        assert!(check_all(&nothing).await.decision.is_deny());
         assert!(
             shut.check_n("key", 0).await.is_allow() && shut.try_acquire("key", 0).await.is_ok()
         );
@@ -223,32 +226,32 @@ async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
     }
 }
 
-/// No request asks Redis for it: so the rule is told in the background.
+/// Its requests do not ask Redis, so the rule is published in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_the_other_nodes_hear_of_a_rule_that_admits_nothing() {
+async fn t28_the_other_nodes_adopt_a_rule_that_admits_nothing() {
     let stage = Stage::new();
     let other = limiter_with(&stage.store().await, "shared", RULE, OnError::Allow);
     ready(&other).await;
     let shut = limiter_with(&stage.store().await, "shared", "0/s", OnError::Allow);
-    becomes("the other denies", PATIENCE, async || other.check("key").await.is_deny()).await;
+    becomes("the other denies", TIMEOUT, async || other.check("key").await.is_deny()).await;
     drop(shut);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_it_comes_back_by_itself() {
+async fn t28_a_limit_recovers_by_itself() {
     for outage in Outage::ALL {
         let stage = Stage::new();
         let store = stage.store().await;
         let limiter = limiter_with(&store, "back", "1000/s", OnError::Deny);
         ready(&limiter).await;
         stage.begin(outage);
-        is_left_alone(&limiter).await;
+        breaker_opens(&limiter).await;
         assert!(!store.health()[0].is_up, "{outage:?}");
-        // Long enough for the steps of who tries to have grown.
+        // Long enough for the pauses between attempts to have grown.
         sleep(Duration::from_millis(300)).await;
         stage.end(outage);
         becomes("Redis decides again", Duration::from_secs(6), async || {
-            limiter.decide(b"key", 1).await.source == Source::Shared
+            limiter.decide(b"key", 1).await.source == DecisionSource::Redis
         })
         .await;
         assert!(store.health()[0].is_up, "{outage:?}");
@@ -256,7 +259,7 @@ async fn t28_it_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_the_last_failure_is_told_and_not_the_first() {
+async fn t28_the_last_failure_is_reported_and_not_the_first() {
     let stage = Stage::new();
     let limiter = limiter(&stage.store().await, "last", RULE);
     ready(&limiter).await;
@@ -264,13 +267,13 @@ async fn t28_the_last_failure_is_told_and_not_the_first() {
     let _ = limiter.check("key").await;
     let first = limiter.stats().last_failure;
     assert!(first.contains("within 20ms"), "{first}");
-    is_left_alone(&limiter).await;
+    breaker_opens(&limiter).await;
     let _ = limiter.check("key").await;
     let last = limiter.stats().last_failure;
-    assert!(last.contains("left alone"), "{last}");
+    assert!(last.contains("until it answers again"), "{last}");
 }
 
-/// Counts what is said at `WARN`.
+/// Counts events of level `WARN`.
 struct Lines(Arc<AtomicUsize>);
 
 impl Subscriber for Lines {
@@ -292,7 +295,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// On one thread: who listens hears what is said on it.
+/// On one thread, since the subscriber only gets the events of its thread.
 #[tokio::test]
 async fn t28_an_outage_is_logged_and_not_with_every_request() {
     let lines = Arc::new(AtomicUsize::new(0));

@@ -3,9 +3,9 @@
 //! Always   Nothing here depends on how fast the machine is: for how long nodes disagree about Redis, and how late an answer
 //!          is, is measured, and the bound is for what was measured.
 
-use crate::stage::{PATIENCE, Stage, becomes, limiter_with, ready};
+use crate::stage::{Stage, TIMEOUT, becomes, limiter_with, ready};
 use std::time::Duration;
-use tidegate_redis::{OnError, RedisLimiter, Settings, Source};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings};
 use tidegate_testbed::{Fault, Random};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -44,7 +44,8 @@ async fn load(node: usize, limiter: RedisLimiter, began: Instant, ends: Duration
         asked.spawn(async move {
             let asked = micros(began.elapsed());
             let told = limiter.decide(b"key", 1).await;
-            let (is_admitted, is_local) = (told.decision.is_allow(), told.source == Source::Local);
+            let (is_admitted, is_local) =
+                (told.decision.is_allow(), told.source == DecisionSource::LocalShare);
             Seen { node, asked, answered: micros(began.elapsed()), is_admitted, is_local }
         });
     }
@@ -134,7 +135,7 @@ async fn keeps_the_bound(fault: Fault, name: &str) {
     }
     sleep_until(began + Duration::from_secs(1)).await;
     stage.proxy.set(fault);
-    becomes("every node is without Redis", PATIENCE, async || {
+    becomes("every node is without Redis", TIMEOUT, async || {
         limiters.iter().all(|limiter| limiter.stats().failed >= 3)
     })
     .await;

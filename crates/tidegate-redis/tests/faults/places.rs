@@ -1,6 +1,6 @@
-//! T33 for concurrency: places that are held before, during and after an outage.
+//! T33 for concurrency: permits that are held before, during and after an outage.
 
-use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
+use crate::stage::{Outage, PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready};
 use tidegate_redis::{OnError, RedisLimiter, RedisPermit, Settings};
 
 const NODES: u64 = 3;
@@ -17,7 +17,7 @@ async fn nodes(stage: &Stage, on_error: OnError) -> Vec<RedisLimiter> {
     limiters
 }
 
-/// All the places that are left, of all nodes in turn.
+/// Acquires all free permits, at all nodes in turn.
 async fn hold(nodes: &[RedisLimiter], key: &str) -> Vec<RedisPermit> {
     let mut held = Vec::new();
     for limiter in nodes.iter().cycle().take(nodes.len() * 10) {
@@ -27,11 +27,11 @@ async fn hold(nodes: &[RedisLimiter], key: &str) -> Vec<RedisPermit> {
 }
 
 async fn is_back(limiter: &RedisLimiter) {
-    becomes("Redis answers again", PATIENCE, async || limiter.peek("probe", 0).await.is_ok()).await;
+    becomes("Redis answers again", TIMEOUT, async || limiter.peek("probe", 0).await.is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_places_that_redis_has_given_are_not_given_again_without_it() {
+async fn t33_permits_granted_by_redis_are_not_granted_again_without_it() {
     let stage = Stage::new();
     let nodes = nodes(&stage, OnError::Local { nodes: NODES }).await;
     let held = hold(&nodes, "key").await;
@@ -43,7 +43,7 @@ async fn t33_places_that_redis_has_given_are_not_given_again_without_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_places_that_were_given_without_redis_are_not_given_again_by_it() {
+async fn t33_permits_granted_without_redis_are_not_granted_again_by_it() {
     let stage = Stage::new();
     let nodes = nodes(&stage, OnError::Local { nodes: NODES }).await;
     stage.begin(Outage::Refused);
@@ -64,7 +64,7 @@ async fn t33_places_that_were_given_without_redis_are_not_given_again_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_places_without_redis_are_given_as_the_limit_says() {
+async fn t28_without_redis_permits_are_granted_by_the_policy() {
     for (on_error, given) in [(OnError::Allow, 30), (OnError::Deny, 0)] {
         let stage = Stage::new();
         let nodes = nodes(&stage, on_error).await;
@@ -76,9 +76,9 @@ async fn t28_places_without_redis_are_given_as_the_limit_says() {
     }
 }
 
-/// Nobody else can give it back, and without a lease it would be held for a day.
+/// No other process can release it, and without a lease it would be held for a day.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_place_that_was_given_back_without_redis_is_free_when_it_is_back() {
+async fn t33_a_permit_that_was_released_during_an_outage_is_free_after_it() {
     let stage = Stage::new();
     let limiter = &nodes(&stage, OnError::default()).await[0];
     let witness = stage.witness("places", RULE).await;
@@ -94,6 +94,6 @@ async fn t33_a_place_that_was_given_back_without_redis_is_free_when_it_is_back()
     drop(held);
     stage.end(Outage::Refused);
     for key in ["dropped", "released"] {
-        becomes("it is free", PATIENCE, async || witness.try_acquire(key, 6).await.is_ok()).await;
+        becomes("it is free", TIMEOUT, async || witness.try_acquire(key, 6).await.is_ok()).await;
     }
 }

@@ -1,11 +1,11 @@
-//! T32: each error that Redis answers with, provoked for real: its remedy, or the policy, and never a panic.
+//! T32: every error of Redis, provoked on a real server: its remedy or the policy follows, and never a panic.
 
-use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter_with, ready, store_at};
+use crate::stage::{PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready, store_at};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_redis::{
-    JointAsk, LimitState, OnError, RedisLimiter, RedisStore, Settings, Source, StoreError,
-    check_all,
+    DecisionSource, LimitState, OnError, RedisLimiter, RedisStore, Settings, StoreError,
+    try_check_all,
 };
 use tidegate_testbed::redis::Builder;
 use tidegate_testbed::{Fault, RedisServer, Reply};
@@ -16,7 +16,7 @@ async fn limiter_on(server: &RedisServer) -> (RedisStore, RedisLimiter) {
     (store, limiter)
 }
 
-/// A server and a limit that it decides.
+/// Returns a server and a limiter that it decides for.
 async fn served(builder: Builder) -> (RedisServer, RedisLimiter) {
     let server = builder.start();
     let (_, limiter) = limiter_on(&server).await;
@@ -25,23 +25,23 @@ async fn served(builder: Builder) -> (RedisServer, RedisLimiter) {
     (server, limiter)
 }
 
-/// Redis decides, now or soon.
+/// Waits until Redis decides.
 async fn decides(limiter: &RedisLimiter) {
-    becomes("Redis decides", PATIENCE, async || {
-        limiter.decide(b"key", 1).await.source == Source::Shared
+    becomes("Redis decides", TIMEOUT, async || {
+        limiter.decide(b"key", 1).await.source == DecisionSource::Redis
     })
     .await;
 }
 
-/// It is this error that the policy stands in for.
+/// Checks that the policy decides because of this error.
 async fn refuses(limiter: &RedisLimiter, code: &str) {
-    becomes(code, PATIENCE, async || {
+    becomes(code, TIMEOUT, async || {
         let asked = limiter.try_check("key", 1).await;
         asked.is_err_and(|error| error.to_string().contains(code))
     })
     .await;
     let told = limiter.decide(b"key", 1).await;
-    assert_eq!((told.source, told.decision.is_deny()), (Source::Policy, true), "{code}");
+    assert_eq!((told.source, told.decision.is_deny()), (DecisionSource::Policy, true), "{code}");
     assert!(limiter.stats().failed > 0, "{code}");
 }
 
@@ -51,7 +51,7 @@ fn tell(server: &RedisServer, words: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_noscript_the_script_is_sent_along_and_nobody_notices() {
+async fn t32_noscript_the_text_of_the_script_is_sent() {
     let (server, limiter) = served(RedisServer::builder()).await;
     let failed = limiter.stats().failed;
     for _ in 0..5 {
@@ -60,7 +60,7 @@ async fn t32_noscript_the_script_is_sent_along_and_nobody_notices() {
     }
     let errors = server.command(&["INFO", "errorstats"]).text();
     assert!(errors.contains("errorstat_NOSCRIPT:count="), "{errors}");
-    // But for who waits too long on a busy machine.
+    // On a busy machine some requests may time out.
     assert!(limiter.stats().failed <= failed + 2);
 }
 
@@ -76,7 +76,7 @@ async fn t32_readonly_a_replica_is_not_asked_until_it_is_a_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_loading_a_server_that_loads_is_waited_for_by_nobody() {
+async fn t32_loading_no_request_waits_for_a_server_that_loads() {
     let builder = RedisServer::builder()
         .option("key-load-delay", "5000")
         .option("loading-process-events-interval-bytes", "1024");
@@ -93,7 +93,7 @@ async fn t32_loading_a_server_that_loads_is_waited_for_by_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_oom_a_full_server_leaves_it_to_the_policy() {
+async fn t32_oom_the_policy_decides_while_the_server_is_full() {
     let (server, limiter) = served(RedisServer::builder()).await;
     tell(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
     refuses(&limiter, "OOM").await;
@@ -101,7 +101,7 @@ async fn t32_oom_a_full_server_leaves_it_to_the_policy() {
     decides(&limiter).await;
 }
 
-/// How often this error has been answered.
+/// Returns how often Redis has answered with this error.
 fn answered(server: &RedisServer, code: &str) -> u64 {
     let errors = server.command(&["INFO", "errorstats"]).text();
     let line =
@@ -109,24 +109,24 @@ fn answered(server: &RedisServer, code: &str) -> u64 {
     line.map_or(0, |count| count.trim().parse().expect("it is a number"))
 }
 
-/// Redis decides all requests of a second: none that waits too long because the machine is busy.
+/// Waits until Redis decides all requests of a second.
 async fn is_well(limiter: &RedisLimiter) {
-    becomes("Redis decides all", PATIENCE, async || {
+    becomes("Redis decides all", TIMEOUT, async || {
         let _ = limiter.check("key").await;
         limiter.health().state == LimitState::Up
     })
     .await;
 }
 
-/// Nobody asks, and a `PING` is answered: what Redis says to a write is asked for instead.
+/// Without requests, and with a `PING` that is answered, the probe writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_limit_that_is_refused_is_probed_until_it_is_not_though_nobody_asks() {
+async fn t32_a_refused_limit_is_probed_until_it_recovers_even_without_requests() {
     let (server, limiter) = served(RedisServer::builder()).await;
     is_well(&limiter).await;
     tell(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
     refuses(&limiter, "OOM").await;
     let before = answered(&server, "OOM");
-    becomes("it is probed ten times", PATIENCE, async || {
+    becomes("it is probed ten times", TIMEOUT, async || {
         let health = limiter.health();
         assert!(health.state.is_degraded() && !health.last_failure.is_empty(), "{health:?}");
         answered(&server, "OOM") >= before + 10
@@ -134,11 +134,11 @@ async fn t32_a_limit_that_is_refused_is_probed_until_it_is_not_though_nobody_ask
     .await;
     assert_eq!(limiter.health().state, LimitState::Away, "it has been a second");
     tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
-    becomes("it is well", PATIENCE, async || limiter.health().state == LimitState::Idle).await;
+    becomes("it is well", TIMEOUT, async || limiter.health().state == LimitState::Idle).await;
     is_well(&limiter).await;
 }
 
-/// Redis is slower than the store's deadline here, and faster than the limit's own. T32.
+/// T32. Redis is slower than the store's deadline, and faster than the limit's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_probe_has_the_deadline_of_its_limit_and_counts_as_an_answer() {
     let stage = Stage::new();
@@ -147,16 +147,16 @@ async fn a_probe_has_the_deadline_of_its_limit_and_counts_as_an_answer() {
     let limiter = store.builder("slow", rule).deadline(PATIENT).build().expect("Redis can keep it");
     ready(&limiter).await;
     tell(&stage.server, &["CONFIG", "SET", "maxmemory", "1mb"]);
-    assert_ne!(limiter.decide(b"key", 1).await.source, Source::Shared);
+    assert_ne!(limiter.decide(b"key", 1).await.source, DecisionSource::Redis);
     stage.proxy.set(Fault::Delay(Duration::from_millis(60)));
     tell(&stage.server, &["CONFIG", "SET", "maxmemory", "0"]);
-    becomes("the probe is answered", PATIENCE, async || limiter.health().state == LimitState::Up)
+    becomes("the probe is answered", TIMEOUT, async || limiter.health().state == LimitState::Up)
         .await;
     assert!(store.health()[0].is_up, "no probe has timed out");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_busy_a_server_in_a_long_script_leaves_it_to_the_policy() {
+async fn t32_busy_the_policy_decides_during_a_long_script() {
     let (server, limiter) =
         served(RedisServer::builder().option("busy-reply-threshold", "50")).await;
     let server = Arc::new(server);
@@ -170,7 +170,7 @@ async fn t32_busy_a_server_in_a_long_script_leaves_it_to_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_misconf_a_server_that_cannot_save_leaves_it_to_the_policy() {
+async fn t32_misconf_the_policy_decides_while_the_server_cannot_save() {
     let (server, limiter) =
         served(RedisServer::builder().option("enable-protected-configs", "yes")).await;
     tell(&server, &["CONFIG", "SET", "dir", "/proc"]);
@@ -182,21 +182,21 @@ async fn t32_misconf_a_server_that_cannot_save_leaves_it_to_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_wrongtype_hurts_its_own_key_only() {
+async fn t32_wrongtype_affects_only_its_own_key() {
     let (server, limiter) = served(RedisServer::builder()).await;
     server.command(&["DEL", "tg:{key}:errors"]);
     server.command(&["LPUSH", "tg:{key}:errors", "x"]);
     for _ in 0..10 {
         refuses(&limiter, "WRONGTYPE").await;
         let other = limiter.decide(b"other", 1).await;
-        assert_eq!(other.source, Source::Shared, "one key does not open the breaker");
+        assert_eq!(other.source, DecisionSource::Redis, "one key does not open the breaker");
     }
     server.command(&["DEL", "tg:{key}:errors"]);
     decides(&limiter).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_somebody_elses_value_is_no_decision_and_no_panic() {
+async fn t32_a_value_of_another_program_is_an_error() {
     let server = RedisServer::start();
     let store = store_at(&server.url(), Settings::default()).await;
     let values: [&[u8]; 6] = [b"", b"5", b"hello", &[0; 24], &[0xff; 40], &[0x41; 64]];
@@ -212,15 +212,15 @@ async fn t32_somebody_elses_value_is_no_decision_and_no_panic() {
             let _ = limiter.check("key").await;
             drop(limiter.try_acquire("key", 1).await);
             server.command(&["DEL", &key]);
-            becomes("Redis decides", PATIENCE, async || limiter.try_check("key", 1).await.is_ok())
+            becomes("Redis decides", TIMEOUT, async || limiter.try_check("key", 1).await.is_ok())
                 .await;
         }
     }
 }
 
-/// One node of a cluster that has no slots yet, and then has all.
+/// A cluster node that has no slots at first, and then all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_clusterdown_and_crossslot_leave_it_to_the_policy() {
+async fn t32_clusterdown_and_crossslot_let_the_policy_decide() {
     let server = RedisServer::builder()
         .option("cluster-enabled", "yes")
         .option("cluster-node-timeout", "500")
@@ -229,9 +229,9 @@ async fn t32_clusterdown_and_crossslot_leave_it_to_the_policy() {
     refuses(&limiter, "CLUSTERDOWN").await;
     tell(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     decides(&limiter).await;
-    // It was called a single server, so keys of several slots are sent as one.
-    let asks = [&b"a"[..], b"b"].map(|key| JointAsk { limiter: &limiter, key, cost: 1 });
-    let error = check_all(&asks).await.expect_err("two slots");
+    // Its address is that of a single server, so keys of several slots are sent in one script.
+    let asks = [&b"a"[..], b"b"].map(|key| limiter.request(key).cost(1));
+    let error = try_check_all(&asks).await.expect_err("two slots");
     assert!(matches!(&error, StoreError::Refused { code, .. } if code == "CROSSSLOT"), "{error}");
     assert!(!error.may_have_charged());
     decides(&limiter).await;

@@ -1,4 +1,4 @@
-//! How long Redis took, as it is shown to operators.
+//! The latencies of Redis in metrics.
 
 use crate::stage::{Stage, limiter_with, ready};
 use tidegate_redis::{OnError, Settings};
@@ -10,7 +10,7 @@ fn as_long_as(store: &tidegate_redis::RedisStore, seconds: f64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_script_that_is_sent_is_timed_also_if_it_is_not_answered() {
+async fn every_script_that_is_sent_is_timed_even_without_an_answer() {
     let stage = Stage::new();
     let deadline = std::time::Duration::from_millis(1_500);
     let store = stage.store_with(Settings::default().deadline(deadline)).await;

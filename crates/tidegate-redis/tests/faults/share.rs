@@ -1,12 +1,12 @@
-//! T33: without Redis, each node decides by its share of the limit; and what it admits then is not admitted again.
+//! T33: without Redis, each node decides by its share of the limit, and requests admitted by shares are not admitted again.
 
-use crate::stage::{Outage, PATIENCE, PATIENT, Stage, becomes, limiter_with, ready};
+use crate::stage::{Outage, PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready};
 use tidegate::Rule;
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, check_all, decide_all};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings, check_all, try_check_all};
 use tokio::task::JoinSet;
 
 const NODES: u64 = 3;
-/// One token in five minutes: none comes in the time of a test.
+/// One token in five minutes: there is no refill during a test.
 const RULE: &str = "12/h burst 12";
 
 async fn nodes(stage: &Stage, name: &str, nodes: u64) -> Vec<RedisLimiter> {
@@ -20,7 +20,7 @@ async fn nodes(stage: &Stage, name: &str, nodes: u64) -> Vec<RedisLimiter> {
     limiters
 }
 
-/// How many of all nodes' requests pass, many more than may.
+/// Returns how many of many more requests than the limit are admitted.
 async fn admitted(nodes: &[RedisLimiter], key: &'static str) -> u64 {
     let mut asked = JoinSet::new();
     for limiter in nodes.iter().cycle().take(nodes.len() * 20) {
@@ -32,8 +32,8 @@ async fn admitted(nodes: &[RedisLimiter], key: &'static str) -> u64 {
 }
 
 async fn is_back(limiter: &RedisLimiter) {
-    becomes("Redis decides again", PATIENCE, async || {
-        limiter.decide(b"probe", 0).await.source == Source::Shared
+    becomes("Redis decides again", TIMEOUT, async || {
+        limiter.decide(b"probe", 0).await.source == DecisionSource::Redis
     })
     .await;
 }
@@ -63,9 +63,9 @@ async fn t33_an_outage_does_not_begin_with_a_fresh_burst() {
     assert!(nodes[1].stats().failed > 0, "it was the share that denied");
 }
 
-/// So where load is uneven all together may admit as much again.
+/// So under an uneven load all nodes together may admit an extra burst.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_share_knows_what_its_own_node_was_admitted_and_not_the_others() {
+async fn t33_a_share_counts_what_its_own_node_was_admitted_and_not_the_others() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "uneven", NODES).await;
     for _ in 0..12 {
@@ -76,9 +76,9 @@ async fn t33_a_share_knows_what_its_own_node_was_admitted_and_not_the_others() {
     assert_eq!(admitted(&nodes[1..], "key").await, 8, "the shares of the two others");
 }
 
-/// What others were admitted is known from what Redis had left.
+/// What other nodes were admitted is known from what Redis had remaining.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_left() {
+async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_remaining() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "part", NODES).await;
     assert!(nodes[0].check_n("key", 7).await.is_allow());
@@ -93,7 +93,7 @@ async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_left() {
     assert_eq!(admitted(&nodes[2..], "key").await, 1, "this is its part of 2");
 }
 
-/// A denial says that nothing is left for anybody.
+/// After a denial nothing is remaining for any node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() {
     let stage = Stage::new();
@@ -105,7 +105,7 @@ async fn t33_a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() 
     assert_eq!(admitted(&nodes[2..], "key").await, 4, "this one has never asked");
 }
 
-/// The same where several limits are asked as one: of each limit the share learns what Redis has left. T33.
+/// T33. From a joint denial the share of each limit learns what Redis has remaining.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_whose_joint_requests_redis_has_only_denied_begins_an_outage_with_nothing() {
     let stage = Stage::new();
@@ -113,22 +113,22 @@ async fn a_share_whose_joint_requests_redis_has_only_denied_begins_an_outage_wit
     let other = nodes(&stage, "other", NODES).await;
     assert!(denied[0].check_n("key", 12).await.is_allow());
     assert!(other[0].check_n("key", 9).await.is_allow());
-    let asks = [&denied[1], &other[1]].map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
-    assert!(check_all(&asks).await.expect("Redis is there").decision.is_deny());
-    let asks = [&denied[2], &other[2]].map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
-    assert!(decide_all(&asks).await.decision.is_deny());
+    let asks = [&denied[1], &other[1]].map(|limiter| limiter.request(b"key").cost(1));
+    assert!(try_check_all(&asks).await.expect("Redis answers").decision.is_deny());
+    let asks = [&denied[2], &other[2]].map(|limiter| limiter.request(b"key").cost(1));
+    assert!(check_all(&asks).await.decision.is_deny());
     stage.begin(Outage::Refused);
     assert_eq!(admitted(&denied, "key").await, 0);
     assert_eq!(admitted(&other[1..], "key").await, 2, "a third of the three that were left, each");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
+async fn t33_try_check_charges_the_share_too() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "tried", NODES).await;
     for limiter in &nodes {
         for _ in 0..4 {
-            assert!(limiter.try_check("key", 1).await.expect("Redis is there").is_allow());
+            assert!(limiter.try_check("key", 1).await.expect("Redis answers").is_allow());
         }
     }
     stage.begin(Outage::Refused);
@@ -136,13 +136,12 @@ async fn t33_what_was_asked_for_with_try_check_is_charged_to_the_share_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_what_was_asked_for_with_check_all_is_charged_to_the_share_and_not_admitted_again() {
+async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitted_again() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "all", NODES).await;
-    let ask = |limiter, key| JointAsk { limiter, key, cost: 1 };
     for limiter in &nodes {
         for _ in 0..4 {
-            let joint = check_all(&[ask(limiter, b"before")]).await.expect("Redis is there");
+            let joint = try_check_all(&[limiter.request(b"before")]).await.expect("Redis answers");
             assert!(joint.decision.is_allow());
         }
     }
@@ -152,14 +151,14 @@ async fn t33_what_was_asked_for_with_check_all_is_charged_to_the_share_and_not_a
     stage.end(Outage::Refused);
     for limiter in &nodes {
         is_back(limiter).await;
-        let joint = check_all(&[ask(limiter, b"meanwhile")]).await.expect("Redis is back");
+        let joint = try_check_all(&[limiter.request(b"meanwhile")]).await.expect("Redis is back");
         assert!(joint.decision.is_deny());
     }
 }
 
-/// Its caller has a policy of its own for failures; that Redis does not know yet what was admitted is none.
+/// The caller has a policy for failures, but an admission of which Redis does not know is not a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_with_try_check() {
+async fn t33_try_check_does_not_admit_again_what_was_admitted_without_redis() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "tried again", NODES).await;
     stage.begin(Outage::Refused);
@@ -172,9 +171,9 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_w
     }
 }
 
-/// Redis knows nothing of what was admitted without it, and would admit as much again.
+/// Redis does not know of admissions without it, and would admit as much again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
+async fn t33_requests_admitted_without_redis_are_not_admitted_again() {
     for outage in [Outage::Refused, Outage::Killed] {
         let stage = Stage::new();
         let nodes = nodes(&stage, "again", NODES).await;
@@ -188,7 +187,7 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
         for limiter in &nodes {
             assert!(limiter.check_once("key", 1, "id").await.is_deny());
             let other = limiter.decide(b"other", 1).await;
-            assert_eq!((other.source, other.decision.is_allow()), (Source::Shared, true));
+            assert_eq!((other.source, other.decision.is_allow()), (DecisionSource::Redis, true));
         }
         let witness = stage.witness("again", RULE).await;
         let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
@@ -196,7 +195,7 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again() {
     }
 }
 
-/// One request that was admitted without Redis is no reason to hold up keys that were not.
+/// An admission without Redis affects only its own key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_a_key_that_was_admitted_nothing_without_redis_is_decided_by_redis_alone() {
     let stage = Stage::new();
@@ -216,19 +215,19 @@ async fn t33_a_key_that_was_admitted_nothing_without_redis_is_decided_by_redis_a
     }
 }
 
-/// How many pass of those that ask two limits as one, many more than may.
+/// Returns how many of many joint requests to two limits are admitted.
 async fn admitted_together(asked: &[RedisLimiter; 2], key: &'static [u8]) -> u64 {
     let mut passed = 0;
     for _ in 0..20 {
-        let asks = asked.each_ref().map(|limiter| JointAsk { limiter, key, cost: 1 });
-        passed += u64::from(decide_all(&asks).await.decision.is_allow());
+        let asks = asked.each_ref().map(|limiter| limiter.request(key));
+        passed += u64::from(check_all(&asks).await.decision.is_allow());
     }
     passed
 }
 
-/// The other limit has room enough, and is not charged for what its sibling denies.
+/// The other limit has enough remaining, and is not charged for what the first denies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_several_limits() {
+async fn t33_joint_requests_are_not_admitted_again_after_an_outage() {
     const WIDE: &str = "1000/h burst 1000";
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
@@ -245,8 +244,8 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_s
     }
     assert_eq!(admitted_together(&limiters, b"key").await, 0);
     assert_eq!(admitted_together(&limiters, b"other").await, 12, "nothing was admitted to it");
-    let asks = limiters.each_ref().map(|limiter| JointAsk { limiter, key: b"key", cost: 1 });
-    let joint = decide_all(&asks).await;
+    let asks = limiters.each_ref().map(|limiter| limiter.request(b"key").cost(1));
+    let joint = check_all(&asks).await;
     assert!(joint.each[0].is_deny() && joint.each[1].is_allow());
     assert_eq!(joint.each[1].remaining, 1000, "what Redis has");
     let witness = stage.witness("narrow", RULE).await;
@@ -254,9 +253,9 @@ async fn t33_what_was_admitted_without_redis_is_not_admitted_again_to_who_asks_s
     assert_eq!(left, 12, "who is denied here does not charge there");
 }
 
-/// Redis may have charged some whom the share then denies: it gets back what it has charged to them.
+/// Redis is refunded for requests that the share then denies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_after_an_outage_what_the_share_denies_is_given_back_by_all_limits_asked_as_one() {
+async fn t33_after_an_outage_a_joint_request_that_the_share_denies_is_refunded_by_all_limits() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let limiters = [("narrow", RULE), ("wide", "1000/day burst 1000")]
@@ -276,21 +275,21 @@ async fn t33_after_an_outage_what_the_share_denies_is_given_back_by_all_limits_a
     for _ in 0..40 {
         let limiters = limiters.clone();
         asked.spawn(async move {
-            let ask = |limiter| JointAsk { limiter, key: b"key", cost: 1 };
-            decide_all(&limiters.each_ref().map(ask)).await.decision.is_allow()
+            let ask = |limiter| RedisLimiter::request(limiter, b"key");
+            check_all(&limiters.each_ref().map(ask)).await.decision.is_allow()
         });
     }
     let passed: u64 = asked.join_all().await.into_iter().map(u64::from).sum();
     assert!((1..=3).contains(&passed), "{passed}");
     for (limiter, burst) in limiters.iter().zip([12, 1000]) {
-        let left = limiter.peek("key", 0).await.expect("Redis is there").remaining;
+        let left = limiter.peek("key", 0).await.expect("Redis answers").remaining;
         assert_eq!(burst - left, passed);
     }
 }
 
-/// Two requests about one key are one of twice the cost, for the share too.
+/// Two requests about one key have twice the cost, for the share too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_after_an_outage_the_share_must_have_room_for_all_that_is_asked_as_one() {
+async fn t33_after_an_outage_the_share_must_admit_the_whole_joint_request() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "twice", RULE, OnError::default());
@@ -301,15 +300,15 @@ async fn t33_after_an_outage_the_share_must_have_room_for_all_that_is_asked_as_o
     }
     stage.end(Outage::Refused);
     is_back(&limiter).await;
-    let ask = JointAsk { limiter: &limiter, key: b"key", cost: 1 };
-    assert!(decide_all(&[ask, ask]).await.decision.is_deny());
-    assert!(decide_all(&[ask]).await.decision.is_allow());
-    assert!(decide_all(&[ask]).await.decision.is_deny());
+    let ask = limiter.request(b"key").cost(1);
+    assert!(check_all(&[ask, ask]).await.decision.is_deny());
+    assert!(check_all(&[ask]).await.decision.is_allow());
+    assert!(check_all(&[ask]).await.decision.is_deny());
 }
 
-/// Only some was used: the rest is admitted, and no more, however many ask at the same moment.
+/// Only a part was used: the rest is admitted, and no more, however many requests come at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_after_an_outage_the_share_and_redis_must_both_say_yes() {
+async fn t33_after_an_outage_the_share_and_redis_must_both_admit() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "both", NODES).await;
     stage.begin(Outage::Refused);
@@ -326,7 +325,7 @@ async fn t33_after_an_outage_the_share_and_redis_must_both_say_yes() {
         assert!(limiter.check("one by one").await.is_allow());
         assert!(limiter.check("one by one").await.is_deny());
     }
-    // Of those that ask at once Redis may charge some whom the share then denies: fewer pass, and never more.
+    // Redis may charge some requests that the share then denies: fewer are admitted, and never more.
     assert!((1..=3).contains(&admitted(&nodes, "at once").await));
 }
 
@@ -342,26 +341,26 @@ async fn leasing<const N: usize>(stage: &Stage, names: [&str; N]) -> [RedisLimit
     limiters
 }
 
-/// Nobody lends to who has just come, or come back.
-async fn is_lent_to(limiter: &RedisLimiter) {
+/// Waits until the node takes leases, which it does not after its start and after an outage.
+async fn takes_leases(limiter: &RedisLimiter) {
     let mut key = 0_u64;
-    becomes("leases are given", PATIENCE, async || {
+    becomes("leases are given", TIMEOUT, async || {
         key += 1;
-        limiter.decide(&key.to_le_bytes(), 1).await.source == Source::Leased
+        limiter.decide(&key.to_le_bytes(), 1).await.source == DecisionSource::Lease
     })
     .await;
 }
 
-/// What was lent can be spent without a word: so the share must know of it as soon as it is lent.
+/// A lease is spent without asking Redis, so the share must be charged when it is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_leases_and_the_share_together_admit_no_more_than_the_limit() {
     let stage = Stage::new();
     let [limiter] = leasing(&stage, ["lent"]).await;
-    is_lent_to(&limiter).await;
+    takes_leases(&limiter).await;
     let before = 5;
     for _ in 0..before {
         let told = limiter.decide(b"key", 1).await;
-        assert_eq!((told.source, told.decision.is_allow()), (Source::Leased, true));
+        assert_eq!((told.source, told.decision.is_allow()), (DecisionSource::Lease, true));
     }
     stage.begin(Outage::Refused);
     let after = admitted(std::slice::from_ref(&limiter), "key").await;
@@ -370,7 +369,7 @@ async fn t33_leases_and_the_share_together_admit_no_more_than_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_what_was_admitted_without_redis_is_not_lent_again() {
+async fn t33_no_lease_covers_what_was_admitted_without_redis() {
     let stage = Stage::new();
     let [limiter, other] = leasing(&stage, ["lent", "other"]).await;
     stage.begin(Outage::Refused);
@@ -381,7 +380,7 @@ async fn t33_what_was_admitted_without_redis_is_not_lent_again() {
     for limiter in [&limiter, &other] {
         is_back(limiter).await;
     }
-    is_lent_to(&other).await;
+    takes_leases(&other).await;
     let mut after = 0;
     while limiter.check("key").await.is_allow() {
         after += 1;
@@ -389,7 +388,7 @@ async fn t33_what_was_admitted_without_redis_is_not_lent_again() {
     assert_eq!(after, 1, "Redis would lend six");
 }
 
-/// What the share owes is paid after 100 ms: from then on Redis alone decides.
+/// The debt of the share has drained after 100 ms: from then on Redis alone decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t33_when_all_has_drained_redis_alone_decides() {
     let stage = Stage::new();
@@ -399,18 +398,18 @@ async fn t33_when_all_has_drained_redis_alone_decides() {
     stage.begin(Outage::Refused);
     while !limiter.check("key").await.is_deny() {}
     stage.end(Outage::Refused);
-    // Its share is one at a time, the limit ten.
-    becomes("ten pass at once", PATIENCE, async || limiter.check_n("key", 10).await.is_allow())
+    // The burst of its share is one, that of the limit ten.
+    becomes("ten pass at once", TIMEOUT, async || limiter.check_n("key", 10).await.is_allow())
         .await;
 }
 
-/// Who meets a state of the new rule learns of it by that, and nobody else tells the share.
+/// A node that reads a state of the new rule adopts the rule, for its share too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_the_share_is_of_the_rule_that_all_go_by_however_it_was_learned() {
+async fn t33_the_share_adopts_a_rule_that_a_request_discovers() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "changed", NODES).await;
     let rule: Rule = "6/h burst 6".parse().expect("it is a rule");
-    nodes[0].set_rule(rule.clone()).await.expect("Redis is there");
+    nodes[0].set_rule(rule.clone()).await.expect("Redis answers");
     assert!(nodes[0].check("key").await.is_allow());
     for limiter in &nodes[1..] {
         assert!(limiter.check("key").await.is_allow());

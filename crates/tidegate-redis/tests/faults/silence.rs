@@ -1,33 +1,33 @@
-//! T29: a server that accepts and never answers.
+//! T29: a server that accepts connections and never answers.
 
-use crate::stage::{Outage, PATIENCE, Stage, becomes, limiter, limiter_with, ready};
+use crate::stage::{Outage, Stage, TIMEOUT, becomes, limiter, limiter_with, ready};
 use std::time::Duration;
-use tidegate_redis::{OnError, Settings, Source, StoreError};
+use tidegate_redis::{DecisionSource, OnError, Settings, StoreError};
 use tidegate_testbed::Fault;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// What is demanded.
+/// The required time.
 const GIVEN_UP: Duration = Duration::from_secs(3);
-/// How late a busy machine may be with all of it.
+/// How late a busy machine may be.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// The proxy never lets a connection go on that has lost something: who is answered again has another one.
+/// The proxy never resumes a connection that has lost data, so the limiter must have reconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_a_connection_that_never_answers_is_given_up_within_three_seconds() {
+async fn t29_a_connection_that_never_answers_is_dropped_within_three_seconds() {
     let stage = Stage::new();
     let limiter = limiter_with(&stage.store().await, "silent", "1000/s", OnError::Deny);
     ready(&limiter).await;
     let before = stage.proxy.connections();
     stage.proxy.set(Fault::BlackHole);
-    // All connections have somebody on them who is not answered.
+    // Every connection has a request without an answer.
     for _ in 0..4 {
         let _ = limiter.check("key").await;
     }
     stage.proxy.set(Fault::Pass);
     let began = Instant::now();
-    becomes("Redis decides again", PATIENCE, async || {
-        limiter.decide(b"key", 1).await.source == Source::Shared
+    becomes("Redis decides again", TIMEOUT, async || {
+        limiter.decide(b"key", 1).await.source == DecisionSource::Redis
     })
     .await;
     assert!(began.elapsed() <= GIVEN_UP + SLACK, "after {:?}", began.elapsed());
@@ -35,15 +35,15 @@ async fn t29_a_connection_that_never_answers_is_given_up_within_three_seconds() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_a_dead_connection_is_found_before_anybody_asks() {
+async fn t29_a_dead_connection_is_detected_without_requests() {
     let stage = Stage::new();
     let store = stage.store().await;
-    becomes("it is up", PATIENCE, async || store.health()[0].is_up).await;
+    becomes("it is up", TIMEOUT, async || store.health()[0].is_up).await;
     stage.begin(Outage::Silent);
     let within = GIVEN_UP + SLACK;
     becomes("it is found down", within, async || !store.health()[0].is_up).await;
     assert!(!store.health()[0].why_down.is_empty());
-    // And stays so: who accepts is not yet somebody who answers.
+    // It stays down: accepting a connection is not answering.
     for _ in 0..40 {
         sleep(Duration::from_millis(50)).await;
         assert!(!store.health()[0].is_up);
@@ -51,7 +51,7 @@ async fn t29_a_dead_connection_is_found_before_anybody_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_no_more_wait_than_may_and_the_others_are_answered_at_once() {
+async fn t29_the_number_of_waiting_requests_is_bounded_and_others_are_decided_at_once() {
     const MAX: usize = 5;
     let deadline = Duration::from_secs(2);
     let settings = Settings::default().in_flight_max(MAX).deadline(deadline);

@@ -1,8 +1,8 @@
-//! T30: a server that is slow, always or now and then.
+//! T30: a server that is slow, always or sometimes.
 
-use crate::stage::{PATIENCE, PATIENT, Stage, becomes, limiter, limiter_with, median, ready};
+use crate::stage::{PATIENT, Stage, TIMEOUT, becomes, limiter, limiter_with, median, ready};
 use std::time::Duration;
-use tidegate_redis::{JointAsk, OnError, RedisLimiter, Settings, Source, decide_all};
+use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings, check_all};
 use tidegate_testbed::Fault;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -10,22 +10,22 @@ use tokio::time::{Instant, sleep};
 /// How late a late reply is.
 const LATE: [Duration; 3] =
     [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(500)];
-/// Keys that are denied.
+/// The number of denied keys.
 const KEYS: u64 = 100;
-/// How late a timer of a busy machine may be.
+/// How late a timer may be on a busy machine.
 const SLACK: Duration = Duration::from_millis(40);
 
 fn one_in_a_hundred(delay: Duration) -> Fault {
     Fault::DelayOneIn { n: 100, delay }
 }
 
-/// To learn the rule takes two round trips here, and to decide two more: the server has forgotten its scripts.
+/// Reading the rule takes two round trips here, and the decision two more, since the server has no scripts cached.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t30_all_steps_of_a_decision_share_one_deadline() {
     let stage = Stage::new();
     let deadline = Duration::from_millis(100);
     let store = stage.store_with(Settings::default().deadline(deadline)).await;
-    becomes("it is up", PATIENCE, async || store.health()[0].is_up).await;
+    becomes("it is up", TIMEOUT, async || store.health()[0].is_up).await;
     stage.proxy.set(Fault::Delay(Duration::from_millis(40)));
     let mut times = Vec::new();
     for number in 0..5 {
@@ -39,16 +39,16 @@ async fn t30_all_steps_of_a_decision_share_one_deadline() {
     assert!(median <= deadline + SLACK, "{median:?}");
 }
 
-/// A server that answers a `PING` is up, but not for who cannot wait so long.
+/// A server may answer a `PING` later than any request can wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_a_server_slower_than_the_deadline_is_left_alone() {
+async fn t30_a_server_slower_than_the_deadline_is_not_asked() {
     let stage = Stage::new();
     let limiter = limiter_with(&stage.store().await, "slower", "1000/s", OnError::Deny);
     ready(&limiter).await;
     stage.proxy.set(Fault::Delay(Duration::from_millis(100)));
-    becomes("it is left alone", PATIENCE, async || {
+    becomes("it is not asked", TIMEOUT, async || {
         let error = limiter.try_check("key", 1).await.expect_err("nobody answers in time");
-        error.to_string().contains("left alone")
+        error.to_string().contains("until it answers again")
     })
     .await;
     let mut slow = 0;
@@ -58,16 +58,16 @@ async fn t30_a_server_slower_than_the_deadline_is_left_alone() {
         slow += u32::from(began.elapsed() > Duration::from_millis(10));
         sleep(Duration::from_millis(10)).await;
     }
-    // Two for the noise of the machine; three for each time that it is tried for the good of nobody.
+    // Two for a busy machine; three for each time that the breaker closed too early.
     assert!(slow <= 2, "{slow} of 150 have waited");
     stage.proxy.set(Fault::Pass);
-    becomes("Redis decides again", PATIENCE, async || {
-        limiter.decide(b"key", 1).await.source == Source::Shared
+    becomes("Redis decides again", TIMEOUT, async || {
+        limiter.decide(b"key", 1).await.source == DecisionSource::Redis
     })
     .await;
 }
 
-/// Those behind a late reply on its connection wait with it; all others are as quick as before.
+/// Requests behind a late reply on its connection wait with it; all others do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t30_one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
     let stage = Stage::new();
@@ -82,7 +82,7 @@ async fn t30_one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
             let began = Instant::now();
             let told = limiter.decide(&number.to_le_bytes(), 1).await;
             times.push(began.elapsed());
-            assert_eq!(told.source, Source::Shared);
+            assert_eq!(told.source, DecisionSource::Redis);
         }
         medians.push(median(times));
     }
@@ -90,7 +90,7 @@ async fn t30_one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
     assert!(medians.iter().all(|median| *median <= most), "{medians:?}");
 }
 
-/// How many of a few callers are denied in a moment, each as fast as it is answered.
+/// Returns how many requests a few callers are denied in a short time.
 async fn denied_in_a_moment(limiter: &RedisLimiter) -> u64 {
     let ends = Instant::now() + Duration::from_millis(100);
     let mut callers = JoinSet::new();
@@ -115,7 +115,7 @@ async fn denied_in_a_moment(limiter: &RedisLimiter) -> u64 {
 /// Calm moments and late ones in turn, so that what else the machine does slows both. One in which nothing is lost shows
 /// that replies are not waited for; were they, there would be none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_late_replies_do_not_slow_those_who_are_known_to_be_denied() {
+async fn t30_late_replies_do_not_slow_cached_denials() {
     let stage = Stage::new();
     let settings = Settings::default().deadline(PATIENT);
     let limiter = limiter(&stage.store_with(settings).await, "throughput", "1/h");
@@ -136,7 +136,7 @@ async fn t30_late_replies_do_not_slow_those_who_are_known_to_be_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_who_is_known_to_be_denied_is_denied_without_asking() {
+async fn t30_a_cached_denial_does_not_ask_redis() {
     let stage = Stage::new();
     let settings = Settings::default().deadline(PATIENT);
     let limiter = limiter(&stage.store_with(settings).await, "known", "1/min");
@@ -149,18 +149,18 @@ async fn t30_who_is_known_to_be_denied_is_denied_without_asking() {
     while began.elapsed() < Duration::from_millis(200) {
         let told = limiter.decide(b"key", 1).await;
         assert!(told.decision.is_deny());
-        assert_eq!(told.source, Source::Remembered);
+        assert_eq!(told.source, DecisionSource::CachedDenial);
         remembered += 1;
     }
     assert_eq!(limiter.stats().remembered, remembered);
-    // A PING may have gone by, but nothing that was asked for a request.
+    // There may have been a PING, but no script.
     let more = stage.proxy.request_bytes() - asked;
     assert!(more <= 200, "{more} bytes for {remembered} requests");
 }
 
-/// What the other limit has left is told by what it said with the denial, a second ago at the most.
+/// What the other limit has remaining is reported from the cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_who_is_known_to_be_denied_by_one_of_several_limits_is_denied_without_asking() {
+async fn t30_a_cached_denial_of_one_of_several_limits_does_not_ask_redis() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let (user, site) = (limiter(&store, "user", "1/h"), limiter(&store, "site", "9/h burst 9"));
@@ -168,15 +168,15 @@ async fn t30_who_is_known_to_be_denied_by_one_of_several_limits_is_denied_withou
     ready(&site).await;
     let asks = |cost| [(&user, cost), (&site, 1)];
     let decide = async |cost| {
-        let asks = asks(cost).map(|(limiter, cost)| JointAsk { limiter, key: b"key", cost });
-        let joint = decide_all(&asks).await;
+        let asks = asks(cost).map(|(limiter, cost)| limiter.request(b"key").cost(cost));
+        let joint = check_all(&asks).await;
         (joint.decision.is_allow(), joint.each[1].remaining)
     };
     assert_eq!(decide(1).await, (true, 8));
     assert_eq!(decide(1).await, (false, 8));
     let (asked, began, mut remembered) = (stage.proxy.request_bytes(), Instant::now(), 0);
     while began.elapsed() < Duration::from_millis(200) {
-        // A cost that is larger is denied by the same.
+        // A larger cost is denied by the same entry.
         assert_eq!(decide(1 + remembered % 2).await, (false, 8));
         remembered += 1;
     }
@@ -184,9 +184,9 @@ async fn t30_who_is_known_to_be_denied_by_one_of_several_limits_is_denied_withou
     assert_eq!(site.stats().remembered, 0, "it has not denied anybody");
     assert_eq!(site.stats().allowed, 1, "nor allowed anybody who was denied by another");
     let more = stage.proxy.request_bytes() - asked;
-    // Two limits may have asked for their rules, and a PING may have gone by.
+    // Two limits may have read their rules, and there may have been a PING.
     assert!(more <= 500, "{more} bytes for {remembered} requests");
-    assert_eq!(user.decide(b"key", 1).await.source, Source::Remembered, "alone too");
+    assert_eq!(user.decide(b"key", 1).await.source, DecisionSource::CachedDenial, "alone too");
     user.refund("key", 1).await.expect("it answers");
     assert_eq!(decide(1).await, (true, 7), "who gives back is not denied by what was before");
 }

@@ -1,29 +1,29 @@
-//! A server, a network that fails as it is told, and a store behind both.
+//! A server, a proxy that injects faults, and stores that connect through it.
 
 use std::time::Duration;
 use tidegate_redis::{OnError, RedisLimiter, RedisStore, Settings};
 use tidegate_testbed::{Fault, FaultProxy, RedisServer};
 use tokio::time::{Instant, sleep};
 
-/// Nothing that is sure to happen is waited for longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// The deadline of who must not fail because the machine is busy.
+/// The timeout of everything that must happen.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+/// The deadline of limiters that must not time out on a busy machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 
-/// A server behind a network that fails as it is told.
+/// A server behind a proxy that injects faults.
 pub(crate) struct Stage {
     pub(crate) server: RedisServer,
     pub(crate) proxy: FaultProxy,
 }
 
-/// How a server is away.
+/// How a server fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outage {
-    /// Nobody listens.
+    /// Connections are refused.
     Refused,
-    /// Somebody listens, and says nothing.
+    /// Connections are accepted, and nothing is answered.
     Silent,
-    /// It was killed; the network is well, and resets.
+    /// The server is killed, so connections are reset.
     Killed,
 }
 
@@ -38,7 +38,7 @@ impl Stage {
         Self { server, proxy }
     }
 
-    /// A store behind the network.
+    /// Returns a store that connects through the proxy.
     pub(crate) async fn store(&self) -> RedisStore {
         self.store_with(Settings::default()).await
     }
@@ -47,7 +47,7 @@ impl Stage {
         store_at(&self.proxy.url(), settings).await
     }
 
-    /// The same limit by a way that does not fail: what Redis has really counted.
+    /// Returns the same limit with a direct connection: what Redis has really counted.
     pub(crate) async fn witness(&self, name: &str, rule: &str) -> RedisLimiter {
         witness_at(&self.server.url(), name, rule).await
     }
@@ -73,7 +73,7 @@ pub(crate) async fn store_at(address: &str, settings: Settings) -> RedisStore {
     RedisStore::connect_with(&address, settings).await
 }
 
-/// Who asks Redis itself, and in no hurry.
+/// Returns a limiter with a direct connection and a long deadline.
 pub(crate) async fn witness_at(address: &str, name: &str, rule: &str) -> RedisLimiter {
     limiter(&store_at(address, Settings::default().deadline(PATIENT)).await, name, rule)
 }
@@ -92,12 +92,12 @@ pub(crate) fn limiter_with(
     store.builder(name, rule).on_error(on_error).build().expect("Redis can keep it")
 }
 
-/// Asks Redis for the rule, however busy the machine is.
+/// Publishes the rule, however busy the machine is.
 pub(crate) async fn ready(limiter: &RedisLimiter) {
-    becomes("the rule is known", PATIENCE, async || limiter.ready().await.is_ok()).await;
+    becomes("the rule is known", TIMEOUT, async || limiter.ready().await.is_ok()).await;
 }
 
-/// Looks again and again until it holds, and lets others run meanwhile.
+/// Waits until the condition holds.
 pub(crate) async fn becomes(what: &str, within: Duration, mut holds: impl AsyncFnMut() -> bool) {
     let ends = Instant::now() + within;
     while !holds().await {

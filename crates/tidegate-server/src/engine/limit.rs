@@ -9,7 +9,7 @@ use tidegate::snapshot::Snapshot;
 use tidegate::store::LimitStore;
 use tidegate::{Decision, Rule, Span};
 use tidegate_http::LimitStatus;
-use tidegate_redis::Unsuited;
+use tidegate_redis::UnsupportedRule;
 
 /// A limit, with a name or made of rule text.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Limit {
         config: LimitConfig,
         store: &dyn Backend,
         restored: &Snapshot,
-    ) -> Result<Self, Unsuited> {
+    ) -> Result<Self, UnsupportedRule> {
         let counters = store.open(&config, restored)?;
         counters.set_rule(config.rule.clone());
         let name = config.name.as_str().into();
@@ -55,7 +55,7 @@ impl Limit {
         config: LimitConfig,
         store: &dyn Backend,
         restored: &Snapshot,
-    ) -> Result<Self, Unsuited> {
+    ) -> Result<Self, UnsupportedRule> {
         Ok(Self { is_ad_hoc: true, ..Self::open(config, store, restored)? })
     }
 

@@ -12,7 +12,7 @@ use tidegate::snapshot::Snapshot;
 use tidegate::store::ClientId;
 use tidegate::store::Stats;
 use tidegate::{Rule, RuleError};
-use tidegate_redis::Unsuited;
+use tidegate_redis::UnsupportedRule;
 
 /// The maximum length of a limit's name or rule text.
 pub(super) const NAME_BYTES_MAX: usize = 256;
@@ -56,7 +56,7 @@ pub enum NoSuchLimit {
     NoAdHocRules(String),
     /// The store cannot represent the rule.
     #[error("{0}: {cause}", cause = .0.source)]
-    Unsuited(#[from] Unsuited),
+    UnsupportedRule(#[from] UnsupportedRule),
     /// The text is longer than any name or rule.
     #[error("a limit's name or rule has at most {NAME_BYTES_MAX} bytes")]
     TooLong,

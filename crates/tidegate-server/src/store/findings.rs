@@ -7,7 +7,7 @@ use super::ServerHealth;
 use crate::sync::lock;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use tidegate_redis::{Concern, Finding};
+use tidegate_redis::{ProblemKind, ServerProblem};
 
 /// Health checks between two examinations while nothing changes: ten minutes, at one health check a second.
 const CHECKS_MAX: u32 = 600;
@@ -16,25 +16,25 @@ const CHECKS_MIN: u32 = 5;
 
 /// The findings of the last examination.
 #[derive(Debug, Default)]
-pub(super) struct Findings(Mutex<Vec<Finding>>);
+pub(super) struct Findings(Mutex<Vec<ServerProblem>>);
 
 impl Findings {
-    pub(super) fn all(&self) -> Vec<Finding> {
+    pub(super) fn all(&self) -> Vec<ServerProblem> {
         lock(&self.0).clone()
     }
 
     /// Replaces the findings, and logs the new ones.
-    pub(super) fn replace(&self, found: Vec<Finding>) {
+    pub(super) fn replace(&self, found: Vec<ServerProblem>) {
         let mut last = lock(&self.0);
         let before = std::mem::take(&mut *last);
         let (unreachable, mut now): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|finding| finding.concern == Concern::Unreachable);
+            found.into_iter().partition(|finding| finding.kind == ProblemKind::Unreachable);
         for finding in now.iter().filter(|finding| !before.contains(finding)) {
             tracing::warn!("the store at {finding}");
         }
         let is_unreachable =
-            |finding: &Finding| unreachable.iter().any(|it| it.address == finding.address);
-        let stay: Vec<Finding> =
+            |finding: &ServerProblem| unreachable.iter().any(|it| it.address == finding.address);
+        let stay: Vec<ServerProblem> =
             before.into_iter().filter(|it| is_unreachable(it) && !now.contains(it)).collect();
         now.extend(stay);
         *last = now;

@@ -8,7 +8,7 @@ use crate::sync::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use tidegate::{Clock, Span, Timestamp};
-use tidegate_redis::Health;
+use tidegate_redis::ServerHealth as RedisServerHealth;
 
 /// The state of one of the store's servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +65,11 @@ impl HealthHistory {
     }
 
     /// Records a health check, logs what changed, and returns the state of every server.
-    pub(super) fn update(&self, health: Vec<Health>) -> Vec<ServerHealth> {
+    pub(super) fn update(&self, health: Vec<RedisServerHealth>) -> Vec<ServerHealth> {
         let now = self.clock.now();
         let mut servers = lock(&self.servers);
         let before = std::mem::take(&mut *servers);
-        let update = |health: Health| {
+        let update = |health: RedisServerHealth| {
             let state = before.get(&health.address).copied();
             let mut state = state.unwrap_or_else(|| ServerState::new(health.is_up, now));
             if state.update(health.is_up, now) {
@@ -83,8 +83,8 @@ impl HealthHistory {
     }
 }
 
-fn log(health: &Health) {
-    let Health { address, why_down, .. } = health;
+fn log(health: &RedisServerHealth) {
+    let RedisServerHealth { address, why_down, .. } = health;
     if health.is_up {
         tracing::info!("the store at {address} answers again");
     } else {

@@ -9,7 +9,7 @@ use tidegate::store::{IdempotencyCache, LimitStore, Reply};
 use tidegate::store::{Stats, Top};
 use tidegate::throttle::{Throttle, Throttled, Throttles};
 use tidegate::{Limiter, Rule};
-use tidegate_redis::Unsuited;
+use tidegate_redis::UnsupportedRule;
 
 /// The store in this process. Its state survives a restart by a snapshot.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Backend for MemoryBackend {
         &self,
         limit: &LimitConfig,
         restored: &Snapshot,
-    ) -> Result<Arc<dyn Counters>, Unsuited> {
+    ) -> Result<Arc<dyn Counters>, UnsupportedRule> {
         let mut builder = Limiter::builder(limit.rule.clone()).overflow(limit.overflow).top_keys();
         builder = builder.idempotency_cache(Arc::clone(&self.idempotency));
         if let Some(max_keys) = limit.max_keys {

@@ -27,7 +27,7 @@ use tidegate::store::{LimitStore, Reply};
 use tidegate::store::{Stats, Top};
 use tidegate::throttle::{Throttle, Throttled, Throttles};
 use tidegate::{Limiter, Rule};
-use tidegate_redis::Unsuited;
+use tidegate_redis::UnsupportedRule;
 
 /// A store as the server opens it: it opens limits, and decides `CL.THROTTLE`, whose rates come with the requests.
 pub trait Backend: fmt::Debug + Send + Sync {
@@ -35,8 +35,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the store cannot represent the rule.
-    fn open(&self, limit: &LimitConfig, restored: &Snapshot)
-    -> Result<Arc<dyn Counters>, Unsuited>;
+    fn open(
+        &self,
+        limit: &LimitConfig,
+        restored: &Snapshot,
+    ) -> Result<Arc<dyn Counters>, UnsupportedRule>;
 
     /// Returns the `CL.THROTTLE` keys in this process: all of them in memory; with Redis, the fallback for an outage.
     fn throttles(&self) -> &Throttles<ServerClock>;

@@ -17,7 +17,8 @@ use tidegate::store::{LimitStore, Reply};
 use tidegate::throttle::{Throttle, Throttled, Throttles};
 use tidegate::{Limiter, Rule};
 use tidegate_redis::{
-    Finding, Latencies, LimitHealth, RedisLimiter, RedisStore, RedisThrottles, Unsuited,
+    Latencies, LimitHealth, RedisLimiter, RedisStore, RedisThrottles, ServerProblem,
+    UnsupportedRule,
 };
 use tokio::runtime::Handle;
 
@@ -78,7 +79,7 @@ impl RedisBackend {
     }
 
     /// Returns what the last [examination](Self::examine) found.
-    pub fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<ServerProblem> {
         self.findings.all()
     }
 
@@ -99,7 +100,11 @@ impl RedisBackend {
 }
 
 impl Backend for RedisBackend {
-    fn open(&self, limit: &LimitConfig, _: &Snapshot) -> Result<Arc<dyn Counters>, Unsuited> {
+    fn open(
+        &self,
+        limit: &LimitConfig,
+        _: &Snapshot,
+    ) -> Result<Arc<dyn Counters>, UnsupportedRule> {
         let on_error = match limit.on_error {
             OnError::Local => tidegate_redis::OnError::Local { nodes: self.nodes },
             OnError::Allow => tidegate_redis::OnError::Allow,

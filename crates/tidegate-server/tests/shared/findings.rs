@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 const LIMITS: &str = "[limits.api]\nrule = \"9/s\"\n";
-const EVICTS: &str = "it throws keys away (maxmemory-policy allkeys-lru)";
+const EVICTS: &str = "it evicts keys (maxmemory-policy allkeys-lru)";
 
 /// Keeps what is said at `WARN`.
 #[derive(Clone, Default)]

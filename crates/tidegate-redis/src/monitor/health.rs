@@ -1,23 +1,23 @@
-//! Whether Redis decides a limit's requests, by what those requests met.
+//! Whether Redis decides the requests of a limit, judged by those requests.
 //!
-//! Invariant  A limit is degraded from the first request that Redis did not decide until [`HOLD`] after the last one,
-//!            whatever the server says to a `PING`: a server may answer that and refuse every script.
-//! Invariant  While there are no requests a probe takes their place: it writes, beside the key that failed last.
-//! Bound      One probe task for each limit, only while the limit is degraded, and one key.
+//! Invariant  A limit is degraded from the first request that Redis did not decide until [`HOLD`] after the last one. A `PING`
+//!            proves nothing: a server may answer it and refuse every script.
+//! Invariant  Without requests, a probe writes a key beside the one that failed last.
+//! Bound      One probe task for each limit, only while the limit is degraded.
 
-use crate::connection::{Link, StoreError};
+use crate::connection::{ScriptRunner, Servers, StoreError};
 use crate::script;
-use crate::store::Inner;
+use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// A limit stays degraded for so long after the last failure: failures that are this close are one outage.
+/// How long a limit stays degraded after the last failure.
 const HOLD: Duration = Duration::from_secs(1);
-/// Between two probes.
-const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// What is written beside a key.
+/// The interval between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+/// The suffix of the key that a probe writes.
 const PROBE_SUFFIX: &[u8] = b"#probe";
 
 /// Whether Redis decides the requests of a limit.
@@ -35,13 +35,13 @@ const PROBE_SUFFIX: &[u8] = b"#probe";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitHealth {
-    /// Who decides.
+    /// How Redis decides the requests of the last second.
     pub state: LimitState,
-    /// Why Redis did not decide the last request that it did not decide. Empty if there was none.
+    /// The error of the last request that Redis did not decide. Empty if there was none.
     pub last_failure: String,
 }
 
-/// Who decides the requests of a limit, in the last second.
+/// How Redis decided the requests of a limit in the last second.
 ///
 /// ```
 /// use tidegate_redis::LimitState;
@@ -51,28 +51,24 @@ pub struct LimitHealth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitState {
-    /// There were no requests that Redis was asked about.
+    /// There were no requests for Redis.
     Idle,
     /// Redis decided all of them.
     Up,
-    /// Redis decided some, and the limit's [`OnError`](crate::OnError) the others; or one of several servers is away.
+    /// Redis decided some, and the limit's [`OnError`](crate::OnError) the others; or one of several servers is down.
     Degraded,
     /// Redis decided none.
     Away,
 }
 
 impl LimitState {
-    /// Whether requests are decided without Redis.
-    ///
-    /// ```
-    /// assert!(tidegate_redis::LimitState::Away.is_degraded());
-    /// ```
+    /// Returns whether some requests are decided without Redis.
     pub fn is_degraded(self) -> bool {
         matches!(self, Self::Degraded | Self::Away)
     }
 }
 
-/// What the requests of one limit met.
+/// Records which requests of one limit Redis decided.
 #[derive(Debug)]
 pub(crate) struct HealthTracker {
     began: Instant,
@@ -80,7 +76,7 @@ pub(crate) struct HealthTracker {
     answered_ms: AtomicU64,
     failed_ms: AtomicU64,
     is_probed: AtomicBool,
-    last: Mutex<Failure>,
+    last_failure: Mutex<Failure>,
 }
 
 /// A request that Redis did not decide.
@@ -88,7 +84,7 @@ pub(crate) struct HealthTracker {
 pub(crate) struct FailedRequest<'a> {
     /// Its key in Redis.
     pub(crate) key: Vec<u8>,
-    /// The deadline of its limit, which its probes have too.
+    /// The deadline of its limit, which also bounds the probes.
     pub(crate) deadline: Duration,
     pub(crate) error: &'a StoreError,
 }
@@ -106,43 +102,43 @@ impl Default for HealthTracker {
             answered_ms: AtomicU64::new(0),
             failed_ms: AtomicU64::new(0),
             is_probed: AtomicBool::new(false),
-            last: Mutex::default(),
+            last_failure: Mutex::default(),
         }
     }
 }
 
 impl HealthTracker {
-    /// Redis decided a request.
+    /// Records a request that Redis decided.
     pub(crate) fn answered(&self) {
         let now = self.now_ms();
-        // A write for every answer would be shared by all threads.
+        // All threads share this word: writing it for every answer would slow them down.
         if self.answered_ms.load(Ordering::Relaxed) != now {
             self.answered_ms.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Redis did not decide a request about this key. Until it takes a write beside that key, it is probed.
-    pub(crate) fn failed(self: &Arc<Self>, store: &Arc<Inner>, failed: FailedRequest<'_>) {
+    /// Records a request that Redis did not decide, and probes until Redis accepts a write beside its key.
+    pub(crate) fn failed(self: &Arc<Self>, runner: &Arc<ScriptRunner>, failed: FailedRequest<'_>) {
         let deadline = failed.deadline;
         self.note(failed.key, failed.error);
         if !self.is_probed.swap(true, Ordering::AcqRel) {
-            let (tracker, weak) = (Arc::downgrade(self), Arc::downgrade(store));
-            store.runtime.spawn(probe_until_answered(tracker, weak, deadline));
+            let (tracker, weak) = (Arc::downgrade(self), Arc::downgrade(runner));
+            runner.runtime.spawn(probe_until_answered(tracker, weak, deadline));
         }
     }
 
     fn note(&self, key: Vec<u8>, error: &StoreError) {
-        *self.last.lock().expect("nobody panics with it") = Failure { key, why: error.to_string() };
+        *self.last_failure.lock() = Failure { key, why: error.to_string() };
         self.failed_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
-    /// Who decides, with the store's servers as they are.
-    pub(crate) fn read(&self, link: &Link) -> LimitHealth {
-        let nodes = link.nodes();
+    /// Returns the health of the limit.
+    pub(crate) fn read(&self, servers: &Servers) -> LimitHealth {
+        let nodes = servers.nodes();
         self.with(nodes.len(), nodes.iter().filter(|node| node.is_up()).count())
     }
 
-    /// Who decides, where so many servers are known, and so many of them are up.
+    /// Returns the health of the limit, if `up` of `servers` servers are up.
     fn with(&self, servers: usize, up: usize) -> LimitHealth {
         let state = match (self.is_recent(&self.failed_ms), self.is_recent(&self.answered_ms)) {
             _ if up == 0 => LimitState::Away,
@@ -152,7 +148,7 @@ impl HealthTracker {
             (false, true) => LimitState::Up,
             (false, false) => LimitState::Idle,
         };
-        let last_failure = self.last.lock().expect("nobody panics with it").why.clone();
+        let last_failure = self.last_failure.lock().why.clone();
         LimitHealth { state, last_failure }
     }
 
@@ -167,18 +163,18 @@ impl HealthTracker {
     }
 }
 
-/// Asks Redis in place of requests until it takes a write, or nobody needs to know any more.
+/// Probes Redis until it accepts a write, or the limiter is dropped.
 async fn probe_until_answered(
     tracker: Weak<HealthTracker>,
-    store: Weak<Inner>,
+    runner: Weak<ScriptRunner>,
     deadline: Duration,
 ) {
     loop {
-        sleep(PROBE_EVERY).await;
-        let (Some(tracker), Some(store)) = (tracker.upgrade(), store.upgrade()) else { return };
-        let key = tracker.last.lock().expect("nobody panics with it").key.clone();
+        sleep(PROBE_INTERVAL).await;
+        let (Some(tracker), Some(runner)) = (tracker.upgrade(), runner.upgrade()) else { return };
+        let key = tracker.last_failure.lock().key.clone();
         let probe = [&key[..], PROBE_SUFFIX].concat();
-        match store.run(script::probe(), vec![probe], Vec::new(), deadline).await {
+        match runner.run(script::probe(), vec![probe], Vec::new(), deadline).await {
             Ok(_) => {
                 tracker.answered();
                 tracker.is_probed.store(false, Ordering::Release);
@@ -223,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_among_failures_are_a_degraded_limit_and_answers_alone_are_none() {
+    async fn a_limit_with_answers_and_failures_is_degraded_and_one_with_answers_only_is_not() {
         let tracker = HealthTracker::default();
         tracker.answered();
         assert_eq!(state(&tracker), LimitState::Up);
@@ -236,13 +232,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn servers_that_are_away_are_known_before_anything_is_asked_of_them() {
+    async fn a_limit_is_degraded_while_a_server_is_down_even_without_requests() {
         let tracker = HealthTracker::default();
         let state = |up| tracker.with(3, up).state;
         assert_eq!(
             [0, 1, 3].map(state),
             [LimitState::Away, LimitState::Degraded, LimitState::Idle]
         );
-        assert_eq!(tracker.with(0, 0).state, LimitState::Away, "nobody knows of any");
+        assert_eq!(tracker.with(0, 0).state, LimitState::Away, "no server is known");
     }
 }

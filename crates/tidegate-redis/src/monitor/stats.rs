@@ -1,49 +1,46 @@
-//! What has been decided, and how often Redis did not.
+//! Counters of decisions and of failures of Redis.
 //!
-//! Always   Never silent: every failure is counted by its kind, and one in ten seconds is logged.
+//! Invariant  Every failure is counted by its kind, and one in ten seconds is logged.
 
 use crate::connection::StoreError;
-use crate::counter::Counter;
-use std::sync::Mutex;
+use crate::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::Decision;
 use tokio::time::Instant;
 
-/// Between two lines in the log about one limit.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+/// The interval between two log lines about one limit.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What [`StoreError::label`] calls them.
+/// The labels of [`StoreError::label`].
 const KINDS: [&str; 6] = ["timed_out", "lost", "down", "overloaded", "refused", "malformed"];
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    allowed: Counter,
-    /// But for those that were remembered.
-    denied: Counter,
-    remembered: Counter,
+pub(crate) struct Counters {
+    allowed: AtomicU64,
+    /// Without denials from the cache.
+    denied: AtomicU64,
+    denied_by_cache: AtomicU64,
     failed: AtomicU64,
     by_kind: [AtomicU64; KINDS.len()],
-    /// What happened to the last of them.
-    last: Mutex<String>,
-    logged: Mutex<Logged>,
-    /// Of what could not be given back.
-    kept_logged: Mutex<Logged>,
+    last_failure: Mutex<String>,
+    failure_log: Mutex<LogThrottle>,
+    refund_log: Mutex<LogThrottle>,
 }
 
-/// What was said of one kind of thing.
+/// Limits how often one kind of event is logged.
 #[derive(Debug, Default)]
-struct Logged {
+struct LogThrottle {
     at: Option<Instant>,
     since: u64,
 }
 
-impl Logged {
-    /// Counts one more. How many there were since the last line, if it is time for another.
+impl LogThrottle {
+    /// Counts an event. Returns how many there were since the last line, if another line is due.
     fn due(&mut self) -> Option<u64> {
         self.since += 1;
         let now = Instant::now();
-        if self.at.is_some_and(|at| now.duration_since(at) < LOG_EVERY) {
+        if self.at.is_some_and(|at| now.duration_since(at) < LOG_INTERVAL) {
             return None;
         }
         self.at = Some(now);
@@ -51,7 +48,7 @@ impl Logged {
     }
 }
 
-/// What a limiter has decided here since it was made.
+/// What a limiter has decided on this node since it was created.
 ///
 /// ```no_run
 /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
@@ -62,38 +59,36 @@ impl Logged {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Requests that passed, now or after a wait.
+    /// Requests that were admitted, at once or after a wait.
     pub allowed: u64,
-    /// Requests that did not.
+    /// Requests that were denied.
     pub denied: u64,
-    /// Of these, those that were denied here, because Redis had denied them a moment before.
+    /// Requests of these that were denied by a cached denial of Redis.
     pub remembered: u64,
     /// Requests that Redis did not decide.
     pub failed: u64,
-    /// The same by kind, as [`StoreError::label`] calls them; all kinds, in the same order always.
+    /// The same for each [label](StoreError::label), always all of them in the same order.
     pub failed_by_kind: Vec<(&'static str, u64)>,
-    /// How much has been lent to this node ahead of use, and how much of it was given back unused.
+    /// How much quota this node has reserved in leases.
     pub lent: u64,
-    /// See [`lent`](Self::lent).
+    /// How much of it the node has returned unused.
     pub returned: u64,
-    /// What happened to the last of them.
+    /// The error of the last request that Redis did not decide.
     pub last_failure: String,
 }
 
-impl Tally {
+impl Counters {
     pub(crate) fn decided(&self, decision: &Decision) {
         let counter = if decision.is_deny() { &self.denied } else { &self.allowed };
-        counter.add_one();
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    #[inline]
     pub(crate) fn allowed(&self) {
-        self.allowed.add_one();
+        self.allowed.fetch_add(1, Ordering::Relaxed);
     }
 
-    #[inline]
-    pub(crate) fn denied_here(&self) {
-        self.remembered.add_one();
+    pub(crate) fn denied_by_cache(&self) {
+        self.denied_by_cache.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn failed(&self, limit: &str, error: &StoreError) {
@@ -101,31 +96,30 @@ impl Tally {
         if let Some(kind) = KINDS.iter().position(|kind| *kind == error.label()) {
             self.by_kind[kind].fetch_add(1, Ordering::Relaxed);
         }
-        *self.last.lock().expect("nobody panics with it") = error.to_string();
-        if let Some(failures) = self.logged.lock().expect("nobody panics with it").due() {
+        *self.last_failure.lock() = error.to_string();
+        if let Some(failures) = self.failure_log.lock().due() {
             tracing::warn!(limit, failures, "decided without Redis: {error}");
         }
     }
 
-    /// Something that was charged could not be given back.
-    pub(crate) fn kept(&self, limit: &str, error: &StoreError) {
-        if let Some(parts) = self.kept_logged.lock().expect("nobody panics with it").due() {
+    /// Logs a refund that failed.
+    pub(crate) fn refund_failed(&self, limit: &str, error: &StoreError) {
+        if let Some(parts) = self.refund_log.lock().due() {
             tracing::warn!(limit, parts, "a part of a joint decision stays charged: {error}");
         }
     }
 
     pub(crate) fn read(&self) -> Stats {
-        let remembered = self.remembered.read();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
-            allowed: self.allowed.read(),
-            denied: self.denied.read() + remembered,
-            remembered,
+            allowed: read(&self.allowed),
+            denied: read(&self.denied) + read(&self.denied_by_cache),
+            remembered: read(&self.denied_by_cache),
             failed: read(&self.failed),
             failed_by_kind: KINDS.into_iter().zip(self.by_kind.iter().map(read)).collect(),
             lent: 0,
             returned: 0,
-            last_failure: self.last.lock().expect("nobody panics with it").clone(),
+            last_failure: self.last_failure.lock().clone(),
         }
     }
 }
@@ -135,10 +129,11 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
+    /// T28.
     #[tokio::test(start_paused = true)]
-    async fn t28_one_line_in_ten_seconds_says_how_many_there_were() {
-        let mut logged = Logged::default();
-        assert_eq!(logged.due(), Some(1), "the first is said at once");
+    async fn one_log_line_in_ten_seconds_counts_the_failures_since_the_last() {
+        let mut logged = LogThrottle::default();
+        assert_eq!(logged.due(), Some(1), "the first is logged at once");
         assert!((0..1_000).all(|_| logged.due().is_none()));
         advance(Duration::from_millis(9_999)).await;
         assert_eq!(logged.due(), None);

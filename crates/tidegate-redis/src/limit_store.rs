@@ -1,7 +1,7 @@
 //! [`RedisLimiter`] as a [`LimitStore`]: limits whose state is in Redis.
 
-use super::{RedisLimiter, RedisPermit};
-use crate::joint::{JointAsk, decide_all};
+use crate::joint::check_all;
+use crate::limiter::{RedisLimiter, RedisPermit, RedisRequest};
 use std::any::Any;
 use std::sync::Arc;
 use tidegate::rule::Window;
@@ -9,7 +9,7 @@ use tidegate::store::PermitRecord;
 use tidegate::store::{
     CheckRequest, ClientId, IdempotencyKey, LimitStore, Reply, StoreError, StorePermit,
 };
-use tidegate::{Decision, Denied, Joint, Retry, Rule, Span, Verdict};
+use tidegate::{Decision, Denied, Joint, Rule, Span};
 
 impl LimitStore for RedisLimiter {
     fn rule(&self) -> Rule {
@@ -28,15 +28,14 @@ impl LimitStore for RedisLimiter {
         &'a self,
         requests: &'a [CheckRequest<'a>],
     ) -> Reply<'a, Result<Joint, StoreError>> {
-        let asks: Option<Vec<JointAsk<'a>>> = requests.iter().map(joint_ask).collect();
-        let Some(asks) = asks else { return Reply::now(Err(StoreError::MixedStores)) };
+        let requests: Option<Vec<RedisRequest<'a>>> = requests.iter().map(redis_request).collect();
+        let Some(requests) = requests else { return Reply::now(Err(StoreError::MixedStores)) };
         Reply::later(async move {
-            let joint = match &asks[..] {
+            Ok(match requests[..] {
                 // The lease of a single request decides without a round trip.
-                [ask] => Joint::of(vec![ask.limiter.check_n(ask.key, ask.cost).await]),
-                _ => decide_all(&asks).await,
-            };
-            Ok(deny_long_waits(requests, &asks, joint).await)
+                [request] => Joint::of(vec![request.check().await]),
+                _ => check_all(&requests).await,
+            })
         })
     }
 
@@ -51,7 +50,9 @@ impl LimitStore for RedisLimiter {
     }
 
     fn peek<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<Decision, StoreError>> {
-        Reply::later(async move { self.peek(key, cost).await.map_err(StoreError::unavailable) })
+        Reply::later(async move {
+            self.request(key).cost(cost).peek().await.map_err(StoreError::unavailable)
+        })
     }
 
     fn peek_without_store(&self, key: &[u8], cost: u64) -> Decision {
@@ -62,30 +63,21 @@ impl LimitStore for RedisLimiter {
         Reply::later(async move { self.refund(key, cost).await.map_err(StoreError::unavailable) })
     }
 
-    /// Charges as much of the cost as there is room for: a key in Redis has no debts.
     fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>> {
-        if cost == 0 || self.rule().is_concurrency() {
-            return Reply::now(Ok(()));
-        }
         Reply::later(async move {
-            let decision = self.check_n(key, cost).await;
-            if decision.is_deny() && decision.remaining > 0 {
-                let _ = self.check_n(key, decision.remaining.min(cost)).await;
-            }
+            self.charge(key, cost).await;
             Ok(())
         })
     }
 
     fn refund_in_background(&self, key: &[u8], cost: u64) {
         let (limiter, key) = (self.clone(), key.to_vec());
-        let runtime = &self.inner.exact.store().runtime;
-        runtime.spawn(async move { limiter.refund(&key, cost).await });
+        self.inner.runtime().spawn(async move { limiter.refund(&key, cost).await });
     }
 
     fn charge_in_background(&self, key: &[u8], cost: u64) {
         let (limiter, key) = (self.clone(), key.to_vec());
-        let runtime = &self.inner.exact.store().runtime;
-        runtime.spawn(async move { LimitStore::charge(&limiter, &key, cost).await });
+        self.inner.runtime().spawn(async move { LimitStore::charge(&limiter, &key, cost).await });
     }
 
     fn reset<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<(), StoreError>> {
@@ -99,7 +91,12 @@ impl LimitStore for RedisLimiter {
         max_wait: Span,
     ) -> Reply<'a, Result<Box<dyn StorePermit>, Denied>> {
         Reply::later(async move {
-            let permit = self.acquire_within(key, cost, max_wait).await?;
+            let request = self.request(key).cost(cost).within(max_wait);
+            // Without waiting, a request needs no task of its own.
+            let permit = match max_wait {
+                Span::ZERO => request.try_acquire().await?,
+                _ => request.acquire().await?,
+            };
             Ok(Box::new(permit) as Box<dyn StorePermit>)
         })
     }
@@ -113,35 +110,10 @@ impl LimitStore for RedisLimiter {
     }
 }
 
-/// Returns the request for Redis, if its limit is in Redis.
-fn joint_ask<'a>(request: &CheckRequest<'a>) -> Option<JointAsk<'a>> {
+/// Returns the request to Redis, if its limit is in Redis.
+fn redis_request<'a>(request: &CheckRequest<'a>) -> Option<RedisRequest<'a>> {
     let limiter = request.limit.as_any().downcast_ref::<RedisLimiter>()?;
-    Some(JointAsk { limiter, key: request.key, cost: request.cost })
-}
-
-/// Denies the requests if one of them would have to wait for longer than it may, and refunds them: Redis decides without
-/// knowing how long a request may wait.
-async fn deny_long_waits(
-    requests: &[CheckRequest<'_>],
-    asks: &[JointAsk<'_>],
-    joint: Joint,
-) -> Joint {
-    let denied = |(request, decision): (&CheckRequest<'_>, &Decision)| match decision.verdict {
-        Verdict::Wait(wait) if wait > request.max_wait => {
-            Some(decision.deny(Retry::After(wait.saturating_sub(request.max_wait))).decision)
-        }
-        _ => None,
-    };
-    let denied: Vec<Option<Decision>> = requests.iter().zip(&joint.each).map(denied).collect();
-    if joint.decision.is_deny() || denied.iter().all(Option::is_none) {
-        return joint;
-    }
-    for ask in asks {
-        // A charge that cannot be refunded drains.
-        let _ = ask.limiter.refund(ask.key, ask.cost).await;
-    }
-    let each = joint.each.into_iter().zip(denied);
-    Joint::of(each.map(|(decision, denied)| denied.unwrap_or(decision)).collect())
+    Some(limiter.request(request.key).cost(request.cost).within(request.max_wait))
 }
 
 impl StorePermit for RedisPermit {
