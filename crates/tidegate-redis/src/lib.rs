@@ -48,8 +48,6 @@ pub use monitor::{LimitHealth, LimitState, Stats};
 pub use store::{RedisStore, ServerHealth};
 pub use throttle::RedisThrottles;
 
-// Former names.
-
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/guide/redis.md")]

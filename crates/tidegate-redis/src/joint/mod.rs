@@ -8,7 +8,7 @@
 mod charge;
 
 use crate::connection::{Deadline, StoreError};
-use crate::limiter::{RedisLimiter, RedisRequest};
+use crate::limiter::RedisRequest;
 use charge::{CombinedRequests, PendingCharges, Subject, charge_all, complete};
 use std::collections::HashSet;
 use std::sync::Arc;
