@@ -1,7 +1,7 @@
 //! `/v1/limits` and `/v1/top`: what each limit is, and what it has done to whom.
 
 use super::health::{Store, state, why_degraded};
-use crate::config::{Mode, OnError, means, near};
+use crate::config::{Mode, OnError, describe_rule, near};
 use crate::engine::{Limit, Limits, RULES_MAX};
 use crate::protocol::http::base64;
 use crate::protocol::http::{Answered, JSON, Page, Problem, parameter};
@@ -179,7 +179,7 @@ fn shown(limit: &Limit) -> Shown<'_> {
     Shown {
         name: limit.name(),
         rule: limit.rule().to_string(),
-        explain: means(limit.rule()),
+        explain: describe_rule(limit.rule()),
         mode: match limit.mode() {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",
