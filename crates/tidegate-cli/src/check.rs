@@ -130,7 +130,7 @@ fn limit_report(limit: &LimitConfig) -> LimitReport {
     LimitReport {
         limit: limit.name.clone(),
         rule: limit.rule.to_string(),
-        means: config::means(&limit.rule),
+        means: config::describe_rule(&limit.rule),
         key: limit.key.iter().map(ToString::to_string).collect(),
         when: limit.when.iter().map(ToString::to_string).collect(),
         mode: match limit.mode {

@@ -3,7 +3,9 @@
 use clap::ValueEnum;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use tidegate_server::config::{ADMIN_ADDR, CommandLine, GRPC_ADDR, HTTP_ADDR, Place, RESP_ADDR};
+use tidegate_server::config::{
+    ADMIN_ADDR, CommandLine, GRPC_ADDR, HTTP_ADDR, ListenAddr, RESP_ADDR,
+};
 
 /// Output format
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,16 +23,16 @@ pub(crate) enum Format {
 pub(crate) struct ServerFlags {
     /// RESP listen address, for Redis clients [default: 127.0.0.1:6380]
     #[arg(long, value_name = "ADDR|off", value_parser = place(RESP_ADDR))]
-    resp: Option<Place>,
+    resp: Option<ListenAddr>,
     /// HTTP listen address [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR|off", value_parser = place(HTTP_ADDR))]
-    http: Option<Place>,
+    http: Option<ListenAddr>,
     /// gRPC listen address, for Envoy [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDR|off", value_parser = place(GRPC_ADDR))]
-    grpc: Option<Place>,
+    grpc: Option<ListenAddr>,
     /// Admin listen address: metrics, health, dashboard [default: 127.0.0.1:9091]
     #[arg(long, value_name = "ADDR|off", value_parser = place(ADMIN_ADDR))]
-    admin: Option<Place>,
+    admin: Option<ListenAddr>,
     /// Keep debts across restarts in this file
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
@@ -53,6 +55,6 @@ impl ServerFlags {
 }
 
 /// Parses a listen address; an error shows `default` as an example.
-fn place(default: SocketAddr) -> impl Fn(&str) -> Result<Place, String> + Clone + Send + Sync {
-    move |text| Place::read(text, default)
+fn place(default: SocketAddr) -> impl Fn(&str) -> Result<ListenAddr, String> + Clone + Send + Sync {
+    move |text| ListenAddr::read(text, default)
 }

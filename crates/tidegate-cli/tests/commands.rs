@@ -24,7 +24,7 @@ fn files() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/files")
 }
 
-/// The text of a file that says what is printed.
+/// Returns the expected output in this file.
 fn expected(name: &str) -> String {
     std::fs::read_to_string(files().join(name)).expect("the file is there")
 }
@@ -49,12 +49,12 @@ fn check_explains_each_limit() {
 
 #[test]
 fn check_notes_that_a_server_does_not_wait_for_a_permit() {
-    let (out, err, code) = tidegate(&["check", "places.toml", "--format", "short"]);
+    let (out, err, code) = tidegate(&["check", "permits.toml", "--format", "short"]);
     assert_eq!((err.as_str(), code), ("", 0));
-    assert!(out.contains("; waits up to 500ms for a turn; a server does not wait: "), "{out}");
+    assert!(out.contains("; waits up to 500ms for a turn; the server does not wait: "), "{out}");
 }
 
-/// A proxy would take the status for a yes. No proxy asks for a place.
+/// A proxy would read the status as permission. Proxies do not acquire permits.
 #[test]
 fn check_notes_fallbacks_that_a_proxy_would_take_for_permission() {
     let (out, err, code) = tidegate(&["check", "fallback.toml", "--format", "short"]);
@@ -67,7 +67,7 @@ fn check_notes_fallbacks_that_a_proxy_would_take_for_permission() {
     assert_eq!(out.matches("\n  note  `fallback` has the status ").count(), 2, "{out}");
     let (out, _, _) = tidegate(&["check", "fallback.toml", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
-    let notes = |place: usize| json["limits"][place]["notes"].as_array().map(Vec::len);
+    let notes = |index: usize| json["limits"][index]["notes"].as_array().map(Vec::len);
     assert_eq!([0, 1, 2, 3].map(notes), [Some(1), Some(1), Some(0), Some(0)]);
 }
 
@@ -84,7 +84,7 @@ fn check_shows_errors_and_exits_with_1() {
     assert_eq!((code, &json["errors"][0]["line"]), (1, &serde_json::json!(3)));
 }
 
-/// A directory with these files, until it is dropped.
+/// A temporary directory, deleted when it is dropped.
 struct Files(PathBuf);
 
 impl Files {
@@ -117,7 +117,7 @@ fn certificate() -> (String, String) {
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// Files that `serve` refuses, and a word of why.
+/// Files that `serve` refuses, and a part of the error.
 const REFUSED: [(&str, &str); 6] = [
     (
         "[server.tls]\ncert = \"cert.pem\"\nkey = \"other.pem\"\n",
@@ -128,7 +128,7 @@ const REFUSED: [(&str, &str); 6] = [
         "[server.admin_tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\nclient_ca = \"garbage.pem\"\n",
         "garbage.pem has no authority",
     ),
-    ("[server]\nhttp = \"0.0.0.0:0\"\n", "requests need no token"),
+    ("[server]\nhttp = \"0.0.0.0:0\"\n", "without a token"),
     (
         "[server]\nhttp = \"0.0.0.0:7000\"\ngrpc = \"127.0.0.1:7000\"\ninsecure = true\n",
         "same address",
@@ -263,7 +263,7 @@ fn check_with_connect_examines_the_store() {
     let (out, _, code) = tidegate(&["check", &path, "--connect", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
     assert_eq!((&json["store"]["servers"][0]["is_up"], code), (&serde_json::json!(false), 1));
-    assert_eq!(tidegate(&["check", &path]).2, 0, "nobody goes there unless told to");
+    assert_eq!(tidegate(&["check", &path]).2, 0, "without --connect the store is not contacted");
     std::fs::remove_file(&file).expect("it can be removed");
     let (out, _, code) = tidegate(&["check", "good.toml", "--connect"]);
     assert_eq!((out.lines().last(), code), (Some("store: memory; no connection is needed"), 0));
@@ -326,8 +326,8 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 /// A command's words: in single quotes, or between blanks.
 fn words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
-    for (place, part) in command.split('\'').enumerate() {
-        if place % 2 == 1 { words.push(part) } else { words.extend(part.split_whitespace()) }
+    for (index, part) in command.split('\'').enumerate() {
+        if index % 2 == 1 { words.push(part) } else { words.extend(part.split_whitespace()) }
     }
     words
 }
@@ -342,8 +342,8 @@ fn explain_prints_the_output_in_the_guide() {
     let commands = blocks(page, "console");
     assert_eq!(commands.len(), 2);
     for block in commands {
-        let (command, shown) = block.split_once('\n').expect("it says something");
-        let words = words(command.strip_prefix("$ tidegate ").expect("it is ours"));
+        let (command, shown) = block.split_once('\n').expect("the block has output");
+        let words = words(command.strip_prefix("$ tidegate ").expect("the command is tidegate"));
         let (out, err, code) = tidegate_in(directory.clone(), &words);
         assert_eq!((err.as_str(), code), ("", 0));
         assert_eq!(out, shown);
@@ -361,7 +361,7 @@ fn explain_names_the_limit_that_decides() {
     assert_eq!(json["decided_by"], "everything");
     let forwarded = [&ask[..], &["GET /", "--header", "X-Forwarded-For: 192.0.2.7"]].concat();
     let (out, _, _) = tidegate(&forwarded);
-    let hint = "hint: `x-forwarded-for` is not believed, since 2001:db8::1 is no trusted proxy";
+    let hint = "hint: `x-forwarded-for` is ignored because 2001:db8::1 is not a trusted proxy";
     assert!(out.lines().any(|line| line.starts_with(hint)), "{out}");
     let (_, err, code) = tidegate(&["explain", "--config", "bad.toml", "--request", "GET /"]);
     assert_eq!((err, code), (expected("bad.txt"), 1));
@@ -379,7 +379,7 @@ fn explain_reads_a_repeated_header_as_the_server_does() {
     let (twice, ..) = tidegate_in(directory.clone(), &twice);
     std::fs::remove_dir_all(directory).expect("it can be removed");
     assert!(once.contains("key \"ann\""), "{once}");
-    assert!(twice.contains("key \"\""), "it is no key: {twice}");
+    assert!(twice.contains("key \"\""), "a repeated header has no key: {twice}");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn import_envoy_translates_and_lists_lines_it_cannot_translate() {
     assert_eq!(err, expected("envoy.txt"));
     assert_eq!(code, 1);
     let (_, err, code) = tidegate(&["check", "envoy.toml"]);
-    assert_eq!((err.as_str(), code), ("", 0), "what is printed is a good configuration");
+    assert_eq!((err.as_str(), code), ("", 0), "the output is a valid configuration");
 }
 
 #[test]
@@ -402,7 +402,10 @@ fn import_of_a_bomb_is_an_error() {
     let (_, err, code) = tidegate(&["import", "envoy", &file.display().to_string()]);
     std::fs::remove_file(&file).expect("it can be removed");
     assert_eq!(code, 2, "{err}");
-    assert!(err.contains("line 11 column 22"), "where it grew too large: {err}");
+    assert!(
+        err.contains("line 11 column 22"),
+        "it names the place where the expansion grew too large: {err}"
+    );
 }
 
 #[test]

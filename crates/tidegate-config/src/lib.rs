@@ -6,6 +6,7 @@
 pub mod config;
 pub mod explain;
 pub mod matching;
+mod request;
 pub mod tls;
 
 pub use config::*;

@@ -1,4 +1,4 @@
-//! What a configuration may say, and what is said about one that is wrong.
+//! Which configurations are valid, and which errors invalid ones get.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tidegate_config::{Config, ConfigErrors, FILE_BYTES_MAX, MissingKey, Mode, On
 use tidegate_http::ProxyHeader;
 use tidegate_redis::{Address, AddressError};
 
-/// The check of the server.
+/// The check of URLs that the server uses.
 fn check_url(url: &str) -> Result<(), String> {
     url.parse().map(|_: Address| ()).map_err(|error: AddressError| error.why.to_owned())
 }
@@ -24,25 +24,25 @@ fn read(text: &str) -> Config {
     parse(text, "tidegate.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Everything that is wrong, as people see it.
+/// Returns all errors of a configuration as text.
 fn wrong(text: &str) -> String {
     parse(text, "t.toml").expect_err("something is wrong").to_string()
 }
 
-/// What is wrong with a limit, from the column on, without file and line.
+/// Returns all errors of a limit with these lines.
 fn wrong_limit(lines: &str) -> String {
     wrong(&format!("[limits.a]\n{lines}"))
 }
 
 #[test]
-fn no_configuration_is_a_configuration() {
+fn an_empty_configuration_is_valid() {
     let config = read("");
     assert_eq!(config.server.resp.unwrap().to_string(), "127.0.0.1:6380");
     assert!(config.limits.is_empty());
 }
 
 #[test]
-fn everything_that_can_be_said_is_read() {
+fn every_setting_is_read() {
     let text = r#"
         [server]
         resp = "0.0.0.0:7000"
@@ -115,7 +115,7 @@ fn everything_that_can_be_said_is_read() {
 }
 
 #[test]
-fn a_slip_is_shown_where_it_is_with_what_was_meant() {
+fn a_misspelled_key_is_shown_with_the_right_one() {
     let shown = wrong("[limits.login]\nruel = \"5/s\"\nmod = 'shadow'\n");
     assert_eq!(
         shown,
@@ -146,11 +146,14 @@ fn a_bad_rule_is_pointed_at_inside_its_quotes() {
   |               ^^^^^"
     );
     let escaped = wrong_limit(r#"rule = "100/s br\u0075st 20""#);
-    assert!(escaped.starts_with("t.toml:2:8: "), "with escapes, the whole is meant: {escaped}");
+    assert!(
+        escaped.starts_with("t.toml:2:8: "),
+        "with escapes, the error is in the whole text: {escaped}"
+    );
 }
 
 #[test]
-fn all_errors_are_told_at_once_in_the_order_of_the_file() {
+fn all_errors_are_reported_at_once_in_the_order_of_the_file() {
     let shown = wrong("[server]\nresp = 1\nwatch = \"yes\"\n[limits.a]\nrule = \"x\"\n[limit.b]\n");
     let lines: Vec<&str> = shown.lines().filter(|line| line.starts_with("t.toml")).collect();
     assert_eq!(
@@ -165,7 +168,7 @@ fn all_errors_are_told_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn duplicates_and_bad_toml_are_told_with_their_place() {
+fn duplicates_and_invalid_toml_are_reported_with_their_line() {
     assert!(wrong("[limits.a]\nrule = \"1/s\"\nrule = \"2/s\"\n").starts_with("t.toml:3:1: "));
     assert!(wrong("[limits.a]\n[limits.a]\n").starts_with("t.toml:2:"));
     assert!(wrong("a = \n").starts_with("t.toml:1:"));
@@ -178,7 +181,7 @@ fn duplicates_and_bad_toml_are_told_with_their_place() {
 fn times_need_units_and_numbers_have_ranges() {
     let server = |line: &str| wrong(&format!("[server]\n{line}"));
     assert!(server("drain = 30").contains("`drain` must be a text with a unit"));
-    assert!(server("drain = \"30\"").contains("a time needs a unit"));
+    assert!(server("drain = \"30\"").contains("a duration needs a unit"));
     assert!(server("drain = \"30m\"").contains("did you mean \"30min\"?"));
     assert!(server("drain = \"2h\"").contains("`drain` must be from 0s to 1h"));
     for number in ["0", "-1", "1_000_000_001", "99999999999999999999"] {
@@ -190,12 +193,14 @@ fn times_need_units_and_numbers_have_ranges() {
 }
 
 #[test]
-fn addresses_are_addresses() {
+fn addresses_and_hosts_are_checked() {
     let server = |line: &str| wrong(&format!("[server]\n{line}"));
     assert!(server("http = \"8080\"").contains("write \"127.0.0.1:8080\""));
     assert!(server("http = \"localhost:8080\"").contains("write \"127.0.0.1:8080\""));
     assert!(server("http = \"*:8080\"").contains("\"[::]:8080\""));
-    assert!(server("http = \"127.0.0.1:6380\"").contains("`http` and `resp` listen at the same"));
+    assert!(
+        server("http = \"127.0.0.1:6380\"").contains("`http` and `resp` have the same address")
+    );
     let shown = server("proxy_header = \"x-forwarded\"");
     assert!(
         shown.contains("`proxy_header` must be \"either\" or \"x-forwarded-for\" or \"forwarded\""),
@@ -214,29 +219,29 @@ fn addresses_are_addresses() {
 }
 
 #[test]
-fn who_is_in_flight_is_not_counted_for_envoy() {
+fn requests_in_flight_are_not_counted_for_envoy() {
     let shown = wrong_limit("rule = \"concurrency 5\"\ndomain = \"d\"\ndescriptor = [\"a\"]");
     assert_eq!(
         shown,
-        "t.toml:2:8: Envoy does not tell when a request is over, so nobody can be in flight
+        "t.toml:2:8: Envoy does not report the end of a request, so requests in flight cannot be counted
   | rule = \"concurrency 5\"
   |        ^^^^^^^^^^^^^^^
-  = choose a rate such as `100/s`, or leave `domain` and `descriptor` out"
+  = choose a rate such as `100/s`, or remove `domain` and `descriptor`"
     );
 }
 
 #[test]
-fn no_limit_has_the_name_of_what_a_command_counts() {
+fn no_limit_has_the_name_of_cl_throttle() {
     let shown = wrong("[limits.\"CL.THROTTLE\"]\nrule = \"1/s\"\n");
     assert!(
-        shown.starts_with("t.toml:1:9: this is the name of what the command CL.THROTTLE counts"),
+        shown.starts_with("t.toml:1:9: this name stands for the command CL.THROTTLE in metrics"),
         "{shown}"
     );
     read("[limits.\"CL.THROTTLE-2\"]\nrule = \"1/s\"\n");
 }
 
 #[test]
-fn a_limit_must_make_sense() {
+fn settings_of_a_limit_that_contradict_each_other_are_refused() {
     let with = |line: &str| wrong_limit(&format!("rule = \"1/s\"\n{line}"));
     assert!(with("descriptor = [\"a\"]").contains("`descriptor` needs a `domain`"));
     assert!(with("domain = \"d\"").contains("`domain` needs a `descriptor`"));
@@ -257,8 +262,8 @@ fn a_limit_must_make_sense() {
     assert!(with(&format!("{envoy}replaces = [\"a\"]")).contains("cannot replace itself"));
     assert!(with(&format!("{envoy}key = \"descriptor:b\"")).contains("has no entry `b`"));
     let mixed = format!("{envoy}key = [\"descriptor:a\", \"ip\"]");
-    assert!(with(&mixed).contains("Envoy does not tell `ip`"));
-    for (entry, why) in [("=v", "an entry has a key"), ("k=", "nothing stands after the `=`")] {
+    assert!(with(&mixed).contains("Envoy does not send `ip`"));
+    for (entry, why) in [("=v", "an entry needs a key"), ("k=", "the value after `=` is missing")] {
         assert!(with(&format!("domain = \"d\"\ndescriptor = [\"{entry}\"]")).contains(why));
     }
 }
@@ -270,7 +275,7 @@ fn names_are_plain_and_not_too_long() {
     assert!(named("A_z.0-9").is_ok());
     assert!(named(&"a".repeat(65)).is_err());
     for name in ["", "a b", "ä", "a/b"] {
-        assert!(named(name).is_err(), "{name:?} was taken");
+        assert!(named(name).is_err(), "{name:?} was accepted");
     }
 }
 
@@ -304,28 +309,28 @@ fn another_language_is_named() {
         "# ours\n\n- name: login\n  rule: 5/min\n",
         "domain: edge\ndescriptors: []\n",
     ] {
-        let said = wrong(yaml);
-        assert!(said.contains("this looks like YAML, and a configuration is TOML"), "{said}");
-        assert_eq!(said.matches("t.toml").count(), 1, "and nothing else: {said}");
+        let error = wrong(yaml);
+        assert!(error.contains("this looks like YAML, but a configuration is TOML"), "{error}");
+        assert_eq!(error.matches("t.toml").count(), 1, "and nothing else: {error}");
     }
     assert!(wrong("{\n  \"limits\": {}\n}\n").contains("this looks like JSON"));
     for toml in ["[limits.a\nrule = \"1/s\"\n", "a = b:c\n", "http://x:1\n", "rule = \"a: b\n"] {
-        let said = wrong(toml);
-        assert!(!said.contains("looks like"), "{said}");
+        let error = wrong(toml);
+        assert!(!error.contains("looks like"), "{error}");
     }
 }
 
 #[test]
-fn a_list_without_a_key_part_is_no_key() {
-    let said = wrong_limit("rule = \"1/s\"\nkey = []");
+fn an_empty_key_is_refused() {
+    let error = wrong_limit("rule = \"1/s\"\nkey = []");
     assert!(
-        said.starts_with("t.toml:3:7: `key` has no part") && said.contains("leave `key` out"),
-        "{said}"
+        error.starts_with("t.toml:3:7: `key` is empty") && error.contains("or remove `key`"),
+        "{error}"
     );
 }
 
 #[test]
-fn the_field_of_the_servers_own_tokens_is_no_key_and_no_condition() {
+fn authorization_is_no_key_and_no_condition_if_it_contains_the_servers_tokens() {
     let limit = |more: &str| format!("[limits.a]\nrule = \"1/s\"\n{more}\n");
     let auth = "[server.auth]\ntokens = [\"s3cret\"]\n";
     for more in [
@@ -333,11 +338,11 @@ fn the_field_of_the_servers_own_tokens_is_no_key_and_no_condition() {
         "key = [\"path\", \"header:authorization\"]",
         "when = { not = { \"header:authorization\" = \"*\" } }",
     ] {
-        let said = wrong(&(limit(more) + auth));
-        assert!(said.starts_with("t.toml:3:"), "{said}");
+        let error = wrong(&(limit(more) + auth));
+        assert!(error.starts_with("t.toml:3:"), "{error}");
         assert!(
-            said.contains("`header:x-client-authorization`") && !said.contains("s3cret"),
-            "{said}"
+            error.contains("`header:x-client-authorization`") && !error.contains("s3cret"),
+            "{error}"
         );
         read(&limit(more));
     }
@@ -347,13 +352,13 @@ fn the_field_of_the_servers_own_tokens_is_no_key_and_no_condition() {
 #[test]
 fn a_token_that_no_client_can_send_is_refused() {
     for token in ["two words", "# comment", " padded", "a\\nb"] {
-        let said = wrong(&format!("[server.auth]\ntokens = [\"{token}\"]\n"));
-        assert!(said.contains("this is not a token") && !said.contains("words"), "{said}");
+        let error = wrong(&format!("[server.auth]\ntokens = [\"{token}\"]\n"));
+        assert!(error.contains("this is not a valid token") && !error.contains("words"), "{error}");
     }
 }
 
 #[test]
-fn a_certificate_that_is_none_is_pointed_at() {
+fn an_invalid_certificate_is_reported_with_its_line() {
     let directory = std::env::temp_dir().join(format!("tidegate-pem-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let ((certificate, key), (_, other)) = (certificate(), certificate());
@@ -368,7 +373,7 @@ fn a_certificate_that_is_none_is_pointed_at() {
         parse(&text, &file).map(|_| ()).map_err(|errors| errors.to_string())
     };
     assert_eq!(read("cert.pem", "key.pem", "cert.pem"), Ok(()));
-    for (cert, key, ca, place, why) in [
+    for (cert, key, ca, line, why) in [
         ("garbage.pem", "key.pem", "cert.pem", ":2:8: ", "garbage.pem has no certificate"),
         ("cert.pem", "garbage.pem", "cert.pem", ":3:7: ", "garbage.pem has no private key"),
         (
@@ -381,13 +386,13 @@ fn a_certificate_that_is_none_is_pointed_at() {
         ("cert.pem", "key.pem", "garbage.pem", ":4:13: ", "garbage.pem has no authority"),
     ] {
         let refused = read(cert, key, ca).unwrap_err();
-        assert!(refused.contains(place) && refused.contains(why), "{refused}");
+        assert!(refused.contains(line) && refused.contains(why), "{refused}");
     }
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
-fn files_are_looked_for_beside_the_configuration() {
+fn paths_are_relative_to_the_configuration() {
     let directory = std::env::temp_dir().join(format!("tidegate-config-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("t.toml");
@@ -408,13 +413,13 @@ fn files_are_looked_for_beside_the_configuration() {
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_not_shown_to_it() {
+fn control_characters_are_not_shown() {
     let shown = wrong("[limits.a]\nrule = \"1/s\"\n\"\\u001b[31m\" = 1 # \u{9b}");
     assert!(!shown.contains(['\u{1b}', '\u{9b}']), "{shown:?}");
 }
 
 #[test]
-fn what_the_guide_shows_is_good() {
+fn the_examples_in_the_guide_are_valid() {
     let page = include_str!("../../../docs/guide/configuration.md");
     let directory = std::env::temp_dir().join(format!("tidegate-guide-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -441,24 +446,24 @@ fn what_the_guide_shows_is_good() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// How long this thread has had a processor: others share the machine.
+/// Returns the CPU time of this thread. Other processes share the machine.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
     let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.expect("its first number"))
 }
 
-/// The most memory that this process ever had.
-fn most_bytes() -> u64 {
+/// Returns the peak memory of this process.
+fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
     let kb = line.trim().strip_suffix(" kB").and_then(|kb| kb.parse::<u64>().ok());
     kb.expect("a number") << 10
 }
 
-/// T57: a second and 256 MB.
+/// T57: within a second and 256 MB.
 #[test]
-fn t57_a_bomb_is_answered_with_an_error_within_a_second() {
+fn a_malicious_file_is_refused_within_a_second() {
     let limit = |number: usize| format!("[limits.l{number}]\nrule = \"1/s\"\n");
     let bombs = [
         "a".repeat(FILE_BYTES_MAX + 1),
@@ -475,39 +480,39 @@ fn t57_a_bomb_is_answered_with_an_error_within_a_second() {
         "\n".repeat(1_000_000) + "]",
         "= \n".repeat(300_000),
     ];
-    let before = most_bytes();
+    let before = peak_bytes();
     for bomb in bombs {
         let start = processor_time();
         let shown = wrong(&bomb);
         let took = processor_time().saturating_sub(start);
         assert!(took < Duration::from_secs(1), "{took:?}: {shown:.200}");
-        assert!(shown.starts_with("t.toml:"), "it says where: {shown:.200}");
-        assert!(shown.len() < 100_000, "a book");
+        assert!(shown.starts_with("t.toml:"), "it names the line: {shown:.200}");
+        assert!(shown.len() < 100_000, "the errors are too long");
     }
-    let grown = most_bytes() - before;
+    let grown = peak_bytes() - before;
     assert!(grown <= 256 << 20, "{grown} bytes");
     assert_eq!(read(&(0..10_000).map(limit).collect::<String>()).limits.len(), 10_000);
 }
 
 /// T57.
 #[test]
-fn t57_a_file_of_100_mb_is_refused_without_being_read() {
+fn a_file_of_100_mb_is_refused_without_being_read() {
     let path = std::env::temp_dir().join(format!("tidegate-huge-{}.toml", std::process::id()));
     let file = std::fs::File::create(&path).unwrap();
-    // It takes no room: what is not written is zeros.
+    // The file is sparse and takes no disk space.
     file.set_len(100 << 20).unwrap();
-    let (before, start) = (most_bytes(), processor_time());
-    let said = load(&path).expect_err("it is too large").to_string();
-    let (took, grown) = (processor_time().saturating_sub(start), most_bytes() - before);
+    let (before, start) = (peak_bytes(), processor_time());
+    let error = load(&path).expect_err("it is too large").to_string();
+    let (took, grown) = (processor_time().saturating_sub(start), peak_bytes() - before);
     std::fs::remove_file(&path).unwrap();
-    assert!(said.contains("is larger than 1048576 bytes"), "{said}");
+    assert!(error.contains("is larger than 1048576 bytes"), "{error}");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // Others in this process have bombs of their own.
+    // Another test of this process reads large files at the same time.
     assert!(grown <= 256 << 20, "{grown} bytes");
 }
 
 #[test]
-fn a_store_is_one_line_and_may_say_more() {
+fn a_store_needs_only_its_url() {
     let store = read("[store]\nurl = \"redis://127.0.0.1\"\n").store.expect("it has one");
     assert_eq!(store.url.as_str(), "redis://127.0.0.1");
     assert_eq!(store.deadline, Duration::from_millis(20));
@@ -534,39 +539,41 @@ fn a_store_is_one_line_and_may_say_more() {
 }
 
 #[test]
-fn what_is_wrong_with_a_store_has_its_place_and_never_its_password() {
+fn errors_of_a_store_never_show_its_password() {
     assert_eq!(
         wrong("[store]\nurl = \"127.0.0.1\"\n"),
-        "t.toml:2:7: `url` is no address of a store: it has no scheme\n  | url = \"127.0.0.1\"\n  |       \
-         ^^^^^^^^^^^\n  = such as \"redis://127.0.0.1:6379\""
+        "t.toml:2:7: `url` is not the address of a store: it has no scheme\n  | url = \"127.0.0.1\"\n  |       \
+         ^^^^^^^^^^^\n  = write, for example, \"redis://127.0.0.1:6379\""
     );
-    let said = wrong("[store]\nurl = \"redis+ring://me:s3cret@h\"\n");
+    let error = wrong("[store]\nurl = \"redis+ring://me:s3cret@h\"\n");
     assert!(
-        said.starts_with("t.toml:2:7: `url` is no address") && !said.contains("s3cret"),
-        "{said}"
+        error.starts_with("t.toml:2:7: `url` is not the address") && !error.contains("s3cret"),
+        "{error}"
     );
-    let said = wrong("[store]\nurl = \"redis://me:s3cret@h\n");
-    assert!(said.starts_with("t.toml:2:") && !said.contains("s3cret"), "{said}");
+    let error = wrong("[store]\nurl = \"redis://me:s3cret@h\n");
+    assert!(error.starts_with("t.toml:2:") && !error.contains("s3cret"), "{error}");
     for end in ["\"", ""] {
-        let said = wrong(&format!("[store]\nurl = \"redis+ring://h?sentinel=me:s3cret{end}\n"));
-        assert!(said.starts_with("t.toml:2:") && !said.contains("s3cret"), "{said}");
+        let error = wrong(&format!("[store]\nurl = \"redis+ring://h?sentinel=me:s3cret{end}\n"));
+        assert!(error.starts_with("t.toml:2:") && !error.contains("s3cret"), "{error}");
     }
-    let said = wrong("[store]\nurl = \"redis://h\"\nnode = 3\n");
+    let error = wrong("[store]\nurl = \"redis://h\"\nnode = 3\n");
     assert!(
-        said.contains("t.toml:3:1: unknown key `node` in store")
-            && said.contains("did you mean `nodes`?"),
-        "{said}"
+        error.contains("t.toml:3:1: unknown key `node` in store")
+            && error.contains("did you mean `nodes`?"),
+        "{error}"
     );
     assert!(wrong("[store]\nnodes = 3\n").contains("`url` is missing"));
     assert!(wrong("[store]\nurl = \"redis://h\"\ndeadline = \"0s\"\n").contains("from 1ms to 10s"));
-    assert!(wrong("[store]\nurl = \"redis://h\"\nprefix = \"{a}\"\n").contains("keys begin with"));
+    assert!(
+        wrong("[store]\nurl = \"redis://h\"\nprefix = \"{a}\"\n").contains("not a valid prefix")
+    );
     assert!(wrong_limit("rule = \"1/s\"\non_error = \"alow\"").contains("did you mean \"allow\"?"));
 }
 
 #[test]
-fn a_rule_that_redis_cannot_count_is_refused_where_there_is_redis() {
+fn a_rule_that_redis_cannot_count_is_refused_with_a_store() {
     let limit = "[limits.a]\nrule = \"1/week burst 9007199254740992\"\n";
     read(limit);
-    let said = wrong(&format!("[store]\nurl = \"redis://h\"\n{limit}"));
-    assert!(said.starts_with("t.toml:4:8: this rule cannot be kept in the store"), "{said}");
+    let error = wrong(&format!("[store]\nurl = \"redis://h\"\n{limit}"));
+    assert!(error.starts_with("t.toml:4:8: this rule cannot be kept in the store"), "{error}");
 }

@@ -64,13 +64,13 @@ fn an_explanation_says_for_each_limit_whether_it_counts_and_why() {
     assert_eq!(
         shown,
         "> login (2/min fixed, enforce) counts it: method is POST, path is /login*
-      key \"2001:db8:0:1::/64\", now allow, 1 of 2 remaining, as new in 1min
+      key \"2001:db8:0:1::/64\", now allow, 1 of 2 remaining, reset after 1min
   all (100/s, enforce) counts it: it counts every request
-      key \"\", now allow, 99 of 100 remaining, as new in 10ms
+      key \"\", now allow, 99 of 100 remaining, reset after 10ms
   trial (1/min fixed, shadow) counts it: it counts every request
-      key \"ann\\x1b[1m\", now allow, 0 of 1 remaining, as new in 1min
+      key \"ann\\x1b[1m\", now allow, 0 of 1 remaining, reset after 1min
   rest (1/s, off) does not count it: its mode is off
-  envoy (1/s, enforce) does not count it: it counts only what Envoy asks
+  envoy (1/s, enforce) does not count it: it counts only requests of Envoy
 allow: decided by login"
     );
     let elsewhere = Request { path: Some("/".into()), ..login(Vec::new()) };
@@ -123,7 +123,7 @@ fn a_request_without_a_key_is_refused_with_the_name_of_the_limit() {
     let error = counted(&engine.limits(), &Request::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the limit `a` counts by `header:x-user`, which the request has not"
+        "the limit `a` counts by `header:x-user`, which the request does not have"
     );
 }
 
@@ -132,7 +132,7 @@ fn a_concurrency_limit_does_not_count_a_request_by_its_description() {
     let engine = engine("[limits.a]\nrule = \"concurrency 1\"\n[limits.b]\nrule = \"1/s\"\n");
     let shown = explained(&engine, &Request::default());
     assert_eq!(shown.decided_by.as_deref(), Some("b"));
-    let why = "it counts who is in flight, and is asked by /v1/acquire and /v1/release";
+    let why = "it counts requests in flight, through /v1/acquire and /v1/release";
     assert_eq!((shown.limits[0].counts, &*shown.limits[0].why), (false, why));
 }
 

@@ -6,7 +6,10 @@ pub struct Random(pub u64);
 
 impl Random {
     /// Returns the next number, of any size.
-    #[expect(clippy::should_implement_trait, reason = "it never ends, and nobody iterates over it")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the sequence is endless, and no caller iterates over it"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -1,7 +1,7 @@
 //! The database that the stock is in: SQLite in a file, or PostgreSQL.
 //!
-//! Always   The pool is the only way in, and counts how often somebody goes in ([`Database::visits`]): what the limits
-//!          keep away can be measured where it would arrive.
+//! Always   Every statement goes through the pool, which counts the attempts that reach it ([`Database::visits`]). So the
+//!          effect of the limits is measured at the database.
 //! Bound    At most `connections` work at the same time; further ones wait, for up to [`WAIT_MAX`].
 
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool, Connection as _, Executor as _, Row as _};
 
-use crate::answer::Answer;
+use crate::reply::SaleReply;
 use crate::selling::{self, Dialect, ITEM};
 use crate::way::Way;
 
-/// Who has not got a connection, or SQLite's write lock, by then is told that we are busy.
+/// Maximum wait for a connection or for SQLite's write lock. After that the reply is "busy".
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Readers go on while somebody writes; the write lock is waited for.
+/// Readers continue during a write; writers wait for the lock.
 const SQLITE_CONNECTION: &str = "PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 30000";
 
 const SQLITE_TABLES: &str = "
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS flash_sale_stock
 CREATE TABLE IF NOT EXISTS flash_sale_orders
     (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item BIGINT NOT NULL, buyer BIGINT NOT NULL)";
 
-/// One statement, so that both numbers are of one moment.
+/// One statement, so that both numbers are consistent.
 const TALLY: &str = "SELECT stock.count, stock.sale, \
      (SELECT COUNT(*) FROM flash_sale_orders WHERE item = stock.id) AS orders \
      FROM flash_sale_stock AS stock WHERE stock.id = $1";
@@ -46,19 +46,19 @@ pub struct Database {
     visits: Arc<AtomicU64>,
 }
 
-/// How the sale stands.
+/// The state of the sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
-    /// How many there were.
+    /// The initial stock.
     pub count: i64,
-    /// How many are gone, by the counter that every way changes.
+    /// The number sold, by the counter that every way changes.
     pub sale: i64,
-    /// How many are gone, by the orders: the truth for whoever has to send parcels.
+    /// The number sold, by the orders: the parcels that have to be sent.
     pub orders: i64,
 }
 
 impl Tally {
-    /// How many orders there is nothing for.
+    /// Returns the number of orders beyond the stock.
     pub fn oversold(self) -> i64 {
         (self.orders - self.count).max(0)
     }
@@ -72,7 +72,7 @@ impl Database {
             Some(("sqlite", _)) => (Dialect::Sqlite, created_if_absent(url)),
             Some(("postgres" | "postgresql", _)) => (Dialect::Postgres, url.to_owned()),
             _ => bail!(
-                "{:?} is no database: write sqlite://FILE or postgres://USER@HOST:PORT/NAME",
+                "{:?} is not a database: write sqlite://FILE or postgres://USER@HOST:PORT/NAME",
                 without_password(url)
             ),
         };
@@ -80,7 +80,7 @@ impl Database {
             Dialect::Sqlite => SQLITE_TABLES,
             Dialect::Postgres => POSTGRES_TABLES,
         };
-        // By itself and not through the pool, which tries for as long as a buyer would wait.
+        // Without the pool, which would retry for as long as a buyer waits.
         let connection = AnyConnection::connect(&url).await;
         let mut connection =
             connection.with_context(|| format!("cannot open {}", without_password(&url)))?;
@@ -93,12 +93,12 @@ impl Database {
         Ok(Self { pool, dialect, visits })
     }
 
-    /// Which of the two it is.
+    /// Returns which of the two databases it is.
     pub const fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Puts `count` on sale, unless a sale is on already: a service that starts again goes on with it.
+    /// Starts a sale of `count`, unless there is one already: a restarted service continues it.
     pub async fn put_on_sale(&self, count: u32) -> sqlx::Result<()> {
         let statement = "INSERT INTO flash_sale_stock (id, count, sale, version) VALUES ($1, $2, 0, 0) \
                          ON CONFLICT (id) DO NOTHING";
@@ -106,7 +106,7 @@ impl Database {
         Ok(())
     }
 
-    /// Begins a new sale of `count` and forgets the orders of the old one.
+    /// Starts a new sale of `count`, and deletes the orders of the old one.
     pub async fn restock(&self, count: u32) -> sqlx::Result<()> {
         let mut transaction = self.pool.begin().await?;
         transaction.execute("DELETE FROM flash_sale_orders").await?;
@@ -115,18 +115,18 @@ impl Database {
         self.put_on_sale(count).await
     }
 
-    /// Sells one to `buyer`, or says why not.
-    pub async fn sell(&self, way: Way, buyer: i64) -> sqlx::Result<Answer> {
+    /// Sells one to `buyer`, or returns why not.
+    pub async fn sell(&self, way: Way, buyer: i64) -> sqlx::Result<SaleReply> {
         let mut connection = self.connection().await?;
         selling::sell(&mut connection, self.dialect, way, buyer, std::future::ready(())).await
     }
 
-    /// One of the connections, for as long as it is held.
+    /// Takes a connection from the pool.
     pub async fn connection(&self) -> sqlx::Result<PoolConnection<Any>> {
         self.pool.acquire().await
     }
 
-    /// How the sale stands.
+    /// Returns the state of the sale.
     pub async fn tally(&self) -> sqlx::Result<Tally> {
         let row = sqlx::query(TALLY).bind(ITEM).fetch_one(&self.pool).await?;
         Ok(Tally {
@@ -136,18 +136,18 @@ impl Database {
         })
     }
 
-    /// How often a connection was taken since it was opened: once for each attempt to buy that gets here.
+    /// Returns how often a connection was taken: once for each attempt to buy that reached the database.
     pub fn visits(&self) -> u64 {
         self.visits.load(Ordering::SeqCst)
     }
 
-    /// Waits for those at work, and closes every connection.
+    /// Waits for statements in progress, and closes every connection.
     pub async fn close(&self) {
         self.pool.close().await;
     }
 }
 
-/// A pool that counts who takes a connection: an idle one, or one that is made.
+/// Returns a pool that counts how often a connection is taken, idle or new.
 fn counted(dialect: Dialect, visits: &Arc<AtomicU64>) -> AnyPoolOptions {
     let (made, taken) = (Arc::clone(visits), Arc::clone(visits));
     AnyPoolOptions::new()
@@ -166,7 +166,7 @@ fn counted(dialect: Dialect, visits: &Arc<AtomicU64>) -> AnyPoolOptions {
         })
 }
 
-/// SQLite fails if the file is absent, unless it is told to make it.
+/// Adds the option that makes SQLite create a missing file.
 fn created_if_absent(url: &str) -> String {
     match url {
         url if url.contains("mode=") => url.to_owned(),
@@ -175,7 +175,7 @@ fn created_if_absent(url: &str) -> String {
     }
 }
 
-/// For messages and pictures.
+/// Returns the URL without its password.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     match rest.rsplit_once('@').map(|(user, host)| (user.split_once(':'), host)) {
@@ -184,7 +184,7 @@ pub(crate) fn without_password(url: &str) -> String {
     }
 }
 
-/// Whether the database has more to do than it gets done in time, as opposed to being broken.
+/// Returns whether the database is overloaded, as opposed to broken.
 pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::PoolTimedOut => true,
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_there_is_made_unless_the_url_says_otherwise() {
+    fn a_missing_file_is_created_unless_the_url_says_otherwise() {
         assert_eq!(created_if_absent("sqlite:a.db"), "sqlite:a.db?mode=rwc");
         assert_eq!(
             created_if_absent("sqlite:a.db?cache=private"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_database_is_told_what_one_looks_like() {
+    async fn an_invalid_url_gets_an_example() {
         let error = Database::open("mysql://localhost", 1).await.err().unwrap();
         assert!(error.to_string().contains("sqlite://FILE or postgres://"), "{error}");
     }

@@ -1,18 +1,18 @@
-//! What a buyer passes before the database: a limit for each buyer, and a token bucket for all of them.
+//! The limits before the database: one for each buyer, and a token bucket for all of them.
 //!
-//! Always   The buyer's own limit comes first, so that nobody uses up the tokens of others by asking often.
-//! Always   Who is refused by the bucket, or goes away while waiting for it, gets the attempt back: it never reached the
-//!          database.
-//! Bound    Of all that enter, at most burst + rate · t reach the database in any time t since the first.
+//! Always   The buyer's own limit is checked first, so that no buyer uses up the tokens of others by trying often.
+//! Always   If the bucket denies an attempt, or the buyer disconnects while it waits, the attempt is refunded: it never
+//!          reached the database.
+//! Bound    At most burst + rate · t attempts reach the database in any time t since the first.
 
 use std::time::Duration;
 
 use tidegate::{Clock, Decision, Gate, Limiter, Rule, Span, SystemClock, Timestamp};
 
-use crate::answer::Answer;
+use crate::reply::SaleReply;
 
-/// How long a buyer waits for a token, as in the seed of this example: `tryAcquire(1000, MILLISECONDS)`. A token that
-/// would come later is refused at once.
+/// How long a buyer waits for a token, as in the seed of this example: `tryAcquire(1000, MILLISECONDS)`. An attempt
+/// that would wait longer is denied at once.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The two limits.
@@ -21,24 +21,24 @@ pub struct Entrance<C: Clock = SystemClock> {
     tokens: Gate<C>,
 }
 
-/// What the two limits are.
+/// The rules of the two limits.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Of each buyer.
+    /// The rule of each buyer.
     pub per_buyer: Rule,
-    /// Of all buyers together.
+    /// The rule of all buyers together.
     pub rate: Rule,
 }
 
 impl Entrance {
-    /// By the machine's clock.
+    /// Creates the limits with the system clock.
     pub fn new(rules: Rules) -> Self {
         Self::with_clock(rules, SystemClock::new())
     }
 }
 
 impl<C: Clock + Clone> Entrance<C> {
-    /// By another clock.
+    /// Creates the limits with this clock.
     pub fn with_clock(rules: Rules, clock: C) -> Self {
         Self {
             buyers: Limiter::with_clock(rules.per_buyer, clock.clone()),
@@ -46,13 +46,14 @@ impl<C: Clock + Clone> Entrance<C> {
         }
     }
 
-    /// Waits for a token. The error is what to tell the buyer.
+    /// Waits for a token. The error is the reply to the buyer.
     ///
-    /// A buyer who goes away while waiting (the future is dropped) gives the token back to those behind, and may come again.
-    pub async fn enter(&self, buyer: i64) -> Result<(), Answer> {
+    /// If the buyer disconnects while it waits (the future is dropped), the token goes to the next waiter, and the attempt is
+    /// refunded.
+    pub async fn enter(&self, buyer: i64) -> Result<(), SaleReply> {
         let decision = self.buyers.check(&buyer);
         if let Err(denied) = decision.into_result() {
-            return Err(Answer::TooMany { retry_after_ms: retry_after_ms(denied.decision) });
+            return Err(SaleReply::TooMany { retry_after_ms: retry_after_ms(denied.decision) });
         }
         let drained_at = self.buyers.clock().now() + decision.reset_after;
         let mut attempt = Attempt { buyers: &self.buyers, buyer, drained_at, is_used: false };
@@ -61,7 +62,7 @@ impl<C: Clock + Clone> Entrance<C> {
                 attempt.is_used = true;
                 Ok(())
             }
-            Err(denied) => Err(Answer::Busy { retry_after_ms: retry_after_ms(denied.decision) }),
+            Err(denied) => Err(SaleReply::Busy { retry_after_ms: retry_after_ms(denied.decision) }),
         }
     }
 }
@@ -70,7 +71,7 @@ impl<C: Clock + Clone> Entrance<C> {
 struct Attempt<'a, C: Clock> {
     buyers: &'a Limiter<C>,
     buyer: i64,
-    /// From then on it is back by itself; to give it back again would be to give it twice.
+    /// After this time the attempt has drained; a refund would count it twice.
     drained_at: Timestamp,
     is_used: bool,
 }
@@ -83,7 +84,7 @@ impl<C: Clock> Drop for Attempt<'_, C> {
     }
 }
 
-/// Rounded up; a limit that never admits again has none to tell, and says a minute.
+/// Returns the wait, rounded up; a minute for a limit that never admits the request.
 fn retry_after_ms(decision: Decision) -> u64 {
     decision.retry_after().unwrap_or(Span::from_secs(60)).as_micros().div_ceil(1_000)
 }
@@ -101,18 +102,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_buyer_who_asks_again_is_refused_and_takes_no_token() {
+    async fn a_repeated_attempt_is_denied_and_takes_no_token() {
         let clock = ManualClock::new();
         let entrance = entrance(&clock);
         assert_eq!(entrance.enter(1).await, Ok(()));
         let again = entrance.enter(1).await;
-        assert_eq!(again, Err(Answer::TooMany { retry_after_ms: 10_000 }));
+        assert_eq!(again, Err(SaleReply::TooMany { retry_after_ms: 10_000 }));
         clock.advance(Span::from_secs(1));
         assert_eq!(entrance.enter(2).await, Ok(()), "the token is still there");
     }
 
     #[tokio::test]
-    async fn who_finds_no_token_within_a_second_is_refused_at_once_and_may_come_back() {
+    async fn an_attempt_without_a_token_within_a_second_is_denied_at_once_and_refunded() {
         let clock = ManualClock::new();
         let entrance = entrance(&clock);
         assert_eq!(entrance.enter(1).await, Ok(()));
@@ -122,22 +123,22 @@ mod tests {
             _ = &mut second => panic!("the token comes in a second"),
             () = std::future::ready(()) => {}
         }
-        assert_eq!(entrance.enter(3).await, Err(Answer::Busy { retry_after_ms: 1_000 }));
+        assert_eq!(entrance.enter(3).await, Err(SaleReply::Busy { retry_after_ms: 1_000 }));
         clock.advance(Span::from_secs(1));
         assert_eq!(second.await, Ok(()));
         clock.advance(Span::from_secs(1));
-        assert_eq!(entrance.enter(3).await, Ok(()), "the attempt was given back");
+        assert_eq!(entrance.enter(3).await, Ok(()), "the attempt was refunded");
     }
 
-    /// Enters and goes away while waiting for a token.
+    /// Starts to wait for a token, and gives up.
     fn give_up(entrance: &Entrance<ManualClock>, buyer: i64) {
         let mut gone = Box::pin(entrance.enter(buyer));
-        let mut nobody = Context::from_waker(Waker::noop());
-        assert!(gone.as_mut().poll(&mut nobody).is_pending(), "the token comes in a second");
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(gone.as_mut().poll(&mut context).is_pending(), "the token comes in a second");
     }
 
     #[tokio::test]
-    async fn who_goes_away_while_waiting_gives_the_token_back() {
+    async fn a_buyer_that_gives_up_leaves_its_token_to_the_next() {
         let clock = ManualClock::new();
         let entrance = entrance(&clock);
         assert_eq!(entrance.enter(1).await, Ok(()));
@@ -147,13 +148,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_away_while_waiting_may_come_again() {
+    async fn a_buyer_that_gives_up_may_try_again() {
         let clock = ManualClock::new();
         let entrance = entrance(&clock);
         assert_eq!(entrance.enter(1).await, Ok(()));
         give_up(&entrance, 2);
         clock.advance(Span::from_secs(1));
-        assert_eq!(entrance.enter(2).await, Ok(()), "the attempt was given back");
-        assert_eq!(entrance.enter(2).await, Err(Answer::TooMany { retry_after_ms: 10_000 }));
+        assert_eq!(entrance.enter(2).await, Ok(()), "the attempt was refunded");
+        assert_eq!(entrance.enter(2).await, Err(SaleReply::TooMany { retry_after_ms: 10_000 }));
     }
 }

@@ -1,6 +1,6 @@
-//! The service: one path for each way of selling, with and without limits, and one that says how the sale stands.
+//! The service: one path for each way of selling, with and without limits, and one for the state of the sale.
 //!
-//! Always   Every answer is JSON and its status says the same; who should come back is told when (`Retry-After`).
+//! Always   Every reply is JSON with a matching status; replies that ask to retry have `Retry-After`.
 //! Bound    A body has at most [`BODY_BYTES_MAX`] bytes.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::answer::Answer;
-use crate::shop::{Door, Shop};
+use crate::reply::SaleReply;
+use crate::shop::{Access, Shop};
 use crate::way::Way;
 
 /// `{"buyer": 9223372036854775807}` has 30.
@@ -25,19 +25,19 @@ pub const BODY_BYTES_MAX: usize = 1_024;
 const INDEX: &str = "\
 POST /sale/{way}            {\"buyer\": 7}   buy one, through the limits
 POST /sale/{way}/unlimited  {\"buyer\": 7}   buy one, straight from the database
-GET  /stock                                how the sale stands
+GET  /stock                                the state of the sale
 
 ways: naive, old-value, version, condition, for-update
 ";
 
-/// Who wants one.
+/// A request to buy one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Whom the limit counts and the order is for. A real shop takes it from the session.
+    /// The buyer, which is the key of the limit. A real shop takes it from the session.
     pub buyer: i64,
 }
 
-/// All that the shop answers to.
+/// Returns all routes of the shop.
 pub fn router(shop: Arc<Shop>) -> Router {
     Router::new()
         .route("/", get(INDEX))
@@ -48,11 +48,11 @@ pub fn router(shop: Arc<Shop>) -> Router {
         .with_state(shop)
 }
 
-/// The path of a way, with or without limits.
-pub fn path(door: Door, way: Way) -> String {
-    match door {
-        Door::Open => format!("/sale/{way}/unlimited"),
-        Door::Guarded => format!("/sale/{way}"),
+/// Returns the path of a way, with or without limits.
+pub fn path(access: Access, way: Way) -> String {
+    match access {
+        Access::Open => format!("/sale/{way}/unlimited"),
+        Access::Guarded => format!("/sale/{way}"),
     }
 }
 
@@ -66,14 +66,14 @@ async fn stock(State(shop): State<Arc<Shop>>) -> Response {
 type Body = Result<Json<Request>, JsonRejection>;
 
 async fn guarded(State(shop): State<Arc<Shop>>, Path(way): Path<String>, body: Body) -> Response {
-    buy(&shop, Door::Guarded, &way, body).await
+    buy(&shop, Access::Guarded, &way, body).await
 }
 
 async fn open(State(shop): State<Arc<Shop>>, Path(way): Path<String>, body: Body) -> Response {
-    buy(&shop, Door::Open, &way, body).await
+    buy(&shop, Access::Open, &way, body).await
 }
 
-async fn buy(shop: &Shop, door: Door, way: &str, body: Body) -> Response {
+async fn buy(shop: &Shop, access: Access, way: &str, body: Body) -> Response {
     let way: Way = match way.parse() {
         Ok(way) => way,
         Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
@@ -82,13 +82,13 @@ async fn buy(shop: &Shop, door: Door, way: &str, body: Body) -> Response {
         Ok(request) => request,
         Err(rejection) => return refuse(rejection.status(), &rejection.body_text()),
     };
-    match shop.buy(door, way, request.buyer).await {
+    match shop.buy(access, way, request.buyer).await {
         Ok(answer) => respond(answer),
         Err(error) => broken(&error),
     }
 }
 
-fn respond(answer: Answer) -> Response {
+fn respond(answer: SaleReply) -> Response {
     let mut response = (answer.status(), Json(answer)).into_response();
     if let Some(seconds) = answer.retry_after_secs() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -100,7 +100,7 @@ fn refuse(status: StatusCode, why: &str) -> Response {
     (status, Json(json!({ "answer": "bad_request", "why": why }))).into_response()
 }
 
-/// What went wrong is for the operator: it may name hosts and tables.
+/// Logs the error, which may name hosts and tables, and returns a reply without it.
 fn broken(error: &sqlx::Error) -> Response {
     #[expect(clippy::print_stderr, reason = "the log of this program")]
     {

@@ -1,6 +1,6 @@
-//! What can be said on the command line.
+//! The command line.
 //!
-//! Always   Without a word it does something useful and short: all ways, driven, on a SQLite that is gone afterwards.
+//! Always   Without arguments the program runs a short comparison of all ways, on a temporary SQLite.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,126 +15,128 @@ use crate::database::{self, Database};
 use crate::entrance::Rules;
 use crate::way::Way;
 
-/// A flash sale: thousands of buyers, few things, five ways of selling, with and without limits.
+/// A flash sale: thousands of buyers, few items, five ways of selling, with and without limits.
 ///
-/// Without a command it drives: a crowd buys in every way, first straight from the database, then through the limits,
-/// and a table says what became of it.
+/// Without a command it runs `drive`: simulated buyers buy in every way, first without limits, then with limits, and a
+/// table shows the results.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub struct Options {
     #[command(subcommand)]
-    /// What to do; to drive if nothing is said.
+    /// The command; default: `drive`.
     pub command: Option<Command>,
     #[command(flatten)]
-    /// How to drive.
+    /// Options of `drive`.
     pub drive: Drive,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Let a crowd buy in every way, and say what became of it (the default).
+    /// Simulate buyers in every way, and print the results (default).
     Drive(Drive),
     /// Sell over HTTP until SIGINT or SIGTERM.
     Serve(Serve),
 }
 
-/// What is sold, from where, and within which limits.
+/// The items, the database and the limits.
 #[derive(Clone, Debug, Args)]
 pub struct Sale {
-    /// `sqlite://FILE`, or `postgres://USER@HOST:PORT/NAME`; a SQLite in a temporary directory if not given.
+    /// `sqlite://FILE`, or `postgres://USER@HOST:PORT/NAME`; default: a SQLite in a temporary directory.
     ///
-    /// The tables are called `flash_sale_stock` and `flash_sale_orders`. `drive` begins every sale anew and deletes
-    /// what is in them; `serve` goes on with the sale that it finds.
+    /// The tables are called `flash_sale_stock` and `flash_sale_orders`. `drive` starts every sale anew and deletes
+    /// their contents; `serve` continues an existing sale.
     #[arg(long, value_name = "URL", env = "FLASH_SALE_DATABASE")]
     pub database: Option<String>,
-    /// How many things there are.
+    /// Number of items.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub stock: u32,
-    /// The token bucket before the database, as a rule of Tidegate. Buyers wait for up to a second for a token.
+    /// Rule of the token bucket before the database. Buyers wait up to a second for a token.
     #[arg(long, value_name = "RULE", default_value = "400/s burst 20")]
     pub rate: Rule,
-    /// The limit of each buyer, as a rule of Tidegate.
+    /// Rule of the limit for each buyer.
     #[arg(long, value_name = "RULE", default_value = "1/10s")]
     pub per_buyer: Rule,
-    /// How many connections to the database there may be; 4 for SQLite, 16 for PostgreSQL if not given.
+    /// Maximum number of database connections; default: 4 for SQLite, 16 for PostgreSQL.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub connections: Option<u32>,
 }
 
-/// How to sell over HTTP.
+/// Options of `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
     #[command(flatten)]
-    /// What is sold.
+    /// The sale.
     pub sale: Sale,
-    /// Where to listen; port 0 takes any that is free, and says which.
+    /// Listen address; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
     pub listen: SocketAddr,
 }
 
-/// How a crowd buys.
+/// Options of `drive`.
 #[derive(Clone, Debug, Args)]
 pub struct Drive {
     #[command(flatten)]
-    /// What is sold.
+    /// The sale.
     pub sale: Sale,
-    /// How many attempts to buy are made, all at the same time.
+    /// Number of attempts to buy, all at the same time.
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub buyers: u32,
-    /// Of ten attempts, how many are made by somebody who has made one already.
+    /// How many of ten attempts are repeated attempts of the same buyer.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=9))]
     pub again: u32,
-    /// Only these ways; may be repeated.
+    /// Only this way; can be repeated.
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Vec<Way>,
-    /// Through the service on loopback, with a connection for each buyer, instead of in process.
+    /// Buy through the service over loopback, with a connection for each buyer, instead of in process.
     #[arg(long)]
     pub http: bool,
-    /// Draw what became of it.
+    /// Draw the results into this file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
-/// Where the database is.
-pub enum Place {
-    /// Where the user said.
+/// The location of the database.
+pub enum DatabaseLocation {
+    /// The URL from the command line.
     Given(String),
-    /// In a directory that goes when this value does.
+    /// A temporary directory, deleted when this value is dropped.
     Temporary(TempDir),
 }
 
 impl Sale {
-    /// The user's database, or one of our own.
-    pub fn place(&self) -> anyhow::Result<Place> {
+    /// Returns the user's database, or a temporary one.
+    pub fn location(&self) -> anyhow::Result<DatabaseLocation> {
         self.database.clone().map_or_else(
             || {
                 let directory = tempfile::Builder::new().prefix("flash-sale-").tempdir();
-                Ok(Place::Temporary(directory.context("cannot make a temporary directory")?))
+                Ok(DatabaseLocation::Temporary(
+                    directory.context("cannot make a temporary directory")?,
+                ))
             },
-            |url| Ok(Place::Given(url)),
+            |url| Ok(DatabaseLocation::Given(url)),
         )
     }
 
-    /// Opens what is at `place`.
-    pub async fn open(&self, place: &Place) -> anyhow::Result<Database> {
-        Database::open(&place.url(), self.connections(place)).await
+    /// Opens the database.
+    pub async fn open(&self, location: &DatabaseLocation) -> anyhow::Result<Database> {
+        Database::open(&location.url(), self.connections(location)).await
     }
 
-    /// How many connections there may be.
-    pub fn connections(&self, place: &Place) -> u32 {
-        // SQLite has one writer: more connections are only more that contend for its lock.
-        self.connections.unwrap_or(if place.is_sqlite() { 4 } else { 16 })
+    /// Returns the maximum number of connections.
+    pub fn connections(&self, location: &DatabaseLocation) -> u32 {
+        // SQLite has one writer: more connections only add contention for its lock.
+        self.connections.unwrap_or(if location.is_sqlite() { 4 } else { 16 })
     }
 
-    /// The limits at the entrance.
+    /// Returns the rules of the limits.
     pub fn rules(&self) -> Rules {
         Rules { per_buyer: self.per_buyer.clone(), rate: self.rate.clone() }
     }
 }
 
-impl Place {
-    /// As opposed to PostgreSQL.
+impl DatabaseLocation {
+    /// Returns whether it is SQLite, not PostgreSQL.
     pub fn is_sqlite(&self) -> bool {
         matches!(self, Self::Temporary(_)) || self.url().starts_with("sqlite")
     }
@@ -149,7 +151,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DatabaseLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Given(url) => f.write_str(&database::without_password(url)),
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_none_is_told_why() {
+    fn an_invalid_rule_is_an_error() {
         let error = Options::try_parse_from(["flash-sale", "--rate", "fast"]).unwrap_err();
         assert!(error.to_string().contains("--rate <RULE>"), "{error}");
     }

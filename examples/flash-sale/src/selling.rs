@@ -1,27 +1,27 @@
 //! The statements of the five ways.
 //!
 //! Always   The stock and the order change in one transaction, which is committed before the buyer is told "sold".
-//! Always   No way but the naive one writes what it has worked out from a read that others may have overtaken.
+//! Always   Only the naive way writes a value computed from a read that may be outdated.
 //! SQLite   It has no `FOR UPDATE`, and one writer at a time. `BEGIN IMMEDIATE` takes the only write lock at once: a
-//!          transaction that begins with a read and turns to writing later is refused if anybody wrote in between. For
+//!          transaction that begins with a read and turns to writing later is refused if another connection wrote in between. For
 //!          that reason the ways that read first do so outside of the transaction.
 
 use std::future::Future;
 
 use sqlx::{Any, AnyConnection, Connection as _, Row as _, Transaction};
 
-use crate::answer::Answer;
+use crate::reply::SaleReply;
 use crate::way::Way;
 
-/// What is sold. The tables could hold more.
+/// The item that is sold. The tables could hold more.
 pub(crate) const ITEM: i64 = 1;
 
-/// Which of the two databases it is, where they differ.
+/// The SQL dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// In a file, in this process.
+    /// SQLite, in this process.
     Sqlite,
-    /// A server.
+    /// PostgreSQL.
     Postgres,
 }
 
@@ -55,17 +55,17 @@ const WRITE_IF_LEFT: &str = "UPDATE flash_sale_stock SET sale = sale + 1 WHERE i
 const WRITE_UNDER_LOCK: &str = "UPDATE flash_sale_stock SET sale = sale + 1 WHERE id = $1";
 const ORDER: &str = "INSERT INTO flash_sale_orders (item, buyer) VALUES ($1, $2) RETURNING id";
 
-/// Sells one to `buyer`, or says why not.
+/// Sells one to `buyer`, or returns why not.
 ///
-/// `after_read` is awaited between the read and the write of the ways that read without a lock. It is where others get
-/// in between; a test makes sure that they do.
+/// `after_read` is awaited between the read and the write of the ways that read without a lock. There a test lets other
+/// buyers in.
 pub async fn sell(
     connection: &mut AnyConnection,
     dialect: Dialect,
     way: Way,
     buyer: i64,
     after_read: impl Future<Output = ()>,
-) -> sqlx::Result<Answer> {
+) -> sqlx::Result<SaleReply> {
     match way {
         Way::Condition => return if_left(connection, dialect, buyer).await,
         Way::ForUpdate => return under_lock(connection, dialect, buyer).await,
@@ -73,20 +73,20 @@ pub async fn sell(
     }
     let stock = read(connection, READ).await?;
     if stock.is_sold_out() {
-        return Ok(Answer::SoldOut);
+        return Ok(SaleReply::SoldOut);
     }
     after_read.await;
     let mut transaction = connection.begin_with(dialect.begin()).await?;
     let (statement, value) = match way {
         Way::Naive => (WRITE_AS_READ, stock.sale + 1),
-        // `sale` only grows, so nobody can put back the value that was read: no ABA, and no version needed.
+        // `sale` only grows, so the value that was read cannot return: no ABA problem, and no version needed.
         Way::OldValue => (WRITE_IF_SAME_SALE, stock.sale),
         _ => (WRITE_IF_SAME_VERSION, stock.version),
     };
     let query = sqlx::query(statement).bind(ITEM).bind(value);
     if query.execute(&mut *transaction).await?.rows_affected() == 0 {
         transaction.rollback().await?;
-        return Ok(Answer::Conflict);
+        return Ok(SaleReply::Conflict);
     }
     finish(transaction, buyer, stock.left() - 1).await
 }
@@ -95,12 +95,12 @@ async fn if_left(
     connection: &mut AnyConnection,
     dialect: Dialect,
     buyer: i64,
-) -> sqlx::Result<Answer> {
+) -> sqlx::Result<SaleReply> {
     let mut transaction = connection.begin_with(dialect.begin()).await?;
     let query = sqlx::query(WRITE_IF_LEFT).bind(ITEM);
     let Some(row) = query.fetch_optional(&mut *transaction).await? else {
         transaction.rollback().await?;
-        return Ok(Answer::SoldOut);
+        return Ok(SaleReply::SoldOut);
     };
     let left = row.try_get("remaining")?;
     finish(transaction, buyer, left).await
@@ -110,27 +110,27 @@ async fn under_lock(
     connection: &mut AnyConnection,
     dialect: Dialect,
     buyer: i64,
-) -> sqlx::Result<Answer> {
+) -> sqlx::Result<SaleReply> {
     let mut transaction = connection.begin_with(dialect.begin()).await?;
     let stock = read(&mut transaction, dialect.read_and_lock()).await?;
     if stock.is_sold_out() {
         transaction.rollback().await?;
-        return Ok(Answer::SoldOut);
+        return Ok(SaleReply::SoldOut);
     }
     sqlx::query(WRITE_UNDER_LOCK).bind(ITEM).execute(&mut *transaction).await?;
     finish(transaction, buyer, stock.left() - 1).await
 }
 
-/// Writes the order, and only then does anything of it count.
+/// Writes the order, and commits.
 async fn finish(
     mut transaction: Transaction<'_, Any>,
     buyer: i64,
     left: i64,
-) -> sqlx::Result<Answer> {
+) -> sqlx::Result<SaleReply> {
     let query = sqlx::query(ORDER).bind(ITEM).bind(buyer);
     let order = query.fetch_one(&mut *transaction).await?.try_get("id")?;
     transaction.commit().await?;
-    Ok(Answer::Sold { order, left })
+    Ok(SaleReply::Sold { order, left })
 }
 
 struct Stock {

@@ -1,6 +1,6 @@
-//! `flash-sale serve`: the service until it is told to stop.
+//! `flash-sale serve`: runs the service until a signal.
 //!
-//! Always   Told to stop (SIGINT or SIGTERM), it takes no new connection, answers those who wait for a token or for the
+//! Always   After SIGINT or SIGTERM it accepts no connection, answers the requests that wait for a token or for the
 //!          database, and closes the database; after ten seconds it stops anyway.
 
 use std::io::{self, Write as _};
@@ -17,13 +17,13 @@ use crate::http;
 use crate::options::Serve;
 use crate::shop::Shop;
 
-/// Longer than anybody waits for a token.
+/// Longer than any buyer waits for a token.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
 
-/// Sells until a signal comes.
+/// Runs the service until a signal.
 pub async fn run(options: Serve) -> anyhow::Result<()> {
-    let place = options.sale.place()?;
-    let database = options.sale.open(&place).await?;
+    let location = options.sale.location()?;
+    let database = options.sale.open(&location).await?;
     database.put_on_sale(options.sale.stock).await?;
     let shop = Arc::new(Shop { database, entrance: Entrance::new(options.sale.rules()) });
     let listener = TcpListener::bind(options.listen).await.with_context(|| {
@@ -32,17 +32,17 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     let tally = shop.database.tally().await?;
     let (address, left) = (listener.local_addr()?, tally.count - tally.sale);
     say(&format!(
-        "selling {left} of {} on http://{address}, from {place}\n\
+        "selling {left} of {} on http://{address}, from {location}\n\
          try: curl -s http://{address}/sale/condition -H 'content-type: application/json' -d '{{\"buyer\": 7}}'",
         tally.count
     ));
-    let (ending, told) = watch::channel(());
-    let service =
-        axum::serve(listener, http::router(Arc::clone(&shop))).with_graceful_shutdown(gone(told));
+    let (ending, ended) = watch::channel(());
+    let service = axum::serve(listener, http::router(Arc::clone(&shop)))
+        .with_graceful_shutdown(closed(ended));
     let mut service = tokio::spawn(service.into_future());
-    told_to_stop().await?;
+    signal_received().await?;
     drop(ending);
-    // A peer that never finishes its request does not keep us.
+    // A client that never completes its request does not delay the shutdown.
     let ended = tokio::time::timeout(SHUTDOWN_MAX, &mut service).await;
     let tally = shop.database.tally().await?;
     say(&format!("stopped: {} sold, {} orders", tally.sale, tally.orders));
@@ -50,12 +50,12 @@ pub async fn run(options: Serve) -> anyhow::Result<()> {
     ended.map_or(Ok(()), |ended| Ok(ended.context("the service panicked")??))
 }
 
-async fn gone(mut told: watch::Receiver<()>) {
-    // An error means that the sender is gone, which is what is waited for.
-    while told.changed().await.is_ok() {}
+async fn closed(mut ended: watch::Receiver<()>) {
+    // An error means that the sender was dropped.
+    while ended.changed().await.is_ok() {}
 }
 
-async fn told_to_stop() -> io::Result<()> {
+async fn signal_received() -> io::Result<()> {
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
@@ -65,7 +65,7 @@ async fn told_to_stop() -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever started us may wait for the line. If they are gone, we sell on.
+/// Prints a line at once, because the parent process may wait for it. Ignores a closed standard output.
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

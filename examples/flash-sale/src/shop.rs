@@ -1,30 +1,30 @@
-//! The shop: an entrance before a database.
+//! The shop: limits before a database.
 
 use tidegate::{Clock, SystemClock};
 
-use crate::answer::Answer;
 use crate::database::{self, Database};
 use crate::entrance::Entrance;
+use crate::reply::SaleReply;
 use crate::way::Way;
 
-/// What a buyer is told who was let in and whom the database kept waiting in vain.
+/// `retry_after_ms` of an attempt that passed the limits, but got no answer from the database in time.
 const DATABASE_RETRY_MS: u64 = 5_000;
 
-/// Whether a buyer passes the limits first.
+/// Whether buyers pass the limits first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Straight to the database.
+pub enum Access {
+    /// Without limits.
     Open,
-    /// Through the [`Entrance`].
+    /// Through the limits of [`Entrance`].
     Guarded,
 }
 
-impl Door {
-    /// First without, then with limits.
+impl Access {
+    /// Without limits, then with limits.
     pub const BOTH: [Self; 2] = [Self::Open, Self::Guarded];
 }
 
-/// Where things are sold.
+/// A database with a stock, and limits before it.
 pub struct Shop<C: Clock = SystemClock> {
     /// The stock and the orders.
     pub database: Database,
@@ -33,16 +33,16 @@ pub struct Shop<C: Clock = SystemClock> {
 }
 
 impl<C: Clock + Clone> Shop<C> {
-    /// One attempt to buy. An error means that the database is broken, not that it said no.
-    pub async fn buy(&self, door: Door, way: Way, buyer: i64) -> sqlx::Result<Answer> {
-        if door == Door::Guarded
+    /// Attempts to buy one. An error means that the database is broken, not that the attempt was denied.
+    pub async fn buy(&self, access: Access, way: Way, buyer: i64) -> sqlx::Result<SaleReply> {
+        if access == Access::Guarded
             && let Err(refused) = self.entrance.enter(buyer).await
         {
             return Ok(refused);
         }
         match self.database.sell(way, buyer).await {
             Err(error) if database::is_busy(&error) => {
-                Ok(Answer::Busy { retry_after_ms: DATABASE_RETRY_MS })
+                Ok(SaleReply::Busy { retry_after_ms: DATABASE_RETRY_MS })
             }
             answer => answer,
         }

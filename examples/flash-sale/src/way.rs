@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
-/// How a thing is taken out of the stock; [`selling`](crate::selling) has the statements.
+/// How an item is taken out of the stock; [`selling`](crate::selling) has the statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Way {
     /// Read, check in the program, write. Oversells.
@@ -21,14 +21,14 @@ pub enum Way {
 }
 
 impl Way {
-    /// In the order in which they are shown.
+    /// All ways, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::Naive, Self::OldValue, Self::Version, Self::Condition, Self::ForUpdate];
 
-    /// Those that never oversell.
+    /// The ways that never oversell.
     pub const SAFE: [Self; 4] = [Self::OldValue, Self::Version, Self::Condition, Self::ForUpdate];
 
-    /// As it is written in paths and on the command line.
+    /// Returns the name in paths and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Naive => "naive",
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_way_is_told_the_ways_there_are() {
+    fn the_error_of_an_unknown_way_lists_all_ways() {
         let error = "quantum".parse::<Way>().unwrap_err();
         assert!(error.contains("\"quantum\"") && error.contains("for-update"), "{error}");
     }

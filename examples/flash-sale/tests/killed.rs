@@ -1,8 +1,8 @@
 //! S5: orders == sold, also when the service is killed in the middle of a sale to 2000 buyers at once.
 //!
 //! Always   All four ways that never oversell, on both databases, without limits and through them.
-//! Always   Everybody is connected before the first one asks, and whoever gets the answer that is one too many kills the
-//!          service, there and then: nothing is waited for in between. `TIDEGATE_FULL=1` kills it until all is sold, in
+//! Always   All buyers are connected before the first one tries to buy, and the buyer that gets the last counted reply kills
+//!          the service at once. `TIDEGATE_FULL=1` kills it until all is sold, in
 //!          two sales of each kind, as `cargo xtask soak` does.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,9 +12,9 @@ mod stores;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use flash_sale::shop::Door;
-use flash_sale::visitor::{Visitor, make_room_for};
-use flash_sale::{Answer, Way};
+use flash_sale::http_buyer::{HttpBuyer, raise_descriptor_limit};
+use flash_sale::shop::Access;
+use flash_sale::{SaleReply, Way};
 use running::Service;
 use rustix::process::Signal;
 use stores::Store;
@@ -25,73 +25,73 @@ use tokio::task::JoinSet;
 
 const STOCK: i64 = 200;
 const BUYERS: u32 = 2_000;
-/// A service from whose database so many answers have come is killed at the latest.
+/// Maximum number of replies of the database before the service is killed.
 const ANSWERS_MAX: u64 = 120;
-/// Before the database, for those who come through the limits.
+/// The token bucket before the database.
 const RATE: u64 = 400;
 const BURST: u64 = 20;
 
-/// How many sales there are of each kind, and how often each of them is cut short.
+/// Returns the number of sales of each kind, and how often the service is killed in each.
 fn size() -> (u64, u64) {
     let is_full = std::env::var_os("TIDEGATE_FULL").is_some_and(|value| value == "1");
     if is_full { (2, u64::MAX) } else { (1, 2) }
 }
 
-/// One service, and what its buyers have been told.
+/// One service, and the replies to its buyers.
 struct Round {
     service: Mutex<Option<Service>>,
-    door: Door,
+    access: Access,
     way: Way,
-    /// Killed after so many answers of the database.
+    /// The number of replies of the database after which the service is killed.
     enough: u64,
     answers: AtomicU64,
     sold: AtomicU64,
 }
 
 impl Round {
-    /// Counts an answer of the database; one of them is the last.
+    /// Counts a reply of the database; the last one kills the service.
     fn answered(&self) {
         if self.answers.fetch_add(1, Ordering::SeqCst) + 1 == self.enough {
             self.service.lock().unwrap().as_mut().unwrap().signal(Signal::KILL);
         }
     }
 
-    /// Buys, one attempt after the other, until the service is gone, refuses, or has nothing left, which is what it says.
-    async fn shop(&self, mut visitor: Visitor, buyer: i64) -> bool {
+    /// Buys, one attempt after the other, until the service is killed, denies, or has sold out. Returns whether it has sold out.
+    async fn shop(&self, mut visitor: HttpBuyer, buyer: i64) -> bool {
         loop {
-            match visitor.buy(self.door, self.way, buyer).await {
-                Ok(Answer::SoldOut) => {
+            match visitor.buy(self.access, self.way, buyer).await {
+                Ok(SaleReply::SoldOut) => {
                     self.answered();
                     return true;
                 }
-                Ok(Answer::Sold { .. }) => {
+                Ok(SaleReply::Sold { .. }) => {
                     self.sold.fetch_add(1, Ordering::SeqCst);
                 }
-                Ok(Answer::Conflict) => {}
-                Ok(Answer::Busy { .. } | Answer::TooMany { .. }) | Err(_) => return false,
+                Ok(SaleReply::Conflict) => {}
+                Ok(SaleReply::Busy { .. } | SaleReply::TooMany { .. }) | Err(_) => return false,
             }
             self.answered();
         }
     }
 }
 
-/// What became of a round.
-struct Outcome {
-    /// So many were told that they have one.
+/// The result of a round.
+struct SaleResult {
+    /// The number of replies "sold".
     sold: i64,
     is_sold_out: bool,
     was_killed: bool,
 }
 
 /// 2000 buyers at one service, which is killed after `enough` answers of its database.
-async fn round(store: &Store, (way, door): (Way, Door), enough: u64) -> Outcome {
+async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> SaleResult {
     let (stock, rate) = (STOCK.to_string(), format!("{RATE}/s burst {BURST}"));
     let words = ["--database", &store.url(), "--stock", &stock, "--rate", &rate];
     let (clock, service) = (SystemClock::new(), Service::start(&words));
     let (opened, address) = (clock.now(), service.address);
     let round = Arc::new(Round {
         service: Mutex::new(Some(service)),
-        door,
+        access,
         way,
         enough,
         answers: AtomicU64::new(0),
@@ -100,7 +100,7 @@ async fn round(store: &Store, (way, door): (Way, Door), enough: u64) -> Outcome 
     let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
     let mut tasks = JoinSet::new();
     for buyer in 0..BUYERS {
-        let visitor = Visitor::arrive(address).await.unwrap();
+        let visitor = HttpBuyer::arrive(address).await.unwrap();
         let (round, everybody) = (Arc::clone(&round), Arc::clone(&everybody));
         tasks.spawn(async move {
             everybody.wait().await;
@@ -110,7 +110,10 @@ async fn round(store: &Store, (way, door): (Way, Door), enough: u64) -> Outcome 
     let is_sold_out = tasks.join_all().await.contains(&true);
     let answers = round.answers.load(Ordering::SeqCst);
     let may = BURST + clock.now().since(opened).as_micros().div_ceil(1_000_000 / RATE);
-    assert!(door == Door::Open || answers <= may, "{answers} got through limits that let in {may}");
+    assert!(
+        access == Access::Open || answers <= may,
+        "{answers} got through limits that let in {may}"
+    );
     let mut service = round.service.lock().unwrap().take().unwrap();
     let was_killed = answers >= enough;
     if !was_killed {
@@ -118,11 +121,16 @@ async fn round(store: &Store, (way, door): (Way, Door), enough: u64) -> Outcome 
     }
     assert!(!service.end().0);
     let sold = i64::try_from(round.sold.load(Ordering::SeqCst)).unwrap();
-    Outcome { sold, is_sold_out, was_killed }
+    SaleResult { sold, is_sold_out, was_killed }
 }
 
 /// Kills the service again and again, `kills` times or until all is sold; the next one goes on where the last one was.
-async fn killed_until_sold_out(store: &Store, kind: (Way, Door), kills: u64, random: &mut Random) {
+async fn killed_until_sold_out(
+    store: &Store,
+    kind: (Way, Access),
+    kills: u64,
+    random: &mut Random,
+) {
     let database = store.open().await;
     database.restock(u32::try_from(STOCK).unwrap()).await.unwrap();
     database.close().await;
@@ -130,30 +138,30 @@ async fn killed_until_sold_out(store: &Store, kind: (Way, Door), kills: u64, ran
     while !is_sold_out {
         let enough = if rounds < kills { 1 + random.below(ANSWERS_MAX) } else { u64::MAX };
         rounds += 1;
-        let outcome = round(store, kind, enough).await;
-        (told, is_sold_out) = (told + outcome.sold, outcome.is_sold_out);
+        let result = round(store, kind, enough).await;
+        (told, is_sold_out) = (told + result.sold, result.is_sold_out);
         let database = store.open().await;
         let tally = database.tally().await.unwrap();
         database.close().await;
-        let place = format!("{kind:?}, round {rounds}, killed after {enough}");
-        assert_eq!(tally.orders, tally.sale, "{place}");
-        assert!(tally.sale <= STOCK, "{place}: {} sold", tally.sale);
-        assert!(told <= tally.orders, "{place}: {told} were told so, {} orders", tally.orders);
-        assert!(!is_sold_out || tally.sale == STOCK, "{place}: {} is not all", tally.sale);
-        assert!(rounds < 1_000, "{place}: it never ends");
-        in_the_middle += u64::from(outcome.was_killed && (1..STOCK).contains(&tally.sale));
+        let context = format!("{kind:?}, round {rounds}, killed after {enough}");
+        assert_eq!(tally.orders, tally.sale, "{context}");
+        assert!(tally.sale <= STOCK, "{context}: {} sold", tally.sale);
+        assert!(told <= tally.orders, "{context}: {told} were told so, {} orders", tally.orders);
+        assert!(!is_sold_out || tally.sale == STOCK, "{context}: {} is not all", tally.sale);
+        assert!(rounds < 1_000, "{context}: it never ends");
+        in_the_middle += u64::from(result.was_killed && (1..STOCK).contains(&tally.sale));
     }
     assert!(in_the_middle > 0, "{kind:?}: it was never killed in the middle");
 }
 
 async fn every_way_through_every_door(store: &Store, seed: u64) {
-    make_room_for(BUYERS).unwrap();
+    raise_descriptor_limit(BUYERS).unwrap();
     let (sales, kills) = size();
     let mut random = Random(seed);
     for _ in 0..sales {
         for way in Way::SAFE {
-            for door in Door::BOTH {
-                killed_until_sold_out(store, (way, door), kills, &mut random).await;
+            for access in Access::BOTH {
+                killed_until_sold_out(store, (way, access), kills, &mut random).await;
             }
         }
     }

@@ -6,9 +6,9 @@ mod running;
 use std::fs;
 use std::process::{Command, Output};
 
-use flash_sale::shop::Door;
-use flash_sale::visitor::Visitor;
-use flash_sale::{Answer, Way};
+use flash_sale::http_buyer::HttpBuyer;
+use flash_sale::shop::Access;
+use flash_sale::{SaleReply, Way};
 use running::Service;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
@@ -71,23 +71,24 @@ async fn told_to_stop_it_answers_those_who_wait_for_a_token() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("sale.db").display());
     let mut service = Service::start(&["--database", &url, "--rate", "1/s burst 1"]);
-    let mut visitor = Visitor::arrive(service.address).await.unwrap();
-    let sold = visitor.buy(Door::Guarded, Way::Condition, 0).await.unwrap();
-    assert_eq!(sold, Answer::Sold { order: 1, left: 99 });
+    let mut visitor = HttpBuyer::arrive(service.address).await.unwrap();
+    let sold = visitor.buy(Access::Guarded, Way::Condition, 0).await.unwrap();
+    assert_eq!(sold, SaleReply::Sold { order: 1, left: 99 });
     // One token comes within a second. One of these waits for it, and the others are refused at once.
     let mut tasks = JoinSet::new();
     for buyer in 1..=4 {
-        let mut visitor = Visitor::arrive(service.address).await.unwrap();
-        tasks
-            .spawn(async move { visitor.buy(Door::Guarded, Way::Condition, buyer).await.unwrap() });
+        let mut visitor = HttpBuyer::arrive(service.address).await.unwrap();
+        tasks.spawn(
+            async move { visitor.buy(Access::Guarded, Way::Condition, buyer).await.unwrap() },
+        );
     }
     for _ in 0..3 {
         let refused = tasks.join_next().await.unwrap().unwrap();
-        assert!(matches!(refused, Answer::Busy { .. }), "{refused:?}");
+        assert!(matches!(refused, SaleReply::Busy { .. }), "{refused:?}");
     }
     service.signal(Signal::TERM);
     let waited = tasks.join_next().await.unwrap().unwrap();
-    assert_eq!(waited, Answer::Sold { order: 2, left: 98 });
+    assert_eq!(waited, SaleReply::Sold { order: 2, left: 98 });
     let (ended_well, said) = service.end();
     assert!(ended_well, "{said}");
     assert!(said.ends_with("stopped: 2 sold, 2 orders\n"), "{said}");

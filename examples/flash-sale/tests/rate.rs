@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flash_sale::entrance::{Entrance, Rules};
-use flash_sale::shop::Door;
-use flash_sale::{Answer, Shop, Way};
+use flash_sale::shop::Access;
+use flash_sale::{SaleReply, Shop, Way};
 use stores::Store;
 use tidegate::{Clock as _, ManualClock, Span};
 use tidegate_testbed::{PATIENCE, eventually};
@@ -38,21 +38,21 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
     for buyer in 0..BUYERS {
         let (shop, refused) = (Arc::clone(&shop), Arc::clone(&refused));
         tasks.spawn(async move {
-            let answer = shop.buy(Door::Guarded, way, buyer).await.unwrap();
-            let is_refused = matches!(answer, Answer::Busy { .. });
+            let answer = shop.buy(Access::Guarded, way, buyer).await.unwrap();
+            let is_refused = matches!(answer, SaleReply::Busy { .. });
             refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
-            matches!(answer, Answer::Sold { .. })
+            matches!(answer, SaleReply::Sold { .. })
         });
     }
-    // A token that comes within a second is waited for, and there are as many as the rate; all others have come too, and
-    // were refused. Who came only after the clock has moved would find a token of the next second.
+    // As many buyers as the rate wait for a token of the next second; all others are denied. All must have tried before the
+    // clock moves, because a later buyer would get a token of the next second.
     let has_come = || (clock.sleepers() as u64, refused.load(Ordering::Relaxed)) == (RATE, REFUSED);
-    eventually("everybody waits for a token or is refused", PATIENCE, has_come);
+    eventually("every buyer waits for a token or is denied", PATIENCE, has_come);
     loop {
         let due = BURST + clock.now().since(opened).as_micros() * RATE / 1_000_000;
-        // All that may be there come, so that too many would be seen; and not one more is there.
+        // All attempts that have a token reach the database, and not one more.
         let visits = || shop.database.visits() - before;
-        eventually("those whose token has come are at the database", PATIENCE, || visits() >= due);
+        eventually("the attempts with a token are at the database", PATIENCE, || visits() >= due);
         let at = clock.now().since(opened);
         // One more may have been let in and not be there yet: but then it no longer waits.
         let waiting = clock.sleepers() as u64;
@@ -65,7 +65,7 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
     assert_eq!(clock.now().since(opened), Span::from_secs(1));
     let told = tasks.join_all().await.into_iter().filter(|is_sold| *is_sold).count();
     assert_eq!(refused.load(Ordering::Relaxed), REFUSED);
-    // Those who came one after the other bought as those who came at once do.
+    // Attempts one after the other sell as simultaneous ones do.
     let (tally, told) = (shop.database.tally().await.unwrap(), i64::try_from(told).unwrap());
     assert_eq!(tally.orders, told, "{way}: ordered and told");
     if way != Way::Naive {

@@ -1,4 +1,4 @@
-//! S5: what is sold is there, in every way but the naive one.
+//! S5: every way except the naive one never oversells.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod stores;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use flash_sale::entrance::{Entrance, Rules};
 use flash_sale::selling::sell;
-use flash_sale::shop::Door;
-use flash_sale::{Answer, Database, Shop, Way};
+use flash_sale::shop::Access;
+use flash_sale::{Database, SaleReply, Shop, Way};
 use stores::Store;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -23,15 +23,15 @@ fn shop(database: Database) -> Arc<Shop> {
     Arc::new(Shop { database, entrance: Entrance::new(rules) })
 }
 
-/// Everybody asks at the same moment, through `door`, in `way`.
-async fn rush(shop: &Arc<Shop>, door: Door, way: Way) -> Vec<Answer> {
+/// All buyers try to buy at the same moment.
+async fn rush(shop: &Arc<Shop>, access: Access, way: Way) -> Vec<SaleReply> {
     let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
     let mut tasks = JoinSet::new();
     for buyer in 0..BUYERS {
         let (shop, everybody) = (Arc::clone(shop), Arc::clone(&everybody));
         tasks.spawn(async move {
             everybody.wait().await;
-            shop.buy(door, way, buyer).await.unwrap()
+            shop.buy(access, way, buyer).await.unwrap()
         });
     }
     tasks.join_all().await
@@ -39,10 +39,10 @@ async fn rush(shop: &Arc<Shop>, door: Door, way: Way) -> Vec<Answer> {
 
 async fn never_oversells(store: &Store) {
     for way in Way::SAFE {
-        for door in Door::BOTH {
+        for access in Access::BOTH {
             let shop = shop(store.open().await);
             shop.database.restock(STOCK).await.unwrap();
-            let answers = rush(&shop, door, way).await;
+            let answers = rush(&shop, access, way).await;
             let tally = shop.database.tally().await.unwrap();
             shop.database.close().await;
             let orders: HashSet<i64> = answers.iter().filter_map(order).collect();
@@ -50,33 +50,33 @@ async fn never_oversells(store: &Store) {
             assert_eq!(
                 (tally.orders, tally.sale),
                 (sold, sold),
-                "{way} {door:?}: told, ordered, counted"
+                "{way} {access:?}: told, ordered, counted"
             );
-            assert!(sold <= i64::from(STOCK), "{way} {door:?}: {sold} sold");
+            assert!(sold <= i64::from(STOCK), "{way} {access:?}: {sold} sold");
             assert_eq!(
                 answers.iter().filter(|answer| order(answer).is_some()).count(),
                 orders.len()
             );
-            let conflicts = answers.iter().filter(|answer| **answer == Answer::Conflict).count();
+            let conflicts = answers.iter().filter(|answer| **answer == SaleReply::Conflict).count();
             if matches!(way, Way::Condition | Way::ForUpdate) {
                 assert_eq!(
                     (sold, conflicts),
                     (i64::from(STOCK), 0),
-                    "{way} {door:?}: all of it goes"
+                    "{way} {access:?}: all of it goes"
                 );
             }
-            // An optimistic buyer who lost may have lost the last one: but then there is another winner.
+            // An optimistic buyer may have lost the last item, but then another buyer has won it.
             assert!(
                 sold == i64::from(STOCK) || conflicts > 0,
-                "{way} {door:?}: told that there are none, with some left"
+                "{way} {access:?}: told that there are none, with some left"
             );
         }
     }
 }
 
-fn order(answer: &Answer) -> Option<i64> {
+fn order(answer: &SaleReply) -> Option<i64> {
     match answer {
-        Answer::Sold { order, .. } => Some(*order),
+        SaleReply::Sold { order, .. } => Some(*order),
         _ => None,
     }
 }
@@ -91,11 +91,11 @@ async fn no_safe_way_sells_more_than_there_is_to_2000_buyers_at_once_on_postgres
     never_oversells(&Store::postgres()).await;
 }
 
-/// So many read, all of them, before the first one writes.
+/// The number of buyers that read before the first one writes.
 const READERS: usize = 8;
 
-/// What [`READERS`] are told for one thing, in a way that reads first.
-async fn all_read_then_all_write(database: &Database, way: Way) -> Vec<Answer> {
+/// Returns the replies to [`READERS`] buyers of one item, in a way that reads first.
+async fn all_read_then_all_write(database: &Database, way: Way) -> Vec<SaleReply> {
     database.restock(1).await.unwrap();
     let have_read = Arc::new(Barrier::new(READERS));
     let mut tasks = JoinSet::new();
@@ -113,7 +113,7 @@ async fn all_read_then_all_write(database: &Database, way: Way) -> Vec<Answer> {
     tasks.join_all().await
 }
 
-async fn who_reads_first_must_look_again(store: &Store) {
+async fn an_outdated_read_must_be_checked(store: &Store) {
     let database = store.open().await;
     let answers = all_read_then_all_write(&database, Way::Naive).await;
     assert!(answers.iter().all(|answer| order(answer).is_some()), "{answers:?}");
@@ -121,7 +121,7 @@ async fn who_reads_first_must_look_again(store: &Store) {
     assert_eq!((tally.orders, tally.sale, tally.oversold()), (8, 1, 7), "8 orders for one thing");
     for way in [Way::OldValue, Way::Version] {
         let answers = all_read_then_all_write(&database, way).await;
-        let lost = answers.iter().filter(|answer| **answer == Answer::Conflict).count();
+        let lost = answers.iter().filter(|answer| **answer == SaleReply::Conflict).count();
         assert_eq!(lost, READERS - 1, "{way}: {answers:?}");
         let tally = database.tally().await.unwrap();
         assert_eq!((tally.orders, tally.sale, tally.oversold()), (1, 1, 0), "{way}");
@@ -131,12 +131,12 @@ async fn who_reads_first_must_look_again(store: &Store) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_naive_way_oversells_where_the_optimistic_ways_have_one_winner_on_sqlite() {
-    who_reads_first_must_look_again(&Store::sqlite()).await;
+    an_outdated_read_must_be_checked(&Store::sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_naive_way_oversells_where_the_optimistic_ways_have_one_winner_on_postgres() {
-    who_reads_first_must_look_again(&Store::postgres()).await;
+    an_outdated_read_must_be_checked(&Store::postgres()).await;
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_sale_goes_on_where_it_was_when_the_database_is_opened_again() {
     let database = store.open().await;
     database.put_on_sale(2).await.unwrap();
     assert!(order(&database.sell(Way::Condition, 1).await.unwrap()).is_some());
-    assert_eq!(database.sell(Way::Condition, 1).await.unwrap(), Answer::SoldOut);
+    assert_eq!(database.sell(Way::Condition, 1).await.unwrap(), SaleReply::SoldOut);
     database.close().await;
 }
 
@@ -159,7 +159,7 @@ async fn nothing_on_sale_is_sold_out_in_every_way() {
     let database = store.open().await;
     database.restock(0).await.unwrap();
     for way in Way::ALL {
-        assert_eq!(database.sell(way, 1).await.unwrap(), Answer::SoldOut, "{way}");
+        assert_eq!(database.sell(way, 1).await.unwrap(), SaleReply::SoldOut, "{way}");
     }
     database.close().await;
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
-/// A shop with two things, where everybody may ask once in ten seconds.
+/// A shop with two items, where every buyer may try once in ten seconds.
 async fn service() -> (SocketAddr, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("sale.db").display());
@@ -64,7 +64,7 @@ async fn buy(address: SocketAddr, path: &str, buyer: i64) -> Reply {
 }
 
 #[tokio::test]
-async fn a_buyer_is_told_what_became_of_it_and_when_to_come_back() {
+async fn a_reply_has_its_status_and_when_to_retry() {
     let (address, _directory) = service().await;
     let first = buy(address, "/sale/condition", 1).await;
     assert_eq!(
@@ -90,7 +90,7 @@ async fn a_buyer_is_told_what_became_of_it_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn without_limits_the_same_buyer_may_have_all() {
+async fn without_limits_the_same_buyer_may_buy_all() {
     let (address, _directory) = service().await;
     for left in [1, 0] {
         let sold = buy(address, "/sale/old-value/unlimited", 7).await;
@@ -100,7 +100,7 @@ async fn without_limits_the_same_buyer_may_have_all() {
 }
 
 #[tokio::test]
-async fn bad_input_is_told_what_is_wrong_with_it() {
+async fn invalid_input_gets_an_error_with_the_reason() {
     let (address, _directory) = service().await;
     let unknown = buy(address, "/sale/quantum", 1).await;
     assert_eq!(unknown.status, 404);
@@ -115,5 +115,5 @@ async fn bad_input_is_told_what_is_wrong_with_it() {
     }
     assert_eq!(ask(address, Method::GET, "/sale/condition", "").await.status, 405);
     let stock = ask(address, Method::GET, "/stock", "").await;
-    assert_eq!(stock.body["orders"], 0, "nobody has bought anything");
+    assert_eq!(stock.body["orders"], 0, "there is no order");
 }

@@ -1,5 +1,5 @@
-//! One stem, one file in each place: an algorithm has its specification and its Lua twin, a law of
-//! adaptive limits its page.
+//! Files that belong together have the same stem: an algorithm, its specification and its Lua script; a law of
+//! adaptive limits and its page.
 //!
 //! Always   Both directions are checked: no algorithm without a specification, and no
 //!          specification that nothing implements.
@@ -11,15 +11,15 @@ use super::tree::Tree;
 
 const RULE: &str = "twins";
 
-const ALGORITHMS: Place = Place {
+const ALGORITHMS: FileSet = FileSet {
     directory: "crates/tidegate-core/src/algorithm",
     extension: "rs",
     // The trait, the enum of all algorithms, and arithmetic that several of them share.
     others: &["mod.rs", "dispatch.rs", "window.rs"],
 };
-const SPECIFICATIONS: Place =
-    Place { directory: "spec", extension: "md", others: &["README.md", "LANGUAGE.md"] };
-const SCRIPTS: Place = Place {
+const SPECIFICATIONS: FileSet =
+    FileSet { directory: "spec", extension: "md", others: &["README.md", "LANGUAGE.md"] };
+const SCRIPTS: FileSet = FileSet {
     directory: "crates/tidegate-redis/lua",
     extension: "lua",
     // Drivers and commands have folders of their own.
@@ -27,17 +27,17 @@ const SCRIPTS: Place = Place {
 };
 
 /// Laws of adaptive limits: they obey no rule text, so they have pages of their own and no Lua twin.
-const LAWS: Place = Place {
+const LAWS: FileSet = FileSet {
     directory: "crates/tidegate-core/src/load/adaptive",
     extension: "rs",
-    // The type itself, its tests, and what the laws go by.
+    // The type itself, its tests, and what the laws share.
     others: &["mod.rs", "tests.rs", "round.rs", "baseline.rs"],
 };
-const LAW_PAGES: Place =
-    Place { directory: "spec/adaptive", extension: "md", others: &["README.md"] };
+const LAW_PAGES: FileSet =
+    FileSet { directory: "spec/adaptive", extension: "md", others: &["README.md"] };
 
-/// Where one of the twins lives.
-struct Place {
+/// A directory with one file for each algorithm or law.
+struct FileSet {
     directory: &'static str,
     extension: &'static str,
     /// Files in the directory that belong to no single algorithm.
@@ -56,7 +56,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn missing(tree: &Tree, here: &Place, there: &Place) -> Vec<Violation> {
+fn missing(tree: &Tree, here: &FileSet, there: &FileSet) -> Vec<Violation> {
     let twins = there.stems(tree);
     let alone = here.stems(tree).into_iter().filter(|stem| !twins.contains(stem));
     alone.map(|stem| violation(here.path(stem), &there.path(stem))).collect()
@@ -70,7 +70,7 @@ fn violation(path: String, twin: &str) -> Violation {
     Violation { path, line: 1, rule: RULE, what }
 }
 
-impl Place {
+impl FileSet {
     fn stems<'a>(&self, tree: &'a Tree) -> BTreeSet<&'a str> {
         let mut names = tree.names_in(self.directory, self.extension);
         names.retain(|name| !self.others.contains(name));

@@ -235,7 +235,7 @@ async fn watch(load: &LoadContext, mut ended: mpsc::UnboundedReceiver<()>) -> bo
     is_interrupted
 }
 
-/// A handle for whoever watches; over the last one where that is possible.
+/// Prints the progress; on a terminal, over the previous line.
 fn print_progress(load: &LoadContext, is_terminal: bool, every: Duration, before: u64) -> u64 {
     let answered = load.progress.answered.load(Ordering::Relaxed);
     let failed = load.progress.failed.load(Ordering::Relaxed);

@@ -118,22 +118,22 @@ pub(crate) fn measure(args: &[&str]) -> (Value, i32) {
 }
 
 /// A server of one thread a connection, which does with it what it is told; and its address.
-pub(crate) fn fake(serve: impl Fn(Asked) + Clone + Send + 'static) -> String {
+pub(crate) fn fake(serve: impl Fn(CommandStream) + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let serve = serve.clone();
-            std::thread::spawn(move || serve(Asked(BufReader::new(stream))));
+            std::thread::spawn(move || serve(CommandStream(BufReader::new(stream))));
         }
     });
     address
 }
 
-/// A connection on which five-word commands come.
-pub(crate) struct Asked(BufReader<TcpStream>);
+/// A connection whose client sends commands of five words.
+pub(crate) struct CommandStream(BufReader<TcpStream>);
 
-impl Asked {
+impl CommandStream {
     /// Reads a command; returns false if the client has closed the connection.
     pub(crate) fn next(&mut self) -> bool {
         let mut line = String::new();

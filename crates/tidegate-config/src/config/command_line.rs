@@ -1,54 +1,54 @@
-//! What the command line says about `[server]`.
+//! Settings of `[server]` from the command line.
 //!
-//! Always   It comes before the file, at the start and at every reload: what it says is not undone by a file that says
-//!          something else, nor taken for a change of the file.
+//! Always   A flag overrides the file, at the start and at every reload. A reload does not report an overridden setting as
+//!          changed.
 
 use super::{ServerConfig, SnapshotConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often a snapshot is written unless told.
+/// Default interval between snapshots.
 pub(super) const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
 
-/// What is said there, and holds instead of what the file says.
+/// The flags of the command line that override the file.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {
-    /// Where to listen instead.
-    pub resp: Option<Place>,
-    /// The same.
-    pub http: Option<Place>,
-    /// The same.
-    pub grpc: Option<Place>,
-    /// The same.
-    pub admin: Option<Place>,
-    /// Where debts are kept over a restart.
+    /// The RESP listener.
+    pub resp: Option<ListenAddr>,
+    /// The HTTP listener.
+    pub http: Option<ListenAddr>,
+    /// The gRPC listener.
+    pub grpc: Option<ListenAddr>,
+    /// The admin listener.
+    pub admin: Option<ListenAddr>,
+    /// The snapshot file.
     pub snapshot: Option<PathBuf>,
-    /// Whether others than loopback may come without a token.
+    /// Whether clients on other machines may connect without a token.
     pub is_insecure: bool,
 }
 
-/// Where to listen, if at all.
+/// The address of a listener, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Nowhere.
+pub enum ListenAddr {
+    /// The listener is not started.
     Off,
-    /// Here.
+    /// The listener is bound to this address.
     At(SocketAddr),
 }
 
 impl CommandLine {
-    /// Has it hold.
+    /// Overrides settings of the file.
     pub fn apply(&self, server: &mut ServerConfig) {
-        for (place, told) in [
+        for (listener, flag) in [
             (&mut server.resp, self.resp),
             (&mut server.http, self.http),
             (&mut server.grpc, self.grpc),
             (&mut server.admin, self.admin),
         ] {
-            match told {
-                Some(Place::At(addr)) => *place = Some(addr),
-                Some(Place::Off) => *place = None,
+            match flag {
+                Some(ListenAddr::At(addr)) => *listener = Some(addr),
+                Some(ListenAddr::Off) => *listener = None,
                 None => {}
             }
         }
@@ -60,27 +60,31 @@ impl CommandLine {
     }
 }
 
-impl Place {
-    /// Reads an address and a port, or `off`. Of what is neither, the error says what to write, with an example that is right
-    /// for a listener whose address is this by default.
+impl ListenAddr {
+    /// Parses an address and a port, or `off`. `default` is the listener's default address.
+    ///
+    /// # Errors
+    ///
+    /// If the text is neither. The error says what to write, with `default` as the example.
     pub fn read(text: &str, default: SocketAddr) -> Result<Self, String> {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let meant = |_| format!("this is not an address and a port: {}", meant(text, default));
-        text.parse().map(Self::At).map_err(meant)
+        let error =
+            |_| format!("this is not an address and a port: {}", address_hint(text, default));
+        text.parse().map(Self::At).map_err(error)
     }
 }
 
-/// What to write instead of a text that is no address.
-pub(super) fn meant(text: &str, default: SocketAddr) -> String {
+/// Returns what to write instead of a text that is not an address.
+pub(super) fn address_hint(text: &str, default: SocketAddr) -> String {
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     match port.parse::<u16>() {
         Ok(port) if host == "*" => {
             format!("write \"0.0.0.0:{port}\" or \"[::]:{port}\" for all interfaces")
         }
         Ok(port) if host.is_empty() || host == "localhost" => format!("write \"127.0.0.1:{port}\""),
-        Ok(_) => format!("names are not looked up, write an IP address such as \"{default}\""),
-        Err(_) => format!("write one such as \"{default}\", or \"off\""),
+        Ok(_) => format!("names are not resolved: write an IP address, such as \"{default}\""),
+        Err(_) => format!("write, for example, \"{default}\", or \"off\""),
     }
 }

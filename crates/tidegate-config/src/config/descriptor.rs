@@ -1,16 +1,16 @@
-//! `domain`, `descriptor` and `replaces`: what a limit counts for Envoy.
+//! `domain`, `descriptor` and `replaces`: which descriptors of Envoy a limit counts.
 
-use super::report::Wrong;
+use super::report::Problem;
 use super::table::Table;
 use super::value::{Text, Value};
 use super::{DescriptorConfig, LimitConfig, near};
-use crate::matching::{DescriptorPart, ENTRIES_MAX, KeyPart, Pattern};
+use crate::request::{DescriptorPart, ENTRIES_MAX, KeyPart, Pattern};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of limits that a limit replaces.
 const REPLACES_MAX: usize = 64;
 
-/// A name that is replaced, where it is written.
+/// A name in the `replaces` list of the limit `by`.
 pub(super) struct Replaced<'a> {
     by: String,
     name: Text<'a>,
@@ -19,46 +19,53 @@ pub(super) struct Replaced<'a> {
 pub(super) fn read<'a>(
     table: &Table<'a>,
     limit: &str,
-    promises: &mut Vec<Replaced<'a>>,
+    unresolved: &mut Vec<Replaced<'a>>,
 ) -> Option<DescriptorConfig> {
     let (domain, descriptor) = (table.get("domain"), table.get("descriptor"));
     let replaces = table.get("replaces");
     let (domain, descriptor) = match (domain, descriptor) {
         (Some(domain), Some(descriptor)) => (domain, descriptor),
         (domain, descriptor) => {
-            tell_alone(domain.as_ref(), descriptor.as_ref(), replaces.as_ref());
+            report_incomplete(domain.as_ref(), descriptor.as_ref(), replaces.as_ref());
             return None;
         }
     };
     let names = replaces.map(|value| value.texts(REPLACES_MAX)).unwrap_or_default();
     let replaces = names.iter().map(|name| name.read.to_owned()).collect();
-    promises.extend(names.into_iter().map(|name| Replaced { by: limit.to_owned(), name }));
+    unresolved.extend(names.into_iter().map(|name| Replaced { by: limit.to_owned(), name }));
     let domain = domain.text()?;
     if domain.read.is_empty() {
-        domain.tell(Wrong::new("a domain has a name").hint("the one in Envoy's configuration"));
+        domain.error(
+            Problem::new("`domain` must not be empty")
+                .hint("write the domain of Envoy's configuration"),
+        );
     }
     let entries = entries(&descriptor);
     Some(DescriptorConfig { domain: domain.read.to_owned(), entries, replaces })
 }
 
-/// One of them without the others makes no sense.
-fn tell_alone(
+/// Reports a `domain` without a `descriptor`, the reverse, and `replaces` without both.
+fn report_incomplete(
     domain: Option<&Value<'_>>,
     descriptor: Option<&Value<'_>>,
     replaces: Option<&Value<'_>>,
 ) {
     let needs = |value: &Value<'_>, other: &str, hint: &str| {
-        value.tell(Wrong::new(format!("`{}` needs a `{other}`", value.name)).hint(hint));
+        value.error(Problem::new(format!("`{}` needs a `{other}`", value.name)).hint(hint));
     };
     match (domain, descriptor, replaces) {
         (None, Some(descriptor), _) => {
             needs(descriptor, "domain", "add `domain = \"…\"`, as in Envoy's configuration");
         }
         (Some(domain), None, _) => {
-            needs(domain, "descriptor", "add `descriptor = [\"…\"]`: which entries Envoy sends");
+            needs(
+                domain,
+                "descriptor",
+                "add `descriptor = [\"…\"]` with the entries that Envoy sends",
+            );
         }
         (_, _, Some(replaces)) => {
-            needs(replaces, "descriptor", "only limits that Envoy asks for replace one another");
+            needs(replaces, "descriptor", "only limits with a descriptor can replace one another");
         }
         _ => {}
     }
@@ -67,74 +74,77 @@ fn tell_alone(
 fn entries(descriptor: &Value<'_>) -> Vec<DescriptorPart> {
     let texts = descriptor.text_or_texts(ENTRIES_MAX);
     if texts.is_empty() {
-        descriptor.tell(Wrong::new("a descriptor has at least one entry"));
+        descriptor.error(Problem::new("a descriptor needs at least one entry"));
     }
-    let entry = |text: &Text<'_>| entry(text.read).map_err(|wrong| text.tell(wrong)).ok();
+    let entry = |text: &Text<'_>| entry(text.read).map_err(|problem| text.error(problem)).ok();
     texts.iter().filter_map(entry).collect()
 }
 
-/// `key`, or `key=value` with stars.
-fn entry(text: &str) -> Result<DescriptorPart, Wrong> {
+/// Parses `key` or `key=value`, where the value may contain `*`.
+fn entry(text: &str) -> Result<DescriptorPart, Problem> {
     let (key, value) = match text.split_once('=') {
         Some((key, value)) => (key, Some(value)),
         None => (text, None),
     };
     if key.is_empty() {
-        return Err(Wrong::new("an entry has a key").hint("`key`, or `key=value`"));
+        return Err(Problem::new("an entry needs a key").hint("write `key`, or `key=value`"));
     }
     if value == Some("") {
         let hint = format!("write `{key}` for any value");
-        return Err(Wrong::new("nothing stands after the `=`").hint(hint));
+        return Err(Problem::new("the value after `=` is missing").hint(hint));
     }
     Ok(DescriptorPart { key: key.to_owned(), value: value.map(|v| Pattern(v.to_owned())) })
 }
 
-/// Tells names that are replaced and do not exist.
+/// Reports names in `replaces` that no limit has.
 pub(super) fn check_replaced(replaced: &[Replaced<'_>], limits: &[LimitConfig]) {
     let names: HashSet<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     for Replaced { by, name } in replaced {
         if name.read == by {
-            name.tell(Wrong::new("a limit cannot replace itself"));
+            name.error(Problem::new("a limit cannot replace itself"));
         } else if !names.contains(name.read) {
-            // Names are told for the first few only, and so is what they look like.
+            // With many limits, a similar name is looked for among the first only.
             let near = near(name.read, names.iter().copied().take(1_000));
             let hint = near.map(|near| format!("did you mean `{near}`?"));
-            name.tell(Wrong::new("no limit has this name").maybe(hint));
+            name.error(Problem::new("no limit has this name").maybe(hint));
         }
     }
 }
 
-/// The limit before this one that counts the same descriptor.
-pub(super) fn twin(
+/// Returns the earlier limit that counts the same descriptor.
+pub(super) fn duplicate(
     seen: &mut HashMap<(String, String), String>,
     limit: &str,
     descriptor: &DescriptorConfig,
 ) -> Option<String> {
     let path: Vec<String> = descriptor.entries.iter().map(ToString::to_string).collect();
-    let place = (descriptor.domain.clone(), format!("{path:?}"));
-    seen.insert(place, limit.to_owned())
+    let descriptor = (descriptor.domain.clone(), format!("{path:?}"));
+    seen.insert(descriptor, limit.to_owned())
 }
 
-/// What is wrong with this rule for a descriptor.
-pub(super) fn check_rule(limit: &LimitConfig) -> Result<(), Wrong> {
+/// Refuses a concurrency rule on a limit with a descriptor.
+pub(super) fn check_rule(limit: &LimitConfig) -> Result<(), Problem> {
     if limit.descriptor.is_none() || !limit.rule.is_concurrency() {
         return Ok(());
     }
-    let wrong =
-        Wrong::new("Envoy does not tell when a request is over, so nobody can be in flight");
-    Err(wrong.hint("choose a rate such as `100/s`, or leave `domain` and `descriptor` out"))
+    let problem = Problem::new(
+        "Envoy does not report the end of a request, so requests in flight cannot be counted",
+    );
+    Err(problem.hint("choose a rate such as `100/s`, or remove `domain` and `descriptor`"))
 }
 
-/// What is wrong with this key for this descriptor.
-pub(super) fn check_key(limit: &LimitConfig) -> Result<(), Wrong> {
-    let asked = limit.key.iter().find_map(|part| match part {
+/// Checks that the key of a limit uses entries of its descriptor, and nothing that Envoy does not send with them.
+pub(super) fn check_key(limit: &LimitConfig) -> Result<(), Problem> {
+    let first = limit.key.iter().find_map(|part| match part {
         KeyPart::Descriptor(key) => Some(key),
         _ => None,
     });
-    let Some(asked) = asked else { return Ok(()) };
+    let Some(first) = first else { return Ok(()) };
     let Some(descriptor) = &limit.descriptor else {
-        let wrong = Wrong::new(format!("`descriptor:{asked}` needs a `descriptor`"));
-        return Err(wrong.hint("add `domain` and `descriptor`: only Envoy sends entries"));
+        let problem = Problem::new(format!("`descriptor:{first}` needs a `descriptor`"));
+        return Err(
+            problem.hint("add `domain` and `descriptor`: only Envoy sends descriptor entries")
+        );
     };
     let is_known = |key: &str| descriptor.entries.iter().any(|entry| entry.key == key);
     for part in &limit.key {
@@ -142,17 +152,19 @@ pub(super) fn check_key(limit: &LimitConfig) -> Result<(), Wrong> {
             KeyPart::Descriptor(key) if is_known(key) => {}
             KeyPart::Constant(_) => {}
             KeyPart::Descriptor(key) => {
-                return Err(Wrong::new(format!("`descriptor` has no entry `{key}`")));
+                return Err(Problem::new(format!("`descriptor` has no entry `{key}`")));
             }
             other => {
-                let wrong = Wrong::new(format!("Envoy does not tell `{other}`"));
-                return Err(wrong.hint("make another limit for HTTP requests"));
+                let problem = Problem::new(format!("Envoy does not send `{other}`"));
+                return Err(problem.hint("use a separate limit for HTTP requests"));
             }
         }
     }
     if !limit.when.is_empty() {
-        let wrong = Wrong::new("`when` looks at HTTP requests, and `descriptor:` keys at Envoy's");
-        return Err(wrong.hint("make a limit of each"));
+        let problem = Problem::new(
+            "`when` needs an HTTP request, and a `descriptor:` key needs Envoy's descriptors",
+        );
+        return Err(problem.hint("use two limits, one for each"));
     }
     Ok(())
 }

@@ -1,42 +1,42 @@
-//! What is wrong with a configuration: where, what, and what to do.
+//! The errors of a configuration: where, what is wrong, and what to do.
 
 use super::source::Sources;
 use std::fmt;
 use std::path::Path;
 
-/// Everything that is wrong with one file.
+/// All errors of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigErrors {
-    /// At least one.
+    /// The errors; at least one.
     pub errors: Vec<ConfigError>,
-    /// Whether the file itself could not be read, so that nothing is known about what is in it.
+    /// Whether the file itself could not be read.
     pub is_unreadable: bool,
-    /// What was read until then: when it changes, it is worth another try.
+    /// The files that were read before the error. A server that watches its files tries again when one of them changes.
     pub sources: Sources,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file, as it was named.
+    /// The path of the file, as the caller wrote it.
     pub file: String,
-    /// Counted from one; zero if the whole file is meant.
+    /// The line, counted from one; zero for an error of the whole file.
     pub line: usize,
-    /// Counted from one, in characters.
+    /// The column in characters, counted from one.
     pub column: usize,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// The line, or what of it is around the place, and how many characters of it are meant.
+    /// The line, or the part of it around the error, and the number of characters to underline.
     pub excerpt: Option<(String, usize)>,
-    /// How many characters of the excerpt come before those that are meant.
+    /// The number of characters of the excerpt before the underlined ones.
     pub indent: usize,
 }
 
 impl ConfigErrors {
-    /// One thing that is wrong with the whole file.
+    /// Returns one error of the whole file.
     pub fn whole(file: &Path, message: String) -> Self {
         Self {
             errors: vec![ConfigError::whole(&file.display().to_string(), message)],
@@ -45,14 +45,14 @@ impl ConfigErrors {
         }
     }
 
-    /// The file is not there, or may not be read.
+    /// Returns the error of a file that is missing or not readable.
     pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
         Self { is_unreadable: true, ..Self::whole(file, format!("cannot be read: {error}")) }
     }
 }
 
 impl ConfigError {
-    /// An error that has no place.
+    /// Returns an error without a line.
     pub(super) fn whole(file: &str, message: String) -> Self {
         Self {
             file: file.to_owned(),

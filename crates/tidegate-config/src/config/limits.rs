@@ -1,28 +1,28 @@
 //! `[limits.<name>]`: the limits, in the order of the file.
 
 use super::descriptor::{self, Replaced};
-use super::report::Wrong;
+use super::report::Problem;
 use super::server::KEYS_MAX;
 use super::store::{DEADLINE_MAX, DEADLINE_MIN};
 use super::table::Table;
 use super::value::{Text, Value};
 use super::{Fallback, LimitConfig, MissingKey, Mode, OnError, when};
-use crate::matching::{KeyPart, PartError};
+use crate::request::{KeyPart, PartError};
 use std::collections::HashMap;
 use std::ops::Range;
 use tidegate::Rule;
 use tidegate::limiter::Overflow;
 
-/// The name under which metrics show what the command `CL.THROTTLE` counts; no limit may have it.
+/// The name of `CL.THROTTLE` in metrics. No limit may have this name.
 pub const THROTTLES_NAME: &str = "CL.THROTTLE";
 
-/// So many limits may have a name.
+/// Maximum number of limits.
 const LIMITS_MAX: usize = 10_000;
-/// A name is no longer than this.
+/// Maximum length of a name.
 const NAME_BYTES_MAX: usize = 64;
-/// A key has no more parts than this.
+/// Maximum number of parts of a key.
 const KEY_PARTS_MAX: usize = 16;
-/// What is given instead of a refusal is no larger than this.
+/// Maximum size of a fallback response.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 const MODES: [(&str, Mode); 3] =
@@ -33,19 +33,19 @@ const ON_ERRORS: [(&str, OnError); 3] =
     [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
 const OVERFLOWS: [(&str, Overflow); 2] = [("share", Overflow::Share), ("deny", Overflow::Deny)];
 
-/// The limits. `is_shared`: they are kept in a store, which cannot count as far as memory can. `has_tokens`: who asks brings
-/// a token of the server's.
+/// Reads the limits. With `is_shared`, rules must fit into the numbers of the store. With `has_tokens`, clients send one of the
+/// server's tokens in `Authorization`.
 pub(super) fn read(table: &Table<'_>, is_shared: bool, has_tokens: bool) -> Vec<LimitConfig> {
     let entries = table.entries();
-    if let Some((place, _)) = entries.get(LIMITS_MAX) {
-        let wrong = Wrong::new(format!("there must be at most {LIMITS_MAX} limits"));
-        table.report().tell(place.clone(), wrong);
+    if let Some((span, _)) = entries.get(LIMITS_MAX) {
+        let problem = Problem::new(format!("there must be at most {LIMITS_MAX} limits"));
+        table.report().error(span.clone(), problem);
         return Vec::new();
     }
-    let (mut replaced, mut twins) = (Vec::new(), HashMap::new());
+    let (mut replaced, mut descriptors) = (Vec::new(), HashMap::new());
     let mut limits = Vec::with_capacity(entries.len());
-    for (place, value) in entries {
-        let Some(limit) = limit(table, place.clone(), &value, &mut replaced) else { continue };
+    for (span, value) in entries {
+        let Some(limit) = limit(table, span.clone(), &value, &mut replaced) else { continue };
         if is_shared {
             check_shared(&limit, &value);
         }
@@ -53,10 +53,13 @@ pub(super) fn read(table: &Table<'_>, is_shared: bool, has_tokens: bool) -> Vec<
             check_own_token(&limit, &value);
         }
         if let Some(descriptor) = &limit.descriptor
-            && let Some(twin) = descriptor::twin(&mut twins, &limit.name, descriptor)
+            && let Some(other) = descriptor::duplicate(&mut descriptors, &limit.name, descriptor)
         {
-            let wrong = Wrong::new(format!("`{twin}` counts the same descriptor"));
-            table.report().tell(place, wrong.hint("Envoy's requests are counted by one of them"));
+            let problem = Problem::new(format!("`{other}` counts the same descriptor"));
+            table.report().error(
+                span,
+                problem.hint("remove one of them: a descriptor is counted by one limit"),
+            );
         }
         limits.push(limit);
     }
@@ -64,19 +67,19 @@ pub(super) fn read(table: &Table<'_>, is_shared: bool, has_tokens: bool) -> Vec<
     limits
 }
 
-/// A limit; where its rule is missing or wrong, one that stands for it until the report is closed.
+/// Reads a limit. If its rule is missing or invalid, the limit has a placeholder rule, so that its other errors are found too.
 fn limit<'a>(
     limits: &Table<'a>,
-    place: Range<usize>,
+    span: Range<usize>,
     value: &Value<'a>,
     replaced: &mut Vec<Replaced<'a>>,
 ) -> Option<LimitConfig> {
     let name = value.name;
-    if let Err(wrong) = check_name(name) {
-        limits.report().tell(place, wrong);
+    if let Err(problem) = check_name(name) {
+        limits.report().error(span, problem);
     }
     let table = value.table()?;
-    let rule = rule(&table).unwrap_or_else(stand_in);
+    let rule = rule(&table).unwrap_or_else(placeholder);
     let mut limit = LimitConfig::new(name, rule);
     limit.mode = choice(&table, "mode", &MODES);
     limit.when = table.get("when").map(|value| when::read(&value)).unwrap_or_default();
@@ -85,68 +88,68 @@ fn limit<'a>(
     limit.overflow = choice(&table, "overflow", &OVERFLOWS);
     limit.fallback = table.get("fallback").and_then(|value| fallback(&value));
     limit.descriptor = descriptor::read(&table, name, replaced);
-    if let Err(wrong) = descriptor::check_rule(&limit)
+    if let Err(problem) = descriptor::check_rule(&limit)
         && let Some(rule) = table.get("rule")
     {
-        rule.tell(wrong);
+        rule.error(problem);
     }
     limit.on_error = choice(&table, "on_error", &ON_ERRORS);
     limit.deadline =
         table.get("deadline").and_then(|value| value.duration(DEADLINE_MIN..=DEADLINE_MAX));
     if let Some(value) = table.get("key") {
         limit.key = key(&value);
-        if let Err(wrong) = descriptor::check_key(&limit) {
-            value.tell(wrong);
+        if let Err(problem) = descriptor::check_key(&limit) {
+            value.error(problem);
         }
     }
     table.refuse_unknown();
     Some(limit)
 }
 
-/// Scripts count in doubles: a rule whose numbers do not fit is refused here, and not when somebody asks.
+/// Refuses a rule whose numbers do not fit into the doubles of Lua scripts, so that no request finds out later.
 fn check_shared(limit: &LimitConfig, value: &Value<'_>) {
     if let Err(error) = limit.rule.limit().lua_params()
         && let Some(rule) = value.table().and_then(|table| table.get("rule"))
     {
-        let wrong = Wrong::new(format!("this rule cannot be kept in the store: {error}"));
-        rule.tell(wrong.hint("choose a smaller count or burst, or a shorter time"));
+        let problem = Problem::new(format!("this rule cannot be kept in the store: {error}"));
+        rule.error(problem.hint("choose a smaller count or burst, or a shorter time"));
     }
 }
 
-/// With tokens, `Authorization` is the proxy's: every request behind it would have the same, or none.
+/// Refuses `header:authorization` if clients send the server's tokens there: all clients of a proxy would share one key.
 fn check_own_token(limit: &LimitConfig, value: &Value<'_>) {
     let is_own = |part: &KeyPart| *part == KeyPart::Header("authorization".to_owned());
     let is_counted = limit.key.iter().any(is_own);
-    let is_asked = limit.when.iter().any(|condition| is_own(&condition.part));
-    for (name, is) in [("key", is_counted), ("when", is_asked)] {
+    let is_condition = limit.when.iter().any(|condition| is_own(&condition.part));
+    for (name, is) in [("key", is_counted), ("when", is_condition)] {
         if is && let Some(value) = value.table().and_then(|table| table.get(name)) {
-            let wrong = Wrong::new(
-                "`header:authorization` is where a proxy brings one of this server's `tokens`: all its clients would be one",
+            let problem = Problem::new(
+                "`header:authorization` contains one of this server's `tokens`, which all clients of a proxy share",
             );
-            value.tell(wrong.hint(
-                "let the proxy hand on its client's under another name, such as `header:x-client-authorization`",
+            value.error(problem.hint(
+                "let the proxy pass on its client's header under another name, such as `header:x-client-authorization`",
             ));
         }
     }
 }
 
-fn stand_in() -> Rule {
-    "1/s".parse().expect("this is a rule")
+fn placeholder() -> Rule {
+    "1/s".parse().expect("the text is a valid rule")
 }
 
-fn check_name(name: &str) -> Result<(), Wrong> {
+fn check_name(name: &str) -> Result<(), Problem> {
     if name == THROTTLES_NAME {
-        let wrong = Wrong::new("this is the name of what the command CL.THROTTLE counts");
-        return Err(wrong.hint("choose another name"));
+        let problem = Problem::new("this name stands for the command CL.THROTTLE in metrics");
+        return Err(problem.hint("choose another name"));
     }
     if is_limit_name(name) {
         return Ok(());
     }
-    let wrong = Wrong::new("this cannot be the name of a limit");
-    Err(wrong.hint(format!("up to {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.` can")))
+    let problem = Problem::new("this is not a valid name for a limit");
+    Err(problem.hint(format!("use at most {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`")))
 }
 
-/// Whether a limit can have this name.
+/// Returns whether a limit can have this name.
 pub fn is_limit_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
@@ -161,7 +164,7 @@ fn rule(table: &Table<'_>) -> Option<Rule> {
     match text.read.parse::<Rule>() {
         Ok(rule) => Some(rule),
         Err(error) => {
-            text.tell_inside(error.span(), Wrong::new(error.message()));
+            text.error_inside(error.span(), Problem::new(error.message()));
             None
         }
     }
@@ -170,13 +173,16 @@ fn rule(table: &Table<'_>) -> Option<Rule> {
 fn key(value: &Value<'_>) -> Vec<KeyPart> {
     let texts = value.text_or_texts(KEY_PARTS_MAX);
     if value.is_empty_list() {
-        let wrong = Wrong::new("`key` has no part: everybody would be counted together");
-        value.tell(wrong.hint("name a part such as \"ip\", or leave `key` out if that is meant"));
+        let problem = Problem::new("`key` is empty");
+        value
+            .error(problem.hint(
+                "name a part such as \"ip\", or remove `key` to count all requests together",
+            ));
     }
     let part = |text: &Text<'_>| match text.read.parse::<KeyPart>() {
         Ok(part) => Some(part),
         Err(PartError { span, message, hint }) => {
-            text.tell_inside(span, Wrong::new(message).maybe(hint));
+            text.error_inside(span, Problem::new(message).maybe(hint));
             None
         }
     };
@@ -192,17 +198,17 @@ fn fallback(value: &Value<'_>) -> Option<Fallback> {
     if let Some(text) = &content_type
         && !text.read.bytes().all(|byte| (b' '..=b'~').contains(&byte))
     {
-        text.tell(Wrong::new("a content type is plain ASCII, such as \"application/json\""));
+        text.error(Problem::new("a content type must be ASCII, such as \"application/json\""));
     }
     if let Some(text) = &body
         && text.read.len() > BODY_BYTES_MAX
     {
-        text.tell(Wrong::new(format!("a body has at most {BODY_BYTES_MAX} bytes")));
+        text.error(Problem::new(format!("`body` must have at most {BODY_BYTES_MAX} bytes")));
     }
     if let Some(text) = &body
         && matches!(status, Some(204 | 304))
     {
-        text.tell(Wrong::new("an answer with this status has no body").hint("leave `body` out"));
+        text.error(Problem::new("a response with this status has no body").hint("remove `body`"));
     }
     Some(Fallback {
         status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(200),

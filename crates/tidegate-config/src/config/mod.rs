@@ -1,15 +1,15 @@
-//! What the server is told: listeners, limits, who may ask.
+//! The server's configuration: listeners, limits, access control.
 //!
-//! Always   A [`Config`] that exists is good: every rule parses, every name is known, every file was read.
-//!          Everything has a default, so that no configuration is a configuration too.
+//! Always   A [`Config`] that exists is valid: every rule parses, every name is known, every file was read.
+//!          Every setting has a default, so the server starts without a configuration file.
 
 mod command_line;
+mod describe;
 mod descriptor;
 mod duration;
 mod error;
 mod files;
 mod limits;
-mod means;
 mod protocol;
 mod read;
 mod report;
@@ -22,17 +22,17 @@ mod table;
 mod value;
 mod when;
 
-pub use command_line::{CommandLine, Place};
+pub use command_line::{CommandLine, ListenAddr};
+pub use describe::describe_rule;
 pub use error::{ConfigError, ConfigErrors};
 pub use limits::{THROTTLES_NAME, is_limit_name};
-pub use means::means;
 pub use protocol::Protocol;
 pub use read::{FILE_BYTES_MAX, load, read};
 pub use source::Sources;
 pub use startup::{for_reload, for_start};
 pub use tidegate_core::diagnostics::nearest_name as near;
 
-use crate::matching::{Condition, DescriptorPart, EscapedSlash, KeyPart};
+use crate::request::{Condition, DescriptorPart, EscapedSlash, KeyPart};
 use crate::tls::Credentials;
 use http::StatusCode;
 use ipnet::IpNet;
@@ -43,74 +43,74 @@ use tidegate::limiter::Overflow;
 use tidegate::{Rule, Timestamp};
 use tidegate_http::ProxyHeader;
 
-/// Whether a limit is obeyed (B6).
+/// Whether a limit is enforced (B6).
 pub use tidegate_http::Mode;
 
-/// The whole of it.
+/// A configuration, read from a file and the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// `[server]`: where to listen, and how to be careful.
+    /// `[server]`: listeners, access control, maximums.
     pub server: ServerConfig,
-    /// `[store]`: where limits are kept that several servers share; in memory if there is none.
+    /// `[store]`: the store that several servers share. `None` keeps limits in this server's memory.
     pub store: Option<StoreConfig>,
     /// `[limits.<name>]`, in the order of the file.
     pub limits: Vec<LimitConfig>,
-    /// What the command line says instead of the file.
+    /// The flags that override the file.
     pub command_line: CommandLine,
-    /// What is no error, and may be a mistake: a file of secrets that everybody can read, for example.
+    /// Probable mistakes that are not errors, such as a file of secrets that every user can read.
     pub warnings: Vec<ConfigError>,
-    /// The files that it was read from.
+    /// The files that the configuration was read from.
     pub sources: Sources,
 }
 
 /// `[server]`.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where redis clients come; `None` is `off`.
+    /// RESP listen address; `None` is `off`.
     pub resp: Option<SocketAddr>,
-    /// Where `curl` comes.
+    /// HTTP listen address.
     pub http: Option<SocketAddr>,
-    /// Where Envoy comes.
+    /// gRPC listen address.
     pub grpc: Option<SocketAddr>,
-    /// Where the operator comes.
+    /// Admin listen address.
     pub admin: Option<SocketAddr>,
-    /// `[server.tls]`, for all listeners but the admin's.
+    /// `[server.tls]`, for all listeners except admin.
     pub tls: Option<TlsConfig>,
-    /// `[server.admin_tls]`, for the admin's: who collects metrics often has no certificate that is good for the others.
+    /// `[server.admin_tls]`, for the admin listener: metrics collectors often have no client certificate for the others.
     pub admin_tls: Option<TlsConfig>,
-    /// `[server.auth]`: who may ask. Empty means everybody, which only loopback may.
+    /// `[server.auth]`: the tokens of clients. Empty means that clients need none, which is allowed on loopback only.
     pub tokens: Vec<Token>,
-    /// The operator's token; without one only loopback may come, by its own names.
+    /// The token of the admin listener. `None` means that clients need none, which is allowed on loopback only.
     pub admin_token: Option<Token>,
-    /// Whether a listener that is not on loopback may do without tokens.
+    /// Whether listeners on other addresses than loopback may do without tokens.
     pub is_insecure: bool,
-    /// Names, besides loopback's, by which who needs no token may ask on loopback.
+    /// Host names, besides those of loopback, that clients without a token may use on loopback.
     pub hosts: Vec<String>,
-    /// Proxies whose word about who asks is believed.
+    /// Proxies whose reports of client addresses are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Which header is believed of them.
+    /// The header in which trusted proxies report client addresses.
     pub proxy_header: ProxyHeader,
-    /// What the servers behind proxies take `%2F` in a path for.
+    /// How the servers behind proxies read `%2F` in a path.
     pub escaped_slash: EscapedSlashes,
-    /// `[server.snapshot]`: where debts are kept over a restart.
+    /// `[server.snapshot]`: the file that keeps debts over a restart.
     pub snapshot: Option<SnapshotConfig>,
-    /// Whether the configuration file is looked at every second.
+    /// Whether the server checks its configuration files for changes every second.
     pub is_watching: bool,
     /// `[server.caps]`.
     pub caps: Caps,
-    /// How long a shutdown waits for those who are being answered.
+    /// How long a shutdown waits for requests in progress.
     pub drain: Duration,
-    /// How long a busy worker looks for more before it sleeps.
+    /// How long a busy worker polls for further requests before it sleeps.
     pub stay_awake: Duration,
-    /// How many keys `CL.THROTTLE` may have.
+    /// Maximum number of keys of `CL.THROTTLE`.
     pub throttle_max_keys: usize,
-    /// How many keys each rule may have that is asked for by its text.
+    /// Maximum number of keys of each ad-hoc rule.
     pub rule_max_keys: usize,
-    /// Whether rules may be asked for by their text.
+    /// Whether requests may contain ad-hoc rules.
     pub has_ad_hoc_rules: bool,
 }
 
-/// `escaped_slash`, by the fields that a proxy tells of a request by.
+/// `escaped_slash`, by the headers in which a proxy reports the original request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EscapedSlashes {
     /// `X-Original-…`: nginx.
@@ -128,58 +128,58 @@ pub struct Token(String);
 pub struct TlsConfig {
     /// PEM file of the certificate chain.
     pub cert: PathBuf,
-    /// PEM file of its key.
+    /// PEM file of the certificate's key.
     pub key: PathBuf,
-    /// PEM file of the authorities whose clients may come in (mTLS).
+    /// PEM file of the authorities that sign client certificates (mTLS).
     pub client_ca: Option<PathBuf>,
-    /// What was in these files.
+    /// The contents of these files.
     pub credentials: Credentials,
 }
 
 /// `[server.snapshot]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotConfig {
-    /// The file.
+    /// The snapshot file.
     pub path: PathBuf,
-    /// How often it is written.
+    /// The interval between snapshots.
     pub every: Duration,
 }
 
-/// `[server.caps]`: what one peer, and all of them, may take.
+/// `[server.caps]`: maximums for one client, and for all clients together.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// Connections, over all listeners.
+    /// Maximum number of connections, over all listeners.
     pub connections_max: usize,
-    /// Requests that wait for a store or for their turn, over all listeners.
+    /// Maximum number of requests that wait for a store or for a queue, over all listeners.
     pub waiting_max: usize,
-    /// Bytes of replies that a peer may leave unread.
+    /// Maximum size of replies that a client has not read, in bytes.
     pub output_bytes_max: usize,
-    /// How long until the first byte must have come.
+    /// Maximum time until the first byte of a connection.
     pub first_byte: Duration,
-    /// How long a request may take to arrive.
+    /// Maximum time from the first to the last byte of a request.
     pub request: Duration,
-    /// How long a connection may be idle.
+    /// Maximum idle time of a connection.
     pub idle: Duration,
-    /// How long until a peer must have shown a token or a certificate, where it needs one.
+    /// Maximum time until a client has sent a token or a certificate, if it needs one.
     pub unauthenticated: Duration,
-    /// How many connections one address may have whose peer has not; where nobody needs to, how many connections.
+    /// Maximum number of unauthenticated connections per address; of all connections, if clients need no token.
     pub connections_per_address: Option<usize>,
 }
 
 /// `[store]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Where it is.
+    /// The URL of the store.
     pub url: StoreUrl,
-    /// How long a decision waits for it, where the limit does not say.
+    /// Default maximum time of a decision.
     pub deadline: Duration,
-    /// Connections to each primary.
+    /// Number of connections to each primary.
     pub connections: usize,
-    /// What every key in it begins with.
+    /// The prefix of every key in the store.
     pub prefix: String,
-    /// How many servers share the limits: what is one server's share while the store does not answer.
+    /// The number of servers that share the limits. While the store does not answer, each server uses its share.
     pub nodes: u64,
-    /// Whether a busy key's requests are decided here, out of what was taken from the store for many.
+    /// Whether requests of busy keys are decided from leases.
     pub lease: bool,
 }
 
@@ -194,29 +194,29 @@ pub type CheckUrl = fn(&str) -> Result<(), String>;
 /// `[limits.<name>]`.
 #[derive(Clone, Debug)]
 pub struct LimitConfig {
-    /// Its name.
+    /// The name of the limit.
     pub name: String,
-    /// What it admits.
+    /// The rule.
     pub rule: Rule,
-    /// Whether it is obeyed.
+    /// Whether the limit is enforced.
     pub mode: Mode,
-    /// Whom it counts; empty means everybody together.
+    /// The parts of the key that it counts by. Empty counts all requests under one key.
     pub key: Vec<KeyPart>,
-    /// Which requests it counts; all of these must hold.
+    /// The conditions under which it counts a request; all must hold.
     pub when: Vec<Condition>,
-    /// What happens to a request that has no such key.
+    /// What happens to a request without a value for the key.
     pub on_missing_key: MissingKey,
-    /// How many keys; the library's default if not said.
+    /// Maximum number of keys. Default: the library's.
     pub max_keys: Option<usize>,
-    /// What happens when there is no room.
+    /// What happens to new keys when the key store is full.
     pub overflow: Overflow,
-    /// What a denied caller is given instead of a refusal (R3).
+    /// The response to a denied caller in place of the problem body (R3).
     pub fallback: Option<Fallback>,
     /// The Envoy descriptor that it counts.
     pub descriptor: Option<DescriptorConfig>,
-    /// What happens when the store does not answer.
+    /// What happens to requests while the store does not answer.
     pub on_error: OnError,
-    /// How long a decision waits for the store; as long as the store says if not said.
+    /// Maximum time of a decision. Default: the store's.
     pub deadline: Option<Duration>,
 }
 
@@ -225,63 +225,63 @@ pub struct LimitConfig {
 pub struct DescriptorConfig {
     /// The domain.
     pub domain: String,
-    /// Its entries, outermost first.
+    /// The entries, outermost first.
     pub entries: Vec<DescriptorPart>,
-    /// Names of limits that do not count where this one does.
+    /// Names of limits that do not count a request that this limit counts.
     pub replaces: Vec<String>,
 }
 
-/// What happens to a request without the key that a limit counts by.
+/// What happens to a request without a value for the key that a limit counts by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
-    /// All of them share one key.
+    /// All such requests share one key.
     #[default]
     Shared,
-    /// It is not counted.
+    /// The request passes uncounted.
     Allow,
-    /// It is refused.
+    /// The request is denied.
     Deny,
 }
 
-/// What happens to requests that the store does not decide.
+/// What happens to requests while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// This server's share of the limit decides.
+    /// This server decides with its share of the limit.
     #[default]
     Local,
-    /// They pass.
+    /// Requests pass.
     Allow,
-    /// They do not.
+    /// Requests are denied.
     Deny,
 }
 
-/// What a denied caller is given instead.
+/// The response to a denied caller in place of the problem body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// HTTP status.
+    /// The HTTP status.
     pub status: u16,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: String,
     /// The body.
     pub body: String,
 }
 
 impl Fallback {
-    /// The status under which a proxy can be given this as a denial. `None` if it is below 400: a proxy would let the
-    /// request pass, or follow the redirect.
+    /// Returns the status, or `None` if it is below 400: on such a status a proxy would let the request pass, or follow the
+    /// redirect.
     pub fn denial_status(&self) -> Option<StatusCode> {
         let status = StatusCode::from_u16(self.status).ok();
         status.filter(|status| status.is_client_error() || status.is_server_error())
     }
 }
 
-/// Where the server listens unless told.
+/// Default RESP listen address.
 pub const RESP_ADDR: SocketAddr = loopback(6380);
-/// The same for HTTP.
+/// Default HTTP listen address.
 pub const HTTP_ADDR: SocketAddr = loopback(8080);
-/// The same for gRPC.
+/// Default gRPC listen address.
 pub const GRPC_ADDR: SocketAddr = loopback(8081);
-/// The same for the operator.
+/// Default admin listen address.
 pub const ADMIN_ADDR: SocketAddr = loopback(9091);
 
 const fn loopback(port: u16) -> SocketAddr {
@@ -317,7 +317,7 @@ impl Default for ServerConfig {
 }
 
 impl Config {
-    /// [`warnings`](Self::warnings), and certificates that have expired or expire soon.
+    /// Returns the [`warnings`](Self::warnings), and a warning for each certificate that has expired or expires soon.
     pub fn warnings_at(&self, now: Timestamp) -> Vec<ConfigError> {
         let tables = [("tls", &self.server.tls), ("admin_tls", &self.server.admin_tls)];
         let tables = tables.into_iter().filter_map(|(table, tls)| Some((table, tls.as_ref()?)));
@@ -331,19 +331,19 @@ impl Config {
 }
 
 impl ServerConfig {
-    /// Whether nobody comes in by `[server.tls]` without a certificate of a known authority.
+    /// Returns whether clients need a certificate on listeners with `[server.tls]`.
     pub fn needs_certificate(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 
-    /// The same of the admin's listener.
+    /// Returns whether clients need a certificate on the admin listener.
     pub fn admin_needs_certificate(&self) -> bool {
         self.admin_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 }
 
 impl EscapedSlashes {
-    /// Of a request that no proxy tells of: what both are.
+    /// Returns the setting for requests that no proxy reports: the common one, or else `Either`.
     pub fn common(self) -> EscapedSlash {
         if self.x_original == self.x_forwarded { self.x_original } else { EscapedSlash::Either }
     }
@@ -365,7 +365,7 @@ impl Default for Caps {
 }
 
 impl LimitConfig {
-    /// A limit that says no more than its name and rule.
+    /// Returns a limit with this name and rule, and defaults.
     pub fn new(name: impl Into<String>, rule: Rule) -> Self {
         Self {
             name: name.into(),
@@ -385,7 +385,7 @@ impl LimitConfig {
 }
 
 impl StoreConfig {
-    /// Returns the configuration of a store of which only the URL is given.
+    /// Returns the configuration of a store with this URL, and defaults.
     pub fn at(url: StoreUrl) -> Self {
         let deadline = Duration::from_millis(20);
         Self { url, deadline, connections: 2, prefix: "tg:".to_owned(), nodes: 1, lease: false }
@@ -417,7 +417,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// A token that is this text.
+    /// Creates a token from its text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -427,7 +427,7 @@ impl Token {
         self.0.as_bytes()
     }
 
-    /// Whether it is the one that was offered; takes as long for a near miss as for a far one.
+    /// Returns whether the token is the offered one, in a time that does not depend on the bytes that differ.
     pub fn is(&self, offered: &[u8]) -> bool {
         use subtle::ConstantTimeEq;
         self.bytes().ct_eq(offered).into()
@@ -440,7 +440,7 @@ pub(crate) mod tests {
     use tidegate_testbed::CertificateFiles;
 
     /// Accepts every URL.
-    #[expect(clippy::unnecessary_wraps, reason = "it is a check")]
+    #[expect(clippy::unnecessary_wraps, reason = "the function is a `CheckUrl`")]
     pub(crate) fn accept(_: &str) -> Result<(), String> {
         Ok(())
     }
@@ -450,7 +450,7 @@ pub(crate) mod tests {
         super::read(text, file, accept)
     }
 
-    /// Reads `[server.tls]` with this certificate, and these lines besides.
+    /// Reads `[server.tls]` with this certificate and these further lines.
     pub(crate) fn tls(files: &CertificateFiles, more: &str) -> TlsConfig {
         let text = format!("[server.tls]\n{}{more}\n", files.toml());
         read(&text, &files.path("t.toml").display().to_string()).unwrap().server.tls.unwrap()

@@ -1,9 +1,9 @@
-//! From TOML to a [`Config`]: everything that is wrong is told, not only the first of it.
+//! Reads a [`Config`] from TOML, and reports all errors, not only the first.
 //!
-//! Always   Whoever can write the file cannot keep the server busy with it: its size is capped before it is
-//!          parsed, and so is the number of everything in it.
+//! Always   A malicious file cannot keep the server busy: the size of the file is limited before it is parsed, and so is
+//!          the number of entries of each list and table.
 
-use super::report::{Report, Wrong};
+use super::report::{Problem, Report};
 use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of, bytes_of_any};
 use super::table::Table;
 use super::{CheckUrl, Config, ConfigErrors, limits, server, store};
@@ -12,18 +12,17 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// A file is no larger than this.
+/// Maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: usize = SOURCE_BYTES_MAX;
-/// Of a file larger than this, only the first place that is not TOML is told: a file made of nothing else
-/// has half a million of them.
-const MENDED_BYTES_MAX: usize = 64 << 10;
+/// In a file larger than this, only the first TOML syntax error is reported: a file of a megabyte can contain half a million.
+const RECOVERABLE_BYTES_MAX: usize = 64 << 10;
 
-/// Reads a file. Paths in it are relative to its directory.
+/// Reads a configuration file. Paths in it are relative to its directory.
 pub fn load(path: &Path, check_url: CheckUrl) -> Result<Config, ConfigErrors> {
     load_as(path, bytes_of_any, check_url)
 }
 
-/// The same of a regular file only: for a server that runs, which must not wait for a pipe.
+/// Reads a regular file. A running server must not wait for a pipe.
 pub(super) fn load_again(path: &Path, check_url: CheckUrl) -> Result<Config, ConfigErrors> {
     load_as(path, bytes_of, check_url)
 }
@@ -43,7 +42,7 @@ fn load_as(
     }
 }
 
-/// Reads a text that came from `file`.
+/// Reads a configuration from the text of `file`.
 pub fn read(text: &str, file: &str, check_url: CheckUrl) -> Result<Config, ConfigErrors> {
     if text.len() > FILE_BYTES_MAX {
         return Err(ConfigErrors::whole(Path::new(file), too_large()));
@@ -62,23 +61,23 @@ fn parse_and_read(
     if !errors.is_empty()
         && let Some(language) = other_language(text)
     {
-        report.tell(0..0, Wrong::new(format!("this looks like {language}, and a configuration is TOML")).hint(
-            "such as `[limits.login]` and below it `rule = \"5/min\"`; `tidegate import` translates Envoy's YAML",
+        report.error(0..0, Problem::new(format!("this looks like {language}, but a configuration is TOML")).hint(
+            "write, for example, `[limits.login]` and on the next line `rule = \"5/min\"`; `tidegate import` translates Envoy's YAML",
         ));
         return report.close(Config::default());
     }
     for error in &errors {
-        report.tell(error.span().unwrap_or(0..0), Wrong::new(error.message()));
+        report.error(error.span().unwrap_or(0..0), Problem::new(error.message()));
     }
     if !errors.is_empty() {
-        // What could be made of the rest would be told as errors that are none.
+        // Errors in what is left of the text may only be consequences of the syntax errors.
         return report.close(Config::default());
     }
     let config = config(&Table::new(&report, "the file", table.get_ref(), 0..0, false), check_url);
     report.close(config)
 }
 
-/// What somebody has written who did not know that it is TOML: by the first line that says something.
+/// Returns the language of a text that is not TOML, judged by its first line.
 fn other_language(text: &str) -> Option<&'static str> {
     let mut lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -102,9 +101,9 @@ fn other_language(text: &str) -> Option<&'static str> {
     }
 }
 
-/// What could be made of the text, and what is wrong with it as TOML: all of it, or the first thing.
+/// Parses TOML. Returns the part that could be parsed, and the syntax errors: all of them, or the first.
 fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<toml::de::Error>) {
-    if text.len() <= MENDED_BYTES_MAX {
+    if text.len() <= RECOVERABLE_BYTES_MAX {
         return DeTable::parse_recoverable(text);
     }
     match DeTable::parse(text) {
@@ -131,12 +130,12 @@ fn config(table: &Table<'_>, check_url: CheckUrl) -> Config {
     config
 }
 
-/// Where the file's relative paths begin.
+/// Returns the directory that the file's relative paths start from.
 fn directory(file: &str) -> PathBuf {
     Path::new(file).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The text of a file that is not too large, or why there is none.
+/// Decodes the text of a file, or returns what is wrong with it.
 pub(super) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     if bytes.len() > SOURCE_BYTES_MAX {
         return Err(too_large());
@@ -144,7 +143,7 @@ pub(super) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.split(|byte| *byte == b'\n').count();
-        format!("is not UTF-8 text: see line {line}")
+        format!("is not UTF-8 text in line {line}")
     })
 }
 

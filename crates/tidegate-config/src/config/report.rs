@@ -1,8 +1,7 @@
-//! The errors of one file, gathered with their places.
+//! Collects the errors of one file, with their lines.
 //!
-//! Always   All of them are gathered, so that a file is mended in one go; but a file made of errors is not
-//!          answered with a book ([`ERRORS_MAX`]), and a line without an end is not repeated whole.
-//!          Lines that hold secrets are never shown.
+//! Always   All errors are collected, so that the user corrects a file in one go, up to [`ERRORS_MAX`].
+//!          A long line is shown in part. A line with a secret is never shown.
 
 use super::read::too_large;
 use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of};
@@ -11,37 +10,36 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 
-/// So many errors are told; how many more there are is told as a number.
+/// Maximum number of errors that are shown; further ones are only counted.
 const ERRORS_MAX: usize = 50;
-/// Of a line, so many characters before the place and after its beginning are shown.
+/// Maximum number of characters that an excerpt shows before the start of an error, and from there on.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// A text, and what has been found wrong with it.
+/// A text, and the errors and warnings that were found in it.
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
-    found: RefCell<Found>,
+    findings: RefCell<Findings>,
     sources: RefCell<Sources>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
-    /// By the byte where each begins.
+struct Findings {
+    /// Each error with the byte at which it starts.
     errors: Vec<(usize, ConfigError)>,
-    untold: usize,
-    /// What is no error, and may be a mistake all the same.
+    omitted: usize,
     warnings: Vec<ConfigError>,
 }
 
-/// What is wrong at a place.
+/// What is wrong, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct Problem {
     message: String,
     hint: Option<String>,
 }
 
-impl Wrong {
+impl Problem {
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None }
     }
@@ -50,7 +48,7 @@ impl Wrong {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// With a hint, if there is one.
+    /// Adds a hint, if there is one.
     pub(super) fn maybe(self, hint: Option<String>) -> Self {
         Self { hint, ..self }
     }
@@ -58,12 +56,12 @@ impl Wrong {
 
 impl<'a> Report<'a> {
     pub(super) fn new(text: &'a str, file: &'a str, sources: Sources) -> Self {
-        Self { file, text, found: RefCell::default(), sources: RefCell::new(sources) }
+        Self { file, text, findings: RefCell::default(), sources: RefCell::new(sources) }
     }
 
-    /// The contents of another file that belongs to the configuration, or why there are none.
+    /// Reads another file of the configuration, or returns why that is impossible.
     pub(super) fn contents_of(&self, path: &Path) -> Result<Vec<u8>, String> {
-        // A directory opens, too.
+        // On Unix, opening a directory succeeds.
         let read =
             if path.is_dir() { return Err("is not a file".to_owned()) } else { bytes_of(path) };
         self.sources.borrow_mut().note(path, read.as_deref().ok());
@@ -71,80 +69,82 @@ impl<'a> Report<'a> {
         if bytes.len() > SOURCE_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
     }
 
-    /// Tells that something about these bytes is no error, and may be a mistake. The line is not shown.
-    pub(super) fn warn(&self, span: Range<usize>, wrong: Wrong) {
-        let mut found = self.found.borrow_mut();
-        if found.warnings.len() < ERRORS_MAX {
-            found.warnings.push(self.error(span, wrong, false));
+    /// Adds a warning about these bytes. The line is not shown.
+    pub(super) fn warn(&self, span: Range<usize>, problem: Problem) {
+        let mut findings = self.findings.borrow_mut();
+        if findings.warnings.len() < ERRORS_MAX {
+            findings.warnings.push(self.located(span, problem, false));
         }
     }
 
-    /// Whether nothing more will be told: then nothing has to be made up for a hint.
+    /// Returns whether further errors are only counted, so that they need no message.
     pub(super) fn is_full(&self) -> bool {
-        self.found.borrow().errors.len() >= ERRORS_MAX
+        self.findings.borrow().errors.len() >= ERRORS_MAX
     }
 
-    /// Tells that something is wrong with these bytes.
-    pub(super) fn tell(&self, span: Range<usize>, wrong: Wrong) {
-        self.add(span, wrong, true);
+    /// Adds an error in these bytes.
+    pub(super) fn error(&self, span: Range<usize>, problem: Problem) {
+        self.add(span, problem, true);
     }
 
-    /// The same, without showing the line.
-    pub(super) fn tell_secretly(&self, span: Range<usize>, wrong: Wrong) {
-        self.add(span, wrong, false);
+    /// Adds an error in these bytes, without showing the line.
+    pub(super) fn error_without_excerpt(&self, span: Range<usize>, problem: Problem) {
+        self.add(span, problem, false);
     }
 
-    fn add(&self, span: Range<usize>, wrong: Wrong, may_show: bool) {
+    fn add(&self, span: Range<usize>, problem: Problem, may_show: bool) {
         if self.is_full() {
-            self.found.borrow_mut().untold += 1;
+            self.findings.borrow_mut().omitted += 1;
             return;
         }
-        let error = self.error(span.clone(), wrong, may_show);
-        self.found.borrow_mut().errors.push((span.start, error));
+        let error = self.located(span.clone(), problem, may_show);
+        self.findings.borrow_mut().errors.push((span.start, error));
     }
 
-    fn error(&self, span: Range<usize>, wrong: Wrong, may_show: bool) -> ConfigError {
-        let place = Place::new(self.text, span);
-        let excerpt = (may_show && !place.is_secret()).then(|| place.excerpt());
+    fn located(&self, span: Range<usize>, problem: Problem, may_show: bool) -> ConfigError {
+        let line_span = LineSpan::new(self.text, span);
+        let excerpt = (may_show && !line_span.is_secret()).then(|| line_span.excerpt());
         ConfigError {
             file: self.file.to_owned(),
-            line: place.line,
-            column: place.column,
-            message: wrong.message,
-            hint: wrong.hint,
+            line: line_span.line,
+            column: line_span.column,
+            message: problem.message,
+            hint: problem.hint,
             excerpt,
-            indent: place.indent(),
+            indent: line_span.indent(),
         }
     }
 
-    /// The configuration that was read, if nothing was wrong.
+    /// Returns the configuration if there are no errors.
     pub(super) fn close(self, config: Config) -> Result<Config, ConfigErrors> {
-        let Found { mut errors, untold, warnings } = self.found.into_inner();
+        let Findings { mut errors, omitted, warnings } = self.findings.into_inner();
         let sources = self.sources.into_inner();
         if errors.is_empty() {
             return Ok(Config { warnings, sources, ..config });
         }
         errors.sort_by_key(|(start, _)| *start);
         let mut errors: Vec<ConfigError> = errors.into_iter().map(|(_, error)| error).collect();
-        if untold > 0 {
-            errors.push(ConfigError::whole(self.file, format!("and {untold} more errors")));
+        if omitted > 0 {
+            errors.push(ConfigError::whole(self.file, format!("and {omitted} more errors")));
         }
         Err(ConfigErrors { errors, is_unreadable: false, sources })
     }
 }
 
-/// Some bytes of a text, as people see them.
-struct Place<'a> {
+/// A span of a text, as line and column.
+struct LineSpan<'a> {
     line: usize,
-    /// In characters, from one.
+    /// In characters, counted from one.
     column: usize,
-    /// The line before the place, the place as far as it is on that line, and the rest of the line.
+    /// The part of the line before the span.
     before: &'a str,
-    meant: &'a str,
+    /// The part of the span on this line.
+    inside: &'a str,
+    /// The rest of the line.
     after: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> LineSpan<'a> {
     fn new(text: &'a str, span: Range<usize>) -> Self {
         let start = floor_char(text, span.start);
         let end = floor_char(text, span.end.max(start));
@@ -156,31 +156,31 @@ impl<'a> Place<'a> {
             line: text[..start].matches('\n').count() + 1,
             column: before.chars().count() + 1,
             before,
-            meant: &text[start..end],
+            inside: &text[start..end],
             after: text[end..line_end].trim_end_matches('\r'),
         }
     }
 
     fn is_secret(&self) -> bool {
         let line = self.before.trim_start();
-        let line = if line.is_empty() { self.meant } else { line };
+        let line = if line.is_empty() { self.inside } else { line };
         let words = ["token", "admin_token", "auth", "server.auth"];
         words.iter().any(|word| line.starts_with(word)) || self.has_password()
     }
 
-    /// Whether an address with a password may stand in the line, in a file that is no TOML.
+    /// Returns whether the line may contain a URL with a password. The file may not be TOML, so the line is searched as text.
     fn has_password(&self) -> bool {
-        let line = [self.before, self.meant, self.after].concat();
+        let line = [self.before, self.inside, self.after].concat();
         let has = |address: &str| address.contains('@') || address.contains("sentinel=");
         line.split_once("://").is_some_and(|(_, address)| has(address))
     }
 
-    /// The line, or as much of it as fits; and how wide the place is in it.
+    /// Returns the line or a part of it, and the number of characters of the span in it.
     fn excerpt(&self) -> (String, usize) {
         let skipped = (self.column - 1).saturating_sub(EXCERPT_CHARS_MAX);
         let before = self.before.chars().skip(skipped);
-        let rest = self.meant.chars().chain(self.after.chars()).take(EXCERPT_CHARS_MAX);
-        let width = self.meant.chars().count().min(EXCERPT_CHARS_MAX);
+        let rest = self.inside.chars().chain(self.after.chars()).take(EXCERPT_CHARS_MAX);
+        let width = self.inside.chars().count().min(EXCERPT_CHARS_MAX);
         (before.chain(rest).map(printable).collect(), width)
     }
 
@@ -189,12 +189,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The nearest beginning of a character at or before this byte.
+/// Returns the start of the character that contains this byte.
 fn floor_char(text: &str, byte: usize) -> usize {
     (0..=byte.min(text.len())).rev().find(|byte| text.is_char_boundary(*byte)).unwrap_or(0)
 }
 
-/// What a terminal would obey is not shown to it.
+/// Replaces control characters, which a terminal would obey.
 fn printable(c: char) -> char {
     match c {
         '\t' => ' ',

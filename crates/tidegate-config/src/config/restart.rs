@@ -1,4 +1,4 @@
-//! What of a configuration holds from the next start on, though the file says it now.
+//! Which settings a reload changes at once, and which need a restart.
 
 use super::{Config, ConfigErrors, LimitConfig, ServerConfig, TlsConfig};
 use std::collections::HashMap;
@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 impl Config {
-    /// This one as far as it can be put in place of `old` while the server runs.
+    /// Returns this configuration, with the settings of `old` where a change needs a restart.
+    #[must_use]
     pub fn in_place_of(self, old: &Self) -> Self {
         let before = by_name(old);
         let is_shared = old.store.is_some();
@@ -17,7 +18,7 @@ impl Config {
         Self { limits: limits.collect(), server: self.server.in_place_of(&old.server), ..self }
     }
 
-    /// The settings of what cannot, and is not as in `old`: keys of `[server]`, and `limits.NAME.KEY`.
+    /// Returns the settings that differ from `old` and need a restart: keys of `[server]`, and `limits.NAME.KEY`.
     pub fn needs_restart(&self, old: &Self) -> Vec<String> {
         let before = by_name(old);
         let server = self.server.needs_restart(&old.server).into_iter().map(str::to_owned);
@@ -44,11 +45,11 @@ impl Config {
         }
     }
 
-    /// Why `new` must not take its place: where other machines can connect, requests must go on needing a token, or a
-    /// certificate. A line that was left out opens no door.
+    /// Returns why `new` must not take effect: on a listener that other machines can reach, clients would no longer need a
+    /// token or a certificate. A missing line in the file must not remove access control.
     fn opened_by(&self, new: &Self) -> Option<String> {
         let (old, new) = (&self.server, new.server.in_place_of(&self.server));
-        let is_open = |place: Option<SocketAddr>| place.is_some_and(|at| !at.ip().is_loopback());
+        let is_open = |addr: Option<SocketAddr>| addr.is_some_and(|addr| !addr.ip().is_loopback());
         let is_opened = new.tokens.is_empty()
             && !new.needs_certificate()
             && [old.resp, old.http, old.grpc].into_iter().any(is_open);
@@ -60,14 +61,14 @@ impl Config {
         let (token, table) =
             if is_opened { ("tokens", "tls") } else { ("admin_token", "admin_tls") };
         Some(format!(
-            "there is neither `{token}` in [server.auth] nor `client_ca` in [server.{table}] any more, and other \
-             machines can connect: leave it, or start again with --insecure"
+            "the file no longer sets `{token}` in [server.auth] or `client_ca` in [server.{table}], and other \
+             machines can connect: set one of them, or restart with --insecure"
         ))
     }
 
-    /// Why `new` cannot take its place: what is counted in one store is not in another.
+    /// Returns why `new` cannot take effect: it names another store, which does not have the counts of this one.
     fn moved_by(&self, new: &Self) -> Option<String> {
-        let message = "[store] is not as it was at the start, and changes only by a restart: leave it, or start again";
+        let message = "[store] has changed, which needs a restart: undo the change, or restart";
         (self.store != new.store).then(|| message.to_owned())
     }
 }
@@ -77,7 +78,7 @@ fn by_name(config: &Config) -> HashMap<&str, &LimitConfig> {
 }
 
 impl LimitConfig {
-    /// This one as far as it can be put in place of `old`: counters stay as they were made.
+    /// Returns this limit, with the settings of `old` that its key store was created with.
     fn in_place_of(self, old: &Self, is_shared: bool) -> Self {
         let Self { max_keys, overflow, .. } = *old;
         let (on_error, deadline) =
@@ -85,8 +86,8 @@ impl LimitConfig {
         Self { max_keys, overflow, on_error, deadline, ..self }
     }
 
-    /// The keys of what is not as in `old` and cannot be put in its place. Without a store, `on_error` and `deadline` mean
-    /// nothing.
+    /// Returns the keys that differ from `old` and need a restart. Without a store, `on_error` and `deadline` have no
+    /// effect.
     fn needs_restart(&self, old: &Self, is_shared: bool) -> impl Iterator<Item = &'static str> {
         let changed = [
             ("max_keys", self.max_keys != old.max_keys),
@@ -99,8 +100,9 @@ impl LimitConfig {
 }
 
 impl ServerConfig {
-    /// This one as far as it can be put in place of `old` while the server runs: who may ask, who is believed, what
-    /// peers may take, which certificates are shown and asked for, how long an end waits. The rest is `old`'s.
+    /// Returns this configuration, with the settings of `old` where a change needs a restart. A reload changes access control,
+    /// trusted proxies, maximums, certificates, and the time that a shutdown waits.
+    #[must_use]
     pub fn in_place_of(&self, old: &Self) -> Self {
         Self {
             tokens: self.tokens.clone(),
@@ -118,15 +120,15 @@ impl ServerConfig {
         }
     }
 
-    /// The keys of what cannot, and is not as in `old`.
+    /// Returns the keys that differ from `old` and need a restart.
     pub fn needs_restart(&self, old: &Self) -> Vec<&'static str> {
         let changed = [
             ("resp", self.resp != old.resp),
             ("http", self.http != old.http),
             ("grpc", self.grpc != old.grpc),
             ("admin", self.admin != old.admin),
-            ("tls", !is_of_one_kind(self.tls.as_ref(), old.tls.as_ref())),
-            ("admin_tls", !is_of_one_kind(self.admin_tls.as_ref(), old.admin_tls.as_ref())),
+            ("tls", !is_same_kind(self.tls.as_ref(), old.tls.as_ref())),
+            ("admin_tls", !is_same_kind(self.admin_tls.as_ref(), old.admin_tls.as_ref())),
             ("insecure", self.is_insecure != old.is_insecure),
             ("snapshot", self.snapshot != old.snapshot),
             ("watch", self.is_watching != old.is_watching),
@@ -138,13 +140,13 @@ impl ServerConfig {
     }
 }
 
-/// A listener goes on with TLS or without, and with client certificates or without. Its clients have been told which; and
-/// what an open connection has shown is not known any more, so that nothing may depend on it anew.
+/// Returns the new certificates, unless TLS or client certificates would be turned on or off: that needs a restart, because
+/// the clients of open connections have not shown a certificate.
 fn tls_in_place(new: Option<&TlsConfig>, old: Option<&TlsConfig>) -> Option<TlsConfig> {
-    if is_of_one_kind(new, old) { new.cloned() } else { old.cloned() }
+    if is_same_kind(new, old) { new.cloned() } else { old.cloned() }
 }
 
-fn is_of_one_kind(new: Option<&TlsConfig>, old: Option<&TlsConfig>) -> bool {
+fn is_same_kind(new: Option<&TlsConfig>, old: Option<&TlsConfig>) -> bool {
     let kind = |tls: Option<&TlsConfig>| tls.map(|tls| tls.client_ca.is_some());
     kind(new) == kind(old)
 }
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_limit_keeps_until_a_restart_is_said_until_it_is_taken_back() {
+    fn a_setting_that_needs_a_restart_is_reported_until_it_is_undone() {
         let limit =
             |more: &str| read(&format!("[limits.a]\nrule = \"1/s\"\n{more}\n"), "t.toml").unwrap();
         let old = limit("max_keys = 7");
@@ -202,7 +204,7 @@ mod tests {
         let running = changed.clone().in_place_of(&old);
         assert_eq!((running.limits[0].max_keys, running.limits[0].mode), (Some(7), Mode::Shadow));
         assert_eq!(changed.needs_restart(&running), ["limits.a.max_keys", "limits.a.overflow"]);
-        assert!(old.needs_restart(&running).is_empty(), "it is as it was at the start again");
+        assert!(old.needs_restart(&running).is_empty(), "the change is undone");
 
         let shared = |more: &str| {
             let store = "[store]\nurl = \"redis://h\"\n";
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_goes_on_or_off_by_a_restart_and_other_certificates_do_not_need_one() {
+    fn turning_tls_on_or_off_needs_a_restart_and_new_certificates_do_not() {
         let (files, others) = (Files::new(), Files::new());
         let snapshot = SnapshotConfig { path: "debts".into(), every: Duration::from_secs(1) };
         let without = ServerConfig { snapshot: Some(snapshot), ..ServerConfig::default() };
@@ -233,7 +235,11 @@ mod tests {
         let mutual =
             ServerConfig { tls: Some(tls(&others, "client_ca = \"cert.pem\"")), ..with.clone() };
         for (new, old) in [(&mutual, &with), (&with, &mutual)] {
-            assert_eq!(new.needs_restart(old), ["tls"], "who is in has shown no certificate");
+            assert_eq!(
+                new.needs_restart(old),
+                ["tls"],
+                "clients of open connections have shown no certificate"
+            );
             assert_eq!(new.in_place_of(old).needs_certificate(), old.needs_certificate());
         }
     }

@@ -1,13 +1,13 @@
 //! `[server]` and the tables in it.
 
-use super::command_line::{SNAPSHOT_EVERY, meant};
-use super::files::{self, NO_TOKEN, NamedFile, TOKENS_MAX, is_token};
-use super::report::Wrong;
-use super::startup::meet;
+use super::command_line::{SNAPSHOT_EVERY, address_hint};
+use super::files::{self, INVALID_TOKEN, NamedFile, TOKENS_MAX, is_token};
+use super::report::Problem;
+use super::startup::conflict;
 use super::table::Table;
 use super::value::Value;
 use super::{Caps, EscapedSlashes, ServerConfig, SnapshotConfig, TlsConfig, Token};
-use crate::matching::EscapedSlash;
+use crate::request::EscapedSlash;
 use crate::tls::{Credentials, Pem, TlsError};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -15,11 +15,11 @@ use std::path::Path;
 use std::time::Duration;
 use tidegate_http::ProxyHeader;
 
-/// So many networks of proxies may be named.
+/// Maximum number of networks of trusted proxies.
 const PROXIES_MAX: usize = 1_024;
-/// So many names may it have.
+/// Maximum number of host names.
 const HOSTS_MAX: usize = 64;
-/// No table has more keys than this.
+/// Maximum number of keys of a key store.
 pub(super) const KEYS_MAX: u64 = 1_000_000_000;
 
 const PROXY_HEADERS: [(&str, ProxyHeader); 3] = [
@@ -100,8 +100,8 @@ fn listener(
     }
     let address = text.read.parse().ok();
     if address.is_none() {
-        let wrong = Wrong::new(format!("`{name}` must be an address and a port, or \"off\""));
-        text.tell(wrong.maybe(default.map(|default| meant(text.read, default))));
+        let problem = Problem::new(format!("`{name}` must be an address and a port, or \"off\""));
+        text.error(problem.maybe(default.map(|default| address_hint(text.read, default))));
     }
     address
 }
@@ -113,15 +113,16 @@ fn refuse_shared_addresses(table: &Table<'_>, config: &ServerConfig) {
         ("grpc", config.grpc),
         ("admin", config.admin),
     ];
-    for (place, (name, address)) in listeners.iter().enumerate() {
-        let before = &listeners[..place];
-        let meets = |other: &SocketAddr| address.is_some_and(|address| meet(address, *other));
-        let same = before.iter().find(|(_, other)| other.as_ref().is_some_and(meets));
+    for (index, (name, address)) in listeners.iter().enumerate() {
+        let before = &listeners[..index];
+        let conflicts =
+            |other: &SocketAddr| address.is_some_and(|address| conflict(address, *other));
+        let same = before.iter().find(|(_, other)| other.as_ref().is_some_and(conflicts));
         if let Some((other, _)) = same {
-            let wrong = Wrong::new(format!("`{name}` and `{other}` listen at the same address"));
+            let problem = Problem::new(format!("`{name}` and `{other}` have the same address"));
             let culprit = table.get(name).or_else(|| table.get(other));
             if let Some(value) = culprit {
-                value.tell(wrong.hint("give one of them another port"));
+                value.error(problem.hint("give one of them another port"));
             }
         }
     }
@@ -136,8 +137,10 @@ fn hosts(table: &Table<'_>) -> Vec<String> {
     };
     let texts = value.texts(HOSTS_MAX);
     for text in texts.iter().filter(|text| !is_name(text.read)) {
-        let wrong = Wrong::new("this is not a host");
-        text.tell(wrong.hint("a name without scheme and port, such as \"tidegate.internal\""));
+        let problem = Problem::new("this is not a host name");
+        text.error(
+            problem.hint("write a name without scheme and port, such as \"tidegate.internal\""),
+        );
     }
     texts.iter().map(|text| text.read.to_owned()).collect()
 }
@@ -147,11 +150,11 @@ fn proxies(table: &Table<'_>) -> Vec<IpNet> {
     value
         .texts(PROXIES_MAX)
         .iter()
-        .filter_map(|text| network(text.read).map_err(|wrong| text.tell(wrong)).ok())
+        .filter_map(|text| network(text.read).map_err(|problem| text.error(problem)).ok())
         .collect()
 }
 
-/// One word for all proxies, or one for each family.
+/// Reads `escaped_slash`: one word for all proxies, or a table with a word for each header family.
 fn escaped_slash(table: &Table<'_>) -> EscapedSlashes {
     let Some(value) = table.get("escaped_slash") else { return EscapedSlashes::default() };
     if !value.is_table() {
@@ -167,17 +170,19 @@ fn escaped_slash(table: &Table<'_>) -> EscapedSlashes {
     read
 }
 
-/// `10.0.0.0/8`, or one address.
-pub(super) fn network(text: &str) -> Result<IpNet, Wrong> {
+/// Parses a network such as `10.0.0.0/8`, or a single address.
+pub(super) fn network(text: &str) -> Result<IpNet, Problem> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address.to_canonical()));
     }
-    let wrong = || Wrong::new("this is not a network").hint("such as \"10.0.0.0/8\" or \"::1\"");
-    let network: IpNet = text.parse().map_err(|_| wrong())?;
+    let problem = || {
+        Problem::new("this is not a network").hint("write, for example, \"10.0.0.0/8\" or \"::1\"")
+    };
+    let network: IpNet = text.parse().map_err(|_| problem())?;
     if network.addr() != network.network() {
         let meant = network.trunc();
-        let wrong = Wrong::new("this network has bits set after its prefix");
-        return Err(wrong.hint(format!("did you mean \"{meant}\"?")));
+        let problem = Problem::new("this network has bits set after its prefix");
+        return Err(problem.hint(format!("did you mean \"{meant}\"?")));
     }
     Ok(network)
 }
@@ -203,11 +208,11 @@ fn admin_token(auth: &Table<'_>, directory: &Path) -> Option<Token> {
     let in_place = auth.get("admin_token").map(|value| token(&value));
     let Some(file) = auth.get("admin_token_file") else { return in_place.flatten() };
     if in_place.is_some() {
-        file.tell(Wrong::new("there is an `admin_token` already").hint("leave one of them out"));
+        file.error(Problem::new("`admin_token` is set too").hint("remove one of them"));
     }
     let mut tokens = files::tokens(&file, directory);
     if tokens.len() > 1 {
-        file.tell(Wrong::new("the file must have one token, in one line"));
+        file.error(Problem::new("the file must contain one token only"));
     }
     tokens.pop()
 }
@@ -215,11 +220,11 @@ fn admin_token(auth: &Table<'_>, directory: &Path) -> Option<Token> {
 fn token(value: &Value<'_>) -> Option<Token> {
     let text = value.text()?;
     if text.read.trim().is_empty() {
-        text.tell(Wrong::new("a token must not be empty: everybody knows it"));
+        text.error(Problem::new("a token must not be empty"));
         return None;
     }
     if !is_token(text.read) {
-        text.tell(Wrong::new(format!("this is not a token: {NO_TOKEN}")));
+        text.error(Problem::new(format!("this is not a valid token: {INVALID_TOKEN}")));
         return None;
     }
     Some(Token::new(text.read))
@@ -232,7 +237,7 @@ fn tls<'a>(table: &Table<'a>, name: &'static str, directory: &Path) -> Option<Tl
     let client_ca = tls.get("client_ca");
     tls.refuse_unknown();
     let read = |value: Value<'a>| NamedFile::read(&value, directory);
-    // All of them are read before one of them is missed, so that all that is wrong is told.
+    // All files are read before the first missing one ends the function, so that all errors are reported.
     let (cert, key, client_ca) = (cert.map(read), key.map(read), client_ca.map(read));
     let (cert, key, client_ca) = (cert??, key??, client_ca.map_or(Some(None), |it| it.map(Some))?);
     let pem = Pem {
@@ -242,12 +247,12 @@ fn tls<'a>(table: &Table<'a>, name: &'static str, directory: &Path) -> Option<Tl
     };
     key.warn_if_open();
     let credentials = Credentials::new(pem).map_err(|error| {
-        let wrong = match error {
+        let problem = match error {
             TlsError::Certificate(_) => &cert,
             TlsError::Key(_) | TlsError::Mismatch(_) => &key,
             TlsError::ClientAuthority(_) => client_ca.as_ref().unwrap_or(&cert),
         };
-        wrong.tell(&error.to_string());
+        problem.error(&error.to_string());
     });
     let client_ca = client_ca.map(|file| file.path);
     Some(TlsConfig { cert: cert.path, key: key.path, client_ca, credentials: credentials.ok()? })

@@ -1,7 +1,7 @@
-//! The files that a configuration was read from, and what was in them: so that a change of any of them is noticed.
+//! The files that a configuration was read from, with digests of their contents to detect changes.
 //!
-//! Always   By their contents: a time stamp may stay the same, and behind a symbolic link it is another file's.
-//!          Only regular files: a pipe can be read once.
+//! Always   Contents are compared, not modification times: those may stay the same, or belong to the target of a symbolic link.
+//!          Only regular files are compared: a pipe can be read once.
 
 use std::fs::{File, FileType};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,22 +10,22 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// No file that a configuration consists of is larger.
+/// Maximum size of each file of a configuration, in bytes.
 pub(super) const SOURCE_BYTES_MAX: usize = 1 << 20;
 
-/// What was in each file when it was read.
+/// The files that a configuration was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources(Vec<Source>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
     path: PathBuf,
-    /// `None` if it could not be read.
+    /// `None` if the file could not be read.
     digest: Option<u64>,
 }
 
 impl Sources {
-    /// Remembers that this was read.
+    /// Records that a file was read, or could not be read.
     pub(super) fn note(&mut self, path: &Path, contents: Option<&[u8]>) {
         if contents.is_some() && !path.is_file() {
             return;
@@ -33,14 +33,14 @@ impl Sources {
         self.0.push(Source { path: path.to_owned(), digest: contents.map(digest) });
     }
 
-    /// The file among these that this path leads to, by whatever name.
+    /// Returns which of these files the path refers to, symbolic links included.
     pub(super) fn same_file(&self, path: &Path) -> Option<&Path> {
         let path = path.canonicalize().ok()?;
         let is_same = |source: &&Source| source.path.canonicalize().is_ok_and(|it| it == path);
         self.0.iter().find(is_same).map(|source| &*source.path)
     }
 
-    /// Whether any file is not as it was.
+    /// Returns whether any of the files has changed.
     pub fn have_changed(&self) -> bool {
         self.0.iter().any(|source| {
             let is_file = source.path.is_file();
@@ -50,12 +50,12 @@ impl Sources {
     }
 }
 
-/// The contents of a regular file, and one byte more than [`SOURCE_BYTES_MAX`] of what is larger. Nothing else is read: a
-/// pipe in a file's place would keep the reader waiting for as long as nobody writes.
+/// Reads a regular file, up to one byte more than [`SOURCE_BYTES_MAX`]. Refuses everything else: a pipe would keep the reader
+/// waiting until another process writes to it.
 pub(super) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut options = File::options();
     options.read(true);
-    // To open a pipe would wait, too.
+    // Without this flag, opening a pipe waits for a writer.
     #[cfg(unix)]
     options.custom_flags(NONBLOCK);
     let file = options.open(path)?;
@@ -67,7 +67,7 @@ pub(super) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     capped(file)
 }
 
-/// The same of anything that can be read once: for the configuration of a start, which may come from a pipe.
+/// Reads any file, up to the same size. At the start, the configuration may come from a pipe.
 pub(super) fn bytes_of_any(path: &Path) -> io::Result<Vec<u8>> {
     capped(File::open(path)?)
 }
@@ -82,7 +82,7 @@ fn capped(file: File) -> io::Result<Vec<u8>> {
 #[expect(clippy::cast_possible_wrap, reason = "it is a single low bit")]
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
-/// What is in a regular file's place.
+/// Names the kind of a file that is not a regular file.
 pub(super) fn kind_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     if kind.is_fifo() {
@@ -92,7 +92,7 @@ pub(super) fn kind_of(kind: FileType) -> &'static str {
     } else if kind.is_char_device() || kind.is_block_device() {
         return "a device";
     }
-    if kind.is_dir() { "a directory" } else { "no regular file" }
+    if kind.is_dir() { "a directory" } else { "not a regular file" }
 }
 
 fn digest(contents: &[u8]) -> u64 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_changed_or_gone_or_come_is_noticed() {
+    fn a_changed_removed_or_new_file_is_detected() {
         let files = Files::new();
         let path = files.path("tokens");
         let missing = noted(&path);
@@ -124,7 +124,10 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         assert!(first.have_changed());
         std::fs::write(&path, "one").unwrap();
-        assert!(!first.have_changed(), "it is what it was, whenever it was written");
+        assert!(
+            !first.have_changed(),
+            "the contents are the same, although the file was written again"
+        );
         std::fs::remove_file(&path).unwrap();
         assert!(first.have_changed());
     }
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_once_is_not_read_again() {
+    fn a_file_that_can_be_read_once_is_not_read_again() {
         let mut sources = Sources::default();
         sources.note(Path::new("/dev/zero"), Some(b"what was read"));
         assert!(!sources.have_changed());

@@ -1,5 +1,6 @@
-//! What a server needs of its configuration before it binds a socket: `serve`, `check` and every reload ask here, so
-//! that none of them calls good what another refuses.
+//! The checks of a configuration before the server binds a socket.
+//!
+//! Always   `serve`, `check` and reloads use these functions, so they accept the same configurations.
 
 use super::Protocol;
 use super::read::load_again;
@@ -9,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use tidegate::snapshot::Snapshot;
 
-/// Reads the configuration that a server with this command line would start with, and refuses what it would refuse.
+/// Reads the configuration of a server that starts with this command line, and checks that it can start.
 pub fn for_start(
     file: Option<&Path>,
     command_line: &CommandLine,
@@ -19,7 +20,7 @@ pub fn for_start(
     completed(config, file, command_line)
 }
 
-/// The same for a server that runs: its file is a regular one, or it is refused.
+/// Reads the configuration again for a running server. The file must be a regular one.
 pub fn for_reload(
     file: &Path,
     command_line: &CommandLine,
@@ -45,7 +46,7 @@ fn completed(
 }
 
 impl Config {
-    /// Why the snapshot must not be written where it is configured, if it must not: it would take the place of another file.
+    /// Returns why the snapshot must not be written to its path: it would overwrite another file.
     fn overwritten(&self) -> Option<String> {
         let snapshot = self.server.snapshot.as_ref().filter(|_| self.store.is_none())?;
         Snapshot::files(&snapshot.path).iter().find_map(|file| {
@@ -67,16 +68,16 @@ impl Config {
 }
 
 impl ServerConfig {
-    /// Why a server does not start with it, if it does not.
+    /// Returns why a server does not start with this configuration, if it does not.
     pub fn refusal(&self) -> Option<String> {
         let listeners: Vec<(Protocol, SocketAddr)> = self.listeners().collect();
         if listeners.is_empty() {
-            return Some("every listener is off: nothing to do".to_owned());
+            return Some("every listener is off: turn at least one on".to_owned());
         }
         let unguarded = listeners.iter().find_map(|(wire, addr)| self.unguarded(*wire, *addr));
         unguarded.or_else(|| {
-            listeners.iter().enumerate().find_map(|(place, (wire, addr))| {
-                let (other, _) = listeners[..place].iter().find(|(_, it)| meet(*it, *addr))?;
+            listeners.iter().enumerate().find_map(|(index, (wire, addr))| {
+                let (other, _) = listeners[..index].iter().find(|(_, it)| conflict(*it, *addr))?;
                 Some(format!(
                     "{other} and {wire} would listen on the same address and port: {addr}"
                 ))
@@ -84,7 +85,7 @@ impl ServerConfig {
         })
     }
 
-    /// Where it listens.
+    /// Returns the listeners that are on, and their addresses.
     pub fn listeners(&self) -> impl Iterator<Item = (Protocol, SocketAddr)> {
         let all = [
             (Protocol::Resp, self.resp),
@@ -95,12 +96,12 @@ impl ServerConfig {
         all.into_iter().filter_map(|(wire, addr)| Some((wire, addr?)))
     }
 
-    /// What a listener speaks TLS with, if it does.
+    /// Returns the TLS settings of a listener.
     pub fn tls_of(&self, wire: Protocol) -> Option<&TlsConfig> {
         if wire == Protocol::Admin { self.admin_tls.as_ref() } else { self.tls.as_ref() }
     }
 
-    /// Everybody could ask: that must be meant. Who must show a certificate is not everybody.
+    /// Returns why a listener must not start without access control, if other machines can reach it.
     fn unguarded(&self, wire: Protocol, addr: SocketAddr) -> Option<String> {
         let (is_guarded, key, table) = match wire {
             Protocol::Admin => {
@@ -113,15 +114,14 @@ impl ServerConfig {
             return None;
         }
         Some(format!(
-            "{wire} would listen on {addr}, which other machines can reach, and requests need no token: set `{key}` \
-             in [server.auth] or `client_ca` in [server.{table}], listen on 127.0.0.1, or say --insecure if \
-             that is what you want"
+            "{wire} would listen on {addr}, which other machines can reach, without a token: set `{key}` \
+             in [server.auth] or `client_ca` in [server.{table}], listen on 127.0.0.1, or allow it with --insecure"
         ))
     }
 }
 
-/// Whether two sockets cannot be bound to these addresses at the same time. Port 0 is a free one each.
-pub(super) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+/// Returns whether two sockets cannot be bound to these addresses at the same time. Port 0 stands for any free port.
+pub(super) fn conflict(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |all: SocketAddr, one: SocketAddr| {
         all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
     };
@@ -133,7 +133,7 @@ pub(super) fn meet(one: SocketAddr, other: SocketAddr) -> bool {
 mod tests {
     use super::*;
     use crate::config::{
-        Place,
+        ListenAddr,
         tests::{accept, read},
     };
     use tidegate_testbed::CertificateFiles as Files;
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_listen_on_is_refused() {
+    fn a_server_without_listeners_is_refused() {
         let off = "[server]\nresp = \"off\"\nhttp = \"off\"\ngrpc = \"off\"\nadmin = \"off\"\n";
         assert!(refusal(off).is_some_and(|it| it.contains("every listener is off")));
     }
 
     #[test]
-    fn addresses_meet_where_the_system_would_not_bind_both() {
+    fn addresses_conflict_if_the_system_would_not_bind_both() {
         for (one, other, expected) in [
             ("127.0.0.1:1", "127.0.0.1:1", true),
             ("127.0.0.1:1", "127.0.0.1:2", false),
@@ -172,15 +172,15 @@ mod tests {
             ("127.0.0.1:1", "127.0.0.2:1", false),
         ] {
             let parsed = |text: &str| text.parse().unwrap();
-            assert_eq!(meet(parsed(one), parsed(other)), expected, "{one} {other}");
-            assert_eq!(meet(parsed(other), parsed(one)), expected, "{other} {one}");
+            assert_eq!(conflict(parsed(one), parsed(other)), expected, "{one} {other}");
+            assert_eq!(conflict(parsed(other), parsed(one)), expected, "{other} {one}");
         }
     }
 
     #[test]
     fn the_command_line_is_checked_together_with_the_file() {
-        let place = |text: &str| Some(Place::At(text.parse().unwrap()));
-        let open = CommandLine { http: place("0.0.0.0:1"), ..CommandLine::default() };
+        let at = |text: &str| Some(ListenAddr::At(text.parse().unwrap()));
+        let open = CommandLine { http: at("0.0.0.0:1"), ..CommandLine::default() };
         let refused = for_start(None, &open, accept).unwrap_err().to_string();
         assert!(
             refused.starts_with("the command line: HTTP would listen on 0.0.0.0:1"),
@@ -188,12 +188,12 @@ mod tests {
         );
         let meant = CommandLine { is_insecure: true, ..open.clone() };
         assert!(for_start(None, &meant, accept).is_ok());
-        let same = CommandLine { grpc: place("127.0.0.1:6380"), ..CommandLine::default() };
+        let same = CommandLine { grpc: at("127.0.0.1:6380"), ..CommandLine::default() };
         let refused = for_start(None, &same, accept).unwrap_err().to_string();
         assert!(refused.contains("RESP and gRPC would listen on the same address"), "{refused}");
     }
 
-    /// The error, or nothing.
+    /// Returns the error, or an empty text.
     fn start(directory: &Files, snapshot: &str) -> String {
         let text = format!(
             "[server]\nauth.tokens_file = \"tokens\"\n[server.snapshot]\npath = {snapshot:?}\n"
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_never_takes_the_place_of_another_file() {
+    fn a_snapshot_never_overwrites_another_file() {
         let directory = Files::new();
         std::fs::write(directory.path("tokens"), "a\n").unwrap();
         std::fs::write(directory.path("state"), "TIDEGATE").unwrap();
@@ -218,15 +218,15 @@ mod tests {
             ("link", "tokens, which belongs to the configuration"),
             ("/dev/null", "/dev/null, which is a device"),
         ] {
-            let said = start(&directory, snapshot);
-            assert!(said.contains(overwritten), "{snapshot}: {said}");
+            let error = start(&directory, snapshot);
+            assert!(error.contains(overwritten), "{snapshot}: {error}");
         }
         for good in ["state", "empty", "new"] {
             assert_eq!(start(&directory, good), "", "{good}");
         }
         let snapshot = Some("/dev/null".into());
         let flag = CommandLine { snapshot, ..CommandLine::default() };
-        let said = for_start(None, &flag, accept).unwrap_err().to_string();
-        assert!(said.contains("/dev/null, which is a device"), "{said}");
+        let error = for_start(None, &flag, accept).unwrap_err().to_string();
+        assert!(error.contains("/dev/null, which is a device"), "{error}");
     }
 }

@@ -1,21 +1,21 @@
-//! `[store]`: where limits are kept that several servers share.
+//! `[store]`: the store of limits that several servers share.
 //!
-//! Always   An address may have a password in it: then the line that it stands in is never shown.
+//! Always   A line with a URL that contains a password is never shown.
 
-use super::report::Wrong;
+use super::report::Problem;
 use super::table::Table;
 use super::{CheckUrl, StoreConfig, StoreUrl};
 use std::time::Duration;
 
-/// Who waits for longer than this has no use for a rate limit any more.
+/// A longer wait would help no caller: most have given up before.
 pub(super) const DEADLINE_MAX: Duration = Duration::from_secs(10);
-/// Less than this is no round trip.
+/// A round trip takes at least this long.
 pub(super) const DEADLINE_MIN: Duration = Duration::from_millis(1);
 const CONNECTIONS_MAX: u64 = 64;
 const NODES_MAX: u64 = 10_000;
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// The store; none if its address is missing or wrong, which has been told then.
+/// Reads the store. Returns `None` if its URL is missing or invalid, after reporting the error.
 pub(super) fn read(table: &Table<'_>, check_url: CheckUrl) -> Option<StoreConfig> {
     let url = url(table, check_url);
     let deadline = table.get("deadline").and_then(|it| it.duration(DEADLINE_MIN..=DEADLINE_MAX));
@@ -43,8 +43,8 @@ fn url(table: &Table<'_>, check_url: CheckUrl) -> Option<StoreUrl> {
     match check_url(text.read) {
         Ok(()) => Some(StoreUrl::new(text.read)),
         Err(error) => {
-            let wrong = Wrong::new(format!("`url` is no address of a store: {error}"));
-            text.tell(wrong.hint("such as \"redis://127.0.0.1:6379\""));
+            let problem = Problem::new(format!("`url` is not the address of a store: {error}"));
+            text.error(problem.hint("write, for example, \"redis://127.0.0.1:6379\""));
             None
         }
     }
@@ -52,13 +52,13 @@ fn url(table: &Table<'_>, check_url: CheckUrl) -> Option<StoreUrl> {
 
 fn prefix(table: &Table<'_>) -> Option<String> {
     let text = table.get("prefix")?.text()?;
-    // Braces would say which part of a key chooses its place in a cluster.
+    // Braces would choose the part of a key that a cluster hashes.
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
     if (1..=PREFIX_BYTES_MAX).contains(&text.read.len()) && text.read.bytes().all(is_plain) {
         return Some(text.read.to_owned());
     }
-    let wrong = Wrong::new("this cannot be what keys begin with");
-    let hint = format!("1 to {PREFIX_BYTES_MAX} visible characters can, but no braces");
-    text.tell(wrong.hint(hint));
+    let problem = Problem::new("this is not a valid prefix of keys");
+    let hint = format!("use 1 to {PREFIX_BYTES_MAX} visible characters, but no braces");
+    text.error(problem.hint(hint));
     None
 }

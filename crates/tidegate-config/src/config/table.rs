@@ -1,21 +1,23 @@
-//! A table of the file. What is asked for is known; what is left over in the end is refused.
+//! A table of the file.
+//!
+//! Always   Reading a key marks it as known. Keys that were not read are errors.
 
 use super::near;
-use super::report::{Report, Wrong};
+use super::report::{Problem, Report};
 use super::value::Value;
 use std::cell::RefCell;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Names longer than this look like nothing else.
+/// For longer names, no similar name is suggested.
 const NEAR_BYTES_MAX: usize = 64;
 
-/// A table, and what has been asked of it.
+/// A table, and the keys that were read.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     report: &'a Report<'a>,
-    /// What it is called in messages.
+    /// The name of the table in messages.
     name: &'a str,
     read: &'a DeTable<'a>,
     span: Range<usize>,
@@ -34,30 +36,30 @@ impl<'a> Table<'a> {
         Self { report, name, read, span, is_secret, known: RefCell::default() }
     }
 
-    /// A table whose lines are never shown.
+    /// Marks the table as secret: its lines are never shown.
     pub(super) fn secret(self) -> Self {
         Self { is_secret: true, ..self }
     }
 
-    /// The value of this name, if there is one.
+    /// Returns the value of this key.
     pub(super) fn get(&self, name: &'static str) -> Option<Value<'a>> {
         self.known.borrow_mut().push(name);
         let (key, value) = self.read.get_key_value(name)?;
         Some(self.value(key, value))
     }
 
-    /// The value of this name; it is told if there is none.
+    /// Returns the value of this key, and reports an error if it is missing.
     pub(super) fn need(&self, name: &'static str, hint: &str) -> Option<Value<'a>> {
         let value = self.get(name);
         if value.is_none() {
-            self.tell(Wrong::new(format!("`{name}` is missing")).hint(hint));
+            self.error(Problem::new(format!("`{name}` is missing")).hint(hint));
         }
         value
     }
 
-    /// Tells that something is wrong with the whole of it.
-    pub(super) fn tell(&self, wrong: Wrong) {
-        self.report.tell(self.span.clone(), wrong);
+    /// Reports an error of the whole table.
+    pub(super) fn error(&self, problem: Problem) {
+        self.report.error(self.span.clone(), problem);
     }
 
     fn value(&self, key: &'a Spanned<DeString<'a>>, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
@@ -70,11 +72,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// All that is in it with the places of their names, in the order of the file.
+    /// Returns all values with the spans of their keys, in the order of the file.
     pub(super) fn entries(&self) -> Vec<(Range<usize>, Value<'a>)> {
         let mut entries: Vec<_> =
             self.read.iter().map(|(key, value)| (key.span(), self.value(key, value))).collect();
-        entries.sort_by_key(|(place, _)| place.start);
+        entries.sort_by_key(|(span, _)| span.start);
         entries
     }
 
@@ -82,32 +84,32 @@ impl<'a> Table<'a> {
         self.report
     }
 
-    /// Refuses what was not asked for.
+    /// Reports an error for each key that was not read.
     pub(super) fn refuse_unknown(&self) {
         let known = self.known.borrow();
         let is_known = |name: &str| known.contains(&name);
         for (key, _) in self.read.iter().filter(|(key, _)| !is_known(key.get_ref())) {
-            // A hint that nobody will see is not looked for.
-            let wrong = if self.report.is_full() {
-                Wrong::new("unknown key")
+            // Further errors are only counted, so the search for a hint would be wasted.
+            let problem = if self.report.is_full() {
+                Problem::new("unknown key")
             } else {
                 unknown(self.name, key.get_ref(), &known)
             };
             if self.is_secret {
-                self.report.tell_secretly(key.span(), wrong);
+                self.report.error_without_excerpt(key.span(), problem);
             } else {
-                self.report.tell(key.span(), wrong);
+                self.report.error(key.span(), problem);
             }
         }
     }
 }
 
-fn unknown(table: &str, name: &str, known: &[&'static str]) -> Wrong {
+fn unknown(table: &str, name: &str, known: &[&'static str]) -> Problem {
     let near = (name.len() <= NEAR_BYTES_MAX).then(|| near(name, known.iter().copied())).flatten();
     let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known here: {}", known.join(", ")),
+        None => format!("the keys here are {}", known.join(", ")),
     };
     let name: String = name.chars().take(NEAR_BYTES_MAX).collect();
-    Wrong::new(format!("unknown key `{}` in {table}", name.escape_debug())).hint(hint)
+    Problem::new(format!("unknown key `{}` in {table}", name.escape_debug())).hint(hint)
 }

@@ -1,9 +1,9 @@
-//! A value of the file, read as what it should be; what it is not is told at its place.
+//! A value of the file, read as the type that its key needs.
 //!
-//! Always   Reading gives `None` exactly if something was told about it.
+//! Always   A method returns `None` exactly if it has reported an error.
 
 use super::near;
-use super::report::{Report, Wrong};
+use super::report::{Problem, Report};
 use super::table::Table;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
-/// A value, and what it is called.
+/// A value, and the name of its key.
 #[derive(Clone, Debug)]
 pub(super) struct Value<'a> {
     pub(super) report: &'a Report<'a>,
@@ -31,16 +31,16 @@ pub(super) struct Text<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Tells that it is wrong.
-    pub(super) fn tell(&self, wrong: Wrong) {
+    /// Reports an error.
+    pub(super) fn error(&self, problem: Problem) {
         if self.is_secret {
-            self.report.tell_secretly(self.span.clone(), wrong);
+            self.report.error_without_excerpt(self.span.clone(), problem);
         } else {
-            self.report.tell(self.span.clone(), wrong);
+            self.report.error(self.span.clone(), problem);
         }
     }
 
-    /// Tells that it is of the wrong kind.
+    /// Reports that the value has the wrong type.
     fn expect(&self, expected: &str) {
         let found = match self.read {
             DeValue::String(_) => "a text",
@@ -51,7 +51,7 @@ impl<'a> Value<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.tell(Wrong::new(format!("`{}` must be {expected}, not {found}", self.name)));
+        self.error(Problem::new(format!("`{}` must be {expected}, not {found}", self.name)));
     }
 
     pub(super) fn text(&self) -> Option<Text<'a>> {
@@ -87,7 +87,7 @@ impl<'a> Value<'a> {
         number
     }
 
-    /// The same, for what fits into memory.
+    /// Reads a whole number in this range, as a size in memory.
     pub(super) fn size(&self, range: RangeInclusive<u64>) -> Option<usize> {
         self.whole(range).and_then(|number| usize::try_from(number).ok())
     }
@@ -96,8 +96,8 @@ impl<'a> Value<'a> {
         let text = self.text_or("a text with a unit, such as \"10s\"")?;
         let duration = match super::duration::read(text.read) {
             Ok(duration) => duration,
-            Err(wrong) => {
-                text.tell(wrong);
+            Err(problem) => {
+                text.error(problem);
                 return None;
             }
         };
@@ -112,18 +112,18 @@ impl<'a> Value<'a> {
     }
 
     fn out_of(&self, least: &dyn Display, most: &dyn Display) {
-        self.tell(Wrong::new(format!("`{}` must be from {least} to {most}", self.name)));
+        self.error(Problem::new(format!("`{}` must be from {least} to {most}", self.name)));
     }
 
-    /// One of these words.
+    /// Reads one of these words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let chosen = choices.iter().find(|(word, _)| *word == text.read);
         if chosen.is_none() {
             let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
             let near = near(text.read, choices.iter().map(|(word, _)| *word));
-            text.tell(
-                Wrong::new(format!("`{}` must be {}", self.name, words.join(" or ")))
+            text.error(
+                Problem::new(format!("`{}` must be {}", self.name, words.join(" or ")))
                     .maybe(near.map(|near| format!("did you mean {near:?}?"))),
             );
         }
@@ -142,14 +142,14 @@ impl<'a> Value<'a> {
         Some(Table::new(self.report, self.name, table, self.span.clone(), self.is_secret))
     }
 
-    /// A list of at most so many.
+    /// Reads a list of at most `most` values.
     pub(super) fn list(&self, most: usize) -> Option<Vec<Value<'a>>> {
         let DeValue::Array(array) = self.read else {
             self.expect("a list");
             return None;
         };
         if array.len() > most {
-            self.tell(Wrong::new(format!("`{}` must have at most {most} entries", self.name)));
+            self.error(Problem::new(format!("`{}` must have at most {most} entries", self.name)));
             return None;
         }
         Some(array.iter().map(|value| self.inner(value)).collect())
@@ -159,7 +159,7 @@ impl<'a> Value<'a> {
         Value { read: value.get_ref(), span: value.span(), ..self.clone() }
     }
 
-    /// A list of texts. Those that are none are told, and left out.
+    /// Reads a list of texts. Reports each value that is not a text, and leaves it out.
     pub(super) fn texts(&self, most: usize) -> Vec<Text<'a>> {
         self.list(most).unwrap_or_default().iter().filter_map(Value::text).collect()
     }
@@ -168,7 +168,7 @@ impl<'a> Value<'a> {
         matches!(self.read, DeValue::Array(array) if array.is_empty())
     }
 
-    /// A text, or a list of texts.
+    /// Reads a text or a list of texts.
     pub(super) fn text_or_texts(&self, most: usize) -> Vec<Text<'a>> {
         match self.read {
             DeValue::Array(_) => self.texts(most),
@@ -186,18 +186,18 @@ impl<'a> Text<'a> {
         self.report
     }
 
-    /// Tells that it may be a mistake.
-    pub(super) fn warn(&self, wrong: Wrong) {
-        self.report.warn(self.span.clone(), wrong);
+    /// Adds a warning.
+    pub(super) fn warn(&self, problem: Problem) {
+        self.report.warn(self.span.clone(), problem);
     }
 
-    /// Tells that it is wrong.
-    pub(super) fn tell(&self, wrong: Wrong) {
-        self.tell_at(self.span.clone(), wrong);
+    /// Reports an error.
+    pub(super) fn error(&self, problem: Problem) {
+        self.error_at(self.span.clone(), problem);
     }
 
-    /// Tells that some bytes of it are wrong. Where the file spells them with escapes, the whole is shown.
-    pub(super) fn tell_inside(&self, inside: Range<usize>, wrong: Wrong) {
+    /// Reports an error in some bytes of the text; in the whole text, if the file writes it with escapes.
+    pub(super) fn error_inside(&self, inside: Range<usize>, problem: Problem) {
         let spelled = self.report.text.get(self.span.clone()).unwrap_or_default();
         let span = match spelled.find(self.read) {
             Some(quotes) if !self.read.is_empty() => {
@@ -206,14 +206,14 @@ impl<'a> Text<'a> {
             }
             _ => self.span.clone(),
         };
-        self.tell_at(span, wrong);
+        self.error_at(span, problem);
     }
 
-    fn tell_at(&self, span: Range<usize>, wrong: Wrong) {
+    fn error_at(&self, span: Range<usize>, problem: Problem) {
         if self.is_secret {
-            self.report.tell_secretly(span, wrong);
+            self.report.error_without_excerpt(span, problem);
         } else {
-            self.report.tell(span, wrong);
+            self.report.error(span, problem);
         }
     }
 }

@@ -1,35 +1,36 @@
-//! `when`: which requests a limit counts.
+//! `when`: the conditions under which a limit counts a request.
 //!
-//! Always   All conditions must hold. Under `not`, each that is named must not.
+//! Always   All conditions must hold. Conditions under `not` must all fail.
 
-use super::report::Wrong;
+use super::report::Problem;
 use super::server::network;
 use super::table::Table;
 use super::value::{Text, Value};
-use crate::matching::{Condition, KeyPart, PartError};
+use crate::request::{Condition, KeyPart, PartError};
 use std::ops::Range;
 
-/// So many conditions, and so many patterns for each of them.
+/// Maximum number of conditions of a limit.
 const CONDITIONS_MAX: usize = 32;
+/// Maximum number of patterns of a condition.
 const PATTERNS_MAX: usize = 256;
 
 pub(super) fn read(value: &Value<'_>) -> Vec<Condition> {
     let Some(table) = value.table() else { return Vec::new() };
     let conditions = conditions(&table, false);
     if conditions.len() > CONDITIONS_MAX {
-        value.tell(Wrong::new(format!("`when` must have at most {CONDITIONS_MAX} conditions")));
+        value.error(Problem::new(format!("`when` must have at most {CONDITIONS_MAX} conditions")));
     }
     conditions
 }
 
 fn conditions(table: &Table<'_>, is_negated: bool) -> Vec<Condition> {
     let mut read = Vec::new();
-    for (place, value) in table.entries() {
+    for (span, value) in table.entries() {
         if value.name == "not" && !is_negated {
             let inner = value.table();
             read.extend(inner.iter().flat_map(|table| conditions(table, true)));
         } else {
-            read.extend(condition(table, place, &value, is_negated));
+            read.extend(condition(table, span, &value, is_negated));
         }
     }
     read
@@ -37,47 +38,47 @@ fn conditions(table: &Table<'_>, is_negated: bool) -> Vec<Condition> {
 
 fn condition(
     table: &Table<'_>,
-    place: Range<usize>,
+    span: Range<usize>,
     value: &Value<'_>,
     is_negated: bool,
 ) -> Option<Condition> {
-    let part = part(value.name).map_err(|wrong| table.report().tell(place, wrong)).ok()?;
+    let part = part(value.name).map_err(|problem| table.report().error(span, problem)).ok()?;
     let texts = value.text_or_texts(PATTERNS_MAX);
     if texts.is_empty() {
-        value.tell(Wrong::new("a condition needs at least one pattern"));
+        value.error(Problem::new("a condition needs at least one pattern"));
     }
     let mut condition = Condition::new(part, is_negated);
     for text in texts {
-        if let Err(wrong) = add(&mut condition, &text) {
-            text.tell(wrong);
+        if let Err(problem) = add(&mut condition, &text) {
+            text.error(problem);
         }
     }
     Some(condition)
 }
 
-fn part(name: &str) -> Result<KeyPart, Wrong> {
-    let known = "conditions look at method, path, host, ip, header:NAME, cookie:NAME, query:NAME \
-                 and not";
+fn part(name: &str) -> Result<KeyPart, Problem> {
+    let known = "a condition is one of method, path, host, ip, header:NAME, cookie:NAME, query:NAME and \
+                 not";
     match name.parse() {
         Ok(KeyPart::Constant(_) | KeyPart::Descriptor(_)) => {
-            Err(Wrong::new(format!("`{name}` is not part of an HTTP request")).hint(known))
+            Err(Problem::new(format!("`{name}` is not part of an HTTP request")).hint(known))
         }
         Ok(KeyPart::Ip { .. }) if name != "ip" => {
             let hint = "write `ip = \"192.0.2.0/24\"`";
-            Err(Wrong::new("the bits belong to the network that `ip` is compared with").hint(hint))
+            Err(Problem::new("a condition has its prefix length in the network").hint(hint))
         }
         Ok(part) => Ok(part),
         Err(PartError { message, hint, .. }) => {
             let hint = hint.filter(|_| name != "not").unwrap_or_else(|| known.to_owned());
-            Err(Wrong::new(format!("{message} `{}` in `when`", name.escape_debug())).hint(hint))
+            Err(Problem::new(format!("{message} `{}` in `when`", name.escape_debug())).hint(hint))
         }
     }
 }
 
-fn add(condition: &mut Condition, text: &Text<'_>) -> Result<(), Wrong> {
+fn add(condition: &mut Condition, text: &Text<'_>) -> Result<(), Problem> {
     let pattern = text.read;
     if pattern.is_empty() {
-        return Err(Wrong::new("an empty pattern matches nothing").hint("`*` matches anything"));
+        return Err(Problem::new("an empty pattern matches nothing").hint("`*` matches anything"));
     }
     let pattern = match &condition.part {
         KeyPart::Ip { .. } => {
@@ -86,11 +87,11 @@ fn add(condition: &mut Condition, text: &Text<'_>) -> Result<(), Wrong> {
         }
         KeyPart::Method if pattern.bytes().any(|byte| byte.is_ascii_lowercase()) => {
             let capitals = pattern.to_ascii_uppercase();
-            return Err(Wrong::new("methods are in capitals").hint(format!("write {capitals:?}")));
+            return Err(Problem::new("a method is in capitals").hint(format!("write {capitals:?}")));
         }
         KeyPart::Path if !pattern.starts_with(['/', '*']) => {
             let hint = format!("write {:?}", format!("/{pattern}"));
-            return Err(Wrong::new("paths begin with `/`").hint(hint));
+            return Err(Problem::new("a path starts with `/`").hint(hint));
         }
         KeyPart::Host => pattern.to_ascii_lowercase(),
         _ => pattern.to_owned(),

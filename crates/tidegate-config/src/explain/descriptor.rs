@@ -1,20 +1,20 @@
-//! Which limits decide a request of Envoy's: which limit each descriptor leads to, and why.
+//! Explains a request of Envoy's: which limit each descriptor matches, and why.
 //!
-//! Always   Limits are looked up as the gRPC service looks them up ([`Descriptors`]).
+//! Always   Limits are looked up with the code of the gRPC service ([`Descriptors`]).
 
 use super::{Explanation, KeyToPeek, LimitExplanation};
 use crate::config::{LimitConfig, Mode};
 use crate::matching::{Chosen, Descriptors, Trail, descriptor_key, names_credential};
 use serde::Serialize;
 
-/// Which limit one descriptor leads to.
+/// Which limit one descriptor matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DescriptorExplanation {
     /// The descriptor's entries.
     pub descriptor: String,
-    /// What was chosen for each entry, and what that hides; or the entry that no limit has.
+    /// The entry of the configuration that each entry matched, and those that it hides; or the entry that no limit has.
     pub why: String,
-    /// The limit that this leads to.
+    /// The limit that the descriptor matches.
     pub limit: Option<LimitExplanation>,
 }
 
@@ -33,17 +33,17 @@ impl Explanation {
             requested.iter().map(|entries| pairs(entries)).collect();
         let trails: Vec<Trail> =
             requested.iter().map(|entries| descriptors.follow(domain, entries)).collect();
-        let found: Vec<Option<usize>> = trails.iter().map(|trail| trail.limit).collect();
+        let matched: Vec<Option<usize>> = trails.iter().map(|trail| trail.limit).collect();
         let has_domain = descriptors.has_domain(domain);
         let explain = |(entries, trail): (&Vec<(&str, &str)>, &Trail)| DescriptorExplanation {
             descriptor: shown(entries),
             why: if has_domain {
                 why(entries, trail)
             } else {
-                "no limit is of this domain".to_owned()
+                "no limit has this domain".to_owned()
             },
             limit: trail.limit.map(|index| {
-                let replacing = descriptors.replacing(&found, index);
+                let replacing = descriptors.replacing(&matched, index);
                 let replacing = replacing.map(|index| limits[index].name.as_str());
                 LimitExplanation::of_descriptor(index, limits[index], replacing, entries)
             }),
@@ -63,7 +63,7 @@ impl LimitExplanation {
         let (counts, why) = match replaced_by {
             Some(other) => (false, format!("{other} replaces it")),
             None if limit.mode == Mode::Off => (false, "its mode is off".to_owned()),
-            None => (true, "the descriptor leads to it".to_owned()),
+            None => (true, "the descriptor matches it".to_owned()),
         };
         let key = || KeyToPeek { index, key: descriptor_key(limit, entries) };
         Self { to_peek: counts.then(key), ..Self::new(limit, counts, why) }
@@ -79,22 +79,21 @@ fn shown(entries: &[(&str, &str)]) -> String {
     entries.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns an entry without its value if that is a credential, and with escapes: what a client sends may not play with a
-/// terminal.
+/// Returns an entry with escapes, so that it cannot control a terminal, and without its value if that is a credential.
 fn shown_entry((key, value): &(&str, &str)) -> String {
     let value = if names_credential(key) { "[redacted]" } else { value };
     format!("{key}={value}").as_bytes().escape_ascii().to_string()
 }
 
-/// The way, entry by entry, and its end if that is no limit.
+/// Returns what each entry matched, and where the search ended if it found no limit.
 fn why(entries: &[(&str, &str)], trail: &Trail) -> String {
     let step = |(entry, chosen): (&(&str, &str), &Chosen)| {
-        let said = format!("{} is {}", shown_entry(entry), chosen.entry);
+        let step = format!("{} matches {}", shown_entry(entry), chosen.entry);
         let hidden: Vec<String> = chosen.hidden.iter().map(ToString::to_string).collect();
         if hidden.is_empty() {
-            said
+            step
         } else {
-            format!("{said}, which hides {}", hidden.join(" and "))
+            format!("{step}, which hides {}", hidden.join(" and "))
         }
     };
     let mut steps: Vec<String> = entries.iter().zip(&trail.chosen).map(step).collect();
@@ -103,7 +102,7 @@ fn why(entries: &[(&str, &str)], trail: &Trail) -> String {
             let entry = shown_entry(entry);
             steps.push(format!("no limit has {entry} at depth {}", trail.chosen.len() + 1));
         }
-        (None, None) => steps.push("no limit has just these entries".to_owned()),
+        (None, None) => steps.push("no limit has exactly these entries".to_owned()),
         (None, Some(_)) => {}
     }
     steps.join("; ")

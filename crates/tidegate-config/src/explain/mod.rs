@@ -1,7 +1,7 @@
-//! Which limits decide a request, on which keys, and why.
+//! Explains which limits decide a request, under which keys, and why.
 //!
-//! The configuration says which limits match a request. What they decide depends on the requests that came before, which only
-//! an engine knows: it walks through [`limits_to_peek`](Explanation::limits_to_peek), adds the decision of each, and calls
+//! The configuration alone shows which limits match a request. Their decisions depend on earlier requests, which only an
+//! engine knows: it reads [`limits_to_peek`](Explanation::limits_to_peek), adds the decision of each, and calls
 //! [`conclude`](Explanation::conclude).
 //!
 //! Always   An explanation matches limits with the code that decides ([`matching`](crate::matching)), and charges no key.
@@ -22,7 +22,7 @@ use std::fmt::Display;
 use tidegate::{Decision, Retry, Span, Verdict};
 use tidegate_http::{JSON_INTEGER_MAX, millis_ceil};
 
-/// What would happen to a request if it came now.
+/// What would happen to a request now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The decision of all limits together.
@@ -30,7 +30,7 @@ pub struct Explanation {
     /// The limit that decides: the one with the longest wait, or else the one with the least remaining. `None` if no enforced
     /// limit counts the request.
     pub decided_by: Option<String>,
-    /// The path as limits compare it, with escapes, if it differs from the path that was sent; or that it is ambiguous.
+    /// The path as limits compare it, with escapes, if it differs from the sent path; or a note that it is ambiguous.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Each limit in the order of the configuration; empty for a request of Envoy's.
@@ -56,7 +56,7 @@ pub struct LimitExplanation {
     pub counts: bool,
     /// Why it does, or does not.
     pub why: String,
-    /// The key that it counts the request on, with escapes; a digest stands for a credential.
+    /// The key under which it counts the request, with escapes, or with a digest in place of a credential.
     pub key: Option<String>,
     /// What the limit would decide for this key now.
     pub now: Option<KeyState>,
@@ -87,13 +87,13 @@ pub struct KeyState {
     pub verdict: VerdictKind,
     /// Whether the request passes only because the limit is in shadow mode.
     pub is_shadowed: bool,
-    /// The most that the limit admits at once, if that is known.
+    /// The maximum that the limit admits at once, if that is known.
     pub limit: Option<u64>,
-    /// How much the limit would still admit after this request, if that is known.
+    /// What the limit would admit after this request, if that is known.
     pub remaining: Option<u64>,
     /// The time to wait before a request can pass, if waiting helps.
     pub retry_after_ms: Option<u64>,
-    /// The time until the key has nothing to recover from; `None` if that depends on a release.
+    /// The time until the key has recovered; `None` if that depends on a release.
     pub reset_after_ms: Option<u64>,
 }
 
@@ -142,7 +142,7 @@ impl Explanation {
         limits.filter_map(|limit| Some((limit.to_peek.take()?, limit)))
     }
 
-    /// Makes the decision of all limits together from the decision of each. Of limits with the same decision, the first decides.
+    /// Combines the decisions of all limits. Of limits with the same decision, the first one decides.
     #[must_use]
     pub fn conclude(mut self) -> Self {
         let of_descriptors = self.descriptors.iter().filter_map(|it| it.limit.as_ref());
@@ -158,10 +158,10 @@ impl Explanation {
     }
 }
 
-/// Returns the path as limits compare it, unless it came in that form.
+/// Returns the path as limits compare it, unless the sent path has this form.
 fn path_as_compared(path: &Path<'_>) -> Option<String> {
     match path.canonical() {
-        None => Some("ambiguous: servers differ about which page it is".to_owned()),
+        None => Some("ambiguous: servers differ about the page that it means".to_owned()),
         Some(_) if path.came_canonical() => None,
         Some(canonical) => Some(canonical.escape_ascii().to_string()),
     }
@@ -201,7 +201,7 @@ impl LimitExplanation {
         }
     }
 
-    /// Adds the key as it may be shown, and what the limit would decide for it now.
+    /// Adds the key in a form that may be shown, and the limit's decision for it.
     pub fn add_state(&mut self, shown_key: String, decision: &Decision) {
         self.key = Some(shown_key);
         self.now = Some(KeyState::new(decision, self.is_enforced));

@@ -1,4 +1,4 @@
-//! An explanation for people.
+//! An explanation as text.
 
 use super::{DescriptorExplanation, Explanation, KeyState, LimitExplanation, VerdictKind};
 use crate::config::{LimitConfig, OnError};
@@ -6,7 +6,7 @@ use crate::matching::{KeyFault, Look, NoValue};
 use std::fmt::{self, Display};
 use tidegate::Span;
 
-/// Why a limit counts a request, or does not.
+/// Returns why a limit counts a request, or why it does not.
 pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
     match look {
         Look::Counts { contradictory: None, .. } => why_counted(limit),
@@ -14,9 +14,9 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
             format!("{}; {fault}, so it is counted on the shared key", why_counted(limit))
         }
         Look::Off => "its mode is off".to_owned(),
-        Look::ForEnvoy => "it counts only what Envoy asks".to_owned(),
+        Look::ForEnvoy => "it counts only requests of Envoy".to_owned(),
         Look::InFlight => {
-            "it counts who is in flight, and is asked by /v1/acquire and /v1/release".to_owned()
+            "it counts requests in flight, through /v1/acquire and /v1/release".to_owned()
         }
         Look::Unless(condition) => format!("it counts only if {condition}"),
         Look::Keyless(fault) => format!("{fault}, and {}passes uncounted", subject(fault)),
@@ -24,17 +24,17 @@ pub(super) fn why(limit: &LimitConfig, look: &Look<'_>) -> String {
     }
 }
 
-/// That the store does not answer, and who decides instead.
+/// Returns that the store does not answer, and what decides instead.
 pub(super) fn without_store(on_error: OnError, error: &dyn Display) -> String {
     let instead = match on_error {
-        OnError::Local => "on_error = \"local\": this server decides by its share of the limit",
+        OnError::Local => "on_error = \"local\": this server decides with its share of the limit",
         OnError::Allow => "on_error = \"allow\": requests pass",
         OnError::Deny => "on_error = \"deny\": requests are denied",
     };
     format!("the store does not answer ({error}); {instead}")
 }
 
-/// The subject of what becomes of a request, unless the fault has named it.
+/// Returns the subject of the clause that follows a fault, unless the fault names the request itself.
 fn subject(fault: &KeyFault<'_>) -> &'static str {
     if fault.why == NoValue::Absent { "" } else { "the request " }
 }
@@ -63,7 +63,7 @@ impl Display for Explanation {
         }
         match &self.decided_by {
             Some(limit) => write!(f, "{}: decided by {limit}", self.verdict)?,
-            None => write!(f, "{}: no limit that is obeyed counts this request", self.verdict)?,
+            None => write!(f, "{}: no enforced limit counts this request", self.verdict)?,
         }
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
@@ -103,19 +103,19 @@ impl Display for KeyState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "now {}", self.verdict)?;
         if self.is_shadowed {
-            f.write_str(" (in the shadow: the caller passes)")?;
+            f.write_str(" (in shadow mode: the request passes)")?;
         }
         match (self.remaining, self.limit) {
             (Some(remaining), Some(limit)) => write!(f, ", {remaining} of {limit} remaining")?,
             (Some(remaining), None) => write!(f, ", {remaining} remaining")?,
-            (None, _) => f.write_str(", nobody knows how much is left")?,
+            (None, _) => f.write_str(", remaining unknown")?,
         }
         if let Some(wait_ms) = self.retry_after_ms {
-            write!(f, ", again in {}", span(wait_ms))?;
+            write!(f, ", retry after {}", span(wait_ms))?;
         }
         match self.reset_after_ms {
-            Some(ms) => write!(f, ", as new in {}", span(ms)),
-            None => f.write_str(", as new when all is given back"),
+            Some(ms) => write!(f, ", reset after {}", span(ms)),
+            None => f.write_str(", reset when all permits are released"),
         }
     }
 }

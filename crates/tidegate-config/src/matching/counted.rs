@@ -1,46 +1,20 @@
-//! Which limits count a request, and under which keys.
+//! Whether a limit counts a request, and under which key.
 
-use super::{Condition, KeyPart, Request, key};
 use crate::config::{LimitConfig, MissingKey, Mode};
+use crate::request::{Condition, KeyPart, NoValue, Request, key, names_credential};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A request that must be refused, because a limit that is told so finds no key in it.
+/// The request has no value for the key of a limit with `on_missing_key = "deny"`, so it is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit `{limit}` counts by `{part}`, which {}", .why.clause())]
+#[error("the limit `{limit}` counts by `{part}`, which {}", clause(*.why))]
 pub struct KeyMissing {
     /// The name of the limit.
     pub limit: String,
-    /// What it counts by.
+    /// The part of the key without a value.
     pub part: KeyPart,
-    /// Why the request has no value for it.
+    /// Why there is no value.
     pub why: NoValue,
-}
-
-/// Why a request has no value for a part of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoValue {
-    /// Every server finds none.
-    Absent,
-    /// It comes more than once.
-    Repeated,
-    /// Servers differ about what it is, or whether it is there.
-    Ambiguous,
-}
-
-impl NoValue {
-    /// Whether the server behind may find a value, which the client has hidden from limits.
-    pub(super) fn is_contradictory(self) -> bool {
-        self != Self::Absent
-    }
-
-    fn clause(self) -> &'static str {
-        match self {
-            Self::Absent => "the request has not",
-            Self::Repeated => "comes twice in the request",
-            Self::Ambiguous => "is ambiguous in the request",
-        }
-    }
 }
 
 /// A part of a limit's key for which a request has no value.
@@ -59,6 +33,14 @@ impl KeyFault<'_> {
     }
 }
 
+fn clause(why: NoValue) -> &'static str {
+    match why {
+        NoValue::Absent => "the request does not have",
+        NoValue::Repeated => "comes twice in the request",
+        NoValue::Ambiguous => "is ambiguous in the request",
+    }
+}
+
 /// `the request has no query:user`, `query:user comes twice`, `path is ambiguous`.
 impl fmt::Display for KeyFault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,31 +52,31 @@ impl fmt::Display for KeyFault<'_> {
     }
 }
 
-/// What a limit makes of a request.
+/// Whether a limit counts a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look<'a> {
-    /// It counts it.
+    /// The limit counts the request.
     Counts {
-        /// Whom.
+        /// The key under which the request is counted.
         key: Vec<u8>,
-        /// The part whose value contradicts itself, if there is one: the request shares the key of all such requests.
+        /// The repeated or ambiguous part, if there is one: the request is counted under the shared key.
         contradictory: Option<KeyFault<'a>>,
     },
-    /// It is off.
+    /// The limit is off.
     Off,
-    /// It counts only what Envoy asks.
+    /// The limit counts only requests of Envoy.
     ForEnvoy,
-    /// It counts who is in flight, and nobody tells it when the request is over.
+    /// The limit counts requests in flight, and this protocol does not report the end of a request.
     InFlight,
-    /// This does not hold.
+    /// The limit does not count the request because this condition does not hold.
     Unless(&'a Condition),
-    /// The request has not what it counts by, which is no reason to refuse it.
+    /// The request has no value for the key, and passes uncounted.
     Keyless(KeyFault<'a>),
-    /// The request has not what it counts by, and must be refused.
+    /// The request has no value for the key, and is refused.
     Refuses(KeyFault<'a>),
 }
 
-/// What this limit makes of this request.
+/// Returns whether a limit counts a request, and under which key.
 pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
     if limit.mode == Mode::Off {
         return Look::Off;
@@ -118,7 +100,7 @@ pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
     };
     let contradictory = faults().find(|fault| fault.why.is_contradictory());
     match (contradictory.or_else(|| faults().next()), limit.on_missing_key, limit.mode) {
-        // A limit in the shadow refuses nobody.
+        // A limit in shadow mode refuses no request.
         (Some(fault), MissingKey::Deny, Mode::Enforce) => Look::Refuses(fault),
         (Some(fault), MissingKey::Deny, _) => Look::Keyless(fault),
         (Some(fault), MissingKey::Allow, _) if contradictory.is_none() => Look::Keyless(fault),
@@ -129,8 +111,8 @@ pub fn look<'a>(limit: &'a LimitConfig, request: &Request<'_>) -> Look<'a> {
     }
 }
 
-/// What the request has for a part of the key. Where nobody can say for which path it is, a limit that counts one path only takes
-/// it for that one.
+/// Returns the value of a part of the key. If the path is ambiguous and the limit counts only one path, the value is that
+/// path.
 fn value<'a>(
     part: &'a KeyPart,
     limit: &LimitConfig,
@@ -143,7 +125,14 @@ fn value<'a>(
     key::value(part, request).or_else(|why| only_path().ok_or(why))
 }
 
-/// Whether it counts what is not Envoy's: it says so by a key or a condition that only HTTP has.
+/// Returns whether the keys of a limit contain credentials.
+pub fn counts_credentials(limit: &LimitConfig) -> bool {
+    let mut entries = limit.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
+    limit.key.iter().any(KeyPart::is_credential)
+        || entries.any(|entry| names_credential(&entry.key))
+}
+
+/// Returns whether a limit counts HTTP requests: one without a descriptor does, and one whose key or conditions need HTTP.
 fn counts_http(limit: &LimitConfig) -> bool {
     let is_envoys = |part: &KeyPart| matches!(part, KeyPart::Descriptor(_) | KeyPart::Constant(_));
     limit.descriptor.is_none() || !limit.when.is_empty() || !limit.key.iter().all(is_envoys)
@@ -166,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_without_a_key_counts_everybody_together() {
+    fn a_limit_without_a_key_counts_all_requests_together() {
         assert_eq!(key_of("", &Request::default()).unwrap(), "");
     }
 
@@ -187,20 +176,23 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_key_shares_one_or_passes_or_is_refused() {
-        let nobody = Request::default();
+    fn a_request_without_a_key_shares_one_or_passes_or_is_refused() {
+        let anonymous = Request::default();
         let key = "key = [\"header:x-user\"]\n";
-        assert_eq!(key_of(key, &nobody).unwrap(), "");
+        assert_eq!(key_of(key, &anonymous).unwrap(), "");
         let allow = limit(&format!("{key}on_missing_key = \"allow\""));
-        assert!(matches!(look(&allow, &nobody), Look::Keyless(_)));
+        assert!(matches!(look(&allow, &anonymous), Look::Keyless(_)));
         let deny = limit(&format!("{key}on_missing_key = \"deny\""));
-        assert!(matches!(look(&deny, &nobody), Look::Refuses(_)));
+        assert!(matches!(look(&deny, &anonymous), Look::Refuses(_)));
         let shadow = limit(&format!("{key}on_missing_key = \"deny\"\nmode = \"shadow\""));
-        assert!(matches!(look(&shadow, &nobody), Look::Keyless(_)), "a shadow refuses nobody");
+        assert!(
+            matches!(look(&shadow, &anonymous), Look::Keyless(_)),
+            "a limit in shadow mode refuses no request"
+        );
     }
 
     #[test]
-    fn who_sends_a_header_twice_is_nobody_new() {
+    fn a_repeated_header_has_no_key_of_its_own() {
         let key = "key = [\"header:x-user\"]\n";
         let fresh = |other: &'static str| {
             let headers = vec![("x-user", &b"ann"[..]), ("x-user", other.as_bytes())];
@@ -249,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_one_part_is_still_told_apart_by_the_others() {
+    fn a_missing_part_leaves_the_other_parts_of_the_key() {
         let key = "key = [\"method\", \"header:x-user\"]";
         let ask = |method| Request { method: Some(method), ..Request::default() };
         assert_eq!(key_of(key, &ask("GET")).unwrap(), "GET|");
@@ -257,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_envoy_asks_is_not_counted_here() {
+    fn a_limit_for_envoy_does_not_count_http_requests() {
         let envoy = "domain = \"d\"\ndescriptor = [\"a\"]\n";
         let look_at = |lines: &str| look(&limit(lines), &Request::default()) == Look::ForEnvoy;
         assert!(look_at(envoy));

@@ -1,91 +1,86 @@
-//! Which limit counts an Envoy descriptor, found as Envoy's own service finds it.
+//! Finds the limit that counts an Envoy descriptor, as Envoy's own service does.
 //!
-//! Always   Entry by entry, from the outermost: the exact value, else the first configured pattern that
-//!          matches, else the key alone. There is no way back: an exact value without anything below it hides
-//!          the key alone, as it does there.
+//! Always   Entries are matched from the outermost: by the exact value, else by the first configured pattern that matches,
+//!          else by the key alone. The search does not backtrack: an exact value hides the key alone even if the next entry
+//!          matches nothing, as in Envoy's service.
 //!          A limit counts only descriptors with as many entries as its own.
 
-use super::{DescriptorPart, KeyPart, Pattern, key, names_credential};
 use crate::config::LimitConfig;
+use crate::request::{DescriptorPart, KeyPart, Pattern, key, names_credential};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Maximum number of descriptors of a request.
-pub const DESCRIPTORS_MAX: usize = 64;
-/// Maximum number of entries of a descriptor.
-pub const ENTRIES_MAX: usize = 16;
-
-/// How a descriptor was followed.
+/// How a descriptor was matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trail {
-    /// What was chosen for each entry, as far as there was something.
+    /// The configured entry that each entry matched, up to the first one without a match.
     pub chosen: Vec<Chosen>,
-    /// The limit that this leads to: its place in the list.
+    /// The index of the limit.
     pub limit: Option<usize>,
 }
 
-/// What was chosen for an entry.
+/// The configured entry that an entry matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// As the configuration has it.
+    /// The entry of the configuration.
     pub entry: DescriptorPart,
-    /// What would have been, without it.
+    /// Further configured entries that match, and are hidden by this one.
     pub hidden: Vec<DescriptorPart>,
 }
 
-/// All descriptors that limits count.
+/// The descriptors of all limits.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
     domains: HashMap<String, Node>,
-    /// For each limit, those that do not count where it does.
+    /// For each limit, the limits that do not count a request that it counts.
     replaces: HashMap<usize, Vec<usize>>,
 }
 
-/// What may follow an entry.
+/// A node of the tree of entries.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// The limit of the entries that lead here.
+    /// The limit whose entries end here.
     limit: Option<usize>,
     below: HashMap<String, Branches>,
 }
 
-/// What may follow, by the value of one key.
+/// The nodes below an entry, by the value of one key.
 #[derive(Clone, Debug, Default)]
 struct Branches {
     exact: HashMap<String, Node>,
-    /// In the order of the configuration.
+    /// Patterns in the order of the configuration.
     patterns: Vec<(Pattern, Node)>,
     alone: Option<Box<Node>>,
 }
 
 impl Descriptors {
-    /// Those of these limits. Limits are found as places in this list.
+    /// Collects the descriptors of these limits. Results are indices into this list.
     pub fn new<'a>(limits: impl IntoIterator<Item = &'a LimitConfig>) -> Self {
         let limits: Vec<&LimitConfig> = limits.into_iter().collect();
         let names: HashMap<&str, usize> =
-            limits.iter().enumerate().map(|(place, limit)| (limit.name.as_str(), place)).collect();
+            limits.iter().enumerate().map(|(index, limit)| (limit.name.as_str(), index)).collect();
         let mut descriptors = Self::default();
-        for (place, limit) in limits.iter().enumerate() {
+        for (index, limit) in limits.iter().enumerate() {
             let Some(descriptor) = &limit.descriptor else { continue };
             let mut node = descriptors.domains.entry(descriptor.domain.clone()).or_default();
             for entry in &descriptor.entries {
                 node =
                     node.below.entry(entry.key.clone()).or_default().branch(entry.value.as_ref());
             }
-            node.limit.get_or_insert(place);
+            node.limit.get_or_insert(index);
             let replaced = descriptor.replaces.iter().filter_map(|name| names.get(name.as_str()));
-            descriptors.replaces.insert(place, replaced.copied().collect());
+            descriptors.replaces.insert(index, replaced.copied().collect());
         }
         descriptors
     }
 
-    /// Whether any limit is of this domain.
+    /// Returns whether any limit has this domain.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)
     }
 
-    /// The limit that counts this descriptor: its place in the list.
+    /// Returns the index of the limit that counts this descriptor.
     pub fn find(&self, domain: &str, entries: &[(&str, &str)]) -> Option<usize> {
         let mut node = self.domains.get(domain)?;
         for (key, value) in entries {
@@ -94,7 +89,7 @@ impl Descriptors {
         node.limit.filter(|_| !entries.is_empty())
     }
 
-    /// The same, with what was chosen on the way.
+    /// Returns the limit that counts this descriptor, and what each entry matched.
     pub fn follow(&self, domain: &str, entries: &[(&str, &str)]) -> Trail {
         let (mut node, mut chosen) = (self.domains.get(domain), Vec::new());
         for (key, value) in entries {
@@ -112,7 +107,7 @@ impl Descriptors {
         Trail { chosen, limit: self.find(domain, entries) }
     }
 
-    /// Of limits that count descriptors of one request, the one that stands in for this one.
+    /// Returns the limit of the same request that replaces this one. `found` are the limits of the request.
     pub fn replacing(&self, found: &[Option<usize>], limit: usize) -> Option<usize> {
         let replaces = |other: &usize| {
             self.replaces.get(other).is_some_and(|replaced| replaced.contains(&limit))
@@ -120,40 +115,40 @@ impl Descriptors {
         found.iter().flatten().copied().find(replaces)
     }
 
-    /// The limits that count these descriptors of one request, without those that another of them replaces.
+    /// Returns the limits that count these descriptors of one request, without those that another of them replaces.
     pub fn find_all(&self, domain: &str, descriptors: &[&[(&str, &str)]]) -> Vec<Option<usize>> {
         let found: Vec<Option<usize>> =
             descriptors.iter().map(|entries| self.find(domain, entries)).collect();
         let replaced: Vec<usize> = found
             .iter()
             .flatten()
-            .filter_map(|place| self.replaces.get(place))
+            .filter_map(|index| self.replaces.get(index))
             .flatten()
             .copied()
             .collect();
-        found.into_iter().map(|place| place.filter(|place| !replaced.contains(place))).collect()
+        found.into_iter().map(|index| index.filter(|index| !replaced.contains(index))).collect()
     }
 }
 
 impl Branches {
-    /// Where this value leads, which is new if nothing has led there before.
+    /// Returns the node of this value, and creates it if it does not exist.
     fn branch(&mut self, value: Option<&Pattern>) -> &mut Node {
         match value {
             None => self.alone.get_or_insert_default(),
             Some(value) if !value.has_star() => self.exact.entry(value.0.clone()).or_default(),
             Some(value) => {
                 let known = self.patterns.iter().position(|(pattern, _)| pattern == value);
-                let place = known.unwrap_or_else(|| {
+                let index = known.unwrap_or_else(|| {
                     self.patterns.push((value.clone(), Node::default()));
                     self.patterns.len() - 1
                 });
-                &mut self.patterns[place].1
+                &mut self.patterns[index].1
             }
         }
     }
 
-    /// Where this value leads, by which text of the configuration, and where it would lead without that: the exact
-    /// value, then patterns in their order, then the key alone.
+    /// Returns the nodes that match a value, each with its text in the configuration: the exact value first, then patterns in
+    /// their order, then the key alone.
     fn find<'a>(
         &'a self,
         value: &'a str,
@@ -167,7 +162,7 @@ impl Branches {
     }
 }
 
-/// Whom a limit counts in a descriptor: the values of the entries that its key names, or of all of them.
+/// Returns the key of a descriptor: the values of the entries that the limit's key names, or of all entries.
 pub fn descriptor_key(limit: &LimitConfig, entries: &[(&str, &str)]) -> Vec<u8> {
     let is_envoys = |part: &KeyPart| matches!(part, KeyPart::Descriptor(_) | KeyPart::Constant(_));
     if limit.key.is_empty() || !limit.key.iter().all(is_envoys) {
@@ -203,10 +198,10 @@ impl fmt::Display for DescriptorPart {
 mod tests {
     use super::*;
 
-    /// Limits that count these descriptors of the domain `d`, called `a`, `b`…
+    /// Returns limits named `a`, `b`… that count these descriptors of the domain `d`.
     fn limits(descriptors: &[&[&str]]) -> Vec<LimitConfig> {
-        let limit = |(place, descriptor): (usize, &&[&str])| {
-            let name = ["a", "b", "c", "d", "e"][place];
+        let limit = |(index, descriptor): (usize, &&[&str])| {
+            let name = ["a", "b", "c", "d", "e"][index];
             format!(
                 "[limits.{name}]\nrule = \"1/s\"\ndomain = \"d\"\ndescriptor = {descriptor:?}\n"
             )
@@ -233,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_says_what_it_hides() {
+    fn a_matched_entry_lists_the_entries_that_it_hides() {
         let limits = limits(&[&["k"], &["k=a*"], &["k=abc"], &["k", "user"]]);
         let follow = |entries: &[(&str, &str)]| {
             let Trail { chosen, limit } = Descriptors::new(&limits).follow("d", entries);
@@ -248,12 +243,16 @@ mod tests {
         let deep = vec!["k not ".to_owned(), "user not ".to_owned()];
         assert_eq!(follow(&[("k", "x"), ("user", "ann")]), (deep, Some(3)));
         let hidden = follow(&[("k", "abc"), ("user", "ann")]);
-        assert_eq!(hidden, (vec!["k=abc not k=a*, k".to_owned()], None), "there is no way back");
+        assert_eq!(
+            hidden,
+            (vec!["k=abc not k=a*, k".to_owned()], None),
+            "the search does not backtrack"
+        );
         assert_eq!(follow(&[("other", "x")]), (Vec::new(), None));
     }
 
     #[test]
-    fn a_limit_counts_only_what_is_as_deep_as_itself() {
+    fn a_limit_counts_only_descriptors_as_deep_as_its_own() {
         let limits = limits(&[&["tenant", "user"], &["tenant=acme"]]);
         let descriptors = Descriptors::new(&limits);
         assert_eq!(descriptors.find("d", &[("tenant", "x"), ("user", "y")]), Some(0));

@@ -1,7 +1,7 @@
-//! TLS by rustls: certificates, keys and client authorities, read whole before any of them is used.
+//! TLS credentials: certificates, keys and client authorities, read and checked before any of them is used.
 //!
-//! Always   A [`Credentials`] that exists is good: the key fits the certificate, and the client authorities are authorities.
-//!          The configuration holds it, so a reload puts it in place together with everything else, or not at all.
+//! Always   A [`Credentials`] that exists is valid: the key belongs to the certificate, and the client authorities are authorities.
+//!          It is a part of the configuration, so a reload replaces it together with all other settings, or not at all.
 //!          An open connection keeps the credentials of its handshake; the next handshake uses the new ones.
 
 #[cfg(test)]
@@ -16,10 +16,10 @@ use std::fmt;
 use std::sync::Arc;
 use tidegate::{Span, Timestamp};
 
-/// A certificate that expires within this time is worth a warning: a week to renew it.
+/// The time before the expiry of a certificate from which on the server warns.
 const SOON: Span = Span::from_secs(7 * 86_400);
 
-/// What one `[server.tls]` or `[server.admin_tls]` table amounts to.
+/// The certificates and keys of a `[server.tls]` or `[server.admin_tls]` table.
 #[derive(Clone)]
 pub struct Credentials {
     /// Without a protocol name; a listener adds its own.
@@ -69,7 +69,8 @@ pub enum TlsError {
 }
 
 impl Credentials {
-    /// Reads PEM files, and tries whether they go together.
+    /// Reads PEM files, and checks that they belong together.
+    #[expect(clippy::missing_panics_doc, reason = "ring has ciphers for TLS 1.2 and 1.3")]
     pub fn new(pem: Pem<'_>) -> Result<Self, TlsError> {
         let certificates = certificates(pem.certificates).map_err(TlsError::Certificate)?;
         let expires = validity::earliest_end(&certificates);
@@ -108,12 +109,12 @@ impl Credentials {
         })
     }
 
-    /// When the first certificate of the chain expires; `None` if that cannot be read from it.
+    /// Returns the time at which the first certificate of the chain expires; `None` if its date cannot be read.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expires
     }
 
-    /// What is to be said if a certificate has expired, or will within [`SOON`].
+    /// Returns a warning if a certificate has expired, or will expire within [`SOON`].
     pub fn expires_soon(&self, now: Timestamp) -> Option<String> {
         let expires = self.expires?;
         if expires <= now {
@@ -125,7 +126,7 @@ impl Credentials {
     }
 }
 
-/// Whole days, rounded down; below one, hours.
+/// Formats a time in whole days, rounded down, or in hours if it is less than a day.
 fn in_days(span: Span) -> String {
     const HOUR_US: u64 = 3_600_000_000;
     let hours = span.as_micros() / HOUR_US;
@@ -148,7 +149,9 @@ fn client_verifier(
     provider: Arc<rustls::crypto::CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
     let wrong = |why: Option<String>| {
-        TlsError::ClientAuthority(why.unwrap_or_else(|| "there is no certificate in it".to_owned()))
+        TlsError::ClientAuthority(
+            why.unwrap_or_else(|| "the file contains no certificate".to_owned()),
+        )
     };
     let mut roots = rustls::RootCertStore::empty();
     for certificate in certificates(pem).map_err(wrong)? {
@@ -158,7 +161,7 @@ fn client_verifier(
     verifier.map_err(|error| wrong(Some(error.to_string())))
 }
 
-/// At least one, or why there is none.
+/// Reads at least one certificate, or returns why there is none.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Option<String>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|error| Some(error.to_string()))?;

@@ -24,7 +24,7 @@ fn a_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn a_file_that_has_not_what_it_should_have_is_refused() {
+fn a_file_with_the_wrong_contents_is_refused() {
     let (certificate, key) = pair(2040);
     for wrong in ["", "a certificate", &key] {
         let refused = credentials(wrong, &key, None).unwrap_err();

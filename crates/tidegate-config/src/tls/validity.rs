@@ -1,7 +1,7 @@
-//! When a certificate expires: the one field of X.509 that the server reads itself.
+//! Reads the expiry date of a certificate.
 //!
-//! Always   Any bytes are answered: what is not as RFC 5280 says has no date, and is not an error. Whether a certificate
-//!          is good is for the TLS library to say.
+//! Always   No bytes cause an error: a certificate that does not follow RFC 5280 has no date. The TLS library decides whether
+//!          it is valid.
 
 use rustls::pki_types::CertificateDer;
 use tidegate::Timestamp;
@@ -10,17 +10,17 @@ const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
-/// `[0]`, which has the version.
+/// `[0]`, which contains the version.
 const VERSION: u8 = 0xa0;
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// The earliest `notAfter` of a chain.
+/// Returns the earliest `notAfter` of a chain.
 pub(super) fn earliest_end(chain: &[CertificateDer<'_>]) -> Option<Timestamp> {
     chain.iter().filter_map(|certificate| end(certificate)).min()
 }
 
-/// `Certificate.tbsCertificate.validity.notAfter` (RFC 5280, 4.1).
+/// Reads `Certificate.tbsCertificate.validity.notAfter` (RFC 5280, 4.1).
 fn end(certificate: &[u8]) -> Option<Timestamp> {
     let (certificate, _) = of_kind(certificate, SEQUENCE)?;
     let (tbs, _) = of_kind(certificate, SEQUENCE)?;
@@ -34,13 +34,13 @@ fn end(certificate: &[u8]) -> Option<Timestamp> {
     time(kind, not_after)
 }
 
-/// The content of the first element, if it is of this kind, and what follows it.
+/// Returns the content of the first element and the bytes after it, if the element has this kind.
 fn of_kind(bytes: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     let (kind, content, rest) = element(bytes)?;
     (kind == wanted).then_some((content, rest))
 }
 
-/// The kind and content of the first DER element, and what follows it.
+/// Returns the kind and the content of the first DER element, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -56,7 +56,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((kind, content, rest))
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`: what RFC 5280 allows. What is before 1970 is 1970.
+/// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the formats of RFC 5280. A date before 1970 becomes 1970.
 fn time(kind: u8, text: &[u8]) -> Option<Timestamp> {
     let digits = text.strip_suffix(b"Z")?;
     let (year, rest) = match (kind, digits.len()) {
@@ -92,7 +92,7 @@ fn number(digits: &[u8], length: usize) -> Option<(u64, &[u8])> {
     is_plain.then_some((number, rest))
 }
 
-/// In the Gregorian calendar. Counts years from March, so that a leap day is the last of its year.
+/// Counts days of the Gregorian calendar. Years start in March, so that a leap day is the last day of its year.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     const DAYS_BEFORE_1970: u64 = 719_468;
     let (year, month) =
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_chain_the_first_end_counts() {
+    fn a_chain_expires_with_its_first_certificate() {
         let chain = [certificate(2040, 1, 1), certificate(2030, 1, 1), certificate(2050, 1, 1)];
         assert_eq!(earliest_end(&chain), end(&chain[1]));
         assert_eq!(earliest_end(&[]), None);
     }
 
     #[test]
-    fn a_date_that_is_none_is_no_date() {
+    fn an_invalid_date_is_no_date() {
         assert_eq!(seconds(time(UTC_TIME, b"700101000001Z")), 1);
         for text in ["", "Z", "700101000001", "701301000001Z", "7001010000aaZ", "700101000001+0100"]
         {
@@ -152,13 +152,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_answered(bytes: Vec<u8>, place: prop::sample::Index, byte: u8) {
+        fn no_bytes_panic(bytes: Vec<u8>, index: prop::sample::Index, byte: u8) {
             let _ = end(&bytes);
             let mut changed = certificate_bytes();
-            let place = place.index(changed.len());
-            changed[place] = byte;
+            let index = index.index(changed.len());
+            changed[index] = byte;
             let _ = end(&changed);
-            let _ = end(&changed[..place]);
+            let _ = end(&changed[..index]);
         }
     }
 

@@ -235,7 +235,10 @@ impl<S: Speaker> Implementation for Wire<S> {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
         }
         self.at(now, 0)?;
-        let talk = self.talk.as_mut().ok_or_else(|| Refusal::Failed("nobody talks".to_owned()))?;
+        let talk = self
+            .talk
+            .as_mut()
+            .ok_or_else(|| Refusal::Failed("no client is connected".to_owned()))?;
         talk.speaker.check_all(&self.limits, key, cost)
     }
 

@@ -222,7 +222,7 @@ fn files_of_tokens_are_read_again_by_a_reload() {
     directory.write("admin", "other\n");
     let refused = running.server.reload().expect_err("it has no token").to_string();
     assert!(
-        refused.contains("tokens has no token in line 1") && !refused.contains("Ann"),
+        refused.contains("tokens has an invalid token in line 1") && !refused.contains("Ann"),
         "{refused}"
     );
     assert_eq!([client("three"), operator("is")], ["200", "200"], "nothing is half in place");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tidegate::snapshot::Snapshot;
 use tidegate_server::clock::ServerClock;
-use tidegate_server::config::{Place, load};
+use tidegate_server::config::{ListenAddr, load};
 use tidegate_server::server::Server;
 
 const RELOADS: u64 = 10_000;
@@ -121,7 +121,7 @@ fn settings_that_need_a_restart_are_reported() {
     let directory = Directory::new();
     let file = directory.write("t.toml", "[server]\nhttp = \"off\"\n");
     let mut config = load(&file).expect("it is good");
-    config.command_line.http = Some(Place::At(([127, 0, 0, 1], 8080).into()));
+    config.command_line.http = Some(ListenAddr::At(([127, 0, 0, 1], 8080).into()));
     config.command_line.apply(&mut config.server);
     let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
     assert!(server.reload().expect("it is good").is_empty(), "the command line is no change");

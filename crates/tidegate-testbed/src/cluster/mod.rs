@@ -67,7 +67,7 @@ impl Cluster {
             let port = ports.next()??;
             ports.all(|other| other == Some(port)).then_some(port)
         };
-        let port = poll(PATIENCE, agreed).expect("the nodes agree on who has the slot");
+        let port = poll(PATIENCE, agreed).expect("the nodes agree on the primary of the slot");
         self.servers().find(|node| node.port() == port).expect("it is one of ours")
     }
 

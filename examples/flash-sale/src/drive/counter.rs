@@ -1,4 +1,4 @@
-//! Where the crowd buys: at the shop itself, or at its service on loopback.
+//! Where the buyers buy: at the shop itself, or at its service on loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::answer::Answer;
 use crate::http;
-use crate::shop::{Door, Shop};
-use crate::visitor::Visitor;
+use crate::http_buyer::HttpBuyer;
+use crate::reply::SaleReply;
+use crate::shop::{Access, Shop};
 use crate::way::Way;
 
 pub(super) struct Counter {
@@ -28,7 +28,7 @@ struct Service {
 /// Somebody at the counter.
 pub(super) enum Buyer {
     Here(Arc<Shop>),
-    Online(Visitor),
+    Online(HttpBuyer),
 }
 
 impl Counter {
@@ -41,7 +41,7 @@ impl Counter {
     pub(super) async fn arrive(&self) -> anyhow::Result<Buyer> {
         match &self.service {
             None => Ok(Buyer::Here(Arc::clone(&self.shop))),
-            Some(service) => Ok(Buyer::Online(Visitor::arrive(service.address).await?)),
+            Some(service) => Ok(Buyer::Online(HttpBuyer::arrive(service.address).await?)),
         }
     }
 
@@ -71,10 +71,15 @@ impl Service {
 }
 
 impl Buyer {
-    pub(super) async fn buy(&mut self, door: Door, way: Way, buyer: i64) -> anyhow::Result<Answer> {
+    pub(super) async fn buy(
+        &mut self,
+        access: Access,
+        way: Way,
+        buyer: i64,
+    ) -> anyhow::Result<SaleReply> {
         match self {
-            Self::Here(shop) => Ok(shop.buy(door, way, buyer).await?),
-            Self::Online(visitor) => visitor.buy(door, way, buyer).await,
+            Self::Here(shop) => Ok(shop.buy(access, way, buyer).await?),
+            Self::Online(visitor) => visitor.buy(access, way, buyer).await,
         }
     }
 }

@@ -1,13 +1,13 @@
-//! `flash-sale drive`: a crowd buys in every way, without and with limits, and it is told what became of it.
+//! `flash-sale drive`: simulated buyers buy in every way, without and with limits, and a table shows the results.
 //!
-//! Always   Every sale begins with a full stock, a fresh entrance and nobody waiting.
-//! Always   What is told of stock and orders is read from the database afterwards, not counted from answers; if the two
-//!          disagree, that is an error.
+//! Always   Every sale starts with a full stock, fresh limits and no waiters.
+//! Always   Stock and orders are read from the database afterwards, not counted from replies; if the two differ, that is
+//!          an error.
 
+mod buyers;
 mod counter;
-mod crowd;
-mod outcome;
 mod picture;
+mod result;
 mod table;
 
 use std::fs;
@@ -19,37 +19,37 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::database::Database;
 use crate::entrance::Entrance;
-use crate::options::{Drive, Place};
-use crate::shop::{Door, Shop};
+use crate::options::{DatabaseLocation, Drive};
+use crate::shop::{Access, Shop};
 use crate::way::Way;
+pub use buyers::BuyerGroup;
 use counter::Counter;
-pub use crowd::Crowd;
-pub use outcome::{Counts, Outcome};
+pub use result::{Counts, SaleResult};
 
 /// One line of the table.
 pub(crate) struct Row {
     way: Way,
-    door: Door,
-    outcome: Outcome,
+    access: Access,
+    result: SaleResult,
 }
 
-/// What the table and the picture are about.
+/// The results for the table and the picture.
 pub(crate) struct Report {
-    place: String,
-    crowd: Crowd,
+    database: String,
+    buyers: BuyerGroup,
     stock: u32,
     rate: String,
     per_buyer: String,
     rows: Vec<Row>,
 }
 
-/// Drives, prints and draws.
+/// Runs all sales, prints the table and draws the picture.
 pub async fn run(options: Drive) -> anyhow::Result<()> {
-    let place = options.sale.place()?;
-    let crowd = Crowd { buyers: options.buyers, again_of_ten: options.again };
+    let location = options.sale.location()?;
+    let buyers = BuyerGroup { buyers: options.buyers, again_of_ten: options.again };
     let mut report = Report {
-        place: described(&options, &place),
-        crowd,
+        database: described(&options, &location),
+        buyers,
         stock: options.sale.stock,
         rate: options.sale.rate.to_string(),
         per_buyer: options.sale.per_buyer.to_string(),
@@ -58,12 +58,12 @@ pub async fn run(options: Drive) -> anyhow::Result<()> {
     let ways = if options.way.is_empty() { Way::ALL.to_vec() } else { options.way.clone() };
     let bar = progress(u64::from(options.buyers) * ways.len() as u64 * 2);
     for way in ways {
-        for door in Door::BOTH {
-            bar.set_message(format!("{way}, {}", door_name(door)));
-            // A pool of its own: nothing of one sale is left for the next.
-            let database = options.sale.open(&place).await?;
-            let outcome = sale(&options, crowd, database, (way, door), &bar).await?;
-            report.rows.push(Row { way, door, outcome });
+        for access in Access::BOTH {
+            bar.set_message(format!("{way}, {}", access_name(access)));
+            // Each sale has its own pool, so that no sale affects the next.
+            let database = options.sale.open(&location).await?;
+            let result = sale(&options, buyers, database, (way, access), &bar).await?;
+            report.rows.push(Row { way, access, result });
         }
     }
     bar.finish_and_clear();
@@ -77,49 +77,49 @@ pub async fn run(options: Drive) -> anyhow::Result<()> {
 
 async fn sale(
     options: &Drive,
-    crowd: Crowd,
+    buyers: BuyerGroup,
     database: Database,
-    (way, door): (Way, Door),
+    (way, access): (Way, Access),
     bar: &ProgressBar,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<SaleResult> {
     database.restock(options.sale.stock).await.context("cannot begin a sale")?;
     let shop = Arc::new(Shop { database, entrance: Entrance::new(options.sale.rules()) });
     let counter = Counter::open(Arc::clone(&shop), options.http).await?;
     let before = shop.database.visits();
-    let answers = crowd.rush(&counter, (way, door), bar).await?;
+    let answers = buyers.rush(&counter, (way, access), bar).await?;
     let visits = shop.database.visits() - before;
     counter.close().await?;
     let tally = shop.database.tally().await?;
     shop.database.close().await;
-    let told = i64::try_from(answers.counts.sold)?;
+    let sold = i64::try_from(answers.counts.sold)?;
     ensure!(
-        tally.orders == told,
-        "{told} buyers were told that they have one, and there are {} orders",
+        tally.orders == sold,
+        "{sold} buyers got the reply \"sold\", but there are {} orders",
         tally.orders
     );
-    Ok(Outcome { answers, visits, tally })
+    Ok(SaleResult { answers, visits, tally })
 }
 
-/// Without the address, so that two runs say the same.
-fn described(options: &Drive, place: &Place) -> String {
-    let name = if place.is_sqlite() { "SQLite" } else { "PostgreSQL" };
+/// Describes the database without its address, so that two runs print the same.
+fn described(options: &Drive, location: &DatabaseLocation) -> String {
+    let name = if location.is_sqlite() { "SQLite" } else { "PostgreSQL" };
     let over = if options.http { ", over HTTP" } else { "" };
-    match options.sale.connections(place) {
+    match options.sale.connections(location) {
         1 => format!("{name} through one connection{over}"),
         connections => format!("{name} through {connections} connections{over}"),
     }
 }
 
-/// Drawn on a terminal, and nowhere else.
+/// Returns a progress bar, which is drawn on a terminal only.
 fn progress(attempts: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} buyers  {elapsed}  {msg}")
         .expect("the template is constant");
     ProgressBar::new(attempts).with_style(style)
 }
 
-const fn door_name(door: Door) -> &'static str {
-    match door {
-        Door::Open => "no limits",
-        Door::Guarded => "limits",
+const fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::Open => "no limits",
+        Access::Guarded => "limits",
     }
 }

@@ -1,11 +1,11 @@
-//! What became of every crowd, as a picture: SVG, readable on a light and on a dark page.
+//! The results of all sales, as a picture: SVG, readable on a light and on a dark page.
 //!
-//! Always   The same numbers give the same picture. Widths are shares of the crowd, latencies are on a logarithmic axis.
+//! Always   The same numbers give the same picture. Widths are shares of the attempts, latencies are on a logarithmic axis.
 
 use std::fmt::Write as _;
 
 use super::table::ms;
-use super::{Report, Row, door_name};
+use super::{Report, Row, access_name};
 
 const WIDTH: f64 = 1000.0;
 /// The shares.
@@ -52,7 +52,7 @@ pub(super) fn draw(report: &Report) -> String {
     let bottom = tops.last().map_or(TOP, |top| top + BAR);
     let title = format!(
         "{} attempts at the same moment to buy one of {}, from {}",
-        report.crowd.buyers, report.stock, report.place
+        report.buyers.buyers, report.stock, report.database
     );
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\">\n\
@@ -73,7 +73,7 @@ pub(super) fn draw(report: &Report) -> String {
         if is_first {
             text(&mut svg, (16.0, top + 13.0), "way", "start", row.way.name());
         }
-        text(&mut svg, (BARS.0 - 10.0, top + 13.0), "small", "end", door_name(row.door));
+        text(&mut svg, (BARS.0 - 10.0, top + 13.0), "small", "end", access_name(row.access));
         shares(&mut svg, row, *top);
         sold(&mut svg, row, *top);
         wait(&mut svg, row, *top);
@@ -106,7 +106,7 @@ fn legend(svg: &mut String) {
 
 fn grid(svg: &mut String, bottom: f64) {
     let head = TOP - 14.0;
-    text(svg, (BARS.0, head), "small", "start", "what they were told");
+    text(svg, (BARS.0, head), "small", "start", "replies");
     text(svg, (SOLD, head), "small", "start", "sold (success)");
     text(svg, (WAITS.0, head), "small", "start", "until the answer: p50 to p99, ms");
     for (wait_ms, label) in WAIT_MS {
@@ -119,15 +119,15 @@ fn grid(svg: &mut String, bottom: f64) {
         );
         text(svg, (x, bottom + 22.0), "small", "middle", label);
     }
-    let note = "success: of those who found one left and tried to take it. The wait is that of those whom the \
+    let note = "success: sold, of all attempts that found one left. The wait is that of attempts that the \
                 database answered.";
     text(svg, (16.0, bottom + 42.0), "small", "start", note);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a picture is not so exact")]
 fn shares(svg: &mut String, row: &Row, top: f64) {
-    let counts = row.outcome.answers.counts;
-    let over = u64::try_from(row.outcome.tally.oversold()).unwrap_or(0);
+    let counts = row.result.answers.counts;
+    let over = u64::try_from(row.result.tally.oversold()).unwrap_or(0);
     let parts =
         [counts.sold - over, over, counts.conflict, counts.sold_out, counts.too_many, counts.busy];
     let all: u64 = parts.iter().sum();
@@ -142,7 +142,7 @@ fn shares(svg: &mut String, row: &Row, top: f64) {
 }
 
 fn sold(svg: &mut String, row: &Row, top: f64) {
-    let (counts, tally) = (row.outcome.answers.counts, row.outcome.tally);
+    let (counts, tally) = (row.result.answers.counts, row.result.tally);
     let success =
         counts.success_percent().map_or(String::new(), |percent| format!(" ({percent:.0} %)"));
     let (class, told) = match tally.oversold() {
@@ -153,7 +153,7 @@ fn sold(svg: &mut String, row: &Row, top: f64) {
 }
 
 fn wait(svg: &mut String, row: &Row, top: f64) {
-    let answers = &row.outcome.answers;
+    let answers = &row.result.answers;
     let (Some(p50), Some(p99)) = (answers.served_us(50.0), answers.served_us(99.0)) else { return };
     let (y, from, to) = (top + BAR / 2.0, wait_x(p50), wait_x(p99));
     let _ = writeln!(
@@ -201,25 +201,25 @@ fn escape(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outcome::{Answers, Outcome};
+    use super::super::result::{ReplyStats, SaleResult};
     use super::*;
-    use crate::answer::Answer;
     use crate::database::Tally;
-    use crate::drive::Crowd;
-    use crate::shop::Door;
+    use crate::drive::BuyerGroup;
+    use crate::reply::SaleReply;
+    use crate::shop::Access;
     use crate::way::Way;
     use tidegate::Span;
 
-    fn row(way: Way, door: Door, sold: i64) -> Row {
-        let mut answers = Answers::new().unwrap();
+    fn row(way: Way, access: Access, sold: i64) -> Row {
+        let mut answers = ReplyStats::new().unwrap();
         for order in 0..sold {
-            answers.add(Answer::Sold { order, left: 0 }, Span::from_millis(20));
+            answers.add(SaleReply::Sold { order, left: 0 }, Span::from_millis(20));
         }
-        answers.add(Answer::SoldOut, Span::from_millis(900));
+        answers.add(SaleReply::SoldOut, Span::from_millis(900));
         Row {
             way,
-            door,
-            outcome: Outcome {
+            access,
+            result: SaleResult {
                 answers,
                 visits: 0,
                 tally: Tally { count: 2, sale: 2, orders: sold },
@@ -230,12 +230,12 @@ mod tests {
     #[test]
     fn what_is_oversold_is_seen_and_text_is_escaped() {
         let report = Report {
-            place: "a <b>".to_owned(),
-            crowd: Crowd { buyers: 4, again_of_ten: 0 },
+            database: "a <b>".to_owned(),
+            buyers: BuyerGroup { buyers: 4, again_of_ten: 0 },
             stock: 2,
             rate: "1/s".to_owned(),
             per_buyer: "1/s".to_owned(),
-            rows: vec![row(Way::Naive, Door::Open, 3), row(Way::Condition, Door::Guarded, 2)],
+            rows: vec![row(Way::Naive, Access::Open, 3), row(Way::Condition, Access::Guarded, 2)],
         };
         let svg = draw(&report);
         assert_eq!(svg, draw(&report));

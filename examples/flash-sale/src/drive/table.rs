@@ -1,8 +1,8 @@
-//! What became of every crowd, as a table for a terminal.
+//! The results of all sales, as a table for a terminal.
 
 use std::fmt::Write as _;
 
-use super::{Report, Row, door_name};
+use super::{Report, Row, access_name};
 
 const HEAD: [&str; 14] = [
     "way",
@@ -23,19 +23,19 @@ const HEAD: [&str; 14] = [
 
 const NOTES: &str = "
 visits    attempts that reached the database
-oversold  orders that there is nothing for
-success   of those who found something left and tried to take it
-p50, p99  until the answer, of those whom the database answered; the wait for a token is part of it
+oversold  orders beyond the stock
+success   sold, of all attempts that found one left
+p50, p99  latency of attempts that the database answered, including the wait for a token
 ";
 
 pub(super) fn print(report: &Report) -> String {
     let mut text = format!(
-        "{} attempts to buy at the same moment, {} of ten by somebody who has asked already; {} to be sold, from {}\n\
-         limits: {} for all, waiting up to a second; {} for each buyer\n\n",
-        report.crowd.buyers,
-        report.crowd.again_of_ten,
+        "{} attempts to buy at the same moment, {} of ten by a buyer that has tried before; stock {}, from {}\n\
+         limits: {} for all buyers, with a wait of up to a second; {} for each buyer\n\n",
+        report.buyers.buyers,
+        report.buyers.again_of_ten,
         report.stock,
-        report.place,
+        report.database,
         report.rate,
         report.per_buyer
     );
@@ -58,12 +58,12 @@ pub(super) fn print(report: &Report) -> String {
 }
 
 fn cells(row: &Row) -> [String; HEAD.len()] {
-    let (answers, tally) = (&row.outcome.answers, row.outcome.tally);
+    let (answers, tally) = (&row.result.answers, row.result.tally);
     let counts = answers.counts;
     [
         row.way.to_string(),
-        door_name(row.door).to_owned(),
-        row.outcome.visits.to_string(),
+        access_name(row.access).to_owned(),
+        row.result.visits.to_string(),
         counts.sold.to_string(),
         tally.oversold().to_string(),
         counts.sold_out.to_string(),

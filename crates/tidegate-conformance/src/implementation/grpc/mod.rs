@@ -185,7 +185,7 @@ fn names_its_limit(status: &DescriptorStatus, limit: &LimitConfig) -> Result<(),
 
 impl Speaker for Grpc {
     fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal> {
-        let address = addresses.grpc.ok_or_else(|| failed("nobody listens for gRPC"))?;
+        let address = addresses.grpc.ok_or_else(|| failed("no server listens for gRPC"))?;
         Ok(Self { calls: Calls::connect(address)?, clock: clock.clone(), waiting: Vec::new() })
     }
 

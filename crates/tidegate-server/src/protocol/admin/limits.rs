@@ -1,7 +1,7 @@
 //! `/v1/limits` and `/v1/top`: limits, their statistics, and their busiest keys.
 
 use super::health::{StoreReport, state, why_degraded};
-use crate::config::{Mode, OnError, means, near};
+use crate::config::{Mode, OnError, describe_rule, near};
 use crate::engine::{Limit, Limits, RULES_MAX};
 use crate::protocol::http::{JSON, Problem, RawResponse, ResponseBuilder, base64, parameter};
 use crate::server::Server;
@@ -182,7 +182,7 @@ fn view(limit: &Limit) -> LimitView<'_> {
     LimitView {
         name: limit.name(),
         rule: limit.rule().to_string(),
-        explain: means(limit.rule()),
+        explain: describe_rule(limit.rule()),
         mode: match limit.mode() {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",

@@ -45,14 +45,12 @@ async fn a_trusted_proxy_is_believed_and_another_gets_a_hint() {
     assert_eq!((&told["limits"][0]["key"], told.get("hint")), (&"192.0.2.7".into(), None));
     let told = harness.post("/v1/explain", asked("172.16.0.1")).await.json();
     assert_eq!(told["limits"][0]["key"], "172.16.0.1");
-    let hint = "`x-forwarded-for` is not believed, since 172.16.0.1 is no trusted proxy: if it is one of yours, add it to \
+    let hint = "`x-forwarded-for` is ignored because 172.16.0.1 is not a trusted proxy: if it is your proxy, add it to \
                 `trusted_proxies`";
     assert_eq!(told["hint"], hint);
     let own = Request::get("/v1/explain").header("host", "localhost").header("forwarded", "for=a");
     let told = harness.ask(own, b"").await.json();
-    assert!(
-        told["hint"].as_str().unwrap().starts_with("`forwarded` is not believed, since 127.0.0.1")
-    );
+    assert!(told["hint"].as_str().unwrap().starts_with("`forwarded` is ignored because 127.0.0.1"));
 }
 
 #[tokio::test]
@@ -90,7 +88,7 @@ async fn of_two_headers_the_configured_one_is_believed() {
             "the other one alone is not believed either"
         );
         let hint = format!(
-            "`{name}` is not believed, since `proxy_header` names another: if 127.0.0.1 writes this one, name it there"
+            "`{name}` is ignored because `proxy_header` names another header: if 127.0.0.1 sets `{name}`, write it there"
         );
         assert_eq!(told["hint"], hint);
     }
@@ -152,7 +150,7 @@ async fn an_envoy_request_is_explained_by_descriptor_and_not_charged() {
         assert_eq!(told["limits"], serde_json::json!([]));
         let [paths, user] = [&told["descriptors"][0], &told["descriptors"][1]];
         assert_eq!(paths["descriptor"], "user=ann, path=/x");
-        assert_eq!(paths["why"], "user=ann is user; path=/x is path");
+        assert_eq!(paths["why"], "user=ann matches user; path=/x matches path");
         assert_eq!(
             (&paths["limit"]["limit"], &paths["limit"]["key"]),
             (&"paths".into(), &"ann|/x".into())
@@ -169,10 +167,10 @@ async fn an_explanation_names_what_hides_or_replaces_a_limit() {
     let told = harness.post("/v1/explain", asked).await.json();
     assert_eq!(told["decided_by"], "robot");
     let descriptors = &told["descriptors"];
-    assert_eq!(descriptors[0]["why"], "user=robot is user=robot, which hides user");
+    assert_eq!(descriptors[0]["why"], "user=robot matches user=robot, which hides user");
     assert_eq!(descriptors[1]["limit"]["counts"], false);
     assert_eq!(descriptors[1]["limit"]["why"], "robot replaces it");
-    let hidden = "user=robot is user=robot, which hides user; no limit has path=/x at depth 2";
+    let hidden = "user=robot matches user=robot, which hides user; no limit has path=/x at depth 2";
     assert_eq!(
         (&descriptors[2]["why"], &descriptors[2]["limit"]),
         (&hidden.into(), &serde_json::Value::Null)
@@ -180,7 +178,7 @@ async fn an_explanation_names_what_hides_or_replaces_a_limit() {
     assert_eq!(descriptors[3]["why"], "no limit has tenant=a at depth 1");
     let elsewhere = r#"{"domain": "else", "descriptors": [["user=ann"]]}"#;
     let told = harness.post("/v1/explain", elsewhere).await.json();
-    assert_eq!(told["descriptors"][0]["why"], "no limit is of this domain");
+    assert_eq!(told["descriptors"][0]["why"], "no limit has this domain");
     assert_eq!(
         (&told["verdict"], &told["decided_by"]),
         (&"allow".into(), &serde_json::Value::Null)

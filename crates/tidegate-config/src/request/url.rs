@@ -1,16 +1,16 @@
-//! Percent-encoding, and the host.
+//! Percent-decoding, and host names.
 //!
-//! Always   Decoding never fails: an escape that is none stays as it is.
-//! Bound    Linear in the text, however often it was encoded.
+//! Always   Decoding never fails: an invalid escape stays as it is.
+//! Bound    Linear in the text, however often it is encoded.
 
 use std::borrow::Cow;
 
-/// What `%2F` in a path is.
+/// How `%2F` in a path is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slash {
-    /// A separator, as `/` is.
+    /// To `/`, a separator.
     Separates,
-    /// A part of a name: it stays `%2f`.
+    /// Not at all: it stays `%2f`, a part of a name.
     Stays,
 }
 
@@ -22,7 +22,7 @@ pub fn without_port(host: &str) -> &str {
     }
 }
 
-/// A path with each escape decoded, once.
+/// Decodes each escape of a path once.
 pub(super) fn decode_path(raw: &[u8], slash: Slash) -> Cow<'_, [u8]> {
     if !raw.contains(&b'%') {
         return Cow::Borrowed(raw);
@@ -42,12 +42,12 @@ pub(super) fn decode_path(raw: &[u8], slash: Slash) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// A path decoded until there is nothing to decode, as by several servers in a row.
+/// Decodes a path until no escape is left, as several servers in a row do.
 pub(super) fn decode_path_fully(raw: &[u8], slash: Slash) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(raw.len());
     for byte in raw {
         decoded.push(*byte);
-        // What an escape becomes may be the end of another.
+        // The decoded byte may be the end of another escape.
         while let Some(byte) = last_escaped(&decoded) {
             if byte == b'/' && slash == Slash::Stays {
                 break;
@@ -61,7 +61,7 @@ pub(super) fn decode_path_fully(raw: &[u8], slash: Slash) -> Vec<u8> {
     decoded
 }
 
-/// A name or a value of a query or a cookie: `+` is a blank.
+/// Decodes a name or a value of a query or a cookie, in which `+` is a blank.
 pub fn decode_form(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(raw);
@@ -70,7 +70,7 @@ pub fn decode_form(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(decode_path(&blanks, Slash::Separates).into_owned())
 }
 
-/// The host in small letters, without the dot that may end it.
+/// Returns the host in lower case, without a dot at its end.
 pub(super) fn host(raw: &str) -> Cow<'_, [u8]> {
     let host = raw.strip_suffix('.').unwrap_or(raw);
     if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -87,8 +87,8 @@ fn put(decoded: &mut Vec<u8>, byte: u8, slash: Slash) {
     }
 }
 
-/// Undoes what some servers undo of what was decoded last: a tab or a line end goes, as in browsers' URLs, and UTF-8 that is longer than
-/// it need be becomes the letter, the dot or the separator that lenient decoders take it for.
+/// Normalizes the end of the decoded bytes as some servers do: removes a tab or a line end, as in browsers' URLs, and replaces
+/// overlong UTF-8 by the letter, dot or separator that lenient decoders read.
 fn shorten(decoded: &mut Vec<u8>) {
     if matches!(decoded.last(), Some(b'\t' | b'\n' | b'\r')) {
         decoded.pop();
@@ -98,7 +98,7 @@ fn shorten(decoded: &mut Vec<u8>) {
     }
 }
 
-/// How many bytes at the end are one ASCII character that matters, and which.
+/// Returns the length of an overlong letter, dot or separator at the end, and the character.
 fn overlong(decoded: &[u8]) -> Option<(usize, u8)> {
     let (length, high, low) = match decoded {
         [.., 0xF0, 0x80, high @ 0x80..=0x81, low @ 0x80..=0xBF] => (4, *high, *low),
@@ -116,7 +116,7 @@ fn last_escaped(decoded: &[u8]) -> Option<u8> {
     escaped(&last[1..], last[0])
 }
 
-/// The byte that `%xx` stands for.
+/// Returns the byte of an escape `%xx`.
 fn escaped(after: &[u8], first: u8) -> Option<u8> {
     let hex = |byte: u8| char::from(byte).to_digit(16);
     let (high, low) = (*after.first()?, *after.get(1)?);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_more_than_once_is_decoded_to_the_end() {
+    fn a_repeatedly_encoded_path_is_decoded_fully() {
         for raw in ["/a", "%2fa", "%252fa", "%25252Fa", "%%32%66a", "%2%66a"] {
             assert_eq!(fully(raw, Slash::Separates), "/a", "{raw}");
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_in_small_letters() {
+    fn hosts_are_in_lower_case() {
         assert_eq!(*host("API.Example.COM."), *b"api.example.com");
     }
 

@@ -109,7 +109,7 @@ fn where_servers_resolve_differently_a_path_is_ambiguous() {
 }
 
 #[test]
-fn who_says_what_an_escaped_slash_is_has_fewer_ambiguous_paths() {
+fn a_known_reading_of_escaped_slashes_makes_fewer_paths_ambiguous() {
     for (raw, decoded, kept) in [
         ("/x%2f..%2flogin", "/login", "/x%2f..%2flogin"),
         ("/x%2Fy/../login", "/x/login", "/login"),
@@ -173,8 +173,8 @@ fn a_kept_slash_is_no_separator_in_patterns() {
     assert!(!may_match("/a/b"));
 }
 
-/// What servers do to paths, each on its own: a server behind does some of it, in some order.
-fn undone(raw: &[u8], by: &str) -> Vec<u8> {
+/// Applies one normalization. A server applies some of them, in some order.
+fn normalized(raw: &[u8], by: &str) -> Vec<u8> {
     // Each byte is a character, and back.
     let text = || raw.iter().map(|byte| char::from(*byte)).collect::<String>();
     let bytes = |text: String| text.chars().map(|c| u8::try_from(c).unwrap()).collect();
@@ -244,14 +244,14 @@ fn honest_paths_are_not_ambiguous() {
 
 #[test]
 fn a_letter_and_its_capital_are_one_in_every_alphabet() {
-    let fold = |letter: char| small(letter.to_string().as_bytes());
+    let fold = |letter: char| lower(letter.to_string().as_bytes());
     let sole = |mut letters: Box<dyn Iterator<Item = char>>| {
         letters.next().filter(|_| letters.next().is_none())
     };
     let mut pairs = 0;
     for letter in '\0'..=char::MAX {
         let folded = fold(letter);
-        assert_eq!(small(&folded), folded, "{letter:?} is folded once and for all");
+        assert_eq!(lower(&folded), folded, "{letter:?} is folded once and for all");
         for other in [sole(Box::new(letter.to_uppercase())), sole(Box::new(letter.to_lowercase()))]
         {
             let Some(other) = other.filter(|other| *other != letter) else { continue };
@@ -317,7 +317,7 @@ proptest! {
         raw in spelling(),
         by in subsequence(UNDOING.to_vec(), 0..=UNDOING.len()).prop_shuffle(),
     ) {
-        let page = by.iter().fold(raw.clone().into_bytes(), |page, by| undone(&page, by));
+        let page = by.iter().fold(raw.clone().into_bytes(), |page, by| normalized(&page, by));
         if let (Some(key), Some(of_page)) = (key(raw.as_bytes()), key(&page)) {
             prop_assert!(of_page == key, "{raw} {by:?} {}", page.escape_ascii());
         }
@@ -329,7 +329,7 @@ proptest! {
         raw in spelling(),
         by in subsequence(UNDOING.to_vec(), 0..=UNDOING.len()).prop_shuffle(),
     ) {
-        let page = by.iter().fold(raw.clone().into_bytes(), |page, by| undone(&page, by));
+        let page = by.iter().fold(raw.clone().into_bytes(), |page, by| normalized(&page, by));
         let Ok(page) = String::from_utf8(page) else { return Ok(()) };
         if page.is_empty() || page.contains('*') || page.to_ascii_lowercase().contains("%2a") {
             return Ok(());

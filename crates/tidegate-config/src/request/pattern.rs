@@ -1,25 +1,25 @@
-//! Texts with `*` for any run of characters, also none.
+//! Patterns in which `*` stands for any run of characters, also an empty one.
 //!
-//! Always   Linear in pattern and text: what stands between two stars is looked for once, where it first
-//!          occurs. A later place could match nothing that the first does not.
+//! Bound    Linear in pattern and text: each piece between two stars is searched once, and its first occurrence is taken. A
+//!          later occurrence could not match more.
 
 use super::Pattern;
 use memchr::memmem;
 use std::fmt;
 
 impl Pattern {
-    /// Whether the whole text is like this.
+    /// Returns whether the pattern matches the whole text.
     pub fn matches(&self, text: &[u8]) -> bool {
         matches(self.0.as_bytes(), text)
     }
 
-    /// Whether it matches more than itself.
+    /// Returns whether the pattern contains a `*`.
     pub fn has_star(&self) -> bool {
         self.0.contains('*')
     }
 }
 
-/// Whether the whole text is like this pattern.
+/// Returns whether the pattern matches the whole text.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut pieces = pattern.split(|byte| *byte == b'*');
     let first = pieces.next().unwrap_or_default();
@@ -70,7 +70,7 @@ mod tests {
         assert!(!pattern.matches("a".repeat(1_000_000).as_bytes()));
     }
 
-    /// As it is defined, by trying everything.
+    /// The definition of a match, by trying every run of characters.
     fn tried(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

@@ -1,31 +1,31 @@
-//! A path, and which page servers take it for.
+//! Paths in a canonical form, so that all spellings of a page are counted as one.
 //!
-//! Why      `/login`, `//login`, `/%6cogin`, `/a%2f..%2flogin` and `/login;x` are one page to some servers and different
-//!          ones to others. Which server stands behind the proxy is not known here, so a limit on that page must count each
-//!          spelling that any of them takes for it, and a key must not be new with each spelling.
-//! Always   The canonical form undoes, one after the other, all that some server undoes: escapes (however often), letters and
-//!          separators in UTF-8 that is longer than it need be, tabs and line ends, `\` for `/`, empty segments, `.`,
-//!          parameters after `;`, dots and blanks at the end of a segment, a slash at the end, what
-//!          follows an escaped `?` or `#`, capitals. Each only makes paths the same that were different, so a server that
-//!          undoes some of it is never more lenient than that: two paths that it takes for one have one canonical form.
-//! Always   `..` is the exception: which segment it takes away depends on what else is undone. It is resolved where all
-//!          servers agree. Else the path is ambiguous: every condition on paths counts it, and as a key it is none.
-//! Bound    Linear in the path, and read once for a request, however many limits look at it.
+//! Why      Some servers serve the same page for `/login`, `//login`, `/%6cogin`, `/a%2f..%2flogin` and `/login;x`. The limiter
+//!          does not know the server behind the proxy. So a limit on that page must count each spelling that any server
+//!          accepts, and no spelling may have a key of its own.
+//! Always   The canonical form applies every normalization that some server applies: it decodes escapes (repeatedly), decodes
+//!          overlong UTF-8 of letters and separators, removes tabs and line ends, reads `\` as `/`, removes empty segments and
+//!          `.`, parameters after `;`, dots and blanks at the end of a segment, a slash at the end, and all that follows an
+//!          escaped `?` or `#`, and lowers capitals. Each step only merges paths, so two paths that a server treats as one
+//!          page have one canonical form, also if the server applies only some of the steps.
+//! Always   `..` is the exception: the segment that it removes depends on the other steps. It is resolved if all servers agree.
+//!          Otherwise the path is ambiguous: every condition on paths counts it, and it has no value as a key.
+//! Bound    Linear in the path. A path is normalized once per request, however many limits compare it.
 
 use super::ambiguity::Readings;
 use super::pattern;
 use super::url::{Slash, decode_path, decode_path_fully};
 use std::borrow::Cow;
 
-/// What the server behind a proxy takes `%2F` in a path for.
+/// How the server behind a proxy reads `%2F` in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EscapedSlash {
-    /// Nobody knows. A path whose meaning depends on it is ambiguous.
+    /// Unknown. A path whose meaning depends on it is ambiguous.
     #[default]
     Either,
-    /// A separator: `/a%2F..%2Fb` is `/b`, as for nginx and Caddy.
+    /// As a separator, like nginx and Caddy: `/a%2F..%2Fb` is `/b`.
     Decode,
-    /// A part of a name: `/a%2Fb/../c` is `/c`.
+    /// As a part of a name: `/a%2Fb/../c` is `/c`.
     Keep,
 }
 
@@ -36,23 +36,23 @@ pub enum EscapedSlash {
 ///
 /// let path = Path::new("/x%2f..%2fLogin", EscapedSlash::Decode);
 /// assert_eq!(path.canonical(), Some(&b"/login"[..]));
-/// assert_eq!(Path::from("/x%2f..%2flogin").canonical(), None, "it depends on the server");
+/// assert_eq!(Path::from("/x%2f..%2flogin").canonical(), None, "the page depends on the server");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<'a> {
     escaped_slash: EscapedSlash,
-    /// With its escapes decoded once, and nothing else.
+    /// The path with its escapes decoded once.
     literal: Cow<'a, [u8]>,
-    /// The same in small letters.
-    small: Cow<'a, [u8]>,
+    /// The same in lower case.
+    lower: Cow<'a, [u8]>,
     canonical: Cow<'a, [u8]>,
-    /// The same with a slash at its end, if it came with one.
+    /// The canonical form with a slash at its end, if the received path has one.
     as_directory: Option<Vec<u8>>,
     is_ambiguous: bool,
     came_canonical: bool,
 }
 
-/// A pattern for paths, as it is compared with them.
+/// A pattern for paths, in canonical form for both readings of `%2F`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathPattern {
     separating: Path<'static>,
@@ -66,14 +66,14 @@ impl<'a> From<&'a str> for Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The path as it came, without query.
+    /// Reads a path as received, without its query.
     pub fn new(raw: &'a str, escaped_slash: EscapedSlash) -> Self {
         if is_plain(raw.as_bytes()) {
             let path = Cow::Borrowed(raw.as_bytes());
             return Self {
                 escaped_slash,
                 literal: path.clone(),
-                small: path.clone(),
+                lower: path.clone(),
                 canonical: path,
                 as_directory: None,
                 is_ambiguous: false,
@@ -83,12 +83,12 @@ impl<'a> Path<'a> {
         Self::read(raw.as_bytes(), escaped_slash)
     }
 
-    /// The one form of all its spellings; `None` if servers differ about which page it is.
+    /// Returns the canonical form; `None` if the path is ambiguous.
     pub fn canonical(&self) -> Option<&[u8]> {
         (!self.is_ambiguous).then_some(&*self.canonical)
     }
 
-    /// Whether that is how it came.
+    /// Returns whether the received path was canonical.
     pub fn came_canonical(&self) -> bool {
         self.came_canonical
     }
@@ -97,7 +97,7 @@ impl<'a> Path<'a> {
         Path {
             escaped_slash: self.escaped_slash,
             literal: Cow::Owned(self.literal.into_owned()),
-            small: Cow::Owned(self.small.into_owned()),
+            lower: Cow::Owned(self.lower.into_owned()),
             canonical: Cow::Owned(self.canonical.into_owned()),
             as_directory: self.as_directory,
             is_ambiguous: self.is_ambiguous,
@@ -108,7 +108,7 @@ impl<'a> Path<'a> {
     fn read(raw: &'a [u8], escaped_slash: EscapedSlash) -> Self {
         let slash = escaped_slash.slash();
         let literal = decode_path(raw, slash);
-        let decoded = small(&decode_path_fully(raw, slash));
+        let decoded = lower(&decode_path_fully(raw, slash));
         let end = memchr::memchr2(b'?', b'#', &decoded).unwrap_or(decoded.len());
         let Segments { names, ends_in_slash, climbs } = Segments::of(&decoded[..end]);
         let climbs = climbs || Segments::of(&decoded).climbs;
@@ -117,7 +117,7 @@ impl<'a> Path<'a> {
         let is_ambiguous = readings.differ() || climbs && readings.climb_differently();
         Self {
             escaped_slash,
-            small: Cow::Owned(small(&literal)),
+            lower: Cow::Owned(lower(&literal)),
             came_canonical: canonical == raw,
             as_directory: ends_in_slash.then(|| [&canonical, &b"/"[..]].concat()),
             canonical: Cow::Owned(canonical),
@@ -140,7 +140,7 @@ impl PathPattern {
     pub(super) fn new(pattern: &str) -> Self {
         let read = |escaped_slash| {
             let mut path = Path::read(pattern.as_bytes(), escaped_slash).into_owned();
-            // `*.php` begins with whatever a path begins with.
+            // A leading `*` includes the leading slash of the path.
             if pattern.starts_with('*') {
                 path.canonical.to_mut().remove(0);
             }
@@ -156,15 +156,15 @@ impl PathPattern {
         }
     }
 
-    /// Whether some server may take the path for what is meant.
+    /// Returns whether some server may read the path as one that the pattern matches.
     pub(super) fn may_match(&self, path: &Path<'_>) -> bool {
         let pattern = self.read_as(path);
         path.is_ambiguous
-            || pattern::matches(&pattern.small, &path.small)
+            || pattern::matches(&pattern.lower, &path.lower)
             || pattern.matches_canonical(path)
     }
 
-    /// Whether every server does.
+    /// Returns whether every server reads the path as one that the pattern matches.
     pub(super) fn surely_matches(&self, path: &Path<'_>) -> bool {
         let pattern = self.read_as(path);
         !path.is_ambiguous
@@ -172,7 +172,7 @@ impl PathPattern {
             && pattern.matches_canonical(path)
     }
 
-    /// The only path that it means, in its canonical form.
+    /// Returns the path that the pattern matches in canonical form, if it has no `*`.
     pub(super) fn only(&self, path: &Path<'_>) -> Option<Vec<u8>> {
         let canonical = self.read_as(path).canonical()?;
         (!canonical.contains(&b'*')).then(|| canonical.to_vec())
@@ -186,7 +186,7 @@ impl Path<'_> {
     }
 }
 
-/// Whether all servers take it for the same, which has the form that it came in.
+/// Returns whether the path is canonical and every server reads it alike, so that no step is needed.
 fn is_plain(raw: &[u8]) -> bool {
     let is_odd = |byte: &u8| {
         byte.is_ascii_uppercase() || !byte.is_ascii_graphic() || b"%\\;?#".contains(byte)
@@ -199,29 +199,29 @@ fn is_plain(raw: &[u8]) -> bool {
         && !raw.windows(2).any(is_odd_pair)
 }
 
-/// In small letters, as servers compare that do not tell capitals: letter by letter, whatever the language.
-pub(super) fn small(path: &[u8]) -> Vec<u8> {
-    let mut small = Vec::with_capacity(path.len());
+/// Returns the path in lower case, letter by letter in any language, as servers do that ignore case.
+pub(super) fn lower(path: &[u8]) -> Vec<u8> {
+    let mut lower = Vec::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
-        small.extend_from_slice(chunk.valid().chars().map(folded).collect::<String>().as_bytes());
-        small.extend_from_slice(chunk.invalid());
+        lower.extend_from_slice(chunk.valid().chars().map(folded).collect::<String>().as_bytes());
+        lower.extend_from_slice(chunk.invalid());
     }
-    small
+    lower
 }
 
-/// The small form of a letter's capital: `ſ` is `s` and `ı` is `i`, as in servers that compare capitals. A letter whose
-/// capital is more than one letter keeps its own small form.
+/// Returns the lower case of a letter's upper case: `ſ` is `s` and `ı` is `i`, as in servers that compare upper case. A letter
+/// whose upper case is more than one letter keeps its own lower case.
 fn folded(letter: char) -> char {
-    let lower = |letter: char| letter.to_lowercase().next().unwrap_or(letter);
-    let letter = lower(letter);
+    let lower_char = |letter: char| letter.to_lowercase().next().unwrap_or(letter);
+    let letter = lower_char(letter);
     let mut capital = letter.to_uppercase();
     match (capital.next(), capital.next()) {
-        (Some(capital), None) => lower(capital),
+        (Some(capital), None) => lower_char(capital),
         _ => letter,
     }
 }
 
-/// A path in its parts, with nothing in them that some server leaves out.
+/// The segments of a path, without what some server removes from them.
 struct Segments<'a> {
     names: Vec<&'a [u8]>,
     ends_in_slash: bool,
@@ -234,7 +234,7 @@ impl<'a> Segments<'a> {
         for raw in decoded.split(|byte| matches!(byte, b'/' | b'\\')) {
             let name = raw.split(|byte| *byte == b';').next().unwrap_or_default();
             let is_dots = name.iter().copied().all(is_dot_or_blank);
-            // No server takes `...` for more than a name or nothing.
+            // Servers read `...` as a name or as nothing, never as `..`.
             let is_ellipsis = name.len() > 2 && name.iter().all(|byte| *byte == b'.');
             let has_two_dots = name.iter().filter(|byte| **byte == b'.').nth(1).is_some();
             let is_up = is_dots && has_two_dots && !is_ellipsis;
@@ -243,20 +243,20 @@ impl<'a> Segments<'a> {
             if is_up {
                 segments.names.push(b"..");
             } else if !is_dots {
-                segments.names.push(shorter(name));
+                segments.names.push(without_end(name));
             }
         }
         segments
     }
 }
 
-/// Whether some server cuts it off the end of a name; control characters are blanks to Java.
+/// Returns whether some server cuts this byte off the end of a name. Java treats control characters as blanks.
 fn is_dot_or_blank(byte: u8) -> bool {
     matches!(byte, b'.' | 0..=b' ')
 }
 
-/// Without dots and blanks at the end.
-fn shorter(name: &[u8]) -> &[u8] {
+/// Removes dots and blanks at the end.
+fn without_end(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| !is_dot_or_blank(*byte));
     &name[..end.map_or(0, |end| end + 1)]
 }

@@ -1,31 +1,31 @@
-//! Whether servers differ about which page a path is, so that no one form stands for all that they take it for.
+//! Finds paths that servers read differently, so that no canonical form covers every reading.
 //!
-//! Always   What is not ambiguous has one canonical form whatever a server undoes and in which order; `path/tests.rs` holds it to
-//!          that. In doubt a path is ambiguous.
+//! Always   A path that is not ambiguous has one canonical form, whatever a server normalizes and in which order; `path/tests.rs`
+//!          checks that. In doubt, a path is ambiguous.
 
-use super::path::{EscapedSlash, small};
+use super::path::{EscapedSlash, lower};
 
-/// A path on the ways that servers read it.
+/// A path in the forms that servers read.
 pub(super) struct Readings<'a> {
-    /// As it came.
+    /// The path as received.
     pub(super) raw: &'a [u8],
-    /// Decoded once.
+    /// The path, decoded once.
     pub(super) literal: &'a [u8],
-    /// Decoded to the end, in small letters.
+    /// The path in lower case, decoded until no escape is left.
     pub(super) decoded: &'a [u8],
     pub(super) escaped_slash: EscapedSlash,
 }
 
 impl Readings<'_> {
-    /// Whether nobody knows which page it is, also where nothing climbs.
+    /// Returns whether servers differ about the page, even without `..`.
     pub(super) fn differ(&self) -> bool {
         self.has_odd_escapes() || self.has_odd_parameters()
     }
 
-    /// Whether a `..` in it takes away different segments.
+    /// Returns whether a `..` removes different segments on different servers.
     pub(super) fn climb_differently(&self) -> bool {
         let differs = match self.escaped_slash {
-            // Some resolve before they decode, some after.
+            // Some servers resolve before they decode, some after.
             EscapedSlash::Either => self.raw.contains(&b'%') || self.has_empty_segments(),
             // nginx and Caddy decode, then merge, then resolve.
             EscapedSlash::Decode => false,
@@ -35,12 +35,12 @@ impl Readings<'_> {
         differs || has_odd_bytes || self.is_encoded_twice() || self.has_odd_ends()
     }
 
-    /// A NUL, where a path ends for programs in C; and `%u002f`, of which old decoders make ASCII.
+    /// Finds a NUL, at which programs in C end a path, and `%u002f`, which old decoders turn into ASCII.
     fn has_odd_escapes(&self) -> bool {
         self.decoded.contains(&0) || self.decoded.windows(6).any(is_unicode_ascii)
     }
 
-    /// Parameters that end at another place for servers that look for them before they decode, as Tomcat does.
+    /// Finds parameters that end elsewhere for servers that look for them before they decode, as Tomcat does.
     fn has_odd_parameters(&self) -> bool {
         let count =
             |path: &[u8], ends: &[u8]| path.iter().filter(|byte| ends.contains(byte)).count();
@@ -48,14 +48,14 @@ impl Readings<'_> {
     }
 
     fn is_encoded_twice(&self) -> bool {
-        small(self.literal) != self.decoded
+        lower(self.literal) != self.decoded
     }
 
     fn has_empty_segments(&self) -> bool {
         self.literal.windows(2).any(|pair| pair == b"//")
     }
 
-    /// Segments that some servers make shorter; Caddy 2.6 cuts `..` off the end of a path.
+    /// Finds segments that some servers shorten; Caddy 2.6 cuts `..` off the end of a path.
     fn has_odd_ends(&self) -> bool {
         let is_odd_end = |segment: &[u8]| {
             let ends_blank = segment.last().is_some_and(|byte| *byte <= b' ');
@@ -65,8 +65,8 @@ impl Readings<'_> {
     }
 }
 
-/// Whether it is `%u` and the code of an ASCII character, or of one that Windows makes ASCII of (full-width letters, and signs that
-/// look like `/`, `.` and `\`). `%u00e9` is a letter to every decoder.
+/// Returns whether this is `%u` and the code of an ASCII character, or of one that Windows maps to ASCII: full-width letters,
+/// and characters that look like `/`, `.` or `\`. Every decoder reads `%u00e9` as a letter.
 fn is_unicode_ascii(run: &[u8]) -> bool {
     let [b'%', b'u', digits @ ..] = run else { return false };
     let hex = |code: u32, digit: &u8| Some(code * 16 + char::from(*digit).to_digit(16)?);

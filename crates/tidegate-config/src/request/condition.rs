@@ -1,16 +1,15 @@
-//! Whether what a limit is told to count is what a request is.
+//! Evaluates the conditions of a limit for a request.
 //!
-//! Always   What a request does not have matches no pattern: a condition on it does not hold, and its
-//!          negation does.
-//!          Where servers differ about what a request has (a header, a cookie or a parameter that comes twice, a path with
-//!          `%2f..`), nobody knows what the service behind looks at: in doubt a request is counted.
+//! Always   A missing value matches no pattern: a condition on it does not hold, and its negation does.
+//!          If servers differ about a value (a repeated header, cookie or parameter, a path with `%2f..`), the condition holds
+//!          if it holds for any reading, so that the request is counted.
 
 use super::values::Values;
 use super::{Condition, KeyPart, Path, PathPattern, Pattern, Request, key};
 use std::fmt;
 
 impl Condition {
-    /// One that has no patterns yet, and never holds.
+    /// Creates a condition without patterns, which never holds.
     ///
     /// ```
     /// use tidegate_config::matching::{Condition, KeyPart, Request};
@@ -18,21 +17,14 @@ impl Condition {
     /// let mut condition = Condition::new(KeyPart::Path, false);
     /// condition.add_pattern("/login*");
     /// let request = Request { path: Some("//LOGIN;x".into()), ..Request::default() };
-    /// assert!(condition.holds(&request), "to some servers that is /login");
+    /// assert!(condition.holds(&request), "some servers read this path as /login");
     /// ```
     pub fn new(part: KeyPart, is_negated: bool) -> Self {
         let (patterns, paths, networks) = (Vec::new(), Vec::new(), Vec::new());
         Self { part, patterns, paths, networks, is_negated }
     }
 
-    /// One more pattern of which one must match.
-    ///
-    /// ```
-    /// # use tidegate_config::matching::{Condition, KeyPart};
-    /// let mut condition = Condition::new(KeyPart::Method, true);
-    /// condition.add_pattern("GET");
-    /// assert_eq!(condition.to_string(), "method is not GET");
-    /// ```
+    /// Adds a pattern; one of the patterns must match.
     pub fn add_pattern(&mut self, pattern: impl Into<String>) {
         let pattern = Pattern(pattern.into());
         if self.part == KeyPart::Path {
@@ -41,7 +33,7 @@ impl Condition {
         self.patterns.push(pattern);
     }
 
-    /// Whether it holds for this request.
+    /// Returns whether the condition holds for this request.
     pub fn holds(&self, request: &Request<'_>) -> bool {
         match &self.part {
             KeyPart::Path => self.holds_for_path(request.path.as_ref()),
@@ -54,8 +46,8 @@ impl Condition {
         }
     }
 
-    /// The only path for which it holds, if there is no more than one.
-    pub(super) fn only_path(&self, path: &Path<'_>) -> Option<Vec<u8>> {
+    /// Returns the path for which the condition holds, if there is exactly one.
+    pub(crate) fn only_path(&self, path: &Path<'_>) -> Option<Vec<u8>> {
         match &self.paths[..] {
             [only] if !self.is_negated => only.only(path),
             _ => None,
@@ -70,7 +62,7 @@ impl Condition {
         self.paths.iter().any(|pattern| pattern.may_match(path))
     }
 
-    /// One value that matches is enough for a condition, and one that does not for its negation.
+    /// A condition holds if any value matches, and its negation holds if any value does not.
     fn holds_for(&self, values: &Values<'_>) -> bool {
         if self.is_negated && values.may_be_absent {
             return true;
@@ -148,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_out_of_a_limit_by_sending_a_header_twice() {
+    fn a_repeated_header_does_not_evade_a_limit() {
         let holds = |pattern: &str, is_negated: bool, values: &[&'static str]| {
             let headers = values.iter().map(|value| ("x-plan", value.as_bytes())).collect();
             let request = Request { headers, ..Request::default() };
@@ -157,14 +149,17 @@ mod tests {
         assert!(holds("free", false, &["free", "paid"]) && holds("free", false, &["paid", "free"]));
         assert!(!holds("free", false, &["paid", "paid"]));
         assert!(holds("staff", true, &["staff", "free"]) && holds("staff", true, &["", "staff"]));
-        assert!(!holds("staff", true, &["staff", " staff "]), "whichever of them is looked at");
+        assert!(!holds("staff", true, &["staff", " staff "]), "whichever value a server reads");
         for (values, matches) in
             [(&["free"][..], true), (&["paid"], false), (&[""], false), (&[], false)]
         {
             assert_eq!(holds("free", false, values), matches, "{values:?}");
             assert_eq!(holds("free", true, values), !matches, "{values:?}");
         }
-        assert!(!holds("*", false, &[""]) && holds("*", true, &[""]), "an empty value is none");
+        assert!(
+            !holds("*", false, &[""]) && holds("*", true, &[""]),
+            "an empty value counts as absent"
+        );
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! The text of a key part: `ip`, `ip/24,56`, `header:x-user`, `constant:all`.
 //!
-//! Always   What prints reads back as the same part.
+//! Always   A printed part parses as the same part.
 
 use super::KeyPart;
-use crate::config::{LimitConfig, near};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use tidegate_core::diagnostics::nearest_name;
 use tidegate_http::AddressBits;
 
-/// Bits of an IPv4 address that a key has, unless told: all of them.
+/// Default prefix length of IPv4 addresses: the whole address.
 pub const V4_BITS: u8 = AddressBits::V4;
-/// Bits of an IPv6 address that a key has, unless told: what one customer is given at least.
+/// Default prefix length of IPv6 addresses: the smallest network that a provider assigns to a customer.
 pub const V6_BITS: u8 = AddressBits::V6;
 
-/// The kinds that stand alone, and those that need a name.
-const ALONE: [&str; 4] = ["ip", "path", "method", "host"];
+/// Kinds of parts without a name.
+const UNNAMED: [&str; 4] = ["ip", "path", "method", "host"];
+/// Kinds of parts with a name.
 const NAMED: [&str; 5] = ["header", "cookie", "query", "descriptor", "constant"];
 
 /// A name that contains one of these, in any case and with or without separators, is the name of a credential.
@@ -33,7 +34,7 @@ const CREDENTIALS: [&str; 10] = [
 ];
 
 impl KeyPart {
-    /// Whether its values are credentials, which nothing prints.
+    /// Returns whether values of this part are credentials, which must not be printed.
     pub fn is_credential(&self) -> bool {
         match self {
             Self::Header(name) | Self::Query(name) | Self::Descriptor(name) => {
@@ -45,29 +46,22 @@ impl KeyPart {
     }
 }
 
-/// Whether a header, a query parameter or a descriptor entry of this name carries a credential.
+/// Returns whether a header, a query parameter or a descriptor entry with this name contains a credential.
 pub fn names_credential(name: &str) -> bool {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
     CREDENTIALS.iter().any(|credential| plain.contains(credential))
 }
 
-/// Whether the keys of a limit have credentials in them.
-pub fn counts_credentials(limit: &LimitConfig) -> bool {
-    let entries = limit.descriptor.iter().flat_map(|descriptor| &descriptor.entries);
-    limit.key.iter().any(KeyPart::is_credential)
-        || entries.into_iter().any(|entry| names_credential(&entry.key))
-}
-
-/// What is wrong with the text of a key part.
+/// An error in the text of a key part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PartError {
-    /// Which bytes of the text.
+    /// The bytes of the text that are wrong.
     pub span: Range<usize>,
-    /// What is wrong with them.
+    /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// What to do.
     pub hint: Option<String>,
 }
 
@@ -77,12 +71,12 @@ impl FromStr for KeyPart {
     fn from_str(text: &str) -> Result<Self, PartError> {
         match text.split_once(':') {
             Some((kind, name)) => named(text, kind, name),
-            None => alone(text),
+            None => unnamed(text),
         }
     }
 }
 
-fn alone(text: &str) -> Result<KeyPart, PartError> {
+fn unnamed(text: &str) -> Result<KeyPart, PartError> {
     match text {
         "ip" => Ok(KeyPart::Ip { v4_bits: V4_BITS, v6_bits: V6_BITS }),
         "path" => Ok(KeyPart::Path),
@@ -113,8 +107,8 @@ fn ip(text: &str, bits: &str) -> Result<KeyPart, PartError> {
 }
 
 fn named(text: &str, kind: &str, name: &str) -> Result<KeyPart, PartError> {
-    if ALONE.contains(&kind) {
-        let (span, message) = (kind.len()..text.len(), format!("`{kind}` has no name"));
+    if UNNAMED.contains(&kind) {
+        let (span, message) = (kind.len()..text.len(), format!("`{kind}` takes no name"));
         return Err(PartError { span, message, hint: Some(format!("write `{kind}`")) });
     }
     if !NAMED.contains(&kind) {
@@ -125,8 +119,8 @@ fn named(text: &str, kind: &str, name: &str) -> Result<KeyPart, PartError> {
     }
     let name_span = kind.len() + 1..text.len();
     match kind {
-        "header" if !is_token(name) => Err(no_token(name_span, "a header")),
-        "cookie" if !is_token(name) => Err(no_token(name_span, "a cookie")),
+        "header" if !is_token(name) => Err(invalid_name(name_span, "a header")),
+        "cookie" if !is_token(name) => Err(invalid_name(name_span, "a cookie")),
         "header" => Ok(KeyPart::Header(name.to_ascii_lowercase())),
         "cookie" => Ok(KeyPart::Cookie(name.to_owned())),
         "query" => Ok(KeyPart::Query(name.to_owned())),
@@ -135,14 +129,14 @@ fn named(text: &str, kind: &str, name: &str) -> Result<KeyPart, PartError> {
     }
 }
 
-/// What may be the name of a header or a cookie (RFC 9110, 5.6.2).
+/// Returns whether this is a valid name of a header or a cookie (RFC 9110, 5.6.2).
 fn is_token(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-fn no_token(span: Range<usize>, what: &str) -> PartError {
-    let message = format!("this cannot be the name of {what}");
-    PartError { span, message, hint: Some("letters, digits and `-` can".to_owned()) }
+fn invalid_name(span: Range<usize>, what: &str) -> PartError {
+    let message = format!("this is not a valid name of {what}");
+    PartError { span, message, hint: Some("use letters, digits and `-`".to_owned()) }
 }
 
 fn nameless(text: &str, kind: &str) -> PartError {
@@ -151,7 +145,7 @@ fn nameless(text: &str, kind: &str) -> PartError {
         "cookie" => "cookie:session",
         "query" => "query:user",
         "descriptor" => "descriptor:tenant",
-        _ => "constant:everybody",
+        _ => "constant:all",
     };
     PartError {
         span: 0..text.len(),
@@ -161,22 +155,24 @@ fn nameless(text: &str, kind: &str) -> PartError {
 }
 
 fn unknown(text: &str, kind: &str) -> PartError {
-    let kinds = ALONE.iter().chain(&NAMED).copied();
-    let near = (kind.len() <= 64).then(|| near(kind, kinds)).flatten();
+    let kinds = UNNAMED.iter().chain(&NAMED).copied();
+    let near = (kind.len() <= 64).then(|| nearest_name(kind, kinds)).flatten();
     let hint = match near {
         _ if looks_like_header(text) => {
             format!("did you mean `header:{}`?", text.to_ascii_lowercase())
         }
         Some(near) => format!("did you mean `{near}`?"),
-        None => "known: ip, ip/24,56, header:NAME, cookie:NAME, path, query:NAME, method, host, \
+        None => {
+            "the parts are ip, ip/24,56, header:NAME, cookie:NAME, path, query:NAME, method, host, \
                  descriptor:KEY, constant:TEXT"
-            .to_owned(),
+                .to_owned()
+        }
     };
     let end = if kind.is_empty() { text.len() } else { kind.len() };
     PartError { span: 0..end, message: "unknown key part".to_owned(), hint: Some(hint) }
 }
 
-/// Whether it is the name of a header, as people write those that are no words.
+/// Returns whether the text looks like the name of a header: a well-known one, or one with a `-`.
 fn looks_like_header(text: &str) -> bool {
     let is_known =
         ["authorization", "cookie", "forwarded"].iter().any(|it| text.eq_ignore_ascii_case(it));
@@ -206,7 +202,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_part_prints_as_it_is_written() {
+    fn every_part_prints_as_the_user_wrote_it() {
         for text in [
             "ip",
             "ip/24,56",
@@ -227,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_pointed_at() {
+    fn an_error_points_at_the_wrong_bytes() {
         let wrong = |text: &str| text.parse::<KeyPart>().unwrap_err();
         assert_eq!(wrong("header:").message, "`header` needs a name");
         assert_eq!(wrong("header").hint.unwrap(), "such as `header:x-api-key`");
@@ -236,7 +232,7 @@ mod tests {
         assert_eq!(wrong("User-Agent").hint.unwrap(), "did you mean `header:user-agent`?");
         assert_eq!(wrong("haeder:x").span, 0..6);
         assert_eq!(wrong("header:a b").span, 7..10);
-        assert_eq!(wrong("host:x").message, "`host` has no name");
+        assert_eq!(wrong("host:x").message, "`host` takes no name");
         for text in
             ["ip/24", "ip/0,64", "ip/33,64", "ip/24,129", "ip/+24,56", "ip/,", "", ":", ":x"]
         {
@@ -244,7 +240,7 @@ mod tests {
         }
     }
 
-    /// The name that the hint about `header:authorization` proposes in its place.
+    /// Returns the name that the hint about `header:authorization` proposes.
     fn proposed_for_authorization() -> String {
         let text = "[server.auth]\ntokens = [\"s3cret\"]\n[limits.a]\nrule = \"1/s\"\n\
                     key = \"header:authorization\"\n";
@@ -254,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_speaks_of_a_credential_is_one() {
+    fn names_of_credentials_are_recognized() {
         let is_credential = |text: &str| text.parse::<KeyPart>().unwrap().is_credential();
         let proposed = proposed_for_authorization();
         assert!(proposed.starts_with("header:") && is_credential(&proposed), "{proposed}");
@@ -283,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered_and_what_is_read_prints_back(text in "[a-z/:0-9,]{0,12}|\\PC*") {
+        fn no_text_panics_and_a_valid_part_prints_back(text in "[a-z/:0-9,]{0,12}|\\PC*") {
             match text.parse::<KeyPart>() {
                 Ok(part) => prop_assert_eq!(part.to_string().parse::<KeyPart>(), Ok(part)),
                 Err(error) => prop_assert!(text.get(error.span).is_some()),

@@ -1,50 +1,50 @@
-//! What a request has under a name: in its headers, its cookies, its query.
+//! The values of a header, a cookie or a query parameter.
 //!
-//! Why      Of a name that comes twice, some servers take the first value, some the last, some both. Some do not tell
-//!          capitals, some take `;` for `&`, some decode cookies.
-//! Always   One value is the value only if every server would find it, and no other. Else each that some server would find
-//!          counts for conditions, and as a key there is none.
-//!          A value that is repeated or ambiguous is told from one that is absent.
+//! Why      Of a repeated name, some servers take the first value, some the last, some both. Some ignore case, some read `;`
+//!          as `&`, some decode cookies.
+//! Always   A name has a value as a key only if every server finds this value and no other. Conditions compare every value
+//!          that some server finds.
+//!          A repeated or ambiguous value is not the same as a missing one.
 
 use super::url::decode_form;
 use super::{NoValue, Request};
 use std::borrow::Cow;
 
-/// What is found under a name.
+/// The values of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Values<'a> {
-    /// Each that some server may take for the value.
+    /// Every value that some server may find.
     pub(super) all: Vec<Cow<'a, [u8]>>,
-    /// Whether some server may find none.
+    /// Whether some server may find no value.
     pub(super) may_be_absent: bool,
 }
 
 impl<'a> Values<'a> {
-    /// Every value of a header.
+    /// Returns every value of a header.
     pub(super) fn of_header(request: &Request<'a>, name: &str) -> Self {
         let values = headers(request, name).map(|value| Cow::Borrowed(value.trim_ascii()));
         let all: Vec<_> = values.collect();
         Self { may_be_absent: all.is_empty(), all }
     }
 
-    /// Every value of a parameter of the query, decoded.
+    /// Returns every value of a query parameter, decoded.
     pub(super) fn of_parameter(query: &'a str, name: &str) -> Self {
-        let mut found = Found::new(Wire::Query, name);
-        query.as_bytes().split(|byte| *byte == b'&').for_each(|pair| found.look_at(pair));
+        let mut search = ValueSearch::new(Source::Query, name);
+        query.as_bytes().split(|byte| *byte == b'&').for_each(|pair| search.look_at(pair));
         // Some servers end the query at a raw `#`, others read on.
-        found.has_exact &= !query.contains('#');
-        found.values()
+        search.has_exact &= !query.contains('#');
+        search.values()
     }
 
-    /// Every value of a cookie, decoded and without quotes.
+    /// Returns every value of a cookie, decoded and without quotes.
     pub(super) fn of_cookie(request: &Request<'a>, name: &str) -> Self {
-        let mut found = Found::new(Wire::Cookies, name);
+        let mut search = ValueSearch::new(Source::Cookies, name);
         let pairs = headers(request, "cookie").flat_map(|value| value.split(|byte| *byte == b';'));
-        pairs.for_each(|pair| found.look_at(pair));
-        found.values()
+        pairs.for_each(|pair| search.look_at(pair));
+        search.values()
     }
 
-    /// The value that every server finds. One that is empty, for those that find it, is none.
+    /// Returns the value that every server finds. An empty value may be absent for some of them.
     pub(super) fn sole(self) -> Result<Cow<'a, [u8]>, NoValue> {
         if self.all.len() > 1 {
             return Err(NoValue::Repeated);
@@ -57,7 +57,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The value of a header that comes once, without blanks around it.
+/// Returns the value of a header that is not repeated, without blanks around it.
 pub(super) fn sole_header<'a>(request: &Request<'a>, name: &str) -> Result<Cow<'a, [u8]>, NoValue> {
     let mut values = headers(request, name);
     match (values.next(), values.next()) {
@@ -67,48 +67,54 @@ pub(super) fn sole_header<'a>(request: &Request<'a>, name: &str) -> Result<Cow<'
     }
 }
 
-/// Every value of a header.
+/// Returns every value of a header.
 pub(super) fn headers<'a>(request: &Request<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     request.headers.iter().filter(move |(n, _)| *n == name).map(|(_, value)| *value)
 }
 
-/// Where a name is looked for.
+/// Where a name is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wire {
+enum Source {
     Query,
     Cookies,
 }
 
-/// What was found of a name so far.
-struct Found<'a, 'n> {
-    wire: Wire,
+/// A search for the values of a name.
+struct ValueSearch<'a, 'n> {
+    source: Source,
     name: &'n [u8],
     folded: Vec<u8>,
     all: Vec<Cow<'a, [u8]>>,
     has_exact: bool,
 }
 
-impl<'a, 'n> Found<'a, 'n> {
-    fn new(wire: Wire, name: &'n str) -> Self {
+impl<'a, 'n> ValueSearch<'a, 'n> {
+    fn new(source: Source, name: &'n str) -> Self {
         let name = name.as_bytes();
-        Self { wire, name, folded: folded(name, name).collect(), all: Vec::new(), has_exact: false }
+        Self {
+            source,
+            name,
+            folded: folded(name, name).collect(),
+            all: Vec::new(),
+            has_exact: false,
+        }
     }
 
-    /// A pair, which has several in it for servers that separate by more.
+    /// Reads a pair, in which servers with further separators find several.
     fn look_at(&mut self, pair: &'a [u8]) {
-        let separators: &[u8] = match self.wire {
-            Wire::Query => b";#",
-            // A comma in a value is usually part of it; it separates where the same name follows.
-            Wire::Cookies if self.comes_after_comma(pair) => b",",
-            Wire::Cookies => b"",
+        let separators: &[u8] = match self.source {
+            Source::Query => b";#",
+            // A comma is usually a part of the value; it separates only if the same name follows.
+            Source::Cookies if self.comes_after_comma(pair) => b",",
+            Source::Cookies => b"",
         };
-        for (place, piece) in pair.split(|byte| separators.contains(byte)).enumerate() {
+        for (index, piece) in pair.split(|byte| separators.contains(byte)).enumerate() {
             let (name, value) = split(piece);
             if !self.is_name(name) {
                 continue;
             }
             let is_whole = piece.len() == pair.len();
-            if place == 0 && !is_whole {
+            if index == 0 && !is_whole {
                 self.put(split(pair).1.unwrap_or_default());
             }
             let is_clear = self.put(value.unwrap_or_default());
@@ -116,33 +122,33 @@ impl<'a, 'n> Found<'a, 'n> {
         }
     }
 
-    /// Whether this name and `=` follow a comma in it.
+    /// Returns whether the name and `=` follow a comma in the pair.
     fn comes_after_comma(&self, pair: &[u8]) -> bool {
         let mut after = pair.split(|byte| *byte == b',').skip(1).map(split);
         after.any(|(name, value)| value.is_some() && self.is_name(name))
     }
 
-    /// Whether some server takes it for the name.
+    /// Returns whether some server reads this as the name.
     fn is_name(&self, name: &[u8]) -> bool {
         folded(&decode_form(name), self.name).eq(self.folded.iter().copied())
     }
 
-    /// Whether every server takes it for the name.
+    /// Returns whether every server reads this as the name.
     fn is_exact(&self, name: &[u8], has_value: bool) -> bool {
-        match self.wire {
-            Wire::Query => *decode_form(name) == *self.name,
-            Wire::Cookies => has_value && name.trim_ascii_start() == self.name,
+        match self.source {
+            Source::Query => *decode_form(name) == *self.name,
+            Source::Cookies => has_value && name.trim_ascii_start() == self.name,
         }
     }
 
-    /// Keeps a value. Whether every server reads it so.
+    /// Adds a value. Returns whether every server reads it alike.
     fn put(&mut self, value: &'a [u8]) -> bool {
-        let bare = match self.wire {
-            Wire::Query => value,
-            Wire::Cookies => unquoted(value.trim_ascii()),
+        let bare = match self.source {
+            Source::Query => value,
+            Source::Cookies => unquoted(value.trim_ascii()),
         };
         self.all.push(decode_form(bare));
-        self.wire == Wire::Query || !bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))
+        self.source == Source::Query || !bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))
     }
 
     fn values(self) -> Values<'a> {
@@ -152,7 +158,7 @@ impl<'a, 'n> Found<'a, 'n> {
 
 fn split(piece: &[u8]) -> (&[u8], Option<&[u8]>) {
     match piece.iter().position(|byte| *byte == b'=') {
-        Some(place) => (&piece[..place], Some(&piece[place + 1..])),
+        Some(index) => (&piece[..index], Some(&piece[index + 1..])),
         None => (piece, None),
     }
 }
@@ -162,8 +168,8 @@ fn unquoted(value: &[u8]) -> &[u8] {
     bare.unwrap_or(value)
 }
 
-/// A name as the server reads it that tells the fewest names apart: PHP cuts it at a NUL, takes `user[]` and, at its
-/// beginning, blanks for no part of it, and `.` for `_`; ASP.NET does not tell capitals.
+/// Folds a name so that names are equal if any server treats them as equal: PHP cuts a name at a NUL, ignores `[]` at its end
+/// and blanks at its start, and reads `.` as `_`; ASP.NET ignores case.
 fn folded<'a>(name: &'a [u8], meant: &[u8]) -> impl Iterator<Item = u8> + use<'a> {
     let has_brackets = meant.contains(&b'[');
     let is_end = |byte: &u8| *byte == 0 || *byte == b'[' && !has_brackets;
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_servers_may_read_differently_is_none() {
+    fn a_parameter_that_servers_may_read_differently_has_no_value() {
         for (query, all) in [
             ("user=ann&user=bob", &["ann", "bob"][..]),
             ("user=ann&user=ann", &["ann", "ann"]),
@@ -239,9 +245,9 @@ mod tests {
         }
         assert_eq!(Values::of_parameter("users=1&xuser=2", "user").all.len(), 0);
         let nested = Values::of_parameter("filter[a]=1&filter[b]=2", "filter[b]");
-        assert_eq!(sole(nested).unwrap(), "2", "a name with brackets is meant with them");
+        assert_eq!(sole(nested).unwrap(), "2", "the limit names the brackets");
         let dotted = Values::of_parameter("a.b=1&a_b=2", "a.b");
-        assert_eq!(sole(dotted), None, "to PHP they are one");
+        assert_eq!(sole(dotted), None, "PHP reads them as one name");
     }
 
     #[test]
@@ -265,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_that_servers_may_read_differently_is_none() {
+    fn a_cookie_that_servers_may_read_differently_has_no_value() {
         for (lines, all) in [
             (&["sid=1; sid=2"][..], &["1", "2"][..]),
             (&["sid=1", "sid=2"], &["1", "2"]),
@@ -292,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_second_of_a_name_leaves_none(
+        fn a_repeated_name_has_no_value(
             before in "([a-z;%+=&]{0,6}&)?",
             name in "(u|%75|U|%55)(s|%73)er(\\[\\])?",
             after in "[a-z=]{0,6}",
@@ -305,7 +311,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(query in "\\PC{0,32}|[user=&;%\\[\\]0]{0,32}") {
+        fn no_bytes_panic(query in "\\PC{0,32}|[user=&;%\\[\\]0]{0,32}") {
             let all = Values::of_parameter(&query, "user").all.len();
             prop_assert!(all <= 2 * query.len() + 2);
             let headers = vec![("cookie", query.as_bytes())];

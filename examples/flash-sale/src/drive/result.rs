@@ -1,50 +1,50 @@
-//! What became of a crowd.
+//! The result of a sale.
 
 use hdrhistogram::Histogram;
 use tidegate::Span;
 
-use crate::answer::Answer;
 use crate::database::Tally;
+use crate::reply::SaleReply;
 
-/// Longer latencies count as this.
+/// Maximum latency that is recorded.
 const LATENCY_MAX_US: u64 = 600_000_000;
 
-/// All of it.
-pub struct Outcome {
-    /// What the buyers were told.
-    pub answers: Answers,
-    /// How many attempts got to the database.
+/// The result of a sale.
+pub struct SaleResult {
+    /// The replies.
+    pub answers: ReplyStats,
+    /// The number of attempts that reached the database.
     pub visits: u64,
-    /// What is in the database afterwards.
+    /// The database after the sale.
     pub tally: Tally,
 }
 
-/// What the buyers were told, and how long that took.
-pub struct Answers {
-    /// How many were told what.
+/// Counts and latencies of the replies.
+pub struct ReplyStats {
+    /// The number of replies of each kind.
     pub counts: Counts,
-    /// Until everybody was answered.
+    /// The time until the last reply.
     pub took: Span,
     served_us: Histogram<u64>,
     refused_us: Histogram<u64>,
 }
 
-/// How many were told what.
+/// The number of replies of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// That they have one.
+    /// `Sold`.
     pub sold: u64,
-    /// That there are none left.
+    /// `SoldOut`.
     pub sold_out: u64,
-    /// That somebody else was faster.
+    /// `Conflict`.
     pub conflict: u64,
-    /// That they ask too often.
+    /// `TooMany`.
     pub too_many: u64,
-    /// That too many ask.
+    /// `Busy`.
     pub busy: u64,
 }
 
-impl Answers {
+impl ReplyStats {
     pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Self {
             counts: Counts::default(),
@@ -54,24 +54,24 @@ impl Answers {
         })
     }
 
-    pub(super) fn add(&mut self, answer: Answer, took: Span) {
+    pub(super) fn add(&mut self, answer: SaleReply, took: Span) {
         let (count, histogram) = match answer {
-            Answer::Sold { .. } => (&mut self.counts.sold, &mut self.served_us),
-            Answer::SoldOut => (&mut self.counts.sold_out, &mut self.served_us),
-            Answer::Conflict => (&mut self.counts.conflict, &mut self.served_us),
-            Answer::TooMany { .. } => (&mut self.counts.too_many, &mut self.refused_us),
-            Answer::Busy { .. } => (&mut self.counts.busy, &mut self.refused_us),
+            SaleReply::Sold { .. } => (&mut self.counts.sold, &mut self.served_us),
+            SaleReply::SoldOut => (&mut self.counts.sold_out, &mut self.served_us),
+            SaleReply::Conflict => (&mut self.counts.conflict, &mut self.served_us),
+            SaleReply::TooMany { .. } => (&mut self.counts.too_many, &mut self.refused_us),
+            SaleReply::Busy { .. } => (&mut self.counts.busy, &mut self.refused_us),
         };
         *count += 1;
         histogram.saturating_record(took.as_micros());
     }
 
-    /// Of those whom the database answered: so many of a hundred waited no longer than this.
+    /// Returns this percentile of the latencies of attempts that the database answered.
     pub fn served_us(&self, percentile: f64) -> Option<u64> {
         at(&self.served_us, percentile)
     }
 
-    /// The same of those who were refused.
+    /// Returns this percentile of the latencies of attempts that the limits denied.
     pub fn refused_us(&self, percentile: f64) -> Option<u64> {
         at(&self.refused_us, percentile)
     }
@@ -82,7 +82,7 @@ fn at(histogram: &Histogram<u64>, percentile: f64) -> Option<u64> {
 }
 
 impl Counts {
-    /// Of a hundred who found something left and tried to take it, how many got it; nobody tried: nothing to say.
+    /// Returns the percentage of sales among the attempts that found one left; `None` if there was no such attempt.
     #[expect(clippy::cast_precision_loss, reason = "for people to read")]
     pub fn success_percent(self) -> Option<f64> {
         let tried = self.sold + self.conflict;
@@ -95,21 +95,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn success_is_among_those_who_tried_and_not_among_those_who_came_too_late() {
+    fn success_does_not_count_attempts_that_came_too_late() {
         let counts = Counts { sold: 1, conflict: 3, sold_out: 96, ..Counts::default() };
         assert_eq!(counts.success_percent(), Some(25.0));
         assert_eq!(Counts { sold_out: 5, ..Counts::default() }.success_percent(), None);
     }
 
     #[test]
-    fn the_refused_do_not_make_the_served_look_fast() {
-        let mut answers = Answers::new().unwrap();
-        answers.add(Answer::SoldOut, Span::from_millis(900));
+    fn denied_attempts_do_not_lower_the_latency_of_served_ones() {
+        let mut answers = ReplyStats::new().unwrap();
+        answers.add(SaleReply::SoldOut, Span::from_millis(900));
         for _ in 0..99 {
-            answers.add(Answer::Busy { retry_after_ms: 1 }, Span::from_micros(50));
+            answers.add(SaleReply::Busy { retry_after_ms: 1 }, Span::from_micros(50));
         }
         assert!(answers.served_us(50.0).unwrap() >= 900_000);
         assert_eq!(answers.refused_us(99.0), Some(50));
-        assert_eq!(Answers::new().unwrap().served_us(50.0), None);
+        assert_eq!(ReplyStats::new().unwrap().served_us(50.0), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A buyer who comes over HTTP, with a connection of their own.
+//! A buyer over HTTP, with its own connection.
 
 use std::net::SocketAddr;
 
@@ -12,47 +12,47 @@ use hyper_util::rt::TokioIo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 
-use crate::answer::Answer;
 use crate::http::{self as service, Request};
-use crate::shop::Door;
+use crate::reply::SaleReply;
+use crate::shop::Access;
 use crate::way::Way;
 
 /// One connection to the service.
-pub struct Visitor {
+pub struct HttpBuyer {
     sender: SendRequest<Full<Bytes>>,
     host: String,
 }
 
-impl Visitor {
-    /// Connects.
+impl HttpBuyer {
+    /// Connects to the service.
     pub async fn arrive(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)
             .await
             .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // What goes wrong with it is told to whoever sends.
+        // `send_request` reports errors of the connection.
         tokio::spawn(connection);
         Ok(Self { sender, host: address.to_string() })
     }
 
-    /// One attempt to buy. An error means that the service did not answer, or not what we know.
-    pub async fn buy(&mut self, door: Door, way: Way, buyer: i64) -> anyhow::Result<Answer> {
+    /// Attempts to buy one. An error means that the service did not answer, or not with a valid reply.
+    pub async fn buy(&mut self, access: Access, way: Way, buyer: i64) -> anyhow::Result<SaleReply> {
         let body = serde_json::to_vec(&Request { buyer })?;
         let request = hyper::Request::builder()
             .method(Method::POST)
-            .uri(service::path(door, way))
+            .uri(service::path(access, way))
             .header(HOST, &self.host)
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body.into()))?;
         let (status, body) = self.send(request).await?;
-        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
+        let Ok(answer) = serde_json::from_slice::<SaleReply>(&body) else {
             bail!("the service answers {status}: {}", String::from_utf8_lossy(&body));
         };
         Ok(answer)
     }
 
-    /// Any other request.
+    /// Sends any request.
     pub async fn send(
         &mut self,
         request: hyper::Request<Full<Bytes>>,
@@ -63,9 +63,9 @@ impl Visitor {
     }
 }
 
-/// Takes all descriptors that this process may have; says what is missing if `connections` need more.
-pub fn make_room_for(connections: u32) -> anyhow::Result<()> {
-    // Both ends are in this process, and some are open besides.
+/// Raises the limit of open files to its maximum, and returns an error if `connections` need more.
+pub fn raise_descriptor_limit(connections: u32) -> anyhow::Result<()> {
+    // Both ends of each connection are in this process, and some other files are open.
     let needs = u64::from(connections) * 2 + 256;
     let may = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: may.maximum, maximum: may.maximum })?;

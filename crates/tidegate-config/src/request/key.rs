@@ -1,19 +1,17 @@
 //! The key of a request: the values of a limit's key parts.
 //!
-//! Always   Different values make different keys: one part is its bare value; several are joined by `|`, with
-//!          `\` before a `|` or `\` in them. A part that a request has not, or has empty, is the empty value:
-//!          nobody can take the place of "nobody" by sending nothing.
-//!          A header, a cookie or a parameter that comes twice has no value, and neither has a path that servers take for
-//!          different ones. That is not the same as being absent: the server behind may find a value, so such a request is
-//!          never let through uncounted.
+//! Always   Different values make different keys: the key of one part is its value; several values are joined by `|`, with
+//!          `\` before each `|` or `\` in a value. A missing part and an empty part have the same, empty value.
+//!          A repeated header, cookie or parameter has no value, and neither has an ambiguous path. Such a value is not the
+//!          same as a missing one: the server behind the proxy may find it, so the request never passes uncounted.
 
 use super::values::{Values, sole_header};
 use super::{KeyPart, NoValue, Request, url};
 use std::borrow::Cow;
 use tidegate_http::{AddressBits, put_key_part};
 
-/// What a request has for a part; never empty.
-pub(super) fn value<'a>(
+/// Returns the value of a part of the key; never an empty one.
+pub(crate) fn value<'a>(
     part: &'a KeyPart,
     request: &Request<'a>,
 ) -> Result<Cow<'a, [u8]>, NoValue> {
@@ -38,14 +36,14 @@ pub(super) fn value<'a>(
     value.filter(|value| !value.is_empty()).ok_or(NoValue::Absent)
 }
 
-/// The key that these values make.
-pub(super) fn join<'a>(mut values: impl ExactSizeIterator<Item = Cow<'a, [u8]>>) -> Vec<u8> {
+/// Joins the values of the parts to a key.
+pub(crate) fn join<'a>(mut values: impl ExactSizeIterator<Item = Cow<'a, [u8]>>) -> Vec<u8> {
     if values.len() == 1 {
         return values.next().map(Cow::into_owned).unwrap_or_default();
     }
     let mut key = Vec::new();
-    for (place, value) in values.enumerate() {
-        put_key_part(&mut key, place, &value);
+    for (index, value) in values.enumerate() {
+        put_key_part(&mut key, index, &value);
     }
     key
 }
@@ -79,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_found() {
+    fn every_part_has_its_value() {
         let request = Request {
             ip: None,
             method: Some("GET"),
@@ -109,7 +107,7 @@ mod tests {
             assert_eq!(of(missing, &request), None, "{missing}");
         }
         for twice in ["header:x-twice", "header:x-twice-the-same", "cookie:twice", "query:twice"] {
-            assert_eq!(of(twice, &request), None, "{twice}: as for the layers");
+            assert_eq!(of(twice, &request), None, "{twice}: the tower layers agree");
         }
     }
 
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_is_bare_and_several_are_told_apart() {
+    fn the_key_of_one_value_is_the_value_and_several_are_joined() {
         assert_eq!(joined(&[b"a|b".to_vec()]), b"a|b");
         assert_eq!(joined(&[b"a".to_vec(), b"bc".to_vec()]), b"a|bc");
         assert_ne!(

@@ -1,7 +1,7 @@
-//! Thousands of buyers who all ask at the same moment.
+//! Thousands of buyers that start at the same moment.
 //!
-//! Always   Everybody is there, and connected, before the first one asks.
-//! Always   A latency counts from the moment at which all ask, not from when the machine gets round to it.
+//! Always   All buyers are connected before the first one tries to buy.
+//! Always   Latencies count from the common start, also for tasks that are scheduled later.
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
@@ -10,43 +10,43 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::counter::{Buyer, Counter};
-use super::outcome::Answers;
-use crate::shop::Door;
-use crate::visitor;
+use super::result::ReplyStats;
+use crate::http_buyer;
+use crate::shop::Access;
 use crate::way::Way;
 
-/// Who asks.
+/// The simulated buyers.
 #[derive(Clone, Copy, Debug)]
-pub struct Crowd {
-    /// How many attempts there are.
+pub struct BuyerGroup {
+    /// The number of attempts.
     pub buyers: u32,
-    /// Of ten of them, how many are by somebody who has made one already.
+    /// How many of ten attempts are repeated attempts of the same buyer.
     pub again_of_ten: u32,
 }
 
-impl Crowd {
-    /// Everybody asks once, at the same moment; returns when everybody has been answered.
+impl BuyerGroup {
+    /// Makes all attempts at the same moment; returns when each has its reply.
     pub(super) async fn rush(
         self,
         counter: &Counter,
-        (way, door): (Way, Door),
+        (way, access): (Way, Access),
         bar: &ProgressBar,
-    ) -> anyhow::Result<Answers> {
+    ) -> anyhow::Result<ReplyStats> {
         let clock = SystemClock::new();
         let (open, opening) = watch::channel(None::<Timestamp>);
         let mut tasks = JoinSet::new();
         for (number, mut buyer) in (0..).zip(self.arrive(counter).await?) {
-            let (who, mut opening, clock) = (self.who(number), opening.clone(), clock.clone());
+            let (id, mut opening, clock) = (self.buyer_of(number), opening.clone(), clock.clone());
             tasks.spawn(async move {
                 let opened = opening.wait_for(Option::is_some).await.ok().and_then(|at| *at);
                 let opened = opened.context("the sale was called off")?;
-                let answer = buyer.buy(door, way, who).await?;
+                let answer = buyer.buy(access, way, id).await?;
                 Ok::<_, anyhow::Error>((answer, clock.now().since(opened)))
             });
         }
         let opened = clock.now();
         open.send_replace(Some(opened));
-        let mut answers = Answers::new()?;
+        let mut answers = ReplyStats::new()?;
         while let Some(ended) = tasks.join_next().await {
             let (answer, took) = ended.context("a buyer panicked")??;
             answers.add(answer, took);
@@ -58,7 +58,7 @@ impl Crowd {
 
     async fn arrive(self, counter: &Counter) -> anyhow::Result<Vec<Buyer>> {
         if counter.is_http() {
-            visitor::make_room_for(self.buyers)?;
+            http_buyer::raise_descriptor_limit(self.buyers)?;
         }
         let mut buyers = Vec::new();
         for _ in 0..self.buyers {
@@ -67,10 +67,10 @@ impl Crowd {
         Ok(buyers)
     }
 
-    /// The last of every ten attempts are by the one who made the first of these ten.
-    fn who(self, attempt: u32) -> i64 {
-        let (ten, place) = (attempt / 10, attempt % 10);
-        i64::from(if place < 10 - self.again_of_ten { attempt } else { ten * 10 })
+    /// Returns the buyer of an attempt. The last of every ten attempts are by the buyer of the first of these ten.
+    fn buyer_of(self, attempt: u32) -> i64 {
+        let (ten, index) = (attempt / 10, attempt % 10);
+        i64::from(if index < 10 - self.again_of_ten { attempt } else { ten * 10 })
     }
 }
 
@@ -80,11 +80,11 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn of_ten_attempts_so_many_are_by_somebody_who_was_here() {
+    fn repeated_attempts_are_by_the_same_buyer() {
         for (again_of_ten, people) in [(0, 100), (1, 90), (9, 10)] {
-            let crowd = Crowd { buyers: 100, again_of_ten };
-            let who: HashSet<i64> = (0..100).map(|attempt| crowd.who(attempt)).collect();
-            assert_eq!(who.len(), people);
+            let group = BuyerGroup { buyers: 100, again_of_ten };
+            let buyers: HashSet<i64> = (0..100).map(|attempt| group.buyer_of(attempt)).collect();
+            assert_eq!(buyers.len(), people);
         }
     }
 }
