@@ -11,7 +11,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use std::future::Future;
 
-/// A clock that stands still; who waits for it waits for something else to happen first.
+/// A clock that stands still: a thread that sleeps on it is woken by something else.
 #[derive(Clone)]
 struct Still;
 
@@ -111,7 +111,7 @@ fn loom_a_change_of_rule_refunds_nobody() {
     });
 }
 
-/// Holds a permit, if one is free, and looks that nobody else does.
+/// Holds a permit, if one is free, and checks that no other thread does.
 fn hold(gate: &Gate<Still>, inside: &AtomicUsize) -> bool {
     let Ok(permit) = gate.try_acquire() else { return false };
     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in flight at once");
@@ -128,7 +128,7 @@ fn loom_a_permit_is_held_by_one_and_always_comes_back() {
         let thread = thread::spawn(move || hold(&other, &theirs));
         hold(&gate, &inside);
         thread.join().unwrap();
-        assert!(hold(&gate, &inside), "nobody holds it any more");
+        assert!(hold(&gate, &inside), "the permit is free again");
     });
 }
 

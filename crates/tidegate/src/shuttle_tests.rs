@@ -2,7 +2,7 @@
 //! of rule, snapshots and decisions about several keys at once.
 //!
 //! Run by `cargo xtask test`, which builds with `--cfg tidegate_shuttle` so that `sync.rs` takes shuttle's
-//! atomics and locks. `TIDEGATE_SCHEDULES=n` sets how many are tried; 500 unless told.
+//! atomics and locks. `TIDEGATE_SCHEDULES=n` sets how many are tried; default: 500.
 
 use crate::clock::ManualClock;
 use crate::snapshot::Snapshot;
@@ -52,7 +52,7 @@ fn together(crew: Vec<Work>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// What must be true when all is quiet.
+/// Checks what must hold once all threads have ended.
 fn is_in_order(limiter: &Limiter<ManualClock>) {
     let (stats, audit) = (limiter.stats(), limiter.audit().unwrap_or_default());
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
@@ -78,7 +78,7 @@ fn work(limiter: &Limiter<ManualClock>, clock: &ManualClock, thread: u64) {
     }
 }
 
-/// How often each key has passed, as far as those who asked have said so.
+/// The number of admissions of each key that the threads have recorded.
 type Passed = Arc<[AtomicU64; KEYS as usize]>;
 
 fn count(passed: &Passed, key: u64, is_allow: bool) {
@@ -171,16 +171,16 @@ impl Everything {
     }
 }
 
-/// With the clock stopped what was used stays used, through changes of rule, and nobody is forgotten. So
-/// who comes back from a snapshot owes what had passed by then.
+/// While the clock stands still, charges stay through changes of rule, and no key is evicted. So a key that is restored
+/// from a snapshot is charged with everything that was admitted before the snapshot.
 #[test]
 fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
     for (rules, most) in [
         (["6/h", "6/h", "6/h"], 6),
-        // More than anybody asks for: what is saved too much shows, also of a key that a cell had.
+        // More than the threads request: a charge that is saved twice shows, also of a key in a hot cell.
         (["20/h", "20/h", "20/h"], 20),
-        // Not down again, where nobody can owe more than the smaller one holds. Not `sliding`, which lets
-        // go of one rather than lock out for longer than the rule before it.
+        // The rule does not get smaller again: no key can be charged more than the smaller rule holds. `sliding` is left
+        // out: it drops a charge rather than deny for longer than the rule before it.
         (["6/h", "6/h", "8/h"], 8),
         (["6/h", "6/h sliding-log", "6/h"], 6),
         (["6/h", "6/h fixed", "6/h"], 6),
@@ -204,8 +204,8 @@ fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
     }
 }
 
-/// With the clock going, keys at rest are forgotten and others take their places. Nobody passes more
-/// often than the larger of the rules lets them, also not when they go on from a snapshot.
+/// While the clock runs, idle keys are evicted and others take their place. No key is admitted more often than the larger
+/// of the rules allows, also after it is restored from a snapshot.
 #[test]
 fn t16_nobody_gets_more_by_changes_of_rule_by_being_forgotten_or_from_a_snapshot() {
     let test = || {

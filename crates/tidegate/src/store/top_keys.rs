@@ -102,7 +102,7 @@ impl KeyName {
         name
     }
 
-    /// Returns the bytes that were hashed.
+    /// Returns the bytes that were hashed, without the length that comes first in the hash of a slice.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -115,8 +115,12 @@ impl Hasher for KeyName {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let room = NAME_MAX - self.0.len();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        // A slice hashes its length before its elements.
+        if self.0 == bytes.len().to_ne_bytes() {
+            self.0.clear();
+        }
+        let free = NAME_MAX - self.0.len();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(free)]);
     }
 }
 

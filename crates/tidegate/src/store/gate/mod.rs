@@ -77,7 +77,7 @@ impl<C: Clock> GateInner<C> {
         {
             state.slot.state = latest;
         }
-        // Read under the lock: whoever comes later must not bring an earlier time.
+        // Read under the lock, so that a later decision never has an earlier time.
         let now = limit_now(&self.clock, &state.limit);
         GateGuard { inner: self, state, now }
     }
