@@ -51,7 +51,7 @@ fn without_descriptors_the_server_waits_logs_and_recovers() {
     daemon.limit_descriptors(40);
     let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
     eventually("it says why", PATIENCE, || {
-        daemon.says("cannot accept on RESP now: Too many open files")
+        daemon.says("cannot accept RESP connections at present: Too many open files")
     });
     assert_eq!(peers[0].ask("PING"), "+PONG", "connections that were accepted are served");
     drop(peers);
