@@ -21,7 +21,7 @@ fn round_trips<A>(builder: &RuleBuilder<A>) -> Result<(), TestCaseError> {
             prop_assert_eq!(&built, &rule(&built.to_string()));
         }
         Err(error) => {
-            prop_assert_eq!(builder.to_string().parse::<Rule>().unwrap_err(), error);
+            prop_assert_eq!(builder.to_string().parse::<Rule>(), Err(error));
         }
     }
     Ok(())

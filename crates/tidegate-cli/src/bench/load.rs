@@ -141,7 +141,7 @@ async fn open(load: &LoadContext, handles: &[ConnectionHandle]) -> anyhow::Resul
             match load.plan.target.wire {
                 Wire::Grpc => calls.push(grpc::GrpcConnection::open(handle.clone()).await?),
                 Wire::Resp | Wire::Http => {
-                    streams.push(stream::StreamConnection::open(handle.clone()).await?)
+                    streams.push(stream::StreamConnection::open(handle.clone()).await?);
                 }
             }
             anyhow::Ok(())

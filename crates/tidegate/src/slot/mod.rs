@@ -293,15 +293,15 @@ impl Slot {
         }
     }
 
-    /// Why somebody with so little max_wait is not admitted by a rule that makes requests wait. It
-    /// knows best itself when they would be.
+    /// Returns the denial of a request whose `max_wait` is too short, by a rule that makes requests wait: the rule
+    /// computes when to retry.
     fn refusal(&self, limit: &Limit, now: Timestamp, cost: u64, max_wait: Span) -> Denied {
         let mut state = self.state.clone();
         let refused = limit.decide_within(&mut state, now, cost, max_wait);
         refused.into_result().err().unwrap_or(refused.deny(Retry::Never))
     }
 
-    /// The line is as long as it may be: come back when the first of them has passed.
+    /// Denies a request because the queue is full, until its first waiter has been admitted.
     fn turn_away(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> Admission {
         let first = self.rate_queue.start().map_or(Span::ZERO, |at| at.since(now));
         let retry = Retry::After(first.max(Span::from_micros(1)));

@@ -414,7 +414,7 @@ fn b8_a_lowered_limit_throws_nobody_out_and_lets_nobody_in_until_they_have_left(
     assert_eq!(numbers(&granted(&mut crew)), [1]);
 }
 
-/// HeldPermit since before there were leases: each is still given back by its own permit.
+/// Permits that were held before the rule had a lease: each is still released by its own guard.
 #[test]
 fn b8_permits_from_before_there_were_leases_are_given_back_one_by_one() {
     for first_back in [0, 1] {

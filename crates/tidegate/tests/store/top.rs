@@ -67,7 +67,7 @@ fn a_key_has_its_name_however_it_was_asked_about() {
             drop(tidegate::check_all([l.request("alice"), l.request("bob").cost(2_000_000)]));
         }),
         ("denied", |l| {
-            drop(tidegate::check_all([l.request("bob"), l.request("alice").cost(2_000_000)]))
+            drop(tidegate::check_all([l.request("bob"), l.request("alice").cost(2_000_000)]));
         }),
         ("check", |l| assert!(l.request("alice").check().is_allow())),
         ("try_acquire", |l| drop(l.request("alice").try_acquire())),

@@ -177,9 +177,7 @@ impl<'a> DescriptorCheck<'a> {
     /// Returns the engine's request with this cost, if a limit counts the descriptor.
     fn request(&self, cost: u64) -> Option<LimitRequest<'_>> {
         match &self.limit {
-            DescriptorLimit::Limited { limit, key, .. } => {
-                Some(LimitRequest { limit, key: key, cost })
-            }
+            DescriptorLimit::Limited { limit, key, .. } => Some(LimitRequest { limit, key, cost }),
             DescriptorLimit::Unlimited | DescriptorLimit::Zero(_) => None,
         }
     }

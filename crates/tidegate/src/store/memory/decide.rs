@@ -82,14 +82,14 @@ impl<C: Clock> MemoryStore<C> {
         let Some(taken) = shard.take(bucket, key, (now, ticks), cost) else {
             let taken = shard.take_new(bucket, key, (now, ticks), cost, &self.capacity)?;
             shard.housekeep(now, &self.hot, &self.capacity);
-            self.leave(shard, key);
+            self.note_rows(&shard, key);
             return Some(taken);
         };
         if had_to_wait || shard.is_asked_again(key) {
             self.lend(&mut shard, key, ticks);
         }
         if shard.housekeep(now, &self.hot, &self.capacity) {
-            self.leave(shard, key);
+            self.note_rows(&shard, key);
         }
         Some(taken)
     }
@@ -130,7 +130,7 @@ impl<C: Clock> MemoryStore<C> {
         shard.note_named(key, (now, cost), &decision, name);
         let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
         if is_swept || location == KeyLocation::Absent {
-            self.leave(shard, key);
+            self.note_rows(&shard, key);
         }
         decision
     }
@@ -156,16 +156,15 @@ impl<C: Clock> MemoryStore<C> {
         }
         let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
         if is_swept || location == KeyLocation::Absent {
-            self.leave(shard, key);
-        } else {
-            drop(shard);
+            self.note_rows(&shard, key);
         }
+        drop(shard);
         decision
     }
 
-    /// Unlocks this key's shard, whose rows may have moved in memory.
+    /// Notes where the rows of this key's shard are, which may have moved in memory.
     #[inline(never)]
-    fn leave(&self, shard: MutexGuard<'_, Shard>, key: Fingerprint) {
-        self.row_locations[self.shard_of(key)].point_at(&shard);
+    fn note_rows(&self, shard: &Shard, key: Fingerprint) {
+        self.row_locations[self.shard_of(key)].point_at(shard);
     }
 }

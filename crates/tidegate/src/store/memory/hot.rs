@@ -25,10 +25,10 @@ const CELLS: usize = 256;
 
 #[derive(Default)]
 pub(super) struct HotCells {
-    made: OnceLock<Cells>,
+    table: OnceLock<CellTable>,
 }
 
-struct Cells {
+struct CellTable {
     /// A bit for each cell that is lent, so that requests of other keys need not read the cell.
     taken: [AtomicU64; CELLS / 64],
     cells: Box<[Cell]>,
@@ -62,7 +62,7 @@ fn index(key: Fingerprint) -> usize {
     (key.low >> 56) as usize % CELLS
 }
 
-impl Cells {
+impl CellTable {
     fn new() -> Self {
         let cell = |_| Cell { full_at: AtomicU64::new(MOVED), ..Cell::default() };
         Self {
@@ -114,7 +114,7 @@ impl Cells {
 /// A cell that may have the key.
 #[derive(Clone, Copy)]
 pub(super) struct CellRef<'a> {
-    made: &'a Cells,
+    table: &'a CellTable,
     cell: &'a Cell,
 }
 
@@ -123,13 +123,13 @@ impl HotCells {
     /// caller reads the clock.
     #[inline]
     pub(super) fn find(&self, key: Fingerprint) -> Option<CellRef<'_>> {
-        let made = self.made.get()?;
-        if !made.is_taken(key) {
+        let table = self.table.get()?;
+        if !table.is_taken(key) {
             return None;
         }
-        let cell = made.cell(key);
+        let cell = table.cell(key);
         prefetch::to_write(cell);
-        Some(CellRef { made, cell })
+        Some(CellRef { table, cell })
     }
 }
 
@@ -174,7 +174,7 @@ impl CellRef<'_> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "measured: a call costs one or two ns of forty")]
     fn attempt(self, bucket: &NarrowBucket, key: Fingerprint, now: u64, cost: u64) -> Attempt {
-        let Self { made, cell } = self;
+        let Self { table, cell } = self;
         let full_at = cell.full_at.load(Ordering::Acquire);
         // Read after the value, see above.
         let has_key = cell.high.load(Ordering::Acquire) == key.high
@@ -187,14 +187,14 @@ impl CellRef<'_> {
                 // It may have been the value of an earlier key.
                 return Attempt::Lost;
             }
-            made.count(|stripe| &stripe.denied);
+            table.count(|stripe| &stripe.denied);
             return Attempt::Done(full_at, false);
         };
         let (swap, look) = (Ordering::AcqRel, Ordering::Relaxed);
         if cell.full_at.compare_exchange_weak(full_at, after, swap, look).is_err() {
             return Attempt::Lost;
         }
-        made.count(|stripe| &stripe.allowed);
+        table.count(|stripe| &stripe.allowed);
         Attempt::Done(after, true)
     }
 }
@@ -213,8 +213,8 @@ impl HotCells {
     /// Lends a cell to a key, if its cell is free and all values that it had lie in the past. The caller holds the lock of
     /// the key's shard, and marks its row as [`MOVED`].
     pub(super) fn lend(&self, key: Fingerprint, full_at: u64, now: u64) -> bool {
-        let made = self.made.get_or_init(Cells::new);
-        let cell = made.cell(key);
+        let table = self.table.get_or_init(CellTable::new);
+        let cell = table.cell(key);
         let claim =
             cell.is_claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         if claim.is_err() {
@@ -230,16 +230,16 @@ impl HotCells {
         cell.low.store(key.low, Ordering::Release);
         // A full bucket gets the current time: a value that no key had before.
         cell.full_at.store(full_at.max(now), Ordering::Release);
-        made.mark(key, true);
+        table.mark(key, true);
         true
     }
 
     /// Frees the key's cell and returns its value. The caller holds the lock of the key's shard.
     pub(super) fn take_back(&self, key: Fingerprint) -> u64 {
-        let made = self.made.get_or_init(Cells::new);
-        let cell = made.cell(key);
+        let table = self.table.get_or_init(CellTable::new);
+        let cell = table.cell(key);
         let full_at = cell.full_at.swap(MOVED, Ordering::AcqRel);
-        made.mark(key, false);
+        table.mark(key, false);
         let greatest = cell.greatest.load(Ordering::Relaxed).max(full_at);
         cell.greatest.store(greatest, Ordering::Relaxed);
         cell.is_claimed.store(false, Ordering::Release);
@@ -247,9 +247,9 @@ impl HotCells {
     }
 
     pub(super) fn counts(&self) -> (u64, u64) {
-        let Some(made) = self.made.get() else { return (0, 0) };
+        let Some(table) = self.table.get() else { return (0, 0) };
         let sum = |count: fn(&Stripe) -> &AtomicU64| {
-            let stripes = made.stripes.iter().chain([&made.others]);
+            let stripes = table.stripes.iter().chain([&table.others]);
             stripes.map(|stripe| count(stripe).load(Ordering::Relaxed)).sum()
         };
         (sum(|stripe| &stripe.allowed), sum(|stripe| &stripe.denied))
