@@ -114,7 +114,7 @@ impl Credentials {
         self.expires
     }
 
-    /// Returns a warning if a certificate has expired, or will expire within [`SOON`].
+    /// Returns a warning if a certificate has expired, or will expire within 7 days.
     pub fn expires_soon(&self, now: Timestamp) -> Option<String> {
         let expires = self.expires?;
         if expires <= now {

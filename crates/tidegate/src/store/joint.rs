@@ -2,7 +2,7 @@
 
 use tidegate_core::{Decision, Retry, Verdict};
 
-/// The decision on several requests together; made by [`check_all`].
+/// The decision on several requests together; made by [`check_all`](crate::check_all).
 ///
 /// ```
 /// use tidegate::{Gate, Limiter, ManualClock, check_all};

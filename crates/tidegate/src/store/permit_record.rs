@@ -2,7 +2,7 @@
 
 use super::Fingerprint;
 
-/// A permit of a [`Limiter`](crate::Limiter) as numbers; made by [`Permit::record`].
+/// A permit of a [`Limiter`](crate::Limiter) as numbers; made by [`Permit::record`](crate::Permit::record).
 ///
 /// ```
 /// use tidegate::{Limiter, ManualClock, Span};

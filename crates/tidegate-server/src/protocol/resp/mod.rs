@@ -16,7 +16,7 @@
 //! one reading of the clock; all answers are written at once.
 //!
 //! Invariant Answers come in the order of the commands.
-//! Bound     Unsent answers take at most [`OUTPUT_STEP`] and one answer; for unauthenticated peers a kilobyte.
+//! Bound     Unsent answers take at most `OUTPUT_STEP` and one answer; for unauthenticated peers a kilobyte.
 
 mod command;
 mod connection;
