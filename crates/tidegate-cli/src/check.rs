@@ -3,7 +3,7 @@
 mod store;
 
 use crate::flags::{Format, ServerFlags};
-use crate::output::{CommandStatus, refuse_unreadable, write_stderr};
+use crate::output::{CommandStatus, refuse_unreadable, write_json, write_stderr};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -190,10 +190,4 @@ fn write_text(limits: &[LimitReport], out: &mut impl Write) -> std::io::Result<(
         1 => writeln!(out, "valid: 1 limit"),
         count => writeln!(out, "valid: {count} limits"),
     }
-}
-
-fn write_json(value: &serde_json::Value, out: &mut impl Write) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
 }

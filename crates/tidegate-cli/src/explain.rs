@@ -1,7 +1,7 @@
 //! `tidegate explain`: shows which limit decides a request, and why.
 
 use crate::flags::Format;
-use crate::output::{CommandStatus, refuse_unreadable, write_stderr};
+use crate::output::{CommandStatus, refuse_unreadable, write_json, write_stderr};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -69,10 +69,7 @@ impl Explain {
                 let by = explanation.decided_by.as_deref().unwrap_or("-");
                 writeln!(out, "{} {by}", explanation.verdict)?;
             }
-            Format::Json => {
-                let json = serde_json::to_string_pretty(&explanation).context("this is JSON")?;
-                writeln!(out, "{json}")?;
-            }
+            Format::Json => write_json(&explanation, out)?,
         }
         Ok(CommandStatus::Success)
     }

@@ -1,14 +1,17 @@
 //! Exit codes, and output to standard error.
 //!
+//! Always   No control character of a file, a peer or an argument reaches the terminal, except line breaks.
 //! Always   Exit code 0 means success, 1 that the command ran and found problems, 2 that it could not run. A
 //!          closed pipe (`tidegate check F | head`) is not an error.
 
 use anyhow::anyhow;
+use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 use tidegate_server::config::ConfigErrors;
+use tidegate_server::escape::Escaped;
 
 /// Longest time that the process waits at its end for standard error to take the last message.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
@@ -29,7 +32,7 @@ pub(crate) fn end(result: anyhow::Result<CommandStatus>) -> ExitCode {
         Ok(CommandStatus::Problems) => ExitCode::from(1),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            write_last_error(format!("tidegate: {error:#}\n"));
+            write_last_error(format!("{}\n", visible(&format!("tidegate: {error:#}"))));
             ExitCode::from(2)
         }
     }
@@ -61,5 +64,17 @@ pub(crate) fn refuse_unreadable(errors: &ConfigErrors) -> anyhow::Result<()> {
 
 /// Writes a line to standard error. A failure is ignored: there is no other place to report it.
 pub(crate) fn write_stderr(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", visible(text));
+}
+
+/// Escapes all control characters except line breaks, which are the command's own. Text from a peer is escaped where it is quoted, so
+/// that it cannot look like another line.
+pub(crate) fn visible(text: &str) -> Escaped<'_> {
+    Escaped::new(text.as_bytes()).line_break("\n")
+}
+
+/// Writes JSON whose strings contain no control characters either: JSON itself permits some of them unescaped.
+pub(crate) fn write_json(value: &impl Serialize, out: &mut impl Write) -> std::io::Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
+    writeln!(out, "{}", visible(&text))
 }

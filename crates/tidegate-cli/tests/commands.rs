@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use tidegate_testbed::FakeRedis;
 
 /// Standard output, standard error and the exit code.
 type Run = (String, String, i32);
@@ -267,6 +268,38 @@ fn check_with_connect_examines_the_store() {
     std::fs::remove_file(&file).expect("it can be removed");
     let (out, _, code) = tidegate(&["check", "good.toml", "--connect"]);
     assert_eq!((out.lines().last(), code), (Some("store: memory; no connection is needed"), 0));
+}
+
+#[test]
+fn control_characters_of_the_store_are_escaped_by_check() {
+    let refuses = FakeRedis::start(|_| b"-ERR \x1b[2J \xc2\x9b31m\r\n");
+    let evicts = FakeRedis::start(|command| match command {
+        "INFO" => b"$26\r\nmaxmemory_policy:\x1b[2J\xc2\x9b31m\r\n",
+        _ => b"-ERR \x1b[2J \xc2\x9b31m\r\n",
+    });
+    let files = Files::new("escapes");
+    for (fake, shown) in [(&refuses, r"\u001b[2J \u009b31m"), (&evicts, r"\u001b[2J\u009b31m)")] {
+        files.write("t.toml", &format!("[store]\nurl = \"{}\"\n", fake.url()));
+        for format in ["text", "json"] {
+            let (out, err, code) = files.run(&["check", "t.toml", "--connect", "--format", format]);
+            assert_eq!((err.as_str(), code), ("", 1), "{out}");
+            assert!(out.contains(shown), "{out:?}");
+            assert!(!out.contains(|c: char| c.is_control() && c != '\n'), "{out:?}");
+        }
+    }
+}
+
+#[test]
+fn control_characters_of_a_file_are_escaped_in_errors() {
+    let files = Files::new("escaped-errors");
+    files.write("t.toml", "[limits.\"\u{202e}\"]\nrule = \"1/s\"\n\"\\u001b[2J\" = 1\n");
+    let (_, err, code) = files.run(&["check", "t.toml"]);
+    assert_eq!(code, 1);
+    assert!(err.contains(r"\u001b[2J"), "{err:?}");
+    assert!(!err.contains(|c: char| c.is_control() && c != '\n'), "{err:?}");
+    let (_, err, code) = files.run(&["check", "\u{1b}[2J.toml"]);
+    assert_eq!(code, 2);
+    assert!(err.starts_with(r"tidegate: \u001b[2J.toml: cannot be read"), "{err:?}");
 }
 
 #[test]

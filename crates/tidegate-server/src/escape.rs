@@ -1,4 +1,4 @@
-//! Text from clients, made safe for a terminal, a log and a line of a protocol.
+//! Text from clients, servers and files, made safe for a terminal, a log and a line of a protocol.
 //!
 //! Always   [`Escaped`] writes no control character (C0, DEL, C1), no mark that changes the direction of text, and no invalid UTF-8:
 //!          they become escapes such as `\u001b`, or `\xff` for a byte. The first form is also valid within a JSON string, so that a
@@ -6,21 +6,28 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// Bytes from a client, or a text that repeats some of them, for people to read.
+/// Bytes from a peer, or a text that repeats some of them, for people to read.
+///
+/// ```
+/// use tidegate_server::escape::Escaped;
+///
+/// assert_eq!(Escaped::new(b"ERR \x1b[2J").to_string(), "ERR \\u001b[2J");
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Escaped<'a> {
+pub struct Escaped<'a> {
     bytes: &'a [u8],
     line_break: Option<&'static str>,
 }
 
 impl<'a> Escaped<'a> {
     /// Escapes line breaks like every other control character.
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, line_break: None }
     }
 
     /// Writes this for each line feed and carriage return.
-    pub(crate) fn line_break(mut self, line_break: &'static str) -> Self {
+    #[must_use]
+    pub fn line_break(mut self, line_break: &'static str) -> Self {
         self.line_break = Some(line_break);
         self
     }

@@ -21,7 +21,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod engine;
-mod escape;
+pub mod escape;
 pub mod explain;
 pub mod matching;
 pub mod net;

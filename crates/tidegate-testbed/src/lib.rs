@@ -1,7 +1,8 @@
 //! Real Redis and PostgreSQL servers and a network with faults, for tests.
 //!
 //! Not published. A store is tested against the server that it is written for, because a fake of our own would share
-//! our mistakes. Only redis-cell 0.5, which is in no registry, is reimplemented here from its documentation.
+//! our mistakes. Only redis-cell 0.5, which is in no registry, is reimplemented here from its documentation, and
+//! `FakeRedis` sends what Redis never would.
 //!
 //! Always   A missing program fails the test with the name of the package to install. No test is skipped.
 //! Always   Every process ends when its value is dropped, and also if the test is killed.
@@ -34,7 +35,7 @@ pub use cluster::{Cluster, Migration, SLOTS};
 pub use postgres::PostgresServer;
 pub use proxy::{Fault, FaultProxy};
 pub use random::Random;
-pub use redis::{Client, RedisServer, Reply};
+pub use redis::{Client, FakeRedis, RedisServer, Reply};
 pub use redis_cell::{OWN_TABLE, RedisCell};
 pub use sentinels::Sentinels;
 pub use wait::{PATIENCE, eventually};

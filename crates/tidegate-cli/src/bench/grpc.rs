@@ -4,7 +4,7 @@ use super::Plan;
 use super::connect::connect;
 use super::handle::{ConnectionHandle, LoadContext};
 use super::schedule::Schedule;
-use super::stats::{LoadStats, Reply};
+use super::stats::{LoadStats, Reply, error_reply};
 use super::template::RandomKeys;
 use anyhow::{Context, anyhow};
 use bytes::{Bytes, BytesMut};
@@ -40,7 +40,7 @@ pub(super) async fn probe(plan: &Plan) -> anyhow::Result<()> {
         .map_err(|broken| anyhow!(broken))
         .with_context(|| no_http2(plan))?
     {
-        Reply::Error(why) => Err(anyhow!("{} answers with an error: {why}", plan.target)),
+        Reply::Error(why) => Err(error_reply(&plan.target, &why)),
         _ => Ok(()),
     }
 }

@@ -5,9 +5,11 @@ use super::load::LoadResult;
 use super::schedule::Rate;
 use super::stats::LoadStats;
 use crate::flags::Format;
+use crate::output::write_json;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::io::{Result, Write};
+use tidegate_server::escape::Escaped;
 
 const PERCENTILES: &[(&str, f64)] = &[("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 /// Length of the longest bar, in characters.
@@ -26,10 +28,7 @@ pub(super) fn write(
     match format {
         Format::Text => write_text(plan, measured, out),
         Format::Short => writeln!(out, "{}", short(measured)),
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &json(plan, measured))?;
-            writeln!(out)
-        }
+        Format::Json => write_json(&json(plan, measured), out),
     }
 }
 
@@ -75,7 +74,7 @@ fn write_text(plan: &Plan, measured: &LoadResult, out: &mut impl Write) -> Resul
         writeln!(out, "unanswered  {}: {lost} sent, {unsent} never sent", lost + unsent)?;
     }
     if let Some(first_error) = &measured.stats.first_error {
-        writeln!(out, "first error {first_error}")?;
+        writeln!(out, "first error {}", Escaped::new(first_error.as_bytes()))?;
     }
     write_latency(plan, &measured.stats.latency_us, out)?;
     notes(plan, measured).iter().try_for_each(|note| writeln!(out, "\n{note}"))

@@ -5,7 +5,10 @@
 //! Always   A request without a reply is in the latencies as if its reply had come at the end of the run. Without
 //!          it, a server that answers half of its requests would look fast.
 
+use super::target::Target;
+use anyhow::anyhow;
 use hdrhistogram::Histogram;
+use tidegate_server::escape::Escaped;
 
 /// One hour; longer latencies are recorded as an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
@@ -18,8 +21,13 @@ pub(super) enum Reply {
     Deny,
     /// A reply that is not a decision.
     Other,
-    /// An error, with the server's message.
+    /// An error, with the server's message as it came.
     Error(String),
+}
+
+/// Returns the error that ends a run whose test request failed.
+pub(super) fn error_reply(target: &Target, message: &str) -> anyhow::Error {
+    anyhow!("{target} answers with an error: {}", Escaped::new(message.as_bytes()))
 }
 
 /// The statistics of one connection, or of several added up.

@@ -8,7 +8,7 @@ use super::connect::{Socket, connect};
 use super::handle::{ConnectionHandle, LoadContext};
 use super::request::ReplyMeaning;
 use super::schedule::Schedule;
-use super::stats::{LoadStats, Reply};
+use super::stats::{LoadStats, Reply, error_reply};
 use super::template::RandomKeys;
 use super::wire::{ConnectionError, Reader};
 use anyhow::{Context, anyhow, bail};
@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tidegate_server::escape::Escaped;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 const READ_BYTES: usize = 64 << 10;
@@ -29,7 +30,7 @@ pub(super) async fn probe(plan: &Plan) -> anyhow::Result<()> {
     plan.request.template.write(0, &mut request);
     let reader = Reader::new(&plan.target, &plan.request);
     match exchange(&mut socket, &request, reader).await? {
-        Reply::Error(why) => Err(anyhow!("{} answers with an error: {why}", plan.target)),
+        Reply::Error(why) => Err(error_reply(&plan.target, &why)),
         _ => Ok(()),
     }
 }
@@ -41,7 +42,7 @@ async fn connect_authenticated(plan: &Plan) -> anyhow::Result<Socket> {
         && let Reply::Error(why) =
             exchange(&mut socket, greeting, Reader::Resp(ReplyMeaning::Unknown)).await?
     {
-        bail!("{} rejects the token: {why}", plan.target);
+        bail!("{} rejects the token: {}", plan.target, Escaped::new(why.as_bytes()));
     }
     Ok(socket)
 }

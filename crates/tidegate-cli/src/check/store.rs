@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::io::Write;
 use tidegate_redis::{ProblemKind, RedisStore};
 use tidegate_server::config::Config;
+use tidegate_server::escape::Escaped;
 
 /// The state of the configured store.
 #[derive(Debug, Serialize)]
@@ -66,13 +67,19 @@ impl StoreReport {
             writeln!(out, "store: {url} names no server that can be reached")?;
         }
         for ServerReport { address, why_down, .. } in &self.servers {
+            // Sentinels and clusters name the addresses.
+            let address = Escaped::new(address.as_bytes());
             match why_down {
                 None => writeln!(out, "store: {address} answers")?,
-                Some(why) => writeln!(out, "store: {address} does not answer: {why}")?,
+                Some(why) => {
+                    let why = Escaped::new(why.as_bytes());
+                    writeln!(out, "store: {address} does not answer: {why}")?;
+                }
             }
         }
         for Finding { address, text } in &self.findings {
-            writeln!(out, "store: {address}: {text}")?;
+            let finding = format!("{address}: {text}");
+            writeln!(out, "store: {}", Escaped::new(finding.as_bytes()))?;
         }
         Ok(())
     }

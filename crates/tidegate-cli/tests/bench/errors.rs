@@ -1,7 +1,7 @@
 //! What is wrong is told, and how it exits.
 
 use crate::add_up;
-use crate::server::{ALLOWED, Server, bench, fake, measure};
+use crate::server::{ALLOWED, Server, bench, fake, fake_bytes, fake_grpc, measure};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,6 +146,47 @@ fn it_exits_with_1_if_every_reply_is_an_error() {
     let (measured, _) = measure(&[&*after_the_first("-ERR gone mad\r\n"), "--duration", "1"]);
     add_up(&measured, 1_000);
     assert_eq!(measured["errors"], 1_000);
+}
+
+#[test]
+fn control_characters_of_the_server_are_escaped_in_the_error_of_the_test_request() {
+    let http = b"HTTP/1.1 500 Down\r\ncontent-length: 14\r\n\r\n\x1b[2J \x9b31m\ndown";
+    let grpc = format!("grpc://{}", fake_grpc(b"no \xc2\x9b31m \xe2\x80\xaeback"));
+    let descriptor = ["--domain", "a", "--descriptor", "b={key}"];
+    let runs: [(String, &[&str], &str); 5] = [
+        (fake_bytes(b"-ERR \x1b[2J \x9b31m\r\n"), &[], r"error: ERR \u001b[2J "),
+        (fake_bytes(b"-ERR \x1b[2J\r\n"), &["--token", "t"], r"rejects the token: ERR \u001b[2J"),
+        (fake_bytes(b"\x1b[2J\r\n"), &[], r"the reply is not RESP: \u001b[2J"),
+        (format!("http://{}", fake_bytes(http)), &[], r"error: status 500: \u001b[2J "),
+        (grpc, &descriptor, r"error: grpc-status 13: no \u009b31m \u202eback"),
+    ];
+    for (target, words, shown) in runs {
+        let (out, err, code) = bench(&[&[&*target], words].concat());
+        assert_eq!((out.as_str(), code), ("", 2), "{err}");
+        assert!(err.contains(shown), "{target}: {err:?}");
+        is_one_visible_line(&err);
+    }
+}
+
+#[test]
+fn control_characters_of_the_server_are_escaped_in_the_report() {
+    let reply = "-ERR \u{1b}[2J \u{9b}31m\r\n";
+    for format in ["text", "short", "json"] {
+        let server = after_the_first(reply);
+        let asked = [&*server, "--rate", "20", "--duration", "500ms", "--format", format];
+        let (out, err, code) = bench(&asked);
+        assert_eq!((err.as_str(), code), ("", 1), "{out}");
+        out.lines().for_each(is_one_visible_line);
+        assert_eq!(out.contains(r"ERR \u001b[2J \u009b31m"), format != "short", "{out}");
+    }
+    let (measured, _) = measure(&[&*after_the_first(reply), "--rate", "20", "--duration", "500ms"]);
+    assert_eq!(measured["first_error"], "ERR \u{1b}[2J \u{9b}31m", "JSON keeps the message");
+}
+
+fn is_one_visible_line(text: &str) {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let is_visible = |c: char| !c.is_control() && c != '\u{202e}';
+    assert!(line.chars().all(is_visible), "{text:?}");
 }
 
 #[test]

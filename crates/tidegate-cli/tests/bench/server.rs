@@ -130,6 +130,45 @@ pub(crate) fn fake(serve: impl Fn(CommandStream) + Clone + Send + 'static) -> St
     address
 }
 
+/// Answers whatever arrives with these bytes, until the client closes the connection; returns the address.
+pub(crate) fn fake_bytes(reply: &'static [u8]) -> String {
+    fake(move |CommandStream(mut reader)| {
+        // The client waits for the reply before it sends more.
+        while reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
+            let length = reader.buffer().len();
+            reader.consume(length);
+            let _ = reader.get_mut().write_all(reply);
+        }
+    })
+}
+
+/// Fails every gRPC call with this message; returns the address.
+pub(crate) fn fake_grpc(message: &'static [u8]) -> String {
+    let message = http::HeaderValue::from_bytes(message).expect("HTTP permits these bytes");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    listener.set_nonblocking(true).expect("it is a socket");
+    let serve = async move {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime has I/O");
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut connection) = h2::server::handshake(stream).await else { continue };
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let response = http::Response::builder()
+                    .header("content-type", "application/grpc")
+                    .header("grpc-status", "13")
+                    .header("grpc-message", &message);
+                let response = response.body(()).expect("it is a response");
+                respond.send_response(response, true).expect("the stream is open");
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("it starts").block_on(serve);
+    });
+    address
+}
+
 /// A connection whose client sends commands of five words.
 pub(crate) struct CommandStream(BufReader<TcpStream>);
 

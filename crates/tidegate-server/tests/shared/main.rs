@@ -4,6 +4,7 @@ mod deployments;
 mod findings;
 mod guide;
 mod harness;
+mod hostile;
 mod idempotency;
 mod outage;
 mod pipelines;

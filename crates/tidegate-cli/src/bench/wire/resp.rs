@@ -3,6 +3,7 @@
 use super::ConnectionError;
 use crate::bench::request::ReplyMeaning;
 use crate::bench::stats::Reply;
+use tidegate_server::escape::Escaped;
 
 /// Maximum depth of nested arrays; the commands in question reply with one level.
 const DEPTH_MAX: usize = 8;
@@ -61,10 +62,7 @@ fn skip(bytes: &[u8], start: usize, depth: usize) -> Result<Option<usize>, Conne
             }
             Ok(Some(end))
         }
-        _ => Err(format!(
-            "the reply is not RESP: {}",
-            String::from_utf8_lossy(&line[..line.len().min(80)])
-        )),
+        _ => Err(format!("the reply is not RESP: {}", Escaped::new(&line[..line.len().min(80)]))),
     }
 }
 

@@ -58,7 +58,8 @@ pub(super) fn ready(server: &Server, query: Option<&str>) -> RawResponse {
             write_log(server, out);
             let shared = server.engine.store().shared();
             for finding in shared.map(RedisBackend::findings).unwrap_or_default() {
-                writeln!(out, "[!] the store at {finding}")
+                let finding = finding.to_string();
+                writeln!(out, "[!] the store at {}", Escaped::new(finding.as_bytes()))
                     .expect("writing to a vector cannot fail");
             }
         }
@@ -135,7 +136,7 @@ impl LimitReport {
             return;
         }
         let partly = if health.state == LimitState::Away { "" } else { "partly " };
-        let why = &health.last_failure;
+        let why = Escaped::new(health.last_failure.as_bytes());
         writeln!(out, "[!] the limit `{limit}` is {partly}decided without the store: {why}")
             .expect("writing to a vector cannot fail");
     }
@@ -217,9 +218,13 @@ impl StoreReport {
         }
         for ServerHealth { address, why_down, since } in servers {
             let seconds = since.as_micros() / 1_000_000;
+            // Sentinels and clusters name the addresses.
+            let address = Escaped::new(address.as_bytes());
             let (sign, answers, why) = match why_down {
                 None => ('+', "answers", String::new()),
-                Some(why) => ('!', "does not answer", format!(": {why}")),
+                Some(why) => {
+                    ('!', "does not answer", format!(": {}", Escaped::new(why.as_bytes())))
+                }
             };
             writeln!(out, "[{sign}] the store at {address} {answers}, for {seconds} s{why}")
                 .expect("writing to a vector cannot fail");
