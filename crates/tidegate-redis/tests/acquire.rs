@@ -177,3 +177,41 @@ async fn without_redis_the_policy_decides_each_attempt() {
     }
     assert!(began.elapsed() >= Duration::from_millis(95), "{:?}", began.elapsed());
 }
+
+/// A server closes a limiter that is idle, and opens it again when a request needs it.
+#[tokio::test]
+async fn a_limiter_is_idle_unless_it_holds_a_permit_a_lease_or_a_charge_of_its_share() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let open = |name: &str, rule: &str, has_leases| {
+        let builder = store.builder(name, rule.parse().expect("it is a rule"));
+        builder.lease(has_leases).build().expect("Redis can count it")
+    };
+    let charged = open("charged", "100/h burst 100", false);
+    assert!(charged.is_idle());
+    let _ = charged.check("key").await;
+    assert!(!charged.is_idle(), "an outage would begin with a fresh burst");
+    charged.reset("key").await.expect("Redis answers");
+    becomes("idle after the reset", async || charged.is_idle()).await;
+
+    // More permits than the share of one of a hundred nodes has.
+    let rule = "concurrency 3".parse().expect("it is a rule");
+    let builder = store.builder("held", rule).on_error(OnError::Local { nodes: 100 });
+    let held = builder.build().expect("Redis can count it");
+    let permits = [held.acquire("key").await, held.acquire("key").await];
+    let [first, last] = permits.map(|permit| permit.expect("one is free"));
+    first.release().await.expect("Redis answers");
+    assert!(!held.is_idle());
+    last.release().await.expect("Redis answers");
+    becomes("idle after the release", async || held.is_idle()).await;
+
+    let leased = open("leased", "100000/s burst 100000", true);
+    becomes("it has a lease", async || {
+        let _ = leased.check("key").await;
+        leased.stats().lent > 0
+    })
+    .await;
+    // The share refills in a few milliseconds, and the lease lasts longer.
+    assert!(!leased.is_idle());
+    becomes("idle after the lease", async || leased.is_idle()).await;
+}

@@ -184,6 +184,12 @@ impl<C: Clock> Fallback<C> {
         self.recovery.release(key);
     }
 
+    /// Returns whether no key of the share owes anything. Then no key recovers from an outage either: the share was charged for
+    /// what it admitted, and drains no sooner.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.share.as_ref().is_none_or(Limiter::is_idle)
+    }
+
     /// Returns this node's share, if the policy has one.
     pub(crate) fn share(&self) -> Option<&Limiter<C>> {
         self.share.as_ref()

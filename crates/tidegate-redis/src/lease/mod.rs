@@ -364,6 +364,11 @@ impl Leases {
         }
     }
 
+    /// Returns whether there is no lease, and none is requested.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.lock().is_empty()
+    }
+
     /// Drops all leases: the rule has changed.
     pub(crate) fn forget_all(&self) {
         self.keys.lock().clear();

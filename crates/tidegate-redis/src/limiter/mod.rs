@@ -277,6 +277,18 @@ impl RedisLimiter {
         self.inner.remote.command(key, cost).await
     }
 
+    /// Returns whether a new limiter of this name would decide as this one does, so that this one can be dropped: it has no other
+    /// clone, which a permit or a request has; no lease; and no key of this node's share owes anything.
+    ///
+    /// Redis keeps what it has charged. But only this limiter knows what it admitted while Redis did not answer, and what its share
+    /// has left if Redis stops answering now. The share is charged for what Redis admits, so it owes about as long as Redis's keys do.
+    pub fn is_idle(&self) -> bool {
+        let inner = &*self.inner;
+        Arc::strong_count(&self.inner) == 1
+            && inner.leases.as_ref().is_none_or(|leases| leases.is_empty())
+            && inner.fallback.is_idle()
+    }
+
     /// Publishes the rule now, rather than with the first decision, which then takes one round trip.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The limits in force: those with a name, and [ad-hoc rules](super::rules).
 
 use super::Limit;
-use super::rules::{EVICTION_SCAN_MAX, RULES_MAX, Rules};
+use super::rules::{EVICTION_SCAN_MAX, EvictedCounts, RULES_MAX, Rules};
 use crate::clock::ServerClock;
 use crate::config::matching::Descriptors;
 use crate::config::{self, Config, LimitConfig};
@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tidegate::snapshot::Snapshot;
 use tidegate::store::ClientId;
-use tidegate::store::Stats;
 use tidegate::{Rule, RuleError};
 use tidegate_redis::UnsupportedRule;
 
@@ -125,7 +124,7 @@ impl Limits {
     }
 
     /// Returns the limits that were made of rule text, and the counts of those that were evicted.
-    pub fn unnamed_and_gone(&self) -> (Vec<Arc<Limit>>, Stats) {
+    pub fn unnamed_and_gone(&self) -> (Vec<Arc<Limit>>, EvictedCounts) {
         self.rules.all_and_evicted()
     }
 
@@ -146,15 +145,19 @@ impl Limits {
         if text.len() > NAME_BYTES_MAX {
             return Err(NoSuchLimit::TooLong);
         }
-        let is_open = self.rules.is_open();
-        if is_open && let Some(limit) = self.rules.get(text) {
+        if self.rules.is_open()
+            && let Some(limit) = self.rules.get(text)
+        {
             return Ok(limit);
         }
         let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;
-        if !is_open {
-            return Err(NoSuchLimit::NoAdHocRules(text.to_owned()));
-        }
+        self.ensure_ad_hoc_rules(text)?;
         self.rules.get_or_open(text, rule, client, store)
+    }
+
+    /// Returns an error if requests may give no rules, such as this one.
+    pub(super) fn ensure_ad_hoc_rules(&self, rule: &str) -> Result<(), NoSuchLimit> {
+        if self.rules.is_open() { Ok(()) } else { Err(NoSuchLimit::NoAdHocRules(rule.to_owned())) }
     }
 
     fn neither(&self, text: &str, error: RuleError) -> NoSuchLimit {

@@ -18,6 +18,7 @@ pub use lease::{InvalidLeaseId, Lease, LeaseId, TooManyLeases};
 pub use limit::{Limit, NotCheckable};
 pub(crate) use limits::at;
 pub use limits::{Limits, NoSuchLimit};
+pub use rules::EvictedCounts;
 pub(crate) use rules::RULES_MAX;
 pub use tidegate_http::EffectiveDecision as Answer;
 
@@ -384,6 +385,11 @@ impl ClientEngine<'_> {
     /// Returns the limit of this name, or else of this rule text; see [`Engine::find`].
     pub fn find(&self, name_or_rule: &str) -> Result<Arc<Limit>, NoSuchLimit> {
         self.limits.load().find(name_or_rule, self.client, &*self.store)
+    }
+
+    /// Returns an error if requests may give no rules, such as this one, for a rule that needs no counters.
+    pub(crate) fn ensure_ad_hoc_rules(&self, rule: &str) -> Result<(), NoSuchLimit> {
+        self.limits.load().ensure_ad_hoc_rules(rule)
     }
 
     /// Decides a request that its sender may repeat: it is charged once, and its repetitions get the same answer.

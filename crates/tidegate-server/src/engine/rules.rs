@@ -24,8 +24,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use table::{AdHocRule, RuleTable, is_idle};
+
+pub use table::EvictedCounts;
 use tidegate::snapshot::{Attached, Snapshot};
-use tidegate::store::Stats;
 use tidegate::store::{ClientId, Shares, StorePermit};
 use tidegate::{Clock, Rule, Span, Timestamp};
 
@@ -121,9 +122,9 @@ impl Rules {
     }
 
     /// Returns all rules, and the counts of those that were evicted.
-    pub(super) fn all_and_evicted(&self) -> (Vec<Arc<Limit>>, Stats) {
+    pub(super) fn all_and_evicted(&self) -> (Vec<Arc<Limit>>, EvictedCounts) {
         let table = read(&self.table);
-        (table.rules().map(|(_, rule)| Arc::clone(&rule.limit)).collect(), table.evicted)
+        (table.rules().map(|(_, rule)| Arc::clone(&rule.limit)).collect(), table.evicted.clone())
     }
 
     /// Returns the rules whose state belongs in a snapshot.

@@ -81,6 +81,10 @@ impl Counters for Limiter<ServerClock> {
         Self::top(self, k)
     }
 
+    fn is_idle(&self) -> bool {
+        Self::is_idle(self)
+    }
+
     fn limiter(&self) -> Option<&Limiter<ServerClock>> {
         Some(self)
     }

@@ -67,6 +67,10 @@ pub trait Counters: fmt::Debug + Send + Sync {
     /// Changes the rule; what keys have used is converted. In Redis, the rule is in force when the engine has published it.
     fn set_rule(&self, rule: Rule);
 
+    /// Returns whether the limit can be closed and opened again without a client noticing: no key owes anything, and no permit is
+    /// held.
+    fn is_idle(&self) -> bool;
+
     /// Returns the counts of decisions by this server.
     fn stats(&self) -> Stats;
 

@@ -187,6 +187,10 @@ impl Counters for RedisCounters {
         *lock(&self.unpublished) = Some(rule);
     }
 
+    fn is_idle(&self) -> bool {
+        self.limiter.is_idle()
+    }
+
     fn stats(&self) -> Stats {
         common_stats(&self.limiter.stats())
     }

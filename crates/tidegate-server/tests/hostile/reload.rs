@@ -117,6 +117,39 @@ fn an_invalid_file_changes_nothing_and_is_reported() {
 }
 
 #[test]
+fn a_reload_turns_ad_hoc_rules_off_and_on_for_open_connections() {
+    let directory = Directory::new();
+    let text =
+        |is_on: bool| format!("[server]\nad_hoc_rules = {is_on}\n[limits.kept]\nrule = \"9/h\"\n");
+    let file = directory.write("t.toml", &text(true));
+    let limits = load(&file).expect("it is good").limits;
+    let config = tidegate_server::config::Config { limits, ..config() };
+    let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
+    let running = run(server);
+    let mut peer = Peer::resp(&running);
+    for is_on in [true, false, true] {
+        directory.write("t.toml", &text(is_on));
+        running.server.reload().expect("the file is good");
+        // The first rule is known since the first turn.
+        for rule in ["9/week", &format!("{}/week", 10 + usize::from(is_on))] {
+            peer.say(array(&[b"TIDE.CHECK", rule.as_bytes(), b"key"]));
+            let first = peer.line();
+            if is_on {
+                assert_eq!((first.as_str(), peer.line().as_str()), ("*5", ":1"), "{rule}");
+                (0..4).for_each(|_| assert!(peer.line().starts_with(':')));
+            } else {
+                assert!(first.starts_with(&format!("-ERR no limit is named `{rule}`")), "{first}");
+                assert!(first.contains("`ad_hoc_rules = false`"), "{first}");
+            }
+        }
+        peer.say(array(&[b"TIDE.CHECK", b"kept", b"key"]));
+        assert_eq!((peer.line().as_str(), peer.line().as_str()), ("*5", ":1"));
+        (0..4).for_each(|_| assert!(peer.line().starts_with(':')));
+    }
+    running.stop().unwrap();
+}
+
+#[test]
 fn settings_that_need_a_restart_are_reported() {
     let directory = Directory::new();
     let file = directory.write("t.toml", "[server]\nhttp = \"off\"\n");

@@ -1,6 +1,7 @@
 //! Errors repeat a client's input, escaped so that neither a terminal nor a log interprets it.
 
-use super::{Peer, array};
+use super::{Peer, array, named};
+use tidegate_server::config::{Config, Mode};
 
 /// A terminal would change its colour, ring, move its cursor, or show the text in another order; and the last is not UTF-8.
 const HOSTILE: [&[u8]; 9] = [
@@ -77,4 +78,26 @@ fn errors_repeat_the_clients_words_readably() {
     assert_eq!(said, r"-ERR unknown command '\u001b[31mno', with args beginning with: '\xffyes'");
     let mut peer = Peer::new();
     assert_eq!(peer.raw(b"*1\r\n\x1b").1, r"-ERR Protocol error: expected '$', got '\u001b'");
+}
+
+#[test]
+fn without_ad_hoc_rules_commands_with_a_rule_are_errors() {
+    let limits = vec![named("kept", "9/h", Mode::Enforce)];
+    let mut config = Config { limits, ..Config::default() };
+    config.server.has_ad_hoc_rules = false;
+    let mut peer = Peer::of(config);
+    for words in [
+        &["TIDE.CHECK", "5/h", "k"][..],
+        &["TIDE.CHECKALL", "5/h", "k", "1"],
+        &["TIDE.CHECKALL", "kept", "k", "1", "5/h", "k", "1"],
+        &["TIDE.PEEK", "5/h", "k"],
+        &["TIDE.REFUND", "5/h", "k"],
+        &["TIDE.ACQUIRE", "concurrency 1", "k"],
+    ] {
+        let said = peer.words(words);
+        assert!(said.starts_with("-ERR no limit is named `"), "{said}");
+        assert!(said.contains("`ad_hoc_rules = false`"), "{said}");
+    }
+    assert!(peer.say("TIDE.PEEK kept k COST 0").starts_with("*5 :1 :9 :9 "), "nothing was charged");
+    assert!(peer.say("CL.THROTTLE k 15 30 60").starts_with("*5 :0 "), "it is no ad-hoc rule");
 }

@@ -27,8 +27,11 @@ pub(crate) struct Harness {
 impl Harness {
     /// At a time that the reference server's tests like: two seconds into a minute.
     pub(crate) fn new(limits: Vec<LimitConfig>) -> Self {
+        Self::with(Config { limits, ..Config::default() })
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
         let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
-        let config = Config { limits, ..Config::default() };
         let server_clock = ServerClock::Manual(clock.clone());
         let server = Server::new(config, None, server_clock, Snapshot::default());
         Self { limits: RateLimits::new(Arc::clone(&server)), server, clock }

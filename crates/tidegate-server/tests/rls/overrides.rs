@@ -1,7 +1,7 @@
 //! Descriptors with a limit of their own.
 
 use crate::harness::{Harness, about, descriptor, limit, request, seen};
-use tidegate_server::config::{LimitConfig, Mode};
+use tidegate_server::config::{Config, LimitConfig, Mode};
 use tidegate_server::protocol::grpc::proto::{Code, RateLimitOverride, RateLimitRequest, Unit};
 use tonic::Code as Grpc;
 
@@ -80,4 +80,18 @@ fn the_number_of_descriptors_own_limits_is_bounded() {
     let refused = asked.find_map(|asked| harness.try_ask(&asked).err()).expect("not for 2 000");
     assert_eq!(refused.code(), Grpc::ResourceExhausted);
     assert_eq!(harness.ask(&with_limit("a=1", 1, Unit::Hour)).overall_code(), Code::OverLimit);
+}
+
+#[test]
+fn without_ad_hoc_rules_a_descriptors_own_limit_is_refused_whatever_it_admits() {
+    let mut config = Config { limits: vec![limit("calls", "2/h fixed", "a")], ..Config::default() };
+    config.server.has_ad_hoc_rules = false;
+    let harness = Harness::with(config);
+    for requests_per_unit in [0, 1, 7] {
+        let refused = harness.try_ask(&with_limit("a=1", requests_per_unit, Unit::Hour));
+        let refused = refused.expect_err("rules in requests are switched off");
+        assert_eq!(refused.code(), Grpc::PermissionDenied, "{requests_per_unit}: {refused:?}");
+        assert!(refused.message().contains("`ad_hoc_rules = false`"), "{refused:?}");
+    }
+    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 1)], "nothing was charged");
 }

@@ -1,5 +1,6 @@
 //! Servers whose limits are in Redis.
 
+mod ad_hoc_rules;
 mod deployments;
 mod findings;
 mod guide;

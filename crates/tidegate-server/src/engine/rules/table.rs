@@ -2,12 +2,13 @@
 
 use super::{EVICTION_SCAN_MAX, RULES_MAX, UNUSED_MAX};
 use crate::engine::Limit;
+use crate::store::RedisCounters;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::store::ClientId;
 use tidegate::store::Stats;
-use tidegate::{Limiter, Rule, Span, Timestamp};
+use tidegate::{Rule, Span, Timestamp};
 
 /// The maximum number of texts that differ from the canonical text of their rule.
 const ALIASES_MAX: usize = 4 * RULES_MAX;
@@ -23,7 +24,16 @@ pub(super) struct RuleTable {
     /// Other texts of rules, some of which may have been evicted. The table can forget aliases at any time.
     aliases: HashMap<String, String>,
     /// Decisions under rules that were evicted: a sum that decreases looks like a restart.
-    pub(super) evicted: Stats,
+    pub(super) evicted: EvictedCounts,
+}
+
+/// The counts of rules that were evicted.
+#[derive(Clone, Debug, Default)]
+pub struct EvictedCounts {
+    /// Decisions.
+    pub stats: Stats,
+    /// How often Redis failed to decide, by kind of failure; empty with limits in memory.
+    pub failures: Vec<(&'static str, u64)>,
 }
 
 #[derive(Debug)]
@@ -83,7 +93,7 @@ impl RuleTable {
 
     pub(super) fn remove(&mut self, text: &str) -> Option<AdHocRule> {
         let rule = self.rules.remove(text)?;
-        add(&mut self.evicted, &rule.limit.counters().stats());
+        self.evicted.add(&rule.limit);
         let texts = self.by_owner.get_mut(&rule.owner).expect("an owner of a rule has texts");
         texts.retain(|other| other != text);
         if texts.is_empty() {
@@ -156,8 +166,7 @@ impl RuleTable {
 
 /// Returns whether no request uses the limit at the moment and all its keys are idle.
 pub(super) fn is_idle(limit: &mut Arc<Limit>) -> bool {
-    let limit = Arc::get_mut(limit);
-    limit.is_some_and(|limit| limit.counters().limiter().is_some_and(Limiter::is_idle))
+    Arc::get_mut(limit).is_some_and(|limit| limit.counters().is_idle())
 }
 
 /// Returns whether a new key of the rule starts below its capacity: after an eviction, the keys would admit less for a while.
@@ -170,10 +179,22 @@ fn starts_empty(text: &str) -> bool {
     !text.parse().is_ok_and(starts_full)
 }
 
-fn add(sum: &mut Stats, stats: &Stats) {
-    sum.allowed += stats.allowed;
-    sum.denied += stats.denied;
-    sum.waited += stats.waited;
-    sum.overflowed += stats.overflowed;
-    sum.evicted += stats.evicted;
+impl EvictedCounts {
+    fn add(&mut self, limit: &Limit) {
+        let (sum, stats) = (&mut self.stats, limit.counters().stats());
+        sum.allowed += stats.allowed;
+        sum.denied += stats.denied;
+        sum.waited += stats.waited;
+        sum.overflowed += stats.overflowed;
+        sum.evicted += stats.evicted;
+        let failures = limit.counters().shared().map(RedisCounters::failures).unwrap_or_default();
+        if self.failures.is_empty() {
+            self.failures = failures;
+            return;
+        }
+        // The kinds and their order are always the same.
+        for ((_, sum), (_, number)) in self.failures.iter_mut().zip(failures) {
+            *sum += number;
+        }
+    }
 }

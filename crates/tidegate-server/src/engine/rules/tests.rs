@@ -83,7 +83,7 @@ fn a_rule_whose_keys_are_idle_is_evicted_for_another() {
     let counted: u64 = limits.unnamed().iter().map(|limit| limit.counters().stats().allowed).sum();
     let asked = 2 + (RULES_MAX - 3) + 3 * RULES_MAX + 1;
     assert_eq!(
-        counted + limits.unnamed_and_gone().1.allowed,
+        counted + limits.unnamed_and_gone().1.stats.allowed,
         asked as u64,
         "decisions of evicted rules are still counted"
     );
@@ -192,7 +192,7 @@ fn an_operator_can_clear_one_rule_or_all() {
     assert_eq!(check(&limits, &store, client(0), "6/h"), Ok(4), "others keep their state");
     assert_eq!(limits.rules.clear(None), 10);
     assert!(limits.unnamed().is_empty());
-    assert_eq!(limits.unnamed_and_gone().1.allowed, 12, "decisions are still counted");
+    assert_eq!(limits.unnamed_and_gone().1.stats.allowed, 12, "decisions are still counted");
     assert_eq!(limits.rules.shares.taken(), 0);
 }
 

@@ -210,8 +210,9 @@ fn counted(server: &Server) -> Vec<LimitSeries> {
     for limit in distinct(&present) {
         unnamed.add(limit);
     }
-    unnamed.add_stats(&removed);
-    unnamed.deny += removed.denied;
+    unnamed.add_stats(&removed.stats);
+    unnamed.deny += removed.stats.denied;
+    unnamed.add_failed(removed.failures);
     named.chain([unnamed, throttled(server)]).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Tests of problems.
 
-use super::{Harness, post};
+use super::{Harness, limit, post};
 use crate::config::{Config, Token};
 use http::{Request, Version};
 
@@ -260,4 +260,25 @@ async fn no_problem_repeats_a_control_character_of_the_request() {
         let is_harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!detail.contains(is_harmful), "{body}: {detail:?}");
     }
+}
+
+#[tokio::test]
+async fn without_ad_hoc_rules_a_rule_in_a_request_is_forbidden() {
+    let mut config = Config { limits: vec![limit("api", "10/s")], ..Config::default() };
+    config.server.has_ad_hoc_rules = false;
+    let harness = Harness::with(config);
+    let rule = r#"{"rule":"5/h","key":"k"}"#;
+    for (path, body) in [
+        ("/v1/check", rule),
+        ("/v1/check", r#"{"checks":[{"limit":"api","key":"k"},{"rule":"5/h","key":"k"}]}"#),
+        ("/v1/peek", rule),
+        ("/v1/refund", rule),
+        ("/v1/acquire", r#"{"rule":"concurrency 1","key":"k"}"#),
+    ] {
+        let reply = harness.post(path, body).await;
+        assert_eq!(reply.status, 403, "{path}: {}", reply.text);
+        assert!(reply.detail().contains("`ad_hoc_rules = false`"), "{path}: {}", reply.text);
+    }
+    let named = harness.check(r#"{"limit":"api","key":"k"}"#).await;
+    assert_eq!((named.status, &named.json()["remaining"]), (200, &9.into()), "nothing was charged");
 }
