@@ -1,7 +1,7 @@
 //! The values of a header, a cookie or a query parameter.
 //!
 //! Why      Of a repeated name, some servers take the first value, some the last, some both. Some ignore case, some read `;`
-//!          as `&`, some decode cookies.
+//!          as `&`, some decode cookies, some cut a cookie's value at a comma or a blank, which RFC 6265 does not permit there.
 //! Always   A name has a value as a key only if every server finds this value and no other. Conditions compare every value
 //!          that some server finds.
 //!          A repeated or ambiguous value is not the same as a missing one.
@@ -104,12 +104,13 @@ impl<'a, 'n> ValueSearch<'a, 'n> {
     fn look_at(&mut self, pair: &'a [u8]) {
         let separators: &[u8] = match self.source {
             Source::Query => b";#",
-            // A comma is usually a part of the value; it separates only if the same name follows.
+            // A comma separates cookies only if the same name follows. Otherwise it is in a value, which some servers cut there.
             Source::Cookies if self.comes_after_comma(pair) => b",",
             Source::Cookies => b"",
         };
         for (index, piece) in pair.split(|byte| separators.contains(byte)).enumerate() {
             let (name, value) = split(piece);
+            let has_value = value.is_some();
             if !self.is_name(name) {
                 continue;
             }
@@ -117,8 +118,14 @@ impl<'a, 'n> ValueSearch<'a, 'n> {
             if index == 0 && !is_whole {
                 self.put(split(pair).1.unwrap_or_default());
             }
-            let is_clear = self.put(value.unwrap_or_default());
-            self.has_exact |= is_whole && is_clear && self.is_exact(name, value.is_some());
+            let value = value.unwrap_or_default();
+            let is_clear = self.put(value);
+            let cut = self.cut(value);
+            if let Some(cut) = cut {
+                self.put(cut);
+            }
+            self.has_exact |=
+                is_whole && is_clear && cut.is_none() && self.is_exact(name, has_value);
         }
     }
 
@@ -149,6 +156,16 @@ impl<'a, 'n> ValueSearch<'a, 'n> {
         };
         self.all.push(decode_form(bare));
         self.source == Source::Query || !bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))
+    }
+
+    /// Returns the part of a cookie's value that some servers read: up to a comma or a blank, if there is one outside of quotes.
+    fn cut(&self, value: &'a [u8]) -> Option<&'a [u8]> {
+        let value = value.trim_ascii();
+        if self.source == Source::Query || unquoted(value).len() < value.len() {
+            return None;
+        }
+        let end = value.iter().position(|byte| matches!(byte, b',' | b' ' | b'\t'))?;
+        Some(&value[..end])
     }
 
     fn values(self) -> Values<'a> {
@@ -259,8 +276,9 @@ mod tests {
             (&["sid=\"s 1\""], "s 1"),
             (&["sid=%61bc"], "abc"),
             (&["sid=a+b=="], "a b=="),
-            (&["sid=1,2"], "1,2"),
-            (&["sid=a,b=c,sid"], "a,b=c,sid"),
+            (&["sid=\"1,2\""], "1,2"),
+            (&["sid= 7 "], "7"),
+            (&["a=1,2; sid=7; b=3 4"], "7"),
             (&["prefs={a:1,sid:2}; sid=abc"], "abc"),
             (&["xsid=1; sid =2x; sid2=3", "sid=7"], ""),
             (&["xsid=1; sid2=3; sid=7"], "7"),
@@ -280,6 +298,11 @@ mod tests {
             (&["sid=1; %73id=2"], &["1", "2"]),
             (&["sid=1; sid"], &["1", ""]),
             (&["sid=1, sid=2"], &["1, sid=2", "1", "2"]),
+            (&["sid=1,2"], &["1,2", "1"]),
+            (&["sid=1 2"], &["1 2", "1"]),
+            (&["sid=1\t2"], &["1\t2", "1"]),
+            (&["sid=,"], &[",", ""]),
+            (&["sid=a,b=c,sid"], &["a,b=c,sid", "a"]),
             (&["a=1, sid=2"], &["2"]),
             (&["a=1, sid=2; sid=3"], &["2", "3"]),
             (&["sid=1,x, SID=2"], &["1,x, SID=2", "1", "2"]),

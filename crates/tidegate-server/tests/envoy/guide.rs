@@ -69,11 +69,16 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
 
 /// Envoy's configuration as the guide shows it.
 fn envoy() -> String {
+    with_route(block("yaml", "route:"))
+}
+
+/// Envoy's configuration as the guide shows it, with this route.
+pub(crate) fn with_route(route: &str) -> String {
     let (filters, clusters) = block("yaml", "http_filters:").split_once("\n\n").unwrap();
     // On a busy machine it may take longer, and then Envoy does not let pass.
     let filters = replaced(filters, "timeout: 0.1s", "timeout: 5s");
     let clusters = replaced(clusters, "8081", "TIDEGATE_PORT");
-    let envoy = put(AROUND, "ROUTE", block("yaml", "route:"));
+    let envoy = put(AROUND, "ROUTE", route);
     put(&put(&envoy, "FILTERS", &filters), "CLUSTERS", &clusters)
 }
 

@@ -8,6 +8,7 @@
 mod guide;
 mod paths;
 mod proxy;
+mod values;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use hyper::server::conn::http1;

@@ -104,9 +104,19 @@ impl Envoy {
         listener: &str,
         target: &str,
     ) -> anyhow::Result<(u16, String, String)> {
+        self.get_raw_with(listener, target, "").await
+    }
+
+    /// The same with further lines in the head of the request.
+    pub(crate) async fn get_raw_with(
+        &self,
+        listener: &str,
+        target: &str,
+        lines: &str,
+    ) -> anyhow::Result<(u16, String, String)> {
         let mut stream = TcpStream::connect(self.listeners[listener]).await?;
         stream
-            .write_all(format!("GET {target} HTTP/1.1\r\nhost: tests\r\n\r\n").as_bytes())
+            .write_all(format!("GET {target} HTTP/1.1\r\nhost: tests\r\n{lines}\r\n").as_bytes())
             .await?;
         let mut answer = Vec::new();
         loop {

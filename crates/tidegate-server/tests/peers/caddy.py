@@ -8,6 +8,7 @@ from processes import application, directory, done, expect, expect_near, free_po
 from processes import tidegate, wait_for
 from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names, reaches
 from spoofs import SPOOFS
+from users import CONFIG as USERS, expect_each_limited, readers
 
 CONFIG = """
 [server]
@@ -118,6 +119,12 @@ with tidegate(TOKENS + CONFIG) as server, application() as app:
         with directory() as path, caddy(path, port, replaced(shown(port, server, app), change)):
             got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
             expect("with a token and without", got, statuses)
+# Whichever user a server behind Caddy reads in a query or a cookie, that user is limited.
+for on_missing_key in "deny", "shared":
+    with tidegate(USERS.replace("ON_MISSING_KEY", on_missing_key)) as server, readers() as app, directory() as path:
+        port = free_port()
+        with caddy(path, port, shown(port, server, app)):
+            expect_each_limited(port, app, on_missing_key)
 # Whatever Caddy takes for a page is counted as that page.
 for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
     with tidegate(config) as server, application() as app, directory() as path:

@@ -6,6 +6,7 @@ from processes import application, directory, done, expect, expect_near, free_po
 from processes import tidegate, wait_for
 from spellings import ONCE, ONCE_EACH, PAGE, expect_limited, expect_two_keys, names
 from spoofs import SPOOFS
+from users import CONFIG as USERS, expect_each_limited, readers
 
 CONFIG = """
 [server]
@@ -122,8 +123,16 @@ with tidegate(TOKENS + CONFIG) as server, application() as app:
         with directory() as path, nginx(path, port, config):
             got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
             expect("with a token and without", got, statuses)
-# Whatever nginx takes for a page is counted as that page.
-for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
+# Whichever user a server behind nginx reads in a query or a cookie, that user is limited.
+for on_missing_key in "deny", "shared":
+    with tidegate(USERS.replace("ON_MISSING_KEY", on_missing_key)) as server, readers() as app, directory() as path:
+        port = free_port()
+        places = {"http://app": f"http://127.0.0.1:{app.server_port}", "127.0.0.1:8080": f"127.0.0.1:{server.http}"}
+        with nginx(path, port, replaced(guide("http.md", "nginx"), places)):
+            expect_each_limited(port, app, on_missing_key)
+# Whatever nginx takes for a page is counted as that page, also if the limit knows that nginx decodes `%2F`.
+DECODE = '[server]\nescaped_slash = "decode"\n'
+for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys), (DECODE + ONCE, expect_limited):
     with tidegate(config) as server, directory() as path:
         (path / "page").write_bytes(PAGE)
         port, open_port = free_port(), free_port()
