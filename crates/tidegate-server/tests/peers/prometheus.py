@@ -1,9 +1,12 @@
-"""Prometheus: promtool reads the alerts, what the guide says to collect, and the metrics of a server that has decided
+"""Prometheus: promtool reads the alerts and tries when some of them fire, and reads what the guide says to collect, and the metrics of a server that has decided
 something."""
+
+import pathlib
 
 from processes import ROOT, directory, done, expect, get, guide, output, replaced, tidegate
 
 output("promtool", "check", "rules", ROOT / "deploy/prometheus/alerts.yml")
+output("promtool", "test", "rules", pathlib.Path(__file__).with_name("alerts.yml"))
 with directory() as path:
     token, config = path / "token", path / "prometheus.yml"
     token.write_text("secret")

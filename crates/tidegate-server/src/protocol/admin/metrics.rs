@@ -1,7 +1,8 @@
 //! `/metrics`: all counters, read at each collection.
 //!
 //! Bound     Labels come from the configuration: a limit's name, a listener, a decision. All ad-hoc rules together have the label `*`,
-//!           and `CL.THROTTLE` has one of its own. So there are at most 9 series for each limit, 7 more with Redis, and 84 others.
+//!           and `CL.THROTTLE` has one of its own. So there are 8 series for each of these labels, 7 more with Redis, and at most 83
+//!           without them.
 
 mod latency;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The Grafana dashboard and the alerts name only existing metrics.
+//! The Grafana dashboard and the alerts name only existing metrics, and there are as many series as the guide says.
 
 use super::{get, harness};
 use crate::clock::ServerClock;
@@ -26,11 +26,13 @@ async fn metrics() -> String {
     let Harness { server, clock } = harness();
     let mut config = Config::clone(&server.config());
     config.server.tls = Some(Files::new().config());
+    config.server.admin_tls = Some(Files::new().config());
     let address = "redis://127.0.0.1:1".parse().unwrap();
     let redis = RedisStore::connect_with(&address, Settings::default()).await;
     let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), redis);
     server.status.log.get_or_init(Arc::default);
     server.status.snapshot.begin(RestoreResult::Ok, clock.now());
+    server.engine.find("5/h").expect("the table of ad-hoc rules is empty");
     get(&Harness { server, clock }, "/metrics").await.text
 }
 
@@ -50,6 +52,34 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
         let unknown: Vec<&&str> = named.difference(&known).collect();
         assert!(unknown.is_empty(), "{file} names {unknown:?}");
     }
+}
+
+/// Returns the number of series with this label, or of those without a label of this name.
+fn series(metrics: &str, limit: Option<&str>) -> usize {
+    let samples = metrics.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let counts = |line: &&str| match limit {
+        Some(limit) => line.contains(&format!("{{limit=\"{limit}\"")),
+        None => !line.contains("{limit="),
+    };
+    samples.filter(counts).count()
+}
+
+#[tokio::test]
+async fn there_are_as_many_series_as_the_guide_says() {
+    const GUIDE: &str = include_str!("../../../../../../docs/guide/operations.md");
+    let guide = GUIDE.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says = "There are eight series for each limit and for each of these two labels, seven more for each with a Redis store, and \
+                at most 83 others.";
+    assert!(guide.contains(says), "the numbers below are those of the guide");
+    let in_memory = get(&harness(), "/metrics").await.text;
+    for limit in ["api", "*", "CL.THROTTLE"] {
+        assert_eq!(series(&in_memory, Some(limit)), 8, "{limit} in\n{in_memory}");
+    }
+    let all = metrics().await;
+    for limit in ["api", "*", "CL.THROTTLE"] {
+        assert_eq!(series(&all, Some(limit)), 8 + 7, "{limit} in\n{all}");
+    }
+    assert_eq!(series(&all, None), 83, "{all}");
 }
 
 #[tokio::test]
