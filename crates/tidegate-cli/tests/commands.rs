@@ -271,6 +271,18 @@ fn check_with_connect_examines_the_store() {
 }
 
 #[test]
+fn check_warns_of_a_setting_without_effect() {
+    let files = Files::new("without-effect");
+    files.write("t.toml", "[server]\nstay_awake = \"50us\"\n");
+    let (out, err, code) = files.run(&["check", "t.toml"]);
+    assert_eq!((out.as_str(), code), ("valid: no limits\n", 0));
+    assert!(
+        err.starts_with("warning: t.toml:2:14: `stay_awake` has no effect any more\n"),
+        "{err}"
+    );
+}
+
+#[test]
 fn control_characters_of_the_store_are_escaped_by_check() {
     let refuses = FakeRedis::start(|_| b"-ERR \x1b[2J \xc2\x9b31m\r\n");
     let evicts = FakeRedis::start(|command| match command {

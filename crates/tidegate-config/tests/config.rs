@@ -53,7 +53,6 @@ fn every_setting_is_read() {
         watch = true
         drain = "5s"
         insecure = true
-        stay_awake = "20us"
         throttle_max_keys = 1_000
         rule_max_keys = 2_000
         [server.auth]
@@ -94,7 +93,6 @@ fn every_setting_is_read() {
     assert_eq!(server.snapshot.unwrap().every, Duration::from_millis(500));
     assert_eq!(server.caps.idle, Duration::from_secs(60));
     assert_eq!(server.caps.connections_max, 5);
-    assert_eq!(server.stay_awake, Duration::from_micros(20));
     assert_eq!((server.throttle_max_keys, server.rule_max_keys), (1_000, 2_000));
 
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
@@ -112,6 +110,15 @@ fn every_setting_is_read() {
     let descriptor = limits[1].descriptor.as_ref().unwrap();
     assert_eq!(descriptor.entries[1].to_string(), "path=/v1/*");
     assert_eq!(descriptor.replaces, ["zebra"]);
+}
+
+#[test]
+fn the_setting_stay_awake_of_earlier_versions_is_accepted_with_a_warning() {
+    let Config { warnings, .. } = read("[server]\nstay_awake = \"50us\"\n");
+    let shown: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let expected = "tidegate.toml:2:14: `stay_awake` has no effect any more\n  = remove it";
+    assert_eq!(shown, [expected]);
+    assert!(read("[server]\n").warnings.is_empty());
 }
 
 #[test]

@@ -100,8 +100,6 @@ pub struct ServerConfig {
     pub caps: Caps,
     /// How long a shutdown waits for requests in progress.
     pub drain: Duration,
-    /// How long a busy worker polls for further requests before it sleeps.
-    pub stay_awake: Duration,
     /// Maximum number of keys of `CL.THROTTLE`.
     pub throttle_max_keys: usize,
     /// Maximum number of keys of each ad-hoc rule.
@@ -308,7 +306,6 @@ impl Default for ServerConfig {
             is_watching: false,
             caps: Caps::default(),
             drain: Duration::from_secs(30),
-            stay_awake: Duration::from_micros(50),
             throttle_max_keys: 16_777_216,
             rule_max_keys: 1_000_000,
             has_ad_hoc_rules: true,

@@ -132,7 +132,6 @@ impl ServerConfig {
             ("insecure", self.is_insecure != old.is_insecure),
             ("snapshot", self.snapshot != old.snapshot),
             ("watch", self.is_watching != old.is_watching),
-            ("stay_awake", self.stay_awake != old.stay_awake),
             ("throttle_max_keys", self.throttle_max_keys != old.throttle_max_keys),
             ("rule_max_keys", self.rule_max_keys != old.rule_max_keys),
         ];
@@ -170,7 +169,6 @@ mod tests {
             ("admin = \"off\"", "admin"),
             ("insecure = true", "insecure"),
             ("watch = true", "watch"),
-            ("stay_awake = \"1us\"", "stay_awake"),
             ("throttle_max_keys = 9", "throttle_max_keys"),
             ("rule_max_keys = 9", "rule_max_keys"),
             ("trusted_proxies = [\"10.0.0.0/8\"]", ""),

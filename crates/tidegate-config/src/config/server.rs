@@ -65,10 +65,6 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
             .get("drain")
             .and_then(|value| value.duration(Duration::ZERO..=HOUR))
             .unwrap_or(default.drain),
-        stay_awake: table
-            .get("stay_awake")
-            .and_then(|value| value.duration(Duration::ZERO..=MS))
-            .unwrap_or(default.stay_awake),
         throttle_max_keys: table
             .get("throttle_max_keys")
             .and_then(|value| value.size(1..=KEYS_MAX))
@@ -80,8 +76,16 @@ pub(super) fn read(table: &Table<'_>, directory: &Path) -> ServerConfig {
         has_ad_hoc_rules: flag(table, "ad_hoc_rules", default.has_ad_hoc_rules),
     };
     refuse_shared_addresses(table, &config);
+    warn_of_stay_awake(table);
     table.refuse_unknown();
     config
+}
+
+/// Warns about a setting of earlier versions. It is accepted, so that an update does not keep the server from starting.
+fn warn_of_stay_awake(table: &Table<'_>) {
+    if let Some(text) = table.get("stay_awake").and_then(|value| value.text()) {
+        text.warn(Problem::new("`stay_awake` has no effect any more").hint("remove it"));
+    }
 }
 
 fn flag(table: &Table<'_>, name: &'static str, default: bool) -> bool {
