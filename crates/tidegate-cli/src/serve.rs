@@ -8,7 +8,7 @@ use tidegate_server::daemon::{self, LogFormat, Options};
 /// Run the server: RESP (CL.THROTTLE, TIDE.*), HTTP and gRPC (Envoy), with limits in memory or in Redis
 ///
 /// A configuration is optional. SIGHUP reloads it, SIGTERM shuts down gracefully. The environment variable
-/// `TIDEGATE_LOG` sets the log level: error, warn, info (default) or debug.
+/// `TIDEGATE_LOG` sets the log level: off, error, warn, info (default), debug or trace.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Configuration file

@@ -248,6 +248,13 @@ fn no_limit_has_the_name_of_cl_throttle() {
 }
 
 #[test]
+fn a_fallback_without_a_status_denies() {
+    let config = read("[limits.a]\nrule = \"1/s\"\nfallback = { body = \"later\" }\n");
+    let fallback = config.limits[0].fallback.as_ref().unwrap();
+    assert_eq!(fallback.denial_status().map(|status| status.as_u16()), Some(429));
+}
+
+#[test]
 fn settings_of_a_limit_that_contradict_each_other_are_refused() {
     let with = |line: &str| wrong_limit(&format!("rule = \"1/s\"\n{line}"));
     assert!(with("descriptor = [\"a\"]").contains("`descriptor` needs a `domain`"));

@@ -26,6 +26,12 @@ impl Daemon {
         Self::spawn(before, config, &args, Stdio::piped())
     }
 
+    /// Starts one with a RESP and an admin listener.
+    pub(crate) fn start_with_admin(before: &str, config: &Path) -> Self {
+        let on = ["--resp", FREE, "--http", "off", "--grpc", "off", "--admin", FREE];
+        Self::spawn(before, config, &on, Stdio::piped())
+    }
+
     /// Starts one with an HTTP and an admin listener whose log goes to `log`.
     pub(crate) fn start_with_log(before: &str, config: &Path, log: Stdio) -> Self {
         let on = ["--resp", FREE, "--http", FREE, "--grpc", "off", "--admin", FREE];

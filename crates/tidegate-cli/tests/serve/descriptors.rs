@@ -23,7 +23,7 @@ fn with_few_descriptors_connections_are_capped_and_snapshots_still_work() {
     let text = "[server.caps]\nfirst_byte = \"60s\"\n[server.snapshot]\npath = \"state\"\nevery = \"100ms\"\n\
                 [limits.slow]\nrule = \"5/day\"\n";
     let config = directory.write("t.toml", text);
-    let daemon = Daemon::start("ulimit -n 64;", &config, &[]);
+    let daemon = Daemon::start_with_admin("ulimit -n 64;", &config);
     let mut peers: Vec<Peer> = (0..120).map(|_| daemon.connect()).collect();
     let answers: Vec<String> = peers.iter_mut().map(|peer| peer.ask("PING")).collect();
     let served = answers.iter().filter(|answer| *answer == "+PONG").count();
@@ -32,6 +32,9 @@ fn with_few_descriptors_connections_are_capped_and_snapshots_still_work() {
     assert!(!daemon.says("cannot accept"), "{}", daemon.log());
     let known = answers.iter().position(|answer| answer == "+PONG").expect("some are served");
     assert_eq!(peers[known].five("TIDE.CHECK slow key"), (true, 4));
+    let live = daemon.get("admin", "/livez");
+    assert!(live.starts_with("HTTP/1.0 200 ") && live.ends_with("\r\n\r\nok\n"), "{live}");
+    assert_eq!(peers[known].ask("PING"), "+PONG", "the others are still connected");
     let is_saved = || std::fs::metadata(directory.0.join("state")).is_ok_and(|file| file.len() > 0);
     eventually("a snapshot is written all the same", PATIENCE, is_saved);
     // The next snapshot is sure to contain the request above.

@@ -211,7 +211,7 @@ fn fallback(value: &Value<'_>) -> Option<Fallback> {
         text.error(Problem::new("a response with this status has no body").hint("remove `body`"));
     }
     Some(Fallback {
-        status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(200),
+        status: status.and_then(|status| u16::try_from(status).ok()).unwrap_or(429),
         content_type: content_type.map_or("text/plain; charset=utf-8", |text| text.read).to_owned(),
         body: body.map_or("", |text| text.read).to_owned(),
     })

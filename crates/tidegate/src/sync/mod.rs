@@ -88,3 +88,59 @@ pub(crate) fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
+
+#[cfg(all(test, not(any(tidegate_loom, tidegate_shuttle))))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Returns a mutex whose holder has panicked after it changed the value.
+    fn poisoned() -> Mutex<u32> {
+        let mutex = Mutex::new(1);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut value = lock(&mutex);
+            *value = 2;
+            panic!("the holder of the lock panics");
+        }));
+        assert!(panicked.is_err() && mutex.is_poisoned());
+        mutex
+    }
+
+    #[test]
+    fn a_mutex_whose_holder_panicked_can_be_locked_again_and_again() {
+        let mutex = poisoned();
+        for expected in 2..5 {
+            let mut value = lock(&mutex);
+            assert_eq!(*value, expected);
+            *value += 1;
+        }
+        let mutex = poisoned();
+        for expected in 2..5 {
+            let (mut value, had_to_wait) = lock_observing_wait(&mutex);
+            assert_eq!((*value, had_to_wait), (expected, false));
+            *value += 1;
+        }
+        let mutex = poisoned();
+        for expected in 2..5 {
+            let mut value = lock_std(&mutex);
+            assert_eq!(*value, expected);
+            *value += 1;
+        }
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_mutex_locks_it_after_its_holder_panicked() {
+        let mutex = Mutex::new(1);
+        std::thread::scope(|scope| {
+            let held = lock(&mutex);
+            let waiter = scope.spawn(|| *lock_observing_wait(&mutex).0);
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let mut value = held;
+                *value = 2;
+                panic!("the holder of the lock panics");
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(waiter.join().ok(), Some(2));
+        });
+    }
+}

@@ -125,6 +125,9 @@ async function refresh() {
     const empty = chosen.stats.keys === undefined ? "not known: the keys are in Redis" : "none";
     showKeys("hot", top.hot, empty);
     showKeys("denied", top.denied, empty);
+    // The counts begin between one and two minutes ago, and later if the limit is younger.
+    const last = top.window_s > 0 ? `, last ${top.window_s} s` : "";
+    document.querySelectorAll(".window").forEach((span) => { span.textContent = last; });
   }
   showState(all, limits);
 }
