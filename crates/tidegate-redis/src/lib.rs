@@ -14,7 +14,7 @@
 //! ```
 //!
 //! - [`RedisStore`] connects to one server, to sentinels or to a cluster, with or without TLS ([`Address`]).
-//! - [`RedisLimiter`] is a limit with the methods of `tidegate::Limiter`. Every decision is one script, atomic, by Redis's clock.
+//! - [`RedisLimiter`] is a limit. Every decision is one script, atomic, by Redis's clock.
 //! - [`Settings::deadline`] and [`Builder::deadline`] bound how long a decision waits for Redis. [`OnError`] decides when that
 //!   has passed: this node's share of the limit, or all pass, or none.
 //! - [`RedisLimiter::acquire`] waits for a rate or a permit. [`check_all`] decides several limits as one.

@@ -1,15 +1,8 @@
 //! A limit that several processes share: [`RedisLimiter`].
 //!
-//! `RedisLimiter` has the methods of [`tidegate::Limiter`] with the same meaning, and each of them that uses Redis is `async`. These
-//! differ:
-//!
-//! - A key is anything that is bytes, where memory takes anything that can be hashed: a hash differs from process to process,
-//!   and the same key must be the same bytes in all of them.
-//! - `peek`, `refund`, `reset`, `window` and `set_rule` return an error if Redis does not answer. Methods that decide never fail:
-//!   [`OnError`](crate::OnError) applies. [`try_check`](RedisLimiter::try_check) is `check` without that policy.
-//! - `charge` charges no more than is remaining, since a key in Redis cannot be in debt.
-//! - `acquire` promises no order among waiting requests, since waiting is not known to Redis ([`RedisRequest::acquire`]).
-//! - There is no `reserve` (a reservation is a debt) and no `block` (it would block the runtime's thread).
+//! Which methods have the same meaning as in memory, which differ, and which only one of the two has: `docs/guide/redis.md`,
+//! "Methods". Methods that decide never fail, because [`OnError`](crate::OnError) applies; [`try_check`](RedisLimiter::try_check) is
+//! `check_n` without that policy.
 
 mod builder;
 mod context;
@@ -34,7 +27,9 @@ use tidegate::{Decision, Denied, Rule};
 /// Methods that decide always return a decision: if Redis does not answer within the
 /// [deadline](crate::Builder::deadline), [`OnError`](crate::OnError) decides. The others return a [`StoreError`] then.
 ///
-/// The methods are those of [`tidegate::Limiter`], with an `.await`. Keys are bytes, so that all processes agree on them.
+/// `check`, `check_n`, and requests with a cost and a maximum wait have the meaning that they have in [`tidegate::Limiter`], with
+/// an `.await`. Keys are bytes, so that all processes agree on them. `docs/guide/redis.md` lists the
+/// methods that differ and those that only memory has.
 ///
 /// ```no_run
 /// # async fn example(store: tidegate_redis::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -278,7 +273,7 @@ impl RedisLimiter {
     }
 
     /// Returns whether a new limiter of this name would decide as this one does, so that this one can be dropped: it has no other
-    /// clone, which a permit or a request has; no lease; and no key of this node's share owes anything.
+    /// clone (every permit holds one), no lease, and no key of this node's share owes anything.
     ///
     /// Redis keeps what it has charged. But only this limiter knows what it admitted while Redis did not answer, and what its share
     /// has left if Redis stops answering now. The share is charged for what Redis admits, so it owes about as long as Redis's keys do.
