@@ -75,7 +75,7 @@ async fn explain_says_what_decides_without_the_store() {
     let start = r#"{"verdict":"deny","decided_by":"shut","#;
     assert!(body.starts_with(start), "{body}");
     for said in [
-        "on_error = \\\"local\\\": this server decides by its share of the limit",
+        "on_error = \\\"local\\\": this server decides with its share of the limit",
         "on_error = \\\"allow\\\": requests pass",
         "on_error = \\\"deny\\\": requests are denied",
         "no connection to 127.0.0.1",

@@ -91,7 +91,7 @@ async fn an_escaped_slash_is_configurable_for_each_family() {
     assert_eq!(page("x-original", "/login").await, json!(null), "as it was sent");
     let described = harness.post("/v1/explain", r#"{"path": "/x%2F..%2Flogin"}"#).await.json();
     let path = described["path"].as_str().unwrap();
-    assert_eq!(path, "ambiguous: servers differ about which page it is");
+    assert_eq!(path, "ambiguous: servers differ about the page that it means");
 }
 
 #[tokio::test]
