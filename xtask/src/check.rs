@@ -11,7 +11,7 @@ use crate::{deny, tidy};
 /// The fastest step comes first, and a step that may install a tool comes last.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "formatting", run: formatting },
-    Step { name: "tidy", run: |workspace| tidy::run(workspace, &[]) },
+    Step { name: "tidy", run: tidy::run },
     Step { name: "clippy", run: clippy },
     Step { name: "docs", run: docs },
     Step { name: "dependency policy", run: deny::policy },

@@ -1,8 +1,7 @@
 //! Modules depend on each other in one direction only.
 //!
-//! The modules directly in a crate form a graph: an edge for every path in `use crate::…`, `use super::…` or
-//! written in full in the code. No edge may be part of a cycle. The same holds in each folder whose
-//! content ARCHITECTURE.md shows.
+//! The modules of one folder form a graph: an edge for every path in `use crate::…`, `use super::…` or written
+//! in full in the code. No edge may be part of a cycle. A file deep in a folder counts as the folder.
 //!
 //! Not read Code for tests (`#[cfg(test)]`); a module that uses its own children, or its parent.
 //! Always   A re-exported name counts as a use of the module that defines it.
@@ -16,23 +15,19 @@ use super::tree::{File, Tree};
 
 const RULE: &str = "cycle";
 
-/// A folder whose content this page shows, as in `wait/{acquire,permit}`, is looked into.
-const MAP: &str = "ARCHITECTURE.md";
-
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let map = tree.file(MAP).map_or("", |file| &file.text);
     let crates = tree.crates().into_iter().map(|name| format!("crates/{name}/src"));
-    crates.flat_map(|source| check_crate(tree, &source, map)).collect()
+    crates.chain(["xtask/src".to_owned()]).flat_map(|source| check_crate(tree, &source)).collect()
 }
 
-fn check_crate(tree: &Tree, source: &str, map: &str) -> Vec<Violation> {
+fn check_crate(tree: &Tree, source: &str) -> Vec<Violation> {
     let modules = Modules::read(tree, source);
     let mut graphs: BTreeMap<Path, Graph> = BTreeMap::new();
     for (path, module) in &modules.by_path {
         for (line, named) in &module.named {
             let target = modules.resolve(path, named);
             let shared = path.iter().zip(&target).take_while(|(a, b)| a == b).count();
-            if shared == path.len() || shared == target.len() || !is_shown(&path[..shared], map) {
+            if shared == path.len() || shared == target.len() {
                 continue;
             }
             let edge = (path[shared].clone(), target[shared].clone());
@@ -41,11 +36,6 @@ fn check_crate(tree: &Tree, source: &str, map: &str) -> Vec<Violation> {
         }
     }
     graphs.into_values().flat_map(|graph| graph.violations()).collect()
-}
-
-/// The root of a crate always, a folder if the map shows what is in it.
-fn is_shown(folder: &[String], map: &str) -> bool {
-    folder.last().is_none_or(|name| map.contains(&format!("{name}/{{")))
 }
 
 /// The uses between the modules of one folder, each with the first place that shows it.
@@ -208,11 +198,9 @@ fn absolute(
 mod tests {
     use super::*;
 
-    /// Checks files of the crate `a`, and the map.
+    /// Checks files of the crate `a`.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        let place = |path: &str| {
-            if path == MAP { path.to_owned() } else { format!("crates/a/src/{path}") }
-        };
+        let place = |path: &str| format!("crates/a/src/{path}");
         let files: Vec<(String, &str)> =
             files.iter().map(|(path, text)| (place(path), *text)).collect();
         let files: Vec<(&str, &str)> =
@@ -252,9 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_looked_into_if_the_map_shows_their_content() {
+    fn the_modules_of_a_folder_are_checked_too() {
         let files = [
-            ("ARCHITECTURE.md", "crate-a   b/{x,y}"),
             ("b/mod.rs", "mod x;\nmod y;\npub use x::X;\n"),
             ("b/x.rs", "use super::y;\n"),
             ("b/y.rs", "use crate::b::X;\n"),

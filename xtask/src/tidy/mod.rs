@@ -4,7 +4,6 @@
 //!          fail on a bad sample. All violations are reported, not just the first.
 //! Always   A violation says what to do about it.
 
-mod allowance;
 mod cycles;
 mod drawers;
 mod examples;
@@ -25,7 +24,6 @@ use std::fmt;
 use anyhow::bail;
 
 use crate::workspace::Workspace;
-use allowance::Split;
 use tree::Tree;
 
 const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
@@ -61,30 +59,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// `--left` lists what is still tolerated, too.
-pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result<()> {
-    let lists_tolerated = match arguments {
-        [] => false,
-        [only] if only == "--left" => true,
-        _ => bail!("`tidy` takes no argument but `--left`"),
-    };
+pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     let tree = Tree::read(workspace)?;
     let mut violations: Vec<Violation> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
     violations.sort();
-    let Split { failing, tolerated, exceeded } = allowance::split(violations);
-    for violation in tolerated.iter().filter(|_| lists_tolerated).chain(&failing) {
+    for violation in &violations {
         println!("{violation}");
     }
-    for line in allowance::summary(&tolerated) {
-        println!("{line}");
-    }
-    if !tolerated.is_empty() && !lists_tolerated {
-        println!("`cargo xtask tidy --left` lists what is left, by file");
-    }
-    if !exceeded.is_empty() {
-        bail!("tidy tolerates no more than before: {}", exceeded.join("; "));
-    }
-    match failing.len() {
+    match violations.len() {
         0 => {
             println!("{} files are tidy", tree.files().count());
             Ok(())

@@ -83,6 +83,8 @@ const RETIRED: &[Row] = &[
             ("wakeful", "busy_poll"),
             ("means", "describe"),
             ("desk", "harness"),
+            ("strangers", "unauthenticated"),
+            ("crowd", "a name that says of what there are many"),
         ],
     ),
     (
@@ -117,6 +119,7 @@ const RETIRED: &[Row] = &[
             ("Question", "a name that says which request"),
             ("Said", "a name that says which message"),
             ("Shared", "a name that says what is shared"),
+            ("Who", "a name that says who: Client, Caller"),
             ("Signpost", "RowLocation"),
             ("Told", "a name that says which message"),
             ("Whom", "CallKey"),
@@ -165,7 +168,7 @@ const RETIRED: &[Row] = &[
         "crates/tidegate-server/src/",
         &[("alone", "reload_lock"), ("is_known", "is_authenticated")],
     ),
-    (Function, "crates/tidegate-server/src/resp/", &[("leave", "close")]),
+    (Function, "crates/tidegate-server/src/protocol/resp/", &[("leave", "close")]),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
@@ -210,7 +213,7 @@ fn declared(file: &File) -> Vec<(usize, Kind, String)> {
 /// A module that has a file of its own is reported there, so `mod x;` is not looked at.
 fn kind(keyword: &str) -> Option<Kind> {
     match keyword {
-        "struct" | "enum" | "union" | "trait" | "type" => Some(Type),
+        "struct" | "enum" | "union" | "trait" | "type" | "as" => Some(Type),
         "fn" => Some(Function),
         _ => None,
     }

@@ -73,11 +73,13 @@ fn is_read(file: &File) -> bool {
     let parts: Vec<&str> = file.path.split('/').collect();
     let is_product = match parts[..] {
         [_] => file.extension() == "md",
-        ["crates", _, "src" | "lua", ..] => true,
+        ["crates", ..] => true,
         [root, ..] => ["xtask", "examples", "deploy", "docs", "spec"].contains(&root),
         [] => false,
     };
-    is_product && ["rs", "md", "lua", "yml", "service", "toml"].contains(&file.extension())
+    is_product
+        && ["rs", "md", "lua", "yml", "service", "toml", "py", "js", "html"]
+            .contains(&file.extension())
 }
 
 fn found(file: &File) -> Vec<Violation> {
@@ -254,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_seeds_are_not_read() {
+    fn tests_are_read_and_seeds_are_not() {
         let tree = Tree::of(&[
             ("crates/a/tests/b.rs", "// Whoever"),
             ("fuzz/seeds/x.md", "Whoever"),
             ("docs/a.md", "Whoever"),
         ]);
-        assert_eq!(places(&check(&tree)), ["docs/a.md:1"]);
+        assert_eq!(places(&check(&tree)), ["crates/a/tests/b.rs:1", "docs/a.md:1"]);
     }
 }
