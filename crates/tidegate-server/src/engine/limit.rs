@@ -1,6 +1,6 @@
 //! A limit as the server enforces it: its counters, its mode, and how many requests it admitted in shadow mode only.
 
-use super::Answer;
+use super::EffectiveDecision;
 use crate::config::{LimitConfig, Mode};
 use crate::store::{Backend, Counters};
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Limit {
     }
 
     /// Returns the decision as the mode enforces it, and counts it if the limit is in shadow mode.
-    pub(super) fn enforce(&self, decision: Decision) -> Answer {
+    pub(super) fn enforce(&self, decision: Decision) -> EffectiveDecision {
         let answer = self.preview(decision);
         if answer.is_shadowed {
             self.shadow.all.fetch_add(1, Ordering::Relaxed);
@@ -151,12 +151,12 @@ impl Limit {
     }
 
     /// Returns the decision as the mode would enforce it, without counting it.
-    pub(super) fn preview(&self, decision: Decision) -> Answer {
+    pub(super) fn preview(&self, decision: Decision) -> EffectiveDecision {
         self.mode().apply(decision)
     }
 
     /// Returns what the response headers show of this limit; `None` for a limit that is in shadow mode or off.
-    pub(crate) fn status(&self, answer: Answer) -> Option<LimitStatus<'_>> {
+    pub(crate) fn status(&self, answer: EffectiveDecision) -> Option<LimitStatus<'_>> {
         self.mode().status(self.name(), self.rule(), answer.decision)
     }
 }

@@ -16,11 +16,10 @@ mod tests;
 
 pub use lease::{InvalidLeaseId, Lease, LeaseId, TooManyLeases};
 pub use limit::{Limit, NotCheckable};
-pub(crate) use limits::at;
-pub use limits::{Limits, NoSuchLimit};
-pub use rules::EvictedCounts;
-pub(crate) use rules::RULES_MAX;
-pub use tidegate_http::EffectiveDecision as Answer;
+pub use limits::Limits;
+pub use rules::{EvictedCounts, NoSuchLimit};
+pub(crate) use rules::{RULES_MAX, at};
+pub use tidegate_http::EffectiveDecision;
 
 use crate::clock::ServerClock;
 use crate::config::matching::counts_credentials;
@@ -77,11 +76,11 @@ pub enum CheckError {
 
 /// The answer to several requests that were decided together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JointAnswer {
+pub struct EffectiveJoint {
     /// The answer to all of them.
-    pub all: Answer,
+    pub all: EffectiveDecision,
     /// The answer to each of them, in the order of the requests.
-    pub each: Vec<Answer>,
+    pub each: Vec<EffectiveDecision>,
 }
 
 impl Engine {
@@ -264,11 +263,11 @@ impl Engine {
     }
 
     /// Decides a request, and charges it unless it is denied.
-    pub async fn check(&self, request: &LimitRequest<'_>) -> Result<Answer, CheckError> {
+    pub async fn check(&self, request: &LimitRequest<'_>) -> Result<EffectiveDecision, CheckError> {
         let LimitRequest { limit, key, cost } = *request;
         limit.ensure_checkable()?;
         if limit.mode() == Mode::Off {
-            return Ok(Answer::UNLIMITED);
+            return Ok(EffectiveDecision::UNLIMITED);
         }
         let decision = self.timed(|| limit.store().check(key, cost)).await;
         Ok(limit.enforce(decision))
@@ -280,18 +279,18 @@ impl Engine {
     pub async fn check_all(
         &self,
         requests: &[LimitRequest<'_>],
-    ) -> Result<JointAnswer, CheckError> {
+    ) -> Result<EffectiveJoint, CheckError> {
         requests.iter().try_for_each(|request| request.limit.ensure_checkable())?;
         let joint = self.timed(|| self.decide_enforced(requests)).await?;
         let mut decisions = joint.each.into_iter();
-        let mut all = Answer::enforced(joint.decision);
+        let mut all = EffectiveDecision::enforced(joint.decision);
         let mut each = Vec::with_capacity(requests.len());
         for request in requests {
             each.push(match (request.limit.mode(), ShadowAction::after(&joint.decision)) {
-                (Mode::Enforce, _) => {
-                    Answer::enforced(decisions.next().expect("there is one for each request"))
-                }
-                (Mode::Off, _) => Answer::UNLIMITED,
+                (Mode::Enforce, _) => EffectiveDecision::enforced(
+                    decisions.next().expect("there is one for each request"),
+                ),
+                (Mode::Off, _) => EffectiveDecision::UNLIMITED,
                 (Mode::Shadow, ShadowAction::Check) => {
                     let answer = self.check(request).await?;
                     all.is_shadowed |= answer.is_shadowed;
@@ -299,11 +298,11 @@ impl Engine {
                 }
                 // A peek may fail where a decision does not, and the denial stands without it.
                 (Mode::Shadow, ShadowAction::Peek) => {
-                    self.peek(request).await.unwrap_or(Answer::UNLIMITED)
+                    self.peek(request).await.unwrap_or(EffectiveDecision::UNLIMITED)
                 }
             });
         }
-        Ok(JointAnswer { all, each })
+        Ok(EffectiveJoint { all, each })
     }
 
     /// Decides the requests to enforced limits together.
@@ -324,9 +323,9 @@ impl Engine {
     }
 
     /// Returns what [`check`](Self::check) would decide, without charging.
-    pub async fn peek(&self, request: &LimitRequest<'_>) -> Result<Answer, StoreError> {
+    pub async fn peek(&self, request: &LimitRequest<'_>) -> Result<EffectiveDecision, StoreError> {
         if request.limit.mode() == Mode::Off {
-            return Ok(Answer::UNLIMITED);
+            return Ok(EffectiveDecision::UNLIMITED);
         }
         Ok(request.limit.preview(self.peek_rule(request).await?))
     }
@@ -397,11 +396,11 @@ impl ClientEngine<'_> {
         &self,
         request: &LimitRequest<'_>,
         id: IdempotencyKey<'_>,
-    ) -> Result<Answer, CheckError> {
+    ) -> Result<EffectiveDecision, CheckError> {
         let LimitRequest { limit, key, cost } = *request;
         limit.ensure_checkable()?;
         if limit.mode() == Mode::Off {
-            return Ok(Answer::UNLIMITED);
+            return Ok(EffectiveDecision::UNLIMITED);
         }
         let decide = || limit.store().check_once(key, cost, id, self.client);
         Ok(limit.enforce(self.timed(decide).await?))
@@ -414,7 +413,7 @@ impl ClientEngine<'_> {
     pub async fn acquire(
         &self,
         request: &LimitRequest<'_>,
-    ) -> Result<Result<Lease, Answer>, TooManyLeases> {
+    ) -> Result<Result<Lease, EffectiveDecision>, TooManyLeases> {
         let LimitRequest { limit, key, cost } = *request;
         let unlimited = || self.leases.without_permit(Decision::UNLIMITED);
         if limit.mode() == Mode::Off {

@@ -8,18 +8,20 @@
 //! Always   Only a request that is accepted counts as use: neither a restart nor a refused request does. A refused request changes
 //!          nothing but where the next scan starts.
 
+mod no_such_limit;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use super::Limit;
 use super::lease::Leases;
-use super::limits::NoSuchLimit;
 use super::snapshot_codec::{self, Reader};
 use crate::clock::ServerClock;
 use crate::config::{LimitConfig, ServerConfig};
 use crate::store::Backend;
 use crate::sync::{read, write};
+pub use no_such_limit::NoSuchLimit;
+pub(crate) use no_such_limit::at;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
@@ -30,6 +32,8 @@ use tidegate::snapshot::{Attached, Snapshot};
 use tidegate::store::{ClientId, Shares, StorePermit};
 use tidegate::{Clock, Rule, Span, Timestamp};
 
+/// The maximum length of a limit's name or rule text.
+pub(super) const NAME_BYTES_MAX: usize = 256;
 /// The maximum number of ad-hoc rules.
 pub(crate) const RULES_MAX: usize = 1_024;
 /// How many rules are looked at to find one to evict.

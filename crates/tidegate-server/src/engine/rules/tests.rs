@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::engine::limits::{Limits, NAME_BYTES_MAX};
+use crate::engine::limits::Limits;
 use crate::store::MemoryBackend;
 use tidegate::ManualClock;
 

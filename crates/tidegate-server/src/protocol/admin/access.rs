@@ -2,7 +2,8 @@
 
 use super::Route;
 use crate::config::ServerConfig;
-use crate::protocol::http::{Problem, bearer, host, is_loopback, without_port};
+use crate::matching::without_port;
+use crate::protocol::http::{Problem, bearer, host, is_loopback};
 use crate::server::Server;
 use http::header::HOST;
 use http::request::Parts;

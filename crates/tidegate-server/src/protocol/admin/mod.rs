@@ -84,11 +84,6 @@ const ROUTES: &[(&str, Method, Route)] = &[
     ("/dashboard.js", Method::GET, Route::Page(page::Part::Js)),
 ];
 
-/// Returns whether the admin listener has this path.
-pub(crate) fn has_path(path: &str) -> bool {
-    ROUTES.iter().any(|(known, ..)| *known == path)
-}
-
 async fn try_answer(server: &Arc<Server>, request: &Parts) -> Result<RawResponse, Problem> {
     let route = find(ROUTES, request)?;
     access::check(server, request, route)?;

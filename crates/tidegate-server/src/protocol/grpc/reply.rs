@@ -7,7 +7,7 @@
 use super::limit_lookup::DescriptorLimit;
 use super::proto::{Code, DescriptorStatus, HeaderValue, RateLimitResponse};
 use crate::config::Fallback;
-use crate::engine::Answer;
+use crate::engine::EffectiveDecision;
 use prost_types::value::Kind;
 use std::cmp::Reverse;
 use tidegate::{Decision, Retry, Span, Verdict};
@@ -26,7 +26,7 @@ const SHADOWED_BY: &str = "shadowed_by";
 
 /// Returns the response to a request with these limits and answers of its descriptors.
 pub(super) fn response<'a>(
-    answered: impl Iterator<Item = (&'a DescriptorLimit<'a>, &'a Answer)> + Clone,
+    answered: impl Iterator<Item = (&'a DescriptorLimit<'a>, &'a EffectiveDecision)> + Clone,
 ) -> RateLimitResponse {
     let statuses = answered.clone().map(|(limit, answer)| status(limit, answer)).collect();
     let mut response = RateLimitResponse {
@@ -46,7 +46,7 @@ pub(super) fn response<'a>(
     response
 }
 
-fn status(limit: &DescriptorLimit<'_>, answer: &Answer) -> DescriptorStatus {
+fn status(limit: &DescriptorLimit<'_>, answer: &EffectiveDecision) -> DescriptorStatus {
     let code = if answer.passes() { Code::Ok } else { Code::OverLimit };
     let status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
     match limit {
@@ -67,7 +67,7 @@ fn status(limit: &DescriptorLimit<'_>, answer: &Answer) -> DescriptorStatus {
 
 /// Returns the time until the reset; for a denial without one, the time until a retry, because Envoy sends 0 to clients if it is
 /// missing.
-fn until_reset(answer: &Answer) -> Option<prost_types::Duration> {
+fn until_reset(answer: &EffectiveDecision) -> Option<prost_types::Duration> {
     let seconds = until_reset_s(&answer.decision)?.try_into().unwrap_or(i64::MAX);
     Some(prost_types::Duration { seconds, nanos: 0 })
 }
@@ -79,14 +79,14 @@ fn until_reset_s(decision: &Decision) -> Option<u64> {
 
 /// Returns the fields of the tightest limit that the client may see: one that denied it, or else the one with the least remaining.
 fn fields<'a>(
-    answered: impl Iterator<Item = (&'a DescriptorLimit<'a>, &'a Answer)>,
+    answered: impl Iterator<Item = (&'a DescriptorLimit<'a>, &'a EffectiveDecision)>,
 ) -> Vec<HeaderValue> {
     let is_visible = |limit: &DescriptorLimit<'_>| match limit {
         DescriptorLimit::Unlimited => false,
         DescriptorLimit::Zero(_) => true,
         DescriptorLimit::Limited { limit, .. } => limit.mode().is_visible(),
     };
-    let tightness = |answer: &Answer| {
+    let tightness = |answer: &EffectiveDecision| {
         (answer.passes(), answer.decision.remaining, Reverse(answer.decision.reset_after))
     };
     let visible = answered.filter(|(limit, _)| is_visible(limit)).map(|(_, answer)| answer);
@@ -107,7 +107,7 @@ fn fields<'a>(
 
 fn deny<'a>(
     response: &mut RateLimitResponse,
-    answered: impl Iterator<Item = (&'a DescriptorLimit<'a>, &'a Answer)> + Clone,
+    answered: impl Iterator<Item = (&'a DescriptorLimit<'a>, &'a EffectiveDecision)> + Clone,
 ) {
     let retries = answered.clone().filter_map(|(_, answer)| match answer.decision.verdict {
         Verdict::Deny(retry) => Some(retry_after(retry)),
@@ -162,7 +162,8 @@ mod tests {
 
     fn rendered(decision: Decision) -> (DescriptorStatus, Vec<String>) {
         let description = RateLimit { requests_per_unit: 7, ..RateLimit::default() };
-        let (limit, answer) = (DescriptorLimit::Zero(description), Answer::enforced(decision));
+        let (limit, answer) =
+            (DescriptorLimit::Zero(description), EffectiveDecision::enforced(decision));
         let mut response = response([(&limit, &answer)].into_iter());
         let fields = response.response_headers_to_add.iter();
         let fields = fields.map(|field| format!("{}: {}", field.key, field.value)).collect();

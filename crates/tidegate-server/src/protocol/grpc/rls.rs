@@ -8,7 +8,7 @@ use super::limit_lookup::{DescriptorLimit, LimitLookup};
 use super::proto::RateLimitResponse;
 use super::reply;
 use super::request::Request;
-use crate::engine::{Answer, CheckError, LimitRequest};
+use crate::engine::{CheckError, EffectiveDecision, LimitRequest};
 use crate::server::Server;
 use crate::store::StoreError;
 use arc_swap::ArcSwap;
@@ -39,7 +39,7 @@ enum Action {
 struct DescriptorCheck<'a> {
     limit: DescriptorLimit<'a>,
     action: Action,
-    answer: Answer,
+    answer: EffectiveDecision,
 }
 
 impl RateLimits {
@@ -125,7 +125,11 @@ impl RateLimits {
     }
 
     /// Returns whether a cost would pass, with the present numbers.
-    async fn peek(&self, check: &DescriptorCheck<'_>, cost: u64) -> Result<Answer, StoreError> {
+    async fn peek(
+        &self,
+        check: &DescriptorCheck<'_>,
+        cost: u64,
+    ) -> Result<EffectiveDecision, StoreError> {
         let Some(request) = check.request(cost) else { return Ok(check.answer) };
         let answer = self.server.engine.peek(&request).await?;
         if !answer.passes() || answer.is_shadowed {
@@ -134,7 +138,11 @@ impl RateLimits {
         self.server.engine.peek(&LimitRequest { cost: 0, ..request }).await
     }
 
-    async fn refund(&self, check: &DescriptorCheck<'_>, cost: u64) -> Result<Answer, StoreError> {
+    async fn refund(
+        &self,
+        check: &DescriptorCheck<'_>,
+        cost: u64,
+    ) -> Result<EffectiveDecision, StoreError> {
         let Some(request) = check.request(cost) else { return Ok(check.answer) };
         self.server.engine.refund(&request).await?;
         self.server.engine.peek(&LimitRequest { cost: 0, ..request }).await
@@ -170,7 +178,7 @@ impl<'a> DescriptorCheck<'a> {
     fn new((limit, action): (DescriptorLimit<'a>, Action)) -> Self {
         let is_denied =
             matches!(limit, DescriptorLimit::Zero(_)) && !matches!(action, Action::Refund(_));
-        let answer = if is_denied { denied_forever() } else { Answer::UNLIMITED };
+        let answer = if is_denied { denied_forever() } else { EffectiveDecision::UNLIMITED };
         Self { limit, action, answer }
     }
 
@@ -192,10 +200,10 @@ impl<'a> DescriptorCheck<'a> {
 }
 
 /// Returns the answer of a limit that admits nothing.
-fn denied_forever() -> Answer {
+fn denied_forever() -> EffectiveDecision {
     let mut decision = Decision::UNLIMITED.deny(Retry::Never).decision;
     (decision.limit, decision.remaining) = (0, 0);
-    Answer { decision, is_shadowed: false }
+    EffectiveDecision { decision, is_shadowed: false }
 }
 
 /// Returns the status of an error; Envoy then follows its `failure_mode_deny`.

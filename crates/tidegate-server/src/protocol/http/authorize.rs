@@ -13,7 +13,7 @@ use super::query::parameters;
 use super::resolved_check::bounded;
 use super::response::{RawResponse, ResponseBuilder};
 use crate::config::{Fallback, near};
-use crate::engine::{Answer, ClientEngine, LimitRequest};
+use crate::engine::{ClientEngine, EffectiveDecision, LimitRequest};
 use crate::matching::{self, Counted, Look};
 use crate::server::Server;
 use http::request::Parts;
@@ -65,13 +65,13 @@ pub(super) async fn authorize(
 }
 
 /// Returns the first fallback among the limits that deny.
-fn fallback<'a>(counted: &'a [Counted], answers: &[Answer]) -> Option<&'a Fallback> {
+fn fallback<'a>(counted: &'a [Counted], answers: &[EffectiveDecision]) -> Option<&'a Fallback> {
     let mut denying = counted.iter().zip(answers).filter(|(_, answer)| !answer.passes());
     denying.find_map(|(counted, _)| counted.limit.config().fallback.as_ref())
 }
 
 fn respond(
-    (statuses, all): (&[LimitStatus<'_>], &Answer),
+    (statuses, all): (&[LimitStatus<'_>], &EffectiveDecision),
     style: HeaderStyle,
     fallback: Option<&Fallback>,
     deny: Option<StatusCode>,
@@ -93,7 +93,7 @@ fn respond(
 fn respond_fallback(
     fallback: &Fallback,
     status: StatusCode,
-    (statuses, all): (&[LimitStatus<'_>], &Answer),
+    (statuses, all): (&[LimitStatus<'_>], &EffectiveDecision),
     style: HeaderStyle,
 ) -> RawResponse {
     let content_type = HeaderValue::from_str(&fallback.content_type);

@@ -5,7 +5,7 @@ use super::decision;
 use super::problem::Problem;
 use super::resolved_check::ResolvedCheck;
 use super::response::RawResponse;
-use crate::engine::{Answer, ClientEngine, Engine, LimitRequest};
+use crate::engine::{ClientEngine, EffectiveDecision, Engine, LimitRequest};
 use crate::store::IdempotencyKey;
 use tidegate_http::{HeaderStyle, LimitStatus};
 
@@ -98,6 +98,10 @@ async fn state_of_key(
     Ok(respond(check, answer, style))
 }
 
-fn respond(check: &ResolvedCheck<'_>, answer: Answer, style: HeaderStyle) -> RawResponse {
+fn respond(
+    check: &ResolvedCheck<'_>,
+    answer: EffectiveDecision,
+    style: HeaderStyle,
+) -> RawResponse {
     decision::answer(style, check.limit.status(answer).as_slice(), &answer, |_| ())
 }

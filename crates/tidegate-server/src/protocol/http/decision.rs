@@ -6,7 +6,7 @@
 //!           for the caller of this API, and describes all.
 
 use super::response::{JSON, PROBLEM, RawResponse, ResponseBuilder};
-use crate::engine::Answer;
+use crate::engine::EffectiveDecision;
 use http::StatusCode;
 use tidegate_http::{ByteWriter as _, HeaderStyle, LimitStatus, put_decision_members, put_denial};
 
@@ -14,7 +14,7 @@ use tidegate_http::{ByteWriter as _, HeaderStyle, LimitStatus, put_decision_memb
 pub(super) fn answer(
     style: HeaderStyle,
     statuses: &[LimitStatus<'_>],
-    all: &Answer,
+    all: &EffectiveDecision,
     more: impl FnOnce(&mut Vec<u8>),
 ) -> RawResponse {
     if !all.passes() {
@@ -34,7 +34,7 @@ pub(super) fn answer(
 pub(super) fn deny(
     status: StatusCode,
     style: HeaderStyle,
-    (statuses, all): (&[LimitStatus<'_>], &Answer),
+    (statuses, all): (&[LimitStatus<'_>], &EffectiveDecision),
     more: impl FnOnce(&mut Vec<u8>),
 ) -> RawResponse {
     let mut page = ResponseBuilder::new(status);
@@ -43,7 +43,7 @@ pub(super) fn deny(
 }
 
 /// Appends the decisions of several checks.
-pub(super) fn each(out: &mut Vec<u8>, answers: &[Answer]) {
+pub(super) fn each(out: &mut Vec<u8>, answers: &[EffectiveDecision]) {
     out.extend_from_slice(br#","each":["#);
     for (index, answer) in answers.iter().enumerate() {
         out.extend_from_slice(if index > 0 { b",{" } else { b"{" });

@@ -4,7 +4,7 @@ use super::check_body::{CHECK, RELEASE, parse};
 use super::decision::{self, member};
 use super::problem::Problem;
 use super::response::{JSON, RawResponse, ResponseBuilder};
-use crate::engine::{Answer, ClientEngine, Engine, Lease, LeaseId};
+use crate::engine::{ClientEngine, EffectiveDecision, Engine, Lease, LeaseId};
 use http::StatusCode;
 use std::io::Write;
 use tidegate_http::{HeaderStyle, millis_ceil};
@@ -25,7 +25,7 @@ pub(super) async fn acquire(
     let limit = &*check.limit;
     Ok(match engine.acquire(&check.request()).await? {
         Ok(lease) => {
-            let answer = Answer::enforced(lease.decision);
+            let answer = EffectiveDecision::enforced(lease.decision);
             let status = limit.status(answer);
             decision::answer(style, status.as_slice(), &answer, |out| put_lease(out, &lease))
         }

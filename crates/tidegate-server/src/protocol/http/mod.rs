@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! route             the table of paths
-//! guard             access control
+//! guard, token      access control
 //! check, lease      JSON requests: check_body (parse), resolved_check (find the limit), decision (render)
 //! authorize         requests of proxies: original_request (the client's request), query (parameters)
 //! explain           why a request is or is not limited
@@ -32,17 +32,19 @@ mod route;
 mod style;
 #[cfg(test)]
 pub(crate) mod tests;
+mod token;
 
 pub(crate) use body::{BODY_BYTES_MAX, collect};
-pub(crate) use guard::{bearer, host, is_loopback, without_port};
+pub(crate) use guard::{host, is_loopback};
 pub(crate) use problem::Problem;
 pub(crate) use query::parameter;
 pub use response::RawResponse;
 pub(crate) use response::{JSON, ResponseBuilder};
-#[cfg(test)]
-pub(crate) use route::ROUTES;
 pub(crate) use route::find;
+#[cfg(test)]
+pub(crate) use route::{ADMIN_PATHS, ROUTES};
 pub use tidegate_http::HeaderStyle;
+pub(crate) use token::bearer;
 
 use crate::config::ServerConfig;
 use crate::server::Server;
@@ -89,7 +91,7 @@ pub fn service<H: Send>(
 
 /// Returns whether a token is needed and the request has a valid one.
 pub(crate) fn is_authenticated(server: &Server, request: &Parts) -> bool {
-    server.must_authenticate(Wire::Http) && guard::valid_token(server, &request.headers).is_ok()
+    server.must_authenticate(Wire::Http) && token::valid_token(server, &request.headers).is_ok()
 }
 
 /// Answers a request from `peer`.
@@ -126,7 +128,7 @@ async fn try_answer(
         if !route.has_body() {
             guard::check_host_name(server, host)?;
         }
-        token = guard::require_token(server, &request.headers)?;
+        token = token::require_token(server, &request.headers)?;
     }
     if route.has_body() {
         guard::require_json(&request.headers)?;

@@ -8,10 +8,10 @@
 //! Invariant The proxy's token is not a part of its client's request: no limit counts by it, and nothing prints it.
 //! Invariant Any caller is believed about the request; only a trusted proxy is believed about the client's address.
 
-use super::guard::{is_own_token, without_port};
 use super::problem::Problem;
+use super::token::is_own_token;
 use crate::config::{ServerConfig, near};
-use crate::matching::{self, Path};
+use crate::matching::{self, Path, without_port};
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};

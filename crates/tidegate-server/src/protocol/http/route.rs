@@ -37,6 +37,19 @@ pub(crate) const ROUTES: &[(&str, Method, Route)] = &[
     ("/", Method::GET, Route::Home),
 ];
 
+/// The paths of the admin listener, to name it to clients that ask here.
+pub(crate) const ADMIN_PATHS: &[&str] = &[
+    "/metrics",
+    "/livez",
+    "/readyz",
+    "/v1/limits",
+    "/v1/top",
+    "/v1/reload",
+    "/v1/ad-hoc-rules/clear",
+    "/dashboard.css",
+    "/dashboard.js",
+];
+
 /// Maximum length of a path for which a suggestion is searched.
 const PATH_BYTES_MAX: usize = 64;
 
@@ -85,7 +98,7 @@ pub(crate) fn find<R: Copy>(routes: &[(&str, Method, R)], request: &Parts) -> Re
 /// Returns the problem of an unknown path, with a suggestion.
 fn not_found<'a>(path: &str, known: impl Iterator<Item = &'a str>) -> Problem {
     // The path may be one of the other listener.
-    if crate::protocol::admin::has_path(path) {
+    if ADMIN_PATHS.contains(&path) {
         let detail = format!("{path} is on the admin listener (`admin` in [server])");
         return Problem::new(StatusCode::NOT_FOUND, detail);
     }

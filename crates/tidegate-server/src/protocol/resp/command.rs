@@ -42,7 +42,7 @@ pub(super) enum Group {
     Throttle,
     /// `tide.rs`
     Tide,
-    /// `transaction.rs`
+    /// `dispatch.rs`, which has their queue
     Transaction,
 }
 

@@ -2,8 +2,8 @@
 
 use super::command::{COMMANDS, Command, CommandSpec, find};
 use super::parse::Words;
-use super::reply::Version;
-use super::session::{Session, shown};
+use super::reply::{Version, shown};
+use super::session::Session;
 use crate::config::Token;
 use crate::escape::Escaped;
 use std::sync::atomic::Ordering;

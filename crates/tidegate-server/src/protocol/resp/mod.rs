@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! parse         bytes to words
-//! session       one client: words to commands, in order
+//! dispatch      words to commands, in order
 //!   command     the table of commands
 //!   connection  AUTH, HELLO, CLIENT, INFO and what else client libraries send
 //!   throttle    CL.THROTTLE and DEL, in batches
 //!   tide        TIDE.*
-//!   transaction MULTI, EXEC, DISCARD
+//!   transaction the queue of MULTI
 //!   pipeline    with limits in Redis: independent commands at the same time
+//! session       the state of one client
 //! reply         RESP2 and RESP3
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 mod command;
 mod connection;
+mod dispatch;
 mod parse;
 mod pipeline;
 mod reply;

@@ -96,15 +96,6 @@ impl Words {
     pub fn from<'a>(&'a self, bytes: &'a [u8], position: usize) -> impl Iterator<Item = &'a [u8]> {
         self.ranges.iter().skip(position).map(|range| &bytes[range.clone()])
     }
-
-    /// Returns the input from the beginning of the word at this position to the end of the last word.
-    #[inline]
-    pub fn span<'a>(&self, bytes: &'a [u8], position: usize) -> &'a [u8] {
-        match (self.ranges.get(position), self.ranges.last()) {
-            (Some(first), Some(last)) => &bytes[first.start..last.end],
-            _ => &[],
-        }
-    }
 }
 
 /// Parses the first command. Returns its length in bytes; `None` if it has not arrived completely.

@@ -8,9 +8,8 @@
 //!           `BUSY`.
 
 use super::command::{Command, Group};
-use super::parse::{Words, parse};
+use super::parse::Words;
 use super::reply::{Reply, Version};
-use super::session::Session;
 use super::{throttle, tide};
 use crate::server::Server;
 use crate::server::Wire;
@@ -59,87 +58,38 @@ impl PipelineKind {
     }
 }
 
-impl Pipeline<'_> {
-    /// Returns the maximum length of the answers.
-    fn reply_bytes_max(&self) -> usize {
-        let lines = self.commands.iter().map(|command| 1 + command.words.len() / 3);
-        lines.sum::<usize>() * LINE_BYTES_MAX
-    }
+/// Returns whether a command may be in flight together with others.
+pub(super) fn can_pipeline(command: Command) -> bool {
+    PipelineKind::of(command).is_some()
 }
 
-impl Session {
-    /// Answers complete commands, as [`answer`](Self::answer) does.
-    pub(super) async fn answer_pipelined(&mut self, bytes: &[u8]) -> usize {
-        let (mut pipeline, mut words) = (Pipeline::default(), Words::default());
-        let mut done = 0;
-        while !self.is_over && self.reply.len() + pipeline.reply_bytes_max() < self.output_step() {
-            let rest = &bytes[done..];
-            match parse(rest, &mut words, self.caps()) {
-                Ok(None) => break,
-                Ok(Some(len)) => {
-                    done += len;
-                    if !words.is_empty() {
-                        let words = std::mem::take(&mut words);
-                        self.handle_pipelined(&mut pipeline, rest, words).await;
-                    }
-                }
-                Err(error) => {
-                    self.finish_pipeline(&mut pipeline).await;
-                    self.close(error);
-                }
-            }
-        }
-        self.finish_pipeline(&mut pipeline).await;
-        done
+impl<'a> Pipeline<'a> {
+    /// Returns whether a command can join those in the pipeline; if not, the pipeline has to be finished first.
+    pub(super) fn accepts(&self, command: Command) -> bool {
+        self.kind == PipelineKind::of(command) && self.commands.len() < IN_FLIGHT_MAX
     }
 
-    async fn handle_pipelined<'a>(
-        &mut self,
-        pipeline: &mut Pipeline<'a>,
-        bytes: &'a [u8],
-        words: Words,
-    ) {
-        let command = Command::named(words.get(bytes, 0));
-        let can_pipeline = |it: &Command| self.runs_commands() && Self::can_pipeline(*it);
-        if let Some(command) = command.filter(can_pipeline) {
-            self.pipeline_command(pipeline, command, bytes, words).await;
-        } else {
-            self.finish_pipeline(pipeline).await;
-            self.handle(bytes, &words).await;
-        }
-    }
-
-    /// Returns whether a command may be in flight together with others.
-    pub(super) fn can_pipeline(command: Command) -> bool {
-        PipelineKind::of(command).is_some()
-    }
-
-    /// Adds a command, after finishing the pipeline if the command cannot be in flight with it.
-    pub(super) async fn pipeline_command<'a>(
-        &mut self,
-        pipeline: &mut Pipeline<'a>,
-        command: Command,
-        bytes: &'a [u8],
-        words: Words,
-    ) {
-        let kind = PipelineKind::of(command);
-        if pipeline.kind != kind || pipeline.commands.len() >= IN_FLIGHT_MAX {
-            self.finish_pipeline(pipeline).await;
-        }
-        pipeline.kind = kind;
-        pipeline.commands.push(PipelinedCommand { command, bytes, words });
+    /// Adds a command.
+    pub(super) fn push(&mut self, command: Command, bytes: &'a [u8], words: Words) {
+        self.kind = PipelineKind::of(command);
+        self.commands.push(PipelinedCommand { command, bytes, words });
     }
 
     /// Sends all commands to the store and appends their answers.
-    pub(super) async fn finish_pipeline(&mut self, pipeline: &mut Pipeline<'_>) {
-        let commands = std::mem::take(&mut pipeline.commands);
-        let (server, peer, version) = (&*self.server, self.peer, self.reply.version);
+    pub(super) async fn finish(&mut self, server: &Server, peer: ClientId, reply: &mut Reply) {
+        let (commands, version) = (std::mem::take(&mut self.commands), reply.version);
         let answers = commands.iter().map(|command| answer((server, peer), version, command));
         // Unconstrained: if tokio interrupted the task in the middle, later commands would be sent before earlier ones.
         let answers = tokio::task::unconstrained(futures_util::future::join_all(answers));
         for answer in answers.await {
-            self.reply.append(&answer);
+            reply.append(&answer);
         }
+    }
+
+    /// Returns the maximum length of the answers.
+    pub(super) fn reply_bytes_max(&self) -> usize {
+        let lines = self.commands.iter().map(|command| 1 + command.words.len() / 3);
+        lines.sum::<usize>() * LINE_BYTES_MAX
     }
 }
 

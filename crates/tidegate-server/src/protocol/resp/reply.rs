@@ -133,3 +133,8 @@ impl Reply {
         });
     }
 }
+
+/// Returns the beginning of a client's word for an error message.
+pub(super) fn shown(word: &[u8]) -> String {
+    Escaped::new(&word[..word.len().min(128)]).to_string()
+}

@@ -1,13 +1,11 @@
-//! One client's session: its authentication, name and transaction, and the answers that have not been sent.
+//! The state of one client's session: its authentication, name and transaction, and the answers that have not been sent.
 
-use super::command::{Command, Group, is_http};
-use super::parse::{CommandCaps, ProtocolError, Words, parse};
-use super::reply::Reply;
-use super::throttle::{self, ThrottleQueue};
+use super::parse::{CommandCaps, ProtocolError, Words};
+use super::reply::{Reply, shown};
+use super::throttle::ThrottleQueue;
 use super::transaction::Transaction;
-use super::{OUTPUT_STEP, UNAUTHENTICATED_OUTPUT_STEP, connection, tide};
+use super::{OUTPUT_STEP, UNAUTHENTICATED_OUTPUT_STEP};
 use crate::config::Token;
-use crate::escape::Escaped;
 use crate::server::Server;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +26,7 @@ pub struct Session {
     /// The client whose share of bounded resources this session uses.
     pub(super) peer: ClientId,
     /// Generation of the server's tokens at the last authentication.
-    token_changes: u64,
+    pub(super) token_changes: u64,
     pub(super) is_over: bool,
     /// Number of wrong tokens that the client has sent.
     pub(super) wrong_tokens: u32,
@@ -38,8 +36,8 @@ pub struct Session {
     output_bytes_max: usize,
     /// Whether limits are in a store that several servers share, so that decisions take a round trip.
     pub(super) is_shared: bool,
-    throttle_queue: ThrottleQueue,
-    words: Words,
+    pub(super) throttle_queue: ThrottleQueue,
+    pub(super) words: Words,
 }
 
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
@@ -87,40 +85,8 @@ impl Session {
         }
     }
 
-    /// Answers complete commands until their answers are long enough to be sent. Returns the length of these commands.
-    pub async fn answer(&mut self, bytes: &[u8]) -> usize {
-        if self.server.have_tokens_changed(&mut self.token_changes) {
-            connection::reauthenticate(self);
-        }
-        if self.is_shared {
-            return Box::pin(self.answer_pipelined(bytes)).await;
-        }
-        let mut words = std::mem::take(&mut self.words);
-        let mut done = 0;
-        while !self.is_over && self.unsent_bytes_max() < self.output_step() {
-            let rest = &bytes[done..];
-            match parse(rest, &mut words, self.caps()) {
-                Ok(None) => break,
-                Ok(Some(len)) => {
-                    done += len;
-                    if !words.is_empty() && !self.queue_throttle(rest, &words) {
-                        self.decide_queued();
-                        self.handle(rest, &words).await;
-                    }
-                }
-                Err(error) => {
-                    self.decide_queued();
-                    self.close(error);
-                }
-            }
-        }
-        self.decide_queued();
-        self.words = words;
-        done
-    }
-
     /// Returns the maximum length of the answers to all commands so far.
-    fn unsent_bytes_max(&self) -> usize {
+    pub(super) fn unsent_bytes_max(&self) -> usize {
         self.reply.len() + self.throttle_queue.reply_bytes_max()
     }
 
@@ -173,80 +139,12 @@ impl Session {
         self.is_authenticated && self.transaction.is_none()
     }
 
-    /// Adds a `CL.THROTTLE` to the queue; returns `false` for another command.
-    #[inline]
-    fn queue_throttle(&mut self, bytes: &[u8], words: &Words) -> bool {
-        let is_throttle = words.get(bytes, 0).eq_ignore_ascii_case(b"CL.THROTTLE");
-        if !is_throttle || !self.runs_commands() {
-            return false;
-        }
-        if let Err(error) = self.throttle_queue.push(bytes, words) {
-            self.decide_queued();
-            self.reply.error(error);
-        }
-        if self.throttle_queue.is_full() {
-            self.decide_queued();
-        }
-        true
-    }
-
-    /// Decides the queued throttles, whose answers come before any other.
-    #[inline]
-    fn decide_queued(&mut self) {
-        self.throttle_queue.decide(&self.server.engine, &mut self.reply);
-    }
-
-    /// Handles a command that is not batched: rejects it, queues it for `EXEC`, or runs it.
-    pub(super) async fn handle(&mut self, bytes: &[u8], words: &Words) {
-        let command = Command::named(words.get(bytes, 0));
-        // No browser sends arrays: `GET` from a Redis client is an unknown command.
-        if bytes.first() != Some(&b'*') && is_http(words.get(bytes, 0)) {
-            tracing::warn!("an HTTP request on the RESP port was cut off");
-            self.is_over = true;
-            return;
-        }
-        if !self.is_authenticated && !command.is_some_and(Command::is_before_authentication) {
-            self.reply.error("NOAUTH Authentication required.");
-            return;
-        }
-        if self.transaction.is_some() && !command.is_some_and(Command::is_never_queued) {
-            self.queue(command, bytes, words);
-            return;
-        }
-        let before = self.reply.len();
-        match command {
-            Some(command) => self.run(command, bytes, words).await,
-            None => self.unknown(bytes, words),
-        }
-        if self.has_too_much_output() {
-            self.reply.truncate(before);
-            self.reply.error("ERR the answer is too long: request less at once");
-            self.is_over = true;
-        }
-    }
-
     /// Returns whether the unsent answers are longer than allowed.
     pub(super) fn has_too_much_output(&self) -> bool {
         self.reply.len() > self.output_bytes_max
     }
 
-    /// Runs a command that is neither queued nor batched.
-    pub(super) async fn run(&mut self, command: Command, bytes: &[u8], words: &Words) {
-        match command.group() {
-            Group::Throttle if command == Command::Del => throttle::del(self, bytes, words).await,
-            Group::Throttle => match self.throttle_queue.push(bytes, words) {
-                Ok(()) => self.decide_queued(),
-                Err(error) => self.reply.error(error),
-            },
-            Group::Transaction => self.run_transaction_command(command).await,
-            Group::Tide => {
-                let engine = self.server.engine.by(self.peer);
-                tide::run(engine, &mut self.reply, command, bytes, words).await;
-            }
-            Group::Connection => connection::run(self, command, bytes, words),
-        }
-    }
-
+    /// Appends the error of a command that does not exist.
     pub(super) fn unknown(&mut self, bytes: &[u8], words: &Words) {
         let args: Vec<String> =
             words.from(bytes, 1).take(8).map(|word| format!("'{}' ", shown(word))).collect();
@@ -256,9 +154,4 @@ impl Session {
             args.concat()
         ));
     }
-}
-
-/// Returns the beginning of a client's word for an error message.
-pub(super) fn shown(word: &[u8]) -> String {
-    Escaped::new(&word[..word.len().min(128)]).to_string()
 }

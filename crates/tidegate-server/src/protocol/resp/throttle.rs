@@ -1,15 +1,14 @@
 //! `CL.THROTTLE key max_burst count period [quantity]`, answered as redis-cell answers it (P6), and `DEL`.
 //!
-//! Consecutive commands are queued and decided as one [batch](Engine::decide_throttles) of the engine, which costs a fifth of
-//! single decisions. Numbers that are written as in the command before are not parsed
-//! again.
+//! Consecutive commands are queued and decided as one [batch](Engine::decide_throttles) of the engine.
 
+use super::command::Command;
 use super::parse::Words;
 use super::reply::Reply;
-use super::session::Session;
 use crate::clock::ServerClock;
 use crate::engine::Engine;
 use crate::server::{Server, Wire};
+use tidegate::store::ClientId;
 use tidegate::throttle::{Throttle, ThrottleBatch, ZeroRate};
 
 /// Number of commands decided at once: more are not faster, and the rows that are prefetched must fit the cache.
@@ -21,15 +20,6 @@ const REPLY_BYTES_MAX: usize = 4 + 5 * 23;
 #[derive(Debug)]
 pub(super) struct ThrottleQueue {
     batch: ThrottleBatch<ServerClock>,
-    last_numbers: Option<ParsedNumbers>,
-}
-
-/// The numbers of a command, as they were written and as they were parsed.
-#[derive(Debug)]
-struct ParsedNumbers {
-    text: Vec<u8>,
-    words: usize,
-    throttle: Throttle,
 }
 
 /// What is wrong with a `CL.THROTTLE`, in redis-cell's words: clients may search for them.
@@ -58,22 +48,27 @@ pub(super) async fn run(server: &Server, reply: &mut Reply, bytes: &[u8], words:
 }
 
 /// `DEL key…`: resets keys of `CL.THROTTLE`.
-pub(super) async fn del(session: &mut Session, bytes: &[u8], words: &Words) {
-    if let Err(error) = super::command::Command::Del.check_arity(words.len()) {
-        return session.reply.error(error);
+pub(super) async fn del(
+    (server, peer): (&Server, ClientId),
+    reply: &mut Reply,
+    bytes: &[u8],
+    words: &Words,
+) {
+    if let Err(error) = Command::Del.check_arity(words.len()) {
+        return reply.error(error);
     }
-    let _waiting = match session.server.wait(Wire::Resp, session.peer) {
+    let _waiting = match server.wait(Wire::Resp, peer) {
         Ok(waiting) => waiting,
-        Err(busy) => return session.reply.error(format_args!("BUSY {busy}")),
+        Err(busy) => return reply.error(format_args!("BUSY {busy}")),
     };
     let mut deleted = 0;
     for key in words.from(bytes, 1) {
-        match session.server.engine.reset_throttle(key).await {
+        match server.engine.reset_throttle(key).await {
             Ok(was_in_debt) => deleted += i64::from(was_in_debt),
-            Err(error) => return session.reply.error(format_args!("TRYAGAIN {error}")),
+            Err(error) => return reply.error(format_args!("TRYAGAIN {error}")),
         }
     }
-    session.reply.integer(deleted);
+    reply.integer(deleted);
 }
 
 fn parse(bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
@@ -96,7 +91,7 @@ fn integer(word: &[u8]) -> Result<i64, ThrottleError> {
 
 impl ThrottleQueue {
     pub(super) fn new(engine: &Engine) -> Self {
-        Self { batch: engine.throttle_batch(), last_numbers: None }
+        Self { batch: engine.throttle_batch() }
     }
 
     #[inline]
@@ -113,16 +108,7 @@ impl ThrottleQueue {
     /// Queues a command until [`decide`](Self::decide).
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8], words: &Words) -> Result<(), ThrottleError> {
-        let text = words.span(bytes, 2);
-        let throttle = match &self.last_numbers {
-            Some(last) if words.len() == last.words && text == last.text => last.throttle,
-            _ => {
-                let throttle = parse(bytes, words)?;
-                let (text, words) = (text.to_vec(), words.len());
-                self.last_numbers = Some(ParsedNumbers { text, words, throttle });
-                throttle
-            }
-        };
+        let throttle = parse(bytes, words)?;
         self.batch.push(words.get(bytes, 1), throttle);
         Ok(())
     }

@@ -6,11 +6,10 @@
 
 use super::command::{Command, WrongArity};
 use super::parse::Words;
-use super::reply::Reply;
-use super::session::shown;
+use super::reply::{Reply, shown};
 use crate::engine::{
-    Answer, CheckError, ClientEngine, LeaseId, Limit, LimitRequest, NoSuchLimit, NotCheckable,
-    TooManyLeases,
+    CheckError, ClientEngine, EffectiveDecision, LeaseId, Limit, LimitRequest, NoSuchLimit,
+    NotCheckable, TooManyLeases,
 };
 use crate::store::{IdempotencyKey, InvalidIdempotencyKey, StoreError};
 use std::sync::Arc;
@@ -232,7 +231,7 @@ async fn check_all(
     Ok(())
 }
 
-fn five(answer: &Answer) -> [i64; 5] {
+fn five(answer: &EffectiveDecision) -> [i64; 5] {
     let decision = &answer.decision;
     [
         i64::from(answer.passes()),
@@ -282,7 +281,7 @@ mod tests {
             (Decision::without_state(Verdict::Deny(Retry::OnRelease)), [0, -1, 0, -2, -1]),
         ];
         for (decision, expected) in cases {
-            assert_eq!(five(&Answer::enforced(decision)), expected, "{decision:?}");
+            assert_eq!(five(&EffectiveDecision::enforced(decision)), expected, "{decision:?}");
         }
     }
 }

@@ -4,10 +4,7 @@
 //! Bound     The queue of one connection is no longer than one command may be, and all queues together have at most
 //!           [`QUEUES_BYTES_MAX`](crate::server::QUEUES_BYTES_MAX), of which each client has a [share](tidegate::store::Shares).
 
-use super::command::Command;
-use super::parse::{CommandCaps, Words, parse};
-use super::pipeline::Pipeline;
-use super::session::Session;
+use super::parse::{CommandCaps, Words};
 use crate::server::Server;
 use std::sync::Arc;
 use tidegate::store::ClientId;
@@ -53,84 +50,33 @@ impl Drop for QueuedBytes {
 /// Maximum number of queued commands.
 const COMMANDS_MAX: usize = 10_000;
 
-impl Session {
-    /// Queues a command until `EXEC`.
-    pub(super) fn queue(&mut self, command: Option<Command>, bytes: &[u8], words: &Words) {
-        if command.is_none() {
-            self.unknown(bytes, words);
-        }
-        let Some(transaction) = &mut self.transaction else { return };
-        if command.is_none() {
-            return transaction.discard();
-        }
-        match transaction.push(&encoded(bytes, words)) {
-            Ok(()) => self.reply.simple("QUEUED"),
-            Err(why) => {
-                transaction.discard();
-                self.reply.error(why);
-            }
-        }
-    }
-
-    pub(super) async fn run_transaction_command(&mut self, command: Command) {
-        match (command, self.transaction.take()) {
-            (Command::Multi, None) => {
-                self.transaction = Some(Transaction::new(&self.server, self.peer));
-                self.reply.ok();
-            }
-            (Command::Multi, open) => {
-                self.transaction = open;
-                self.reply.error("ERR MULTI calls can not be nested");
-            }
-            (Command::Discard, Some(_)) => self.reply.ok(),
-            (Command::Discard, None) => self.reply.error("ERR DISCARD without MULTI"),
-            (_, None) => self.reply.error("ERR EXEC without MULTI"),
-            (_, Some(transaction)) if transaction.is_broken => {
-                let message = "EXECABORT Transaction discarded because of previous errors.";
-                self.reply.error(message);
-            }
-            (_, Some(transaction)) => self.execute(transaction).await,
-        }
-    }
-
-    async fn execute(&mut self, transaction: Transaction) {
-        self.reply.array(transaction.count);
-        let (mut pipeline, mut words) = (Pipeline::default(), Words::default());
-        let mut rest = &*transaction.commands;
-        while let Ok(Some(length)) = parse(rest, &mut words, &CommandCaps::AUTHENTICATED) {
-            let raw = &rest[..length];
-            rest = &rest[length..];
-            match Command::named(words.get(raw, 0)) {
-                Some(command) if self.is_shared && Self::can_pipeline(command) => {
-                    let words = std::mem::take(&mut words);
-                    self.pipeline_command(&mut pipeline, command, raw, words).await;
-                }
-                Some(command) => {
-                    self.finish_pipeline(&mut pipeline).await;
-                    // Commands that change the transaction are never queued, so this does not recurse further.
-                    Box::pin(self.run(command, raw, &words)).await;
-                }
-                None => {}
-            }
-            if self.has_too_much_output() {
-                return;
-            }
-        }
-        self.finish_pipeline(&mut pipeline).await;
-    }
-}
-
 impl Transaction {
-    fn new(server: &Arc<Server>, peer: ClientId) -> Self {
+    pub(super) fn new(server: &Arc<Server>, peer: ClientId) -> Self {
         let bytes = QueuedBytes { server: Arc::clone(server), peer, bytes: 0 };
         Self { commands: Vec::new(), count: 0, bytes, is_broken: false }
     }
 
-    /// Appends a command, or returns why the queue is full.
-    fn push(&mut self, command: &[u8]) -> Result<(), &'static str> {
+    /// Returns whether a command was rejected.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Returns the number of commands.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the commands as arrays, one after another.
+    pub(super) fn commands(&self) -> &[u8] {
+        &self.commands
+    }
+
+    /// Appends a command, or returns why the queue is full. After a rejected command it appends nothing.
+    pub(super) fn push(&mut self, bytes: &[u8], words: &Words) -> Result<(), &'static str> {
         if self.is_broken {
             return Ok(());
         }
+        let command = encoded(bytes, words);
         let bytes = self.commands.len() + command.len();
         if bytes > CommandCaps::AUTHENTICATED.command_bytes_max || self.count >= COMMANDS_MAX {
             return Err("ERR too many commands are queued: send EXEC sooner");
@@ -138,13 +84,13 @@ impl Transaction {
         if !self.bytes.grow(command.len()) {
             return Err("BUSY clients have queued too many commands with MULTI: retry later");
         }
-        self.commands.extend_from_slice(command);
+        self.commands.extend_from_slice(&command);
         self.count += 1;
         Ok(())
     }
 
     /// Drops the queue; `EXEC` will fail.
-    fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         *self = Self { is_broken: true, ..Self::new(&self.bytes.server, self.bytes.peer) };
     }
 }

@@ -3,6 +3,7 @@
 use super::super::ROUTES;
 use super::{TOKEN, ask, harness};
 use crate::config::Config;
+use crate::protocol::http::ADMIN_PATHS;
 use crate::protocol::http::tests::Harness;
 use http::request::Builder;
 use http::{Request, Version};
@@ -24,6 +25,13 @@ async fn all_paths_but_health_and_the_dashboard_need_the_token() {
         let with = request(method.as_str(), path).header("authorization", TOKEN);
         assert_ne!(ask(&harness, with).await.status, 401, "{path}");
     }
+}
+
+#[test]
+fn the_http_listener_knows_every_path_of_the_admin_listener() {
+    // Both listeners have a page at `/`.
+    let paths = ROUTES.iter().map(|(path, ..)| *path).filter(|path| *path != "/");
+    assert_eq!(paths.collect::<Vec<_>>(), ADMIN_PATHS);
 }
 
 #[tokio::test]
