@@ -94,9 +94,11 @@ fn is_root(workspace: &Workspace) -> anyhow::Result<bool> {
     Ok(user.trim() == "0")
 }
 
+/// Runs apt-get without questions; it waits for another package manager, such as an automatic upgrade.
 fn apt_get(workspace: &Workspace, words: &str) -> Invocation {
     Invocation::program(workspace, Path::new("apt-get"))
         .env("DEBIAN_FRONTEND", "noninteractive")
+        .words("-o DPkg::Lock::Timeout=300")
         .words(words)
 }
 
