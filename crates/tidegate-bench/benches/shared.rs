@@ -59,7 +59,10 @@ fn measure(arguments: &Arguments) {
         let leased = by_all_cores(&runtime, &store);
         if let Some(exact) = exact {
             let times = leased / exact;
-            println!("  leased / exact           {times:.0}  >= 100: {}", said(times >= 100.0));
+            println!(
+                "  leased / exact           {times:.0}  >= 100: {}",
+                yes_or_no(times >= 100.0)
+            );
         }
     }
 }
@@ -194,11 +197,11 @@ fn processor_of_redis(server: &RedisServer, runtime: &Runtime, store: &RedisStor
             }
         }
     }
-    let said = |place: usize| Ratio::spread(&times[place]);
+    let spread = |index: usize| Ratio::spread(&times[index]);
     println!("\nCPU time of Redis, us per decision, pipeline {PIPELINE}, {keys} keys");
-    println!("  token bucket, ours    {}", said(0));
-    println!("  GCRA as in use today  {}", said(1));
-    println!("  plain fixed window    {}", said(2));
+    println!("  token bucket, ours    {}", spread(0));
+    println!("  GCRA as in use today  {}", spread(1));
+    println!("  plain fixed window    {}", spread(2));
     let (gcra, fixed) = (Ratio::of(&times[0], &times[1]), Ratio::of(&times[0], &times[2]));
     println!("  ours / GCRA           {gcra}  {}", gcra.verdict(0.65));
     println!("  ours / fixed window   {fixed}  {}", fixed.verdict(1.5));
@@ -239,7 +242,7 @@ fn throughput(server: &RedisServer, runtime: &Runtime, store: &RedisStore) -> f6
     println!("\nDecisions per second, one node, {WINDOW} in flight");
     println!("  bare pipelined EVALSHA {:.0}", Ratio::spread(&bare).median);
     println!("  exact mode             {:.0}", Ratio::spread(&exact).median);
-    println!("  exact / bare           {ratio}  >= 0.9: {}", said(ratio.median >= 0.9));
+    println!("  exact / bare           {ratio}  >= 0.9: {}", yes_or_no(ratio.median >= 0.9));
     let a_second = Ratio::spread(&exact).median;
     println!("  exact, us per decision {:.2}", 1e6 / a_second);
     a_second
@@ -356,6 +359,6 @@ fn by_all_cores(runtime: &Runtime, store: &RedisStore) -> f64 {
     spread.median
 }
 
-fn said(is_met: bool) -> &'static str {
+fn yes_or_no(is_met: bool) -> &'static str {
     if is_met { "yes" } else { "NO" }
 }

@@ -8,20 +8,20 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The `n`th of a sequence of random numbers below `end`.
+/// Returns the `n`th of a sequence of random numbers below `end`.
 #[expect(clippy::cast_possible_truncation, reason = "it is below `end`, which fits")]
 pub fn uniform(n: u32, end: u32) -> u32 {
     ((u128::from(mix(u64::from(n))) * u128::from(end)) >> 64) as u32
 }
 
-/// Rank r is drawn with a probability proportional to 1 / r.
+/// A distribution of ranks: rank r has a probability proportional to 1 / r.
 pub struct Zipf {
-    /// The sum of 1 / r up to and with each rank.
+    /// For each rank, the sum of 1 / r up to and including it.
     sums: Vec<f64>,
 }
 
 impl Zipf {
-    /// A law for this many ranks, at least one.
+    /// Creates the distribution of this many ranks, at least one.
     pub fn new(ranks: u32) -> Self {
         let add = |sum: &mut f64, rank: u32| {
             *sum += f64::from(rank).recip();
@@ -30,7 +30,7 @@ impl Zipf {
         Self { sums: (1..=ranks).scan(0.0, add).collect() }
     }
 
-    /// The `n`th of a sequence of random ranks, counted from 0.
+    /// Returns the `n`th of a sequence of random ranks, counted from 0.
     #[expect(clippy::cast_possible_truncation, reason = "there are no more ranks than fit")]
     pub fn rank(&self, n: u32) -> u32 {
         let total = self.sums[self.sums.len() - 1];

@@ -1,5 +1,5 @@
 //! T14: on a service whose capacity steps from 1000 a second to 200 and back, with 2000 callers a second,
-//! every law finds the capacity within 10 s, never comes to 0, and keeps latency and goodput.
+//! every law finds the capacity within 10 s, never lowers the limit to 0, and keeps latency and goodput.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

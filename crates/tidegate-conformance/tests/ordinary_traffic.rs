@@ -1,23 +1,22 @@
-//! How often two counters are wrong (T04) on traffic as services see it: many clients, a few of them
-//! busy, each asking at random times at its own pace, most of them below the limit.
+//! How often two counters are wrong (T04) on realistic traffic: many clients, a few of them busy, each with requests at random
+//! times at its own rate, most of them below the limit.
 //!
-//! Recorded logs belong to somebody, so this is drawn by a seeded generator. Compared is `sliding` with
-//! `sliding-log`, which is exact. Of clients below the limit none is refused by either. Of those at the
-//! limit, not always the same requests are refused: there the two differ about as often as they
-//! refuse. But nearly as many are.
+//! Recorded logs contain personal data, so a seeded generator makes the requests. The test compares `sliding` with
+//! `sliding-log`, which is exact. Neither denies a client below the limit. For a client at the limit they often deny different
+//! requests, but nearly the same number of them.
 
 use tidegate_core::{Limit, State, Timestamp};
 
 const CLIENTS: usize = 2_000;
 const REQUESTS: usize = 400_000;
-/// The busiest client asks so often a minute on average; the n-th one an n-th of that.
+/// The average requests per minute of the busiest client. The n-th client sends an n-th of that.
 const BUSIEST_PER_MIN: f64 = 120.0;
 
-/// A small generator with a fixed seed: the traffic is the same every time.
+/// A small random generator with a fixed seed, so the traffic is the same every time.
 struct Random(u64);
 
 impl Random {
-    /// Between 0 and 1, and never 0.
+    /// Returns a number between 0 and 1, and never 0.
     fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -34,8 +33,9 @@ struct Client {
     states: [State; 2],
 }
 
+// T04.
 #[test]
-fn t04_on_ordinary_traffic_two_counters_decide_as_the_log_does() {
+fn on_ordinary_traffic_two_counters_deny_as_many_requests_as_the_log() {
     let rules = ["100/min sliding", "100/min sliding-log"];
     let limits = rules.map(|rule| rule.parse::<Limit>().expect("a good rule"));
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
@@ -46,11 +46,11 @@ fn t04_on_ordinary_traffic_two_counters_decide_as_the_log_does() {
             states: limits.each_ref().map(|limit| limit.fresh(Timestamp::EPOCH)),
         })
         .collect();
-    let (mut denied, mut denied_by_log, mut otherwise) = (0_usize, 0_usize, 0_usize);
-    let mut asked = 0_usize;
-    while asked < REQUESTS {
+    let (mut denied, mut denied_by_log, mut different) = (0_usize, 0_usize, 0_usize);
+    let mut requests = 0_usize;
+    while requests < REQUESTS {
         for client in &mut clients {
-            // One minute of each client at a time: they do not share anything.
+            // One minute of each client at a time: clients share no state.
             let end_us = client.next_us + 60e6;
             while client.next_us < end_us {
                 client.next_us += -random.unit().ln() * 60e6 / client.per_min;
@@ -65,18 +65,18 @@ fn t04_on_ordinary_traffic_two_counters_decide_as_the_log_does() {
                     .zip(&mut client.states)
                     .map(|(limit, state)| limit.decide(state, now, 1).is_allow())
                     .collect();
-                asked += 1;
+                requests += 1;
                 denied += usize::from(!answers[0]);
                 denied_by_log += usize::from(!answers[1]);
-                otherwise += usize::from(answers[0] != answers[1]);
+                different += usize::from(answers[0] != answers[1]);
             }
         }
     }
     let found = format!(
-        "{asked} asked; denied {denied}, by the log {denied_by_log}; decided otherwise {otherwise}"
+        "{requests} requests; denied {denied}, by the log {denied_by_log}; different {different}"
     );
     println!("{found}");
-    assert!(denied_by_log * 200 > asked, "the limit is felt, or this shows nothing: {found}");
-    assert!(denied.abs_diff(denied_by_log) * 1_000 <= asked, "one in a thousand: {found}");
-    assert!(otherwise * 4 <= denied_by_log * 5, "five for four that are refused: {found}");
+    assert!(denied_by_log * 200 > requests, "too few denials to compare: {found}");
+    assert!(denied.abs_diff(denied_by_log) * 1_000 <= requests, "one in a thousand: {found}");
+    assert!(different * 4 <= denied_by_log * 5, "five differences for four denials: {found}");
 }

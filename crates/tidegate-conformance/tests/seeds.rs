@@ -1,4 +1,4 @@
-//! Every input that is kept for the fuzz targets still holds: those that were thought of, and those that were found.
+//! Passes every stored input to its fuzz target: the written seeds, and the inputs that a fuzzer has found.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +10,14 @@ fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// What is in a directory, in an order that does not change.
+/// Returns the entries of a directory in a fixed order.
 fn entries(directory: &Path) -> BTreeSet<PathBuf> {
     let entries =
         fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
     entries.map(|entry| entry.expect("it can be read").path()).collect()
 }
 
-fn feed(name: &str, target: Target) {
+fn replay(name: &str, target: Target) {
     let files = entries(&fuzz().join("seeds").join(name));
     assert!(files.len() >= 3, "there are hardly any seeds for {name}");
     for file in files {
@@ -27,16 +27,16 @@ fn feed(name: &str, target: Target) {
 }
 
 #[test]
-fn whatever_was_found_holds() {
+fn every_stored_input_passes() {
     std::thread::scope(|scope| {
         for (name, target) in TARGETS {
-            scope.spawn(|| feed(name, *target));
+            scope.spawn(|| replay(name, *target));
         }
     });
 }
 
 #[test]
-fn every_target_is_fed() {
+fn every_target_has_seeds() {
     let stem = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let stems = |folder: &str| -> BTreeSet<String> {
         entries(&fuzz().join(folder)).into_iter().filter_map(stem).collect()

@@ -198,19 +198,6 @@ impl Decision {
         }
     }
 
-    /// Returns this decision as it reads `elapsed` later, if no request was charged meanwhile: for a denial that is
-    /// cached.
-    #[inline]
-    pub const fn after_elapsed(self, elapsed: Span) -> Self {
-        let verdict = match self.verdict {
-            Verdict::Deny(Retry::After(retry)) => {
-                Verdict::Deny(Retry::After(retry.saturating_sub(elapsed)))
-            }
-            verdict => verdict,
-        };
-        Self { verdict, reset_after: self.reset_after.saturating_sub(elapsed), ..self }
-    }
-
     /// Returns a denial with the numbers of this decision: for stores and limiters with a reason of their own to deny,
     /// such as a wait that would be too long. If `remaining` is not known, the denial has 0 remaining.
     #[inline]

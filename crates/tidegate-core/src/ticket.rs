@@ -30,16 +30,6 @@ impl Ticket {
 
     /// Recreates a ticket from the numbers that [`to_words`](Self::to_words) returned. Releasing a ticket made from any other
     /// numbers releases nothing.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Ticket, Timestamp};
-    /// let limit: Limit = "concurrency 1".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.enter(&mut state, Timestamp::EPOCH, 1);
-    /// limit.release(&mut state, Ticket::from_words([7, 7]));
-    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 0);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn from_words([number, since]: [u64; 2]) -> Self {
         Self { number, since: Timestamp::from_micros(since) }
     }

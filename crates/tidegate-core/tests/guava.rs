@@ -1,10 +1,10 @@
-//! Guava's two, number for number: what each event of a list is answered, through rests, refunds and clocks
-//! that go back. The lists are those of `spec/smooth.md` and `spec/warmup.md` where these have them.
+//! Guava's two algorithms, number for number: the waits of lists of requests, with idle times, refunds and clocks that step
+//! back. The lists are those of `spec/smooth.md` and `spec/warmup.md`, if these contain them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use tidegate_core::{Limit, Span, State, Timestamp, Verdict};
 
-/// An hour after the epoch, so that there is something to go back to.
+/// An hour after the epoch, so that the clock can step back.
 const START: Timestamp = Timestamp::from_micros(3_600_000_000);
 
 fn limit(rule: &str) -> Limit {
@@ -15,26 +15,26 @@ fn after(us: u64) -> Timestamp {
     START + Span::from_micros(us)
 }
 
-/// How long one waits who asks for `cost`.
+/// Returns the wait of a request of `cost`, in microseconds.
 fn wait(limit: &Limit, state: &mut State, now: Timestamp, cost: u64) -> u64 {
     match limit.decide(state, now, cost).verdict {
         Verdict::Allow => 0,
         Verdict::Wait(wait) => wait.as_micros(),
-        Verdict::Deny(retry) => panic!("nobody is refused: {retry:?}"),
+        Verdict::Deny(retry) => panic!("no request is denied: {retry:?}"),
     }
 }
 
-/// Each event is when, how much, and the wait that it is told, in microseconds.
-fn told(rule: &str, events: &[(u64, u64, u64)]) {
+/// Asserts the wait of each request. A request is its time, its cost and the expected wait; times are in microseconds.
+fn assert_waits(rule: &str, events: &[(u64, u64, u64)]) {
     let limit = limit(rule);
     let mut state = limit.fresh(START);
     for (index, &(at, cost, expected)) in events.iter().enumerate() {
-        assert_eq!(wait(&limit, &mut state, after(at), cost), expected, "{rule}: event {index}");
+        assert_eq!(wait(&limit, &mut state, after(at), cost), expected, "{rule}: request {index}");
     }
 }
 
 #[test]
-fn a_cold_limiter_comes_up_to_its_rate_and_cools_down_at_rest() {
+fn a_cold_limiter_warms_up_to_its_rate_and_cools_down_while_idle() {
     let events = [
         (0, 1, 0),
         (0, 1, 520_000),
@@ -47,7 +47,7 @@ fn a_cold_limiter_comes_up_to_its_rate_and_cools_down_at_rest() {
         (2_880_000, 1, 200_000),
         (3_080_000, 1, 200_000),
     ];
-    told("5/s warmup 1s", &events);
+    assert_waits("5/s warmup 1s", &events);
     let events = [
         (0, 1, 0),
         (0, 1, 1_752_500),
@@ -56,7 +56,7 @@ fn a_cold_limiter_comes_up_to_its_rate_and_cools_down_at_rest() {
         (3_772_500, 1, 300_227),
         (4_072_727, 1, 200_000),
     ];
-    told("5/s warmup 4s cold 10", &events);
+    assert_waits("5/s warmup 4s cold 10", &events);
     let events = [
         (0, 1, 0),
         (0, 1, 2_998),
@@ -65,41 +65,45 @@ fn a_cold_limiter_comes_up_to_its_rate_and_cools_down_at_rest() {
         (0, 1, 1_500_000),
         (0, 1, 1_501_000),
     ];
-    told("1000/s warmup 1s", &events);
+    assert_waits("1000/s warmup 1s", &events);
 }
 
 #[test]
 fn half_a_microsecond_is_carried_into_the_next_wait() {
     let events = [(0, 128, 0), (0, 1, 1_500_000), (0, 1, 1_507_812), (0, 1, 1_515_625)];
-    told("128/s warmup 1s", &events);
-    // Also by one who comes just when the last one is paid, but for that half.
+    assert_waits("128/s warmup 1s", &events);
+    // Also if the next request comes half a microsecond before it may pass.
     let events = [(0, 128, 0), (0, 1, 1_500_000), (1_507_812, 1, 0), (1_507_812, 1, 7_813)];
-    told("128/s warmup 1s", &events);
+    assert_waits("128/s warmup 1s", &events);
 }
 
 #[test]
-fn half_a_microsecond_is_carried_into_the_next_rest() {
+fn half_a_microsecond_is_carried_into_the_next_idle_time() {
     let limit = limit("128/s warmup 1s");
     let mut state = limit.fresh(START);
     let _ = limit.decide(&mut state, START, 128);
     let _ = limit.decide(&mut state, START, 1);
-    // The last one is paid at 1 507 812.5 µs, and 7812.5 µs later one permit is saved.
-    let rested = after(1_507_812 + 7_813);
-    assert_eq!(limit.decide(&mut state, rested, 0).reset_after.as_micros(), 127 * 15_625 / 2);
+    // The next request may pass at 1 507 812.5 µs, and 7812.5 µs later one permit is saved.
+    let idle_until = after(1_507_812 + 7_813);
+    assert_eq!(limit.decide(&mut state, idle_until, 0).reset_after.as_micros(), 127 * 15_625 / 2);
     let before = limit.write_state(&state);
-    assert_eq!(before[..3], [0, after(1_507_812).as_micros(), 1 << 31], "to look saves nothing");
-    // To refund nothing does.
-    limit.refund(&mut state, rested, 0);
+    assert_eq!(
+        before[..3],
+        [0, after(1_507_812).as_micros(), 1 << 31],
+        "a cost of 0 saves nothing"
+    );
+    // A refund of 0 does.
+    limit.refund(&mut state, idle_until, 0);
     let written = limit.write_state(&state);
     assert_eq!(f64::from_bits(written[0]).to_bits(), 1.0_f64.to_bits());
-    assert_eq!(written[1..], [rested.as_micros(), 0, rested.as_micros()]);
-    // The next one is saved on top of it.
-    let decision = limit.decide(&mut state, rested + Span::from_micros(15_625), 0);
+    assert_eq!(written[1..], [idle_until.as_micros(), 0, idle_until.as_micros()]);
+    // The next permit is saved in addition.
+    let decision = limit.decide(&mut state, idle_until + Span::from_micros(15_625), 0);
     assert_eq!(decision.reset_after.as_micros(), 125 * 15_625 / 2);
 }
 
 #[test]
-fn what_is_carried_is_a_fraction_in_parts_of_two_to_the_thirty_two() {
+fn the_carry_counts_parts_of_two_to_the_thirty_two() {
     let limit = limit("128/s warmup 1s");
     let mut state = limit.fresh(START);
     let _ = limit.decide(&mut state, START, 129);
@@ -108,7 +112,7 @@ fn what_is_carried_is_a_fraction_in_parts_of_two_to_the_thirty_two() {
 }
 
 #[test]
-fn a_price_beyond_all_time_carries_nothing() {
+fn a_price_that_saturates_carries_nothing() {
     let limit = limit("1/day warmup 1s");
     let mut state = limit.fresh(START);
     let _ = limit.decide(&mut state, START, u64::MAX);
@@ -116,7 +120,7 @@ fn a_price_beyond_all_time_carries_nothing() {
 }
 
 #[test]
-fn a_refund_shortens_the_wait_at_the_steady_pace_and_not_below_now() {
+fn a_refund_shortens_the_wait_at_the_warm_interval_to_zero_at_most() {
     for (rule, cost, owed) in [("5/s warmup 1s", 2, 880_000), ("5/s smooth", 4, 800_000)] {
         let limit = limit(rule);
         let mut state = limit.fresh(START);
@@ -128,8 +132,8 @@ fn a_refund_shortens_the_wait_at_the_steady_pace_and_not_below_now() {
     }
 }
 
-/// One that owes, and how long a step back it rides out: what it owes, and what it may save or the
-/// time that it takes to cool down.
+/// A rule, its debt after one request, and the longest step back that it absorbs, in microseconds: the debt and the maximum that
+/// is saved, or the debt and the time to cool down.
 const OWING: [(&str, u64, u64); 2] =
     [("5/s smooth", 200_000, 1_200_000), ("5/s warmup 1s", 520_000, 1_520_000)];
 
@@ -141,20 +145,20 @@ fn owing(rule: &str) -> (Limit, State) {
 }
 
 #[test]
-fn time_stands_still_after_a_step_back_that_can_be_ridden_out() {
+fn a_debt_stays_the_same_during_a_step_back_that_is_absorbed() {
     for (rule, owed, longest) in OWING {
         let (limit, mut state) = owing(rule);
         for back in [longest, longest / 2, 1, 0] {
             let now = START - Span::from_micros(back);
-            let told = limit.decide(&mut state, now, 0);
-            assert_eq!(told.remaining, 0, "{rule}");
+            let decision = limit.decide(&mut state, now, 0);
+            assert_eq!(decision.remaining, 0, "{rule}");
             assert_eq!(wait(&limit, &mut state.clone(), now, 1), owed, "{rule}: back by {back} µs");
         }
     }
 }
 
 #[test]
-fn what_is_owed_goes_along_with_a_step_back_that_is_too_long() {
+fn a_debt_moves_with_a_step_back_that_is_too_long_to_be_absorbed() {
     for (rule, owed, longest) in OWING {
         for back in [longest + 1, 50_000_000] {
             let (limit, mut state) = owing(rule);

@@ -1,8 +1,7 @@
-//! What a limit says about itself, rule by rule, and what hasty callers, holders of tickets and those who
-//! change the rule are told.
+//! The queries of a limit: its properties, waits with a maximum, tickets, leases, and states of other rules.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use tidegate_core::{Limit, Retry, Span, Timestamp, Verdict};
+use tidegate_core::{Limit, Retry, Span, Ticket, Timestamp, TooLargeForLua, Verdict};
 
 const NOW: Timestamp = Timestamp::from_micros(1_704_067_200_000_000);
 const MS: fn(u64) -> Span = Span::from_millis;
@@ -12,7 +11,8 @@ fn limit(rule: &str) -> Limit {
 }
 
 #[test]
-fn who_waits_who_follows_the_calendar_who_has_windows_and_who_counts_those_in_flight() {
+fn each_rule_reports_its_properties() {
+    // Delays requests, follows the calendar, has windows, is a concurrency limit.
     let all = [
         ("10/s", [false, false, false, false]),
         ("10/s leaky", [false, false, false, false]),
@@ -31,14 +31,14 @@ fn who_waits_who_follows_the_calendar_who_has_windows_and_who_counts_those_in_fl
     for (rule, expected) in all {
         let limit = limit(rule);
         let has_windows = limit.window(&limit.fresh(NOW), NOW).is_some();
-        let waiting = limit.delays_requests();
-        let said = [waiting, limit.follows_calendar(), has_windows, limit.is_concurrency()];
-        assert_eq!(said, expected, "{rule}");
+        let delays = limit.delays_requests();
+        let properties = [delays, limit.follows_calendar(), has_windows, limit.is_concurrency()];
+        assert_eq!(properties, expected, "{rule}");
     }
 }
 
 #[test]
-fn only_concurrency_has_a_wait_for_a_permit_and_only_if_it_says_so() {
+fn only_a_concurrency_rule_with_a_wait_or_a_lease_reports_it() {
     assert_eq!(limit("concurrency 5 wait 500ms").permit_wait(), Some(MS(500)));
     assert_eq!(limit("concurrency 5").permit_wait(), None);
     assert_eq!(limit("10/s queue wait 500ms").permit_wait(), None);
@@ -59,7 +59,7 @@ fn the_next_lease_to_end_is_the_oldest() {
 }
 
 #[test]
-fn a_lease_that_ends_with_time_itself_does_not_end() {
+fn a_lease_that_ends_at_the_last_instant_never_ends() {
     let limit = limit("concurrency 1 lease 10s");
     let mut state = limit.fresh(NOW);
     let _ = limit.decide(&mut state, Timestamp::MAX - MS(1), 1);
@@ -67,10 +67,10 @@ fn a_lease_that_ends_with_time_itself_does_not_end() {
 }
 
 #[test]
-fn a_ticket_is_given_for_what_is_taken_and_for_nothing_else() {
+fn only_an_admission_with_a_cost_returns_a_ticket() {
     let limit = limit("concurrency 2");
     let mut state = limit.fresh(NOW);
-    assert!(limit.enter(&mut state, NOW, 0).1.is_none(), "nothing was taken");
+    assert!(limit.enter(&mut state, NOW, 0).1.is_none(), "the cost is 0");
     let (_, ticket) = limit.enter(&mut state, NOW, 2);
     let (denied, none) = limit.enter(&mut state, NOW, 1);
     assert!(denied.is_deny() && none.is_none());
@@ -79,7 +79,7 @@ fn a_ticket_is_given_for_what_is_taken_and_for_nothing_else() {
 }
 
 #[test]
-fn the_patience_of_exactly_the_wait_is_enough_and_a_microsecond_less_is_not() {
+fn a_request_is_admitted_if_it_accepts_exactly_the_wait_and_not_a_microsecond_less() {
     for rule in ["10/s queue capacity 5", "10/s smooth", "10/s warmup 1s", "10r/s burst=5"] {
         let limit = limit(rule);
         let mut state = limit.fresh(NOW);
@@ -88,35 +88,36 @@ fn the_patience_of_exactly_the_wait_is_enough_and_a_microsecond_less_is_not() {
         let within = |patience| limit.decide_within(&mut state.clone(), NOW, 1, patience).verdict;
         assert_eq!(within(wait), Verdict::Wait(wait), "{rule}");
         let less = within(wait.saturating_sub(Span::from_micros(1)));
-        // nginx counts in milliseconds, so that it is the next one.
+        // nginx counts in milliseconds, so the retry is a millisecond later.
         let first = if rule.contains("r/s") { MS(1) } else { Span::from_micros(1) };
         assert_eq!(less, Verdict::Deny(Retry::After(first)), "{rule}");
     }
 }
 
 #[test]
-fn the_hasty_are_told_the_first_instant_at_which_they_would_be_admitted() {
+fn a_denial_because_of_the_wait_reports_the_first_instant_of_an_admission() {
     let limit = limit("10/s queue capacity 5");
     let mut state = limit.fresh(NOW);
     let _ = limit.decide(&mut state, NOW, 6);
-    let told = |patience| limit.decide_within(&mut state.clone(), NOW, 1, patience).retry_after();
-    assert_eq!(told(Span::ZERO), Some(MS(600)), "when nobody is before them");
-    assert_eq!(told(MS(250)), Some(MS(350)));
-    assert_eq!(told(MS(550)), Some(MS(100)), "the queue is full until then, however patient");
+    let decided =
+        |patience| limit.decide_within(&mut state.clone(), NOW, 1, patience).retry_after();
+    assert_eq!(decided(Span::ZERO), Some(MS(600)), "when no request is before it");
+    assert_eq!(decided(MS(250)), Some(MS(350)));
+    assert_eq!(decided(MS(550)), Some(MS(100)), "the queue is full until then");
     let never = limit.decide_within(&mut state.clone(), NOW, 7, MS(250)).verdict;
     assert_eq!(never, Verdict::Deny(Retry::Never));
 }
 
 #[test]
-fn who_always_waits_as_long_as_their_patience_is_told_when_and_who_always_waits_longer_never() {
-    // Three cost two tenths of a second by themselves, however idle it is.
+fn a_request_that_always_waits_longer_than_it_accepts_must_not_retry() {
+    // A cost of 3 waits two tenths of a second, even if the limit is idle.
     let limit = limit("10r/s burst=5");
     let mut state = limit.fresh(NOW);
     let _ = limit.decide(&mut state, NOW, 1);
-    let told = |patience| limit.decide_within(&mut state.clone(), NOW, 3, patience).verdict;
-    assert_eq!(told(MS(300)), Verdict::Wait(MS(300)));
-    assert_eq!(told(MS(200)), Verdict::Deny(Retry::After(MS(100))));
-    assert_eq!(told(MS(199)), Verdict::Deny(Retry::Never));
+    let decided = |patience| limit.decide_within(&mut state.clone(), NOW, 3, patience).verdict;
+    assert_eq!(decided(MS(300)), Verdict::Wait(MS(300)));
+    assert_eq!(decided(MS(200)), Verdict::Deny(Retry::After(MS(100))));
+    assert_eq!(decided(MS(199)), Verdict::Deny(Retry::Never));
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn a_refund_reaches_the_state() {
 }
 
 #[test]
-fn a_rule_by_the_calendar_takes_over_what_was_used_by_the_other_clock() {
+fn a_rule_with_another_clock_takes_over_the_usage() {
     // The old clock counts from the start of a process; the new one is the calendar's.
     let old_now = Timestamp::from_micros(5);
     let (log, fixed) = (limit("2/min sliding-log"), limit("2/min fixed"));
@@ -140,7 +141,7 @@ fn a_rule_by_the_calendar_takes_over_what_was_used_by_the_other_clock() {
     let _ = log.decide(&mut state, old_now, 1);
     let state = fixed.take_over_between(&log, &state, old_now, NOW);
     assert_eq!(fixed.peek(&state, NOW, 0).remaining, 1);
-    // By the same clock it goes on as ever.
+    // Between rules with the same clock, the clocks do not matter.
     let wider = limit("5/min sliding-log");
     let mut state = log.fresh(old_now);
     let _ = log.decide(&mut state, old_now, 1);
@@ -149,7 +150,7 @@ fn a_rule_by_the_calendar_takes_over_what_was_used_by_the_other_clock() {
 }
 
 #[test]
-fn what_is_told_counts_what_was_just_taken() {
+fn a_decision_includes_the_cost_that_was_just_charged() {
     for (rule, reset) in [
         ("3/min", MS(40_000)),
         ("3/min leaky", MS(40_000)),
@@ -159,19 +160,81 @@ fn what_is_told_counts_what_was_just_taken() {
         ("3/min sliding-log", MS(60_000)),
     ] {
         let limit = limit(rule);
-        let told = limit.decide(&mut limit.fresh(NOW), NOW, 2);
-        assert_eq!((told.limit, told.remaining, told.reset_after), (3, 1, reset), "{rule}");
+        let decided = limit.decide(&mut limit.fresh(NOW), NOW, 2);
+        assert_eq!(
+            (decided.limit, decided.remaining, decided.reset_after),
+            (3, 1, reset),
+            "{rule}"
+        );
     }
 }
 
 #[test]
-fn a_bucket_starts_full_or_if_told_empty_from_its_first_instant() {
-    let told = |rule: &str, passed: Span| {
+fn a_bucket_starts_full_or_with_start_empty_fills_from_its_birth() {
+    let decided = |rule: &str, passed: Span| {
         let limit = limit(rule);
-        let told = limit.peek(&limit.fresh(NOW), NOW + passed, 0);
-        (told.remaining, told.reset_after)
+        let decided = limit.peek(&limit.fresh(NOW), NOW + passed, 0);
+        (decided.remaining, decided.reset_after)
     };
-    assert_eq!(told("10/s burst 3", MS(0)), (3, MS(0)));
-    assert_eq!(told("10/s burst 3 start empty", MS(0)), (0, MS(300)));
-    assert_eq!(told("10/s burst 3 start empty", MS(120)), (1, MS(180)));
+    assert_eq!(decided("10/s burst 3", MS(0)), (3, MS(0)));
+    assert_eq!(decided("10/s burst 3 start empty", MS(0)), (0, MS(300)));
+    assert_eq!(decided("10/s burst 3 start empty", MS(120)), (1, MS(180)));
+}
+
+#[test]
+fn a_decision_without_state_knows_only_the_limit() {
+    let decision = limit("100/s burst 20").without_state(Verdict::Allow);
+    assert_eq!((decision.known_limit(), decision.known_remaining()), (Some(20), None));
+    assert_eq!(decision.known_reset_after(), None);
+}
+
+#[test]
+fn an_exhausted_state_has_nothing_left() {
+    for rule in ["2/s", "2/s leaky", "2/s fixed", "2/s sliding", "2/s sliding-log"] {
+        let limit = limit(rule);
+        assert_eq!(limit.peek(&limit.exhausted(NOW), NOW, 0).remaining, 0, "{rule}");
+    }
+}
+
+#[test]
+fn a_ticket_is_released_by_its_words_and_by_no_others() {
+    let limit = limit("concurrency 1");
+    let mut state = limit.fresh(NOW);
+    let ticket = limit.enter(&mut state, NOW, 1).1.unwrap();
+    limit.release(&mut state, Ticket::from_words([7, 7]));
+    assert_eq!(limit.in_flight(&state), 1);
+    limit.release(&mut state, Ticket::from_words(ticket.to_words()));
+    assert_eq!(limit.in_flight(&state), 0);
+}
+
+#[test]
+fn releasing_all_requests_makes_their_tickets_invalid() {
+    let limit = limit("concurrency 5 lease 30s");
+    let mut state = limit.fresh(NOW);
+    let first = limit.enter(&mut state, NOW, 5).1.unwrap();
+    assert_eq!(limit.lease_end(&state, &first), Some(NOW + MS(30_000)));
+    limit.release_all(&mut state);
+    assert_eq!(limit.lease_end(&state, &first), None);
+    let _second = limit.enter(&mut state, NOW, 2);
+    limit.release(&mut state, first);
+    assert_eq!(limit.peek(&state, NOW, 0).remaining, 3);
+}
+
+#[test]
+fn an_unknown_time_zone_is_marked_in_the_text_as_given() {
+    let error = Limit::read("1/day  calendar in  Mars", |_unit, _zone| None).unwrap_err();
+    assert_eq!(error.span(), 20..24);
+}
+
+#[test]
+fn the_stem_and_the_numbers_for_lua_are_those_of_the_script() {
+    assert_eq!(limit("100/min sliding-log").stem(), "sliding_log");
+    let bucket = limit("10/s burst 3");
+    assert_eq!(bucket.lua_params().unwrap()[0].to_bits(), 300_000_f64.to_bits());
+    let mut state = bucket.fresh(Timestamp::EPOCH);
+    let _ = bucket.decide(&mut state, Timestamp::from_micros(7), 1);
+    assert_eq!(bucket.state_to_lua(&state), Ok(vec![100_007.0, 0.0]));
+    let state = bucket.state_from_lua(&[200_000.0, 0.0]).unwrap();
+    assert_eq!(bucket.peek(&state, Timestamp::EPOCH, 0).remaining, 1);
+    assert_eq!(limit("1/week burst 9007199254740992").lua_params(), Err(TooLargeForLua));
 }

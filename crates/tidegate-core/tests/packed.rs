@@ -1,10 +1,10 @@
-//! States as words: packed for stores, written down for those who start again. What comes back is what it
-//! was, and what cannot be said in words is refused rather than rounded.
+//! States as words, packed for stores and written for snapshots: a restored state equals the original, and a state that does
+//! not fit is not packed, rather than rounded.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use tidegate_core::{Limit, Span, State, Timestamp};
 
-/// Every algorithm, with the number of words its packed states have.
+/// Every algorithm, with the number of words of its packed states.
 const RULES: [(&str, usize); 12] = [
     ("7/min burst 3", 1),
     ("7/min leaky capacity 3", 1),
@@ -26,7 +26,7 @@ fn limit(rule: &str) -> Limit {
     rule.parse().unwrap()
 }
 
-/// The states of a key that is used now and then, none of them at a round time.
+/// Returns the states of a key after each of several requests, none of them at a round time.
 fn states(limit: &Limit) -> Vec<State> {
     let mut state = limit.fresh(EPOCH);
     let mut now = EPOCH;
@@ -44,7 +44,7 @@ fn shown(state: &State) -> String {
 }
 
 #[test]
-fn a_packed_state_has_as_many_words_as_are_said_and_comes_back() {
+fn a_packed_state_has_the_announced_number_of_words_and_is_restored() {
     for (rule, words) in RULES {
         let limit = limit(rule);
         assert_eq!(limit.packed_words(), words, "{rule}");
@@ -59,7 +59,7 @@ fn a_packed_state_has_as_many_words_as_are_said_and_comes_back() {
 }
 
 #[test]
-fn a_written_state_comes_back_and_any_other_number_of_words_does_not() {
+fn a_written_state_is_restored_and_any_other_number_of_words_is_rejected() {
     for (rule, _) in RULES {
         let limit = limit(rule);
         for state in states(&limit) {
@@ -73,7 +73,7 @@ fn a_written_state_comes_back_and_any_other_number_of_words_does_not() {
 }
 
 #[test]
-fn a_bucket_is_packed_from_the_first_tick_after_the_epoch_to_the_last_but_the_mark() {
+fn a_bucket_is_packed_from_the_first_tick_after_the_epoch_to_the_last_below_the_marker() {
     for rule in ["1/s", "1/s leaky", "1/s queue"] {
         let limit = limit(rule);
         let packed = |full_at: u128| {
@@ -85,10 +85,10 @@ fn a_bucket_is_packed_from_the_first_tick_after_the_epoch_to_the_last_but_the_ma
         let top = epoch + u128::from(u64::MAX);
         assert_eq!(packed(0), Some([0; 3]), "{rule}: it has always been full");
         assert_eq!(packed(epoch - 1), None, "{rule}");
-        assert_eq!(packed(epoch), None, "{rule}: zero says something else");
+        assert_eq!(packed(epoch), None, "{rule}: zero means always full");
         assert_eq!(packed(epoch + 1), Some([1, 0, 0]), "{rule}");
         assert_eq!(packed(top - 1), Some([u64::MAX - 1, 0, 0]), "{rule}");
-        assert_eq!(packed(top), None, "{rule}: that is the owner's mark");
+        assert_eq!(packed(top), None, "{rule}: stores use this word as a marker");
         assert_eq!(packed(top + 1), None, "{rule}");
     }
 }
@@ -110,11 +110,11 @@ fn two_counts_are_packed_up_to_half_a_word_each() {
 }
 
 #[test]
-fn who_owes_and_has_saved_at_once_is_not_packed() {
+fn a_state_with_both_a_debt_and_saved_permits_is_not_restored() {
     let limit = limit("1/s smooth burst 5");
     let seen = EPOCH.as_micros();
     let packed = |saved, owed| {
-        let state = limit.read_state(&[0, saved, 0, seen + owed, seen]).unwrap();
+        let state = limit.read_state(&[0, saved, 0, seen + owed, seen])?;
         limit.pack(&state, EPOCH).map(|words| limit.write_state(&limit.unpack(&words, EPOCH)))
     };
     assert_eq!(packed(0, 0), Some(vec![0, 0, 0, seen, seen]));
@@ -145,7 +145,7 @@ fn a_warm_up_is_packed_for_nine_years_with_its_carry() {
 }
 
 #[test]
-fn no_warm_up_is_read_that_has_saved_what_nobody_can() {
+fn a_warm_up_with_impossible_saved_permits_is_not_restored() {
     let limit = limit("7/min warmup 20s");
     let written = limit.write_state(&limit.fresh(EPOCH));
     let most = f64::from_bits(written[0]);
@@ -159,26 +159,29 @@ fn no_warm_up_is_read_that_has_saved_what_nobody_can() {
 }
 
 #[test]
-fn no_list_is_read_that_holds_more_than_a_number_can_say() {
+fn a_list_whose_costs_overflow_or_whose_tickets_repeat_is_not_restored() {
     let log = limit("3/min sliding-log");
     assert!(log.read_state(&[5, 1, 6, 2]).is_some());
     assert!(log.read_state(&[5, u64::MAX, 6, 1]).is_none());
     let places = limit("concurrency 3 lease 1min");
     assert!(places.read_state(&[2, 1, 1, 5, 9, 2, 1, 5, 9]).is_some());
     assert!(places.read_state(&[2, 1, u64::MAX, 5, 9, 2, 1, 5, 9]).is_none());
-    assert!(places.read_state(&[2, 1, 1, 5, 9, 1, 1, 5, 9]).is_none(), "one ticket, two holders");
+    assert!(
+        places.read_state(&[2, 1, 1, 5, 9, 1, 1, 5, 9]).is_none(),
+        "two requests have the same ticket"
+    );
 }
 
 #[test]
-fn an_entry_of_nothing_in_a_read_log_holds_nothing_up() {
+fn an_entry_of_cost_0_in_a_restored_log_does_not_count() {
     let limit = limit("3/min sliding-log");
     let state = limit.read_state(&[EPOCH.as_micros(), 0]).unwrap();
-    let told = limit.peek(&state, EPOCH, 0);
-    assert_eq!((told.remaining, told.reset_after), (3, Span::ZERO));
+    let decision = limit.peek(&state, EPOCH, 0);
+    assert_eq!((decision.remaining, decision.reset_after), (3, Span::ZERO));
 }
 
 #[test]
-fn a_read_list_of_holders_gives_the_next_ticket_and_counts_who_holds() {
+fn a_restored_concurrency_limit_counts_its_requests_and_continues_its_tickets() {
     let limit = limit("concurrency 3 lease 1min");
     let mut state = limit.fresh(EPOCH);
     let (_, first) = limit.enter(&mut state, EPOCH, 2);

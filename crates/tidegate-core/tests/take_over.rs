@@ -1,9 +1,8 @@
-//! Every change from one rule to another (B8, T12), number for number.
+//! Every change from one rule to another (B8, T12), number for number, and the clock skew that states absorb (T22).
 //!
-//! `take_over.txt` says what is left of each new rule when it takes over from each old one. The numbers
-//! were checked once against what `docs/guide/bounds.md` promises, which the second test repeats; the
-//! file is there so that none of them changes unnoticed. `TIDEGATE_WRITE=1 cargo test -p tidegate-core
-//! --test take_over` writes it anew.
+//! `take_over.txt` lists what remains of each new rule after each change. The second test checks the promises of
+//! `docs/guide/bounds.md` for the same changes; the file shows a change of any number in review.
+//! `TIDEGATE_WRITE=1 cargo test -p tidegate-core --test take_over` rewrites it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fmt::Write;
@@ -36,7 +35,7 @@ const NEW: [&str; 20] = [
     "7/min smooth burst 20",
     "7/min warmup 50s",
     "7r/m burst=19 nodelay",
-    // Smaller and slower: one unit is let go, or nobody would pass for longer than before.
+    // Smaller and slower: one unit is refunded, because otherwise requests would be denied for longer than before.
     "4/h burst 4",
     "4/h queue capacity 3",
     "4/h fixed",
@@ -47,9 +46,9 @@ const NEW: [&str; 20] = [
     "1r/m burst=3 nodelay",
 ];
 
-/// 2024-01-01T00:00:20.000003Z: inside every window, and at the edge of none.
+/// 2024-01-01T00:00:20.000003Z: inside every window, and at the start of none.
 const NOW: Timestamp = Timestamp::from_micros(1_704_067_220_000_003);
-/// From the last use to the change, in which something drains that is no whole number of units.
+/// The time from the last request to the change, in which a fraction of a unit drains.
 const PAUSE: Span = Span::from_micros(7_777_777);
 
 fn used(limit: &Limit, units: u64) -> tidegate_core::State {
@@ -67,7 +66,7 @@ fn cases() -> impl Iterator<Item = (Limit, Limit, u64)> {
     })
 }
 
-/// How long until one passes, now that it is not refused.
+/// Returns the time until the request is admitted.
 fn wait(decision: &Decision) -> Span {
     match decision.verdict {
         Verdict::Wait(wait) => wait,
@@ -76,7 +75,7 @@ fn wait(decision: &Decision) -> Span {
 }
 
 #[test]
-fn t12_every_change_leaves_what_is_written() {
+fn every_change_leaves_the_listed_numbers() {
     let mut found = String::new();
     for (old, new, units) in cases() {
         let now = NOW + PAUSE;
@@ -98,17 +97,17 @@ fn t12_every_change_leaves_what_is_written() {
 }
 
 #[test]
-fn t12_no_change_gives_back_more_than_one_or_locks_out_for_longer() {
+fn a_change_refunds_at_most_one_unit_and_denies_requests_no_longer_than_before() {
     for (old, new, units) in cases() {
         let now = NOW + PAUSE;
         let before = used(&old, units);
         let state = new.take_over(&old, &before, now);
         let (had, has) = (old.peek(&before, now, 0), new.peek(&state, now, 0));
         let drain = had.reset_after;
-        // A rule that makes requests wait takes them in: that is no refusal.
+        // A rule that delays requests admits them.
         let next = new.peek(&state, now, 1).retry_after().unwrap_or(Span::ZERO);
         assert!(next <= drain, "{units} of {old} -> {new}: {next}, and not {drain}");
-        // Where both count what is used against what they hold.
+        // If both rules count the usage against a capacity.
         let counts = |limit: &Limit| !limit.delays_requests();
         if counts(&old) && counts(&new) {
             let used = (had.limit - had.remaining).min(has.limit);
@@ -117,9 +116,9 @@ fn t12_no_change_gives_back_more_than_one_or_locks_out_for_longer() {
     }
 }
 
-/// The same windows count on, above a lowered limit too: what was used is not forgotten by lowering it.
+/// The counts of the same windows stay, even above a lowered limit.
 #[test]
-fn t12_lowered_and_raised_again_within_a_window_nothing_comes_back() {
+fn lowering_and_raising_a_limit_within_a_window_refunds_nothing() {
     for shape in ["fixed", "fixed from first", "sliding", "sliding-log"] {
         let limit = |count: u64| -> Limit { format!("{count}/min {shape}").parse().unwrap() };
         let (ten, five) = (limit(10), limit(5));
@@ -130,12 +129,12 @@ fn t12_lowered_and_raised_again_within_a_window_nothing_comes_back() {
     }
 }
 
-/// All is used, and the next one passes under the new rule exactly when it would have under the old. A
-/// microsecond later would be too late, and one unit is let go.
+/// The old rule is used up. If the next request passes under the new rule exactly when it would have under the old one, nothing
+/// is refunded. If it would pass a microsecond later, one unit is.
 #[test]
-fn t12_what_is_used_up_stays_so_if_the_next_one_is_not_late() {
+fn a_used_up_limit_stays_used_up_unless_the_next_request_would_be_late() {
     let now = Timestamp::from_micros(6_000_000);
-    // A log's use goes back to the epoch here, which is as far as it can.
+    // The entry of the log is at the epoch, the earliest possible time.
     for (rule, wait_us) in [
         ("1/10s fixed", 4_000_000),
         ("1/10s sliding", 14_000_000),
@@ -150,12 +149,12 @@ fn t12_what_is_used_up_stays_so_if_the_next_one_is_not_late() {
             wait(&new.peek(&new.take_over(&old, &state, now), now, 1))
         };
         assert_eq!(next(wait_us), Span::from_micros(wait_us), "{rule}");
-        assert_eq!(next(wait_us - 1), Span::ZERO, "{rule}: one is let go");
+        assert_eq!(next(wait_us - 1), Span::ZERO, "{rule}: one unit is refunded");
     }
 }
 
 #[test]
-fn t12_what_is_taken_over_drains_from_then_on() {
+fn usage_that_is_taken_over_drains_by_its_reset_time() {
     for (old, new, _) in cases().filter(|(_, _, units)| *units == 8) {
         let state = new.take_over(&old, &used(&old, 8), NOW);
         let reset = new.peek(&state, NOW, 0).reset_after;
@@ -165,7 +164,7 @@ fn t12_what_is_taken_over_drains_from_then_on() {
 }
 
 #[test]
-fn t12_who_is_in_flight_keeps_a_shorter_lease_and_gets_the_new_one_in_place_of_a_longer() {
+fn a_request_in_flight_keeps_the_shorter_of_its_lease_and_the_new_one() {
     let (long, short, none) =
         ("concurrency 3 lease 1min", "concurrency 3 lease 10s", "concurrency 3");
     let left = |old: &str, new: &str| {
@@ -181,11 +180,10 @@ fn t12_who_is_in_flight_keeps_a_shorter_lease_and_gets_the_new_one_in_place_of_a
     assert_eq!(left(short, none), None);
 }
 
-/// A step back of exactly as long as is ridden out, and of a microsecond more (T22). `limit` has used
-/// up all it has at the time of the step.
+// T22. The limit is used up at the time of the step.
 #[test]
-fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
-    let ridden = Span::from_millis(1);
+fn a_step_back_of_a_millisecond_is_absorbed_and_of_a_microsecond_more_is_not() {
+    let absorbed = Span::from_millis(1);
     let now = Timestamp::from_micros(1_704_067_220_000_000);
     for (rule, all) in [
         ("10/s burst 3", 3),
@@ -200,14 +198,14 @@ fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
             let mut state = limit.fresh(now);
             let _ = limit.decide(&mut state, now, all);
             let _ = limit.decide(&mut state, at, 0);
-            // What the state says at the time of the step, when the clock is back there.
+            // The reset time of the state once the clock has caught up.
             limit.peek(&state, now, 0).reset_after
         };
         let untouched = full(now);
-        assert_eq!(full(now - ridden), untouched, "{rule}: nothing has happened");
-        // nginx counts in milliseconds, so a microsecond more may be a whole one.
-        let beyond = full(now - ridden - Span::from_millis(1));
-        assert!(beyond < untouched, "{rule}: {beyond} though the step was longer");
+        assert_eq!(full(now - absorbed), untouched, "{rule}: the state has changed");
+        // nginx counts in milliseconds, so a microsecond more may not be seen.
+        let beyond = full(now - absorbed - Span::from_millis(1));
+        assert!(beyond < untouched, "{rule}: {beyond}, although the step was longer");
     }
     let exact = ["10/s burst 3", "10/s leaky capacity 3", "10/s queue capacity 2"];
     for rule in exact.into_iter().chain(["3/s sliding-log", "concurrency 3 lease 10s"]) {
@@ -215,7 +213,7 @@ fn t22_a_millisecond_is_ridden_out_and_a_microsecond_more_is_not() {
         let mut state = limit.fresh(now);
         let _ = limit.decide(&mut state, now, 3);
         let untouched = limit.peek(&state, now, 0).reset_after;
-        let _ = limit.decide(&mut state, now - ridden - Span::from_micros(1), 0);
+        let _ = limit.decide(&mut state, now - absorbed - Span::from_micros(1), 0);
         assert!(limit.peek(&state, now, 0).reset_after < untouched, "{rule}");
     }
 }

@@ -1,4 +1,4 @@
-//! Windows: where they start and end, what is counted in them, and what a clock that goes back finds there.
+//! Windows: their start and end, their counts, and clocks that step back.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use tidegate_core::{Limit, Retry, Span, Timestamp, Verdict};
@@ -12,7 +12,7 @@ const fn second(s: u64) -> Timestamp {
 }
 
 #[test]
-fn windows_start_where_they_are_told_and_follow_one_another() {
+fn windows_start_at_the_anchor_and_follow_one_another() {
     let limit = limit("3/min fixed from 1970-01-01T00:00:10Z");
     let window =
         |now| limit.window(&limit.fresh(now), now).map(|window| (window.start, window.end));
@@ -21,12 +21,12 @@ fn windows_start_where_they_are_told_and_follow_one_another() {
     let last = Timestamp::from_micros(129_999_999);
     assert_eq!(window(last), Some((second(70), second(130))));
     assert_eq!(window(second(130)), Some((second(130), second(190))));
-    // Before the instant that it counts from, too.
+    // Also before the anchor.
     assert_eq!(window(second(5)), Some((second(0), second(10))));
 }
 
 #[test]
-fn the_last_window_ends_with_time_itself() {
+fn the_last_window_ends_at_the_last_instant() {
     let limit = limit("3/min fixed");
     let mut state = limit.fresh(Timestamp::MAX);
     let window = limit.window(&state, Timestamp::MAX).unwrap();
@@ -37,7 +37,7 @@ fn the_last_window_ends_with_time_itself() {
 }
 
 #[test]
-fn a_window_counts_from_nothing_and_the_clock_going_back_forgets_nothing() {
+fn a_window_starts_at_zero_and_a_step_back_resets_no_count() {
     for rule in ["3/min fixed", "3/min calendar"] {
         let limit = limit(rule);
         let mut state = limit.fresh(second(600));
@@ -50,7 +50,7 @@ fn a_window_counts_from_nothing_and_the_clock_going_back_forgets_nothing() {
 }
 
 #[test]
-fn all_of_a_window_may_be_asked_for_again_and_one_more_never() {
+fn a_cost_up_to_the_count_may_retry_and_a_higher_one_may_not() {
     for rule in ["3/min fixed", "3/min calendar"] {
         let limit = limit(rule);
         let mut state = limit.fresh(second(600));
@@ -66,7 +66,7 @@ fn all_of_a_window_may_be_asked_for_again_and_one_more_never() {
 }
 
 #[test]
-fn a_refund_is_taken_off_the_count_and_not_below_zero() {
+fn a_refund_reduces_the_count_to_zero_at_most() {
     for rule in ["3/min fixed", "3/min calendar"] {
         let limit = limit(rule);
         let mut state = limit.fresh(second(600));

@@ -33,7 +33,7 @@ fn every_rate_of_0_is_one_rule() {
 }
 
 #[test]
-fn every_request_is_denied_for_good() {
+fn every_request_is_denied_without_a_retry() {
     let limit = limit("0/s");
     let mut state = limit.fresh(Timestamp::EPOCH);
     for now in [0, 1, 999_999, 1_000_000, u64::MAX - 1, u64::MAX].map(Timestamp::from_micros) {
@@ -48,7 +48,7 @@ fn every_request_is_denied_for_good() {
 }
 
 #[test]
-fn a_limit_can_be_closed_and_opened_again_under_any_rule() {
+fn a_limit_of_any_rule_can_be_changed_to_zero_and_back() {
     let (closed, now) = (limit("0/s"), Timestamp::from_micros(1_700_000_000_000_000));
     for rule in OTHERS {
         let other = limit(rule);

@@ -74,8 +74,8 @@ fn first(input: ParseStream<'_>) -> syn::Result<Option<(LitStr, Facts)>> {
     let expression = expression(input)?;
     let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = expression else {
         let what = format!(
-            "a rule is text that is known when this is compiled, such as {EXAMPLE}; a limiter that is made \
-             at run time is given by `by = …`"
+            "a rule is a string literal, such as {EXAMPLE}; for a limiter that is created at run time, write \
+             `by = …`"
         );
         return Err(syn::Error::new(expression.span(), what));
     };
@@ -126,7 +126,7 @@ impl Options {
         if is_new {
             return Ok(());
         }
-        Err(syn::Error::new(name.span(), format!("`{name}` is said already")))
+        Err(syn::Error::new(name.span(), format!("`{name}` is given twice")))
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_said_at_once_and_in_any_order() {
+    fn options_come_in_any_order() {
         let all = "\"20/s\", else = None, wait = \"1s\", cost = 2 + body.len(), key = (a, &b),";
         let arguments = syn::parse_str::<Arguments>(all).unwrap();
         assert!(matches!(arguments.wait, Some(Wait::Micros(1_000_000))));
@@ -173,23 +173,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_what_would_be_right() {
+    fn an_error_says_what_is_expected() {
         let cases = [
             ("", "a rule is needed, such as `#[limit(\"100/s burst 20\")]`"),
-            ("20", "a rule is text that is known when this is compiled"),
-            ("RULE", "a rule is text that is known when this is compiled"),
+            ("20", "a rule is a string literal"),
+            ("RULE", "a rule is a string literal"),
             ("key = a", "a rule is needed first"),
             ("\"20/s\", \"30/s\"", "after the rule come `by`, `key`"),
             ("\"20/s\", ky = a", "unknown option `ky`: there are `by`, `key`, `cost`"),
-            ("\"20/s\", key = a, key = b", "`key` is said already"),
+            ("\"20/s\", key = a, key = b", "`key` is given twice"),
             ("\"20/s\", by = GATE", "a limiter has its own rule"),
             ("\"20/s\", wait = 1", "a time has a unit: write `wait = \"1s\"`"),
-            ("\"20/s\", wait = \"1 m\"", "no space may stand before a unit: write `1min`"),
+            ("\"20/s\", wait = \"1 m\"", "there must be no space before a unit: write `1min`"),
             ("\"20/s\" key = a", "expected `,`"),
         ];
         for (text, expected) in cases {
-            let said = refused(text);
-            assert!(said.starts_with(expected), "{text}: {said}");
+            let message = refused(text);
+            assert!(message.starts_with(expected), "{text}: {message}");
         }
     }
 }

@@ -38,10 +38,10 @@ pub(crate) fn expand(arguments: TokenStream, item: &TokenStream) -> Result<Token
         limits.extend(others?);
         let otherwise = Otherwise::of(&limits, &function)?;
         let is_async = function.signature.asyncness.is_some();
-        Ok(passage(&limits, &otherwise, is_async))
+        Ok(admission(&limits, &otherwise, is_async))
     };
-    let passage = read().map_err(|error| refuse(error, &bare))?;
-    Ok(function.after(&passage))
+    let admission = read().map_err(|error| refuse(error, &bare))?;
+    Ok(function.with_statement(&admission))
 }
 
 impl Function {
@@ -54,9 +54,9 @@ impl Function {
     }
 
     /// Writes the function, with its body after the statement. The body stays a block, so that its items come first in it.
-    fn after(&self, passage: &TokenStream) -> TokenStream {
+    fn with_statement(&self, statement: &TokenStream) -> TokenStream {
         let Self { attributes, inner, visibility, signature, body } = self;
-        quote!(#(#attributes)* #visibility #signature { #(#inner)* #passage #body })
+        quote!(#(#attributes)* #visibility #signature { #(#inner)* #statement #body })
     }
 }
 
@@ -71,9 +71,9 @@ enum Otherwise<'a> {
 
 impl<'a> Otherwise<'a> {
     fn of(limits: &'a [Arguments], function: &Function) -> syn::Result<Self> {
-        let mut said = limits.iter().filter_map(|limit| limit.otherwise.as_ref());
-        let first = said.next();
-        if let Some(second) = said.next() {
+        let mut values = limits.iter().filter_map(|limit| limit.otherwise.as_ref());
+        let first = values.next();
+        if let Some(second) = values.next() {
             let what = "the limits of a function are decided as one, so there is one `else` for all of them";
             return Err(syn::Error::new(second.span(), what));
         }
@@ -111,8 +111,8 @@ impl<'a> Otherwise<'a> {
     }
 }
 
-/// The statement that admits the call or returns.
-fn passage(limits: &[Arguments], otherwise: &Otherwise<'_>, is_async: bool) -> TokenStream {
+/// Writes the statement that admits the call or returns.
+fn admission(limits: &[Arguments], otherwise: &Otherwise<'_>, is_async: bool) -> TokenStream {
     let (denied, end) = otherwise.arm();
     let statics = limits.iter().enumerate().map(|(number, limit)| limit.home(number));
     let statics: TokenStream = statics.collect();
@@ -184,8 +184,9 @@ impl Arguments {
     }
 
     fn cost(&self) -> TokenStream {
-        let said = |cost: &Expr| quote_spanned!(cost.span()=> ::tidegate::__limit::cost(#cost));
-        self.cost.as_ref().map_or_else(|| quote!(1), said)
+        let converted =
+            |cost: &Expr| quote_spanned!(cost.span()=> ::tidegate::__limit::cost(#cost));
+        self.cost.as_ref().map_or_else(|| quote!(1), converted)
     }
 
     /// Writes the admission of a single request.

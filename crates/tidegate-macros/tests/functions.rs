@@ -1,4 +1,4 @@
-//! `#[limit]` on functions and methods of every shape (P2): the body runs exactly when the limit says yes.
+//! `#[limit]` on functions and methods of every kind (P2): the body runs exactly when the limit admits the call.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::cell::Cell;
@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Denied, Gate, Limiter, ManualClock, Retry, Span, Verdict, limit};
 
-/// Seed flaw 7: an aspect that writes the refusal and then still runs the method.
+// Seed flaw 7: an aspect that writes the rejection and then still runs the method.
 #[test]
-fn flaw_07_a_function_that_is_denied_does_not_run() {
+fn a_denied_function_does_not_run() {
     static RUNS: AtomicU64 = AtomicU64::new(0);
 
     #[limit("3/h")]
@@ -23,7 +23,7 @@ fn flaw_07_a_function_that_is_denied_does_not_run() {
 }
 
 #[test]
-fn a_denial_says_when_to_come_back() {
+fn a_denial_contains_the_time_to_retry() {
     #[limit("1/h")]
     fn work() -> Result<u32, Denied> {
         Ok(1)
@@ -35,7 +35,7 @@ fn a_denial_says_when_to_come_back() {
 }
 
 #[test]
-fn an_error_of_ones_own_is_made_of_the_denial() {
+fn a_denial_is_converted_into_the_functions_error() {
     #[derive(Debug, PartialEq)]
     enum Failure {
         Busy,
@@ -77,8 +77,9 @@ fn an_error_of_ones_own_is_made_of_the_denial() {
     assert_eq!([alias(), alias()], [Ok(1), Err(Failure::Busy)]);
 }
 
+// R3.
 #[test]
-fn r3_a_plain_type_falls_back_to_a_value() {
+fn a_plain_return_type_falls_back_to_a_value() {
     #[limit("1/h", else = "a default")]
     fn stock() -> &'static str {
         "3 left"
@@ -111,7 +112,7 @@ fn r3_a_plain_type_falls_back_to_a_value() {
 }
 
 #[test]
-fn keys_of_several_types_are_counted_apart() {
+fn keys_of_different_types_have_different_limits() {
     #[limit("1/h", key = name)]
     fn by_name(name: &str) -> Result<(), Denied> {
         let _ = name;
@@ -157,7 +158,7 @@ fn a_cost_is_any_integer_and_a_negative_one_is_never_admitted() {
 
     assert!(send(&[0; 7]).is_ok());
     assert!(send(&[0; 4]).is_err());
-    assert!(send(&[0; 3]).is_ok(), "what was denied cost nothing");
+    assert!(send(&[0; 3]).is_ok(), "the denied call was not charged");
     assert_eq!((0..5).filter(|_| dear().is_ok()).count(), 2);
     let denied = signed(-1).unwrap_err();
     assert_eq!(denied.decision.verdict, Verdict::Deny(Retry::Never));
@@ -208,7 +209,7 @@ impl<C: tidegate::Clock> Pay for Account<C> {
 }
 
 #[test]
-fn methods_can_be_limited_for_all_by_key_and_by_a_limiter_of_their_own() {
+fn a_method_can_have_one_limit_a_limit_per_key_or_a_limiter_in_self() {
     let clock = ManualClock::new();
     let gate = || Gate::with_clock("1/s".parse().unwrap(), clock.clone());
     let mut alice = Account::open("alice", gate()).unwrap();
@@ -245,7 +246,7 @@ fn a_generic_function_has_one_limit_for_all_its_types() {
 }
 
 #[test]
-fn each_call_of_a_recursion_counts() {
+fn each_recursive_call_is_charged() {
     #[limit("4/h")]
     fn count_down(from: u32) -> Result<u32, Denied> {
         if from == 0 { Ok(0) } else { Ok(count_down(from - 1)? + 1) }
@@ -276,7 +277,7 @@ static LOGINS: LazyLock<Limiter<ManualClock>> =
 static CLOCK: LazyLock<ManualClock> = LazyLock::new(ManualClock::new);
 
 #[test]
-fn one_limiter_can_be_shared_by_functions_and_is_in_reach() {
+fn functions_can_share_a_limiter() {
     #[limit(by = LOGINS, key = user)]
     fn by_password(user: &str) -> Result<(), Denied> {
         let _ = user;
@@ -318,7 +319,7 @@ fn unsafe_functions_and_other_attributes_stay_as_they_are() {
 }
 
 #[test]
-fn what_a_macro_makes_can_be_limited() {
+fn a_function_that_a_macro_generates_can_be_limited() {
     macro_rules! endpoint {
         ($name:ident, $rule:literal, $body:block) => {
             #[limit($rule, else = 0)]
@@ -332,7 +333,7 @@ fn what_a_macro_makes_can_be_limited() {
 }
 
 #[test]
-fn names_of_ours_are_not_seen() {
+fn generated_names_do_not_clash_with_the_users() {
     let denied = 3;
 
     #[limit("1/h", else = denied + ask)]

@@ -1,6 +1,6 @@
-//! What `#[limit]` refuses, and what it says then. `TRYBUILD=overwrite` writes the messages anew.
+//! The compile errors of `#[limit]`. `TRYBUILD=overwrite` rewrites the messages.
 
 #[test]
-fn a_mistake_is_told_where_it_is_and_what_to_write() {
+fn each_compile_error_has_its_position_and_a_correction() {
     trybuild::TestCases::new().compile_fail("tests/refused/*.rs");
 }

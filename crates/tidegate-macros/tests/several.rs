@@ -18,8 +18,9 @@ fn both(first: &Gate<ManualClock>, second: &Gate<ManualClock>, cost: u64) -> Res
     Ok(())
 }
 
+// A13.
 #[test]
-fn a13_a_denial_of_one_charges_none() {
+fn a_denial_by_one_limit_charges_none() {
     let (first, second) = (gate("5/h"), gate("3/h"));
     for _ in 0..3 {
         assert!(both(&first, &second, 1).is_ok());
@@ -32,8 +33,9 @@ fn a13_a_denial_of_one_charges_none() {
     assert_eq!((first.check_n(0).remaining, second.check_n(0).remaining), (2, 0));
 }
 
+// A13.
 #[test]
-fn a13_a_place_in_flight_is_given_back_when_the_rate_says_no() {
+fn a_permit_is_released_when_the_rate_denies_the_call() {
     let (places, rate) = (gate("concurrency 1"), gate("1/h"));
     assert!(both(&places, &rate, 1).is_ok());
     assert!(both(&places, &rate, 1).is_err());
@@ -48,7 +50,7 @@ fn a13_a_place_in_flight_is_given_back_when_the_rate_says_no() {
 }
 
 #[test]
-fn rules_of_its_own_are_decided_together_and_have_one_else() {
+fn several_rules_of_a_function_are_decided_together_and_share_one_else() {
     #[tidegate::limit("10/h", else = false)]
     #[limit("2/h", key = user)]
     /// Between them.
@@ -71,7 +73,7 @@ async fn patient(slow: &Gate<TokioClock>, fast: &Gate<TokioClock>) -> Result<(),
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_limits_are_waited_for_while_each_has_patience() {
+async fn a_call_waits_for_several_limits_within_each_maximum_wait() {
     let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
     let start = tokio::time::Instant::now();
     let (slow, fast) = (gate("2/s paced"), gate("10/s paced"));
@@ -95,7 +97,7 @@ async fn in_time(rate: &Gate<TokioClock>, queue: &Gate<TokioClock>) -> Result<()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_for_one_limit_has_so_much_less_patience_for_another() {
+async fn the_wait_for_one_limit_shortens_the_maximum_wait_for_the_next() {
     let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
     let start = tokio::time::Instant::now();
     let (rate, queue) = (gate("1/s"), gate("1/s queue capacity 5"));
@@ -118,7 +120,7 @@ async fn shaped(queue: &Gate<TokioClock>, other: &Gate<TokioClock>) -> Result<()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_makes_calls_wait_does_so_among_others() {
+async fn a_rule_that_delays_requests_delays_the_call_beside_other_limits() {
     let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
     let start = tokio::time::Instant::now();
     let (queue, other) = (gate("10/s queue capacity 2"), gate("100/s"));
@@ -129,7 +131,7 @@ async fn a_rule_that_makes_calls_wait_does_so_among_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_while_it_waits_costs_nothing() {
+async fn a_call_that_is_cancelled_while_it_waits_is_not_charged() {
     let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
     let start = tokio::time::Instant::now();
     let (queue, other) = (gate("10/s queue capacity 5"), gate("100/day"));
@@ -140,12 +142,12 @@ async fn a_call_that_is_given_up_while_it_waits_costs_nothing() {
         assert_eq!(other.check_n(0).remaining, 99, "only the first call is charged");
     }
     shaped(&queue, &other).await.unwrap();
-    assert_eq!(start.elapsed().as_millis(), 100, "nobody is before it in the queue");
-    assert_eq!(other.check_n(0).remaining, 98, "who has waited is charged");
+    assert_eq!(start.elapsed().as_millis(), 100, "no request is before it in the queue");
+    assert_eq!(other.check_n(0).remaining, 98, "the request that has waited is charged");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_drained_while_a_call_waited_is_not_given_back_again() {
+async fn a_cancelled_call_refunds_no_more_than_is_still_charged() {
     let gate = |rule: &str| Gate::with_clock(rule.parse().unwrap(), TokioClock::new());
     let (queue, other) = (gate("1/s queue capacity 5"), gate("10/s burst 10"));
     shaped(&queue, &other).await.unwrap();
@@ -162,7 +164,7 @@ async fn what_has_drained_while_a_call_waited_is_not_given_back_again() {
 }
 
 #[test]
-fn a_thread_waits_for_several() {
+fn a_thread_waits_for_several_limits() {
     #[limit("1000/s paced", wait = "1s")]
     #[limit("concurrency 1", wait = "1s")]
     fn quick() -> Result<(), Denied> {

@@ -27,7 +27,7 @@ async fn an_async_function_awaits_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_comes_too_late_is_refused_at_once() {
+async fn a_call_that_would_wait_too_long_is_denied_immediately() {
     let (gate, start) = (gate("1/2s"), Instant::now());
     patient(&gate).await.unwrap();
     let denied = patient(&gate).await.unwrap_err();
@@ -35,8 +35,9 @@ async fn a_turn_that_comes_too_late_is_refused_at_once() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
+// T13.
 #[tokio::test(start_paused = true)]
-async fn t13_a_call_that_is_cancelled_gives_its_turn_back() {
+async fn a_cancelled_call_is_refunded() {
     let gate = gate("1/s");
     patient(&gate).await.unwrap();
     for _ in 0..5 {
@@ -53,7 +54,7 @@ async fn busy(gate: &Gate<TokioClock>, patience: Duration, work: Duration) -> Re
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_is_held_across_await_and_back_after_a_cancel_or_a_panic() {
+async fn a_permit_is_held_across_await_and_released_after_a_cancel_or_a_panic() {
     let (gate, second) = (gate("concurrency 1"), Duration::from_secs(1));
     let start = Instant::now();
     let (first, next) = tokio::join!(busy(&gate, second, second), busy(&gate, second * 2, second));
@@ -80,7 +81,7 @@ async fn a_permit_is_held_across_await_and_back_after_a_cancel_or_a_panic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_makes_calls_wait_needs_no_other_word() {
+async fn a_rule_that_delays_requests_needs_no_wait_option() {
     #[limit(by = gate)]
     async fn shaped(gate: &Gate<TokioClock>) -> Result<(), Denied> {
         Ok(())
@@ -101,7 +102,7 @@ async fn a_rule_that_makes_calls_wait_needs_no_other_word() {
 
 /// Many attributes are on functions whose future must be `Send`; a key that is not must not stop that.
 #[tokio::test]
-async fn what_a_key_is_made_of_does_not_live_across_an_await() {
+async fn no_borrow_of_a_key_lives_across_an_await() {
     #[limit("1000/s", key = std::rc::Rc::new(user), wait = "1s")]
     async fn keyed(user: u64) -> Result<u64, Denied> {
         tokio::task::yield_now().await;
@@ -150,7 +151,7 @@ fn a_thread_blocks_until_its_turn() {
 }
 
 #[test]
-fn a_rule_of_its_own_that_waits_blocks_too() {
+fn a_rule_that_delays_requests_blocks_the_thread() {
     #[limit("1000/s queue")]
     fn shaped() -> Result<(), Denied> {
         Ok(())

@@ -24,6 +24,12 @@ const CASES: &[Case] = &[
     Case { name: "limiter-denied", is_allowed: false, prepare: || limiter::<String>(DENIED) },
     Case { name: "limiter-u64", is_allowed: true, prepare: || limiter::<u64>(ALLOWED) },
     Case { name: "limiter-batch", is_allowed: true, prepare: batch },
+    // The capacity exceeds a quarter of a word, so the bucket decides in 128-bit numbers, without `NarrowBucket`.
+    Case {
+        name: "limiter-wide-bucket",
+        is_allowed: true,
+        prepare: || limiter::<String>("1/s burst 9007199254740992"),
+    },
     // A window lasts a thousand decisions, so that there is a previous window.
     Case {
         name: "limiter-sliding",

@@ -27,12 +27,12 @@ pub fn decide(bytes: &[u8]) {
         let word = |from: usize| {
             operation[from..].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
         };
-        let (time, cost, what) = (word(0), word(8), operation[16]);
-        now = match what % 4 {
+        let (time, cost, kind) = (word(0), word(8), operation[16]);
+        now = match kind % 4 {
             0 => Timestamp::from_micros(time),
             _ => Timestamp::from_micros(now.as_micros().saturating_add(time % 10_000_000)),
         };
-        match what / 4 % 4 {
+        match kind / 4 % 4 {
             0 => limit.refund(&mut state, now, cost),
             1 => drop(limit.peek(&state, now, cost)),
             _ => {

@@ -1,7 +1,7 @@
 //! HTTP: `/v1/check` and its siblings, as requests and JSON.
 
-use super::wire::Speaker;
-use super::{PartialDecision, Refusal, failed};
+use super::wire::ProtocolClient;
+use super::{DecisionResult, PartialDecision, Refusal, failed};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -69,25 +69,25 @@ impl Http {
     }
 }
 
-fn read(said: &Value) -> PartialDecision {
-    // The largest number stands for all larger ones.
+fn read(body: &Value) -> PartialDecision {
+    // The server writes this number for every larger one.
     let span = |ms| if ms == JSON_INTEGER_MAX { Span::MAX } else { Span::from_millis(ms) };
-    let ms = |name: &str| said[name].as_u64().map(span);
-    let verdict = match (said["allow"].as_bool(), ms("retry_after_ms"), ms("wait_ms")) {
+    let ms = |name: &str| body[name].as_u64().map(span);
+    let verdict = match (body["allow"].as_bool(), ms("retry_after_ms"), ms("wait_ms")) {
         (Some(true), _, Some(wait)) => Verdict::Wait(wait),
         (Some(true), ..) => Verdict::Allow,
         (_, Some(retry), _) => Verdict::Deny(Retry::After(retry)),
-        _ if said["on_release"] == true => Verdict::Deny(Retry::OnRelease),
+        _ if body["on_release"] == true => Verdict::Deny(Retry::OnRelease),
         _ => Verdict::Deny(Retry::Never),
     };
-    // No time means that only a release helps.
+    // Without a time, the key recovers only after a release.
     let reset_after =
-        if said["reset_after_ms"].is_null() { Some(Span::MAX) } else { ms("reset_after_ms") };
-    let (limit, remaining) = (said["limit"].as_u64(), said["remaining"].as_u64());
+        if body["reset_after_ms"].is_null() { Some(Span::MAX) } else { ms("reset_after_ms") };
+    let (limit, remaining) = (body["limit"].as_u64(), body["remaining"].as_u64());
     PartialDecision { verdict: verdict.into(), limit, remaining, reset_after }
 }
 
-impl Speaker for Http {
+impl ProtocolClient for Http {
     fn connect(addresses: Addresses, _: &ManualClock) -> Result<Self, Refusal> {
         let address = addresses.http.ok_or_else(|| failed("the server has no HTTP listener"))?;
         let stream = TcpStream::connect(address).map_err(failed)?;
@@ -100,32 +100,17 @@ impl Speaker for Http {
         Span::from_millis(1)
     }
 
-    fn check(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult {
         Ok(read(&self.ask("/v1/check", limit, key, cost)?))
     }
 
-    fn check_all(
-        &mut self,
-        limits: &[LimitConfig],
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn check_all(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> DecisionResult {
         let check = |limit: &LimitConfig| json!({ "limit": limit.name, "key": key, "cost": cost });
         let checks: Vec<Value> = limits.iter().map(check).collect();
         Ok(read(&self.post("/v1/check", &json!({ "checks": checks }))?))
     }
 
-    fn peek(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult {
         Ok(read(&self.ask("/v1/peek", limit, key, cost)?))
     }
 
@@ -143,8 +128,8 @@ impl Speaker for Http {
         key: &str,
         cost: u64,
     ) -> Result<(PartialDecision, Option<String>), Refusal> {
-        let said = self.ask("/v1/acquire", limit, key, cost)?;
-        Ok((read(&said), said["lease"].as_str().map(str::to_owned)))
+        let body = self.ask("/v1/acquire", limit, key, cost)?;
+        Ok((read(&body), body["lease"].as_str().map(str::to_owned)))
     }
 
     fn release(&mut self, lease: &str) -> Result<(), Refusal> {

@@ -1,25 +1,19 @@
 //! The `tidegate` crate: a keyed limiter, or a gate, on a clock that is set for every request.
 
-use super::{Implementation, PartialDecision, Refusal, TakeRequest, Target};
-use std::collections::VecDeque;
+use super::in_flight::InFlight;
+use super::{DecisionResult, Implementation, Refusal, TakeRequest, Target, no_limit, parsed};
 use tidegate::rule::Window;
-use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Rule, Timestamp};
+use tidegate::{Decision, Gate, Limiter, ManualClock, Permit, Timestamp};
 
 /// `tidegate::Limiter`, or `tidegate::Gate` where there is only one key.
 #[derive(Debug)]
 pub struct Memory {
     clock: ManualClock,
     has_keys: bool,
-    limits: Vec<LimitState>,
+    limits: Vec<Owner>,
+    in_flight: InFlight<Permit<ManualClock>>,
     /// The only key of a gate: the first one of the scenario.
     only_key: Option<String>,
-}
-
-#[derive(Debug)]
-struct LimitState {
-    owner: Owner,
-    /// Requests in flight, oldest first.
-    permits: VecDeque<(String, u64, Permit<ManualClock>)>,
 }
 
 #[derive(Debug)]
@@ -31,7 +25,13 @@ enum Owner {
 impl Memory {
     /// Uses keyed limiters.
     pub fn limiters() -> Self {
-        Self { clock: ManualClock::new(), has_keys: true, limits: Vec::new(), only_key: None }
+        Self {
+            clock: ManualClock::new(),
+            has_keys: true,
+            limits: Vec::new(),
+            in_flight: InFlight::default(),
+            only_key: None,
+        }
     }
 
     /// Uses gates, which have no keys, so that scenarios with several keys are skipped.
@@ -39,19 +39,19 @@ impl Memory {
         Self { has_keys: false, ..Self::limiters() }
     }
 
-    fn at(&mut self, now: Timestamp, on: Target<'_>) -> Result<&mut LimitState, Refusal> {
+    fn at(&mut self, now: Timestamp, on: Target<'_>) -> Result<&Owner, Refusal> {
         self.clock.set(now);
-        self.know(on.key)?;
-        let failed = || Refusal::Failed(format!("there is no limit number {}", on.limit));
-        self.limits.get_mut(on.limit).ok_or_else(failed)
+        self.check_key(on.key)?;
+        self.limits.get(on.limit).ok_or_else(|| no_limit(on.limit))
     }
 
-    fn know(&mut self, key: &str) -> Result<(), Refusal> {
+    /// Refuses a second key if the limits are gates.
+    fn check_key(&mut self, key: &str) -> Result<(), Refusal> {
         let only = self.only_key.get_or_insert_with(|| key.to_owned());
         if self.has_keys || only == key {
             return Ok(());
         }
-        Err(Refusal::CannotSay("several keys"))
+        Err(Refusal::Unsupported("several keys"))
     }
 }
 
@@ -79,10 +79,6 @@ impl Owner {
     }
 }
 
-fn read(rule: &str) -> Result<Rule, Refusal> {
-    rule.parse().map_err(|error: tidegate::RuleError| Refusal::Failed(error.to_string()))
-}
-
 fn within(owner: &Owner, on: Target<'_>, cost: u64, wait_max: tidegate::Span) -> Decision {
     let ask = || owner.request(on.key).cost(cost).within(wait_max.as_duration());
     // Under a rule without waits, `acquire` has nothing to wait for.
@@ -104,70 +100,53 @@ impl Implementation for Memory {
     fn begin(&mut self, rules: &[&str], birth: Timestamp) -> Result<(), Refusal> {
         self.clock = ManualClock::at(birth);
         self.limits.clear();
+        self.in_flight = InFlight::default();
         self.only_key = None;
         for rule in rules {
-            let (rule, clock) = (read(rule)?, self.clock.clone());
-            let owner = if self.has_keys {
+            let (rule, clock) = (parsed(rule)?, self.clock.clone());
+            self.limits.push(if self.has_keys {
                 Owner::Limiter(Limiter::with_clock(rule, clock))
             } else {
                 Owner::Gate(Gate::with_clock(rule, clock))
-            };
-            self.limits.push(LimitState { owner, permits: VecDeque::new() });
+            });
         }
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        now: Timestamp,
-        on: Target<'_>,
-        ask: TakeRequest,
-    ) -> Result<PartialDecision, Refusal> {
-        let kept = self.at(now, on)?;
+    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: TakeRequest) -> DecisionResult {
+        let limit = self.at(now, on)?;
         if let Some(wait_max) = ask.wait_max {
-            return Ok(within(&kept.owner, on, ask.cost, wait_max).into());
+            return Ok(within(limit, on, ask.cost, wait_max).into());
         }
-        if !kept.owner.is_concurrency() {
-            return Ok(kept.owner.check(on.key, ask.cost).into());
+        if !limit.is_concurrency() {
+            return Ok(limit.check(on.key, ask.cost).into());
         }
-        match kept.owner.request(on.key).cost(ask.cost).try_acquire() {
+        match limit.request(on.key).cost(ask.cost).try_acquire() {
             Err(denied) => Ok(denied.decision.into()),
             Ok(permit) => {
                 let decision = permit.decision();
-                if ask.cost > 0 {
-                    kept.permits.push_back((on.key.to_owned(), ask.cost, permit));
-                }
+                self.in_flight.add(on, ask.cost, permit);
                 Ok(decision.into())
             }
         }
     }
 
-    fn take_all(
-        &mut self,
-        now: Timestamp,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> DecisionResult {
         self.clock.set(now);
-        self.know(key)?;
-        if self.limits.iter().any(|kept| kept.owner.is_concurrency()) {
-            return Err(Refusal::CannotSay("holding a permit together with a rate"));
+        self.check_key(key)?;
+        if self.limits.iter().any(Owner::is_concurrency) {
+            return Err(Refusal::Unsupported("holding a permit together with a rate"));
         }
-        let asks = self.limits.iter().map(|kept| kept.owner.request(key).cost(cost));
+        let asks = self.limits.iter().map(|limit| limit.request(key).cost(cost));
         Ok(tidegate::check_all(asks).decision.into())
     }
 
-    fn peek(
-        &mut self,
-        now: Timestamp,
-        on: Target<'_>,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
-        Ok(self.at(now, on)?.owner.request(on.key).cost(cost).peek().into())
+    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> DecisionResult {
+        Ok(self.at(now, on)?.request(on.key).cost(cost).peek().into())
     }
 
     fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
-        match &self.at(now, on)?.owner {
+        match self.at(now, on)? {
             Owner::Limiter(limiter) => limiter.refund(on.key, cost),
             Owner::Gate(gate) => gate.refund(cost),
         }
@@ -175,18 +154,12 @@ impl Implementation for Memory {
     }
 
     fn release(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
-        let kept = self.at(now, on)?;
-        let held = kept.permits.iter().position(|(key, held, _)| key == on.key && *held == cost);
-        match held.and_then(|index| kept.permits.remove(index)) {
-            Some(permit) => drop(permit),
-            None => return Err(Refusal::Failed(format!("nothing of cost {cost} is in flight"))),
-        }
-        Ok(())
+        self.at(now, on)?;
+        self.in_flight.remove(on, cost).map(drop)
     }
 
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
-        let kept = self.at(now, on)?;
-        match &kept.owner {
+        match self.at(now, on)? {
             Owner::Limiter(limiter) => limiter.reset(on.key),
             Owner::Gate(gate) => gate.reset(),
         }
@@ -195,17 +168,16 @@ impl Implementation for Memory {
 
     fn change(&mut self, now: Timestamp, limit: usize, rule: &str) -> Result<(), Refusal> {
         self.clock.set(now);
-        let rule = read(rule)?;
-        match self.limits.get(limit).map(|kept| &kept.owner) {
-            Some(Owner::Limiter(limiter)) => limiter.set_rule(rule),
-            Some(Owner::Gate(gate)) => gate.set_rule(rule),
-            None => return Err(Refusal::Failed(format!("there is no limit number {limit}"))),
+        let rule = parsed(rule)?;
+        match self.limits.get(limit).ok_or_else(|| no_limit(limit))? {
+            Owner::Limiter(limiter) => limiter.set_rule(rule),
+            Owner::Gate(gate) => gate.set_rule(rule),
         }
         Ok(())
     }
 
     fn window(&mut self, now: Timestamp, on: Target<'_>) -> Result<Option<Window>, Refusal> {
-        Ok(match &self.at(now, on)?.owner {
+        Ok(match self.at(now, on)? {
             Owner::Limiter(limiter) => limiter.window(on.key),
             Owner::Gate(gate) => gate.window(),
         })

@@ -1,11 +1,12 @@
 //! The interface that scenarios need of an implementation: a function, a store, or a protocol.
 //!
 //! Always   Every request carries its time: an implementation with a clock sets it first. An implementation that cannot
-//!          express a request returns [`Refusal::CannotSay`]; it never guesses.
+//!          express a request returns [`Refusal::Unsupported`]; it never guesses.
 
 mod core;
 mod grpc;
 mod http;
+mod in_flight;
 mod memory;
 mod redis;
 mod resp;
@@ -19,10 +20,14 @@ pub use self::http::Http;
 pub use self::memory::Memory;
 pub use self::redis::Redis;
 pub use self::resp::Resp;
-pub use self::wire::{Speaker, Wire};
+pub use self::wire::{ProtocolClient, Wire};
 
 use std::fmt;
+use tidegate::Rule;
 use tidegate_core::{Decision, Retry, Span, Timestamp, Verdict, Window};
+
+/// A decision, or why there is none.
+pub type DecisionResult = Result<PartialDecision, Refusal>;
 
 /// An implementation of the rules of `spec/`.
 pub trait Implementation {
@@ -34,34 +39,19 @@ pub trait Implementation {
         Span::from_micros(1)
     }
 
-    /// Returns how it has emulated an operation that it does not have, if it has done so since [`Self::begin`].
+    /// Returns how the implementation has emulated an operation that it lacks, if it has done so since [`Self::begin`].
     fn emulation(&self) -> Option<&'static str> {
         None
     }
 
     /// Decides, and charges unless the request is denied.
-    fn take(
-        &mut self,
-        now: Timestamp,
-        on: Target<'_>,
-        ask: TakeRequest,
-    ) -> Result<PartialDecision, Refusal>;
+    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: TakeRequest) -> DecisionResult;
 
     /// Decides under all limits at once for one key: charges all of them, or none.
-    fn take_all(
-        &mut self,
-        now: Timestamp,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal>;
+    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> DecisionResult;
 
     /// Decides without charging.
-    fn peek(
-        &mut self,
-        now: Timestamp,
-        on: Target<'_>,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal>;
+    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> DecisionResult;
 
     /// Refunds a charge.
     fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal>;
@@ -97,20 +87,20 @@ pub struct TakeRequest {
     pub wait_max: Option<Span>,
 }
 
-/// A decision, as far as the implementation reports it: not every protocol carries every number.
+/// The part of a decision that the implementation reports: not every protocol carries every number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialDecision {
     /// The verdict.
     pub verdict: PartialVerdict,
-    /// The most that can be admitted at once.
+    /// The largest cost that is ever admitted at once.
     pub limit: Option<u64>,
-    /// How much more would be admitted now.
+    /// The cost that would be admitted now.
     pub remaining: Option<u64>,
-    /// How long until the key is in its initial state.
+    /// The time until the key has recovered completely.
     pub reset_after: Option<Span>,
 }
 
-/// A verdict, as far as the implementation reports it.
+/// The part of a verdict that the implementation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartialVerdict {
     /// The complete verdict.
@@ -119,7 +109,7 @@ pub enum PartialVerdict {
     Passes,
     /// The request is denied, without a time to retry.
     Denies,
-    /// Not reported: only the numbers are.
+    /// No verdict: the implementation reports only the numbers.
     Unknown,
 }
 
@@ -177,7 +167,7 @@ pub(crate) fn round(span: Span, precision: Span) -> Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It does not support the request, so the scenario does not apply to it.
-    CannotSay(&'static str),
+    Unsupported(&'static str),
     /// It failed, although it supports the request.
     Failed(String),
 }
@@ -185,7 +175,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CannotSay(what) => write!(f, "unsupported: {what}"),
+            Self::Unsupported(what) => write!(f, "unsupported: {what}"),
             Self::Failed(why) => f.write_str(why),
         }
     }
@@ -193,7 +183,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// From here on, doubles cannot represent every integer, and so Redis cannot.
+/// From this number on, doubles cannot represent every integer, so Redis's scripts cannot either.
 const DOUBLES_MAX: u64 = 1 << 53;
 
 /// Why a limit cannot be stored in Redis.
@@ -203,12 +193,20 @@ fn failed(error: impl fmt::Display) -> Refusal {
     Refusal::Failed(error.to_string())
 }
 
+fn no_limit(number: usize) -> Refusal {
+    failed(format!("there is no limit number {number}"))
+}
+
+fn parsed(rule: &str) -> Result<Rule, Refusal> {
+    rule.parse().map_err(|error: tidegate::RuleError| failed(error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn never_is_sterner_than_a_release_and_a_release_sterner_than_any_wait() {
+    fn never_is_more_severe_than_a_release_and_a_release_than_any_wait() {
         let order = [
             Verdict::Allow,
             Verdict::Wait(Span::from_micros(1)),

@@ -1,7 +1,7 @@
 //! RESP: `TIDE.*` commands of a Redis client.
 
-use super::wire::Speaker;
-use super::{PartialDecision, Refusal, failed};
+use super::wire::ProtocolClient;
+use super::{DecisionResult, PartialDecision, Refusal, failed};
 use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::config::LimitConfig;
 use tidegate_server::net::Addresses;
@@ -11,20 +11,20 @@ use tidegate_testbed::{Client, Reply};
 pub struct Resp(Client);
 
 impl Resp {
-    fn say(&mut self, words: &[&str]) -> Result<Reply, Refusal> {
+    fn send(&mut self, words: &[&str]) -> Result<Reply, Refusal> {
         match self.0.command(words).map_err(failed)? {
             Reply::Error(why) => Err(Refusal::Failed(why)),
             reply => Ok(reply),
         }
     }
 
-    fn ask(&mut self, words: &[&str]) -> Result<PartialDecision, Refusal> {
-        answer(&self.say(words)?)
+    fn decide(&mut self, words: &[&str]) -> DecisionResult {
+        answer(&self.send(words)?)
     }
 }
 
 /// `[allowed, limit, remaining, retry_after_ms, reset_after_ms]`
-fn answer(reply: &Reply) -> Result<PartialDecision, Refusal> {
+fn answer(reply: &Reply) -> DecisionResult {
     let number = |place: usize| match reply.items().get(place) {
         Some(Reply::Integer(number)) => Ok(*number),
         other => Err(Refusal::Failed(format!("{other:?} is not an integer"))),
@@ -44,7 +44,7 @@ fn answer(reply: &Reply) -> Result<PartialDecision, Refusal> {
     Ok(PartialDecision { verdict: verdict.into(), limit, remaining, reset_after })
 }
 
-impl Speaker for Resp {
+impl ProtocolClient for Resp {
     fn connect(addresses: Addresses, _: &ManualClock) -> Result<Self, Refusal> {
         let address = addresses.resp.ok_or_else(|| failed("the server has no RESP listener"))?;
         Client::connect(address).map(Self).map_err(failed)
@@ -54,46 +54,31 @@ impl Speaker for Resp {
         Span::from_millis(1)
     }
 
-    fn check(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
-        self.ask(&["TIDE.CHECK", &limit.name, key, "COST", &cost.to_string()])
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult {
+        self.decide(&["TIDE.CHECK", &limit.name, key, "COST", &cost.to_string()])
     }
 
-    fn check_all(
-        &mut self,
-        limits: &[LimitConfig],
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn check_all(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> DecisionResult {
         let cost = cost.to_string();
         let mut words = vec!["TIDE.CHECKALL"];
         for limit in limits {
             words.extend([limit.name.as_str(), key, &cost]);
         }
-        let reply = self.say(&words)?;
+        let reply = self.send(&words)?;
         // The combined decision comes first, and then that of each limit.
         answer(reply.items().first().unwrap_or(&Reply::Nil))
     }
 
-    fn peek(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
-        self.ask(&["TIDE.PEEK", &limit.name, key, "COST", &cost.to_string()])
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult {
+        self.decide(&["TIDE.PEEK", &limit.name, key, "COST", &cost.to_string()])
     }
 
     fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal> {
-        self.say(&["TIDE.REFUND", &limit.name, key, "COST", &cost.to_string()]).map(drop)
+        self.send(&["TIDE.REFUND", &limit.name, key, "COST", &cost.to_string()]).map(drop)
     }
 
     fn reset(&mut self, limit: &LimitConfig, key: &str) -> Result<(), Refusal> {
-        self.say(&["TIDE.RESET", &limit.name, key]).map(drop)
+        self.send(&["TIDE.RESET", &limit.name, key]).map(drop)
     }
 
     fn acquire(
@@ -102,7 +87,7 @@ impl Speaker for Resp {
         key: &str,
         cost: u64,
     ) -> Result<(PartialDecision, Option<String>), Refusal> {
-        let reply = self.say(&["TIDE.ACQUIRE", &limit.name, key, "COST", &cost.to_string()])?;
+        let reply = self.send(&["TIDE.ACQUIRE", &limit.name, key, "COST", &cost.to_string()])?;
         let mut answer = answer(&reply)?;
         let lease = match reply.items().get(4) {
             Some(lease @ Reply::Bulk(_)) => lease.text(),
@@ -114,6 +99,6 @@ impl Speaker for Resp {
     }
 
     fn release(&mut self, lease: &str) -> Result<(), Refusal> {
-        self.say(&["TIDE.RELEASE", lease]).map(drop)
+        self.send(&["TIDE.RELEASE", lease]).map(drop)
     }
 }

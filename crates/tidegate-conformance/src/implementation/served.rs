@@ -31,7 +31,7 @@ pub(super) struct Store {
 
 /// How often to check that the server has noticed the end of the last connection, before the drain checks it, which
 /// takes longer.
-const LOOKS_MAX: usize = 1_000;
+const CHECKS_MAX: usize = 1_000;
 
 impl Served {
     /// Starts a server with its limits in memory, or in an empty store.
@@ -80,7 +80,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..CHECKS_MAX {
             if running.server.status.connections.sum() == 0 {
                 break;
             }
@@ -114,7 +114,7 @@ impl Store {
             let store = RedisStore::connect_with_clock(&address, settings, clock.clone()).await;
             for limit in &config.limits {
                 let kept = store.limiter(&limit.name, limit.rule.clone());
-                kept.map_err(|_| Refusal::CannotSay(super::MORE_THAN_DOUBLES_COUNT))?;
+                kept.map_err(|_| Refusal::Unsupported(super::MORE_THAN_DOUBLES_COUNT))?;
             }
             let server = Server::shared(config, None, ServerClock::Manual(clock.clone()), store);
             publish(&server).await?;

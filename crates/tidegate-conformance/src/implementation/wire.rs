@@ -1,11 +1,11 @@
 //! A server, called over a protocol. Protocols differ only in how they encode requests and responses.
 
+use super::in_flight::InFlight;
 use super::served::{Served, Store};
 use super::{
-    DOUBLES_MAX, Http, Implementation, PartialDecision, PartialVerdict, Refusal, TakeRequest,
-    Target,
+    DOUBLES_MAX, DecisionResult, Http, Implementation, PartialDecision, PartialVerdict, Refusal,
+    TakeRequest, Target, failed, no_limit, parsed,
 };
-use std::collections::VecDeque;
 use tidegate::rule::Window;
 use tidegate::{ManualClock, Retry, Span, Timestamp, Verdict};
 use tidegate_server::config::{DescriptorConfig, LimitConfig};
@@ -17,42 +17,27 @@ pub(super) const DOMAIN: &str = "spec";
 pub(super) const LIMIT_ENTRY: &str = "limit";
 pub(super) const KEY_ENTRY: &str = "key";
 
-/// A protocol.
-pub trait Speaker: Sized {
+/// A client of a server, over one protocol.
+pub trait ProtocolClient: Sized {
     /// Connects to the server, which uses this clock.
     fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal>;
 
-    /// The resolution of its times.
+    /// The resolution of the protocol's times.
     fn precision() -> Span;
 
-    /// Receives responses that were due because the clock was set.
+    /// Receives the responses that became due when the clock was set.
     fn settle(&mut self) -> Result<(), Refusal> {
         Ok(())
     }
 
     /// Decides.
-    fn check(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal>;
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult;
 
     /// Decides under several limits at once.
-    fn check_all(
-        &mut self,
-        limits: &[LimitConfig],
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal>;
+    fn check_all(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> DecisionResult;
 
     /// Decides without charging.
-    fn peek(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal>;
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult;
 
     /// Refunds a charge.
     fn refund(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> Result<(), Refusal>;
@@ -78,15 +63,15 @@ pub struct Wire<S> {
     store: Option<Store>,
     clock: ManualClock,
     limits: Vec<LimitConfig>,
-    talk: Option<Talk<S>>,
-    /// Permits that are held: limit, key, cost and lease.
-    held: VecDeque<(usize, String, u64, String)>,
+    session: Option<Session<S>>,
+    /// The requests in flight, with their leases.
+    in_flight: InFlight<String>,
     emulation: Option<&'static str>,
 }
 
-/// Fields in this order: the connection is dropped before the server.
-struct Talk<S> {
-    speaker: S,
+/// A running server and its client. The order of the fields matters: the connection is dropped before the server.
+struct Session<S> {
+    client: S,
     served: Served,
 }
 
@@ -96,14 +81,14 @@ impl<S> Default for Wire<S> {
             store: None,
             clock: ManualClock::new(),
             limits: Vec::new(),
-            talk: None,
-            held: VecDeque::new(),
+            session: None,
+            in_flight: InFlight::default(),
             emulation: None,
         }
     }
 }
 
-impl<S: Speaker> Wire<S> {
+impl<S: ProtocolClient> Wire<S> {
     /// Uses a server with its limits in Redis.
     ///
     /// # Panics
@@ -116,14 +101,13 @@ impl<S: Speaker> Wire<S> {
     fn at(&mut self, now: Timestamp, limit: usize) -> Result<(&mut S, &LimitConfig), Refusal> {
         // With such times, the server's fallback would decide.
         if self.store.is_some() && now.as_micros() >= DOUBLES_MAX {
-            return Err(Refusal::CannotSay("times that doubles cannot count"));
+            return Err(Refusal::Unsupported("times that doubles cannot count"));
         }
         self.clock.set(now);
-        let failed = || Refusal::Failed(format!("there is no limit number {limit}"));
-        let config = self.limits.get(limit).ok_or_else(failed)?;
-        let talk = self.talk.as_mut().ok_or_else(failed)?;
-        talk.speaker.settle()?;
-        Ok((&mut talk.speaker, config))
+        let config = self.limits.get(limit).ok_or_else(|| no_limit(limit))?;
+        let session = self.session.as_mut().ok_or_else(|| no_limit(limit))?;
+        session.client.settle()?;
+        Ok((&mut session.client, config))
     }
 
     /// Emulates a request with a longest acceptable wait, which no protocol has, by a peek before the request.
@@ -133,9 +117,9 @@ impl<S: Speaker> Wire<S> {
         on: Target<'_>,
         cost: u64,
         wait_max: Span,
-    ) -> Result<PartialDecision, Refusal> {
-        let (speaker, limit) = self.at(now, on.limit)?;
-        let seen = speaker.peek(limit, on.key, cost)?;
+    ) -> DecisionResult {
+        let (client, limit) = self.at(now, on.limit)?;
+        let seen = client.peek(limit, on.key, cost)?;
         let answer = match seen.verdict {
             PartialVerdict::Full(Verdict::Wait(wait)) if wait > wait_max => {
                 let early = Span::from_micros(wait.as_micros() - wait_max.as_micros());
@@ -144,8 +128,8 @@ impl<S: Speaker> Wire<S> {
                 let verdict = PartialVerdict::Full(Verdict::Deny(Retry::After(retry)));
                 PartialDecision { verdict, remaining: None, reset_after: None, ..seen }
             }
-            PartialVerdict::Full(_) => speaker.check(limit, on.key, cost)?,
-            _ => return Err(Refusal::CannotSay("how long one would wait")),
+            PartialVerdict::Full(_) => client.check(limit, on.key, cost)?,
+            _ => return Err(Refusal::Unsupported("a longest acceptable wait")),
         };
         self.emulation = Some("a maximum wait is emulated by a peek");
         Ok(answer)
@@ -153,8 +137,8 @@ impl<S: Speaker> Wire<S> {
 
     /// Resets over HTTP, because Envoy's protocol has no reset.
     fn reset_over_http(&mut self, on: Target<'_>) -> Result<(), Refusal> {
-        let Some(talk) = &self.talk else { return Ok(()) };
-        let mut operator = Http::connect(talk.served.addresses(), &self.clock)?;
+        let Some(session) = &self.session else { return Ok(()) };
+        let mut operator = Http::connect(session.served.addresses(), &self.clock)?;
         operator.reset(&self.limits[on.limit], on.key)?;
         self.emulation = Some("a reset is sent over HTTP");
         Ok(())
@@ -162,8 +146,7 @@ impl<S: Speaker> Wire<S> {
 }
 
 fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
-    let rule =
-        rule.parse().map_err(|error: tidegate::RuleError| Refusal::Failed(error.to_string()))?;
+    let rule = parsed(rule)?;
     let name = format!("limit{number}");
     let part = |key: &str, value: Option<&str>| DescriptorPart {
         key: key.to_owned(),
@@ -179,17 +162,17 @@ fn config(number: usize, rule: &str) -> Result<LimitConfig, Refusal> {
     Ok(LimitConfig { descriptor: Some(descriptor), key, ..LimitConfig::new(name, rule) })
 }
 
-impl<S: Speaker> Implementation for Wire<S> {
+impl<S: ProtocolClient> Implementation for Wire<S> {
     fn begin(&mut self, rules: &[&str], birth: Timestamp) -> Result<(), Refusal> {
         self.clock = ManualClock::at(birth);
         let limits = rules.iter().enumerate().map(|(number, rule)| config(number, rule));
         self.limits = limits.collect::<Result<_, _>>()?;
-        self.held.clear();
+        self.in_flight = InFlight::default();
         self.emulation = None;
-        self.talk = None;
+        self.session = None;
         let served = Served::start(self.limits.clone(), &self.clock, self.store.as_ref())?;
-        let speaker = S::connect(served.addresses(), &self.clock)?;
-        self.talk = Some(Talk { speaker, served });
+        let client = S::connect(served.addresses(), &self.clock)?;
+        self.session = Some(Session { client, served });
         Ok(())
     }
 
@@ -201,76 +184,53 @@ impl<S: Speaker> Implementation for Wire<S> {
         self.emulation
     }
 
-    fn take(
-        &mut self,
-        now: Timestamp,
-        on: Target<'_>,
-        ask: TakeRequest,
-    ) -> Result<PartialDecision, Refusal> {
+    fn take(&mut self, now: Timestamp, on: Target<'_>, ask: TakeRequest) -> DecisionResult {
         if let Some(wait_max) = ask.wait_max {
             return self.take_within(now, on, ask.cost, wait_max);
         }
         let is_in_redis = self.store.is_some();
-        let (speaker, limit) = self.at(now, on.limit)?;
+        let (client, limit) = self.at(now, on.limit)?;
         if !limit.rule.is_concurrency() {
             if is_in_redis && ask.cost >= DOUBLES_MAX {
-                return Err(Refusal::CannotSay("costs that doubles cannot count"));
+                return Err(Refusal::Unsupported("costs that doubles cannot count"));
             }
-            return speaker.check(limit, on.key, ask.cost);
+            return client.check(limit, on.key, ask.cost);
         }
-        let (answer, lease) = speaker.acquire(limit, on.key, ask.cost)?;
-        if let Some(lease) = lease.filter(|_| ask.cost > 0) {
-            self.held.push_back((on.limit, on.key.to_owned(), ask.cost, lease));
+        let (answer, lease) = client.acquire(limit, on.key, ask.cost)?;
+        if let Some(lease) = lease {
+            self.in_flight.add(on, ask.cost, lease);
         }
         Ok(answer)
     }
 
-    fn take_all(
-        &mut self,
-        now: Timestamp,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn take_all(&mut self, now: Timestamp, key: &str, cost: u64) -> DecisionResult {
         if self.limits.iter().any(|limit| limit.rule.is_concurrency()) {
-            return Err(Refusal::CannotSay("holding a permit together with a rate"));
+            return Err(Refusal::Unsupported("holding a permit together with a rate"));
         }
         self.at(now, 0)?;
-        let talk = self
-            .talk
-            .as_mut()
-            .ok_or_else(|| Refusal::Failed("no client is connected".to_owned()))?;
-        talk.speaker.check_all(&self.limits, key, cost)
+        let session = self.session.as_mut().ok_or_else(|| failed("no client is connected"))?;
+        session.client.check_all(&self.limits, key, cost)
     }
 
-    fn peek(
-        &mut self,
-        now: Timestamp,
-        on: Target<'_>,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
-        let (speaker, limit) = self.at(now, on.limit)?;
-        speaker.peek(limit, on.key, cost)
+    fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> DecisionResult {
+        let (client, limit) = self.at(now, on.limit)?;
+        client.peek(limit, on.key, cost)
     }
 
     fn refund(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
-        let (speaker, limit) = self.at(now, on.limit)?;
-        speaker.refund(limit, on.key, cost)
+        let (client, limit) = self.at(now, on.limit)?;
+        client.refund(limit, on.key, cost)
     }
 
     fn release(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> Result<(), Refusal> {
-        let is_it = |(limit, key, held, _): &(usize, String, u64, String)| {
-            *limit == on.limit && key == on.key && *held == cost
-        };
-        let held = self.held.iter().position(is_it).and_then(|place| self.held.remove(place));
-        let (.., lease) =
-            held.ok_or_else(|| Refusal::Failed(format!("nothing of cost {cost} is in flight")))?;
+        let lease = self.in_flight.remove(on, cost)?;
         self.at(now, on.limit)?.0.release(&lease)
     }
 
     fn reset(&mut self, now: Timestamp, on: Target<'_>) -> Result<(), Refusal> {
-        let (speaker, limit) = self.at(now, on.limit)?;
-        match speaker.reset(limit, on.key) {
-            Err(Refusal::CannotSay(_)) => self.reset_over_http(on),
+        let (client, limit) = self.at(now, on.limit)?;
+        match client.reset(limit, on.key) {
+            Err(Refusal::Unsupported(_)) => self.reset_over_http(on),
             done => done,
         }
     }
@@ -278,11 +238,11 @@ impl<S: Speaker> Implementation for Wire<S> {
     fn change(&mut self, now: Timestamp, limit: usize, rule: &str) -> Result<(), Refusal> {
         self.at(now, limit)?;
         self.limits[limit] = config(limit, rule)?;
-        let Some(talk) = &self.talk else { return Ok(()) };
-        talk.served.reload(&self.limits, self.store.as_ref())
+        let Some(session) = &self.session else { return Ok(()) };
+        session.served.reload(&self.limits, self.store.as_ref())
     }
 
     fn window(&mut self, _: Timestamp, _: Target<'_>) -> Result<Option<Window>, Refusal> {
-        Err(Refusal::CannotSay("windows"))
+        Err(Refusal::Unsupported("windows"))
     }
 }

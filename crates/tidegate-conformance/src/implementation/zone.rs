@@ -129,7 +129,7 @@ mod tests {
 
     /// Tests instants from before one change of the clock to after the next.
     #[test]
-    fn windows_touch_and_do_not_overlap() {
+    fn windows_follow_each_other_without_gaps_or_overlaps() {
         let zones = ["America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Shanghai"];
         for zone in zones {
             for (unit, count) in
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_before_1970_begins_with_the_epoch() {
+    fn a_window_that_starts_before_1970_starts_at_the_epoch() {
         let windows = find(Day, "America/New_York").expect("the database has it");
         let window = windows.window_at(Timestamp::EPOCH);
         assert_eq!((window.start, window.end.as_micros()), (Timestamp::EPOCH, 18_000_000_000));

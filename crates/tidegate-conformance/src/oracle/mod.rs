@@ -36,11 +36,11 @@ use tidegate_core::{Decision, Span, Timestamp, Verdict};
 pub struct ExpectedDecision {
     /// The verdict.
     pub verdict: Verdict,
-    /// The most that can ever be admitted at one instant.
+    /// The largest cost that is ever admitted at one instant.
     pub limit: u64,
-    /// How much more would be admitted now.
+    /// The cost that would be admitted now.
     pub remaining: u64,
-    /// How long until the key is in its initial state.
+    /// The time until the key has recovered completely.
     pub reset_after: Span,
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_given_back_first() {
+    fn the_newest_admission_is_refunded_first() {
         let at = Timestamp::from_micros;
         let mut log = vec![
             Admission { at: at(1), cost: 5 },

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_counted_is_what_num_rational_counts() {
+    fn arithmetic_equals_num_rationals() {
         for (a, a_exact) in fractions() {
             for (b, b_exact) in fractions() {
                 assert_eq!(exact(&(&a + &b)), &a_exact + &b_exact);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_rounded_is_what_num_rational_rounds() {
+    fn rounding_equals_num_rationals() {
         for (number, exact) in fractions() {
             assert_eq!(number.floor_whole(), exact.floor().to_integer(), "{exact}");
             assert_eq!(number.ceil_whole(), exact.ceil().to_integer(), "{exact}");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_reduced() {
+    fn a_long_fraction_is_reduced() {
         let long: BigInt = BigInt::from(6) << 2_000_u32;
         assert_eq!(Rational::new(long.clone(), long).denominator, BigInt::from(1));
     }

@@ -76,16 +76,16 @@ pub enum Action {
     Window(Option<Window>),
 }
 
-/// The expected decision, as far as the scenario writes it.
+/// The part of the expected decision that the scenario writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expect {
     /// The verdict of each repetition, or one for all of them.
     pub verdicts: Vec<Expected>,
     /// The limit. This and the other numbers are those of the last repetition.
     pub limit: Option<u64>,
-    /// How much more would be admitted.
+    /// The cost that would be admitted afterwards.
     pub remaining: Option<u64>,
-    /// How long until the key is in its initial state.
+    /// The time until the key has recovered completely.
     pub reset_after: Option<Span>,
 }
 
@@ -113,7 +113,7 @@ impl Expected {
         }
     }
 
-    /// Returns whether the verdict is the expected one, as far as the implementation reports it.
+    /// Returns whether the reported part of the verdict is as expected.
     pub fn is_met_by(self, verdict: PartialVerdict) -> bool {
         let verdict = match (self, verdict) {
             (_, PartialVerdict::Full(verdict)) => verdict,

@@ -38,7 +38,7 @@ pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Scen
     let rules: Vec<&str> = scenario.rules.iter().map(String::as_str).collect();
     match implementation.begin(&rules, scenario.start) {
         Ok(()) => {}
-        Err(Refusal::CannotSay(what)) => return ScenarioResult::Skipped(what),
+        Err(Refusal::Unsupported(what)) => return ScenarioResult::Skipped(what),
         Err(Refusal::Failed(what)) => {
             let place = format!("{}:{}", scenario.page, scenario.line);
             let text = format!("limit {}", rules.join(", "));
@@ -51,10 +51,10 @@ pub fn run(scenario: &Scenario, implementation: &mut dyn Implementation) -> Scen
         {
             None => continue,
             // Lines that failed before count, also if the rest is unsupported.
-            Some(Failed { refusal: Refusal::CannotSay(what), .. }) if breaches.is_empty() => {
+            Some(Failed { refusal: Refusal::Unsupported(what), .. }) if breaches.is_empty() => {
                 return ScenarioResult::Skipped(what);
             }
-            Some(Failed { refusal: Refusal::CannotSay(_), .. }) => break,
+            Some(Failed { refusal: Refusal::Unsupported(_), .. }) => break,
             Some(broken) => broken,
         };
         breaches.push(Breach {
@@ -106,7 +106,7 @@ fn act(
         Action::Reset => implementation.reset(now, on),
         Action::Change(rule) => implementation.change(now, step.limit, rule),
         Action::Window(expected) => match implementation.window(now, on) {
-            Err(Refusal::CannotSay(_)) => same_end(*expected, now, implementation, on),
+            Err(Refusal::Unsupported(_)) => same_end(*expected, now, implementation, on),
             window => same_window(*expected, window?),
         },
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_repetition_that_is_wrong_is_named() {
+    fn a_failure_names_the_repetition() {
         let body = "limit 2/s\nat 0s take 1 x3 allow\nat 9s every 1us take 1 +++";
         assert_eq!(
             breaches(body),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_does_not_exist_breaks_the_scenario_where_it_begins() {
+    fn an_unknown_time_zone_fails_at_the_start_of_the_scenario() {
         let breaches = breaches("limit 1/day calendar in Mars/Olympus\nat 0s take 1 allow");
         assert!(breaches[0].starts_with("p.md:1: `limit 1/day calendar in Mars/Olympus`"));
     }

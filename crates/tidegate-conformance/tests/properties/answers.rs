@@ -1,5 +1,5 @@
-//! Verdict, remaining, `retry_after` and `reset_after` are the oracle's, after every single step
-//! (T01 to T05, T08, T09). A warm-up is compared in `warmup.rs`, leases with tickets in `tickets.rs`.
+//! Verdict, `remaining`, `retry_after` and `reset_after` equal the oracle's after every step (T01 to T05, T08, T09). `warmup.rs`
+//! compares warm-ups, and `tickets.rs` leases with tickets.
 
 use crate::check::check;
 use crate::generate::{ALGORITHMS, Action, Case, steady};

@@ -1,15 +1,15 @@
-//! What a bad rule is told, word for word.
+//! The errors of invalid rules, word for word.
 
 use tidegate_core::{ParsedRule, RuleErrorKind};
 
-/// The rule, the characters that are pointed at, and what is said.
+/// The text, the marked part of it, and the message.
 const BAD: &[(&str, &str, &str)] = &[
-    // Nothing, or no rule at all.
+    // Empty texts, and texts that are not rules.
     ("", "", "a rule is needed, such as `100/s burst 20`"),
     ("  \t ", "", "a rule is needed, such as `100/s burst 20`"),
     ("fast", "fast", "`fast` is not a rate such as `100/s`, or `concurrency 5`"),
     ("-5", "-5", "`-5` is not a rate such as `100/s`, or `concurrency 5`"),
-    // The rate is written otherwise.
+    // Other spellings of a rate.
     ("10", "10", "a rate is a number, a slash and a unit, without spaces: write `10/s`"),
     ("10 / s", "10", "a rate is a number, a slash and a unit, without spaces: write `10/s`"),
     ("100 /s", "100", "a rate is a number, a slash and a unit, without spaces: write `100/s`"),
@@ -28,7 +28,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "9999999999",
         "a rate is a number, a slash and a unit, without spaces: write `10/s`",
     ),
-    // Something else comes first.
+    // The rate is not the first word.
     ("queue 10", "queue", "the rate comes first: write `10/s queue`"),
     ("fixed 10", "fixed", "the rate comes first: write `10/s fixed`"),
     ("token bucket 10/s", "token", "the rate comes first: write `10/s burst 20`"),
@@ -45,12 +45,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "0/s burst 5",
         "burst",
-        "`burst` cannot stand here: a rate of 0 denies everything, and nothing goes with it",
+        "`burst` is not allowed here: a rate of 0 denies everything and has no options",
     ),
     (
         "0/day calendar",
         "calendar",
-        "`calendar` cannot stand here: a rate of 0 denies everything, and nothing goes with it",
+        "`calendar` is not allowed here: a rate of 0 denies everything and has no options",
     ),
     ("none", "none", "a rule that denies everything is a rate of 0: write `0/s`"),
     ("10/0s", "0", "the period must be at least 1us"),
@@ -85,10 +85,10 @@ const BAD: &[(&str, &str, &str)] = &[
         "`2day` is not one unit of the calendar: min, h, day, week, month or year",
     ),
     // A space too many.
-    ("100/ s", "s", "no space may stand before a unit: write `100/s`"),
-    ("5/15 min", "min", "no space may stand before a unit: write `5/15min`"),
-    ("10/ month", "month", "no space may stand before a unit: write `10/month calendar`"),
-    ("10/s queue wait 2 s", "s", "no space may stand before a unit: write `2s`"),
+    ("100/ s", "s", "there must be no space before a unit: write `100/s`"),
+    ("5/15 min", "min", "there must be no space before a unit: write `5/15min`"),
+    ("10/ month", "month", "there must be no space before a unit: write `10/month calendar`"),
+    ("10/s queue wait 2 s", "s", "there must be no space before a unit: write `2s`"),
     // No whole numbers.
     ("-5/s", "-5", "`-5` is not a whole number"),
     ("10/-5s", "-5s", "`-5s` is not a unit, or a time such as `10s`"),
@@ -125,10 +125,10 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     ("1/200000day", "200000day", "the period must be at most 36525day"),
     ("1/99999999999999999999us", "99999999999999999999us", "the period must be at most 36525day"),
-    ("10001/us", "10001", "faster than 10000000000 a second: that is more than can be counted"),
+    ("10001/us", "10001", "a rate is at most 10000000000 per second"),
     ("1000001/s sliding-log", "1000001", "the count of a log must be at most 1000000"),
     ("5/s warmup 1s cold 1001", "1001", "the cold factor must be at most 1000"),
-    // Words that are missing, too many, or said twice.
+    // Words that are missing, superfluous or repeated.
     ("10/s burst", "", "the rule ends here; a value should follow"),
     ("10/s start", "", "the rule ends here; `empty` should follow"),
     (
@@ -157,7 +157,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "5/s warmup 1s cold 1",
         "1",
-        "`1` cannot stand here: a cold factor of 1 is no warm-up; `smooth` is that rule",
+        "`1` is not allowed here: a cold factor of 1 means no warm-up; write `smooth` instead",
     ),
     // Slips of the pen.
     ("10/s bust 20", "bust", "unknown word `bust`: did you mean `burst`?"),
@@ -171,114 +171,110 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "10/s queue capacity=5",
         "capacity=5",
-        "`=` is nginx's and goes with a rate such as `10r/s`: write `capacity 5`",
+        "`=` is only for nginx's rules, which have a rate such as `10r/s`: write `capacity 5`",
     ),
-    // Good words that cannot stand together.
+    // Valid words that contradict each other.
     (
         "10/s burst 5 paced",
         "paced",
-        "`paced` cannot stand here: `paced` is `burst 1`: leave one out",
+        "`paced` is not allowed here: `paced` means `burst 1`; leave one of them out",
     ),
     (
         "10/s paced burst 5",
         "burst",
-        "`burst` cannot stand here: `paced` is `burst 1`: leave one out",
+        "`burst` is not allowed here: `paced` means `burst 1`; leave one of them out",
     ),
     (
         "10/s start empty burst 5",
         "burst",
-        "`burst` cannot stand here: `burst N` stands before `start empty`",
+        "`burst` is not allowed here: write `burst N` before `start empty`",
     ),
-    ("10/s start empty paced", "paced", "`paced` cannot stand here: write `burst 1 start empty`"),
+    ("10/s start empty paced", "paced", "`paced` is not allowed here: write `burst 1 start empty`"),
     (
         "20/s paced start empty",
         "start",
-        "`start` cannot stand here: `paced` starts full; write `burst 1 start empty`",
+        "`start` is not allowed here: `paced` starts full; write `burst 1 start empty`",
     ),
     (
         "10/s burst 5 sliding",
         "sliding",
-        "`sliding` cannot stand here: a rule has one algorithm, and what is said before makes it a token bucket",
+        "`sliding` is not allowed here: a rule has one algorithm, and the words before make this one a token bucket",
     ),
-    (
-        "10/s sliding fixed",
-        "fixed",
-        "`fixed` cannot stand here: a rule has one algorithm, and it is named already",
-    ),
+    ("10/s sliding fixed", "fixed", "`fixed` is not allowed here: a rule has only one algorithm"),
     (
         "10/s leaky wait 2s",
         "wait",
-        "`wait` cannot stand here: only `queue` and `concurrency` have a longest wait",
+        "`wait` is not allowed here: only `queue` and `concurrency` have a longest wait",
     ),
     (
         "10/s fixed burst 5",
         "burst",
-        "`burst` cannot stand here: only a token bucket and `smooth` have a burst",
+        "`burst` is not allowed here: only a token bucket and `smooth` have a burst",
     ),
     (
         "10/s sliding start empty",
         "start",
-        "`start` cannot stand here: only a token bucket starts empty",
+        "`start` is not allowed here: only a token bucket starts empty",
     ),
     (
         "10/s capacity 5",
         "capacity",
-        "`capacity` cannot stand here: only `leaky` and `queue` have a capacity; a token bucket has a `burst`",
+        "`capacity` is not allowed here: only `leaky` and `queue` have a capacity; a token bucket has a `burst`",
     ),
-    ("10/s lease 5s", "lease", "`lease` cannot stand here: only `concurrency` has leases"),
-    ("10/s cold 3", "cold", "`cold` cannot stand here: it follows `warmup T`"),
-    ("10/s from first", "from", "`from` cannot stand here: it follows `fixed`"),
+    ("10/s lease 5s", "lease", "`lease` is not allowed here: only `concurrency` has leases"),
+    ("10/s cold 3", "cold", "`cold` is not allowed here: it must follow `warmup T`"),
+    ("10/s from first", "from", "`from` is not allowed here: it must follow `fixed`"),
     (
         "10/s token bucket",
         "token",
-        "`token` cannot stand here: a rate without an algorithm is a token bucket; leave the word out",
+        "`token` is not allowed here: a rate without an algorithm is a token bucket; leave the word out",
     ),
     (
         "10/s concurrency 5",
         "concurrency",
-        "`concurrency` cannot stand here: `concurrency N` is a rule of its own",
+        "`concurrency` is not allowed here: `concurrency N` is a rule of its own",
     ),
     (
         "1/day in Asia/Shanghai",
         "in",
-        "`in` cannot stand here: a zone is a calendar's; write `calendar in`",
+        "`in` is not allowed here: only `calendar` has a time zone; write `calendar in`",
     ),
     // Several rules.
     (
         "10/s, 100/min",
         ",",
-        "one rule per text: make a limit of each, and decide them together with `check_all`",
+        "one rule per text: create a limit for each, and decide them together with `check_all`",
     ),
     (
         "10/s,100/min",
         ",100/min",
-        "one rule per text: make a limit of each, and decide them together with `check_all`",
+        "one rule per text: create a limit for each, and decide them together with `check_all`",
     ),
     (
         "10/s and 100/min",
         "and",
-        "one rule per text: make a limit of each, and decide them together with `check_all`",
+        "one rule per text: create a limit for each, and decide them together with `check_all`",
     ),
     (
         "10/s 100/min",
         "100/min",
-        "one rule per text: make a limit of each, and decide them together with `check_all`",
+        "one rule per text: create a limit for each, and decide them together with `check_all`",
     ),
     // nginx's own.
     (
         "10/s burst=5",
         "burst=5",
-        "`=` is nginx's and goes with a rate such as `10r/s`: write `burst 5`",
+        "`=` is only for nginx's rules, which have a rate such as `10r/s`: write `burst 5`",
     ),
     (
         "10/s nodelay",
         "nodelay",
-        "`nodelay` cannot stand here: it is nginx's, and goes with a rate such as `10r/s`",
+        "`nodelay` is not allowed here: it is only for nginx's rules, which have a rate such as `10r/s`",
     ),
     (
         "10/s fixed delay=2",
         "delay=2",
-        "`delay=2` cannot stand here: it is nginx's, and goes with a rate such as `10r/s`",
+        "`delay=2` is not allowed here: it is only for nginx's rules, which have a rate such as `10r/s`",
     ),
     ("10r/s burst 20", "burst", "nginx writes it with `=`: write `burst=20`"),
     ("10r/s burst", "burst", "nginx writes it with `=`: write `burst=N`"),
@@ -292,22 +288,18 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "10r/s nodelay delay=2",
         "delay=2",
-        "`delay=2` cannot stand here: it is said already (`nodelay` and `delay=` rule each other out)",
+        "`delay=2` is not allowed here: a rule has only one of `nodelay` and `delay=`",
     ),
     (
         "10r/s delay=2 nodelay",
         "nodelay",
-        "`nodelay` cannot stand here: it is said already (`nodelay` and `delay=` rule each other out)",
+        "`nodelay` is not allowed here: a rule has only one of `nodelay` and `delay=`",
     ),
-    (
-        "10r/s burst=1 burst=2",
-        "burst=2",
-        "`burst=2` cannot stand here: it is said already (`nodelay` and `delay=` rule each other out)",
-    ),
+    ("10r/s burst=1 burst=2", "burst", "`burst` is given twice"),
 ];
 
 #[test]
-fn a_bad_rule_is_told_what_is_wrong_and_where() {
+fn the_error_of_an_invalid_rule_has_a_message_and_a_position() {
     for &(text, culprit, message) in BAD {
         let error = text.parse::<ParsedRule>().expect_err(text);
         assert_eq!(error.message(), message, "{text:?}");
@@ -316,7 +308,7 @@ fn a_bad_rule_is_told_what_is_wrong_and_where() {
 }
 
 #[test]
-fn a_word_that_is_said_twice_is_not_called_unknown() {
+fn an_option_that_is_given_twice_is_not_called_unknown() {
     let twice = [
         "10/s burst 20 burst 30",
         "10/s paced paced",
@@ -325,12 +317,12 @@ fn a_word_that_is_said_twice_is_not_called_unknown() {
     ];
     for text in twice {
         let message = text.parse::<ParsedRule>().expect_err(text).message();
-        assert!(!message.starts_with("unknown word"), "{text}: {message}");
+        assert!(message.ends_with("is given twice"), "{text}: {message}");
     }
 }
 
 #[test]
-fn no_word_is_called_unknown_and_expected_at_once() {
+fn no_message_calls_a_word_both_unknown_and_expected() {
     for &(text, ..) in BAD {
         let error = text.parse::<ParsedRule>().expect_err(text);
         if let RuleErrorKind::UnknownWord { expected, .. } = error.kind() {
@@ -341,7 +333,7 @@ fn no_word_is_called_unknown_and_expected_at_once() {
 }
 
 #[test]
-fn an_error_that_ends_a_program_shows_the_place() {
+fn the_debug_output_of_an_error_shows_the_position() {
     let error = "10/s bust 20".parse::<ParsedRule>().unwrap_err();
     let lines = "\nunknown word `bust`: did you mean `burst`?\n  10/s bust 20\n       ^^^^";
     assert_eq!(format!("{error:?}"), lines);

@@ -18,7 +18,7 @@ fn no_interval_admits_more_than_the_published_bound() {
         let log = track.admitted();
         let excess = excess(&case.rule, &log);
         ensure!(excess.is_none(), track, "{}", excess.unwrap_or_default());
-        // The same, as an auditor who only has the limit would find it.
+        // The same with `Limit::permits`, which an auditor can call.
         let is_by_arrival = matches!(case.rule, Rule::Nginx { .. });
         let passes = |a: &Admitted| if is_by_arrival { a.at } else { a.at + a.wait };
         let refused = over_all_pairs(&log, |first, last, sum| {
@@ -31,7 +31,7 @@ fn no_interval_admits_more_than_the_published_bound() {
     });
 }
 
-/// What breaks the rule's bound, if anything does.
+/// Returns the admissions that exceed the rule's bound, if there are any.
 pub(crate) fn excess(rule: &Rule, log: &[Admitted]) -> Option<String> {
     match *rule {
         Rule::TokenBucket { rate, burst, .. } => bucket(rate, burst, log),
@@ -42,7 +42,7 @@ pub(crate) fn excess(rule: &Rule, log: &[Admitted]) -> Option<String> {
         Rule::SlidingLog { rate } => in_any(rate.period, rate.count.into(), log),
         Rule::Sliding { rate } => in_any(rate.period, u128::from(rate.count) * 2 - 1, log),
         Rule::Smooth { rate, burst } => smooth(rate, burst, log),
-        // Floating point: at most a few of the last bits are wrong.
+        // The last bits of a floating-point number may be wrong.
         Rule::Warmup { rate, .. } => spaced(rate, 0, log, |us| us + 1 + (us >> 50)),
         Rule::Concurrency { max, lease: None } => {
             let all: u128 = log.iter().map(|admitted| u128::from(admitted.cost)).sum();
@@ -56,7 +56,7 @@ pub(crate) fn excess(rule: &Rule, log: &[Admitted]) -> Option<String> {
     }
 }
 
-/// Asks `holds` about the first, the last and the sum of every stretch of admissions.
+/// Calls `holds` with the first admission, the last one and the sum of the costs, for every run of consecutive admissions.
 fn over_all_pairs(
     log: &[Admitted],
     holds: impl Fn(&Admitted, &Admitted, u128) -> bool,
@@ -104,7 +104,7 @@ fn fixed(rate: Rate, from: From, log: &[Admitted]) -> Option<String> {
 }
 
 fn in_calendar(count: u64, unit: CalendarUnit, log: &[Admitted]) -> Option<String> {
-    // jiff is slow, so each window is asked for once and not for every pair.
+    // jiff is slow, so each window is computed once and not for every pair.
     let windows: Vec<_> = log.iter().map(|admitted| calendar(admitted.at, unit)).collect();
     for window in &windows {
         let inside = |admitted: &&Admitted| window.start <= admitted.at && admitted.at < window.end;
@@ -116,9 +116,9 @@ fn in_calendar(count: u64, unit: CalendarUnit, log: &[Admitted]) -> Option<Strin
     None
 }
 
-/// Who is let through leaves at `at + wait`, which is rounded up to a whole microsecond. Between two
-/// departures there is time for the first and all between them, but for that rounding and for
-/// `saved`, which is in units times the period. `at_most` is how long a time of the log may have been.
+/// Checks that requests leave at least their costs apart. A request leaves at `at + wait`, rounded up to a whole microsecond. The
+/// time between two departures covers the cost of the first request and of all between them, except for that rounding and for
+/// `saved`, which is in units times the period. `at_most` returns the longest exact time for a time in the log.
 fn spaced(
     rate: Rate,
     saved: u128,
@@ -128,7 +128,7 @@ fn spaced(
     let leaves = |admitted: &Admitted| {
         u128::from(admitted.at.as_micros()) + u128::from(admitted.wait.as_micros())
     };
-    // A wait beyond the end of time is said to end there.
+    // A wait that ends after the last instant is cut off there.
     let is_endless = |admitted: &Admitted| {
         !admitted.wait.is_zero() && admitted.at + admitted.wait == Timestamp::MAX
     };
@@ -153,10 +153,10 @@ fn smooth(rate: Rate, burst: Option<u64>, log: &[Admitted]) -> Option<String> {
     spaced(rate, saved, log, |us| us)
 }
 
-/// They leave in order and evenly, none waits too long, and at most `capacity` wait at a time.
+/// Checks that requests leave in order and evenly, that none waits too long, and that at most `capacity` wait at a time.
 fn queue(rate: Rate, capacity: u64, wait: Option<Span>, log: &[Admitted]) -> Option<String> {
     if let Some(late) = log.iter().find(|admitted| wait.is_some_and(|wait| admitted.wait > wait)) {
-        return Some(format!("the one of {:?} waits {}", late.at, late.wait));
+        return Some(format!("the request of {:?} waits {}", late.at, late.wait));
     }
     for (index, newest) in log.iter().enumerate() {
         let is_waiting = |admitted: &&Admitted| admitted.at + admitted.wait > newest.at;
@@ -169,8 +169,8 @@ fn queue(rate: Rate, capacity: u64, wait: Option<Span>, log: &[Admitted]) -> Opt
     spaced(rate, 0, log, |us| us)
 }
 
-/// In nginx's milliseconds and thousandths: a bucket of one more than the burst. Those who wait do so
-/// no longer than the burst takes, and when all wait they leave evenly, to a cut millisecond each.
+/// Checks a bucket of one more than the burst, in nginx's milliseconds and thousandths. No request waits longer than the burst
+/// takes. If every request waits, they leave evenly, except for a truncated millisecond each.
 fn nginx(rate: u64, burst: u64, delay: Option<u64>, log: &[Admitted]) -> Option<String> {
     let rate = u128::from(rate);
     let ms = |at: Timestamp| u128::from(at.as_micros() / 1_000);
@@ -181,7 +181,7 @@ fn nginx(rate: u64, burst: u64, delay: Option<u64>, log: &[Admitted]) -> Option<
         u128::from(admitted.wait.as_micros()) * rate > u128::from(burst) * 1_000_000_000
     };
     if let Some(late) = log.iter().find(is_late) {
-        return Some(format!("the one of {:?} waits {}", late.at, late.wait));
+        return Some(format!("the request of {:?} waits {}", late.at, late.wait));
     }
     over_all_pairs(log, |first, last, sum| {
         let leaked = rate * (ms(last.at) - ms(first.at)) / 1_000;
@@ -192,7 +192,7 @@ fn nginx(rate: u64, burst: u64, delay: Option<u64>, log: &[Admitted]) -> Option<
     })
 }
 
-/// Takes as much as there is at each of these instants.
+/// Charges as much as is admitted at each of these instants.
 fn greedy(rule: &str, at_us: impl IntoIterator<Item = u64>) -> Vec<Admitted> {
     let limit = limit(rule);
     let mut state = limit.fresh(Timestamp::EPOCH);
@@ -213,7 +213,7 @@ fn around_the_edge_of_a_fixed_window_twice_the_count_is_admitted_within_two_micr
 }
 
 #[test]
-fn an_attacker_who_knows_the_windows_gets_nearly_twice_the_count_from_two_counters() {
+fn two_counters_admit_nearly_twice_the_count_to_an_attacker_that_knows_the_windows() {
     let rest = (1..=100).map(|percent| 1_000_000 + percent * 10_000 - 2);
     let log = greedy("1000/s sliding", std::iter::once(999_999).chain(rest));
     let sum: u64 = log.iter().map(|admitted| admitted.cost).sum();

@@ -1,4 +1,4 @@
-//! The calendar of UTC is jiff's (T26), at random instants and around every edge.
+//! The windows of UTC equal jiff's (T26), at random instants and around every start of a window.
 
 use crate::check::check;
 use crate::track::limit;
@@ -15,7 +15,7 @@ const UNITS: [(&str, CalendarUnit); 6] = [
     ("year", CalendarUnit::Year),
 ];
 
-/// 9998-01-01: the year after the last window must still be jiff's.
+/// 9998-01-01, because jiff must support the year after the last window.
 const END_US: u64 = 253_339_228_800_000_000;
 
 fn core_window(unit: &str, now: Timestamp) -> Window {
@@ -24,7 +24,7 @@ fn core_window(unit: &str, now: Timestamp) -> Window {
 }
 
 #[test]
-fn utc_windows_are_jiffs_from_1970_to_9997() {
+fn utc_windows_equal_jiffs_from_1970_to_9997() {
     for (name, unit) in UNITS {
         check(&(0..END_US), |us| {
             let now = Timestamp::from_micros(us);
@@ -40,7 +40,7 @@ fn utc_windows_are_jiffs_from_1970_to_9997() {
 }
 
 #[test]
-fn every_month_of_a_leap_cycle_is_jiffs() {
+fn every_month_of_a_leap_cycle_equals_jiffs() {
     let mut now = Timestamp::EPOCH;
     let end = Timestamp::from_micros(400 * 366 * 86_400_000_000);
     while now < end {

@@ -7,7 +7,7 @@ use crate::track::{Track, ensure};
 use proptest::test_runner::TestCaseResult;
 use tidegate_conformance::oracle::Rule;
 
-/// The key under its old rule after all that happened, and the same key under a new rule.
+/// Returns the key under its old rule after all steps of the case, and the same key under a new rule.
 fn changed(case: &Case, rule: &Rule) -> (Track, Track) {
     let mut old = Track::new(case);
     for step in &case.steps {
@@ -32,13 +32,13 @@ fn after_any_change_no_more_than_the_new_limit_remains() {
 }
 
 #[test]
-fn after_any_change_nobody_is_locked_out_for_longer_than_before() {
+fn after_any_change_requests_are_denied_no_longer_than_before() {
     check_each(
         |rules| (steady(rules), any_rule()),
         |(case, rule)| {
             let (old, new) = changed(&case, &rule);
             if old.limit.is_concurrency() && new.limit.is_concurrency() {
-                // Who is in flight stays in flight, and nobody knows for how long.
+                // Requests in flight stay in flight, for an unknown time.
                 return Ok(());
             }
             let drain = old.peek(0).reset_after;
@@ -54,7 +54,7 @@ fn after_any_change_nobody_is_locked_out_for_longer_than_before() {
 }
 
 #[test]
-fn after_any_change_the_answers_keep_their_promises_and_the_bounds_hold() {
+fn after_any_change_a_retry_is_admitted_and_the_bounds_hold() {
     check_each(
         |rules| (steady(rules), steady_without_refunds(any_rule())),
         |(case, later)| {
@@ -70,7 +70,7 @@ fn after_any_change_the_answers_keep_their_promises_and_the_bounds_hold() {
                     ensure!(!then.is_deny(), new, "after {wait}: {then:?}; changed from\n{old}");
                 }
             }
-            // jiff's time ends before that of the other rules.
+            // jiff supports a shorter time than the other rules.
             let is_calendar = matches!(later.rule, Rule::Calendar { .. });
             let excess = if is_calendar { None } else { excess(&later.rule, &new.admitted()) };
             ensure!(excess.is_none(), new, "{excess:?}; changed from\n{old}");
@@ -85,7 +85,7 @@ fn a_raised_limit_admits_at_once() {
         |rules| (steady(rules.clone()), rules),
         |(case, rule)| {
             let (old, new) = changed(&case, &rule);
-            // Those who make everybody wait keep what is owed, as Guava does.
+            // Rules that delay requests keep the debt, as Guava does.
             let waits =
                 matches!(rule, Rule::Smooth { .. } | Rule::Warmup { .. } | Rule::Queue { .. });
             if waits || new.last.limit <= old.last.limit {
@@ -99,15 +99,15 @@ fn a_raised_limit_admits_at_once() {
 }
 
 #[test]
-fn a_rule_that_takes_over_from_itself_gives_nothing_back() {
+fn a_rule_that_takes_over_from_itself_refunds_nothing() {
     check_each(steady, |case| {
         let rule = case.rule.clone();
         let (old, new) = changed(&case, &rule);
-        nothing_is_given_back(&old, &new)
+        nothing_is_refunded(&old, &new)
     });
 }
 
-fn nothing_is_given_back(old: &Track, new: &Track) -> TestCaseResult {
+fn nothing_is_refunded(old: &Track, new: &Track) -> TestCaseResult {
     let (before, after) = (old.peek(0), new.peek(0));
     let kept = after.remaining <= before.remaining;
     ensure!(kept, old, "{} remained, now {after:?}", before.remaining);

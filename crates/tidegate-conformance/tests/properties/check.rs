@@ -1,6 +1,6 @@
 //! Runs a claim on many cases and shows the smallest one that refutes it.
 //!
-//! Says what has been checked, for those who wait for a million cases and do not capture the output.
+//! Prints the number of cases after each claim: `--nocapture` shows the progress of a long run.
 
 use crate::generate::ALGORITHMS;
 use proptest::prelude::*;
@@ -28,27 +28,27 @@ fn refute<S: Strategy>(
     strategy: &S,
     claim: impl Fn(S::Value) -> TestCaseResult,
 ) -> Result<(), TestError<S::Value>> {
-    // Nothing is written next to the tests: a failure prints what is needed to repeat it.
+    // No file of failures is written: the output of a failure suffices to repeat it.
     let config = Config {
         cases: cases(),
         failure_persistence: None,
-        // The default is made for secrets, and takes its time.
+        // The default is cryptographically secure, and slow.
         rng_algorithm: RngAlgorithm::XorShift,
         ..Config::default()
     };
     let result = TestRunner::new(config).run(strategy, claim);
-    say_done(of, result.is_ok());
+    print_result(of, result.is_ok());
     result
 }
 
-#[expect(clippy::print_stdout, reason = "the test harness captures it unless told otherwise")]
-fn say_done(of: &str, is_true: bool) {
+#[expect(clippy::print_stdout, reason = "the test harness captures it by default")]
+fn print_result(of: &str, is_true: bool) {
     let thread = std::thread::current();
-    let outcome = if is_true { "true" } else { "refuted" };
-    println!("{} {of}: {} cases, {outcome}", thread.name().unwrap_or_default(), cases());
+    let result = if is_true { "true" } else { "refuted" };
+    println!("{} {of}: {} cases, {result}", thread.name().unwrap_or_default(), cases());
 }
 
-/// Checks the claim for each algorithm, and says of which ones it is not true.
+/// Checks the claim for each algorithm, and fails with a list of the algorithms for which it is not true.
 pub(crate) fn check_each<S: Strategy>(
     strategy: impl Fn(BoxedStrategy<Rule>) -> S,
     claim: impl Fn(S::Value) -> TestCaseResult,

@@ -1,5 +1,5 @@
-//! Clocks that step (T22): a step back locks nobody out for longer than the rule itself could, a step
-//! forward gives at most one burst.
+//! Clocks that step (T22): after a step back, requests are denied no longer than the rule itself could deny them. A step forward
+//! admits at most one burst.
 
 use crate::check::check_each;
 use crate::generate::{Case, unsteady};
@@ -11,14 +11,14 @@ use tidegate_conformance::oracle::{Rate, Rule};
 use tidegate_core::{Decision, Retry, Span, Timestamp, Verdict};
 
 #[test]
-fn a_step_back_locks_nobody_out_for_longer_than_the_rule_could() {
+fn after_a_step_back_requests_wait_no_longer_than_the_rule_could_make_them() {
     check_each(unsteady, |case| each_step_back(case, lock_out_is_bounded));
 }
 
 #[test]
 fn a_step_back_frees_nothing() {
     check_each(unsteady, |case| {
-        // Two counters are weighed by the place in the window, which a step back may move forward.
+        // The weight of two counters depends on the time in the window, which a step back may increase.
         if matches!(case.rule, Rule::Sliding { .. }) {
             return Ok(());
         }
@@ -93,7 +93,7 @@ fn tolerates_skew(rule: &Rule) -> bool {
     }
 }
 
-/// The longest that anybody had to wait under this rule if the clock never stepped.
+/// Returns the longest wait under this rule without steps of the clock.
 fn lock_out_max(rule: &Rule, before: &Track, track: &Track) -> Option<Span> {
     Some(match *rule {
         Rule::TokenBucket { rate, burst, .. } => time_for(rate, burst),
@@ -105,7 +105,7 @@ fn lock_out_max(rule: &Rule, before: &Track, track: &Track) -> Option<Span> {
             let window = track.limit.window(&track.state, track.now)?;
             window.end.since(window.start)
         }
-        // These remember when they were last asked: what was owed then is owed still.
+        // Their states contain the time of the latest decision, so the debt of that time is kept.
         Rule::Smooth { .. } | Rule::Warmup { .. } => wait_of(before.peek(1)),
         Rule::Concurrency { lease, .. } => lease?,
         Rule::Nginx { count, per_second, burst, .. } => {
@@ -125,7 +125,7 @@ fn time_for(rate: Rate, units: u64) -> Span {
 const STEPS_S: [i64; 6] = [-31_536_000, -3_600, -1, 1, 3_600, 315_360_000];
 
 #[test]
-fn a_step_forward_gives_at_most_one_burst() {
+fn a_step_forward_admits_at_most_one_burst() {
     let steps_ms = || {
         let ms = prop::sample::select(STEPS_S.to_vec()).prop_map(|s| s * 1_000);
         vec(prop_oneof![6 => ms, 1 => Just(-1)], 1..20)
@@ -137,20 +137,20 @@ fn a_step_forward_gives_at_most_one_burst() {
 }
 
 fn each_step_gives_a_burst(rule: Rule, steps_ms: &[i64]) -> TestCaseResult {
-    // Permits that come faster than the clock ticks cannot be told apart.
+    // Two permits within a microsecond cannot be distinguished.
     if matches!(rule, Rule::Warmup { rate, .. } if rate.count > rate.period.as_micros()) {
         return Ok(());
     }
     let case = Case { rule, birth: Timestamp::EPOCH, steps: Vec::new() };
     let mut track = Track::new(&case);
-    // Long after the epoch, so that there is room to step back.
+    // Long after the epoch, so that the clock can step back.
     track.now = track.now + Span::from_secs(315_360_000);
     let mut bursts: u128 = 1;
     let mut taken = take_all(&case.rule, &mut track)?;
     for ms in steps_ms {
         let step = Span::from_millis(ms.unsigned_abs());
         track.now = if *ms < 0 { track.now - step } else { track.now + step };
-        // Two counters may gain from a step back too, see above.
+        // Two counters may admit more after a step back, too; see above.
         bursts += u128::from(*ms > 0 || matches!(case.rule, Rule::Sliding { .. }));
         taken += take_all(&case.rule, &mut track)?;
         let most = bursts * burst(&case.rule, &track);
@@ -164,7 +164,7 @@ fn burst(rule: &Rule, track: &Track) -> u128 {
     u128::from(track.last.limit) + u128::from(on_credit)
 }
 
-/// Takes all that passes at this instant.
+/// Charges as much as is admitted at this instant.
 fn take_all(rule: &Rule, track: &mut Track) -> Result<u128, TestCaseError> {
     let remaining = track.take(0).remaining;
     let mut taken = u128::from(remaining);
@@ -174,7 +174,7 @@ fn take_all(rule: &Rule, track: &mut Track) -> Result<u128, TestCaseError> {
     let credit = track.take(1);
     if matches!(rule, Rule::Smooth { .. }) && credit.is_allow() {
         taken += 1;
-        ensure!(!track.peek(1).is_allow(), track, "credit is given once");
+        ensure!(!track.peek(1).is_allow(), track, "one request passes on credit");
     } else if !matches!(rule, Rule::Warmup { .. }) {
         ensure!(!credit.is_allow(), track, "only {remaining} should remain");
     }

@@ -1,4 +1,4 @@
-//! What `explain` says in numbers, the limit does.
+//! The numbers in an explanation are those of the limit.
 
 use crate::check::check;
 use crate::generate::any_rule;
@@ -8,7 +8,7 @@ use proptest::test_runner::TestCaseResult;
 use tidegate_conformance::oracle::{From, Rule};
 use tidegate_core::{Limit, Span, Timestamp, Verdict};
 
-/// A Monday at midnight: the start of every window but those from an anchor.
+/// A Monday at midnight, at which every window starts, except one with an anchor.
 const START: Timestamp = Timestamp::from_micros(1_704_067_200_000_000);
 
 const EXPLAINED: [(&str, &str); 10] = [
@@ -26,79 +26,77 @@ const EXPLAINED: [(&str, &str); 10] = [
     ("1/36525day sliding-log", "admits 1 at once, and never more than 1 in any 36525day"),
     (
         "10r/s burst=20",
-        "admits 1 at once, makes the next 20 wait their turn, then one every 100ms; refuses the rest, as nginx does",
+        "admits 1 at once, makes the next 20 wait their turn, then one every 100ms; denies the rest, as nginx does",
     ),
-    ("7r/m", "admits 1 at once, then one every 8620690us; refuses the rest, as nginx does"),
-    (
-        "10000000r/s",
-        "admits 1 at once, then one every 1s/10000000; refuses the rest, as nginx does",
-    ),
+    ("7r/m", "admits 1 at once, then one every 8620690us; denies the rest, as nginx does"),
+    ("10000000r/s", "admits 1 at once, then one every 1s/10000000; denies the rest, as nginx does"),
     (
         "9999999999r/m nodelay",
-        "admits 1 at once, then one every 1000s/166666666650; refuses the rest, as nginx does",
+        "admits 1 at once, then one every 1000s/166666666650; denies the rest, as nginx does",
     ),
 ];
 
 #[test]
 fn a_rule_is_explained_in_a_sentence() {
     for (text, explained) in EXPLAINED {
-        let said = text
+        let explained = text
             .parse::<tidegate_core::ParsedRule>()
             .map_or_else(|error| error.message(), |rule| rule.explain());
-        assert_eq!(said, explained, "{text}");
+        assert_eq!(explained, explained, "{text}");
     }
 }
 
 #[test]
-fn the_numbers_of_an_explanation_are_those_of_the_limit() {
+fn the_limit_behaves_as_its_explanation_says() {
     check(&any_rule(), |rule| {
         let limit = limit(&rule.to_string());
-        let said = limit.rule().explain();
-        at_once(&rule, &limit, &said)?;
-        one_every(&rule, &limit, &said)?;
-        around_an_edge(&rule, &limit, &said)
+        let explained = limit.rule().explain();
+        at_once(&rule, &limit, &explained)?;
+        one_every(&rule, &limit, &explained)?;
+        around_an_edge(&rule, &limit, &explained)
     });
 }
 
-/// The word after these.
-fn after<'t>(said: &'t str, words: &str) -> Option<&'t str> {
-    said.split_once(words)?.1.split([' ', ',', ';']).next()
+/// Returns the word after `words`.
+fn after<'t>(explained: &'t str, words: &str) -> Option<&'t str> {
+    explained.split_once(words)?.1.split([' ', ',', ';']).next()
 }
 
-/// `admits N at once`, and `admits N in …`.
-fn at_once(rule: &Rule, limit: &Limit, said: &str) -> TestCaseResult {
-    let Some(Ok(count)) = after(said, "admits ").map(str::parse::<u64>) else { return Ok(()) };
+/// Checks `admits N at once` and `admits N in …`.
+fn at_once(rule: &Rule, limit: &Limit, explained: &str) -> TestCaseResult {
+    let Some(Ok(count)) = after(explained, "admits ").map(str::parse::<u64>) else { return Ok(()) };
     let state = limit.fresh(START);
     if matches!(rule, Rule::TokenBucket { starts_empty: true, .. }) {
-        prop_assert_eq!(count, limit.peek(&state, START, 0).limit, "{}", said);
+        prop_assert_eq!(count, limit.peek(&state, START, 0).limit, "{}", explained);
         return Ok(());
     }
-    prop_assert!(limit.peek(&state, START, count).is_allow(), "{said}");
-    // nginx cuts a wait of less than a millisecond.
+    prop_assert!(limit.peek(&state, START, count).is_allow(), "{explained}");
+    // nginx truncates a wait of less than a millisecond.
     let is_cut = matches!(rule, Rule::Nginx { .. }) && limit.peek(&state, START, 0).limit > count;
-    prop_assert!(is_cut || !limit.peek(&state, START, count + 1).is_allow(), "{said}");
+    prop_assert!(is_cut || !limit.peek(&state, START, count + 1).is_allow(), "{explained}");
     Ok(())
 }
 
-/// `one every T`, once what passes at once has passed.
-fn one_every(rule: &Rule, limit: &Limit, said: &str) -> TestCaseResult {
-    let interval = after(said, "one every ").or_else(|| after(said, "one through every "));
+/// Checks `one every T`, after the burst.
+fn one_every(rule: &Rule, limit: &Limit, explained: &str) -> TestCaseResult {
+    let interval =
+        after(explained, "one every ").or_else(|| after(explained, "one through every "));
     let Some(interval) = interval else { return Ok(()) };
-    // A warm-up is cold first, and a queue with a longest wait may refuse the second.
+    // A warm-up is cold first, and a queue with a longest wait may deny the second request.
     if matches!(rule, Rule::Warmup { .. } | Rule::Queue { wait: Some(_), .. }) {
         return Ok(());
     }
     let (us, parts) = fraction(interval);
-    prop_assert!(us > 0, "{said}");
+    prop_assert!(us > 0, "{explained}");
     let next = spacing(rule, limit);
     let exact = us.div_ceil(parts);
     // nginx's milliseconds.
     let longest = if matches!(rule, Rule::Nginx { .. }) { exact + 1_000 } else { exact };
-    prop_assert!((exact..=longest).contains(&u128::from(next.as_micros())), "{next}: {said}");
+    prop_assert!((exact..=longest).contains(&u128::from(next.as_micros())), "{next}: {explained}");
     Ok(())
 }
 
-/// How long until the next, when nothing is left.
+/// Returns the time until the next admission when nothing remains.
 fn spacing(rule: &Rule, limit: &Limit) -> Span {
     let mut state = limit.fresh(START);
     let all = match rule {
@@ -113,7 +111,7 @@ fn spacing(rule: &Rule, limit: &Limit) -> Span {
     }
 }
 
-/// `100ms`, or `1min/7`, in microseconds and parts.
+/// Parses `100ms` or `1min/7`: microseconds, and the number that divides them.
 fn fraction(text: &str) -> (u128, u128) {
     let (span, parts) = text.split_once('/').unwrap_or((text, "1"));
     let digits = span.find(|c: char| !c.is_ascii_digit()).expect("a span has a unit");
@@ -131,8 +129,8 @@ fn fraction(text: &str) -> (u128, u128) {
     (number * unit_us, parts.parse().expect("a fraction has whole parts"))
 }
 
-/// `up to N around an edge`, reached; `never 2`, kept.
-fn around_an_edge(rule: &Rule, limit: &Limit, said: &str) -> TestCaseResult {
+/// Checks that `up to N around an edge` is reached, and that `never 2` holds.
+fn around_an_edge(rule: &Rule, limit: &Limit, explained: &str) -> TestCaseResult {
     let &Rule::Fixed { rate, from } = rule else { return Ok(()) };
     let mut state = limit.fresh(START);
     let mut take = |at: Timestamp, cost| {
@@ -145,9 +143,9 @@ fn around_an_edge(rule: &Rule, limit: &Limit, said: &str) -> TestCaseResult {
     let edge = limit.window(&limit.fresh(START), START).expect("it has windows").end;
     let before = take(edge - Span::from_micros(1), u64::MAX);
     let around = before + take(edge, u64::MAX);
-    let most = after(said, "up to ").map_or(1, |most| most.parse().expect("a whole number"));
-    // A period of a microsecond has no place for a second request before its edge.
+    let most = after(explained, "up to ").map_or(1, |most| most.parse().expect("a whole number"));
+    // In a period of a microsecond, no second request comes before its end.
     let is_shortest = opened > 0 && rate.period == Span::from_micros(1);
-    prop_assert!(is_shortest || around == most, "{around}: {said}");
+    prop_assert!(is_shortest || around == most, "{around}: {explained}");
     Ok(())
 }

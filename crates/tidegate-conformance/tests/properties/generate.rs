@@ -1,4 +1,4 @@
-//! Rules and requests to try: across the whole range of what a rule can say, and close to the edges.
+//! Draws rules and requests: across the whole range of rules, and close to the edges.
 
 use crate::steps::Steps;
 use proptest::num::u64::BinarySearch;
@@ -9,7 +9,7 @@ use std::fmt;
 use tidegate_conformance::oracle::{Anchor, From, Rate, Rule};
 use tidegate_core::{CalendarUnit, Span, Timestamp};
 
-/// The largest count, the longest period, the fastest rate: as the rule text has them.
+/// The largest count, the longest period and the fastest rate of a rule.
 const COUNT_MAX: u64 = 1 << 53;
 const PERIOD_MAX_US: u64 = 36_525 * 86_400 * 1_000_000;
 const PER_US_MAX: u64 = 10_000;
@@ -35,7 +35,7 @@ pub(crate) fn any_rule() -> BoxedStrategy<Rule> {
     proptest::strategy::Union::new(ALGORITHMS.map(|(_, rules)| rules())).boxed()
 }
 
-/// A rule, a start, and what happens then.
+/// A rule, the birth of its limit, and the steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) rule: Rule,
@@ -43,7 +43,7 @@ pub(crate) struct Case {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Some time passes, then something is asked.
+/// A change of the time, and then an action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) delta: Delta,
@@ -56,7 +56,7 @@ pub(crate) enum Action {
     Refund(Cost),
 }
 
-/// How much time passes; much of it in terms of the last answer, because there the edges are.
+/// A change of the time. Many are multiples of a time in the latest decision, because the edges are there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Delta {
     None,
@@ -83,17 +83,17 @@ pub(crate) enum Cost {
     Max,
 }
 
-/// Cases in which time never goes back.
+/// Draws cases in which the clock is never set back.
 pub(crate) fn steady(rules: BoxedStrategy<Rule>) -> impl Strategy<Value = Case> {
     case(rules, Steps { is_unsteady: false, has_refunds: true })
 }
 
-/// The same, and nothing is refunded.
+/// Draws the same without refunds.
 pub(crate) fn steady_without_refunds(rules: BoxedStrategy<Rule>) -> impl Strategy<Value = Case> {
     case(rules, Steps { is_unsteady: false, has_refunds: false })
 }
 
-/// Cases in which the clock is set back now and then.
+/// Draws cases in which the clock is sometimes set back.
 pub(crate) fn unsteady(rules: BoxedStrategy<Rule>) -> impl Strategy<Value = Case> {
     case(rules, Steps { is_unsteady: true, has_refunds: true })
 }
@@ -102,8 +102,8 @@ fn case(rules: BoxedStrategy<Rule>, steps: Steps) -> impl Strategy<Value = Case>
     (rules, birth(), steps).prop_map(|(rule, birth, steps)| Case { rule, birth, steps })
 }
 
-/// A number that is drawn in one go, and made smaller by halves: proptest's own way to choose among
-/// ranges keeps a tree of what else could have been chosen, which took longer than most claims.
+/// A number from one draw, which shrinks by halves. proptest's choice among ranges keeps a tree of the alternatives, which took
+/// longer than most claims.
 #[derive(Clone, Copy, Debug)]
 struct Drawn(fn(&mut TestRng) -> u64);
 
@@ -116,7 +116,7 @@ impl Strategy for Drawn {
     }
 }
 
-/// Anywhere up to 2^61 µs, and around today.
+/// Draws a birth: up to 2^61 µs, and often around today.
 fn birth() -> impl Strategy<Value = Timestamp> {
     let us = Drawn(|rng| match rng.random_range(0..7) {
         0 => 0,
@@ -127,7 +127,7 @@ fn birth() -> impl Strategy<Value = Timestamp> {
     us.prop_map(Timestamp::from_micros)
 }
 
-/// Evenly spread over the orders of magnitude: at least 1, below 2^bits.
+/// Draws a number of at least 1 and below 2^bits, evenly spread over the orders of magnitude.
 fn below_bits(bits: u32, rng: &mut TestRng) -> u64 {
     let bits = rng.random_range(1..=bits);
     (rng.random::<u64>() >> (64 - bits)).max(1)
@@ -163,7 +163,7 @@ pub(crate) fn span() -> impl Strategy<Value = Span> {
     us.prop_map(|us| Span::from_micros(us.clamp(1, PERIOD_MAX_US)))
 }
 
-/// Every other time, none.
+/// Draws `None` every other time.
 fn maybe<T: fmt::Debug>(some: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
     (any::<bool>(), some).prop_map(|(is_some, some)| is_some.then_some(some))
 }
@@ -211,7 +211,7 @@ fn calendar() -> BoxedStrategy<Rule> {
 }
 
 fn sliding_log() -> BoxedStrategy<Rule> {
-    // A log may not be longer than a million.
+    // A log has at most a million entries.
     rate()
         .prop_map(|rate| Rule::SlidingLog {
             rate: Rate { count: rate.count.min(1_000_000), ..rate },

@@ -1,4 +1,4 @@
-//! Times at which numbers end (T25): nothing panics, nothing wraps, and the bounds hold.
+//! Times near the end of a number's range (T25): nothing panics, nothing wraps, and the bounds hold.
 
 use crate::bounds::excess;
 use crate::check::check_each;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_conformance::oracle::Rule;
 use tidegate_core::{Span, Timestamp};
 
-/// The first and last, where words of 32, 53 and 63 bits end, and 2038, 2106 and 2262.
+/// The first and last instant, the ends of words of 32, 53 and 63 bits, and the years 2038, 2106 and 2262.
 const HORIZONS_US: [u64; 12] = [
     0,
     1,
@@ -25,7 +25,7 @@ const HORIZONS_US: [u64; 12] = [
     u64::MAX,
 ];
 
-/// A horizon, and up to a few microseconds before it.
+/// Draws instants at a horizon or a few microseconds before it.
 fn instants() -> impl Strategy<Value = Vec<Timestamp>> {
     let instant = (prop::sample::select(HORIZONS_US.to_vec()), 0_u64..4)
         .prop_map(|(us, before)| Timestamp::from_micros(us.saturating_sub(before)));
@@ -33,12 +33,12 @@ fn instants() -> impl Strategy<Value = Vec<Timestamp>> {
 }
 
 #[test]
-fn no_bound_is_broken_where_numbers_end() {
+fn bounds_hold_near_the_end_of_every_range() {
     check_each(
         |rules| (unsteady(rules), instants()),
         |(case, mut instants)| {
             instants.sort();
-            let track = asked_at(&case, &instants);
+            let track = requested_at(&case, &instants);
             let log = track.admitted();
             let excess = match case.rule {
                 Rule::Calendar { count, .. } => calendar_excess(&track, count, &log),
@@ -51,19 +51,19 @@ fn no_bound_is_broken_where_numbers_end() {
 }
 
 #[test]
-fn nothing_panics_when_time_jumps_from_end_to_end() {
+fn nothing_panics_when_time_jumps_between_the_ends_of_ranges() {
     check_each(
         |rules| (unsteady(rules), instants()),
         |(case, instants)| {
-            let track = asked_at(&case, &instants);
+            let track = requested_at(&case, &instants);
             ensure!(track.last.remaining <= track.last.limit, track, "more than the limit remains");
             Ok(())
         },
     );
 }
 
-/// Takes the costs of the case, one at each of these instants.
-fn asked_at(case: &Case, instants: &[Timestamp]) -> Track {
+/// Sends the requests of the case, one at each of these instants.
+fn requested_at(case: &Case, instants: &[Timestamp]) -> Track {
     let birth = *instants.iter().min().expect("there is one");
     let mut track = Track::without_end(&case.rule, birth);
     for (step, instant) in case.steps.iter().zip(instants) {
@@ -75,7 +75,7 @@ fn asked_at(case: &Case, instants: &[Timestamp]) -> Track {
     track
 }
 
-/// jiff's time ends in the year 9999, so these windows are core's own.
+/// Returns an excess in a window of `tidegate-core`, because jiff supports times only until the year 9999.
 fn calendar_excess(track: &Track, count: u64, log: &[Admitted]) -> Option<String> {
     log.iter().find_map(|first| {
         let window = track.limit.window(&track.state, first.at)?;
@@ -89,14 +89,14 @@ fn calendar_excess(track: &Track, count: u64, log: &[Admitted]) -> Option<String
 }
 
 #[test]
-fn a_denial_at_the_end_of_time_does_not_say_to_try_again_at_once() {
+fn a_denial_at_the_last_instant_does_not_ask_for_an_immediate_retry() {
     check_each(
         |rules| (unsteady(rules), instants()),
         |(case, mut instants)| {
             instants.sort();
-            let track = asked_at(&case, &instants);
+            let track = requested_at(&case, &instants);
             let at_once = track.last.retry_after() == Some(Span::ZERO);
-            ensure!(!at_once, track, "denied, and told to try again at once");
+            ensure!(!at_once, track, "denied with a retry after 0");
             Ok(())
         },
     );

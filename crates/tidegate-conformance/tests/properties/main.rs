@@ -1,6 +1,6 @@
-//! What must hold for every rule and every sequence of requests.
+//! Properties of every rule and every sequence of requests.
 //!
-//! `TIDEGATE_CASES=n` sets the number of cases per algorithm and claim; 10 000 unless told.
+//! `TIDEGATE_CASES=n` sets the number of cases per algorithm and claim. Default: 10 000.
 
 mod answers;
 mod bad_rules;

@@ -1,5 +1,5 @@
-//! States in few words: a bucket in one word decides as the wide one does, wherever it can say the
-//! time, and whatever is packed comes back as it was.
+//! Packed states: a narrow bucket decides as its limit does, whenever the time fits into its word, and an unpacked state equals
+//! the one that was packed.
 
 use crate::check::check_each;
 use crate::generate::{Action, Case, steady, unsteady};
@@ -10,17 +10,17 @@ use tidegate_conformance::oracle::{Rate, Rule};
 use tidegate_core::{Decision, NarrowBucket, Span, State, Timestamp};
 
 #[test]
-fn a_narrow_bucket_decides_as_the_wide_one() {
+fn a_narrow_bucket_decides_as_its_limit() {
     check_each(steady, same_decisions);
 }
 
 #[test]
-fn a_narrow_bucket_decides_as_the_wide_one_also_when_the_clock_is_set_back() {
+fn a_narrow_bucket_decides_as_its_limit_when_the_clock_is_set_back() {
     check_each(unsteady, same_decisions);
 }
 
 #[test]
-fn a_packed_state_comes_back_as_it_was() {
+fn an_unpacked_state_equals_the_packed_one() {
     check_each(unsteady, comes_back);
 }
 
@@ -49,7 +49,7 @@ fn states_of_a_fixed_size_are_packed_while_the_clock_runs() {
                 return Ok(());
             }
             track.act(step.action);
-            // What is full at the epoch itself cannot be told from what always was.
+            // A bucket that is full at the epoch itself would be unpacked as one that has always been full.
             let epoch = track.birth - Span::from_micros(1);
             let packed = track.limit.pack(&track.state, epoch);
             ensure!(packed.is_some(), track, "{:?} is not packed", track.state);
@@ -67,7 +67,7 @@ fn comes_back(case: Case) -> TestCaseResult {
         track.pass(step.delta);
         track.act(step.action);
         was.clear();
-        write!(was, "{:?}", track.state).expect("a string takes all");
+        write!(was, "{:?}", track.state).expect("writing to a string does not fail");
         let read = track.limit.read_state(&track.limit.write_state(&track.state));
         let is_same = read.as_ref().is_some_and(|read| shows_as(read, &was));
         ensure!(is_unleased || is_same, track, "{was} was read as {read:?}");
@@ -79,13 +79,13 @@ fn comes_back(case: Case) -> TestCaseResult {
     Ok(())
 }
 
-/// Whether this is what it looks like in full; nothing is written down on the way.
+/// Returns whether this is the debug output of the state, without allocating it.
 fn shows_as(state: &State, text: &str) -> bool {
     let mut rest = Rest(text);
     write!(rest, "{state:?}").is_ok() && rest.0.is_empty()
 }
 
-/// What is still to come.
+/// The rest of the expected text.
 struct Rest<'t>(&'t str);
 
 impl Write for Rest<'_> {
@@ -98,7 +98,7 @@ impl Write for Rest<'_> {
 fn same_decisions(case: Case) -> TestCaseResult {
     let mut track = Track::new(&case);
     let Some(bucket) = track.limit.narrow_bucket() else { return Ok(()) };
-    // It counts from an epoch of its own.
+    // An epoch other than the birth.
     let epoch = Timestamp::from_micros(track.birth.as_micros() / 2);
     let at = |now: Timestamp| if now < epoch { None } else { bucket.at(now.since(epoch)) };
     let Some(birth) = at(track.birth) else { return Ok(()) };
@@ -111,17 +111,21 @@ fn same_decisions(case: Case) -> TestCaseResult {
         let cost = track.cost(cost);
         let narrow = decide(bucket, &mut full_at, now, cost);
         let wide = track.take(cost);
-        ensure!(narrow == wide, track, "the narrow one says {narrow:?}");
+        ensure!(narrow == wide, track, "the narrow bucket decides {narrow:?}");
         let widened = track.limit.unpack(&[full_at, 0, 0], epoch);
         let (there, back) = (track.limit.peek(&widened, track.now, 1), track.peek(1));
-        ensure!(there == back, track, "widened it says {there:?} to one more, not {back:?}");
+        ensure!(
+            there == back,
+            track,
+            "unpacked, it decides {there:?} about one more, not {back:?}"
+        );
         let narrowed = track.limit.pack(&widened, epoch);
         ensure!(narrowed == Some([full_at, 0, 0]), track, "{full_at} came back as {narrowed:?}");
     }
     Ok(())
 }
 
-/// As its documentation has it.
+/// Decides as the documentation of `NarrowBucket` says.
 fn decide(bucket: NarrowBucket, full_at: &mut u64, now: u64, cost: u64) -> Decision {
     let taken = bucket.take(*full_at, now, cost);
     match taken {

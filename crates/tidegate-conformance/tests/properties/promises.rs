@@ -1,4 +1,4 @@
-//! What every answer promises, whatever the algorithm (T06, T09).
+//! The promises of every decision, whatever the algorithm (T06, T09).
 
 use crate::check::check_each;
 use crate::generate::{Action, Case, steady, unsteady};
@@ -11,15 +11,15 @@ const US: Span = Span::from_micros(1);
 
 #[test]
 fn waiting_exactly_retry_after_is_admitted_and_one_microsecond_less_is_not() {
-    check_each(steady, retry_after_is_honest);
+    check_each(steady, retry_after_is_exact);
 }
 
 #[test]
-fn retry_after_is_honest_also_when_the_clock_was_set_back() {
-    check_each(unsteady, retry_after_is_honest);
+fn retry_after_is_exact_also_after_the_clock_was_set_back() {
+    check_each(unsteady, retry_after_is_exact);
 }
 
-fn retry_after_is_honest(case: Case) -> TestCaseResult {
+fn retry_after_is_exact(case: Case) -> TestCaseResult {
     let mut track = Track::new(&case);
     for step in case.steps {
         track.pass(step.delta);
@@ -29,52 +29,52 @@ fn retry_after_is_honest(case: Case) -> TestCaseResult {
         };
         let cost = track.cost(cost);
         let Some(wait) = track.take(cost).retry_after() else { continue };
-        ensure!(wait > Span::ZERO, track, "denied, and told to try again at once");
+        ensure!(wait > Span::ZERO, track, "denied with a retry after 0");
         if let Some(then) = track.peek_after(wait, cost) {
             ensure!(!then.is_deny(), track, "after {wait} still denied: {:?}", then.verdict);
             let earlier = track.peek_after(wait.saturating_sub(US), cost);
             let is_denied = earlier.is_some_and(|decision| decision.is_deny());
-            ensure!(is_denied, track, "told to wait {wait}, but less is enough");
+            ensure!(is_denied, track, "retry after {wait}, but less is enough");
         }
     }
     Ok(())
 }
 
 #[test]
-fn a_hasty_caller_who_waits_retry_after_is_admitted_and_one_microsecond_less_is_not() {
+fn retry_after_is_exact_for_a_request_with_a_longest_wait() {
     let cases = |rules| (steady(rules), 0_u64..1_500);
-    check_each(cases, |(case, thousandths)| haste_is_honest(case, thousandths));
+    check_each(cases, |(case, thousandths)| retry_within_is_exact(case, thousandths));
 }
 
-/// As above for those who do not want to wait longer than a part of what is owed.
-fn haste_is_honest(case: Case, thousandths: u64) -> TestCaseResult {
+/// As above, for requests that accept only a part of the wait.
+fn retry_within_is_exact(case: Case, thousandths: u64) -> TestCaseResult {
     let mut track = Track::new(&case);
     for step in case.steps {
         track.pass(step.delta);
         let Action::Take(cost) = step.action else { continue };
         let cost = track.cost(cost);
-        let patience = track.part_of_reset(thousandths);
-        let hasty = |wait: Span| {
+        let wait_max = track.part_of_reset(thousandths);
+        let decide_after = |wait: Span| {
             let (mut state, now) = (track.state.clone(), track.now + wait);
-            track.limit.decide_within(&mut state, now, cost, patience)
+            track.limit.decide_within(&mut state, now, cost, wait_max)
         };
-        // Of a wait that no number can say, nobody knows what is left.
+        // A wait that saturates does not get shorter.
         let is_endless = track.peek(cost).into_result() == Ok(Span::MAX);
-        if let Some(wait) = hasty(Span::ZERO).retry_after()
+        if let Some(wait) = decide_after(Span::ZERO).retry_after()
             && track.peek_after(wait, cost).is_some()
             && !is_endless
         {
-            let then = hasty(wait);
+            let then = decide_after(wait);
             ensure!(
                 !then.is_deny(),
                 track,
-                "take {cost} within {patience}: after {wait} still denied: {:?}",
+                "take {cost} within {wait_max}: after {wait} still denied: {:?}",
                 then.verdict
             );
             ensure!(
-                hasty(wait.saturating_sub(US)).is_deny(),
+                decide_after(wait.saturating_sub(US)).is_deny(),
                 track,
-                "take {cost} within {patience}: told to wait {wait}, but less is enough"
+                "take {cost} within {wait_max}: retry after {wait}, but less is enough"
             );
         }
         let _ = track.take(cost);
@@ -83,7 +83,7 @@ fn haste_is_honest(case: Case, thousandths: u64) -> TestCaseResult {
 }
 
 #[test]
-fn peek_says_what_decide_says_and_changes_nothing() {
+fn peek_returns_what_decide_returns_and_changes_nothing() {
     check_each(unsteady, |case| {
         let mut track = Track::new(&case);
         for step in case.steps {
@@ -93,7 +93,7 @@ fn peek_says_what_decide_says_and_changes_nothing() {
                 let peeked = track.peek(cost);
                 ensure!(track.peek(cost) == peeked, track, "peek changed peek({cost})");
                 let decided = track.take(cost);
-                ensure!(peeked == decided, track, "peek said {peeked:?}");
+                ensure!(peeked == decided, track, "peek returned {peeked:?}");
             } else {
                 track.act(step.action);
             }
@@ -103,7 +103,7 @@ fn peek_says_what_decide_says_and_changes_nothing() {
 }
 
 #[test]
-fn a_cost_of_zero_is_never_denied_and_changes_no_later_answer() {
+fn a_cost_of_zero_is_never_denied_and_changes_no_later_decision() {
     check_each(steady, |case| {
         let mut asked = Track::new(&case);
         let mut alone = asked.clone();
@@ -130,8 +130,8 @@ fn a_cost_of_zero_is_never_denied_and_changes_no_later_answer() {
     });
 }
 
-/// A warm-up counts in floating point: two rests are not to the last bit one rest, and that bit
-/// may decide a microsecond.
+/// Compares two decisions. A warm-up counts in floating point: two updates may differ from one in the last bit, and so by a
+/// microsecond.
 fn are_same(rule: &Rule, left: Decision, right: Decision) -> bool {
     if !matches!(rule, Rule::Warmup { .. }) {
         return left == right;
@@ -146,7 +146,7 @@ pub(crate) fn is_about(left: Span, right: Span) -> bool {
 }
 
 #[test]
-fn a_denied_request_changes_no_later_answer() {
+fn a_denied_request_changes_no_later_decision() {
     check_each(steady, |case| {
         let mut asked = Track::new(&case);
         let mut spared = asked.clone();
@@ -162,7 +162,7 @@ fn a_denied_request_changes_no_later_answer() {
                     }
                     let got = asked.take(cost);
                     let same = ExpectedDecision::from(got) == ExpectedDecision::from(expected);
-                    ensure!(same, asked, "without the denied ones it is {expected:?}");
+                    ensure!(same, asked, "without the denied requests it is {expected:?}");
                 }
                 Action::Refund(cost) => {
                     let cost = asked.cost(cost);
@@ -176,26 +176,26 @@ fn a_denied_request_changes_no_later_answer() {
 }
 
 #[test]
-fn what_remains_is_admitted_at_once_and_no_more() {
+fn exactly_the_remaining_cost_is_admitted_at_once() {
     check_each(steady, |case| {
         let mut track = Track::new(&case);
         for step in case.steps {
             track.pass(step.delta);
             track.act(step.action);
-            remaining_is_honest(&case.rule, &track)?;
+            remaining_is_exact(&case.rule, &track)?;
         }
         Ok(())
     });
 }
 
-fn remaining_is_honest(rule: &Rule, track: &Track) -> TestCaseResult {
+fn remaining_is_exact(rule: &Rule, track: &Track) -> TestCaseResult {
     let mut track = track.clone();
     let remaining = track.take(0).remaining;
-    // Permits that come faster than the clock ticks cannot be told apart.
+    // Two permits within a microsecond cannot be distinguished.
     if matches!(rule, Rule::Warmup { rate, .. } if rate.count > rate.period.as_micros()) {
         return Ok(());
     }
-    // A few one by one, many all but the last together; then the one too many.
+    // A few requests one by one, or all but the last unit at once; then one unit too many.
     let mut left = remaining;
     while left > 0 {
         let cost = if left > 8 { left - 1 } else { 1 };
@@ -208,12 +208,12 @@ fn remaining_is_honest(rule: &Rule, track: &Track) -> TestCaseResult {
     Ok(())
 }
 
-/// Taken in, for those who queue; let through at once, for those who make everybody wait.
+/// Returns whether a request passes or, under rules that never deny, passes at once.
 fn is_admitted(rule: &Rule, decision: Decision) -> bool {
     if rule.is_paid_by_the_next() { decision.is_allow() } else { !decision.is_deny() }
 }
 
-/// Guava's: never denies.
+/// Guava's rules, under which the next request waits for the cost of this one. They never deny.
 trait PaidByTheNext {
     fn is_paid_by_the_next(&self) -> bool;
 }
@@ -225,24 +225,28 @@ impl PaidByTheNext for Rule {
 }
 
 #[test]
-fn a_cost_above_the_limit_is_told_that_waiting_does_not_help() {
+fn a_cost_above_the_limit_is_denied_without_a_retry() {
     check_each(unsteady, |case| {
         let mut track = Track::new(&case);
         for step in case.steps {
             track.pass(step.delta);
             track.act(step.action);
             if case.rule.is_paid_by_the_next() {
-                ensure!(!track.last.is_deny(), track, "these never deny");
+                ensure!(!track.last.is_deny(), track, "this rule never denies");
                 continue;
             }
-            // A queue with a short wait takes in fewer of cost 1 than it has room for.
+            // A queue with a short wait admits fewer requests of cost 1 than its capacity.
             let most = match case.rule {
                 Rule::Queue { capacity, .. } => capacity + 1,
                 _ => track.last.limit,
             };
             for cost in [most.saturating_add(1), u64::MAX] {
                 let never = Verdict::Deny(Retry::Never);
-                ensure!(track.peek(cost).verdict == never, track, "{cost} is not refused for ever");
+                ensure!(
+                    track.peek(cost).verdict == never,
+                    track,
+                    "{cost} is not denied without a retry"
+                );
             }
             let possible = track.peek(most).verdict != Verdict::Deny(Retry::Never);
             ensure!(possible, track, "{most} should be possible");
@@ -252,13 +256,13 @@ fn a_cost_above_the_limit_is_told_that_waiting_does_not_help() {
 }
 
 #[test]
-fn after_reset_after_the_key_is_as_good_as_new_and_not_earlier() {
+fn the_key_has_recovered_after_reset_after_and_not_earlier() {
     check_each(steady, |case| {
-        // Guava's start poor and grow rich, so new is not what they become.
+        // Guava's rules start with no saved permits, so a recovered key differs from a new one.
         if case.rule.is_paid_by_the_next() {
             return Ok(());
         }
-        let new = as_good_as_new(&case.rule);
+        let new = recovered(&case.rule);
         let mut track = Track::new(&case);
         for step in case.steps {
             track.pass(step.delta);
@@ -278,10 +282,10 @@ fn after_reset_after_the_key_is_as_good_as_new_and_not_earlier() {
     });
 }
 
-/// The limit whose new keys are as good as those of this rule become.
-fn as_good_as_new(rule: &Rule) -> Limit {
+/// Returns the limit whose new keys equal recovered keys of this rule.
+fn recovered(rule: &Rule) -> Limit {
     match *rule {
-        // New it may be empty; it becomes what it would be if it had started full.
+        // A bucket may start empty, and recovers to a full one.
         Rule::TokenBucket { rate, burst, .. } => {
             limit(&Rule::TokenBucket { rate, burst, starts_empty: false }.to_string())
         }

@@ -1,5 +1,5 @@
-//! Rates in the long run (T07, T08): from one in a hundred years to ten thousand million a second,
-//! exactly, and for a client that does as it is told.
+//! Long-term rates (T07, T08), from one in a hundred years to ten thousand million a second: exact, also for a client that waits
+//! as it is asked to.
 
 use crate::check::check_each;
 use crate::generate::{Case, Delta};
@@ -9,8 +9,8 @@ use tidegate_conformance::oracle::{Rate, Rule};
 use tidegate_core::{Span, Timestamp};
 
 #[test]
-fn whoever_takes_all_there_is_gets_the_burst_and_exactly_the_rate() {
-    // Always before the bucket is full, because what overflows is lost.
+fn a_greedy_client_gets_the_burst_and_exactly_the_rate() {
+    // Always before the bucket is full, because a full bucket does not refill.
     let thousandths = || vec(0_u64..1_000, 1..60);
     check_each(
         |rules| (rules, thousandths()),
@@ -38,13 +38,13 @@ fn whoever_takes_all_there_is_gets_the_burst_and_exactly_the_rate() {
     );
 }
 
-/// What the rate brings from the epoch until `now`.
+/// Returns the refill from the epoch to `now`.
 fn in_time(rate: Rate, now: Timestamp) -> u128 {
     u128::from(now.as_micros()) * u128::from(rate.count) / u128::from(rate.period.as_micros())
 }
 
-/// Asks for one after the other: who is told to wait waits while the next one asks, who is denied
-/// comes back when told.
+/// Counts the admitted requests of a client that sends the next request at once, and after a denial waits as long as the
+/// denial says.
 fn admitted_within(rule: &str, end: Timestamp) -> u64 {
     let limit = limit(rule);
     let (mut now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
@@ -53,7 +53,7 @@ fn admitted_within(rule: &str, end: Timestamp) -> u64 {
         let decision = limit.decide(&mut state, now, 1);
         match decision.retry_after() {
             Some(wait) => {
-                assert!(!wait.is_zero(), "{rule}: denied, and told to try again at once");
+                assert!(!wait.is_zero(), "{rule}: denied with a retry after 0");
                 now = now + wait;
             }
             None if now + decision.into_result().expect("it is not denied") < end => admitted += 1,
@@ -64,12 +64,12 @@ fn admitted_within(rule: &str, end: Timestamp) -> u64 {
 }
 
 #[test]
-fn high_rates_are_what_they_say() {
+fn high_rates_are_exact_to_a_thousandth() {
     for count in [1, 7, 1_000, 1_500, 2_000, 8_000, 99_991, 1_000_000, 3_333_333, 10_000_000_u64] {
         // Long enough for ten thousand, so that a thousandth is ten of them.
         let end_us = 10_000 * 1_000_000_u64.div_ceil(count);
         let in_time = end_us * count / 1_000_000;
-        // One more than a microsecond brings, so that no fraction overflows while the clock ticks.
+        // One more than the refill of a microsecond, so that the bucket is never full between two microseconds.
         let burst = count.div_ceil(1_000_000) + 1;
         let shapes =
             ["burst N", "burst N start empty", "leaky capacity N", "queue", "smooth burst N"];

@@ -1,4 +1,4 @@
-//! What is given back (T11): never more than was taken, and at once it is as if nothing had been.
+//! Refunds (T11): never more than was charged, and an immediate refund leaves the state as if the request had not been.
 
 use crate::check::check_each;
 use crate::generate::{Action, steady, unsteady};
@@ -20,16 +20,16 @@ fn nothing_is_refunded_above_the_limit() {
             track.refund(u64::MAX);
             let twice = track.peek(0);
             ensure!(twice.remaining <= limit, track, "{} remain", twice.remaining);
-            ensure!(twice.remaining >= refunded.remaining, track, "a refund took something");
+            ensure!(twice.remaining >= refunded.remaining, track, "a refund charged something");
         }
         Ok(())
     });
 }
 
 #[test]
-fn a_refund_at_once_restores_every_later_answer() {
+fn an_immediate_refund_restores_every_later_decision() {
     check_each(steady, |case| {
-        // A warm-up that has begun has begun, and permits are given back by their tickets.
+        // A refund does not cool a warm-up down, and permits are released by their tickets.
         if matches!(case.rule, Rule::Warmup { .. } | Rule::Concurrency { .. }) {
             return Ok(());
         }
@@ -50,7 +50,7 @@ fn a_refund_at_once_restores_every_later_answer() {
     });
 }
 
-/// Asks both, now and later, about costs small and large.
+/// Compares the decisions of both about small and large costs, now and later.
 fn same_from_now_on(
     rule: &Rule,
     track: &Track,
@@ -61,7 +61,7 @@ fn same_from_now_on(
     let half = Span::from_micros(now.reset_after.as_micros() / 2);
     let waits = [Span::ZERO, Span::from_micros(1), retry_after, half, now.reset_after];
     for wait in waits {
-        // nginx cuts the leak at every request, so later on only that instant is restored.
+        // nginx truncates the leak at every request, so only the decisions of this instant are restored.
         if matches!(rule, Rule::Nginx { .. }) && wait > Span::ZERO {
             break;
         }

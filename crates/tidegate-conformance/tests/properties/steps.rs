@@ -1,7 +1,7 @@
-//! Draws the steps of a case, and makes a list of steps that refutes a claim smaller.
+//! Draws the steps of a case, and shortens a list of steps that refutes a claim.
 //!
-//! There are millions of cases of dozens of steps, so a step is drawn in one go: proptest's own tree of
-//! choices for each of its five parts took longer than most claims.
+//! There are millions of cases with dozens of steps, so a step is drawn from one random number: proptest's tree of choices for
+//! each of its five parts took longer than most claims.
 
 use crate::generate::{Action, Cost, Delta, Step};
 use proptest::prelude::{RngExt, prop_assert};
@@ -13,9 +13,9 @@ const STEPS_MAX: usize = 59;
 /// From one to [`STEPS_MAX`] steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
-    /// The clock is set back now and then.
+    /// Whether the clock is sometimes set back.
     pub(crate) is_unsteady: bool,
-    /// Something is given back now and then.
+    /// Whether there are refunds.
     pub(crate) has_refunds: bool,
 }
 
@@ -33,7 +33,7 @@ impl Strategy for Steps {
 impl Steps {
     fn step(self, rng: &mut TestRng) -> Step {
         let [choices, amount, units] = rng.random::<[u64; 3]>();
-        // Twenty bits choose evenly enough among thirty.
+        // Twenty bits are enough for an even choice among thirty.
         let choose = |nth: u32, among: u64| (((choices >> (20 * nth)) & 0xf_ffff) * among) >> 20;
         let delta = choose(0, if self.is_unsteady { FORWARD + BACKWARD } else { FORWARD });
         let cost = cost_of(choose(1, COSTS), units);
@@ -43,9 +43,9 @@ impl Steps {
     }
 }
 
-/// Of so many actions one is a refund.
+/// One action in this many is a refund.
 const ACTIONS: u64 = 10;
-/// How many of the numbers that choose a delta let time pass, and how many set the clock back.
+/// The numbers that choose a delta: those that let time pass, and those that set the clock back.
 const FORWARD: u64 = 23;
 const BACKWARD: u64 = 6;
 
@@ -66,7 +66,7 @@ fn delta_of(choice: u64, number: u64) -> Delta {
     }
 }
 
-/// How many numbers choose a cost.
+/// The numbers that choose a cost.
 const COSTS: u64 = 18;
 
 fn cost_of(choice: u64, number: u64) -> Cost {
@@ -83,23 +83,23 @@ fn cost_of(choice: u64, number: u64) -> Cost {
     }
 }
 
-/// A number below 2^bits, evenly spread over the orders of magnitude: one part of `number` says how
-/// large it is, the rest which it is.
+/// Returns a number below 2^bits, evenly spread over the orders of magnitude: a part of `number` chooses the magnitude, and the rest
+/// the digits.
 fn magnitude(number: u64, bits: u64) -> u64 {
     let (bits, number) = (1 + number % bits, number / bits);
     (number & (u64::MAX >> (64 - bits))).max(1)
 }
 
-/// Steps that refute a claim, and what is tried to refute it with less: without half of them, a quarter,
-/// and so on down to one, and then with the simplest in the place of each.
+/// Steps that refute a claim, and the attempts to refute it with fewer steps: without half of them, without a quarter, and so on
+/// down to one, and then with the simplest step in place of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Shorter {
     steps: Vec<Step>,
-    /// What they were before the last try.
+    /// The steps before the last attempt.
     before: Vec<Step>,
-    /// The next try leaves out so many, or with zero replaces one ...
+    /// The next attempt leaves out this many steps, or replaces one step if this is zero ...
     length: usize,
-    /// ... from here on.
+    /// ... from this index on.
     from: usize,
 }
 
@@ -112,7 +112,7 @@ impl Shorter {
 
     fn next_try(&mut self) -> bool {
         while self.length > 0 {
-            // One step always stays.
+            // At least one step remains.
             if self.from < self.steps.len() && self.length < self.steps.len() {
                 let end = self.steps.len().min(self.from + self.length);
                 self.before.clone_from(&self.steps);
@@ -138,7 +138,7 @@ impl ValueTree for Shorter {
         self.steps.clone()
     }
 
-    /// It still refutes: go on from there.
+    /// The shorter list still refutes the claim: continues from it.
     fn simplify(&mut self) -> bool {
         if self.length == 0 && !self.before.is_empty() {
             self.from += 1;
@@ -146,7 +146,7 @@ impl ValueTree for Shorter {
         self.next_try()
     }
 
-    /// It does not any more: go back, and try the next.
+    /// The shorter list does not refute the claim: returns to the longer one, and makes the next attempt.
     fn complicate(&mut self) -> bool {
         self.steps.clone_from(&self.before);
         self.from += self.length.max(1);

@@ -1,4 +1,4 @@
-//! Rule text: what is printed reads as the same rule, and no text at all does harm.
+//! Rule text: the printed text parses to the same rule, and any other text gives a bounded, printable error.
 
 use crate::check::check;
 use crate::generate::{any_rule, span};
@@ -10,7 +10,7 @@ use tidegate_core::{Limit, ParsedRule, RuleError, RuleErrorKind};
 const DISPLAY_BYTES_MAX: usize = 1_024;
 
 #[test]
-fn a_rule_prints_as_text_that_reads_as_the_same_rule() {
+fn a_printed_rule_parses_to_the_same_rule() {
     check(&any_rule(), |rule| {
         let text = rule.to_string();
         let limit: Limit = text.parse().map_err(|error| TestCaseError::fail(format!("{error}")))?;
@@ -18,9 +18,9 @@ fn a_rule_prints_as_text_that_reads_as_the_same_rule() {
     });
 }
 
-/// Words and spaces that the generated rules do not use.
+// Words and spaces that the generated rules do not use.
 #[test]
-fn rules_said_otherwise_print_as_text_that_reads_as_the_same_rule() {
+fn a_rule_in_another_spelling_prints_as_text_that_parses_to_the_same_rule() {
     let rate = (1_u64..100, span());
     check(&(rate, 0_usize..12, span(), 1_usize..4), |((count, period), shape, other, spaces)| {
         let shapes = [
@@ -54,7 +54,7 @@ fn rules_said_otherwise_print_as_text_that_reads_as_the_same_rule() {
 }
 
 #[test]
-fn what_means_the_same_prints_the_same() {
+fn rules_with_the_same_meaning_print_the_same_text() {
     let same = [
         ("10/s fixed from 1970-01-01T00:00:00Z", "10/s fixed"),
         ("10/s fixed from 2024-01-01T00:00:00+08:00", "10/s fixed"),
@@ -90,8 +90,8 @@ fn round_trips(rule: &ParsedRule) -> TestCaseResult {
     Ok(())
 }
 
-/// Reads it, and if it is no rule, looks at the error from all sides.
-fn does_no_harm(text: &str) -> TestCaseResult {
+/// Checks that the text is a rule that round-trips, or that its error is bounded and printable and points into the text.
+fn is_rule_or_good_error(text: &str) -> TestCaseResult {
     let error = match text.parse::<ParsedRule>() {
         Ok(rule) => return round_trips(&rule),
         Err(error) => error,
@@ -105,28 +105,28 @@ fn does_no_harm(text: &str) -> TestCaseResult {
     prop_assert!(!shown.contains(is_harmful), "{shown:?}");
     prop_assert!(!error.message().contains(char::is_control), "{shown:?}");
     let same = text.parse::<Limit>().is_err_and(|same| same == error);
-    prop_assert!(same, "a limit says otherwise than its rule: {text:?}");
+    prop_assert!(same, "the limit has another error than the rule: {text:?}");
     match error.kind() {
         RuleErrorKind::Rewrite { write, .. } if write.contains('/') => is_a_rule(write),
         _ => Ok(()),
     }
 }
 
-/// What we tell people to write is a rule, but for numbers of theirs that are out of range.
+/// Checks that a suggestion is a rule. It may repeat a number of the user's that is out of range.
 fn is_a_rule(suggestion: &str) -> TestCaseResult {
     let is_out_of_range = |error: RuleError| {
         use RuleErrorKind::{TooFast, TooLarge, Zero};
         matches!(error.kind(), TooFast | TooLarge { .. } | Zero { .. })
     };
     let is_good = suggestion.parse::<ParsedRule>().map_or_else(is_out_of_range, |_| true);
-    prop_assert!(is_good, "we say to write {suggestion:?}");
+    prop_assert!(is_good, "the suggestion {suggestion:?} is not a rule");
     Ok(())
 }
 
 #[test]
 fn any_text_is_a_rule_or_an_error_that_points_into_it() {
     let text = vec(any::<char>(), 0..300).prop_map(String::from_iter);
-    check(&text, |text| does_no_harm(&text));
+    check(&text, |text| is_rule_or_good_error(&text));
 }
 
 const WORDS: &[&str] = &[
@@ -198,39 +198,39 @@ fn any_words_of_the_language_are_a_rule_or_an_error_that_points_into_them() {
     let text = vec(word, 0..8).prop_map(|words| {
         words.into_iter().fold(String::new(), |text, (word, space)| text + word + space)
     });
-    check(&text, |text| does_no_harm(&text));
+    check(&text, |text| is_rule_or_good_error(&text));
 }
 
 #[test]
-fn any_slip_of_the_pen_is_a_rule_or_an_error_that_points_at_it() {
-    check(&(any_rule(), any::<prop::sample::Index>(), any::<char>(), 0..4), |slip| {
-        let (rule, place, letter, kind) = slip;
+fn a_rule_with_one_typing_error_is_a_rule_or_an_error_that_points_into_it() {
+    check(&(any_rule(), any::<prop::sample::Index>(), any::<char>(), 0..4), |change| {
+        let (rule, position, letter, kind) = change;
         let mut letters: Vec<char> = rule.to_string().chars().collect();
-        let place = place.index(letters.len());
+        let position = position.index(letters.len());
         match kind {
-            0 => drop(letters.remove(place)),
-            1 => letters.insert(place, letter),
-            2 => letters[place] = letter,
-            _ => letters.truncate(place),
+            0 => drop(letters.remove(position)),
+            1 => letters.insert(position, letter),
+            2 => letters[position] = letter,
+            _ => letters.truncate(position),
         }
-        does_no_harm(&String::from_iter(letters))
+        is_rule_or_good_error(&String::from_iter(letters))
     });
 }
 
 #[test]
-fn a_megabyte_of_anything_is_refused_in_a_few_words() {
+fn a_megabyte_of_any_text_is_rejected_with_a_short_message() {
     let megabyte = 1 << 20;
     for letter in ["1", "/", " ", "a", "\u{0}", "\n", "\u{202e}", "é", "漢", "🦀"] {
         let text = letter.repeat(megabyte / letter.len());
-        does_no_harm(&text).unwrap();
+        is_rule_or_good_error(&text).unwrap();
         assert!(text.parse::<ParsedRule>().is_err());
-        does_no_harm(&format!("10/s burst {text}")).unwrap();
-        does_no_harm(&format!("1/s{text}")).unwrap();
+        is_rule_or_good_error(&format!("10/s burst {text}")).unwrap();
+        is_rule_or_good_error(&format!("1/s{text}")).unwrap();
     }
 }
 
 #[test]
-fn no_error_turns_the_direction_of_a_terminal() {
+fn no_error_contains_a_direction_mark() {
     let directions = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
     let marks = ['\u{61c}', '\u{200e}', '\u{200f}'];
     for mark in directions.chain(marks) {

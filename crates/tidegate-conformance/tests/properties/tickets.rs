@@ -1,4 +1,4 @@
-//! Concurrency with tickets: what one holder gives back is its own, through leases and changes.
+//! Concurrency with tickets: a release affects only its own request, also with leases and after changes.
 
 use crate::check::check;
 use crate::generate::{Action, Case, concurrency, span, steady};
@@ -9,7 +9,7 @@ use tidegate_conformance::oracle::concurrency::Concurrency;
 use tidegate_conformance::oracle::{ExpectedDecision, Rule};
 use tidegate_core::{Span, Ticket};
 
-/// Core and the oracle side by side, and who has not given back yet.
+/// `tidegate-core` and the oracle side by side, and the tickets of the requests in flight.
 struct Both {
     track: Track,
     oracle: Concurrency,
@@ -24,7 +24,7 @@ impl Both {
         Self { track, oracle, tickets: Vec::new(), names: 0 }
     }
 
-    /// A request enters; a refund is somebody who gives back, chosen by the size of it.
+    /// Admits a request, or in place of a refund releases one, which the cost of the refund chooses.
     fn act(&mut self, action: Action) -> TestCaseResult {
         match action {
             Action::Take(cost) => self.enter(self.track.cost(cost)),
@@ -65,7 +65,7 @@ fn numbers(rule: &Rule) -> (u64, Option<Span>) {
 }
 
 #[test]
-fn tickets_are_given_back_as_the_oracle_has_it() {
+fn tickets_are_released_as_the_oracle_does() {
     check(&steady(concurrency()), |case| {
         let mut both = Both::new(&case);
         case.steps.iter().try_for_each(|step| {
@@ -76,7 +76,7 @@ fn tickets_are_given_back_as_the_oracle_has_it() {
 }
 
 #[test]
-fn a_released_ticket_restores_every_later_answer() {
+fn a_released_ticket_restores_every_later_decision() {
     check(&steady(concurrency()), |case| {
         let mut track = Track::new(&case);
         for step in case.steps {
@@ -100,7 +100,7 @@ fn a_released_ticket_restores_every_later_answer() {
     });
 }
 
-/// Some enter and leave, the rule changes, and some more enter and leave.
+/// Admits and releases requests, changes the rule, and admits and releases more.
 fn survives_a_change(from_lease: bool, to_lease: bool) {
     let rules = |is_leased: bool| {
         let rule = (concurrency(), span()).prop_map(move |(rule, length)| {
@@ -126,21 +126,21 @@ fn survives_a_change(from_lease: bool, to_lease: bool) {
 }
 
 #[test]
-fn a_change_of_the_number_alone_forgets_no_holder_and_frees_none() {
+fn a_change_of_the_maximum_keeps_all_requests_in_flight() {
     survives_a_change(false, false);
 }
 
 #[test]
-fn a_change_of_the_lease_forgets_no_holder_and_frees_none() {
+fn a_change_of_the_lease_keeps_all_requests_in_flight() {
     survives_a_change(true, true);
 }
 
 #[test]
-fn a_new_lease_forgets_no_holder_and_frees_none() {
+fn a_new_lease_keeps_all_requests_in_flight() {
     survives_a_change(false, true);
 }
 
 #[test]
-fn the_end_of_leases_forgets_no_holder_and_frees_none() {
+fn a_change_to_no_lease_keeps_all_requests_in_flight() {
     survives_a_change(true, false);
 }

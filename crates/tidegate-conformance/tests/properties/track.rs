@@ -1,6 +1,6 @@
-//! One key of core's under one rule, and the list of all that was asked of it.
+//! A key of `tidegate-core` under one rule, and the list of its requests.
 //!
-//! When a claim does not hold, the rule text and the list are what the failure shows.
+//! If a claim does not hold, the failure shows the rule and the list.
 
 use crate::generate::{Action, Case, Cost, Delta};
 use proptest::test_runner::TestCaseError;
@@ -8,9 +8,9 @@ use std::fmt;
 use tidegate_conformance::oracle::Rule;
 use tidegate_core::{Decision, Limit, Span, State, Ticket, Timestamp};
 
-/// The end of time for tests that wait: far enough from the end of all numbers.
+/// The latest time in tests that wait: far from the largest timestamp.
 const END: Timestamp = Timestamp::from_micros(1 << 63);
-/// The year 9000: jiff's time ends in 9999.
+/// The year 9000, because jiff supports times until 9999.
 const CALENDAR_END: Timestamp = Timestamp::from_micros(221_845_392_000_000_000);
 
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct Track {
     pub(crate) now: Timestamp,
     pub(crate) birth: Timestamp,
     end: Timestamp,
-    /// What was said last: costs and times are chosen in its terms.
+    /// The latest decision. Costs and times are chosen in relation to its numbers.
     pub(crate) last: Decision,
     events: Vec<Event>,
 }
@@ -51,7 +51,7 @@ impl Track {
         Self::at(&case.rule, birth, end)
     }
 
-    /// A key that may live up to the last microsecond there is.
+    /// Creates a key whose time may reach the last instant.
     pub(crate) fn without_end(rule: &Rule, birth: Timestamp) -> Self {
         Self::at(rule, birth, Timestamp::MAX)
     }
@@ -63,7 +63,7 @@ impl Track {
         Self { limit, state, now: birth, birth, end, last, events: Vec::new() }
     }
 
-    /// The same key under another rule.
+    /// Returns the same key under another rule.
     pub(crate) fn taken_over_by(&self, rule: &Rule) -> Self {
         let fresh = Self::at(rule, self.now, self.end);
         let state = fresh.limit.take_over(&self.limit, &self.state, self.now);
@@ -137,7 +137,7 @@ impl Track {
         self.limit.release(&mut self.state, ticket);
     }
 
-    /// Goes on under another rule.
+    /// Continues under another rule.
     pub(crate) fn change(&mut self, rule: &Rule) {
         let new = self.taken_over_by(rule);
         self.events.push(Event { at: self.now, did: Did::Change(new.limit.to_string()) });
@@ -145,7 +145,7 @@ impl Track {
         *self = Self { birth: self.birth, events, ..new };
     }
 
-    /// Does it, in terms of the last answer.
+    /// Performs an action in relation to the latest decision.
     pub(crate) fn act(&mut self, action: Action) {
         match action {
             Action::Take(cost) => {
@@ -159,13 +159,13 @@ impl Track {
         self.limit.peek(&self.state, self.now, cost)
     }
 
-    /// What this state would say after a while, if that is before the end.
+    /// Returns the decision about a request after `wait`, if that is before the latest time.
     pub(crate) fn peek_after(&self, wait: Span, cost: u64) -> Option<Decision> {
         let then = self.now + wait;
         (then < self.end).then(|| self.limit.peek(&self.state, then, cost))
     }
 
-    /// What was charged, with the time it was asked and the time it had to wait.
+    /// Returns the admitted requests that were charged.
     pub(crate) fn admitted(&self) -> Vec<Admitted> {
         let admission = |event: &Event| match event.did {
             Did::Take(cost, decision) if cost > 0 => {
@@ -182,7 +182,7 @@ impl Track {
     }
 }
 
-/// The limit of a rule that is known to be good.
+/// Returns the limit of a valid rule.
 pub(crate) fn limit(text: &str) -> Limit {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }

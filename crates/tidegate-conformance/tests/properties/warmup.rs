@@ -1,4 +1,4 @@
-//! A warm-up is Guava's to the microsecond, and does not drift away from the exact ramp as Guava does.
+//! A warm-up equals Guava's to the microsecond, and does not drift from the exact ramp as Guava's does.
 
 use crate::check::check;
 use crate::track::limit;
@@ -8,7 +8,7 @@ use tidegate_conformance::oracle::warmup::{Exact, Guava};
 use tidegate_conformance::oracle::{Rate, Rational, Rule};
 use tidegate_core::{Limit, Span, Timestamp, Verdict};
 
-/// What floating point and the cut to whole microseconds may do to one wait.
+/// The error of one wait because of floating point and truncation to whole microseconds.
 const SLACK_US: u64 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,8 @@ impl Engine {
     }
 }
 
-/// Engines whose numbers are far from the end of floating point: from one an hour to a million a
-/// second, warm after a millisecond to an hour.
+/// Draws rules whose numbers have no large error in floating point: from one an hour to a million a second, with a warm-up
+/// of a millisecond to an hour.
 fn engine() -> impl Strategy<Value = Engine> {
     let unit = || prop::sample::select(vec![1_000_000_u64, 60_000_000, 3_600_000_000]);
     let count = prop_oneof![1_u64..20, 1_u64..1_000_000];
@@ -39,8 +39,7 @@ fn engine() -> impl Strategy<Value = Engine> {
     )
 }
 
-/// A call: how long after the last one, in thousandths of the wait it was told or of the warm-up, and
-/// for how many.
+/// Draws calls: the time since the call before, in thousandths of its wait or of the warm-up, and the cost.
 fn calls() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
     vec((any::<bool>(), prop_oneof![2 => Just(0), 3 => 0_u64..1_500], 1_u64..20), 1..20)
 }
@@ -75,7 +74,7 @@ fn a_warm_up_follows_the_exact_ramp_without_drift() {
 }
 
 #[test]
-fn each_call_of_a_burst_costs_what_it_costs_in_guava() {
+fn each_call_of_a_burst_waits_as_long_as_in_guava() {
     check(&(engine(), vec(1_u64..20, 1..40)), |(engine, costs)| {
         let limit = engine.limit();
         let mut state = limit.fresh(Timestamp::EPOCH);
@@ -92,7 +91,7 @@ fn each_call_of_a_burst_costs_what_it_costs_in_guava() {
     });
 }
 
-/// The sleeps, in microseconds, of one who comes back as soon as it may.
+/// Returns the waits, in microseconds, of a client that sends each request when the previous one passes.
 fn sleeps(rule: &str, calls: usize) -> Vec<u64> {
     let limit = limit(rule);
     let (mut now, mut state) = (Timestamp::EPOCH, limit.fresh(Timestamp::EPOCH));
@@ -105,7 +104,7 @@ fn sleeps(rule: &str, calls: usize) -> Vec<u64> {
 }
 
 #[test]
-fn guavas_published_sequences_are_ours() {
+fn guavas_published_sequences_are_reproduced() {
     let five = [0, 520_000, 360_000, 220_000, 200_000, 200_000, 200_000, 200_000, 200_000, 200_000];
     assert_eq!(sleeps("5/s warmup 1s", 10), five);
     let two = [0, 1_375_000, 1_125_000, 875_000, 625_000, 500_000, 500_000];
@@ -119,6 +118,6 @@ fn thirty_thousand_calls_at_three_a_second_take_ten_thousand_seconds() {
     let cold: u64 = sleeps("3/s warmup 1s", 100).iter().sum();
     let all: u64 = sleeps("3/s warmup 1s", 30_100).iter().sum();
     let warm = all - cold;
-    // Guava drops a third of a microsecond each time: it would be ten milliseconds early.
+    // Guava drops a third of a microsecond each time, and would be ten milliseconds early.
     assert!(warm.abs_diff(10_000_000_000) <= SLACK_US, "{warm}us");
 }

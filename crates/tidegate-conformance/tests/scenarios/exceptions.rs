@@ -1,19 +1,18 @@
-//! Which scenarios an implementation is not asked, or is asked in other words, and why.
+//! The scenarios that an implementation does not support, or supports only by emulating an operation, and why.
 //!
-//! Always   These lists are whole, and no longer than need be: a scenario that is passed over and not listed is a
-//!          failure, and so is one that is listed and runs.
+//! Always   The lists are exact: the test fails if a scenario is skipped and not listed, or listed and not skipped.
 
-/// Scenarios that have something in common.
+/// Scenarios with the same reason.
 pub(crate) struct Exception {
-    /// What the implementation says of them.
+    /// The reason, as the implementation reports it.
     pub(crate) why: &'static str,
-    /// The page, and the rules; with a number if it is not the page's first with these.
+    /// The page and the rules of each scenario; with a number if it is not the page's first with these rules.
     pub(crate) scenarios: &'static [&'static str],
 }
 
-/// Envoy asks once for each request, and does not say when it is over. The server refuses to be asked so.
+/// Envoy's protocol does not report the end of a request, so the server rejects concurrency limits.
 pub(crate) const IN_FLIGHT: Exception = Exception {
-    why: "places in flight",
+    why: "requests in flight",
     scenarios: &[
         "concurrency: concurrency 5",
         "concurrency: concurrency 3 wait 1s",
@@ -41,17 +40,17 @@ const WITHIN: &[&str] = &[
     "warmup: 5/s warmup 1s (3)",
 ];
 
-/// The store has no such question, and Envoy is told of a wait by having to wait.
-pub(crate) const PATIENCE: Exception =
-    Exception { why: "how long one would wait", scenarios: WITHIN };
+/// `RedisLimiter` has no request with a longest wait, and Envoy's protocol does not report a wait.
+pub(crate) const LONGEST_WAIT: Exception =
+    Exception { why: "a longest acceptable wait", scenarios: WITHIN };
 
-/// RESP and HTTP have no such question either, but can look how long the wait would be.
-pub(crate) const LOOKED_FIRST: Exception =
-    Exception { why: "who is impatient looks before asking", scenarios: WITHIN };
+/// RESP and HTTP have no request with a longest wait either, but a peek reports the wait.
+pub(crate) const EMULATED_WAIT: Exception =
+    Exception { why: "a maximum wait is emulated by a peek", scenarios: WITHIN };
 
-/// Envoy has no word for it.
+/// Envoy's protocol has no reset.
 pub(crate) const RESET_OVER_HTTP: Exception = Exception {
-    why: "an operator resets, over HTTP",
+    why: "a reset is sent over HTTP",
     scenarios: &[
         "calendar: 10/day calendar",
         "fixed: 5/min fixed",
@@ -65,7 +64,7 @@ pub(crate) const RESET_OVER_HTTP: Exception = Exception {
     ],
 };
 
-/// Lua's numbers are doubles, and a rule that needs larger ones is refused.
+/// Lua's numbers are doubles, and a rule with larger numbers is rejected.
 pub(crate) const LARGE_RULES: Exception = Exception {
     why: "more than doubles can count",
     scenarios: &[
@@ -77,7 +76,7 @@ pub(crate) const LARGE_RULES: Exception = Exception {
     ],
 };
 
-/// The server would decide without Redis.
+/// With such times, the server's fallback would decide.
 pub(crate) const LARGE_TIMES: Exception = Exception {
     why: "times that doubles cannot count",
     scenarios: &[
@@ -88,11 +87,11 @@ pub(crate) const LARGE_TIMES: Exception = Exception {
     ],
 };
 
-/// Redis denies what the rule would admit.
+/// The store denies such a cost, although the rule admits it.
 pub(crate) const LARGE_COSTS: Exception =
     Exception { why: "costs that doubles cannot count", scenarios: &["smooth: 1/s smooth (3)"] };
 
-/// A gate has none.
+/// A gate has no keys.
 pub(crate) const KEYS: Exception = Exception {
     why: "several keys",
     scenarios: &[

@@ -1,26 +1,22 @@
 //! Calendar window: `count` per minute, hour, day, week, month or year of a time zone (A2).
 //!
-//! State    The window's start and what has been used of it.
-//! Always   At most `count` per calendar window, also when a day has 23 or 25 hours. Which instant
-//!          starts a day is not decided here: [`Windows`] knows the zone, this file only counts.
-//! Bound    As `fixed`: twice the count in any interval as long as a window.
+//! State    The window's start, and the cost admitted in it.
+//! Always   At most `count` per calendar window, also when a day has 23 or 25 hours. [`Windows`] knows the zone and
+//!          decides when a day starts; this file only counts.
+//! Bound    As for `fixed`: twice the count in any interval as long as a window.
 //! Spec     `spec/calendar.md`.
 
-use super::window::{Counter, Window};
-use super::{Algorithm, Usage};
+use super::window::{CountedWindows, Counter, Window};
 use crate::codec::lua::exact_f64;
-use crate::codec::packed::PackedWords;
-use crate::decision::Decision;
 use crate::time::civil;
 use crate::time::{Span, Timestamp};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The windows of a calendar: a pure function of time, for one unit in one zone.
+/// The windows of one calendar unit in one time zone, as a pure function of time.
 ///
-/// UTC is built in. Named zones need a time zone database, which core does not have: the `tidegate`
-/// crate brings one.
+/// UTC is built in. Named zones need a time zone database, which this crate does not have; the crate `tidegate` has one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,34 +42,11 @@ use core::fmt;
 /// # Ok::<(), tidegate_core::RuleError>(())
 /// ```
 pub trait Windows: fmt::Debug + Send + Sync {
-    /// The window that `now` lies in. Windows touch and do not overlap.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "5/day calendar".parse()?;
-    /// let now = Timestamp::from_micros(86_400_000_001);
-    /// let window = limit.window(&limit.fresh(now), now).unwrap();
-    /// assert_eq!(window.start, Timestamp::from_micros(86_400_000_000));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the window that contains `now`. Windows follow each other without gaps or overlaps.
     fn window_at(&self, now: Timestamp) -> Window;
 }
 
-/// The calendar's units. A week starts on Monday, as ISO 8601 has it.
-///
-/// ```
-/// use tidegate_core::{CalendarUnit, Limit, ParsedRule};
-///
-/// let rule: ParsedRule = "1/week calendar in Europe/Berlin".parse()?;
-/// let mut asked = None;
-/// let unknown = Limit::with_windows(rule, |unit, zone| {
-///     asked = Some((unit, zone.to_owned()));
-///     None
-/// });
-/// assert!(unknown.is_err(), "this database is empty");
-/// assert_eq!(asked, Some((CalendarUnit::Week, "Europe/Berlin".to_owned())));
-/// # Ok::<(), tidegate_core::RuleError>(())
-/// ```
+/// The units of a calendar. A week starts on Monday, as in ISO 8601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
     /// From second 0 to second 0.
@@ -91,7 +64,7 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// How long it is when no clocks are changed; months and years have no such length.
+    /// Returns the length of the unit when the zone's offset does not change; `None` for months and years, whose length varies.
     pub(crate) fn usual_length(self) -> Option<Span> {
         match self {
             Self::Minute => Some(Span::from_secs(60)),
@@ -113,76 +86,30 @@ impl Calendar {
     pub(crate) fn new(count: u64, windows: Arc<dyn Windows>) -> Self {
         Self { count, windows }
     }
-
-    fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
-        // Calendar windows are minutes at the least.
-        self.windows.window_at(Span::MAX.absorb_skew(counter.start, now))
-    }
 }
 
-impl Algorithm for Calendar {
-    type State = Counter;
-
-    fn fresh(&self, _birth: Timestamp) -> Counter {
-        Counter::default()
+impl CountedWindows for Calendar {
+    fn count(&self) -> u64 {
+        self.count
     }
 
-    fn decide(&self, counter: &mut Counter, now: Timestamp, cost: u64) -> Decision {
-        counter.decide(self.count, self.window_at(counter, now), now, cost)
+    fn window_at(&self, counter: &Counter, now: Timestamp) -> Window {
+        // Every window lasts at least a minute, so the longest tolerance applies.
+        self.windows.window_at(Span::MAX.absorb_skew(counter.start, now))
     }
 
-    fn refund(&self, counter: &mut Counter, now: Timestamp, cost: u64) {
-        counter.refund(self.window_at(counter, now), cost);
+    /// Returns `false`: two calendars cannot be compared.
+    fn has_windows_of(&self, _old: &Self) -> bool {
+        false
     }
 
-    fn usage(&self, counter: &Counter, now: Timestamp) -> Usage {
-        counter.usage(self.window_at(counter, now), now)
-    }
-
-    fn adopt(&self, usage: Usage, now: Timestamp) -> Counter {
-        Counter::adopt(usage, self.count, self.windows.window_at(now), now)
-    }
-
-    fn to_words(&self, counter: &Counter) -> Vec<u64> {
-        counter.pack()[..2].to_vec()
-    }
-
-    fn read_words(&self, words: &[u64]) -> Option<Counter> {
-        let [start, used] = *words else { return None };
-        Some(Counter::unpack(&[start, used, 0]))
-    }
-
-    /// The twin is told the edges of its windows with each request: it has no calendar.
+    /// Returns only the count: the script has no calendar, so each request carries the start and end of its window.
     fn lua_params(&self) -> Option<Vec<f64>> {
         Some([exact_f64(self.count)?].to_vec())
     }
-
-    fn state_to_lua(&self, counter: &Counter) -> Option<Vec<f64>> {
-        counter.state_to_lua()
-    }
-
-    fn state_from_lua(&self, numbers: &[f64]) -> Option<Counter> {
-        Counter::state_from_lua(numbers)
-    }
-
-    fn packed_words(&self) -> usize {
-        2
-    }
-
-    fn pack(&self, counter: &Counter, _epoch: Timestamp) -> Option<PackedWords> {
-        Some(counter.pack())
-    }
-
-    fn unpack(&self, words: &PackedWords, _epoch: Timestamp) -> Counter {
-        Counter::unpack(words)
-    }
-
-    fn window(&self, counter: &Counter, now: Timestamp) -> Option<Window> {
-        Some(self.window_at(counter, now))
-    }
 }
 
-/// UTC, by arithmetic: no leap seconds and no surprises, so no database.
+/// The windows of UTC, which need no database: UTC has a constant offset, and timestamps have no leap seconds.
 #[derive(Debug)]
 pub(crate) struct Utc(pub(crate) CalendarUnit);
 
@@ -195,7 +122,7 @@ impl Windows for Utc {
             CalendarUnit::Hour => Span::from_secs(3_600),
             CalendarUnit::Day => Span::from_micros(DAY_US),
             CalendarUnit::Week => {
-                // 1970-01-01 was a Thursday: the first Monday came four days later.
+                // 1970-01-01 was a Thursday, so the first Monday was four days later.
                 let monday = Span::from_micros(4 * DAY_US);
                 return super::window::aligned(now, Span::from_micros(7 * DAY_US), monday);
             }
@@ -206,7 +133,7 @@ impl Windows for Utc {
     }
 }
 
-/// The window of `months` months (1 or 12) around `now`.
+/// Returns the window of `months` months (1 or 12) that contains `now`.
 fn by_month(now: Timestamp, months: u64) -> Window {
     let date = civil::date_of(now.as_micros() / DAY_US);
     let month = date.year * 12 + (date.month - 1);

@@ -1,9 +1,9 @@
 //! Concurrency: at most `max` in flight (A11, A12, A15).
 //!
-//! State    The requests in flight: for each a ticket, a cost and, with a lease, until when.
-//! Always   In flight never exceeds `max` by an admission. A lease that has run out is in flight no
-//!          more, and giving it back later gives nothing back twice, whatever the rule was meanwhile.
-//! Memory   A small tree of those in flight: some 40 bytes each.
+//! State    The requests in flight: a ticket and a cost for each and, under a rule with leases, the lease's end.
+//! Always   No admission makes the requests in flight exceed `max`. A request whose lease has ended is no longer in
+//!          flight: releasing it afterwards has no effect, even if the rule changed meanwhile.
+//! Memory   A small tree of the requests in flight: about 40 bytes each.
 //! Spec     `spec/concurrency.md`.
 
 use super::{Algorithm, Usage};
@@ -19,25 +19,25 @@ pub(crate) struct Concurrency {
     lease: Option<Span>,
 }
 
-/// For the Lua twin: no time is below zero.
+/// Stands for an absent lease in the numbers for Lua: no time is negative.
 const NO_LEASE: f64 = -1.0;
 
-/// One admission that has not been given back.
+/// A request in flight: admitted, and not released yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Admission {
     cost: u64,
     since: Timestamp,
-    /// When its lease runs out; never without one.
+    /// The end of its lease; `None` if the rule has no leases.
     until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct InFlight {
-    /// The sum of the holds' costs.
+    /// The sum of the costs of all holds.
     count: u64,
-    /// By ticket, so oldest first; leases last equally long, so they also end in this order.
+    /// The requests in flight by ticket, so the oldest is first. All leases have the same length, so they end in this order too.
     holds: BTreeMap<u64, Admission>,
-    /// The last ticket given out.
+    /// The number of the latest ticket.
     ticket: u64,
 }
 
@@ -46,15 +46,16 @@ impl Concurrency {
         Self { max, lease }
     }
 
+    /// Removes the requests whose leases have ended.
     fn end_leases(&self, in_flight: &mut InFlight, now: Timestamp) {
         let Some(length) = self.lease else { return };
         let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
         if last.is_some_and(|until| until.since(now) > length + length.skew_tolerance()) {
-            // From before a step of the clock, and too far ahead to be ridden out.
+            // The clock has stepped back since the admission, by more than is absorbed.
             in_flight.shorten(now + length);
         }
         while let Some(first) = in_flight.holds.first_entry() {
-            // What ends with time itself does not end.
+            // A lease that ends at the last instant never ends.
             let has_ended = |until| until <= now && until < Timestamp::MAX;
             if !first.get().until.is_some_and(has_ended) {
                 break;
@@ -63,7 +64,7 @@ impl Concurrency {
         }
     }
 
-    /// With leases, when enough of them will have run out; without, only a release can tell.
+    /// Returns when a denied request may retry: when enough leases have ended or, without leases, after a release.
     fn retry(&self, in_flight: &InFlight, now: Timestamp, cost: u64) -> Retry {
         let mut missing = in_flight.count.saturating_add(cost).saturating_sub(self.max);
         for hold in in_flight.holds.values() {
@@ -76,8 +77,8 @@ impl Concurrency {
         Retry::OnRelease
     }
 
-    /// Gives back the admission that got this ticket at this time. Tickets start over when a key
-    /// has been forgotten; the time tells an old one from a new one of the same number.
+    /// Releases the request that got this ticket at this time. Numbers start over when the state of a key has been
+    /// evicted, so only number and time together identify a ticket.
     pub(crate) fn release(in_flight: &mut InFlight, ticket: u64, since: Timestamp) {
         if in_flight.holds.get(&ticket).is_none_or(|hold| hold.since != since) {
             return;
@@ -87,7 +88,7 @@ impl Concurrency {
         }
     }
 
-    /// Forgets all requests in flight. Ticket numbers are not reused, so that none of theirs is taken for that of a later request.
+    /// Removes all requests in flight. Their ticket numbers are not reused, so releasing one of them later has no effect.
     pub(crate) fn forget(in_flight: &mut InFlight) {
         in_flight.holds.clear();
         in_flight.count = 0;
@@ -117,17 +118,17 @@ impl InFlight {
         self.ticket
     }
 
-    /// When the lease of the admission ends that got this ticket at this time.
+    /// Returns the end of the lease of the request that got this ticket at this time.
     pub(crate) fn lease_end(&self, ticket: u64, since: Timestamp) -> Option<Timestamp> {
         self.holds.get(&ticket).filter(|hold| hold.since == since)?.until
     }
 
-    /// When the oldest lease runs out.
+    /// Returns the end of the oldest lease.
     pub(crate) fn next_lease_end(&self) -> Option<Timestamp> {
         self.holds.values().next().and_then(|hold| hold.until)
     }
 
-    /// Lets every lease end by then.
+    /// Ends every lease at `end`, unless it ends earlier.
     fn shorten(&mut self, end: Timestamp) {
         for hold in self.holds.values_mut() {
             hold.until = hold.until.map(|until| until.min(end));
@@ -154,7 +155,7 @@ impl Algorithm for Concurrency {
         if cost > 0 {
             in_flight.count += cost;
             in_flight.ticket += 1;
-            // Not before the one before it, which a step of the clock may have put ahead.
+            // Leases end in the order of their tickets, also if the clock has stepped back since the latest.
             let last = in_flight.holds.values().next_back().and_then(|hold| hold.until);
             let until = self.lease.map(|length| (now + length).max(last.unwrap_or(now)));
             in_flight.holds.insert(in_flight.ticket, Admission { cost, since: now, until });
@@ -162,11 +163,11 @@ impl Algorithm for Concurrency {
         self.answer(Verdict::Allow, in_flight, now)
     }
 
-    /// Nothing: a request in flight stays so until it is released. Freeing the place of a request that still
-    /// runs would let one too many in.
+    /// Does nothing: a request is in flight until it is released. If a refund freed its permit while it still runs,
+    /// one request too many would be in flight.
     fn refund(&self, _in_flight: &mut InFlight, _now: Timestamp, _cost: u64) {}
 
-    /// Only requests with a lease: a reader of the snapshot cannot know that the others still run.
+    /// Writes only requests with a lease: a reader of the snapshot cannot know whether the others still run.
     fn to_words(&self, in_flight: &InFlight) -> Vec<u64> {
         let hold = |(ticket, hold): (&u64, &Admission)| {
             let until = hold.until?;
@@ -196,10 +197,10 @@ impl Algorithm for Concurrency {
         Some([exact_f64(self.max)?, lease].to_vec())
     }
 
-    /// Rows of ticket, cost, since when and until when.
+    /// Writes a row for each request: ticket, cost, time of the admission, end of the lease.
     fn state_to_lua(&self, in_flight: &InFlight) -> Option<Vec<f64>> {
         let row = |(ticket, hold): (&u64, &Admission)| {
-            // What ends with time itself does not end.
+            // A lease that ends at the last instant never ends.
             let until = hold.until.filter(|until| *until < Timestamp::MAX);
             let until = until.map_or(Some(NO_LEASE), |until| exact_f64(until.as_micros()));
             Some([
@@ -212,7 +213,8 @@ impl Algorithm for Concurrency {
         Some(in_flight.holds.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
     }
 
-    /// How many are in flight and until when, and how many of them must go for the request to be admitted.
+    /// Reads the script's summary: the cost in flight and the last lease's end, and the cost of the requests that must
+    /// finish before the denied request fits, with the end of the last of their leases.
     fn state_from_lua(&self, numbers: &[f64]) -> Option<InFlight> {
         let [count, last, missing, missing_until] = *numbers else { return None };
         let (count, missing) = (exact_u64(count)?, exact_u64(missing)?);
@@ -227,7 +229,7 @@ impl Algorithm for Concurrency {
         Some(InFlight { count, holds: holds.collect(), ticket: 2 })
     }
 
-    /// Being in flight is not having used up a rate: another algorithm starts fresh.
+    /// Returns nothing used: a request in flight has used no rate, so another algorithm starts fresh.
     fn usage(&self, _in_flight: &InFlight, _now: Timestamp) -> Usage {
         Usage::whole(0, Span::ZERO)
     }
@@ -236,12 +238,12 @@ impl Algorithm for Concurrency {
         InFlight::default()
     }
 
-    /// Requests in flight stay in flight, also above a lowered `max`: they leave one by one.
+    /// Keeps all requests in flight, even if they exceed a lowered `max`.
     fn inherit(&self, old: &Self, in_flight: &InFlight, now: Timestamp) -> InFlight {
         let mut in_flight = in_flight.clone();
         old.end_leases(&mut in_flight, now);
         for hold in in_flight.holds.values_mut() {
-            // At most a whole lease from now; a shorter rest of a lease is kept.
+            // A lease ends at most one new lease length from now, and never later than before.
             let longest = self.lease.map(|length| now + length);
             hold.until = longest.map(|longest| hold.until.map_or(longest, |u| u.min(longest)));
         }

@@ -1,7 +1,7 @@
 //! The closed set of algorithms: one variant each, and the dispatch of every call to its algorithm.
 //!
-//! Always   The compiler lists what a new algorithm still lacks. A state belongs to the algorithm that
-//!          made it; a state of another algorithm is a bug, and is replaced by a fresh one.
+//! Always   The compiler reports every place that a new algorithm has to be added to. A state is used only with the
+//!          algorithm that made it. Any other state is a bug, and is replaced by a fresh one.
 
 use crate::algorithm::calendar::Calendar;
 use crate::algorithm::concurrency::Concurrency;
@@ -167,8 +167,8 @@ each_algorithm!(
 );
 
 impl Algorithms {
-    /// Returns a fresh state, in place of one that another algorithm made. Such a state is a bug of its owner, and
-    /// the service goes on.
+    /// Returns a fresh state to replace one that another algorithm made. The caller that passed it has a bug, but the
+    /// service goes on.
     pub(crate) fn reset_mismatched(&self, now: Timestamp) -> States {
         debug_assert!(false, "this state was made by a limit with another algorithm");
         self.fresh(now)

@@ -1,7 +1,7 @@
 //! Every limiting algorithm, one file each, behind one interface.
 //!
-//! They are a closed set, declared in `dispatch.rs`: the compiler lists what a new algorithm still lacks.
-//! To add one: `spec/<name>.md`, `<name>.rs` here, a variant there, and its rule text.
+//! To add an algorithm, write `spec/<name>.md` and `<name>.rs` here, and add it to the list in `dispatch.rs` and to the rule
+//! language. The compiler reports every place that lacks it.
 
 pub(crate) mod calendar;
 pub(crate) mod concurrency;
@@ -29,16 +29,15 @@ use crate::time::{Span, Timestamp};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The operations of every algorithm. Pure: the state and the time come in, the answer goes out.
+/// The operations of an algorithm, as pure functions of a state, the time and a cost.
 pub(crate) trait Algorithm: fmt::Debug {
-    /// All that is remembered of one key.
+    /// The state of one key.
     type State: Clone + fmt::Debug;
 
     /// Returns the state of a key that no request has used since the limit's birth.
     fn fresh(&self, birth: Timestamp) -> Self::State;
 
-    /// Decides about `cost` and charges it if the answer is not a denial. A cost of zero charges
-    /// nothing and is never denied.
+    /// Decides about a request of `cost`, and charges it unless it is denied. A cost of zero is never denied.
     fn decide(&self, state: &mut Self::State, now: Timestamp, cost: u64) -> Decision;
 
     /// Returns what `decide` would return, without charging.
@@ -46,32 +45,32 @@ pub(crate) trait Algorithm: fmt::Debug {
         self.decide(&mut state.clone(), now, cost)
     }
 
-    /// Gives back `cost` of what was charged last, and never more than is charged.
+    /// Refunds `cost` of the latest charges, and at most what is charged.
     fn refund(&self, state: &mut Self::State, now: Timestamp, cost: u64);
 
-    /// Returns what a key has used up, in terms that another rule understands.
+    /// Returns the usage of a key in units that every algorithm understands.
     fn usage(&self, state: &Self::State, now: Timestamp) -> Usage;
 
-    /// A state in which that is used up: no more is free than the capacity, and a request of cost 1
-    /// is admitted within `usage.drain`.
+    /// Returns a state with this usage. It has at most the capacity free, and admits a request of cost 1 within
+    /// `usage.drain`.
     fn adopt(&self, usage: Usage, now: Timestamp) -> Self::State;
 
-    /// The state to go on with when `self` takes over from `old`, which is the same algorithm.
+    /// Returns the state under `self` of a key whose state under `old` is `state`.
     fn inherit(&self, old: &Self, state: &Self::State, now: Timestamp) -> Self::State {
         self.adopt(old.usage(state, now), now)
     }
 
-    /// How many words [`pack`](Self::pack) needs; none where a state has no largest size.
+    /// Returns the number of words that [`pack`](Self::pack) uses; 0 if states have no maximum size.
     fn packed_words(&self) -> usize {
         0
     }
 
-    /// Packs the state into that many words, with times counted from `epoch`; `None` if it does not fit.
+    /// Packs the state into words, with times counted from `epoch`; `None` if it does not fit.
     fn pack(&self, _state: &Self::State, _epoch: Timestamp) -> Option<PackedWords> {
         None
     }
 
-    /// The way back: exactly the state that was packed.
+    /// Restores the state from the words that [`pack`](Self::pack) returned.
     fn unpack(&self, _words: &PackedWords, epoch: Timestamp) -> Self::State {
         self.fresh(epoch)
     }
@@ -90,25 +89,26 @@ pub(crate) trait Algorithm: fmt::Debug {
     /// Returns the complete state as words, whatever its size, for snapshots.
     fn to_words(&self, state: &Self::State) -> Vec<u64>;
 
-    /// The way back; `None` for what this algorithm has not written.
+    /// Restores the state from the words of [`to_words`](Self::to_words); `None` for words that this algorithm cannot have
+    /// written.
     fn read_words(&self, words: &[u64]) -> Option<Self::State>;
 
-    /// The rule in numbers that a double holds exactly, for the Lua twin; `None` where one does not.
+    /// Returns the rule's parameters for the Lua script; `None` if a double cannot represent one exactly.
     fn lua_params(&self) -> Option<Vec<f64>>;
 
-    /// The same for what a cost amounts to.
+    /// Returns a cost in the units of the Lua script; `None` if a double cannot represent it exactly.
     fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
         Some([exact_f64(cost)?].to_vec())
     }
 
-    /// The state as the twin keeps it.
+    /// Returns the state as the Lua script stores it; `None` if a double cannot represent a number of it exactly.
     fn state_to_lua(&self, state: &Self::State) -> Option<Vec<f64>>;
 
-    /// The way back. What the twin tells of a long state may be less than all of it: enough for the answer
-    /// to one request.
+    /// Restores the state from the numbers that the Lua script returned. Of a long state, the script returns a summary that
+    /// suffices for the decision about one request.
     fn state_from_lua(&self, numbers: &[f64]) -> Option<Self::State>;
 
-    /// The window of `now`, for algorithms that have windows.
+    /// Returns the window that contains `now`; `None` for algorithms without windows.
     fn window(&self, _state: &Self::State, _now: Timestamp) -> Option<Window> {
         None
     }
@@ -129,13 +129,14 @@ fn decide_unpacked<A: Algorithm + ?Sized>(
     Some(decision)
 }
 
-/// How much of a limit is used up, and how long until none of it is.
+/// The used part of a limit, and the time until it has recovered completely.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) units: u64,
-    /// And `part / parts` of a unit.
+    /// The used fraction of another unit is `part / parts`.
     pub(crate) part: u128,
     pub(crate) parts: u128,
+    /// The time until nothing is used.
     pub(crate) drain: Span,
 }
 
@@ -148,9 +149,9 @@ impl Usage {
         self.units.saturating_add(u64::from(self.part > 0))
     }
 
-    /// Rounded up to whole ticks: a change of rule refunds nothing.
+    /// Returns the usage in ticks, rounded up, so that a change of the rule refunds nothing.
     fn in_ticks(self, ticks: Ticks) -> u128 {
-        // Both factors are below 2^53, so the product is not near the end of the range.
+        // Both factors are below 2^53, so the product does not overflow.
         let part = (self.part * u128::from(ticks.per_unit)).div_ceil(self.parts);
         ticks.of_cost(self.units) + part
     }

@@ -1,11 +1,11 @@
 //! nginx's `limit_req`, number for number: milliseconds, thousandths of a request, and its
 //! rounding (P9).
 //!
-//! State    `level`, in thousandths of a request, and the millisecond it is of. nginx keeps the
-//!          *excess*, which is the level less the one request that is always free.
-//! Always   What nginx does. That includes what we would not do: `1r/m` is 16 thousandths a second,
-//!          one in 62.5 s. The one exception is a clock that steps far back, see `touch`.
-//! Rounding nginx's: rate, leak and delay are cut. `retry_after` is exact for that arithmetic.
+//! State    `level`, in thousandths of a request, and the millisecond at which it was computed. nginx stores the
+//!          *excess*: the level minus the one request that is always admitted.
+//! Always   Decisions equal nginx's, also where its arithmetic surprises: `1r/m` is 16 thousandths a second, so one
+//!          request in 62.5 s. The only exception is a clock that steps far back, see `touch`.
+//! Rounding As nginx: rate, leak and delay are truncated. `retry_after` is exact for that arithmetic.
 //! Spec     `spec/nginx.md`.
 
 use super::{Algorithm, Usage};
@@ -16,7 +16,7 @@ use crate::rate::{div_ceil, div_floor};
 use crate::time::{Span, Timestamp};
 use alloc::vec::Vec;
 
-/// A step back of the clock that is ridden out.
+/// The longest step back of the clock that is absorbed, in milliseconds.
 const CLOCK_SKEW_MS: u64 = 1;
 /// One request, in thousandths.
 const REQUEST: u64 = 1_000;
@@ -26,9 +26,9 @@ pub(crate) struct Nginx {
     /// Thousandths of a request per second.
     rate: u64,
     burst: u64,
-    /// Requests beyond this many wait; `None` when none does (`nodelay`).
+    /// The number of requests that pass without delay; `None` if none is ever delayed (`nodelay`).
     delay: Option<u64>,
-    /// The longest step back of the clock that is absorbed, in milliseconds.
+    /// The same as [`CLOCK_SKEW_MS`], or less if the limit recovers within less time.
     skew_ms: u64,
 }
 
@@ -39,20 +39,22 @@ pub(crate) struct NginxState {
 }
 
 impl Nginx {
-    /// `per_second` is `r/s`; otherwise the count is `r/m`, cut to thousandths a second as nginx does.
+    /// `count` is per second (`r/s`) or else per minute (`r/m`), which is truncated to thousandths a second as nginx does.
     pub(crate) fn new(count: u64, per_second: bool, burst: u64, delay: Option<u64>) -> Self {
         let scale = if per_second { 1 } else { 60 };
         let nginx = Self { rate: count * REQUEST / scale, burst, delay, skew_ms: CLOCK_SKEW_MS };
-        Self { skew_ms: nginx.ms_to_leak(nginx.room()).min(CLOCK_SKEW_MS), ..nginx }
+        Self { skew_ms: nginx.ms_to_leak(nginx.level_max()).min(CLOCK_SKEW_MS), ..nginx }
     }
 
-    fn room(&self) -> u64 {
+    /// Returns the highest level: `burst`, and the request that is always admitted.
+    fn level_max(&self) -> u64 {
         (self.burst + 1) * REQUEST
     }
 
-    /// Milliseconds since the node was touched. A node from the future stands still until the clock
-    /// has caught up, as nginx has it, but only for a tremble of the clock: beyond, it is touched
-    /// now, because standing still locks out for as long as the step.
+    /// Returns the milliseconds since the latest decision about this node.
+    ///
+    /// While the clock is behind that decision, nothing leaks, as in nginx. After a step back that exceeds clock skew,
+    /// leaking continues from now. In nginx it does not, and the key stays blocked until the clock has caught up.
     fn touch(&self, node: &mut NginxState, now: Timestamp) -> u64 {
         let now_ms = now.as_micros() / 1_000;
         if node.last_ms.saturating_sub(now_ms) > self.skew_ms {
@@ -66,13 +68,13 @@ impl Nginx {
         u64::try_from(leaked).unwrap_or(u64::MAX)
     }
 
-    /// Milliseconds of leaking after which at least `level` has gone.
+    /// Returns the milliseconds in which at least `level` leaks.
     fn ms_to_leak(&self, level: u64) -> u64 {
         let ms = div_ceil(u128::from(level) * 1_000, self.rate);
         u64::try_from(ms).unwrap_or(u64::MAX)
     }
 
-    /// How long until `level` of what the node holds has leaked, counted from `now`.
+    /// Returns the time from `now` until `level` of the node's level has leaked.
     fn until_leaked(&self, node: &NginxState, now: Timestamp, level: u64) -> Span {
         let due_ms = node.last_ms.saturating_add(self.ms_to_leak(level));
         Timestamp::from_micros(due_ms.saturating_mul(1_000)).since(now).at_least_1us()
@@ -80,22 +82,22 @@ impl Nginx {
 
     fn wait(&self, level: u64) -> Span {
         let Some(delay) = self.delay else { return Span::ZERO };
-        // `level` counts the request itself, which is free.
-        let beyond = level.saturating_sub((delay + 1) * REQUEST);
-        Span::from_millis(beyond * 1_000 / self.rate)
+        // `level` includes the request itself, which passes without delay.
+        let excess = level.saturating_sub((delay + 1) * REQUEST);
+        Span::from_millis(excess * 1_000 / self.rate)
     }
 
-    /// Returns what the node holds after `elapsed_ms` of leaking.
+    /// Returns the node's level after `elapsed_ms` of leaking.
     fn level(&self, node: &NginxState, elapsed_ms: u64) -> u64 {
         node.level.saturating_sub(self.leaked(elapsed_ms))
     }
 
-    /// Returns the answer while the node holds `level` as of now.
+    /// Returns the decision for a node that has `level` left now.
     fn answer(&self, verdict: Verdict, node: &NginxState, now: Timestamp, level: u64) -> Decision {
         Decision {
             verdict,
             limit: self.burst + 1,
-            remaining: self.room().saturating_sub(level) / REQUEST,
+            remaining: self.level_max().saturating_sub(level) / REQUEST,
             reset_after: if level == 0 {
                 Span::ZERO
             } else {
@@ -122,8 +124,8 @@ impl Algorithm for Nginx {
             return self.answer(Verdict::Deny(Retry::Never), node, now, before);
         }
         let level = before + cost * REQUEST;
-        if level > self.room() {
-            let missing = node.level + cost * REQUEST - self.room();
+        if level > self.level_max() {
+            let missing = node.level + cost * REQUEST - self.level_max();
             let retry = Retry::After(self.until_leaked(node, now, missing));
             return self.answer(Verdict::Deny(retry), node, now, before);
         }
@@ -155,17 +157,17 @@ impl Algorithm for Nginx {
         node
     }
 
-    /// The level goes on, to the thousandth, as far as there is room for it and as far as the next
-    /// one comes no later than under the old rate.
+    /// Keeps the level, to the thousandth, reduced to the new maximum, and reduced so far that the next request is admitted no
+    /// later than under the old rule.
     fn inherit(&self, old: &Self, node: &NginxState, now: Timestamp) -> NginxState {
         let drain = old.usage(node, now).drain;
         let mut node = *node;
         let elapsed_ms = old.touch(&mut node, now);
         let level = old.level(&node, elapsed_ms);
-        let bearable =
+        let admitted_in_time =
             (self.burst * REQUEST).saturating_add(self.leaked(drain.as_micros() / 1_000));
         let last_ms = now.as_micros() / 1_000;
-        NginxState { level: level.min(self.room()).min(bearable), last_ms }
+        NginxState { level: level.min(self.level_max()).min(admitted_in_time), last_ms }
     }
 
     fn to_words(&self, node: &NginxState) -> Vec<u64> {
@@ -178,10 +180,10 @@ impl Algorithm for Nginx {
     }
 
     fn lua_params(&self) -> Option<Vec<f64>> {
-        // All that leaks until a full node is empty, in millionths, must still be exact.
-        let full_ms = self.ms_to_leak(self.room());
+        // The script multiplies the rate by the time that a full node takes to empty, and the product must be exact.
+        let full_ms = self.ms_to_leak(self.level_max());
         exact_f64(self.rate.checked_mul(full_ms.checked_add(1)?)?)?;
-        let numbers = [self.rate, self.room(), full_ms, self.skew_ms].map(exact_f64_addend);
+        let numbers = [self.rate, self.level_max(), full_ms, self.skew_ms].map(exact_f64_addend);
         numbers.into_iter().collect()
     }
 

@@ -1,10 +1,10 @@
-//! Leaky bucket as a queue: requests leave evenly spaced, requests that come too early wait (A6).
+//! Leaky bucket as a queue: requests leave evenly spaced, and a request that comes too early waits (A6).
 //!
 //! State    One instant, `free_at`: when the next request may leave, in ticks of 1/n µs.
-//! Always   Two requests leave at least cost/rate apart, in the order they came. At most `capacity`
-//!          requests wait behind the one that leaves now, and none waits longer than `wait`.
+//! Always   Requests leave in the order in which they came, and a request leaves cost/rate after the one before it, with that
+//!          one's cost. At most `capacity` requests wait behind the one that leaves, and none waits longer than `wait`.
 //! Rounding Waits up, so no request leaves early.
-//! Bound    Of what leaves: at most `1 + ⌊L · rate⌋` in any interval of length L.
+//! Bound    At most `1 + ⌊L · rate⌋` requests of cost 1 leave in any interval of length L.
 //! Spec     `spec/queue.md`.
 
 use super::{Algorithm, Usage};
@@ -19,12 +19,13 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     ticks: Ticks,
-    /// The cost of the request that leaves and of the requests that may wait behind it, in units and in ticks.
+    /// The largest cost of the request that leaves and of the requests that wait behind it, in units.
     room: u64,
+    /// The same in ticks.
     room_ticks: u128,
     /// The longest wait, in ticks; at most `room_ticks`.
     wait_ticks: u128,
-    /// The longest backlog that is believed: `room_ticks`, and the clock skew that is absorbed.
+    /// The longest backlog without a step back of the clock: `room_ticks`, and the clock skew that is absorbed.
     backlog_max: u128,
     /// How many requests of cost 1 an empty queue admits at once.
     limit: u64,
@@ -42,6 +43,7 @@ impl Queue {
         Self { limit: queue.remaining(0), ..queue }
     }
 
+    /// Returns the time until the next request may leave, in ticks.
     fn backlog(&self, free_at: &mut u128, now: u128) -> u128 {
         let backlog = free_at.saturating_sub(now);
         if backlog > self.backlog_max {
@@ -57,7 +59,7 @@ impl Queue {
         if backlog > self.wait_ticks {
             return 0;
         }
-        // The last of them waits the longest time, and its own cost may go beyond that, but not beyond the room.
+        // The last of them waits `wait_ticks` at most. Its own cost comes after that, but within `room_ticks`.
         let after_last = (self.wait_ticks + self.ticks.of_cost(1)).min(self.room_ticks);
         self.ticks.units_floor(after_last - backlog)
     }
@@ -122,13 +124,13 @@ impl Algorithm for Queue {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> u128 {
         let used = usage.in_ticks(self.ticks).min(self.room_ticks);
-        // The next request is admitted while there is room for it and its wait is not too long.
+        // A request of cost 1 is admitted up to this backlog.
         let admitted_up_to = self.wait_ticks.min(self.room_ticks - self.ticks.of_cost(1));
         self.ticks.at(now) + used.min(admitted_up_to + self.ticks.in_span(usage.drain))
     }
 
-    /// Requests that wait keep their times, and the next request waits behind them, as far as a smaller queue has
-    /// room for them.
+    /// Keeps the times of waiting requests, so that the next request waits behind them. A smaller queue has a shorter
+    /// backlog.
     fn inherit(&self, old: &Self, free_at: &u128, now: Timestamp) -> u128 {
         let backlog = old.backlog(&mut free_at.clone(), old.ticks.at(now));
         let owed = self.ticks.in_span(old.ticks.span_ceil(backlog));
@@ -153,16 +155,15 @@ impl Algorithm for Queue {
     }
 
     fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
-        self.ticks.split_parts(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+        self.ticks.cost_to_lua(cost)
     }
 
     fn state_to_lua(&self, free_at: &u128) -> Option<Vec<f64>> {
-        self.ticks.split_instant(*free_at).map(|instant| instant.to_vec())
+        self.ticks.instant_to_lua(*free_at)
     }
 
     fn state_from_lua(&self, numbers: &[f64]) -> Option<u128> {
-        let [us, rest] = *numbers else { return None };
-        self.ticks.join_parts(us, rest)
+        self.ticks.instant_from_lua(numbers)
     }
 
     fn packed_words(&self) -> usize {

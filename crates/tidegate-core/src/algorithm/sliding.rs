@@ -1,13 +1,13 @@
-//! Sliding window by two counters: constant memory, and an estimate (A4).
+//! Sliding window by two counters: an estimate in constant memory (A4).
 //!
-//! The last full window is assumed to have been evenly filled, so the part of it that still counts
-//! is `previous · (W − elapsed) / W`; to that comes what this window has seen.
+//! The requests of the previous window are assumed to have been evenly spread, so the part of them that still counts is
+//! `previous · (W − elapsed) / W`. The count of the current window is added to it.
 //!
-//! State    The current window's start, its count, and the count of the one before.
-//! Always   `previous · (W − elapsed) + current · W <= count · W` after an admission; compared as
-//!          whole numbers, so nothing is rounded. A denial changes nothing.
-//! Bound    Less than twice the count in any window W, and `spec/sliding.md` shows how an attacker
-//!          gets there. Evenly spread traffic is held to the count.
+//! State    The current window's start, its count, and the count of the previous window.
+//! Always   `previous · (W − elapsed) + current · W <= count · W` after an admission, compared as whole numbers, so nothing
+//!          is rounded. A denial changes nothing.
+//! Bound    Less than twice the count in any interval of length W; `spec/sliding.md` shows how an attacker reaches that.
+//!          Evenly spread requests are limited to the count.
 //! Spec     `spec/sliding.md`.
 
 use super::window::{self, Window};
@@ -44,8 +44,8 @@ impl Sliding {
         window::aligned(now, self.rate.period, Span::ZERO)
     }
 
-    /// Brings the counters to the window of `now`, and says how much of it is left. A clock that
-    /// trembles around an edge stays in the later window: it must not open that one twice.
+    /// Moves the counters to the window of `now`, and returns how much of the window is left. Clock skew at the start of a
+    /// window does not open the window twice: the counters stay in the later window.
     fn roll(&self, counters: &mut TwoCounters, now: Timestamp) -> Span {
         let window = self.window_of(counters, now);
         if counters.start < window.start {
@@ -53,37 +53,38 @@ impl Sliding {
             counters.previous = if is_next { counters.current } else { 0 };
             counters.current = 0;
         }
-        // When the clock has stepped back the counts are kept: at most two windows of patience.
+        // After a step back of the clock the counts are kept, which blocks a key for at most two windows.
         counters.start = window.start;
-        // Not the window's end less now: at the end of time that is cut off.
+        // `window.end - now` would be too short in the last window, whose end saturates.
         self.rate.period.saturating_sub(now.since(window.start)) + window.start.since(now)
     }
 
-    /// Returns what still counts of the window before, times W, so that it is a whole number.
+    /// Returns the part of the previous window's count that still counts, times W, so that it is a whole number.
     fn weight(previous: u64, left: Span) -> u128 {
         u128::from(previous) * u128::from(left.as_micros())
     }
 
+    /// Returns `units` times W.
     fn scaled(&self, units: u64) -> u128 {
         u128::from(units) * u128::from(self.rate.period.as_micros())
     }
 
-    /// With `left` of the window to go, how long until `fading` has faded to make room for what is
-    /// still needed besides `fixed`? Never zero when there is no room now.
-    fn fade(&self, fading: u64, fixed: u64, left: Span) -> Span {
-        // fading · left' <= (count − fixed) · W, for the largest whole left'.
-        let room = self.scaled(self.rate.count - fixed);
-        let left_then = Span::from_wide(div_floor(room, fading));
+    /// Returns the time until the weight of `previous` has decreased so far that `current` fits beside it, with `left` of
+    /// the window to go. It is zero only if `current` fits now.
+    fn until_fits(&self, previous: u64, current: u64, left: Span) -> Span {
+        // The largest whole `left_then` with previous · left_then <= (count − current) · W.
+        let free = self.scaled(self.rate.count - current);
+        let left_then = Span::from_wide(div_floor(free, previous));
         left.saturating_sub(left_then)
     }
 
     fn retry_after(&self, counters: &TwoCounters, cost: u64, left: Span) -> Span {
         let with_current = counters.current.saturating_add(cost);
         if with_current <= self.rate.count {
-            return self.fade(counters.previous, with_current, left);
+            return self.until_fits(counters.previous, with_current, left);
         }
-        // Not in this window: in the next one, this one's count is what fades.
-        left + self.fade(counters.current, cost, self.rate.period)
+        // The request does not fit into this window. In the next one, this window's count is the previous one.
+        left + self.until_fits(counters.current, cost, self.rate.period)
     }
 
     fn answer(&self, verdict: Verdict, counters: &TwoCounters, left: Span) -> Decision {
@@ -117,8 +118,7 @@ impl Algorithm for Sliding {
             return self.answer(Verdict::Deny(Retry::Never), counters, left);
         }
         let used = Self::weight(counters.previous, left) + self.scaled(counters.current);
-        // A limit that was lowered while it was in use may stand above it; asking for nothing is
-        // still no offence.
+        // After the limit was lowered, the counters may exceed it. A cost of zero is admitted even then.
         if cost == 0 || used + self.scaled(cost) <= self.scaled(self.rate.count) {
             counters.current += cost;
             return self.answer(Verdict::Allow, counters, left);
@@ -131,7 +131,7 @@ impl Algorithm for Sliding {
         self.roll(counters, now);
         let from_current = cost.min(counters.current);
         counters.current -= from_current;
-        // What was charged before the window turned over fades with the rest of its window.
+        // The rest was charged in the previous window.
         counters.previous = counters.previous.saturating_sub(cost - from_current);
     }
 
@@ -152,7 +152,7 @@ impl Algorithm for Sliding {
         counters
     }
 
-    /// The same windows: the same counters, also where they stand above a lowered count.
+    /// Keeps the counters if the windows stay the same, even if they exceed a lowered count.
     fn inherit(&self, old: &Self, counters: &TwoCounters, now: Timestamp) -> TwoCounters {
         if self.rate.period == old.rate.period {
             return *counters;
@@ -190,7 +190,7 @@ impl Algorithm for Sliding {
         2
     }
 
-    /// Both counts in one word; one that does not fit into half of it is not packed.
+    /// Packs both counts into one word; `None` if one of them does not fit into half of it.
     fn pack(&self, counters: &TwoCounters, _epoch: Timestamp) -> Option<PackedWords> {
         let previous = u32::try_from(counters.previous).ok()?;
         let current = u32::try_from(counters.current).ok()?;

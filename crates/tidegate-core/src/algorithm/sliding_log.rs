@@ -1,10 +1,10 @@
-//! Sliding window log: never more than `count` in any window, because every admission is
-//! logged until it is a window old (A3).
+//! Sliding window log: never more than `count` in any window, because every admission stays in the log until it is a
+//! window old (A3).
 //!
-//! State    The admissions of the last window, oldest first: when, and how much. Admissions of the
-//!          same microsecond share an entry, with their costs added (seed flaw 2: not lost).
-//! Always   Their costs add up to at most `count`; a refused request is not in the log (flaw 3).
-//! Memory   16 bytes an entry, at most `count` entries a key, and `count` at most [`COUNT_MAX`].
+//! State    The admissions of the last window, oldest first, each with its time and cost. Admissions of the same
+//!          microsecond share an entry with the sum of their costs (seed flaw 2).
+//! Always   The costs add up to at most `count`. A denied request is not in the log (seed flaw 3).
+//! Memory   16 bytes per entry, at most `count` entries per key, and `count` is at most [`COUNT_MAX`].
 //! Bound    `count` in any half-open interval of length W, exactly.
 //! Spec     `spec/sliding_log.md`.
 
@@ -16,7 +16,7 @@ use crate::time::{Span, Timestamp};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The largest count a log may have: 16 MB a key in the worst case.
+/// The largest count of a log, which takes 16 MB per key in the worst case.
 pub(crate) const COUNT_MAX: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
-    /// The sum of the entries' costs.
+    /// The sum of the costs of all entries.
     total: u64,
 }
 
@@ -43,11 +43,11 @@ impl SlidingLog {
     }
 
     fn has_expired(&self, entry: Entry, now: Timestamp) -> bool {
-        // An entry counts in the half-open window (now − W, now].
+        // The half-open window (now − W, now] counts.
         entry.at <= now && now.since(entry.at) >= self.rate.period
     }
 
-    fn forget_expired(&self, log: &mut Log, now: Timestamp) {
+    fn remove_expired(&self, log: &mut Log, now: Timestamp) {
         while let Some(entry) = log.entries.front().copied() {
             if !self.has_expired(entry, now) {
                 break;
@@ -57,14 +57,14 @@ impl SlidingLog {
         }
     }
 
-    /// The latest time an entry counts as of. Entries from after `now` mean that the clock went
-    /// back: a tremble of it is ridden out, beyond that they all count as of now.
+    /// Returns the latest time of an entry. It is later than `now` only during clock skew; after a longer step back of the
+    /// clock, entries with a later time count as admitted now.
     fn latest(&self, log: &Log, now: Timestamp) -> Timestamp {
         let last = log.entries.back().map_or(now, |entry| entry.at);
         if last.since(now) > self.rate.period.skew_tolerance() { now } else { last.max(now) }
     }
 
-    /// Moves entries from after [`latest`](Self::latest) to it, and returns it.
+    /// Moves later entries to the [`latest`](Self::latest) time, and returns that time.
     fn repair(&self, log: &mut Log, now: Timestamp) -> Timestamp {
         if log.entries.back().is_none_or(|last| last.at <= now) {
             return now;
@@ -83,7 +83,7 @@ impl SlidingLog {
         latest
     }
 
-    /// Returns how long until enough of the log has expired for a `cost` that does not fit now.
+    /// Returns the time until so many entries have expired that `cost` fits.
     fn retry_after(
         &self,
         log: &Log,
@@ -104,12 +104,13 @@ impl SlidingLog {
         self.rate.period
     }
 
-    /// Returns how long an entry of this time still counts.
+    /// Returns how long an entry with this time still counts.
     fn left(&self, at: Timestamp, now: Timestamp) -> Span {
         (self.rate.period + at.since(now)).saturating_sub(now.since(at))
     }
 
-    /// Returns the decision about `cost` while entries of `total` count. An admitted cost is logged as of `latest`.
+    /// Returns the decision about `cost` if the costs of the entries that count add up to `total`. The caller logs an admitted
+    /// request at `latest`.
     fn judge(
         &self,
         log: &Log,
@@ -117,10 +118,10 @@ impl SlidingLog {
         total: u64,
         cost: u64,
     ) -> Decision {
-        let (count, room) = (self.rate.count, self.rate.count.saturating_sub(total));
-        if cost > 0 && cost <= room {
+        let (count, free) = (self.rate.count, self.rate.count.saturating_sub(total));
+        if cost > 0 && cost <= free {
             let reset_after = self.left(latest, now);
-            let (verdict, remaining) = (Verdict::Allow, room - cost);
+            let (verdict, remaining) = (Verdict::Allow, free - cost);
             return Decision { verdict, limit: count, remaining, reset_after };
         }
         let verdict = if cost > count {
@@ -134,7 +135,7 @@ impl SlidingLog {
             Some(last) if total > 0 => self.left(last.at.min(latest), now),
             _ => Span::ZERO,
         };
-        Decision { verdict, limit: count, remaining: room, reset_after }
+        Decision { verdict, limit: count, remaining: free, reset_after }
     }
 }
 
@@ -160,7 +161,7 @@ impl Algorithm for SlidingLog {
 
     fn decide(&self, log: &mut Log, now: Timestamp, cost: u64) -> Decision {
         let latest = self.repair(log, now);
-        self.forget_expired(log, now);
+        self.remove_expired(log, now);
         let decision = self.judge(log, (now, latest), log.total, cost);
         if decision.is_allow() {
             log.push(latest, cost);
@@ -168,7 +169,7 @@ impl Algorithm for SlidingLog {
         decision
     }
 
-    /// Without copying the log, which may be long.
+    /// Decides without a copy of the log, which may be long.
     fn peek(&self, log: &Log, now: Timestamp, cost: u64) -> Decision {
         let expired = log.entries.iter().take_while(|entry| self.has_expired(**entry, now));
         let total = log.total - expired.map(|entry| entry.cost).sum::<u64>();
@@ -177,7 +178,7 @@ impl Algorithm for SlidingLog {
 
     fn refund(&self, log: &mut Log, now: Timestamp, cost: u64) {
         self.repair(log, now);
-        self.forget_expired(log, now);
+        self.remove_expired(log, now);
         let mut left = cost.min(log.total);
         log.total -= left;
         while left > 0 {
@@ -209,7 +210,7 @@ impl Algorithm for SlidingLog {
         Some([exact_f64(self.rate.count)?, exact_f64_addend(period.as_micros())?, skew].to_vec())
     }
 
-    /// Rows of when and how much there has been by then.
+    /// Writes a row for each entry: its time, and the sum of the costs up to it.
     fn state_to_lua(&self, log: &Log) -> Option<Vec<f64>> {
         let mut sum = 0;
         let row = |entry: &Entry| {
@@ -219,7 +220,8 @@ impl Algorithm for SlidingLog {
         Some(log.entries.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
     }
 
-    /// How much there is and since when, and how much of it goes when the request is admitted.
+    /// Reads the script's summary: the total cost with the time of the last entry, and the cost that must expire before the
+    /// denied request fits, with the time of the last entry of it.
     fn state_from_lua(&self, numbers: &[f64]) -> Option<Log> {
         let [total, last, missing, missing_at] = *numbers else { return None };
         let (total, missing) = (exact_u64(total)?, exact_u64(missing)?);
@@ -234,7 +236,7 @@ impl Algorithm for SlidingLog {
         Usage::whole(self.rate.count.saturating_sub(decision.remaining), decision.reset_after)
     }
 
-    /// The same window: the same log, also where it stands above a lowered count.
+    /// Keeps the log if the period stays the same, even if it exceeds a lowered count.
     fn inherit(&self, old: &Self, log: &Log, now: Timestamp) -> Log {
         if self.rate.period == old.rate.period {
             return log.clone();
@@ -244,11 +246,11 @@ impl Algorithm for SlidingLog {
 
     fn adopt(&self, usage: Usage, now: Timestamp) -> Log {
         let mut log = Log::default();
-        // As if it all had happened so long ago that it is forgotten when the old rule would have.
+        // One entry of such an age that it expires when the usage of the old rule would have drained.
         let age = self.rate.period.saturating_sub(usage.drain);
         let mut used = usage.units_ceil().min(self.rate.count);
         if used == self.rate.count && age > now.since(Timestamp::EPOCH) {
-            // Before the epoch there was no time: it cannot have been that long ago.
+            // The entry would be before the epoch. It expires too late, so one unit must be free now.
             used -= 1;
         }
         log.push(now - age, used);
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_at_the_same_instant_is_one_entry() {
+    fn admissions_of_the_same_microsecond_share_an_entry() {
         let rate = Rate { count: 1_000, period: Span::from_secs(1) };
         let (log, now) = (&mut Log::default(), Timestamp::from_micros(5));
         for _ in 0..1_000 {

@@ -1,12 +1,12 @@
-//! Guava's `SmoothBursty`: saves up to `burst` while idle, and grants on credit — the next caller
-//! pays (A9).
+//! Guava's `SmoothBursty`: saves up to `burst` permits while idle, and admits on credit, so that the next request waits
+//! for the cost of this one (A9).
 //!
-//! State    What is saved, or how long until the next request may pass, as of the last decision, and its time: all exact.
-//! Always   A request is never refused and never split: it waits for the requests before it, then passes
-//!          whole. The next request waits for its cost.
-//! Rounding Waits up. Guava drops the fraction of a microsecond of every charge, so that at 3/s it
-//!          runs ahead by a second in three million; here the fraction stays in the state.
-//! Bound    In any interval of length L: `burst + ⌊L · rate⌋` plus the cost of the last one (credit).
+//! State    The time of the latest decision, and as of then either the saved permits or the time until the next request may
+//!          pass. Both are exact.
+//! Always   A request is never denied and never split: it waits for the requests before it, then passes whole.
+//! Rounding Waits up. Guava drops the fraction of a microsecond of every charge, so at 3/s it gains a second in three
+//!          million; here the state includes the fraction.
+//! Bound    In any interval of length L, `burst + ⌊L · rate⌋` plus the cost of the last request, which passes on credit.
 //! Spec     `spec/smooth.md`.
 
 use super::{Algorithm, Usage};
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Smooth {
     ticks: Ticks,
-    /// What may be saved, in ticks: `burst`, or one second's worth, which need not be whole units.
+    /// The most that is saved, in ticks: `burst`, or one second's worth, which need not be whole units.
     saved_max: i128,
     /// The number of units that pass at once after a long rest.
     limit: u64,
@@ -29,9 +29,9 @@ pub(crate) struct Smooth {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SmoothState {
-    /// What is saved as of `seen`; if negative, how long until the next request may pass. In ticks.
+    /// The saved permits as of `seen`; if negative, the time until the next request may pass. In ticks.
     balance: i128,
-    /// The time of the last decision: an earlier `now` means that the clock went back.
+    /// The time of the latest decision. An earlier `now` means that the clock has stepped back.
     seen: Timestamp,
 }
 
@@ -54,13 +54,13 @@ impl Smooth {
         Self { ticks, saved_max: signed(saved_max), limit }
     }
 
-    /// Brings the state to `now`: time that no request used is saved. After a step back of the clock that is short
-    /// enough to be absorbed, the state stays as of `seen` until the clock has caught up.
+    /// Updates the state to `now`, and saves the idle time. After a step back of the clock that is short enough to be
+    /// absorbed, the state does not change until the clock has caught up.
     fn sync(&self, state: &mut SmoothState, now: Timestamp) {
         if now < state.seen {
             let step = self.ticks.in_span(state.seen.since(now));
             if step > self.saved_max.unsigned_abs().saturating_add(state.owed()) {
-                // Too long to be absorbed: what is owed is paid in the same time, counted from now.
+                // The step is too long to be absorbed. The debt stays the same, counted from now.
                 state.seen = now;
             }
             return;
@@ -70,7 +70,7 @@ impl Smooth {
         state.seen = now;
     }
 
-    /// Returns the state of which `saved` is saved, and in which the next request may pass at `free_at`.
+    /// Returns the state with `saved` permits in which the next request may pass at `free_at`.
     fn state(&self, saved: u128, free_at: u128, seen: Timestamp) -> SmoothState {
         let owed = free_at.saturating_sub(self.ticks.at(seen));
         let saved = signed(saved).min(self.saved_max);
@@ -82,7 +82,7 @@ impl Smooth {
     }
 
     fn answer(&self, verdict: Verdict, state: &SmoothState) -> Decision {
-        // The request that finds nothing saved passes on credit.
+        // One more request passes on credit.
         let on_credit = |saved: u128| self.ticks.units_floor(saved).saturating_add(1);
         Decision {
             verdict,
@@ -92,13 +92,13 @@ impl Smooth {
         }
     }
 
-    /// Returns how far the state is from that after a long rest.
+    /// Returns the ticks until everything is saved again.
     fn used(&self, state: &SmoothState) -> u128 {
         self.saved_max.saturating_sub(state.balance).unsigned_abs()
     }
 }
 
-/// Numbers of ticks are far from the end of the range, but for corrupt ones.
+/// Converts a number of ticks. Only a corrupt one exceeds the range, and saturates.
 fn signed(ticks: u128) -> i128 {
     i128::try_from(ticks).unwrap_or(i128::MAX)
 }
@@ -147,7 +147,7 @@ impl Algorithm for Smooth {
         SmoothState { balance: (self.saved_max - used).max(-owed_max), seen: now }
     }
 
-    /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
+    /// Scales the saved permits with their maximum and keeps the debt, like Guava's `setRate`.
     fn inherit(&self, old: &Self, state: &SmoothState, now: Timestamp) -> SmoothState {
         let mut state = *state;
         old.sync(&mut state, now);
@@ -165,7 +165,9 @@ impl Algorithm for Smooth {
     fn read_words(&self, words: &[u64]) -> Option<SmoothState> {
         let [saved_high, saved_low, free_high, free_low, seen] = *words else { return None };
         let (saved, free_at) = (join_words(saved_high, saved_low), join_words(free_high, free_low));
-        Some(self.state(saved, free_at, Timestamp::from_micros(seen)))
+        let state = self.state(saved, free_at, Timestamp::from_micros(seen));
+        // A debt arises only when no permit is saved.
+        (saved == 0 || state.owed() == 0).then_some(state)
     }
 
     fn lua_params(&self) -> Option<Vec<f64>> {
@@ -174,7 +176,7 @@ impl Algorithm for Smooth {
     }
 
     fn lua_cost(&self, cost: u64) -> Option<Vec<f64>> {
-        self.ticks.split_parts(self.ticks.of_cost(cost)).map(|price| price.to_vec())
+        self.ticks.cost_to_lua(cost)
     }
 
     fn state_to_lua(&self, state: &SmoothState) -> Option<Vec<f64>> {

@@ -1,15 +1,13 @@
-//! Guava's `SmoothWarmingUp`: after a rest the first requests are slow, and the rate comes up over
-//! the warm-up time (A10).
+//! Guava's `SmoothWarmingUp`: after idle time the first requests are slow, and the rate rises during the warm-up time (A10).
 //!
-//! Saved permits make a request *slower* here: they mean that the system has been idle and is cold.
-//! The area under the ramp is the time that the saved ones cost.
+//! Saved permits make a request *slower* here, because they mean that the system has been idle and is cold. The time that
+//! saved permits take is the area under the ramp from the cold interval to the warm one.
 //!
-//! State    Saved permits and when the next caller may pass, as Guava keeps them: in floating point,
-//!          because the ramp's area is a product of four quantities that no integer here could hold.
-//! Always   A request is never refused; it waits for those before it (the next caller pays).
-//! Rounding A wait is cut to whole microseconds, as Guava does, so that the numbers are Guava's; the
-//!          fraction is carried into the next one, as Guava does not, so that the rate does not drift:
-//!          by less than a microsecond in four thousand million requests.
+//! State    The saved permits and the time at which the next request may pass. As in Guava, permits are floating point: the
+//!          area under the ramp is a product of four quantities, which does not fit into an integer.
+//! Always   A request is never denied; it waits for the cost of the requests before it.
+//! Rounding A wait is truncated to whole microseconds, as in Guava, so the numbers are equal. Unlike in Guava, the fraction is
+//!          carried into the next wait, so the rate drifts by less than a microsecond in four thousand million requests.
 //! Spec     `spec/warmup.md`.
 
 use super::{Algorithm, Usage};
@@ -24,25 +22,25 @@ use alloc::vec::Vec;
 pub(crate) struct Warmup {
     /// Microseconds between two permits once warm.
     interval: f64,
-    /// More saved permits than this, and they lie on the ramp.
+    /// The saved permits beyond this number are on the ramp.
     threshold: f64,
     saved_max: f64,
-    /// How much longer the interval gets with each saved permit beyond the threshold.
+    /// The microseconds that each saved permit beyond the threshold adds to the interval.
     slope: f64,
-    /// Microseconds of rest that save one permit.
+    /// Microseconds of idle time that save one permit.
     cool_down: f64,
-    /// How long a warm-up lasts, and so how long it takes to cool down again.
+    /// The length of the warm-up, and of the idle time after which the system is cold again.
     cooling: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WarmupState {
     saved: f64,
-    /// When the next request may pass.
+    /// The time at which the next request may pass.
     free_at: Timestamp,
-    /// The part of a microsecond that `free_at` leaves out, in 2^-32 µs.
+    /// The fraction of a microsecond that `free_at` lacks, in 2^-32 µs.
     carry: u32,
-    /// The last time we looked: an earlier `now` means that the clock went back.
+    /// The time of the latest decision. An earlier `now` means that the clock has stepped back.
     seen: Timestamp,
 }
 
@@ -64,35 +62,35 @@ impl Warmup {
         }
     }
 
-    /// Stores the time of a decision and returns the time to decide at: after a step back of the clock that is short
-    /// enough to be absorbed, that is the latest time until the clock has caught up.
-    fn tell(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
+    /// Stores the time of a decision and returns the time to decide at. After a step back of the clock that is short enough
+    /// to be absorbed, that is the time of the latest decision until the clock has caught up.
+    fn note_time(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
         if now < engine.seen {
             let step = engine.seen.since(now);
             if step <= engine.free_at.since(engine.seen) + self.cooling {
                 return engine.seen;
             }
-            // Too long to be absorbed: what is owed is paid in the same time, counted from now.
+            // The step is too long to be absorbed. The debt stays the same, counted from now.
             engine.free_at = engine.free_at - step;
         }
         engine.seen = now;
         now
     }
 
-    /// Brings the engine to `now`. Two steps save as much as one but for the rounding, so a request of cost 0 does not
-    /// store it.
+    /// Updates the state to `now`, and saves the idle time. Two updates save the same as one, except for rounding, so a request
+    /// of cost 0 does not store the result.
     fn sync(&self, engine: &mut WarmupState, now: Timestamp) -> Timestamp {
-        let now = self.tell(engine, now);
+        let now = self.note_time(engine, now);
         if now > engine.free_at {
-            let rested = float(now.since(engine.free_at).as_micros()) - engine.carried();
-            engine.saved = lesser(self.saved_max, engine.saved + rested / self.cool_down);
+            let idle_us = float(now.since(engine.free_at).as_micros()) - engine.carried();
+            engine.saved = lesser(self.saved_max, engine.saved + idle_us / self.cool_down);
             engine.free_at = now;
             engine.carry = 0;
         }
         now
     }
 
-    /// How long until the next may pass. What is due after the end of time is never due.
+    /// Returns the time until the next request may pass: unlimited if that is at the last instant.
     fn owed(engine: &WarmupState, now: Timestamp) -> Span {
         match engine.free_at {
             Timestamp::MAX => Span::MAX,
@@ -100,7 +98,7 @@ impl Warmup {
         }
     }
 
-    /// How long `take` of the saved permits take: the area under the ramp.
+    /// Returns the microseconds that `take` of the saved permits take: the area under the ramp.
     fn price_of_saved(&self, saved: f64, take: f64) -> f64 {
         let above = saved - self.threshold;
         if above <= 0.0 {
@@ -127,17 +125,17 @@ impl Warmup {
 impl Algorithm for Warmup {
     type State = WarmupState;
 
-    /// Cold.
+    /// Returns a cold state.
     fn fresh(&self, birth: Timestamp) -> WarmupState {
         WarmupState { saved: self.saved_max, free_at: birth, carry: 0, seen: birth }
     }
 
     fn decide(&self, engine: &mut WarmupState, now: Timestamp, cost: u64) -> Decision {
         if cost == 0 {
-            self.tell(engine, now);
-            let mut rested = *engine;
-            let now = self.sync(&mut rested, now);
-            return self.answer(Verdict::Allow, &rested, now);
+            self.note_time(engine, now);
+            let mut synced = *engine;
+            let now = self.sync(&mut synced, now);
+            return self.answer(Verdict::Allow, &synced, now);
         }
         let now = self.sync(engine, now);
         let wait = Self::owed(engine, now);
@@ -149,14 +147,14 @@ impl Algorithm for Warmup {
         let whole_us = whole(price);
         engine.saved -= from_saved;
         engine.free_at = engine.free_at + Span::from_micros(whole_us);
-        // A price beyond all time has no fraction worth carrying.
+        // A price that saturates has no fraction.
         engine.carry = if whole_us == u64::MAX { 0 } else { fraction(price - float(whole_us)) };
         let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
         self.answer(verdict, engine, now)
     }
 
-    /// Gives back what is owed at the steady pace; a request slowed by the ramp has already
-    /// warmed the engine, and stays warm.
+    /// Refunds at the warm interval. A request that the ramp made slower has warmed the system up, and a refund does not cool
+    /// it down.
     fn refund(&self, engine: &mut WarmupState, now: Timestamp, cost: u64) {
         let now = self.sync(engine, now);
         let refund = Span::from_micros(whole(self.interval * float(cost)));
@@ -176,7 +174,7 @@ impl Algorithm for Warmup {
         WarmupState { saved: self.saved_max, free_at, carry: 0, seen: now }
     }
 
-    /// Guava's `setRate`: what is saved scales with what may be saved, what is owed stays owed.
+    /// Scales the saved permits with their maximum and keeps the debt, like Guava's `setRate`.
     fn inherit(&self, old: &Self, engine: &WarmupState, now: Timestamp) -> WarmupState {
         let mut engine = *engine;
         old.sync(&mut engine, now);
@@ -192,7 +190,7 @@ impl Algorithm for Warmup {
     fn read_words(&self, words: &[u64]) -> Option<WarmupState> {
         let [saved, free_at, carry, seen] = *words else { return None };
         let saved = f64::from_bits(saved);
-        // Neither more than can be saved, nor less than nothing, nor no number at all.
+        // NaN fails both comparisons.
         (saved >= 0.0 && saved <= self.saved_max).then_some(WarmupState {
             saved,
             free_at: Timestamp::from_micros(free_at),
@@ -226,7 +224,7 @@ impl Algorithm for Warmup {
         3
     }
 
-    /// Two times of 48 bits each, which is nine years from the epoch, and half of the carry with each.
+    /// Packs two times of 48 bits each, which suffice for nine years after the epoch, each with half of the carry.
     fn pack(&self, engine: &WarmupState, epoch: Timestamp) -> Option<PackedWords> {
         let time = |at: Timestamp| {
             let us = at.as_micros().checked_sub(epoch.as_micros())?;
@@ -252,7 +250,7 @@ impl Algorithm for Warmup {
     }
 }
 
-/// Of a packed word, the bits that are a time.
+/// The bits of a packed word that hold a time.
 const TIME_BITS: u32 = 48;
 
 impl WarmupState {
@@ -261,14 +259,14 @@ impl WarmupState {
     }
 }
 
-/// Parts of a microsecond in which the carry is counted.
+/// The parts of a microsecond in which the carry is counted.
 const PARTS: f64 = 4_294_967_296.0;
 
-/// A fraction below one, cut to what can be carried.
+/// Converts a fraction below one into parts, rounding down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "`as` saturates, which is what is wanted"
+    reason = "`as` saturates, as intended"
 )]
 fn fraction(part: f64) -> u32 {
     (part * PARTS) as u32
@@ -278,16 +276,16 @@ fn lesser(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 µs or permits a unit is not felt")]
+#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 µs or permits a unit does not matter")]
 fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Cut to a whole number; what cannot be one is zero or the maximum.
+/// Truncates to a whole number. A negative number and NaN become zero, and a number that is too large the maximum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "`as` saturates, which is what is wanted"
+    reason = "`as` saturates, as intended"
 )]
 fn whole(value: f64) -> u64 {
     value as u64

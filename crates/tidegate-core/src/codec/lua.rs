@@ -8,6 +8,7 @@
 //!           multiplies doubles in the same order as Rust does, so both get the same bits.
 
 use crate::rate::Ticks;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Up to this number, a double represents every integer exactly.
@@ -16,14 +17,6 @@ const DOUBLE_MAX: u64 = 1 << 53;
 /// The error for a rule whose numbers Redis's Lua scripts cannot represent exactly.
 ///
 /// Such a rule takes more than a century to recover, or its rate has more digits than a double.
-///
-/// ```
-/// use tidegate_core::{Limit, TooLargeForLua};
-///
-/// let limit: Limit = "1/week burst 9007199254740992".parse()?;
-/// assert_eq!(limit.lua_params(), Err(TooLargeForLua));
-/// # Ok::<(), tidegate_core::RuleError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLargeForLua;
 
@@ -84,6 +77,22 @@ impl Ticks {
     fn parts(self, ticks: u128) -> [Option<u64>; 2] {
         let per_us = u128::from(self.per_us);
         [ticks / per_us, ticks % per_us].map(|part| u64::try_from(part).ok())
+    }
+
+    /// Returns a cost in the units of the script; `None` if it does not fit.
+    pub(crate) fn cost_to_lua(self, cost: u64) -> Option<Vec<f64>> {
+        Some(self.split_parts(self.of_cost(cost))?.to_vec())
+    }
+
+    /// Returns a state that is one instant as the script stores it; `None` if it does not fit.
+    pub(crate) fn instant_to_lua(self, instant: u128) -> Option<Vec<f64>> {
+        Some(self.split_instant(instant)?.to_vec())
+    }
+
+    /// Restores the instant from the numbers of [`instant_to_lua`](Self::instant_to_lua).
+    pub(crate) fn instant_from_lua(self, numbers: &[f64]) -> Option<u128> {
+        let [us, rest] = *numbers else { return None };
+        self.join_parts(us, rest)
     }
 
     /// Joins what [`split_parts`](Self::split_parts) or [`split_instant`](Self::split_instant) made.

@@ -1,7 +1,7 @@
-//! The published bounds, as something that can be asked: may so much have passed in so long?
+//! The published bounds as a function: whether a rule permits a total cost within an interval.
 //!
-//! This is deliberately not how any algorithm decides: it looks at what has passed, not at a state, so
-//! that an auditor with a log of requests can verify the algorithm.
+//! No algorithm uses this. It checks the requests that have passed instead of a state, so an auditor with a log of requests
+//! can verify an algorithm independently.
 
 use super::Limit;
 use crate::algorithm::CalendarUnit;
@@ -13,11 +13,11 @@ const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
 impl Limit {
-    /// Whether this rule may let `total` units pass between two instants that are `interval` apart,
-    /// both included, of which the last request cost `last`. What counts is when requests pass: after
-    /// their wait, under a rule that makes them wait (but for nginx's, when they come).
+    /// Returns whether this rule permits requests with a total cost of `total` to pass between two instants that are `interval`
+    /// apart, both included. `last` is the cost of the last of these requests.
     ///
-    /// A concurrency limit bounds how many are in flight, not how many pass, so it permits all.
+    /// [`passes_at`](Self::passes_at) defines when a request passes. A concurrency limit bounds the requests in flight, not
+    /// the requests that pass, so it permits everything.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Span};
@@ -31,11 +31,11 @@ impl Limit {
         match self.rule().kind() {
             RuleKind::TokenBucket { rate, burst, .. } => total <= refilled(*rate, interval, *burst),
             RuleKind::Leaky { rate, capacity } => total <= refilled(*rate, interval, *capacity),
-            // The last one passes on what the next has to wait for. A wait is rounded up to a whole
-            // microsecond, so two that pass may be closer by one than they are.
+            // The next request waits for the cost of the last one. A wait is rounded up to a whole microsecond, so two
+            // requests may pass one microsecond less apart than the rate says.
             RuleKind::Queue { rate, .. } => before_last <= refilled(*rate, loosened(interval), 0),
             RuleKind::Warmup { rate, .. } => {
-                // Floating point: a few of the last bits may be wrong.
+                // The last bits of a floating-point number may be wrong.
                 before_last <= refilled(*rate, loosened(interval), 1 + (total >> 50))
             }
             RuleKind::Smooth { rate, burst } => {
@@ -54,7 +54,7 @@ impl Limit {
                 total <= most.saturating_mul(periods(rate.period, interval))
             }
             RuleKind::Nginx { count, per_second, burst, .. } => {
-                // In its own milliseconds, of which an interval may touch one more than it is long.
+                // nginx counts in milliseconds, and an interval may touch one more than its length.
                 let rate = count * 1_000 / if *per_second { 1 } else { 60 };
                 let rate = Rate { count: rate, period: Span::from_secs(1_000) };
                 total <= refilled(rate, interval + Span::from_millis(1), burst + 1)
@@ -63,19 +63,9 @@ impl Limit {
             RuleKind::Concurrency { .. } => true,
         }
     }
-}
 
-impl Limit {
-    /// The time by which [`permits`](Self::permits) counts a request that came now and was told to
-    /// wait so long.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span, Timestamp};
-    /// let (now, wait) = (Timestamp::EPOCH, Span::from_secs(1));
-    /// assert_eq!("10/s queue".parse::<Limit>()?.passes_at(now, wait), now + wait);
-    /// assert_eq!("10r/s burst=9".parse::<Limit>()?.passes_at(now, wait), now);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the time at which [`permits`](Self::permits) counts a request that came at `now` and was admitted after `wait`:
+    /// after the wait or, under nginx's rules, at `now`.
     pub fn passes_at(&self, now: Timestamp, wait: Span) -> Timestamp {
         if matches!(self.rule().kind(), RuleKind::Nginx { .. }) { now } else { now + wait }
     }
@@ -92,18 +82,18 @@ fn refilled(rate: Rate, interval: Span, burst: u64) -> u64 {
     burst.saturating_add(u64::try_from(refill).unwrap_or(u64::MAX))
 }
 
-/// How many periods an interval reaches into, if it begins with one.
+/// Returns how many periods an interval overlaps that starts with a period.
 fn periods(period: Span, interval: Span) -> u64 {
     interval.as_micros() / period.as_micros() + 1
 }
 
-/// As if the interval began just before an edge: one window more.
+/// Returns whether windows permit `total`. An interval may start just before the end of a window, so it overlaps one more.
 fn in_windows(total: u64, count: u64, period: Span, interval: Span) -> bool {
     let windows = if interval.is_zero() { 1 } else { periods(period, interval) + 1 };
     total <= count.saturating_mul(windows)
 }
 
-/// The shortest that a calendar's window can be, the change of the clocks included.
+/// Returns the length of the shortest window of a calendar unit, when the zone's offset changes in it.
 fn shortest(unit: CalendarUnit) -> Span {
     Span::from_secs(match unit {
         CalendarUnit::Minute => 60,
@@ -128,7 +118,7 @@ mod tests {
         rule.parse().unwrap_or_else(|error| panic!("{rule}: {error}"))
     }
 
-    /// So much may pass, the last of it with a cost of one, and no more.
+    /// Asserts that `most` is the largest total that may pass, if the last request costs 1.
     fn assert_most(rule: &str, interval: Span, most: u64) {
         let limit = limit(rule);
         assert!(limit.permits(most, 1, interval), "{rule}: {most} in {interval}");
@@ -136,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_permits_its_burst_and_what_flows_meanwhile() {
+    fn a_bucket_permits_its_burst_and_the_refill_of_the_interval() {
         for rule in ["10/s burst 5", "10/s leaky capacity 5"] {
             assert_most(rule, Span::ZERO, 5);
             assert_most(rule, Span::from_micros(99_999), 5);
@@ -146,27 +136,30 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_permits_one_and_what_flows_to_the_next_rounded_microsecond() {
+    fn a_queue_permits_one_request_and_the_rate_up_to_the_next_microsecond() {
         assert_most("10/s queue", Span::from_micros(99_998), 1);
         assert_most("10/s queue", Span::from_micros(99_999), 2);
         assert_most("10/s queue", SECOND, 11);
         let queue = limit("10/s queue");
-        assert!(queue.permits(13, 3, SECOND), "the last one is paid for by the next");
+        assert!(
+            queue.permits(13, 3, SECOND),
+            "the next request waits for the cost of the last one"
+        );
         assert!(!queue.permits(14, 3, SECOND));
     }
 
     #[test]
-    fn who_pays_later_is_permitted_what_was_saved_and_one() {
+    fn rules_with_credit_permit_the_saved_permits_and_one_more_request() {
         assert_most("10/s smooth burst 5", SECOND, 16);
         assert_most("10/s smooth", SECOND, 22);
         assert_most("10/s warmup 1s", SECOND, 12);
-        // WindowStart 2^50 on, one more for each bit that floating point may have lost.
+        // From 2^50 on, one more for each bit that floating point may have lost.
         let long = Span::from_micros(225_179_981_368);
         assert_most("10000/us warmup 1s", long, (long + US).as_micros() * 10_000 + 4);
     }
 
     #[test]
-    fn windows_permit_one_more_than_an_interval_is_long() {
+    fn an_interval_may_overlap_one_window_more_than_its_length() {
         assert_most("10/s fixed", Span::ZERO, 10);
         assert_most("10/s fixed", US, 20);
         assert_most("10/s fixed", BEFORE_A_SECOND, 20);
@@ -178,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calendars_windows_may_be_shorter_than_their_name() {
+    fn a_calendar_window_may_be_shorter_than_its_unit() {
         let (hour, day) = (3_600, 86_400);
         let shortest_secs = [
             ("min", 60),
@@ -198,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nginx_permits_its_burst_and_one_and_what_leaks_to_the_next_millisecond() {
+    fn nginx_permits_its_burst_one_more_and_the_rate_up_to_the_next_millisecond() {
         assert_most("10r/s burst=4", Span::from_micros(98_999), 5);
         assert_most("10r/s burst=4", Span::from_micros(99_000), 6);
         assert_most("10r/s burst=4", SECOND, 15);
@@ -207,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn concurrency_says_nothing_about_how_many_pass() {
+    fn a_concurrency_limit_permits_any_number_to_pass() {
         assert!(limit("concurrency 1").permits(u64::MAX, 1, Span::ZERO));
     }
 
     #[test]
-    fn who_waits_passes_after_the_wait_but_for_nginxs() {
+    fn a_request_passes_after_its_wait_except_under_nginx() {
         let now = Timestamp::from_micros(5_000_000);
         for rule in ["10/s", "10/s queue", "10/s smooth", "concurrency 1"] {
             assert_eq!(limit(rule).passes_at(now, SECOND).as_micros(), 6_000_000, "{rule}");

@@ -21,19 +21,6 @@ impl Limit {
     ///
     /// Returns `None` if the state does not fit. A token bucket's word is the state of its [`NarrowBucket`], and
     /// is never `u64::MAX`.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "1/s burst 2".parse()?;
-    /// let epoch = Timestamp::from_micros(500);
-    /// let mut state = limit.fresh(epoch);
-    /// let _ = limit.decide(&mut state, epoch, 1);
-    ///
-    /// let words = limit.pack(&state, epoch).expect("it fits");
-    /// assert_eq!(words, [1_000_000, 0, 0], "full in a second");
-    /// assert_eq!(limit.peek(&limit.unpack(&words, epoch), epoch, 0).remaining, 1);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     #[inline]
     pub fn pack(&self, state: &State, epoch: Timestamp) -> Option<[u64; 3]> {
         self.algorithm.pack(&state.0, epoch)
@@ -49,16 +36,6 @@ impl Limit {
     /// the new state into the same words.
     ///
     /// Returns `None`, and leaves the words as they are, if the new state does not fit into them.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "2/min sliding".parse()?;
-    /// let (epoch, now) = (Timestamp::EPOCH, Timestamp::from_micros(5));
-    /// let mut words = limit.pack(&limit.fresh(epoch), epoch).expect("it fits");
-    /// let decision = limit.decide_packed(&mut words, epoch, now, 2).expect("it fits");
-    /// assert_eq!(decision, limit.peek(&limit.unpack(&words, epoch), now, 0));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     #[inline]
     pub fn decide_packed(
         &self,
@@ -74,8 +51,7 @@ impl Limit {
     /// enough.
     pub fn narrow_bucket(&self) -> Option<NarrowBucket> {
         match &self.algorithm {
-            Algorithms::TokenBucket(bucket) => bucket.narrow,
-            Algorithms::Leaky(bucket) => bucket.narrow(),
+            Algorithms::TokenBucket(bucket) | Algorithms::Leaky(bucket) => bucket.narrow,
             _ => None,
         }
     }
@@ -87,18 +63,6 @@ impl Limit {
     ///
     /// Permits of a concurrency limit are included only if they have a lease: a reader of the snapshot cannot
     /// know whether the other requests still run.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "2/s sliding-log".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 2);
-    ///
-    /// let words = limit.write_state(&state);
-    /// let restored = limit.read_state(&words).expect("the same rule wrote it");
-    /// assert_eq!(limit.peek(&restored, Timestamp::EPOCH, 0).remaining, 0);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn write_state(&self, state: &State) -> Vec<u64> {
         self.algorithm.to_words(&state.0)
     }
@@ -114,12 +78,6 @@ impl Limit {
 /// States in Redis.
 impl Limit {
     /// Returns the name that the algorithm's files share: its spec page, its Rust module and its Lua script.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// assert_eq!("100/min sliding-log".parse::<Limit>()?.stem(), "sliding_log");
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn stem(&self) -> &'static str {
         self.algorithm.stem()
     }
@@ -128,14 +86,6 @@ impl Limit {
     ///
     /// # Errors
     /// If a double cannot represent one of them exactly.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// let limit: Limit = "10/s burst 3".parse()?;
-    /// let capacity_us = limit.lua_params().expect("they are small")[0];
-    /// assert_eq!(capacity_us, 300_000.0);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn lua_params(&self) -> Result<Vec<f64>, TooLargeForLua> {
         self.algorithm.lua_params().ok_or(TooLargeForLua)
     }
@@ -152,15 +102,6 @@ impl Limit {
     ///
     /// # Errors
     /// If a double cannot represent a number of it exactly.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "10/s burst 3".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let _ = limit.decide(&mut state, Timestamp::from_micros(7), 1);
-    /// assert_eq!(limit.state_to_lua(&state), Ok([100_007.0, 0.0].to_vec()));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn state_to_lua(&self, state: &State) -> Result<Vec<f64>, TooLargeForLua> {
         self.algorithm.state_to_lua(&state.0).ok_or(TooLargeForLua)
     }
@@ -168,14 +109,6 @@ impl Limit {
     /// Restores a state from the numbers that the Lua script returned.
     ///
     /// Returns `None` for numbers that the script of this rule cannot have returned.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "10/s burst 3".parse()?;
-    /// let state = limit.state_from_lua(&[200_000.0, 0.0]).expect("a bucket has two numbers");
-    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 1);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn state_from_lua(&self, numbers: &[f64]) -> Option<State> {
         self.algorithm.state_from_lua(numbers).map(State)
     }

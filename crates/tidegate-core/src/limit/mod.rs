@@ -1,6 +1,6 @@
-//! A limit: a rule that is ready to decide, whichever algorithm it names.
+//! A limit: a rule that is ready to decide, whatever its algorithm.
 //!
-//! Everything above it — stores, limiters, servers — asks a [`Limit`] and keeps its [`State`]s.
+//! Stores, limiters and servers call a [`Limit`] to decide, and store a [`State`] for each key.
 
 mod bound;
 mod encode;
@@ -44,23 +44,15 @@ pub struct Limit {
     pub(crate) algorithm: Algorithms,
 }
 
-/// All that a limit remembers of one key.
-///
-/// It belongs to the limit that made it.
-///
-/// ```
-/// use tidegate_core::{Limit, State, Timestamp};
-///
-/// let limit: Limit = "100/s".parse()?;
-/// let alice: State = limit.fresh(Timestamp::EPOCH);
-/// # Ok::<(), tidegate_core::RuleError>(())
-/// ```
+/// The state of one key under a limit, made by [`Limit::fresh`]. It is valid only for that limit.
 #[derive(Clone, Debug)]
 pub struct State(pub(crate) States);
 
 impl Limit {
-    /// Makes a limit of a rule, asking `find` for the windows of calendars in named time zones.
-    /// A zone that `find` does not know is an error that points at its name.
+    /// Creates a limit from a rule. `find` returns the windows of a calendar unit in a named time zone.
+    ///
+    /// # Errors
+    /// `find` does not know the rule's time zone. The error points at its name.
     ///
     /// ```
     /// use tidegate_core::{Limit, ParsedRule};
@@ -88,7 +80,7 @@ impl Limit {
                     }
                 },
             )),
-            // Windows of which each admits nothing. How long they are is of no account.
+            // Each window admits nothing, so their length does not matter.
             RuleKind::Nothing => Algorithms::Fixed(Fixed::new(
                 Rate { count: 0, period: Span::from_secs(1) },
                 Alignment::Aligned(Span::ZERO),
@@ -103,7 +95,9 @@ impl Limit {
             }
             RuleKind::SlidingLog { rate } => Algorithms::SlidingLog(SlidingLog::new(*rate)),
             RuleKind::Sliding { rate } => Algorithms::Sliding(Sliding::new(*rate)),
-            RuleKind::Leaky { rate, capacity } => Algorithms::Leaky(Leaky::new(*rate, *capacity)),
+            RuleKind::Leaky { rate, capacity } => {
+                Algorithms::Leaky(Leaky::new(*rate, *capacity, false))
+            }
             RuleKind::Queue { rate, capacity, wait } => {
                 Algorithms::Queue(Queue::new(*rate, *capacity, *wait))
             }
@@ -121,16 +115,10 @@ impl Limit {
         Ok(Self { rule, algorithm })
     }
 
-    /// Reads a rule and makes a limit of it, as [`with_windows`](Self::with_windows) does; an unknown
-    /// zone is pointed at in `text` as it was written.
+    /// Parses a rule and creates a limit from it, as [`with_windows`](Self::with_windows) does.
     ///
-    /// ```
-    /// use tidegate_core::Limit;
-    ///
-    /// let error = Limit::read("1/day  calendar in  Mars", |_unit, _zone| None).unwrap_err();
-    /// assert_eq!(error.span(), 20..24);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// # Errors
+    /// `text` is not a rule, or `find` does not know its time zone. The error points at the wrong part of `text`.
     pub fn read(
         text: &str,
         find: impl FnOnce(CalendarUnit, &str) -> Option<Arc<dyn Windows>>,
@@ -138,35 +126,19 @@ impl Limit {
         Self::with_windows(text.parse()?, find).map_err(|error| error.in_text(text))
     }
 
-    /// The rule this limit obeys.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// let limit: Limit = "60/60s".parse()?;
-    /// assert_eq!(limit.rule().to_string(), "60/min");
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the rule that this limit enforces.
     pub fn rule(&self) -> &ParsedRule {
         &self.rule
     }
 
-    /// Returns the state of a key that no request has used. `birth` is when the limit began: a bucket
-    /// that starts empty fills from then on, for every key.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "10/s start empty".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_deny());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the state of a key that no request has used. `birth` is the creation time of the limit: a bucket that starts
+    /// empty begins to fill then, for every key.
     #[inline]
     pub fn fresh(&self, birth: Timestamp) -> State {
         State(self.algorithm.fresh(birth))
     }
 
-    /// Decides about a request, and charges it unless it is denied. A cost of zero charges nothing
-    /// and is never denied.
+    /// Decides about a request, and charges it unless it is denied. A cost of zero is never denied, and charges nothing.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -180,8 +152,8 @@ impl Limit {
         self.algorithm.decide(&mut state.0, now, cost)
     }
 
-    /// Decides about a request that does not want to wait longer than `patience`: where
-    /// [`decide`](Self::decide) would say to wait longer, this denies at once and charges nothing.
+    /// Decides about a request that waits at most `patience`. If [`decide`](Self::decide) would make it wait longer, the request
+    /// is denied instead, and charged nothing.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Span, Timestamp};
@@ -204,7 +176,7 @@ impl Limit {
         let is_refused = match decision.verdict {
             Verdict::Allow => false,
             Verdict::Wait(wait) => wait > patience,
-            // Only the rule's own line can be too long behind its own refusal.
+            // When a rule that delays requests would admit this one, its wait may still exceed `patience`.
             Verdict::Deny(_) => self.delays_requests(),
         };
         if is_refused {
@@ -215,7 +187,7 @@ impl Limit {
         decision
     }
 
-    /// Returns when a request with this patience would be admitted that is denied now.
+    /// Returns when a denied request that waits at most `patience` would be admitted.
     fn retry_within(&self, state: &State, now: Timestamp, cost: u64, patience: Span) -> Retry {
         let is_admitted = |at| match self.peek(state, at, cost).verdict {
             Verdict::Allow => true,
@@ -228,7 +200,7 @@ impl Limit {
                 Verdict::Deny(Retry::After(span)) => late + span,
                 Verdict::Deny(retry) => return retry,
                 Verdict::Wait(wait) if wait > patience => {
-                    // At least nginx's next tick; the first instant that will do is looked for below.
+                    // At least a millisecond, the resolution of nginx. `first_instant` finds the exact instant.
                     late + wait.saturating_sub(patience).max(Span::from_millis(1))
                 }
                 Verdict::Allow | Verdict::Wait(_) => {
@@ -236,7 +208,7 @@ impl Limit {
                 }
             };
         }
-        // However long it is put off, its own cost makes it wait too long.
+        // The request waits too long for its own cost, whenever it comes.
         Retry::Never
     }
 
@@ -254,23 +226,13 @@ impl Limit {
         self.algorithm.peek(&state.0, now, cost)
     }
 
-    /// Gives back `cost` of what was charged last, and never more than is charged.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "1/s".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 1);
-    /// limit.refund(&mut state, Timestamp::EPOCH, 1);
-    /// assert!(limit.decide(&mut state, Timestamp::EPOCH, 1).is_allow());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Refunds `cost` of the latest charges, and at most what is charged.
     pub fn refund(&self, state: &mut State, now: Timestamp, cost: u64) {
         self.algorithm.refund(&mut state.0, now, cost);
     }
 
-    /// Like [`decide`](Self::decide), with a ticket to give back what was taken. Only a concurrency
-    /// limit needs one; other limits give `None`.
+    /// Decides as [`decide`](Self::decide) does, and returns a ticket for [`release`](Self::release) if a concurrency limit
+    /// admitted the request. Other limits return no ticket.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -296,34 +258,15 @@ impl Limit {
         (decision, ticket)
     }
 
-    /// Gives back what [`enter`](Self::enter) took. A lease that has run out is not given back twice.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "concurrency 5".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let (_, ticket) = limit.enter(&mut state, Timestamp::EPOCH, 2);
-    /// limit.release(&mut state, ticket.unwrap());
-    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 5);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
-    #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one release")]
+    /// Releases the permits that [`enter`](Self::enter) charged. Nothing happens if their lease has ended.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is released once")]
     pub fn release(&self, state: &mut State, ticket: Ticket) {
         if let States::Concurrency(in_flight) = &mut state.0 {
             Concurrency::release(in_flight, ticket.number, ticket.since);
         }
     }
 
-    /// Returns when the lease ends under which this ticket's permit is held. `None` if the permit is not held, or has no lease.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span, Timestamp};
-    /// let limit: Limit = "concurrency 5 lease 30s".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let ticket = limit.enter(&mut state, Timestamp::EPOCH, 2).1.unwrap();
-    /// assert_eq!(limit.lease_end(&state, &ticket), Some(Timestamp::EPOCH + Span::from_secs(30)));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the end of this ticket's lease. `None` if the ticket is not in flight, or has no lease.
     pub fn lease_end(&self, state: &State, ticket: &Ticket) -> Option<Timestamp> {
         match &state.0 {
             States::Concurrency(in_flight) => in_flight.lease_end(ticket.number, ticket.since),
@@ -331,27 +274,15 @@ impl Limit {
         }
     }
 
-    /// Forgets the requests in flight: their tickets give nothing back any more. For other rules, [`fresh`](Self::fresh) is as good.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "concurrency 5".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// let (_, forgotten) = limit.enter(&mut state, Timestamp::EPOCH, 5);
-    /// limit.release_all(&mut state);
-    /// limit.enter(&mut state, Timestamp::EPOCH, 2);
-    /// limit.release(&mut state, forgotten.unwrap());
-    /// assert_eq!(limit.peek(&state, Timestamp::EPOCH, 0).remaining, 3);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Releases all requests in flight, and makes their tickets invalid. The states of other rules do not change.
     pub fn release_all(&self, state: &mut State) {
         if let States::Concurrency(in_flight) = &mut state.0 {
             Concurrency::forget(in_flight);
         }
     }
 
-    /// The state to go on with when this limit takes over from `old` (B8): what was used stays used
-    /// as far as the new rule knows it, and no key is locked out for longer than under the old rule.
+    /// Returns the state of a key under this limit, which replaces `old` (B8). What is used stays used, up to the capacity of
+    /// the new rule, and no key is blocked for longer than under the old rule.
     ///
     /// ```
     /// # use tidegate_core::{Limit, Timestamp};
@@ -371,20 +302,8 @@ impl Limit {
         State(self.algorithm.inherit(&old.algorithm, &state.0, now))
     }
 
-    /// The same, between limits that may go by [different clocks](Self::follows_calendar): the old
-    /// one's says `old_now` when the new one's says `now`.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let (old, new): (Limit, Limit) = ("2/min sliding-log".parse()?, "2/min fixed".parse()?);
-    /// let (old_now, now) = (Timestamp::from_micros(5), Timestamp::from_micros(3_600_000_000));
-    /// let mut state = old.fresh(old_now);
-    /// let _ = old.decide(&mut state, old_now, 2);
-    ///
-    /// let mut state = new.take_over_between(&old, &state, old_now, now);
-    /// assert!(new.decide(&mut state, now, 1).remaining <= 1);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the same as [`take_over`](Self::take_over) if the two limits may have [different clocks](Self::follows_calendar).
+    /// `old_now` is the current time on the clock of the old limit, `now` that on the clock of this one.
     #[must_use]
     pub fn take_over_between(
         &self,
@@ -399,47 +318,21 @@ impl Limit {
         State(self.algorithm.adopt(old.algorithm.usage(&state.0, old_now), now))
     }
 
-    /// Returns a state in which nothing is left as of `now`: for a caller that admits a request that the rule
-    /// does not admit, because it was promised under another.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "2/s".parse()?;
-    /// let empty = limit.exhausted(Timestamp::EPOCH);
-    /// assert_eq!(limit.peek(&empty, Timestamp::EPOCH, 0).remaining, 0);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns a state in which nothing remains as of `now`, for callers that admit a request beyond the rule because an earlier
+    /// rule had promised it.
     pub fn exhausted(&self, now: Timestamp) -> State {
         let all = self.peek(&self.fresh(now), now, 0).limit;
         State(self.algorithm.adopt(Usage::whole(all, Span::MAX), now))
     }
 
-    /// A verdict that was reached without a key's state: of its numbers only the limit is known.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Verdict};
-    /// let limit: Limit = "100/s burst 20".parse()?;
-    /// let allowed = limit.without_state(Verdict::Allow);
-    /// assert_eq!((allowed.known_limit(), allowed.known_remaining()), (Some(20), None));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns a decision that was reached without the key's state. Of its numbers, only the limit is known.
     pub fn without_state(&self, verdict: Verdict) -> Decision {
         let now = Timestamp::EPOCH;
         let limit = self.peek(&self.fresh(now), now, 0).limit;
         Decision { limit, ..Decision::without_state(verdict) }
     }
 
-    /// How long until a lease runs out and frees a place, where the rule has leases and some are out.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span, Timestamp};
-    /// let limit: Limit = "concurrency 2 lease 30s".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// assert_eq!(limit.next_lease_end(&state, Timestamp::EPOCH), None);
-    /// let _ = limit.decide(&mut state, Timestamp::EPOCH, 1);
-    /// assert_eq!(limit.next_lease_end(&state, Timestamp::EPOCH), Some(Span::from_secs(30)));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the time until the oldest lease ends. `None` if no request with a lease is in flight.
     pub fn next_lease_end(&self, state: &State, now: Timestamp) -> Option<Span> {
         match &state.0 {
             States::Concurrency(in_flight) => in_flight.next_lease_end().map(|end| end.since(now)),
@@ -447,28 +340,13 @@ impl Limit {
         }
     }
 
-    /// The window that `now` lies in, for rules that have windows: `fixed`, `calendar`, `sliding`.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "1/30min fixed".parse()?;
-    /// let window = limit.window(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH).unwrap();
-    /// assert_eq!(window.end, Timestamp::from_micros(1_800_000_000));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the window that contains `now`. `None` for rules without windows, which are all but `fixed`, `calendar` and
+    /// `sliding`.
     pub fn window(&self, state: &State, now: Timestamp) -> Option<Window> {
         self.algorithm.window(&state.0, now)
     }
 
-    /// Whether a request that is not admitted now is given a turn to wait for, by the rule itself:
-    /// `queue`, `smooth`, `warmup`, and nginx's delay.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// assert!("10/s queue".parse::<Limit>()?.delays_requests());
-    /// assert!(!"10/s".parse::<Limit>()?.delays_requests());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns whether the rule itself delays requests: `queue`, `smooth`, `warmup`, and nginx's.
     pub fn delays_requests(&self) -> bool {
         match &self.algorithm {
             Algorithms::Queue(_)
@@ -485,44 +363,22 @@ impl Limit {
         }
     }
 
-    /// Whether the windows are tied to the calendar's clock rather than to the time that has passed.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// assert!("1/day calendar".parse::<Limit>()?.follows_calendar());
-    /// assert!(!"1/day fixed from first".parse::<Limit>()?.follows_calendar());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns whether the rule's windows depend on the wall clock, so that a monotonic clock does not suffice.
     pub fn follows_calendar(&self) -> bool {
         match self.rule.kind() {
-            // Nothing is admitted in windows of the clock too, so that those of a rule with the same ones count on.
+            // `0/s` has windows of the wall clock too, so that a rule that replaces it can keep their counts.
             RuleKind::Calendar { .. } | RuleKind::Nothing => true,
             RuleKind::Fixed { from, .. } => *from != WindowStart::FirstRequest,
             _ => false,
         }
     }
 
-    /// Whether this limits how many are in flight, so that an admission must be given back.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// assert!("concurrency 5".parse::<Limit>()?.is_concurrency());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns whether this limits the requests in flight, so that each admitted request must be released.
     pub fn is_concurrency(&self) -> bool {
         matches!(self.algorithm, Algorithms::Concurrency(_))
     }
 
-    /// How many are in flight under a concurrency limit, as of the last request; none under others.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Timestamp};
-    /// let limit: Limit = "concurrency 5".parse()?;
-    /// let mut state = limit.fresh(Timestamp::EPOCH);
-    /// limit.enter(&mut state, Timestamp::EPOCH, 2);
-    /// assert_eq!(limit.in_flight(&state), 2);
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the cost of the requests in flight as of the latest request; 0 if this is not a concurrency limit.
     pub fn in_flight(&self, state: &State) -> u64 {
         match &state.0 {
             States::Concurrency(in_flight) => in_flight.count(),
@@ -530,14 +386,7 @@ impl Limit {
         }
     }
 
-    /// How long a request may wait for a concurrency permit, where the rule says so.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span};
-    /// let limit: Limit = "concurrency 5 wait 500ms".parse()?;
-    /// assert_eq!(limit.permit_wait(), Some(Span::from_millis(500)));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the longest wait for a concurrency permit, if the rule has one.
     pub fn permit_wait(&self) -> Option<Span> {
         match self.rule.kind() {
             RuleKind::Concurrency { wait, .. } => *wait,
@@ -545,14 +394,7 @@ impl Limit {
         }
     }
 
-    /// How long a concurrency permit is held at the most, where the rule says so.
-    ///
-    /// ```
-    /// # use tidegate_core::{Limit, Span};
-    /// let limit: Limit = "concurrency 5 lease 30s".parse()?;
-    /// assert_eq!(limit.permit_lease(), Some(Span::from_secs(30)));
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
+    /// Returns the length of a concurrency permit's lease, if the rule has leases.
     pub fn permit_lease(&self) -> Option<Span> {
         match self.rule.kind() {
             RuleKind::Concurrency { lease, .. } => *lease,
@@ -561,10 +403,11 @@ impl Limit {
     }
 }
 
-/// A rule's refusal, then its line, then nginx's milliseconds: more steps than these do not help.
+/// The most steps of [`Limit::retry_within`]: the rule's denial, the wait behind other requests, and nginx's milliseconds take
+/// fewer.
 const RETRY_STEPS_MAX: u32 = 8;
 
-/// The first instant after `early` at which it is true, knowing that at `late` it is.
+/// Returns the first instant after `early` at which `is_true` holds. It must hold at `late`.
 fn first_instant(
     early: Timestamp,
     late: Timestamp,
@@ -582,8 +425,8 @@ fn first_instant(
     Timestamp::from_micros(late)
 }
 
-/// Reads a rule and makes a limit of it. Calendars are in UTC here; named zones need a database, see
-/// [`Limit::with_windows`].
+/// Parses a rule and creates a limit from it. Calendars must be in UTC; [`Limit::with_windows`] takes a database of named
+/// time zones.
 impl FromStr for Limit {
     type Err = RuleError;
 

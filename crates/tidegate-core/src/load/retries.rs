@@ -61,14 +61,6 @@ impl Retries {
     }
 
     /// Sets the retries for each hundred requests. Default: 10.
-    ///
-    /// ```
-    /// # use tidegate_core::{Retries, Timestamp};
-    /// let mut retries = Retries::new().percent(50).min_per_second(0);
-    /// retries.deposit(Timestamp::EPOCH);
-    /// retries.deposit(Timestamp::EPOCH);
-    /// assert_eq!(retries.balance(Timestamp::EPOCH), 1);
-    /// ```
     #[must_use]
     pub const fn percent(mut self, percent: u32) -> Self {
         self.percent = percent;

@@ -55,11 +55,6 @@ impl fmt::Display for Priority {
 }
 
 /// The error for a name that is not a priority.
-///
-/// ```
-/// let error = "urgent".parse::<tidegate_core::Priority>().unwrap_err();
-/// assert_eq!(error.to_string(), "not a priority; write batch, sheddable, normal or critical");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPriority;
 
@@ -163,14 +158,6 @@ impl Level {
 
     /// Returns the level after a push of this strength for this time: up by at most one class in 5 s, down by at most one in
     /// 10 s.
-    ///
-    /// ```
-    /// # use tidegate_core::{Level, Span};
-    /// let level = Level::default().pushed(1_000, Span::from_secs(1));
-    /// assert_eq!(level.as_millionths(), 200_000);
-    /// assert_eq!(level.pushed(0, Span::from_secs(60)), level);
-    /// assert_eq!(level.pushed(-1_000, Span::from_secs(60)), Level::default());
-    /// ```
     #[must_use]
     pub fn pushed(self, push: i32, span: Span) -> Self {
         let strength = u64::from(push.unsigned_abs().min(PUSH_MAX));
@@ -198,13 +185,6 @@ impl Level {
     }
 
     /// Returns whether the `number`-th request of a class is shed. Shed requests are evenly spread, not random.
-    ///
-    /// ```
-    /// # use tidegate_core::{Level, Priority, Span};
-    /// let level = Level::default().pushed(1_000, Span::from_secs(1));
-    /// let shed: Vec<u64> = (0..10).filter(|n| level.sheds(Priority::Batch, *n)).collect();
-    /// assert_eq!(shed, [4, 9], "one of five");
-    /// ```
     pub fn sheds(self, priority: Priority, number: u64) -> bool {
         let (share, whole) = (u64::from(self.share(priority)), u64::from(Self::WHOLE));
         (number % whole) * share % whole + share >= whole

@@ -45,13 +45,13 @@ pub(super) fn explain(kind: &RuleKind) -> String {
             let saved = burst.map_or("one second's worth".to_owned(), |burst| burst.to_string());
             format!(
                 "admits one every {}; saves up to {saved} while idle; \
-                 never refuses: each waits for those before it",
+                 denies no request: each waits for the requests before it",
                 interval(*rate)
             )
         }
         RuleKind::Warmup { rate, warmup, cold } => format!(
             "admits one every {} when warm; starts {cold} times slower and warms up in {warmup}; \
-             never refuses: each waits for those before it",
+             denies no request: each waits for the requests before it",
             interval(*rate)
         ),
         RuleKind::Concurrency { max, wait, lease } => concurrency(*max, *wait, *lease),
@@ -116,7 +116,8 @@ fn fixed(Rate { count, period }: Rate, from: &WindowStart) -> String {
 
 fn concurrency(max: u64, wait: Option<Span>, lease: Option<Span>) -> String {
     let waits = wait.map_or_else(String::new, |wait| format!("; waits up to {wait} for a turn"));
-    let ends = lease.map_or_else(String::new, |lease| format!("; one is taken back after {lease}"));
+    let ends =
+        lease.map_or_else(String::new, |lease| format!("; a permit is taken back after {lease}"));
     format!("admits {max} in flight at a time{waits}{ends}")
 }
 
@@ -132,7 +133,7 @@ fn nginx(count: u64, per_second: bool, burst: u64, delay: NginxDelay) -> String 
     };
     let interval = nginx_interval(count, per_second);
     format!(
-        "admits {at_once} at once{waits}, then one every {interval}; refuses the rest, as nginx does"
+        "admits {at_once} at once{waits}, then one every {interval}; denies the rest, as nginx does"
     )
 }
 

@@ -33,14 +33,6 @@ impl ParsedRule {
     /// Returns the terms for leasing parts of this rule, at most half of it. `None` for rules that are too small, and for
     /// algorithms whose admissions cannot be granted in advance: those that delay requests, weigh them by their time, or count
     /// requests in flight.
-    ///
-    /// ```
-    /// # use tidegate_core::ParsedRule;
-    /// assert!("100/min fixed".parse::<ParsedRule>()?.lease_terms().is_some());
-    /// assert!("2/s".parse::<ParsedRule>()?.lease_terms().is_none());
-    /// assert!("100/min sliding-log".parse::<ParsedRule>()?.lease_terms().is_none());
-    /// # Ok::<(), tidegate_core::RuleError>(())
-    /// ```
     pub fn lease_terms(&self) -> Option<LeaseTerms> {
         let mut rule = self.clone();
         let (leased_max, ends_with_window) = match &mut rule.kind {

@@ -17,7 +17,7 @@ const EPOCH_DAY: u64 = 719_468;
 /// Days in the 400 years after which the calendar repeats.
 const ERA_DAYS: u64 = 146_097;
 
-/// The date of the day this many days after 1970-01-01.
+/// Returns the date that is `days` days after 1970-01-01.
 pub(crate) fn date_of(days: u64) -> Date {
     let days = days + EPOCH_DAY;
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
@@ -31,7 +31,7 @@ pub(crate) fn date_of(days: u64) -> Date {
     Date { year, month, day }
 }
 
-/// Days from 1970-01-01 to the given date, which must not be earlier.
+/// Returns the days from 1970-01-01 to a date, which must not be earlier.
 pub(crate) fn days_since_epoch(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year / 400, year % 400);
@@ -41,7 +41,7 @@ pub(crate) fn days_since_epoch(year: u64, month: u64, day: u64) -> u64 {
     era * ERA_DAYS + day_of_era - EPOCH_DAY
 }
 
-/// How many days the month has.
+/// Returns the number of days of a month.
 pub(crate) fn days_in_month(year: u64, month: u64) -> u64 {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     match month {

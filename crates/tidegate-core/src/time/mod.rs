@@ -138,12 +138,6 @@ impl Span {
 
     /// Returns the number of seconds, rounded up: the value of an HTTP `Retry-After` header. Waiting that long is always
     /// enough, and only [`Span::ZERO`] gives 0.
-    ///
-    /// ```
-    /// use tidegate_core::Span;
-    ///
-    /// assert_eq!(Span::from_millis(1_001).as_secs_ceil(), 2);
-    /// ```
     #[inline]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)

@@ -11,8 +11,8 @@
 mod calls;
 
 use self::calls::{CallError, Calls, INVALID_ARGUMENT, Pending};
-use super::wire::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, Speaker};
-use super::{PartialDecision, PartialVerdict, Refusal, failed};
+use super::wire::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, ProtocolClient};
+use super::{DecisionResult, PartialDecision, PartialVerdict, Refusal, failed};
 use std::time::Duration;
 use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
 use tidegate_server::config::LimitConfig;
@@ -32,7 +32,7 @@ pub struct Grpc {
 }
 
 /// Time between two checks whether the server waits for the clock.
-const LOOK: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Grpc {
     /// Sends a request, and returns the response or how long the server waits before it responds.
@@ -45,7 +45,7 @@ impl Grpc {
         let before = self.clock.alarms();
         let mut answer = self.calls.call(&request);
         let is_waited_for = || self.clock.sleepers() > before.len();
-        let heard = self.calls.wait(&mut answer, LOOK, is_waited_for);
+        let heard = self.calls.wait(&mut answer, CHECK_INTERVAL, is_waited_for);
         if let Some(answer) = heard.map_err(|error| CallError::Broken(error.to_string()))? {
             return answer.map(Ok);
         }
@@ -69,12 +69,7 @@ impl Grpc {
         answer.map_err(|wait| Refusal::Failed(format!("the server waits for {wait}")))
     }
 
-    fn decide(
-        &mut self,
-        limits: &[LimitConfig],
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn decide(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> DecisionResult {
         let descriptors = limits.iter().map(|limit| descriptor(limit, key, cost)).collect();
         match self.ask(descriptors)? {
             Ok(response) => read(&response, limits),
@@ -83,11 +78,13 @@ impl Grpc {
     }
 
     /// Returns the current numbers. The verdict is about one more request, so it is dropped.
-    fn look(&mut self, limits: &[LimitConfig], key: &str) -> Result<PartialDecision, Refusal> {
+    fn look(&mut self, limits: &[LimitConfig], key: &str) -> DecisionResult {
         let descriptors = limits.iter().map(|limit| descriptor(limit, key, 0)).collect();
         let answer = read(&self.ask_now(descriptors)?, limits)?;
         if answer.verdict != PartialVerdict::Full(Verdict::Allow) && answer.remaining != Some(0) {
-            return Err(failed(format!("{answer:?}: some remain, and one more would be denied")));
+            return Err(failed(format!(
+                "{answer:?}: permits remain, but a request of cost 1 would be denied"
+            )));
         }
         Ok(PartialDecision { verdict: PartialVerdict::Unknown, ..answer })
     }
@@ -121,7 +118,7 @@ fn shut() -> RateLimitDescriptor {
     }
 }
 
-fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<PartialDecision, Refusal> {
+fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> DecisionResult {
     let field = |name: &str| {
         let mut fields = response.response_headers_to_add.iter();
         let field = fields.find(|field| field.key.eq_ignore_ascii_case(name))?;
@@ -142,7 +139,7 @@ fn read(response: &RateLimitResponse, limits: &[LimitConfig]) -> Result<PartialD
     let remaining = response.statuses.iter().map(|status| u64::from(status.limit_remaining)).min();
     let reset = response.statuses.iter().map(until_reset).max().flatten();
     if limits.len() > 1 {
-        // The header fields are of one of several limits. In a status, the largest number stands for all larger ones.
+        // The header fields describe one of several limits. A status contains the largest number for every larger one.
         let remaining = remaining.filter(|left| *left < u32::MAX.into());
         let reset_after = reset.map(Span::from_secs);
         return Ok(PartialDecision {
@@ -169,21 +166,21 @@ fn until_reset(status: &DescriptorStatus) -> Option<u64> {
     u64::try_from(status.duration_until_reset.as_ref()?.seconds).ok()
 }
 
-/// Checks the limit in a status: the response has its name and the count in its rule, and not how much it admits at once.
+/// Checks the limit in a status: it must have the limit's name, and the count of its rule rather than its burst.
 fn names_its_limit(status: &DescriptorStatus, limit: &LimitConfig) -> Result<(), Refusal> {
     let rule = limit.rule.to_string();
     let digits: String = rule.chars().take_while(char::is_ascii_digit).collect();
     // A count that is too large for the field is its maximum.
     let count = digits.parse::<u64>().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-    let said = status.current_limit.as_ref();
-    let said = said.map(|said| (said.name.as_str(), said.requests_per_unit));
-    if count.is_ok_and(|count| said == Some((limit.name.as_str(), count))) {
+    let reported = status.current_limit.as_ref();
+    let reported = reported.map(|limit| (limit.name.as_str(), limit.requests_per_unit));
+    if count.is_ok_and(|count| reported == Some((limit.name.as_str(), count))) {
         return Ok(());
     }
-    Err(failed(format!("`{rule}` is called {said:?}")))
+    Err(failed(format!("`{rule}` is reported as {reported:?}")))
 }
 
-impl Speaker for Grpc {
+impl ProtocolClient for Grpc {
     fn connect(addresses: Addresses, clock: &ManualClock) -> Result<Self, Refusal> {
         let address = addresses.grpc.ok_or_else(|| failed("no server listens for gRPC"))?;
         Ok(Self { calls: Calls::connect(address)?, clock: clock.clone(), waiting: Vec::new() })
@@ -200,7 +197,7 @@ impl Speaker for Grpc {
         let (due, later): (Vec<_>, Vec<_>) = waiting.partition(|(at, _)| *at <= now);
         self.waiting = later;
         for (_, mut answer) in due {
-            let answer = self.calls.wait(&mut answer, LOOK, || false)?;
+            let answer = self.calls.wait(&mut answer, CHECK_INTERVAL, || false)?;
             let response = answer.ok_or_else(|| failed("the server does not answer"))??;
             if response.overall_code() != Code::Ok {
                 return Err(failed("a request was denied after its wait"));
@@ -213,30 +210,15 @@ impl Speaker for Grpc {
         Ok(())
     }
 
-    fn check(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn check(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult {
         self.check_all(std::slice::from_ref(limit), key, cost)
     }
 
-    fn check_all(
-        &mut self,
-        limits: &[LimitConfig],
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn check_all(&mut self, limits: &[LimitConfig], key: &str, cost: u64) -> DecisionResult {
         if cost == 0 { self.look(limits, key) } else { self.decide(limits, key, cost) }
     }
 
-    fn peek(
-        &mut self,
-        limit: &LimitConfig,
-        key: &str,
-        cost: u64,
-    ) -> Result<PartialDecision, Refusal> {
+    fn peek(&mut self, limit: &LimitConfig, key: &str, cost: u64) -> DecisionResult {
         let limits = std::slice::from_ref(limit);
         match cost {
             0 => self.look(limits, key),
@@ -275,7 +257,7 @@ impl Speaker for Grpc {
     }
 
     fn reset(&mut self, _: &LimitConfig, _: &str) -> Result<(), Refusal> {
-        Err(Refusal::CannotSay("a reset"))
+        Err(Refusal::Unsupported("a reset"))
     }
 
     fn acquire(
@@ -287,13 +269,13 @@ impl Speaker for Grpc {
         // The server must reject it, and not treat it as a request that ends at once.
         match self.ask(vec![descriptor(limit, key, cost.max(1))]) {
             Err(CallError::Refused { code, .. }) if code == INVALID_ARGUMENT => {
-                Err(Refusal::CannotSay("places in flight"))
+                Err(Refusal::Unsupported("requests in flight"))
             }
             other => Err(failed(format!("a concurrency limit was accepted: {other:?}"))),
         }
     }
 
     fn release(&mut self, _: &str) -> Result<(), Refusal> {
-        Err(Refusal::CannotSay("places in flight"))
+        Err(Refusal::Unsupported("requests in flight"))
     }
 }

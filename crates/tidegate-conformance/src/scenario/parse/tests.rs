@@ -23,7 +23,7 @@ fn step(line: &str) -> Step {
 }
 
 #[test]
-fn a_scenario_is_read_whole() {
+fn a_complete_scenario_is_parsed() {
     let body = "start 1970-01-01T00:00:01Z  # a comment\n\nlimit 2/s burst 3\n\
                 at 5ms  key alice take 2 within 1s deny retry 1us remaining 4 reset 2s limit 3";
     let scenario = read(body).unwrap();
@@ -51,7 +51,7 @@ fn a_row_of_marks_is_a_row_of_verdicts() {
 }
 
 #[test]
-fn several_limits_are_asked_by_name_or_all_at_once() {
+fn a_step_names_one_of_several_limits_or_takes_all() {
     let limits = "limit second 100/s\nlimit short 2/10ms\n";
     let asked = |line: &str| read(&format!("{limits}{line}")).map(|mut s| s.steps.remove(0));
     assert_eq!(asked("at 0s limit short peek 1 allow").unwrap().limit, 1);
@@ -71,7 +71,7 @@ fn several_limits_are_asked_by_name_or_all_at_once() {
 }
 
 #[test]
-fn every_other_action_is_read() {
+fn every_other_action_is_parsed() {
     assert_eq!(step("at 0s refund 2 x3").action, Action::Refund(2));
     assert_eq!(step("at 0s release 1 x3").times, 3);
     assert_eq!(step("at 0s reset").action, Action::Reset);
@@ -94,7 +94,7 @@ fn a_verdict_is_needed() {
 }
 
 #[test]
-fn a_word_that_means_nothing_is_named_with_what_would() {
+fn the_error_of_an_unknown_word_lists_the_known_ones() {
     assert_eq!(
         wrong("at 0s grab 1 allow"),
         "unknown word `grab`: expected take, peek, refund, release, reset, change or window"
@@ -133,7 +133,7 @@ fn repetitions_are_counted_and_bounded() {
 }
 
 #[test]
-fn a_bad_rule_is_shown_with_the_place_in_it() {
+fn the_error_of_an_invalid_rule_shows_the_position() {
     assert_eq!(
         error("limit 5/d\nat 0s take 1 allow"),
         "p.md:2: unknown unit `d`: did you mean `day`?\n  5/d\n    ^"

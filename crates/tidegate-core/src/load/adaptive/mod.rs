@@ -69,14 +69,6 @@ impl Law {
 }
 
 /// A finished request, as a sample.
-///
-/// ```
-/// use tidegate_core::{Sample, Span};
-///
-/// let served = Sample::success(Span::from_millis(12), 7);
-/// let refused = Sample::overload(Span::from_millis(1), 8);
-/// assert_ne!(served, refused);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub(crate) rtt: Span,
@@ -102,20 +94,6 @@ impl Adaptive {
     /// overload or with a request that took longer than `timeout`.
     ///
     /// `timeout` should be somewhat longer than the slowest regular request.
-    ///
-    /// ```
-    /// use tidegate_core::{Adaptive, Sample, Span};
-    ///
-    /// let mut adaptive = Adaptive::aimd(Span::from_millis(100)).starting_at(10);
-    /// for _ in 0..10 {
-    ///     adaptive.observe(Sample::success(Span::from_millis(99), 10));
-    /// }
-    /// assert_eq!(adaptive.limit(), 13);
-    /// for _ in 0..10 {
-    ///     adaptive.observe(Sample::success(Span::from_millis(101), 13));
-    /// }
-    /// assert_eq!(adaptive.limit(), 12);
-    /// ```
     pub fn aimd(timeout: Span) -> Self {
         Self::new(Law::Aimd { timeout })
     }
@@ -162,16 +140,6 @@ impl Adaptive {
 
     /// Returns how long a request takes without a queue, if it has been measured: [`vegas`](Self::vegas) and
     /// [`gradient2`](Self::gradient2) compare latencies with it.
-    ///
-    /// ```
-    /// # use tidegate_core::{Adaptive, Sample, Span};
-    /// let mut adaptive = Adaptive::vegas();
-    /// assert_eq!(adaptive.baseline(), None);
-    /// for _ in 0..20 {
-    ///     adaptive.observe(Sample::success(Span::from_millis(10), 20));
-    /// }
-    /// assert_eq!(adaptive.baseline(), Some(Span::from_millis(10)));
-    /// ```
     pub fn baseline(&self) -> Option<Span> {
         match &self.law {
             Law::Aimd { .. } => None,

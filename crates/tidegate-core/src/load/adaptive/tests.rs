@@ -1,4 +1,4 @@
-//! What each law does with a round, in numbers, and how the baseline is measured.
+//! The limits that each law derives from a round, and the measurement of the baseline.
 
 use super::*;
 use std::vec::Vec;
@@ -7,17 +7,17 @@ const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
 
-/// A round in which each request took this long, and the limit was used.
+/// Observes a round in which each request took `rtt` and the whole limit was used, and returns the new limit.
 fn round(adaptive: &mut Adaptive, rtt: Span) -> u64 {
     let sample = Sample::success(rtt, adaptive.limit());
     for _ in 1..adaptive.size {
         let before = adaptive.limit();
-        assert_eq!(adaptive.observe(sample), before, "it changes at the end of a round");
+        assert_eq!(adaptive.observe(sample), before, "the limit changes at the end of a round");
     }
     adaptive.observe(sample)
 }
 
-/// The limit after a round at 10 ms, at which nothing waits, and one at `rtt`, from a limit of 20.
+/// Returns the limit, from a limit of 20, after a round at 10 ms without a queue and a round at `rtt`.
 fn after(mut adaptive: Adaptive, rtt: Span) -> u64 {
     adaptive = adaptive.starting_at(20);
     let first = Sample::success(ms(10), 1);
@@ -32,26 +32,26 @@ fn after(mut adaptive: Adaptive, rtt: Span) -> u64 {
 fn vegas_keeps_a_queue_of_three_to_six() {
     let limits: Vec<u64> =
         [10, 11, 12, 14, 15, 20, 100].map(|rtt| after(Adaptive::vegas(), ms(rtt))).to_vec();
-    // Of 20 in flight wait: none, 2, 4, 6, 7, 10, 18.
+    // The queue of the 20 requests in flight: 0, 2, 4, 6, 7, 10 and 18.
     assert_eq!(limits, [26, 21, 20, 20, 19, 18, 14]);
 }
 
 #[test]
-fn gradient2_lets_latency_be_half_as_long_again() {
+fn gradient2_accepts_a_latency_of_one_and_a_half_baselines() {
     let limits: Vec<u64> =
         [10, 15, 20, 30, 100].map(|rtt| after(Adaptive::gradient2(), ms(rtt))).to_vec();
     assert_eq!(limits, [22, 22, 19, 17, 17]);
 }
 
 #[test]
-fn aimd_goes_up_by_a_root_and_down_by_a_tenth() {
+fn aimd_raises_the_limit_by_its_square_root_and_lowers_it_by_a_tenth() {
     let mut adaptive = Adaptive::aimd(ms(50)).starting_at(100);
     assert_eq!(round(&mut adaptive, ms(50)), 110);
     assert_eq!(round(&mut adaptive, ms(51)), 99);
 }
 
 #[test]
-fn a_slower_answer_never_gives_more_and_a_slower_baseline_never_less() {
+fn the_limit_falls_with_the_latency_and_rises_with_the_baseline() {
     use baseline::Latency;
     let times = [1, 2, 9, 10, 11, 15, 99, 1_000, u64::MAX / 2, u64::MAX].map(Span::from_micros);
     for law in [vegas::next, gradient2::next] {
@@ -69,7 +69,7 @@ fn a_slower_answer_never_gives_more_and_a_slower_baseline_never_less() {
 }
 
 #[test]
-fn a_limit_of_which_less_than_half_is_used_stays() {
+fn a_limit_does_not_change_if_less_than_half_of_it_is_used() {
     for mut adaptive in [Adaptive::aimd(ms(50)), Adaptive::vegas(), Adaptive::gradient2()] {
         for _ in 0..1_000 {
             assert_eq!(adaptive.observe(Sample::success(ms(1), 9)), 20);
@@ -78,7 +78,7 @@ fn a_limit_of_which_less_than_half_is_used_stays() {
 }
 
 #[test]
-fn overloads_of_one_round_bring_it_down_once() {
+fn several_overloads_in_a_round_lower_the_limit_once() {
     for mut adaptive in [Adaptive::aimd(ms(50)), Adaptive::vegas(), Adaptive::gradient2()] {
         for number in 0..20 {
             let rtt = ms(1);
@@ -90,43 +90,43 @@ fn overloads_of_one_round_bring_it_down_once() {
 }
 
 #[test]
-fn a_refusal_that_comes_quickly_is_not_taken_for_a_fast_service() {
+fn a_quick_rejection_does_not_count_as_a_short_latency() {
     let mut adaptive = Adaptive::vegas();
     for _ in 0..1_000 {
         adaptive.observe(Sample::overload(Span::from_micros(1), 20));
     }
     assert_eq!(adaptive.baseline(), None);
-    assert_eq!(adaptive.limit(), 1, "and it never is 0");
+    assert_eq!(adaptive.limit(), 1, "the limit is never 0");
 }
 
-/// Latency of a service with four workers and 10 ms of work.
+/// Returns the latency of a service with four workers whose requests take 10 ms of work.
 fn four_workers(in_flight: u64) -> Span {
     Span::from_micros(10_000 * in_flight.max(4) / 4)
 }
 
 #[test]
-fn a_baseline_that_was_measured_in_a_queue_is_found_out_by_making_room() {
+fn a_probe_corrects_a_baseline_that_was_measured_with_a_queue() {
     let mut adaptive = Adaptive::vegas().starting_at(32);
     let mut limits = Vec::new();
     while limits.len() < 60 {
         let rtt = four_workers(adaptive.limit());
         limits.push(round(&mut adaptive, rtt));
     }
-    assert_eq!(adaptive.baseline(), Some(ms(10)), "and not the 80 ms of the first round");
+    assert_eq!(adaptive.baseline(), Some(ms(10)), "not the 80 ms of the first round");
     assert!(limits.contains(&4) && adaptive.limit() <= 10, "{limits:?}");
 }
 
 #[test]
-fn after_a_probe_the_limit_is_what_it_was() {
+fn a_probe_restores_the_limit() {
     let mut adaptive = Adaptive::gradient2().between(1..=40).starting_at(40);
     let mut limits: Vec<u64> = (0..42).map(|_| round(&mut adaptive, ms(10))).collect();
     let probe = limits.split_off(39);
     assert!(limits.iter().all(|limit| *limit == 40));
-    assert_eq!(probe, [20, 20, 40], "room is made, measured, and given back");
+    assert_eq!(probe, [20, 20, 40], "the limit is halved, measured and restored");
 }
 
 #[test]
-fn at_the_smallest_limit_a_slower_service_is_believed() {
+fn at_the_smallest_limit_the_measured_latency_becomes_the_baseline() {
     let mut adaptive = Adaptive::vegas().between(6..=100).starting_at(6);
     round(&mut adaptive, ms(10));
     for _ in 0..40 {
@@ -137,7 +137,7 @@ fn at_the_smallest_limit_a_slower_service_is_believed() {
 }
 
 #[test]
-fn a_service_that_is_faster_than_before_is_noticed_without_a_probe() {
+fn the_baseline_follows_a_faster_service_without_a_probe() {
     let mut adaptive = Adaptive::vegas();
     round(&mut adaptive, ms(100));
     for _ in 0..12 {
@@ -147,7 +147,7 @@ fn a_service_that_is_faster_than_before_is_noticed_without_a_probe() {
 }
 
 #[test]
-fn the_ends_of_all_numbers_are_borne() {
+fn the_limit_stays_within_its_bounds_for_extreme_samples() {
     for mut adaptive in [Adaptive::aimd(Span::ZERO), Adaptive::vegas(), Adaptive::gradient2()] {
         adaptive = adaptive.between(0..=u64::MAX).starting_at(u64::MAX);
         assert_eq!(adaptive.limit(), LIMIT_MAX);

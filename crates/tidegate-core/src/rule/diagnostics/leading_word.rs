@@ -105,7 +105,7 @@ fn rate(word: Word<'_>) -> Option<String> {
     };
     let periods: u64 = if number.is_empty() { 1 } else { number.parse().ok()? };
     let unit_us = UNITS.iter().find(|(name, _)| *name == unit)?.1;
-    // A thousand of any unit is a period; more per microsecond than can be counted is no rate.
+    // A thousand of any unit is a valid period, and a faster rate is not valid.
     let is_rate = (1..=PERIODS_MAX).contains(&periods)
         && count <= periods.saturating_mul(unit_us).saturating_mul(PER_MICROSECOND_MAX);
     is_rate.then(|| format!("{count}/{number}{unit}"))

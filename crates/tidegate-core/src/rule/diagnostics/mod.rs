@@ -71,9 +71,9 @@ pub enum RuleErrorKind {
         /// The missing part.
         what: &'static str,
     },
-    /// The meaning is clear, but the spelling is wrong.
+    /// The meaning is clear, but it has to be written differently.
     Rewrite {
-        /// What is wrong with it.
+        /// What is wrong with the spelling.
         why: &'static str,
         /// The right spelling.
         write: String,
@@ -82,19 +82,21 @@ pub enum RuleErrorKind {
     SeveralRules,
     /// An unknown unit of time.
     UnknownUnit {
-        /// The unit or word that was probably meant.
+        /// The unit that was probably meant.
         hint: Option<&'static str>,
     },
     /// An unknown word.
     UnknownWord {
         /// The words that are possible here.
         expected: String,
-        /// The unit or word that was probably meant.
+        /// The word that was probably meant.
         hint: Option<&'static str>,
     },
-    /// A word that is repeated, or contradicts an earlier one.
+    /// An option that is given twice.
+    Repeated,
+    /// A word that is valid in other rules, or contradicts an earlier one.
     Conflict {
-        /// Why the word is not possible here.
+        /// Why the word is not allowed here.
         why: &'static str,
     },
     /// A number that must not be zero.
@@ -163,7 +165,7 @@ impl RuleError {
         match &self.kind {
             RuleErrorKind::Empty => "a rule is needed, such as `100/s burst 20`".to_string(),
             RuleErrorKind::TooLong => {
-                format!("longer than {BYTES_MAX} bytes: this is no rule")
+                format!("the text is longer than a rule can be ({BYTES_MAX} bytes)")
             }
             RuleErrorKind::Expected { expected } => {
                 format!("`{culprit}` is not {expected}")
@@ -179,23 +181,24 @@ impl RuleError {
             }
             RuleErrorKind::Missing { what } => format!("{what} is missing here"),
             RuleErrorKind::Rewrite { why, write } => format!("{why}: write `{write}`"),
-            RuleErrorKind::SeveralRules => "one rule per text: make a limit of each, and decide \
+            RuleErrorKind::SeveralRules => {
+                "one rule per text: create a limit for each, and decide \
                                             them together with `check_all`"
-                .to_string(),
+                    .to_string()
+            }
             RuleErrorKind::UnknownWord { hint: Some(hint), .. } => {
                 format!("unknown word `{culprit}`: did you mean `{hint}`?")
             }
             RuleErrorKind::UnknownWord { expected, hint: None } => {
                 format!("unknown word `{culprit}`: expected {expected}")
             }
-            RuleErrorKind::Conflict { why } => format!("`{culprit}` cannot stand here: {why}"),
+            RuleErrorKind::Repeated => format!("`{culprit}` is given twice"),
+            RuleErrorKind::Conflict { why } => format!("`{culprit}` is not allowed here: {why}"),
             RuleErrorKind::Zero { what, least } => format!("{what} must be at least {least}"),
             RuleErrorKind::TooLarge { what, max, unit } => {
                 format!("{what} must be at most {max}{unit}")
             }
-            RuleErrorKind::TooFast => {
-                "faster than 10000000000 a second: that is more than can be counted".to_string()
-            }
+            RuleErrorKind::TooFast => "a rate is at most 10000000000 per second".to_string(),
             RuleErrorKind::UnknownZone => {
                 format!("unknown time zone `{culprit}`: expected a name such as `Asia/Shanghai`")
             }
@@ -233,11 +236,6 @@ impl fmt::Display for RuleError {
 
 /// Prints the same text as `Display`, starting on a new line so that the mark is in place: for `unwrap` and `fn main() ->
 /// Result<(), RuleError>`, which print this form.
-///
-/// ```
-/// let error = "10/d".parse::<tidegate_core::ParsedRule>().unwrap_err();
-/// assert_eq!(format!("{error:?}"), format!("\n{error}"));
-/// ```
 impl fmt::Debug for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")

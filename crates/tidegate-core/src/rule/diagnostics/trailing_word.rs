@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 pub(in crate::rule) const SHAPES: [&str; 9] =
     ["paced", "fixed", "calendar", "sliding", "sliding-log", "leaky", "queue", "smooth", "warmup"];
 
-const IS_NGINX: &str = "`=` is nginx's and goes with a rate such as `10r/s`";
+const NGINX_SPELLING: &str = "`=` is only for nginx's rules, which have a rate such as `10r/s`";
+const NGINX_OPTION: &str = "it is only for nginx's rules, which have a rate such as `10r/s`";
 /// The longest value that is repeated in a suggestion.
 const VALUE_BYTES_MAX: usize = 20;
 
@@ -26,6 +27,7 @@ pub(in crate::rule) fn error(kind: &RuleKind, word: Word<'_>) -> RuleError {
     word.error(
         several(word)
             .or_else(|| rewrite(kind, word, &open))
+            .or_else(|| is_repeated(word).then_some(RuleErrorKind::Repeated))
             .or_else(|| conflict(kind, word).map(|why| RuleErrorKind::Conflict { why }))
             .unwrap_or_else(|| unknown(kind, word, &open)),
     )
@@ -61,17 +63,17 @@ fn options(kind: &RuleKind) -> &'static [&'static str] {
 
 /// Returns the options that the words before `word` leave open.
 fn open(kind: &RuleKind, word: Word<'_>) -> Vec<&'static str> {
-    let said: Vec<&str> = word.before().map(|word| name(word.text)).collect();
+    let given: Vec<&str> = word.before().map(|word| name(word.text)).collect();
     let is_open = |option: &&&'static str| match kind {
-        // After the rate alone, all is open. After more, only `burst N` leaves an option.
-        RuleKind::TokenBucket { .. } if said.len() == 1 => true,
+        // After the rate alone, every option is possible. After other words, only `burst N` leaves one.
+        RuleKind::TokenBucket { .. } if given.len() == 1 => true,
         RuleKind::TokenBucket { .. } => {
-            **option == "start empty" && said.contains(&"burst") && !said.contains(&"start")
+            **option == "start empty" && given.contains(&"burst") && !given.contains(&"start")
         }
         RuleKind::Nginx { .. } if **option != "burst=N" => {
-            !said.contains(&"nodelay") && !said.contains(&"delay")
+            !given.contains(&"nodelay") && !given.contains(&"delay")
         }
-        _ => !said.contains(&name(option)),
+        _ => !given.contains(&name(option)),
     };
     options(kind).iter().filter(is_open).copied().collect()
 }
@@ -89,7 +91,7 @@ fn several(word: Word<'_>) -> Option<RuleErrorKind> {
     (is_rate(word) || is_next).then_some(RuleErrorKind::SeveralRules)
 }
 
-/// Returns the error for a word that is only joined wrongly with the next one.
+/// Returns the error for an option whose name and value are joined in the wrong way.
 fn rewrite(kind: &RuleKind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKind> {
     let is_open = |wanted: &str| open.iter().any(|option| name(option) == wanted);
     match (kind, word.text.split_once('=')) {
@@ -106,12 +108,12 @@ fn rewrite(kind: &RuleKind, word: Word<'_>, open: &[&str]) -> Option<RuleErrorKi
             if is_open("capacity") =>
         {
             let write = format!("capacity {}", shown(value, "N"));
-            Some(RuleErrorKind::Rewrite { why: IS_NGINX, write })
+            Some(RuleErrorKind::Rewrite { why: NGINX_SPELLING, write })
         }
         (RuleKind::Nginx { .. }, Some(_)) | (_, None) => None,
         (_, Some((option, value))) if is_open(option) => {
             let write = format!("{option} {}", shown(value, "N"));
-            Some(RuleErrorKind::Rewrite { why: IS_NGINX, write })
+            Some(RuleErrorKind::Rewrite { why: NGINX_SPELLING, write })
         }
         _ => None,
     }
@@ -123,30 +125,33 @@ fn shown<'t>(value: &'t str, placeholder: &'t str) -> &'t str {
     if is_plain && (1..=VALUE_BYTES_MAX).contains(&value.len()) { value } else { placeholder }
 }
 
-/// Returns why a valid word is not possible here.
+/// Returns whether a word, which is not a value, occurs before.
+fn is_repeated(word: Word<'_>) -> bool {
+    word.text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.before().any(|before| before.text == word.text)
+}
+
+/// Returns why a valid word is not allowed here.
 fn conflict(kind: &RuleKind, word: Word<'_>) -> Option<&'static str> {
-    let said = |wanted: &str| word.before().any(|word| word.text == wanted);
+    let is_given = |wanted: &str| word.before().any(|word| word.text == wanted);
     let is_bucket = matches!(kind, RuleKind::TokenBucket { .. });
     if matches!(kind, RuleKind::Nothing) {
-        return Some("a rate of 0 denies everything, and nothing goes with it");
+        return Some("a rate of 0 denies everything and has no options");
     }
     Some(match word.text {
-        text if text.starts_with(|c: char| c.is_ascii_alphabetic()) && said(text) => {
-            "it is said already"
-        }
-        "burst" if said("paced") => "`paced` is `burst 1`: leave one out",
-        "paced" if is_bucket && said("start") => "write `burst 1 start empty`",
-        "paced" if is_bucket => "`paced` is `burst 1`: leave one out",
-        "start" if said("paced") => "`paced` starts full; write `burst 1 start empty`",
+        "burst" if is_given("paced") => "`paced` means `burst 1`; leave one of them out",
+        "paced" if is_bucket && is_given("start") => "write `burst 1 start empty`",
+        "paced" if is_bucket => "`paced` means `burst 1`; leave one of them out",
+        "start" if is_given("paced") => "`paced` starts full; write `burst 1 start empty`",
         "start" => "only a token bucket starts empty",
-        "burst" if is_bucket => "`burst N` stands before `start empty`",
+        "burst" if is_bucket => "write `burst N` before `start empty`",
         // These algorithms have a capacity, which is suggested instead.
         "burst" if matches!(kind, RuleKind::Leaky { .. } | RuleKind::Queue { .. }) => return None,
         "burst" => "only a token bucket and `smooth` have a burst",
         text if SHAPES.contains(&text) && is_bucket => {
-            "a rule has one algorithm, and what is said before makes it a token bucket"
+            "a rule has one algorithm, and the words before make this one a token bucket"
         }
-        text if SHAPES.contains(&text) => "a rule has one algorithm, and it is named already",
+        text if SHAPES.contains(&text) => "a rule has only one algorithm",
         "concurrency" => "`concurrency N` is a rule of its own",
         "token" | "token-bucket" | "token_bucket" if is_bucket => {
             "a rate without an algorithm is a token bucket; leave the word out"
@@ -154,13 +159,11 @@ fn conflict(kind: &RuleKind, word: Word<'_>) -> Option<&'static str> {
         "capacity" => "only `leaky` and `queue` have a capacity; a token bucket has a `burst`",
         "wait" => "only `queue` and `concurrency` have a longest wait",
         "lease" => "only `concurrency` has leases",
-        "cold" => "it follows `warmup T`",
-        "from" => "it follows `fixed`",
-        "in" => "a zone is a calendar's; write `calendar in`",
-        "nodelay" => "it is nginx's, and goes with a rate such as `10r/s`",
-        text if text.starts_with("burst=") || text.starts_with("delay=") => {
-            "it is nginx's, and goes with a rate such as `10r/s`"
-        }
+        "cold" => "it must follow `warmup T`",
+        "from" => "it must follow `fixed`",
+        "in" => "only `calendar` has a time zone; write `calendar in`",
+        "nodelay" => NGINX_OPTION,
+        text if text.starts_with("burst=") || text.starts_with("delay=") => NGINX_OPTION,
         _ => return None,
     })
 }
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_offered_that_would_not_be_read() {
+    fn every_suggested_option_can_be_parsed() {
         let complete = [
             "10/s",
             "10/s burst 5",

@@ -22,13 +22,13 @@ impl<'t> Word<'t> {
         self.start..self.start + self.text.len()
     }
 
-    /// Returns the digits at its start.
+    /// Returns the digits at the start of the word.
     pub(in crate::rule) fn digits(self) -> Self {
         let end = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
         Self { text: &self.text[..end], ..self }
     }
 
-    /// Returns its rest from this byte on.
+    /// Returns the rest of the word from the byte at `at`.
     pub(in crate::rule) fn from(self, at: usize) -> Self {
         Self { start: self.start + at, text: &self.text[at..], ..self }
     }
@@ -38,24 +38,24 @@ impl<'t> Word<'t> {
         (Self { text: &self.text[..at], ..self }, self.from(at + 1))
     }
 
-    /// Returns the words before it.
+    /// Returns the words before this one.
     pub(in crate::rule) fn before(self) -> Words<'t> {
         Words { text: &self.whole[..self.start], at: 0 }
     }
 
-    /// Returns the words after it.
+    /// Returns the words after this one.
     pub(in crate::rule) fn after(self) -> Words<'t> {
         Words { text: self.whole, at: self.span().end }
     }
 
-    /// Returns the text before its end without a space: the whole word that it is a part of.
+    /// Returns the text from the last space before the end of this word: the whole word of which this is a part.
     pub(in crate::rule) fn unbroken(self) -> &'t str {
         let end = self.span().end;
         let start = self.whole[..end].rfind(|c: char| c.is_ascii_whitespace());
         &self.whole[start.map_or(0, |at| at + 1)..end]
     }
 
-    /// Returns the text from its first byte to the end.
+    /// Returns the text from the first byte of the word to the end.
     pub(in crate::rule) fn onwards(self) -> &'t str {
         &self.whole[self.start..]
     }
@@ -121,9 +121,7 @@ impl<'t> Words<'t> {
         let word = self.peek();
         let Some(value) = self.option(name, what, read)? else { return Ok(false) };
         match (option.replace(value), word) {
-            (Some(_), Some(word)) => {
-                Err(word.error(RuleErrorKind::Conflict { why: "it is said already" }))
-            }
+            (Some(_), Some(word)) => Err(word.error(RuleErrorKind::Repeated)),
             _ => Ok(true),
         }
     }

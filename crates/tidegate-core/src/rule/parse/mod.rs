@@ -203,7 +203,7 @@ fn warmup(rate: Rate, words: &mut Words<'_>) -> Result<RuleKind> {
     let cold =
         words.option("cold", "the cold factor", |word, what| match number::count(word, what)? {
             1 => {
-                let why = "a cold factor of 1 is no warm-up; `smooth` is that rule";
+                let why = "a cold factor of 1 means no warm-up; write `smooth` instead";
                 Err(word.error(RuleErrorKind::Conflict { why }))
             }
             cold if cold > COLD_MAX => {
@@ -245,26 +245,33 @@ fn nginx(first: Word<'_>, words: &mut Words<'_>) -> Result<RuleKind> {
     }
     let (mut burst, mut delay) = (None, None);
     while let Some(word) = words.peek() {
-        let is_repeated = match word.text.split_once('=') {
-            Some(("burst", value)) => {
-                let value = word.from(word.text.len() - value.len());
-                burst.replace(nginx_count(value, "the burst")?).is_some()
+        match word.text.split_once('=') {
+            Some((name @ "burst", _)) => {
+                let (name, value) = word.split(name.len());
+                if burst.replace(nginx_count(value, "the burst")?).is_some() {
+                    return Err(name.error(RuleErrorKind::Repeated));
+                }
             }
-            Some(("delay", value)) => {
-                let value = word.from(word.text.len() - value.len());
-                delay.replace(NginxDelay::After(nginx_count(value, "the delay")?)).is_some()
+            Some((name @ "delay", _)) => {
+                let (_, value) = word.split(name.len());
+                let requests = NginxDelay::After(nginx_count(value, "the delay")?);
+                set_delay(&mut delay, requests, word)?;
             }
-            _ if word.text == "nodelay" => delay.replace(NginxDelay::Never).is_some(),
+            _ if word.text == "nodelay" => set_delay(&mut delay, NginxDelay::Never, word)?,
             _ => break,
-        };
-        if is_repeated {
-            let why = "it is said already (`nodelay` and `delay=` rule each other out)";
-            return Err(word.error(RuleErrorKind::Conflict { why }));
         }
         words.next();
     }
     let delay = delay.unwrap_or(NginxDelay::After(0));
     Ok(RuleKind::Nginx { count, per_second, burst: burst.unwrap_or(0), delay })
+}
+
+fn set_delay(delay: &mut Option<NginxDelay>, value: NginxDelay, word: Word<'_>) -> Result<()> {
+    let why = "a rule has only one of `nodelay` and `delay=`";
+    match delay.replace(value) {
+        Some(_) => Err(word.error(RuleErrorKind::Conflict { why })),
+        None => Ok(()),
+    }
 }
 
 /// Parses a count of nginx, which counts in thousandths, in 64 bits.

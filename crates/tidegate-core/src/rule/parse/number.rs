@@ -155,7 +155,7 @@ fn without_unit(word: Word<'_>) -> RuleError {
     let joined = word.after().next().and_then(|next| Some((next, unit_names::meant(next.text)?)));
     match joined {
         Some((next, unit)) if word.unbroken().len() <= SHOWN_BYTES_MAX => {
-            let why = "no space may stand before a unit";
+            let why = "there must be no space before a unit";
             let write = format!("{}{unit}", word.unbroken());
             next.error(RuleErrorKind::Rewrite { why, write })
         }
@@ -183,9 +183,9 @@ mod tests {
         assert_eq!(refused("1.5s"), "a time is a whole number of its unit: write `1500ms`");
         assert_eq!(
             refused("1s 500ms"),
-            "`500ms` cannot stand here: a time is one number and its unit"
+            "`500ms` is not allowed here: a time is one number and its unit"
         );
-        assert_eq!(refused("1 s"), "no space may stand before a unit: write `1s`");
+        assert_eq!(refused("1 s"), "there must be no space before a unit: write `1s`");
         for text in ["soon", "-1s", "1", "s", "99999999999999999999s", &"9".repeat(300)] {
             assert!(text.parse::<Span>().is_err(), "{text:?} was read");
         }
