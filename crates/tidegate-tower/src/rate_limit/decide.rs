@@ -5,23 +5,36 @@
 //! Speed    A request that one limit in memory counts takes no box and no allocation: `cargo xtask instructions`, the cases
 //!          `layer-allowed` and `layer-denied`. All other requests share the future.
 
-use super::admission::{Admission, AfterAdmission, Rejection};
+use super::admission::{AfterAdmission, Rejection};
 use super::charges::Charges;
 use super::checks::{Check, CheckList, Checks};
 use super::decisions::{JointDecision, after_wait};
 use super::limit_set::LimitSet;
 use super::settlement::Settlement;
-use crate::head::Head;
-use crate::jitter::put_off;
+use crate::admission::AdmissionControl;
+use crate::head::{AddressSource, Head};
 use crate::limit::Limit;
+use crate::response::jitter::put_off;
+use bytes::Bytes;
+use http::Response;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{Clock, Decision, Retry, Span, Verdict};
+use tidegate::{Clock, Decision, Denied, Retry, Span, Verdict};
+use tidegate_http::PreparedFields;
 
-impl<C: Clock> LimitSet<C> {
-    /// Decides a request.
+type Admission<C> = crate::admission::Admission<LimitSet<C>>;
+
+impl<C: Clock> AdmissionControl for LimitSet<C> {
+    type AfterAdmission = AfterAdmission<C>;
+    type Rejection = Rejection;
+
     #[inline]
-    pub(super) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Admission<C> {
+    fn address_source(&self) -> &AddressSource {
+        &self.policy.address_source
+    }
+
+    #[inline]
+    fn decide(self: &Arc<Self>, head: &Head<'_>) -> Admission<C> {
         let checks = match self.checks(head) {
             Ok(checks) => checks,
             Err(no_key) => return Admission::Rejected(Rejection::NoKey(no_key)),
@@ -41,6 +54,16 @@ impl<C: Clock> LimitSet<C> {
         self.decide_in_future(checks)
     }
 
+    fn rejection(&self, head: &Head<'_>, why: &Rejection) -> Response<Bytes> {
+        why.response(self, head)
+    }
+
+    fn denial(&self, why: &Rejection) -> Option<(Denied, PreparedFields)> {
+        why.denial(self)
+    }
+}
+
+impl<C: Clock> LimitSet<C> {
     /// Decides the only check of a request, if the limit is in memory and its requests do not wait.
     #[inline]
     fn decide_at_once(&self, check: &Check) -> Option<Decision> {

@@ -1,4 +1,7 @@
 //! The body of a response of a layer: the service's, or a rejection.
+//!
+//! Always   A permit that a body holds is released once: when the body has ended or failed, or is dropped, whichever comes
+//!          first.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -7,13 +10,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Is called with the number of bytes of each frame, and dropped when the body has ended.
-pub(crate) trait Meter: Send {
-    fn flowed(&mut self, bytes: u64);
+/// What a body holds until it has ended: a permit, or the charges for its bytes.
+pub trait BodyGuard: Send + 'static {
+    /// Is called with the number of bytes of each frame.
+    fn flowed(&mut self, _bytes: u64) {}
 }
 
 pin_project! {
-    /// The body of a response: the service's, perhaps metered, or that of a rejection.
+    /// The body of a response: the service's, which may hold a permit or charge for its bytes, or that of a rejection.
     pub struct LimitedBody<B> {
         #[pin]
         kind: Kind<B>,
@@ -32,7 +36,8 @@ pin_project! {
 pin_project! {
     #[project = RareProjection]
     enum Rare<B> {
-        Metered { #[pin] body: B, meter: Option<Box<dyn Meter>> },
+        // The body is dropped before the guard, so that a permit is released after the body has ended.
+        Guarded { #[pin] body: B, guard: Option<Box<dyn BodyGuard>> },
         Ours { bytes: Option<Bytes> },
     }
 }
@@ -43,8 +48,8 @@ impl<B> LimitedBody<B> {
         Self { kind: Kind::Theirs { body } }
     }
 
-    pub(crate) fn metered(body: B, meter: Box<dyn Meter>) -> Self {
-        Self::rare(Rare::Metered { body, meter: Some(meter) })
+    pub(crate) fn guarded(body: B, guard: Box<dyn BodyGuard>) -> Self {
+        Self::rare(Rare::Guarded { body, guard: Some(guard) })
     }
 
     pub(crate) fn ours(bytes: Bytes) -> Self {
@@ -53,6 +58,17 @@ impl<B> LimitedBody<B> {
 
     fn rare(rare: Rare<B>) -> Self {
         Self { kind: Kind::Rare { rare: Box::pin(rare) } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> LimitedBody<B> {
+    /// Returns a body that holds the permit until it has ended.
+    pub(crate) fn holding(body: B, permit: Option<impl BodyGuard>) -> Self {
+        match permit {
+            // An empty body may never be polled.
+            Some(permit) if !body.is_end_stream() => Self::guarded(body, Box::new(permit)),
+            _ => Self::theirs(body),
+        }
     }
 }
 
@@ -75,7 +91,7 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
         match &self.kind {
             Kind::Theirs { body } => body.is_end_stream(),
             Kind::Rare { rare } => match &**rare {
-                Rare::Metered { body, .. } => body.is_end_stream(),
+                Rare::Guarded { body, .. } => body.is_end_stream(),
                 Rare::Ours { bytes } => bytes.is_none(),
             },
         }
@@ -85,7 +101,7 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
         match &self.kind {
             Kind::Theirs { body } => body.size_hint(),
             Kind::Rare { rare } => match &**rare {
-                Rare::Metered { body, .. } => body.size_hint(),
+                Rare::Guarded { body, .. } => body.size_hint(),
                 Rare::Ours { bytes } => {
                     SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
                 }
@@ -100,15 +116,15 @@ impl<B: Body<Data = Bytes>> Rare<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project() {
-            RareProjection::Metered { body, meter } => {
+            RareProjection::Guarded { body, guard } => {
                 let frame = ready!(body.poll_frame(context));
                 match &frame {
                     Some(Ok(frame)) => {
-                        if let (Some(data), Some(meter)) = (frame.data_ref(), meter.as_mut()) {
-                            meter.flowed(data.len() as u64);
+                        if let (Some(data), Some(guard)) = (frame.data_ref(), guard.as_mut()) {
+                            guard.flowed(data.len() as u64);
                         }
                     }
-                    Some(Err(_)) | None => *meter = None,
+                    Some(Err(_)) | None => *guard = None,
                 }
                 Poll::Ready(frame)
             }

@@ -1,7 +1,8 @@
 //! The layer that finds out how many requests in flight the service behind it can handle.
 
-use crate::load::Load;
-use crate::load::{Answered, Enter, LoadLayer};
+use super::layer::LoadLayer;
+use super::settings::{Answered, Enter, Load};
+use crate::response::body::BodyGuard;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,18 +71,11 @@ impl<C: Clock> Load for AdaptiveGate<C> {
     }
 }
 
+impl<C: Clock> BodyGuard for AdaptivePermit<C> {}
+
 impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// Makes a layer that is limited by this gate. A request over the limit is rejected at once, and responses count as
     /// [`LoadSignal::of`] says. An error of the service, a panic, and a request that its client gives up say nothing about load.
-    ///
-    /// ```
-    /// # use tidegate::load::{Adaptive, AdaptiveGate};
-    /// # use tidegate_tower::AdaptiveLayer;
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// let layer = AdaptiveLayer::new(gate.clone());
-    /// // Clones of a gate share their state: this one reports the current limit.
-    /// assert_eq!(gate.limit(), 20);
-    /// ```
     pub fn new(gate: AdaptiveGate<C>) -> Self {
         let enter = enter(gate.clone(), Span::ZERO);
         Self::over(gate, enter, answered(LoadSignal::of))
@@ -119,7 +113,7 @@ fn enter<C: Clock>(gate: AdaptiveGate<C>, max_wait: Span) -> Enter<AdaptiveGate<
 
 fn answered<C: Clock>(
     classify: impl Fn(StatusCode, &HeaderMap) -> LoadSignal + Send + Sync + 'static,
-) -> Answered<AdaptivePermit<C>> {
+) -> Answered<AdaptiveGate<C>> {
     Arc::new(move |permit, status, headers| {
         match classify(status, headers) {
             LoadSignal::Served => permit.succeed(),
