@@ -29,6 +29,7 @@
 //! - `tracing`: an observer that writes to the log.
 
 mod admission;
+pub mod body;
 mod body_rate;
 mod concurrency;
 mod head;
@@ -39,6 +40,7 @@ mod observer;
 mod outgoing;
 mod rate_limit;
 mod response;
+pub mod service;
 
 pub use body_rate::{DownloadRateLayer, UploadRateLayer};
 pub use concurrency::ConcurrencyLayer;
@@ -53,43 +55,6 @@ pub use outgoing::{OutgoingError, OutgoingLayer};
 pub use rate_limit::RateLimitLayer;
 pub use response::rejection::Denial;
 pub use tidegate_http::{AddressBits, HeaderStyle, IpNet, ProxyHeader};
-
-/// The services that the layers make, and the types that they are generic over.
-pub mod service {
-    use crate::concurrency::ConcurrencyLimit;
-    use crate::load::LoadSettings;
-    use crate::rate_limit::LimitSet;
-    use tidegate::SystemClock;
-
-    pub use crate::admission::LimitedService;
-    pub use crate::body_rate::{DownloadRate, UploadRate};
-    pub use crate::load::{Load, LoadLayer};
-    pub use crate::outgoing::{CallKey, Keyed, Outgoing, Unkeyed};
-    pub use crate::response::fallback::{Fallback, FallbackService, NoFallback};
-
-    /// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
-    pub type RateLimit<S, C = SystemClock, F = NoFallback> = LimitedService<S, LimitSet<C>, F>;
-
-    /// A service whose requests in flight are limited; made by [`ConcurrencyLayer`](crate::ConcurrencyLayer).
-    pub type Concurrency<S, C = SystemClock, F = NoFallback> =
-        LimitedService<S, ConcurrencyLimit<C>, F>;
-
-    /// A service that is called as far as the load allows; made by [`LoadLayer`].
-    pub type LoadService<S, L> = LimitedService<S, LoadSettings<L>>;
-}
-
-/// The futures of the services.
-pub mod future {
-    pub use crate::admission::LimitedFuture;
-    pub use crate::body_rate::BodyRateFuture;
-    pub use crate::outgoing::OutgoingFuture;
-}
-
-/// The bodies of requests and responses that pass through the layers.
-pub mod body {
-    pub use crate::body_rate::ThrottledBody;
-    pub use crate::response::body::LimitedBody;
-}
 
 /// Runs every example of the README and of the page about layers as a test.
 #[cfg(all(doctest, feature = "axum", feature = "tracing"))]

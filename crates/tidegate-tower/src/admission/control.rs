@@ -34,7 +34,7 @@ pub trait AdmissionControl: Sized + Send + Sync + 'static {
 /// What is left to do for an admitted request when there is a response.
 pub trait AfterAdmission<R> {
     /// Completes the response. `Err` means that the service has failed.
-    fn answered<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E>;
+    fn complete<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E>;
 }
 
 /// The decision about a request.

@@ -101,16 +101,16 @@ where
                 StageProjection::Calling { future, rest } => {
                     let result = ready!(future.poll(context));
                     let rest = rest.take().expect(POLLED_TWICE);
-                    return Poll::Ready(rest.answered(result));
+                    return Poll::Ready(rest.complete(result));
                 }
                 StageProjection::Rejected { response } => {
                     let response = response.take().expect(POLLED_TWICE);
-                    return Poll::Ready(Ok(response.map(LimitedBody::ours)));
+                    return Poll::Ready(Ok(response.map(LimitedBody::of_rejection)));
                 }
                 StageProjection::Fallback { future, fields } => {
                     let mut response = ready!(future.poll(context))?;
                     std::mem::take(fields).add_to(response.headers_mut());
-                    return Poll::Ready(Ok(response.map(LimitedBody::theirs)));
+                    return Poll::Ready(Ok(response.map(LimitedBody::of_service)));
                 }
                 StageProjection::Deciding { admission, call } => {
                     let admission = ready!(admission.as_mut().poll(context));

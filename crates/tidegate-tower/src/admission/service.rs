@@ -1,7 +1,7 @@
 //! A service behind a layer that admits or rejects requests.
 //!
-//! Always   The inner service that was ready serves the request. A request that has to wait takes this service along and leaves
-//!          a clone of it: readiness is never used twice, and a clone is never called before it is ready.
+//! Always   The inner service that was ready serves the request. A request that has to wait takes this service with it, and a
+//!          clone replaces it: readiness is never used twice, and a clone is never called before it is ready.
 
 use super::control::{Admission, AdmissionControl, AfterAdmission};
 use super::future::{LimitedFuture, PendingCall, Stage};

@@ -213,12 +213,12 @@ where
                 let result = ready!(future.poll(context));
                 let key = key.take().expect(TWICE);
                 result.map(|response| {
-                    response.map(|body| this.shared.throttled(LimitedBody::theirs(body), key))
+                    response.map(|body| this.shared.throttled(LimitedBody::of_service(body), key))
                 })
             }
             StageProjection::Rejected { response } => {
                 let response = response.take().expect(TWICE);
-                Ok(response.map(|bytes| ThrottledBody::unlimited(LimitedBody::ours(bytes))))
+                Ok(response.map(|bytes| ThrottledBody::unlimited(LimitedBody::of_rejection(bytes))))
             }
         })
     }

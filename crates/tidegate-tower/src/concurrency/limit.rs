@@ -168,7 +168,7 @@ impl<C: Clock> ConcurrencyLimit<C> {
 
 impl<R: Body<Data = Bytes>, C: Clock> AfterAdmission<R> for HeldPermit<C> {
     /// Adds the header fields to the response. Its body holds the permit.
-    fn answered<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
+    fn complete<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
         let mut response = result?;
         self.fields.add_to(response.headers_mut());
         Ok(response.map(|body| LimitedBody::holding(body, self.permit)))

@@ -1,6 +1,6 @@
 //! The layer that limits requests by load, and its builder methods.
 
-use super::settings::{Answered, Enter, Load, LoadSettings};
+use super::settings::{Enter, Load, LoadSettings, OnResponse};
 use crate::admission::LimitedService;
 use crate::head::Head;
 use crate::observer::Observer;
@@ -25,8 +25,8 @@ pub struct LoadLayer<L: Load> {
 }
 
 impl<L: Load> LoadLayer<L> {
-    pub(super) fn over(load: L, enter: Enter<L>, answered: Answered<L>) -> Self {
-        let settings = LoadSettings::new(enter, answered);
+    pub(super) fn over(load: L, enter: Enter<L>, on_response: OnResponse<L>) -> Self {
+        let settings = LoadSettings::new(enter, on_response);
         Self { load, settings: Arc::new(settings) }
     }
 

@@ -41,7 +41,7 @@ pub trait Load: fmt::Debug + Clone + Send + Sync + 'static {
 }
 
 pub(super) type Enter<L> = Arc<dyn Fn(&Head<'_>) -> <L as Load>::Entering + Send + Sync>;
-pub(super) type Answered<L> = Arc<
+pub(super) type OnResponse<L> = Arc<
     dyn Fn(<L as Load>::Permit, StatusCode, &HeaderMap) -> Option<<L as Load>::Permit>
         + Send
         + Sync,
@@ -55,7 +55,7 @@ pub struct LoadSettings<L: Load> {
     /// Asks for a permit.
     pub(super) enter: Enter<L>,
     /// Is called with the permit and the head of the response. A permit that it returns is held until the body has ended.
-    pub(super) answered: Answered<L>,
+    pub(super) on_response: OnResponse<L>,
     pub(super) retry_after: Span,
     pub(super) jitter: Jitter,
     pub(super) make_rejection: Option<MakeRejection<L>>,
@@ -71,10 +71,10 @@ pub struct LoadPermit<L: Load> {
 }
 
 impl<L: Load> LoadSettings<L> {
-    pub(super) fn new(enter: Enter<L>, answered: Answered<L>) -> Self {
+    pub(super) fn new(enter: Enter<L>, on_response: OnResponse<L>) -> Self {
         Self {
             enter,
-            answered,
+            on_response,
             // It is unknown when the load ends.
             retry_after: RETRY_ON_RELEASE,
             jitter: Jitter::new(Span::ZERO),
@@ -135,10 +135,10 @@ impl<L: Load> AdmissionControl for LoadSettings<L> {
 }
 
 impl<R: Body<Data = Bytes>, L: Load> AfterAdmission<R> for LoadPermit<L> {
-    fn answered<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
+    fn complete<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
         let response = result?;
         let (status, headers) = (response.status(), response.headers());
-        let permit = (self.settings.answered)(self.permit, status, headers);
+        let permit = (self.settings.on_response)(self.permit, status, headers);
         Ok(response.map(|body| LimitedBody::holding(body, permit)))
     }
 }

@@ -21,7 +21,7 @@ pub struct AfterAdmission<C: Clock> {
 
 impl<R, C: Clock> admission::AfterAdmission<R> for AfterAdmission<C> {
     /// Settles the costs, and adds the header fields to the response.
-    fn answered<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
+    fn complete<E>(self, result: Result<Response<R>, E>) -> Result<Response<LimitedBody<R>>, E> {
         let Self { fields, settlement } = self;
         let mut response = match result {
             Ok(response) => response,
@@ -37,7 +37,7 @@ impl<R, C: Clock> admission::AfterAdmission<R> for AfterAdmission<C> {
             .and_then(|settlement| settlement.answered(response.status(), response.headers()));
         Ok(response.map(|body| match meter {
             Some(meter) => LimitedBody::guarded(body, meter),
-            None => LimitedBody::theirs(body),
+            None => LimitedBody::of_service(body),
         }))
     }
 }

@@ -14,7 +14,7 @@ use super::settlement::Settlement;
 use crate::admission::AdmissionControl;
 use crate::head::{AddressSource, Head};
 use crate::limit::Limit;
-use crate::response::jitter::put_off;
+use crate::response::jitter::with_later_retry;
 use bytes::Bytes;
 use http::Response;
 use std::sync::Arc;
@@ -193,11 +193,11 @@ impl<C: Clock> LimitSet<C> {
                 check.charged(limit.clock.now(), decision);
             }
             if !limit.is_shadow() {
-                *decision = put_off(*decision, jitter);
+                *decision = with_later_retry(*decision, jitter);
             }
         }
         if is_denied {
-            decisions.joint = put_off(decisions.joint, jitter);
+            decisions.joint = with_later_retry(decisions.joint, jitter);
             return Admission::Rejected(Rejection::Denied(decisions));
         }
         let settlement = Settlement::of(self, checks);

@@ -74,7 +74,7 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
 
     /// Lets requests wait at most this long for their turn instead of denying them. A request that would wait longer is denied at
     /// once, and a request that is given up gives its turn back. One limit in memory serves requests in the order of arrival;
-    /// with several limits, or one in Redis, a waiting request asks again after the time that it was told.
+    /// with several limits, or one in Redis, a waiting request asks again after its retry time.
     pub fn wait(self, max_wait: Duration) -> Self {
         self.with(|set| set.max_wait = Span::from_duration_floor(max_wait))
     }

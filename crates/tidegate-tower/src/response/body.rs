@@ -28,7 +28,7 @@ pin_project! {
     // The rare variants are boxed, so that a body that is a pointer, as axum's is, does not get larger.
     #[project = KindProjection]
     enum Kind<B> {
-        Theirs { #[pin] body: B },
+        Service { #[pin] body: B },
         Rare { rare: Pin<Box<Rare<B>>> },
     }
 }
@@ -38,22 +38,22 @@ pin_project! {
     enum Rare<B> {
         // The body is dropped before the guard, so that a permit is released after the body has ended.
         Guarded { #[pin] body: B, guard: Option<Box<dyn BodyGuard>> },
-        Ours { bytes: Option<Bytes> },
+        Rejection { bytes: Option<Bytes> },
     }
 }
 
 impl<B> LimitedBody<B> {
     #[inline]
-    pub(crate) fn theirs(body: B) -> Self {
-        Self { kind: Kind::Theirs { body } }
+    pub(crate) fn of_service(body: B) -> Self {
+        Self { kind: Kind::Service { body } }
     }
 
     pub(crate) fn guarded(body: B, guard: Box<dyn BodyGuard>) -> Self {
         Self::rare(Rare::Guarded { body, guard: Some(guard) })
     }
 
-    pub(crate) fn ours(bytes: Bytes) -> Self {
-        Self::rare(Rare::Ours { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) })
+    pub(crate) fn of_rejection(bytes: Bytes) -> Self {
+        Self::rare(Rare::Rejection { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) })
     }
 
     fn rare(rare: Rare<B>) -> Self {
@@ -67,7 +67,7 @@ impl<B: Body<Data = Bytes>> LimitedBody<B> {
         match permit {
             // An empty body may never be polled.
             Some(permit) if !body.is_end_stream() => Self::guarded(body, Box::new(permit)),
-            _ => Self::theirs(body),
+            _ => Self::of_service(body),
         }
     }
 }
@@ -82,27 +82,27 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProjection::Theirs { body } => body.poll_frame(context),
+            KindProjection::Service { body } => body.poll_frame(context),
             KindProjection::Rare { rare } => rare.as_mut().poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Theirs { body } => body.is_end_stream(),
+            Kind::Service { body } => body.is_end_stream(),
             Kind::Rare { rare } => match &**rare {
                 Rare::Guarded { body, .. } => body.is_end_stream(),
-                Rare::Ours { bytes } => bytes.is_none(),
+                Rare::Rejection { bytes } => bytes.is_none(),
             },
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Theirs { body } => body.size_hint(),
+            Kind::Service { body } => body.size_hint(),
             Kind::Rare { rare } => match &**rare {
                 Rare::Guarded { body, .. } => body.size_hint(),
-                Rare::Ours { bytes } => {
+                Rare::Rejection { bytes } => {
                     SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
                 }
             },
@@ -128,7 +128,7 @@ impl<B: Body<Data = Bytes>> Rare<B> {
                 }
                 Poll::Ready(frame)
             }
-            RareProjection::Ours { bytes } => {
+            RareProjection::Rejection { bytes } => {
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
             }
         }
@@ -137,7 +137,7 @@ impl<B: Body<Data = Bytes>> Rare<B> {
 
 impl<B: Default> Default for LimitedBody<B> {
     fn default() -> Self {
-        Self::theirs(B::default())
+        Self::of_service(B::default())
     }
 }
 
