@@ -2,8 +2,10 @@
 //!
 //! Always   A limit in shadow mode is decided on its own, after the others, and rejects no request: see
 //!          [`ShadowAction`](tidegate_http::ShadowAction).
-//! Speed    A request that one limit in memory counts takes no box and no allocation: `cargo xtask instructions`, the cases
-//!          `layer-allowed` and `layer-denied`. All other requests share the future.
+//! Speed    `decide_at_once` takes no box: an admitted request takes 5 500 instructions instead of 10 200 in the future, a denied
+//!          one 8 700 instead of 12 700, without those of the call itself (`cargo xtask instructions`: `layer-allowed` and
+//!          `layer-denied` less `layer-none`). `a_limit_that_several_layers_share_counts_each_request_once` in
+//!          `tests/layers/keys.rs` compares both paths.
 
 use super::admission::{AfterAdmission, Rejection};
 use super::charges::Charges;
