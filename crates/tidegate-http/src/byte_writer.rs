@@ -3,15 +3,6 @@
 use smallvec::{Array, SmallVec};
 
 /// A growable buffer that takes bytes, decimal numbers and JSON strings.
-///
-/// ```
-/// use tidegate_http::ByteWriter;
-///
-/// let mut line = Vec::new();
-/// line.put(b"retry in ");
-/// line.put_number(7);
-/// assert_eq!(line, b"retry in 7");
-/// ```
 pub trait ByteWriter {
     /// Appends these bytes.
     fn put(&mut self, bytes: &[u8]);
@@ -23,14 +14,6 @@ pub trait ByteWriter {
     }
 
     /// Appends a text as a JSON string, with quotes.
-    ///
-    /// ```
-    /// use tidegate_http::ByteWriter;
-    ///
-    /// let mut line = Vec::new();
-    /// line.put_json("a \"b\"\n");
-    /// assert_eq!(line, br#""a \"b\"\n""#);
-    /// ```
     fn put_json(&mut self, text: &str) {
         self.put(b"\"");
         let mut rest = text.as_bytes();

@@ -10,16 +10,6 @@ use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The values of the headers in which proxies report client addresses, in the order in which they arrived.
-///
-/// ```
-/// use tidegate_http::{ForwardingHeaders, client_ip};
-///
-/// let values: [&[u8]; 2] = [b"192.0.2.7", b"10.0.0.9"];
-/// let headers = ForwardingHeaders { x_forwarded_for: &values, ..ForwardingHeaders::default() };
-/// let trusted = ["10.0.0.0/8".parse()?];
-/// assert_eq!(client_ip("10.0.0.1".parse()?, headers, &trusted).to_string(), "192.0.2.7");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForwardingHeaders<'a> {
     /// Values of `X-Forwarded-For`.
@@ -31,18 +21,6 @@ pub struct ForwardingHeaders<'a> {
 
 /// Which header of trusted proxies is believed. Choose the one that your proxies write: they may pass on the other one as
 /// the client sent it.
-///
-/// ```
-/// use tidegate_http::{ForwardingHeaders, ProxyHeader, client_ip};
-///
-/// // The proxy has added `Forwarded`, and passed on a forged `X-Forwarded-For`.
-/// let headers = ForwardingHeaders { x_forwarded_for: &[b"1.1.1.1"], forwarded: &[b"for=192.0.2.7"] };
-/// let (proxy, trusted) = ("10.0.0.1".parse()?, ["10.0.0.0/8".parse()?]);
-/// let by = |header: ProxyHeader| client_ip(proxy, header.select(headers), &trusted).to_string();
-/// assert_eq!(by(ProxyHeader::Forwarded), "192.0.2.7");
-/// assert_eq!(by(ProxyHeader::Either), "1.1.1.1");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProxyHeader {
@@ -104,17 +82,6 @@ pub fn client_ip(
 }
 
 /// Returns the client's address as [`client_ip`] does, from the headers of a request. Reads no header if no proxy is trusted.
-///
-/// ```
-/// use tidegate_http::{ProxyHeader, client_ip_from_headers};
-///
-/// let mut headers = http::HeaderMap::new();
-/// headers.insert("x-forwarded-for", "192.0.2.7".parse()?);
-/// let (proxy, trusted) = ("10.0.0.1".parse()?, ["10.0.0.0/8".parse()?]);
-/// let client = client_ip_from_headers(ProxyHeader::Either, proxy, &headers, &trusted);
-/// assert_eq!(client.to_string(), "192.0.2.7");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn client_ip_from_headers(
     header: ProxyHeader,
     peer: IpAddr,
@@ -136,15 +103,6 @@ pub fn client_ip_from_headers(
 ///
 /// A network may be written as IPv4 or as IPv4-mapped IPv6: `::ffff:10.0.0.0/104` is `10.0.0.0/8`. Networks of IPv6 that
 /// contain all mapped addresses, such as `::/0`, contain no IPv4 address.
-///
-/// ```
-/// use tidegate_http::is_trusted;
-///
-/// let trusted = ["10.0.0.0/8".parse()?];
-/// assert!(is_trusted("::ffff:10.1.2.3".parse()?, &trusted));
-/// assert!(!is_trusted("192.0.2.7".parse()?, &trusted));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn is_trusted(address: IpAddr, trusted_proxies: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted_proxies.iter().any(|net| is_within(net, &address))

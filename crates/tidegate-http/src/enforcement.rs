@@ -8,17 +8,6 @@ use crate::LimitStatus;
 use tidegate::{Decision, Rule, Verdict};
 
 /// Whether a limit is enforced.
-///
-/// ```
-/// use tidegate_http::Mode;
-/// # use tidegate::{Gate, ManualClock};
-/// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-/// let _ = gate.check();
-/// let denied = gate.check();
-/// assert!(!Mode::Enforce.apply(denied).passes());
-/// assert!(Mode::Shadow.apply(denied).passes());
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Requests over the limit are denied.
@@ -56,16 +45,6 @@ impl Mode {
 }
 
 /// A decision after the limit's [`Mode`] has been applied.
-///
-/// ```
-/// use tidegate_http::EffectiveDecision;
-/// # use tidegate::{Gate, ManualClock};
-/// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-/// assert!(!EffectiveDecision::shadowed(gate.check()).is_shadowed, "it passes anyway");
-/// let over_the_limit = EffectiveDecision::shadowed(gate.check());
-/// assert!(over_the_limit.passes() && over_the_limit.is_shadowed);
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveDecision {
     /// What the client gets. In shadow mode it is never a denial and never a wait.
@@ -99,15 +78,6 @@ impl EffectiveDecision {
 }
 
 /// What to do with a limit in shadow mode, once all enforced limits have decided together.
-///
-/// ```
-/// use tidegate_http::ShadowAction;
-/// # use tidegate::{Gate, ManualClock};
-/// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-/// assert_eq!(ShadowAction::after(&gate.check()), ShadowAction::Check);
-/// assert_eq!(ShadowAction::after(&gate.check()), ShadowAction::Peek);
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowAction {
     /// Decide, and charge the key unless the decision is a denial.

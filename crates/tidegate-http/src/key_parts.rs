@@ -7,14 +7,6 @@ use crate::ByteWriter;
 
 /// Appends part number `index` of a key with several parts: parts are separated by `|`, with `\` before each `|` or `\`
 /// in a part.
-///
-/// ```
-/// let mut key = Vec::new();
-/// for (index, part) in ["a|b", "c"].iter().enumerate() {
-///     tidegate_http::put_key_part(&mut key, index, part.as_bytes());
-/// }
-/// assert_eq!(key, br"a\|b|c");
-/// ```
 pub fn put_key_part(out: &mut impl ByteWriter, index: usize, value: &[u8]) {
     if index > 0 {
         out.put(b"|");
@@ -31,13 +23,6 @@ pub fn put_key_part(out: &mut impl ByteWriter, index: usize, value: &[u8]) {
 ///
 /// A header that occurs twice has no value. The service behind the limit would use one of the two, and a client that adds
 /// a random second value would get a new key with every request.
-///
-/// ```
-/// use tidegate_http::single_value;
-///
-/// assert_eq!(single_value([&b" alice "[..]]), Some(&b"alice"[..]));
-/// assert_eq!(single_value([&b"alice"[..], b"bob"]), None);
-/// ```
 #[inline]
 pub fn single_value<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
     let mut values = values.into_iter();

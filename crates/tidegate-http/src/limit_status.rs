@@ -6,20 +6,6 @@ use tidegate::{Decision, Retry, Rule, Span, Verdict};
 pub const FIELD_INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// A limit and its decision about a request: what header fields and problem bodies report to the client.
-///
-/// ```
-/// use tidegate_http::{HeaderStyle, LimitStatus};
-/// # use tidegate::{Gate, ManualClock, Rule};
-///
-/// let rule: Rule = "10/s".parse()?;
-/// let decision = Gate::with_clock(rule.clone(), ManualClock::new()).check();
-/// let status = LimitStatus { name: "api", rule: &rule, decision };
-///
-/// let mut headers = http::HeaderMap::new();
-/// HeaderStyle::Draft06.write(&mut headers, &[status], &decision);
-/// assert_eq!(headers["ratelimit-remaining"], "9");
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LimitStatus<'a> {
     /// The limit's name.
@@ -85,13 +71,6 @@ impl LimitStatus<'_> {
 /// Returns how long until the whole limit is available again, or `None` if that is unknown or never happens.
 ///
 /// A rule that admits nothing is formally reset at any time. Reporting 0 would make clients retry at once.
-///
-/// ```
-/// # use tidegate::{Gate, ManualClock};
-/// let shut = Gate::with_clock("0/s".parse()?, ManualClock::new());
-/// assert_eq!(tidegate_http::reset_after(&shut.check()), None);
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 pub fn reset_after(decision: &Decision) -> Option<Span> {
     if decision.limit == 0 { None } else { decision.known_reset_after() }
 }
@@ -101,15 +80,6 @@ pub const RETRY_ON_RELEASE: Span = Span::from_secs(1);
 
 /// Returns the value of `Retry-After` in seconds: rounded up and never 0. `None` if nothing was denied, and if a retry never
 /// succeeds.
-///
-/// ```
-/// use tidegate_http::retry_after_secs;
-/// # use tidegate::{Gate, ManualClock};
-/// let gate = Gate::with_clock("1000/s burst 1".parse()?, ManualClock::new());
-/// assert_eq!(retry_after_secs(&gate.check()), None);
-/// assert_eq!(retry_after_secs(&gate.check()), Some(1), "one millisecond, rounded up");
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 pub fn retry_after_secs(decision: &Decision) -> Option<u64> {
     match decision.verdict {
         Verdict::Deny(Retry::After(span)) => Some(span.as_secs_ceil().max(1)),

@@ -65,17 +65,6 @@ pub fn put_denial<O: ByteWriter>(
 }
 
 /// Appends the JSON members of a decision, without braces.
-///
-/// ```
-/// use tidegate_http::{EffectiveDecision, put_decision_members};
-/// # use tidegate::{Gate, ManualClock};
-/// let gate = Gate::with_clock("2/s".parse()?, ManualClock::new());
-/// let mut body = Vec::new();
-/// put_decision_members(&mut body, &EffectiveDecision::enforced(gate.check()));
-/// let members = r#""allow":true,"limit":2,"remaining":1,"retry_after_ms":null,"reset_after_ms":500"#;
-/// assert_eq!(String::from_utf8(body).unwrap(), members);
-/// # Ok::<(), tidegate::RuleError>(())
-/// ```
 pub fn put_decision_members(out: &mut impl ByteWriter, effective: &EffectiveDecision) {
     let decision = &effective.decision;
     out.put(if effective.passes() { br#""allow":true"#.as_slice() } else { br#""allow":false"# });
@@ -105,12 +94,6 @@ fn put_nullable(out: &mut impl ByteWriter, name: &str, value: Option<u64>) {
 }
 
 /// Returns a span in whole milliseconds, rounded up, at most [`JSON_INTEGER_MAX`].
-///
-/// ```
-/// use tidegate::Span;
-///
-/// assert_eq!(tidegate_http::millis_ceil(Span::from_micros(1_001)), 2);
-/// ```
 pub const fn millis_ceil(span: Span) -> u64 {
     let ms = span.as_micros().div_ceil(1_000);
     if ms < JSON_INTEGER_MAX { ms } else { JSON_INTEGER_MAX }

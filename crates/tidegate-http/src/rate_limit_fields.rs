@@ -72,14 +72,6 @@ impl HeaderStyle {
 }
 
 /// Takes header fields.
-///
-/// ```
-/// use tidegate_http::{ByteWriter, FieldWriter};
-///
-/// let mut headers = http::HeaderMap::new();
-/// headers.field(http::header::RETRY_AFTER, |value| value.put_number(7));
-/// assert_eq!(headers["retry-after"], "7");
-/// ```
 pub trait FieldWriter {
     /// The buffer that a value is written to.
     type Value: ByteWriter;
@@ -100,16 +92,6 @@ impl FieldWriter for HeaderMap {
 }
 
 /// Fields that are written before there is a response, with the numbers and the rule of the decision.
-///
-/// ```
-/// use tidegate_http::{ByteWriter, FieldWriter, PreparedFields};
-///
-/// let mut fields = PreparedFields::default();
-/// fields.field(http::header::RETRY_AFTER, |value| value.put_number(7));
-/// let mut response = http::Response::new("come back later");
-/// fields.add_to(response.headers_mut());
-/// assert_eq!(response.headers()["retry-after"], "7");
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PreparedFields {
     fields: SmallVec<[(HeaderName, HeaderValue); 2]>,

@@ -51,7 +51,7 @@ type FindPeer = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
 
 /// How the client's address is found.
 #[derive(Clone, Default)]
-pub(crate) struct AddressSource {
+pub struct AddressSource {
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) proxy_header: ProxyHeader,
     pub(crate) peer: Option<FindPeer>,

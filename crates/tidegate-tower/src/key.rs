@@ -85,11 +85,6 @@ impl Key {
     }
 
     /// Counts by the first bits of the client's address.
-    ///
-    /// ```
-    /// # use tidegate_tower::{AddressBits, Key};
-    /// let by_customer_network = Key::ip_by(AddressBits::new(32, 56));
-    /// ```
     pub fn ip_by(bits: AddressBits) -> Self {
         Self::of(Part::Ip(bits))
     }
@@ -147,11 +142,6 @@ impl Key {
     }
 
     /// Counts by the result of a function; `None` if the request has no such key.
-    ///
-    /// ```
-    /// # use tidegate_tower::Key;
-    /// let tenant = Key::by(|head| head.path().split('/').nth(1).map(str::to_owned));
-    /// ```
     pub fn by<V: Display>(value: impl Fn(&Head<'_>) -> Option<V> + Send + Sync + 'static) -> Self {
         Self::function("own", value)
     }

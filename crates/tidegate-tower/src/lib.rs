@@ -28,40 +28,32 @@
 //! - `redis`: limits that many processes share.
 //! - `tracing`: an observer that writes to the log.
 
-mod adaptive;
+mod admission;
 pub mod body;
 mod body_rate;
 mod concurrency;
-mod fallback;
-pub mod future;
-mod guarded_body;
 mod head;
-mod jitter;
 mod key;
 mod limit;
-mod limited_body;
 mod load;
 mod observer;
 mod outgoing;
 mod rate_limit;
-mod rejection;
-mod response_policy;
+mod response;
 pub mod service;
-mod shed;
 
-pub use adaptive::{AdaptiveLayer, LoadSignal};
 pub use body_rate::{DownloadRateLayer, UploadRateLayer};
 pub use concurrency::ConcurrencyLayer;
 pub use head::{Head, Peer};
 pub use key::Key;
 pub use limit::{Limit, LimitError, OnMissing};
+pub use load::{AdaptiveLayer, LoadSignal, ShedLayer};
 #[cfg(feature = "tracing")]
 pub use observer::Log;
 pub use observer::{Event, Observer};
 pub use outgoing::{OutgoingError, OutgoingLayer};
 pub use rate_limit::RateLimitLayer;
-pub use rejection::Denial;
-pub use shed::ShedLayer;
+pub use response::rejection::Denial;
 pub use tidegate_http::{AddressBits, HeaderStyle, IpNet, ProxyHeader};
 
 /// Runs every example of the README and of the page about layers as a test.

@@ -1,7 +1,7 @@
 //! One limit of a layer: its name, its rule, its key, and what a request costs.
 
 use crate::head::Head;
-use crate::key::{Key, KeyLookup, MissingKey, PendingKey};
+use crate::key::{Key, KeyBytes, KeyLookup, MissingKey, PendingKey};
 use http::{HeaderMap, StatusCode};
 use std::fmt;
 use std::sync::Arc;
@@ -31,11 +31,23 @@ pub struct Limit<C: Clock = SystemClock> {
     pub(crate) rule: Rule,
     pub(crate) key: Key,
     cost: Cost,
-    on_missing: Option<OnMissing>,
+    pub(crate) on_missing: Option<OnMissing>,
     pub(crate) mode: Mode,
     conditions: Vec<Condition>,
     pub(crate) after_response: AfterResponse,
 }
+
+/// The key that a request is counted by.
+pub(crate) enum RequestKey {
+    Key(KeyBytes),
+    /// A part of the key has to be waited for.
+    Pending(PendingKey),
+    /// The limit does not count the request.
+    Uncounted,
+}
+
+/// The request has no key, and the limit rejects requests without one.
+pub(crate) struct KeyRequired;
 
 /// What a limit does with a request that has no key.
 ///
@@ -374,7 +386,7 @@ impl<C: Clock> Limit<C> {
     }
 
     /// Returns whether all conditions hold for this request.
-    pub(crate) fn counts(&self, head: &Head<'_>) -> bool {
+    fn counts(&self, head: &Head<'_>) -> bool {
         self.conditions.iter().all(|condition| match condition {
             Condition::PathPrefix(prefix) => {
                 let rest = head.path().strip_prefix(&**prefix);
@@ -384,14 +396,27 @@ impl<C: Clock> Limit<C> {
         })
     }
 
+    /// Returns the key that a request is counted by, or why the request is rejected.
     #[inline]
-    pub(crate) fn key_of(&self, head: &Head<'_>) -> KeyLookup {
-        self.key.find(head)
+    pub(crate) fn request_key(&self, head: &Head<'_>) -> Result<RequestKey, KeyRequired> {
+        if !self.counts(head) {
+            return Ok(RequestKey::Uncounted);
+        }
+        match self.key.find(head) {
+            KeyLookup::Key(key) => Ok(RequestKey::Key(key)),
+            KeyLookup::Pending => Ok(RequestKey::Pending(self.key.later(head))),
+            KeyLookup::Missing(missing) => {
+                Ok(self.without_key(missing)?.map_or(RequestKey::Uncounted, RequestKey::Key))
+            }
+        }
     }
 
-    /// Returns the key of a request whose [`key_of`](Self::key_of) is pending.
-    pub(crate) fn later_key_of(&self, head: &Head<'_>) -> PendingKey {
-        self.key.later(head)
+    /// Returns the key of a request whose key was pending, or `None` if the limit does not count the request.
+    pub(crate) fn awaited_key(
+        &self,
+        key: Option<KeyBytes>,
+    ) -> Result<Option<KeyBytes>, KeyRequired> {
+        key.map_or_else(|| self.without_key(MissingKey::Part), |key| Ok(Some(key)))
     }
 
     #[inline]
@@ -402,15 +427,14 @@ impl<C: Clock> Limit<C> {
         }
     }
 
-    /// Returns what to do with a request without a key; `None` if the server does not provide client addresses and
-    /// [`on_missing`](Self::on_missing) was not set. A limit in shadow mode rejects no request.
-    pub(crate) fn without_key(&self, missing: MissingKey) -> Option<OnMissing> {
+    /// Returns the key that requests without a key share, or `None` if the limit does not count them. A limit in shadow mode
+    /// rejects no request.
+    fn without_key(&self, missing: MissingKey) -> Result<Option<KeyBytes>, KeyRequired> {
         match (self.on_missing, missing) {
-            (Some(OnMissing::Deny), _) | (None, MissingKey::Peer) if self.is_shadow() => {
-                Some(OnMissing::Allow)
-            }
-            (None, MissingKey::Peer) => None,
-            (on_missing, _) => Some(on_missing.unwrap_or(OnMissing::Shared)),
+            (Some(OnMissing::Shared), _) | (None, MissingKey::Part) => Ok(Some(KeyBytes::new())),
+            (Some(OnMissing::Allow), _) => Ok(None),
+            (Some(OnMissing::Deny), _) | (None, MissingKey::Peer) if self.is_shadow() => Ok(None),
+            (Some(OnMissing::Deny), _) | (None, MissingKey::Peer) => Err(KeyRequired),
         }
     }
 }

@@ -19,7 +19,7 @@ use tower_service::Service;
 
 type Body = Full<Bytes>;
 
-/// Answers what the header `answer` says.
+/// A service that responds with the status in the header `answer`.
 #[derive(Clone)]
 struct Inner;
 
@@ -87,7 +87,7 @@ async fn a_request_that_redis_denies_is_not_charged_in_memory() {
     assert_eq!(here.peek(&b""[..]).remaining, 7, "two were admitted, and the peek is for one");
 }
 
-/// Waits until Redis has executed what was sent in the background.
+/// Waits until Redis has executed the commands that were sent in the background.
 async fn settled(shared: &RedisLimiter, key: &str, remaining: u64) {
     for _ in 0..10_000 {
         if shared.peek(key, 0).await.unwrap().remaining == remaining {
@@ -95,11 +95,11 @@ async fn settled(shared: &RedisLimiter, key: &str, remaining: u64) {
         }
         tokio::task::yield_now().await;
     }
-    panic!("{remaining} are to be left: {:?}", shared.peek(key, 0).await);
+    panic!("{remaining} should remain: {:?}", shared.peek(key, 0).await);
 }
 
 #[tokio::test]
-async fn a_response_is_charged_in_redis_as_far_as_there_is_room() {
+async fn a_response_is_charged_in_redis_only_up_to_the_limit() {
     let server = RedisServer::start();
     let shared = limiter(&server, "logins", "6/h").await;
     let charge = |status: http::StatusCode, _: &http::HeaderMap| 2 * u64::from(status == 401);
@@ -115,7 +115,7 @@ async fn a_response_is_charged_in_redis_as_far_as_there_is_room() {
     let denied = ask(&service, "alice", "200").await;
     assert_eq!(denied.status(), 429);
     assert_eq!(denied.headers()["retry-after"], "600", "one in ten minutes: there is no debt");
-    assert_eq!(ask(&service, "bob", "401").await.status(), 401, "each for themselves");
+    assert_eq!(ask(&service, "bob", "401").await.status(), 401, "each user has a bucket");
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn a_request_that_would_wait_too_long_for_redis_is_denied_at_once_and_not_
 }
 
 #[tokio::test]
-async fn a_turn_in_a_queue_of_redis_that_comes_too_late_is_refused_at_once_and_given_back() {
+async fn a_turn_in_redis_that_comes_too_late_is_denied_at_once_and_refunded() {
     let server = RedisServer::start();
     let here = Limiter::new("10/h".parse().unwrap());
     let shared = limiter(&server, "queue", "1/h queue capacity 5").await;
@@ -212,7 +212,7 @@ async fn a_turn_in_a_queue_of_redis_that_comes_too_late_is_refused_at_once_and_g
 }
 
 #[tokio::test]
-async fn what_failed_is_given_back_in_redis() {
+async fn a_failed_request_is_refunded_in_redis() {
     let server = RedisServer::start();
     let shared = limiter(&server, "orders", "1/h").await;
     let limit = Limit::redis("orders", shared.clone()).refund_if(|status, _| status == 503);

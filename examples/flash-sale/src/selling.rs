@@ -1,10 +1,10 @@
 //! The statements of the five ways.
 //!
-//! Always   The stock and the order change in one transaction, which is committed before the buyer is told "sold".
+//! Always   The stock and the order change in one transaction, which is committed before the buyer gets the reply "sold".
 //! Always   Only the naive way writes a value computed from a read that may be outdated.
 //! SQLite   It has no `FOR UPDATE`, and one writer at a time. `BEGIN IMMEDIATE` takes the only write lock at once: a
-//!          transaction that begins with a read and turns to writing later is refused if another connection wrote in between. For
-//!          that reason the ways that read first do so outside of the transaction.
+//!          transaction that begins with a read and writes later fails if another connection wrote in between. So the
+//!          ways that read first do so outside of the transaction.
 
 use std::future::Future;
 
@@ -57,8 +57,8 @@ const ORDER: &str = "INSERT INTO flash_sale_orders (item, buyer) VALUES ($1, $2)
 
 /// Sells one to `buyer`, or returns why not.
 ///
-/// `after_read` is awaited between the read and the write of the ways that read without a lock. There a test lets other
-/// buyers in.
+/// `after_read` is awaited between the read and the write of the ways that read without a lock, so that a test can let other
+/// buyers read at that moment.
 pub async fn sell(
     connection: &mut AnyConnection,
     dialect: Dialect,

@@ -97,13 +97,13 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
         answers: AtomicU64::new(0),
         sold: AtomicU64::new(0),
     });
-    let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
+    let start = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
     let mut tasks = JoinSet::new();
     for buyer in 0..BUYERS {
         let visitor = HttpBuyer::arrive(address).await.unwrap();
-        let (round, everybody) = (Arc::clone(&round), Arc::clone(&everybody));
+        let (round, start) = (Arc::clone(&round), Arc::clone(&start));
         tasks.spawn(async move {
-            everybody.wait().await;
+            start.wait().await;
             round.shop(visitor, i64::from(buyer)).await
         });
     }
@@ -124,7 +124,7 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
     SaleResult { sold, is_sold_out, was_killed }
 }
 
-/// Kills the service again and again, `kills` times or until all is sold; the next one goes on where the last one was.
+/// Kills the service up to `kills` times, until all items are sold. Each further service continues the sale.
 async fn killed_until_sold_out(
     store: &Store,
     kind: (Way, Access),
@@ -134,19 +134,19 @@ async fn killed_until_sold_out(
     let database = store.open().await;
     database.restock(u32::try_from(STOCK).unwrap()).await.unwrap();
     database.close().await;
-    let (mut told, mut rounds, mut in_the_middle, mut is_sold_out) = (0, 0, 0, false);
+    let (mut replies, mut rounds, mut in_the_middle, mut is_sold_out) = (0, 0, 0, false);
     while !is_sold_out {
         let enough = if rounds < kills { 1 + random.below(ANSWERS_MAX) } else { u64::MAX };
         rounds += 1;
         let result = round(store, kind, enough).await;
-        (told, is_sold_out) = (told + result.sold, result.is_sold_out);
+        (replies, is_sold_out) = (replies + result.sold, result.is_sold_out);
         let database = store.open().await;
         let tally = database.tally().await.unwrap();
         database.close().await;
         let context = format!("{kind:?}, round {rounds}, killed after {enough}");
         assert_eq!(tally.orders, tally.sale, "{context}");
         assert!(tally.sale <= STOCK, "{context}: {} sold", tally.sale);
-        assert!(told <= tally.orders, "{context}: {told} were told so, {} orders", tally.orders);
+        assert!(replies <= tally.orders, "{context}: {replies} replies, {} orders", tally.orders);
         assert!(!is_sold_out || tally.sale == STOCK, "{context}: {} is not all", tally.sale);
         assert!(rounds < 1_000, "{context}: it never ends");
         in_the_middle += u64::from(result.was_killed && (1..STOCK).contains(&tally.sale));
@@ -154,7 +154,7 @@ async fn killed_until_sold_out(
     assert!(in_the_middle > 0, "{kind:?}: it was never killed in the middle");
 }
 
-async fn every_way_through_every_door(store: &Store, seed: u64) {
+async fn assert_every_sale_has_an_order(store: &Store, seed: u64) {
     raise_descriptor_limit(BUYERS).unwrap();
     let (sales, kills) = size();
     let mut random = Random(seed);
@@ -168,11 +168,11 @@ async fn every_way_through_every_door(store: &Store, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_all_it_sold_on_sqlite() {
-    every_way_through_every_door(&Store::sqlite(), 20_251).await;
+async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_every_sale_on_sqlite() {
+    assert_every_sale_has_an_order(&Store::sqlite(), 20_251).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_all_it_sold_on_postgres() {
-    every_way_through_every_door(&Store::postgres(), 20_252).await;
+async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_every_sale_on_postgres() {
+    assert_every_sale_has_an_order(&Store::postgres(), 20_252).await;
 }

@@ -1,4 +1,4 @@
-//! The program as a person starts it: a table, a picture, an orderly end, and nothing left behind.
+//! The program, started as a process: its table, its picture, its errors and its shutdown.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod running;
@@ -20,7 +20,7 @@ fn flash_sale(words: &[&str], temporary: &std::path::Path) -> Output {
 }
 
 #[test]
-fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind() {
+fn without_a_database_every_way_is_driven_and_no_file_is_left() {
     let temporary = tempfile::tempdir().unwrap();
     let kept = tempfile::tempdir().unwrap();
     let picture = kept.path().join("sale.svg");
@@ -31,13 +31,13 @@ fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind
             &["--svg", picture.to_str().unwrap()],
         ];
         let output = flash_sale(&words.concat(), temporary.path());
-        let (said, complained) =
+        let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{complained}");
-        assert_eq!(complained, "", "no progress bar where there is no terminal");
+        assert!(output.status.success(), "{stderr}");
+        assert_eq!(stderr, "", "no progress bar where there is no terminal");
         for way in Way::ALL {
-            let lines = said.lines().filter(|line| line.starts_with(way.name()));
-            assert_eq!(lines.count(), 2, "{said}");
+            let lines = stdout.lines().filter(|line| line.starts_with(way.name()));
+            assert_eq!(lines.count(), 2, "{stdout}");
         }
         assert!(fs::read_to_string(&picture).unwrap().ends_with("</svg>\n"));
     }
@@ -45,7 +45,7 @@ fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind
 }
 
 #[test]
-fn what_it_cannot_do_it_says_in_a_line() {
+fn an_error_says_what_to_change_and_shows_no_password() {
     let temporary = tempfile::tempdir().unwrap();
     for (words, why) in [
         (
@@ -60,14 +60,14 @@ fn what_it_cannot_do_it_says_in_a_line() {
         (&["drive", "--buyers", "0"], "--buyers <N>"),
     ] {
         let output = flash_sale(words, temporary.path());
-        let complained = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && complained.contains(why), "{words:?}: {complained}");
-        assert!(!complained.contains("secret"), "{complained}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(why), "{words:?}: {stderr}");
+        assert!(!stderr.contains("secret"), "{stderr}");
     }
 }
 
 #[tokio::test]
-async fn told_to_stop_it_answers_those_who_wait_for_a_token() {
+async fn on_sigterm_a_buyer_that_waits_for_a_token_is_served_first() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("sale.db").display());
     let mut service = Service::start(&["--database", &url, "--rate", "1/s burst 1"]);
@@ -89,7 +89,7 @@ async fn told_to_stop_it_answers_those_who_wait_for_a_token() {
     service.signal(Signal::TERM);
     let waited = tasks.join_next().await.unwrap().unwrap();
     assert_eq!(waited, SaleReply::Sold { order: 2, left: 98 });
-    let (ended_well, said) = service.end();
-    assert!(ended_well, "{said}");
-    assert!(said.ends_with("stopped: 2 sold, 2 orders\n"), "{said}");
+    let (is_success, output) = service.end();
+    assert!(is_success, "{output}");
+    assert!(output.ends_with("stopped: 2 sold, 2 orders\n"), "{output}");
 }

@@ -1,6 +1,6 @@
 //! S5: with the limiter, the database sees no more than the configured rate.
 //!
-//! Counted where it arrives, at the pool, and by the clock that the limiter goes by.
+//! Visits are counted at the pool, and time is the limiter's.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod stores;
@@ -63,14 +63,14 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
         clock.advance(Duration::from_millis(25));
     }
     assert_eq!(clock.now().since(opened), Span::from_secs(1));
-    let told = tasks.join_all().await.into_iter().filter(|is_sold| *is_sold).count();
+    let sold = tasks.join_all().await.into_iter().filter(|is_sold| *is_sold).count();
     assert_eq!(refused.load(Ordering::Relaxed), REFUSED);
     // Attempts one after the other sell as simultaneous ones do.
-    let (tally, told) = (shop.database.tally().await.unwrap(), i64::try_from(told).unwrap());
-    assert_eq!(tally.orders, told, "{way}: ordered and told");
+    let (tally, sold) = (shop.database.tally().await.unwrap(), i64::try_from(sold).unwrap());
+    assert_eq!(tally.orders, sold, "{way}: orders and replies");
     if way != Way::Naive {
-        assert_eq!(tally.sale, told, "{way}: counted and told");
-        assert!((1..=STOCK.into()).contains(&told), "{way}: {told} sold");
+        assert_eq!(tally.sale, sold, "{way}: sales and replies");
+        assert!((1..=STOCK.into()).contains(&sold), "{way}: {sold} sold");
     }
     shop.database.close().await;
 }

@@ -1,4 +1,4 @@
-//! The service as a client sees it: answers, statuses, fields, bad input, an orderly end.
+//! The service as a client sees it: replies, statuses, header fields, invalid input.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::HashMap;

@@ -1,6 +1,9 @@
 //! Which settings a reload changes at once, and which need a restart.
 
-use super::{Config, ConfigErrors, LimitConfig, ServerConfig, TlsConfig};
+use super::error::ConfigErrors;
+use super::limit::LimitConfig;
+use super::server::{ServerConfig, TlsConfig};
+use super::settings::Config;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -78,6 +78,22 @@ fn capped(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Decodes the text of a file, or returns what is wrong with it.
+pub(super) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.len() > SOURCE_BYTES_MAX {
+        return Err(too_large());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.split(|byte| *byte == b'\n').count();
+        format!("is not UTF-8 text in line {line}")
+    })
+}
+
+pub(super) fn too_large() -> String {
+    format!("is larger than {SOURCE_BYTES_MAX} bytes")
+}
+
 #[cfg(unix)]
 #[expect(clippy::cast_possible_wrap, reason = "it is a single low bit")]
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -2,10 +2,13 @@
 //!
 //! Always   `serve`, `check` and reloads use these functions, so they accept the same configurations.
 
-use super::Protocol;
-use super::read::load_again;
+use super::command_line::CommandLine;
+use super::error::ConfigErrors;
+use super::listener::{Protocol, conflict};
+use super::read::{load, load_again};
+use super::server::{ServerConfig, TlsConfig};
+use super::settings::{CheckUrl, Config};
 use super::source::kind_of;
-use super::{CheckUrl, CommandLine, Config, ConfigErrors, ServerConfig, TlsConfig};
 use std::net::SocketAddr;
 use std::path::Path;
 use tidegate::snapshot::Snapshot;
@@ -16,7 +19,7 @@ pub fn for_start(
     command_line: &CommandLine,
     check_url: CheckUrl,
 ) -> Result<Config, ConfigErrors> {
-    let config = file.map_or_else(|| Ok(Config::default()), |file| super::load(file, check_url))?;
+    let config = file.map_or_else(|| Ok(Config::default()), |file| load(file, check_url))?;
     completed(config, file, command_line)
 }
 
@@ -120,15 +123,6 @@ impl ServerConfig {
     }
 }
 
-/// Returns whether two sockets cannot be bound to these addresses at the same time. Port 0 stands for any free port.
-pub(super) fn conflict(one: SocketAddr, other: SocketAddr) -> bool {
-    let covers = |all: SocketAddr, one: SocketAddr| {
-        all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
-    };
-    let is_same = one.ip() == other.ip() || covers(one, other) || covers(other, one);
-    one.port() != 0 && one.port() == other.port() && is_same
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,24 +151,6 @@ mod tests {
     fn a_server_without_listeners_is_refused() {
         let off = "[server]\nresp = \"off\"\nhttp = \"off\"\ngrpc = \"off\"\nadmin = \"off\"\n";
         assert!(refusal(off).is_some_and(|it| it.contains("every listener is off")));
-    }
-
-    #[test]
-    fn addresses_conflict_if_the_system_would_not_bind_both() {
-        for (one, other, expected) in [
-            ("127.0.0.1:1", "127.0.0.1:1", true),
-            ("127.0.0.1:1", "127.0.0.1:2", false),
-            ("127.0.0.1:0", "127.0.0.1:0", false),
-            ("0.0.0.0:1", "127.0.0.1:1", true),
-            ("[::]:1", "127.0.0.1:1", true),
-            ("[::]:1", "0.0.0.0:1", true),
-            ("0.0.0.0:1", "[::1]:1", false),
-            ("127.0.0.1:1", "127.0.0.2:1", false),
-        ] {
-            let parsed = |text: &str| text.parse().unwrap();
-            assert_eq!(conflict(parsed(one), parsed(other)), expected, "{one} {other}");
-            assert_eq!(conflict(parsed(other), parsed(one)), expected, "{other} {one}");
-        }
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! Always   Limits are looked up with the code of the gRPC service ([`Descriptors`]).
 
-use super::{Explanation, KeyToPeek, LimitExplanation};
+use super::limit::{KeyToPeek, LimitExplanation};
 use crate::config::{LimitConfig, Mode};
-use crate::matching::{Chosen, Descriptors, Trail, descriptor_key, names_credential};
+use crate::matching::{
+    DescriptorMatch, Descriptors, MatchedEntry, descriptor_key, names_credential,
+};
 use serde::Serialize;
 
 /// Which limit one descriptor matches.
@@ -21,36 +23,34 @@ pub struct DescriptorExplanation {
 /// An entry of a descriptor: key and value.
 pub type Entry = (String, String);
 
-impl Explanation {
-    /// Explains which of these limits count a request of this domain with these descriptors.
-    pub fn of_descriptors(
-        limits: &[&LimitConfig],
-        descriptors: &Descriptors,
-        domain: &str,
-        requested: &[Vec<Entry>],
-    ) -> Self {
-        let requested: Vec<Vec<(&str, &str)>> =
-            requested.iter().map(|entries| pairs(entries)).collect();
-        let trails: Vec<Trail> =
-            requested.iter().map(|entries| descriptors.follow(domain, entries)).collect();
-        let matched: Vec<Option<usize>> = trails.iter().map(|trail| trail.limit).collect();
-        let has_domain = descriptors.has_domain(domain);
-        let explain = |(entries, trail): (&Vec<(&str, &str)>, &Trail)| DescriptorExplanation {
+/// Returns which of these limits each descriptor of this domain matches.
+pub(super) fn explained(
+    limits: &[&LimitConfig],
+    descriptors: &Descriptors,
+    domain: &str,
+    requested: &[Vec<Entry>],
+) -> Vec<DescriptorExplanation> {
+    let requested: Vec<Vec<(&str, &str)>> =
+        requested.iter().map(|entries| pairs(entries)).collect();
+    let matches: Vec<DescriptorMatch> =
+        requested.iter().map(|entries| descriptors.follow(domain, entries)).collect();
+    let limits_found: Vec<Option<usize>> = matches.iter().map(|found| found.limit).collect();
+    let has_domain = descriptors.has_domain(domain);
+    let explain =
+        |(entries, found): (&Vec<(&str, &str)>, &DescriptorMatch)| DescriptorExplanation {
             descriptor: shown(entries),
             why: if has_domain {
-                why(entries, trail)
+                why(entries, found)
             } else {
                 "no limit has this domain".to_owned()
             },
-            limit: trail.limit.map(|index| {
-                let replacing = descriptors.replacing(&matched, index);
+            limit: found.limit.map(|index| {
+                let replacing = descriptors.replacing(&limits_found, index);
                 let replacing = replacing.map(|index| limits[index].name.as_str());
                 LimitExplanation::of_descriptor(index, limits[index], replacing, entries)
             }),
         };
-        let descriptors = requested.iter().zip(&trails).map(explain).collect();
-        Self { descriptors, ..Self::empty() }
-    }
+    requested.iter().zip(&matches).map(explain).collect()
 }
 
 impl LimitExplanation {
@@ -86,21 +86,21 @@ fn shown_entry((key, value): &(&str, &str)) -> String {
 }
 
 /// Returns what each entry matched, and where the search ended if it found no limit.
-fn why(entries: &[(&str, &str)], trail: &Trail) -> String {
-    let step = |(entry, chosen): (&(&str, &str), &Chosen)| {
-        let step = format!("{} matches {}", shown_entry(entry), chosen.entry);
-        let hidden: Vec<String> = chosen.hidden.iter().map(ToString::to_string).collect();
+fn why(entries: &[(&str, &str)], found: &DescriptorMatch) -> String {
+    let step = |(entry, matched): (&(&str, &str), &MatchedEntry)| {
+        let step = format!("{} matches {}", shown_entry(entry), matched.entry);
+        let hidden: Vec<String> = matched.hidden.iter().map(ToString::to_string).collect();
         if hidden.is_empty() {
             step
         } else {
             format!("{step}, which hides {}", hidden.join(" and "))
         }
     };
-    let mut steps: Vec<String> = entries.iter().zip(&trail.chosen).map(step).collect();
-    match (entries.get(trail.chosen.len()), trail.limit) {
+    let mut steps: Vec<String> = entries.iter().zip(&found.matched).map(step).collect();
+    match (entries.get(found.matched.len()), found.limit) {
         (Some(entry), _) => {
             let entry = shown_entry(entry);
-            steps.push(format!("no limit has {entry} at depth {}", trail.chosen.len() + 1));
+            steps.push(format!("no limit has {entry} at depth {}", found.matched.len() + 1));
         }
         (None, None) => steps.push("no limit has exactly these entries".to_owned()),
         (None, Some(_)) => {}

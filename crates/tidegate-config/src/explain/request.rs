@@ -3,7 +3,7 @@
 //! Always   Every request of a client can be described, also one with a repeated header: such a header has no value as a key,
 //!          and conditions compare each of its values.
 
-use super::Entry;
+use super::descriptor::Entry;
 use crate::config::ServerConfig;
 use crate::matching::{
     DESCRIPTORS_MAX, ENTRIES_MAX, ForwardingHeaders, Path, Request, client_ip, without_port,

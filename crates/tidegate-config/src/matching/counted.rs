@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_key_shares_one_or_passes_or_is_refused() {
+    fn a_request_without_a_key_shares_one_or_passes_or_is_denied() {
         let anonymous = Request::default();
         let key = "key = [\"header:x-user\"]\n";
         assert_eq!(key_of(key, &anonymous).unwrap(), "");

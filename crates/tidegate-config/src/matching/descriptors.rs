@@ -6,23 +6,22 @@
 //!          A limit counts only descriptors with as many entries as its own.
 
 use crate::config::LimitConfig;
-use crate::request::{DescriptorPart, KeyPart, Pattern, key, names_credential};
+use crate::request::{DescriptorPart, KeyPart, Pattern, key};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 
 /// How a descriptor was matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trail {
+pub struct DescriptorMatch {
     /// The configured entry that each entry matched, up to the first one without a match.
-    pub chosen: Vec<Chosen>,
+    pub matched: Vec<MatchedEntry>,
     /// The index of the limit.
     pub limit: Option<usize>,
 }
 
 /// The configured entry that an entry matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct MatchedEntry {
     /// The entry of the configuration.
     pub entry: DescriptorPart,
     /// Further configured entries that match, and are hidden by this one.
@@ -90,8 +89,8 @@ impl Descriptors {
     }
 
     /// Returns the limit that counts this descriptor, and what each entry matched.
-    pub fn follow(&self, domain: &str, entries: &[(&str, &str)]) -> Trail {
-        let (mut node, mut chosen) = (self.domains.get(domain), Vec::new());
+    pub fn follow(&self, domain: &str, entries: &[(&str, &str)]) -> DescriptorMatch {
+        let (mut node, mut matched) = (self.domains.get(domain), Vec::new());
         for (key, value) in entries {
             let Some(branches) = node.and_then(|node| node.below.get(*key)) else { break };
             let part = |value: Option<&str>| DescriptorPart {
@@ -101,10 +100,10 @@ impl Descriptors {
             let mut found = branches.find(value);
             let Some((entry, next)) = found.next() else { break };
             let hidden = found.map(|(value, _)| part(value)).collect();
-            chosen.push(Chosen { entry: part(entry), hidden });
+            matched.push(MatchedEntry { entry: part(entry), hidden });
             node = Some(next);
         }
-        Trail { chosen, limit: self.find(domain, entries) }
+        DescriptorMatch { matched, limit: self.find(domain, entries) }
     }
 
     /// Returns the limit of the same request that replaces this one. `found` are the limits of the request.
@@ -182,18 +181,6 @@ fn bytes(text: &str) -> Cow<'_, [u8]> {
     Cow::Borrowed(text.as_bytes())
 }
 
-impl fmt::Display for DescriptorPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Some(value) if names_credential(&self.key) && value.0 != "*" => {
-                write!(f, "{}=[redacted]", self.key)
-            }
-            Some(value) => write!(f, "{}={value}", self.key),
-            None => f.write_str(&self.key),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,12 +218,12 @@ mod tests {
     fn a_matched_entry_lists_the_entries_that_it_hides() {
         let limits = limits(&[&["k"], &["k=a*"], &["k=abc"], &["k", "user"]]);
         let follow = |entries: &[(&str, &str)]| {
-            let Trail { chosen, limit } = Descriptors::new(&limits).follow("d", entries);
-            let shown = |Chosen { entry, hidden }: &Chosen| {
+            let DescriptorMatch { matched, limit } = Descriptors::new(&limits).follow("d", entries);
+            let shown = |MatchedEntry { entry, hidden }: &MatchedEntry| {
                 let hidden: Vec<String> = hidden.iter().map(ToString::to_string).collect();
                 format!("{entry} not {}", hidden.join(", "))
             };
-            (chosen.iter().map(shown).collect::<Vec<_>>(), limit)
+            (matched.iter().map(shown).collect::<Vec<_>>(), limit)
         };
         assert_eq!(follow(&[("k", "abc")]), (vec!["k=abc not k=a*, k".to_owned()], Some(2)));
         assert_eq!(follow(&[("k", "ab")]), (vec!["k=a* not k".to_owned()], Some(1)));

@@ -7,4 +7,4 @@ mod descriptors;
 
 pub use crate::request::*;
 pub use counted::{KeyFault, KeyMissing, Look, counts_credentials, look};
-pub use descriptors::{Chosen, Descriptors, Trail, descriptor_key};
+pub use descriptors::{DescriptorMatch, Descriptors, MatchedEntry, descriptor_key};

@@ -3,7 +3,7 @@
 //! Always   A path that is not ambiguous has one canonical form, whatever a server normalizes and in which order; `path/tests.rs`
 //!          checks that. In doubt, a path is ambiguous.
 
-use super::path::{EscapedSlash, lower};
+use super::url::{EscapedSlash, lower};
 
 /// A path in the forms that servers read.
 pub(super) struct Readings<'a> {

@@ -4,9 +4,29 @@
 //!          If servers differ about a value (a repeated header, cookie or parameter, a path with `%2f..`), the condition holds
 //!          if it holds for any reading, so that the request is counted.
 
+use super::http_request::Request;
+use super::key;
+use super::part::KeyPart;
+use super::path::{Path, PathPattern};
+use super::pattern::Pattern;
 use super::values::Values;
-use super::{Condition, KeyPart, Path, PathPattern, Pattern, Request, key};
+use ipnet::IpNet;
 use std::fmt;
+
+/// What must hold for a limit to count a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The part of the request that is compared.
+    pub part: KeyPart,
+    /// The patterns; one of them must match.
+    pub patterns: Vec<Pattern>,
+    /// The same patterns in canonical form, if the part is `path`.
+    paths: Vec<PathPattern>,
+    /// If the part is `ip`, the networks instead of patterns; the address must be in one of them.
+    pub networks: Vec<IpNet>,
+    /// Whether the condition holds if no pattern and no network matches.
+    pub is_negated: bool,
+}
 
 impl Condition {
     /// Creates a condition without patterns, which never holds.

@@ -5,8 +5,10 @@
 //!          A repeated header, cookie or parameter has no value, and neither has an ambiguous path. Such a value is not the
 //!          same as a missing one: the server behind the proxy may find it, so the request never passes uncounted.
 
+use super::http_request::{NoValue, Request};
+use super::part::KeyPart;
+use super::url;
 use super::values::{Values, sole_header};
-use super::{KeyPart, NoValue, Request, url};
 use std::borrow::Cow;
 use tidegate_http::{AddressBits, put_key_part};
 

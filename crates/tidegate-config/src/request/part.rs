@@ -2,7 +2,6 @@
 //!
 //! Always   A printed part parses as the same part.
 
-use super::KeyPart;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -32,6 +31,34 @@ const CREDENTIALS: [&str; 10] = [
     "session",
     "cookie",
 ];
+
+/// A part of the key that a limit counts by: `ip`, `header:x-api-key`, `path`…
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The client's address, cut to a prefix. Default: [`V4_BITS`] and [`V6_BITS`].
+    Ip {
+        /// Length of the prefix of an IPv4 address, in bits.
+        v4_bits: u8,
+        /// Length of the prefix of an IPv6 address, in bits.
+        v6_bits: u8,
+    },
+    /// A header, by its name in lower case.
+    Header(String),
+    /// A cookie.
+    Cookie(String),
+    /// The path.
+    Path,
+    /// A parameter of the query.
+    Query(String),
+    /// The method.
+    Method,
+    /// The host.
+    Host,
+    /// An entry of the Envoy descriptor.
+    Descriptor(String),
+    /// The same text for every request.
+    Constant(String),
+}
 
 impl KeyPart {
     /// Returns whether values of this part are credentials, which must not be printed.

@@ -14,20 +14,8 @@
 
 use super::ambiguity::Readings;
 use super::pattern;
-use super::url::{Slash, decode_path, decode_path_fully};
+use super::url::{EscapedSlash, Slash, decode_path, decode_path_fully, lower};
 use std::borrow::Cow;
-
-/// How the server behind a proxy reads `%2F` in a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EscapedSlash {
-    /// Unknown. A path whose meaning depends on it is ambiguous.
-    #[default]
-    Either,
-    /// As a separator, like nginx and Caddy: `/a%2F..%2Fb` is `/b`.
-    Decode,
-    /// As a part of a name: `/a%2Fb/../c` is `/c`.
-    Keep,
-}
 
 /// The path of a request.
 ///
@@ -127,15 +115,6 @@ impl<'a> Path<'a> {
     }
 }
 
-impl EscapedSlash {
-    fn slash(self) -> Slash {
-        match self {
-            Self::Either | Self::Decode => Slash::Separates,
-            Self::Keep => Slash::Stays,
-        }
-    }
-}
-
 impl PathPattern {
     pub(super) fn new(pattern: &str) -> Self {
         let read = |escaped_slash| {
@@ -197,28 +176,6 @@ fn is_plain(raw: &[u8]) -> bool {
         && !ends_oddly
         && !raw.iter().any(is_odd)
         && !raw.windows(2).any(is_odd_pair)
-}
-
-/// Returns the path in lower case, letter by letter in any language, as servers do that ignore case.
-pub(super) fn lower(path: &[u8]) -> Vec<u8> {
-    let mut lower = Vec::with_capacity(path.len());
-    for chunk in path.utf8_chunks() {
-        lower.extend_from_slice(chunk.valid().chars().map(folded).collect::<String>().as_bytes());
-        lower.extend_from_slice(chunk.invalid());
-    }
-    lower
-}
-
-/// Returns the lower case of a letter's upper case: `ſ` is `s` and `ı` is `i`, as in servers that compare upper case. A letter
-/// whose upper case is more than one letter keeps its own lower case.
-fn folded(letter: char) -> char {
-    let lower_char = |letter: char| letter.to_lowercase().next().unwrap_or(letter);
-    let letter = lower_char(letter);
-    let mut capital = letter.to_uppercase();
-    match (capital.next(), capital.next()) {
-        (Some(capital), None) => lower_char(capital),
-        _ => letter,
-    }
 }
 
 /// The segments of a path, without what some server removes from them.

@@ -1,9 +1,21 @@
-//! Percent-decoding, and host names.
+//! Percent-decoding, lower case, and host names.
 //!
 //! Always   Decoding never fails: an invalid escape stays as it is.
 //! Bound    Linear in the text, however often it is encoded.
 
 use std::borrow::Cow;
+
+/// How the server behind a proxy reads `%2F` in a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EscapedSlash {
+    /// Unknown. A path whose meaning depends on it is ambiguous.
+    #[default]
+    Either,
+    /// As a separator, like nginx and Caddy: `/a%2F..%2Fb` is `/b`.
+    Decode,
+    /// As a part of a name: `/a%2Fb/../c` is `/c`.
+    Keep,
+}
 
 /// How `%2F` in a path is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +24,15 @@ pub(super) enum Slash {
     Separates,
     /// Not at all: it stays `%2f`, a part of a name.
     Stays,
+}
+
+impl EscapedSlash {
+    pub(super) fn slash(self) -> Slash {
+        match self {
+            Self::Either | Self::Decode => Slash::Separates,
+            Self::Keep => Slash::Stays,
+        }
+    }
 }
 
 /// Returns a host without its port: what follows the last colon outside of brackets, as in `example.org:80` and `[::1]:80`.
@@ -122,6 +143,28 @@ fn escaped(after: &[u8], first: u8) -> Option<u8> {
     let (high, low) = (*after.first()?, *after.get(1)?);
     let byte = hex(high)? * 16 + hex(low)?;
     u8::try_from(byte).ok().filter(|_| first == b'%')
+}
+
+/// Returns the path in lower case, letter by letter in any language, as servers do that ignore case.
+pub(super) fn lower(path: &[u8]) -> Vec<u8> {
+    let mut lower = Vec::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        lower.extend_from_slice(chunk.valid().chars().map(folded).collect::<String>().as_bytes());
+        lower.extend_from_slice(chunk.invalid());
+    }
+    lower
+}
+
+/// Returns the lower case of a letter's upper case: `ſ` is `s` and `ı` is `i`, as in servers that compare upper case. A letter
+/// whose upper case is more than one letter keeps its own lower case.
+fn folded(letter: char) -> char {
+    let lower_char = |letter: char| letter.to_lowercase().next().unwrap_or(letter);
+    let letter = lower_char(letter);
+    let mut capital = letter.to_uppercase();
+    match (capital.next(), capital.next()) {
+        (Some(capital), None) => lower_char(capital),
+        _ => letter,
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //!          that some server finds.
 //!          A repeated or ambiguous value is not the same as a missing one.
 
+use super::http_request::{NoValue, Request};
 use super::url::decode_form;
-use super::{NoValue, Request};
 use std::borrow::Cow;
 
 /// The values of a name.

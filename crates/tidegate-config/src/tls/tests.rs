@@ -42,7 +42,7 @@ fn a_file_with_the_wrong_contents_is_refused() {
 }
 
 #[test]
-fn a_certificate_that_has_expired_or_will_within_a_week_is_told() {
+fn a_certificate_that_has_expired_or_will_within_a_week_is_reported() {
     let (certificate, key) = pair(2030);
     let credentials = credentials(&certificate, &key, None).unwrap();
     let end = credentials.expires().unwrap();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_the_one_that_the_certificate_was_made_with() {
+    fn the_expiry_is_the_one_that_the_certificate_was_made_with() {
         // Until 2049 it is written as UTCTime, and from 2050 as GeneralizedTime.
         for (year, month, day) in
             [(1999, 12, 31), (2024, 2, 29), (2049, 12, 31), (2050, 1, 1), (4096, 1, 1)]

@@ -2,7 +2,7 @@
 //!
 //! Always   A frame is passed on when its bytes have been admitted, and until then nothing more is read: the sender has to wait,
 //!          and at most one frame is buffered. No byte is lost.
-//! Always   A body that is dropped gives back the turn that it waits for.
+//! Always   A body that is dropped gives back its place in the queue.
 
 use crate::key::{KeyBytes, PendingKey};
 use bytes::{Buf, Bytes};
@@ -56,10 +56,10 @@ enum Waiting<C: Clock> {
     Nothing,
     /// The key of the request.
     Key(PendingKey),
-    /// The turn of this number of bytes.
-    Turn(Acquire<C>, usize),
-    /// The time of the next attempt to get a turn.
-    Time(Sleep),
+    /// The admission of this number of bytes.
+    Admission(Acquire<C>, usize),
+    /// The time to ask again for an admission that was denied.
+    Retry(Sleep),
 }
 
 impl<B, C: Clock> ThrottledBody<B, C> {
@@ -113,7 +113,7 @@ impl<C: Clock> Throttle<C> {
         clock.sleep_until(clock.now() + span)
     }
 
-    /// Returns the next bytes of the buffer when their turn has come; `None` if the buffer is empty.
+    /// Returns the next bytes of the buffer when they are admitted; `None` if the buffer is empty.
     fn poll_admitted(
         &mut self,
         buffer: &mut Bytes,
@@ -133,9 +133,9 @@ impl<C: Clock> Throttle<C> {
                 Waiting::Nothing => {
                     let bytes_max = usize::try_from(self.cost_max.max(1)).unwrap_or(usize::MAX);
                     let bytes = buffer.len().min(bytes_max);
-                    *waiting = Waiting::Turn(self.acquire(bytes as u64), bytes);
+                    *waiting = Waiting::Admission(self.acquire(bytes as u64), bytes);
                 }
-                Waiting::Turn(acquire, bytes) => {
+                Waiting::Admission(acquire, bytes) => {
                     let acquired = ready!(Pin::new(acquire).poll(context));
                     let bytes = *bytes;
                     *waiting = Waiting::Nothing;
@@ -146,11 +146,11 @@ impl<C: Clock> Throttle<C> {
                             self.cost_max = decision.limit;
                         }
                         Err(decision) => {
-                            *waiting = Waiting::Time(self.sleep(retry_delay(decision.verdict)));
+                            *waiting = Waiting::Retry(self.sleep(retry_delay(decision.verdict)));
                         }
                     }
                 }
-                Waiting::Time(sleep) => {
+                Waiting::Retry(sleep) => {
                     ready!(Pin::new(sleep).poll(context));
                     *waiting = Waiting::Nothing;
                 }
@@ -206,7 +206,7 @@ impl<B: Body, C: Clock> Body for ThrottledBody<B, C> {
     }
 }
 
-/// Returns when to ask again for a turn that was denied because as many requests wait as the rule allows.
+/// Returns when to ask again for an admission that was denied, because as many bodies wait as the rule allows.
 fn retry_delay(verdict: Verdict) -> Span {
     const DELAY_MIN: Span = Span::from_millis(10);
     match verdict {

@@ -2,10 +2,10 @@
 
 use super::body::ThrottledBody;
 use crate::head::Head;
-use crate::key::{Key, KeyBytes, KeyLookup, PendingKey};
-use crate::limit::{Limit, LimitError, OnMissing};
-use crate::limited_body::LimitedBody;
-use crate::response_policy::{ResponsePolicy, address_methods, observe_method};
+use crate::key::Key;
+use crate::limit::{Limit, LimitError, RequestKey};
+use crate::response::body::LimitedBody;
+use crate::response::policy::{ResponsePolicy, address_methods, observe_method};
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
@@ -25,13 +25,6 @@ struct ByteRate<C: Clock> {
     policy: ResponsePolicy,
 }
 
-/// The key that the bytes of a body are counted by.
-enum BodyKey {
-    Uncounted,
-    Known(KeyBytes),
-    Pending(PendingKey),
-}
-
 impl<C: Clock> ByteRate<C> {
     fn new(limit: Limit<C>, layer: &'static str) -> Result<Self, LimitError> {
         let limit = limit.without_after_response(layer)?.not_in_flight()?;
@@ -43,29 +36,18 @@ impl<C: Clock> ByteRate<C> {
         Ok(Self { limit, limiter, policy: ResponsePolicy::default() })
     }
 
-    /// Returns the key of a request, or the response to a request without a key.
-    fn key_of<B>(&self, request: &Request<B>) -> Result<BodyKey, Box<Response<Bytes>>> {
-        let head = Head::with_source(request, &self.policy.address_source);
-        if !self.limit.counts(&head) {
-            return Ok(BodyKey::Uncounted);
-        }
-        match self.limit.key_of(&head) {
-            KeyLookup::Key(key) => Ok(BodyKey::Known(key)),
-            KeyLookup::Pending => Ok(BodyKey::Pending(self.limit.later_key_of(&head))),
-            KeyLookup::Missing(missing) => match self.limit.without_key(missing) {
-                Some(OnMissing::Shared) => Ok(BodyKey::Known(KeyBytes::new())),
-                Some(OnMissing::Allow) => Ok(BodyKey::Uncounted),
-                _ => Err(Box::new(self.policy.without_key(&head, &self.limit, missing))),
-            },
+    fn throttled<B>(&self, body: B, key: RequestKey) -> ThrottledBody<B, C> {
+        match key {
+            RequestKey::Uncounted => ThrottledBody::unlimited(body),
+            RequestKey::Key(key) => ThrottledBody::keyed(body, self.limiter.clone(), key),
+            RequestKey::Pending(key) => ThrottledBody::keyed_later(body, self.limiter.clone(), key),
         }
     }
+}
 
-    fn throttled<B>(&self, body: B, key: BodyKey) -> ThrottledBody<B, C> {
-        match key {
-            BodyKey::Uncounted => ThrottledBody::unlimited(body),
-            BodyKey::Known(key) => ThrottledBody::keyed(body, self.limiter.clone(), key),
-            BodyKey::Pending(key) => ThrottledBody::keyed_later(body, self.limiter.clone(), key),
-        }
+impl<C: Clock> fmt::Debug for ByteRate<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteRate").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
@@ -79,6 +61,7 @@ macro_rules! byte_rate_layer {
         #[doc = concat!("let layer = ", stringify!($layer), "::per_ip(\"", $rule, "\")?;")]
         /// # Ok::<(), tidegate_tower::LimitError>(())
         /// ```
+        #[derive(Clone, Debug)]
         #[must_use = "a layer does nothing until it is around a service"]
         pub struct $layer<C: Clock = SystemClock> {
             shared: Arc<ByteRate<C>>,
@@ -125,33 +108,11 @@ macro_rules! byte_rate_layer {
             }
         }
 
-        impl<C: Clock> Clone for $layer<C> {
-            fn clone(&self) -> Self {
-                Self { shared: Arc::clone(&self.shared) }
-            }
-        }
-
-        impl<C: Clock> fmt::Debug for $layer<C> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($layer))
-                    .field("limit", &self.shared.limit)
-                    .finish_non_exhaustive()
-            }
-        }
-
         #[doc = concat!("A service behind a [`", stringify!($layer), "`](crate::", stringify!($layer), ").")]
-        #[derive(Clone)]
+        #[derive(Clone, Debug)]
         pub struct $service<S, C: Clock = SystemClock> {
             inner: S,
             shared: Arc<ByteRate<C>>,
-        }
-
-        impl<S, C: Clock> fmt::Debug for $service<S, C> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($service))
-                    .field("limit", &self.shared.limit)
-                    .finish_non_exhaustive()
-            }
         }
     };
 }
@@ -173,17 +134,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
-        match shared.key_of(&request) {
-            Ok(key) => {
-                let request = request.map(|body| shared.throttled(body, key));
-                let (future, key) = (self.inner.call(request), Some(BodyKey::Uncounted));
-                BodyRateFuture { stage: Stage::Calling { future, key }, shared }
-            }
-            Err(response) => {
-                BodyRateFuture { stage: Stage::Rejected { response: Some(*response) }, shared }
-            }
-        }
+        let Self { inner, shared } = self;
+        BodyRateFuture::new(shared, request, |request, key| {
+            let request = request.map(|body| shared.throttled(body, key));
+            (inner.call(request), RequestKey::Uncounted)
+        })
     }
 }
 
@@ -201,16 +156,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
-        match shared.key_of(&request) {
-            Ok(key) => {
-                let (future, key) = (self.inner.call(request), Some(key));
-                BodyRateFuture { stage: Stage::Calling { future, key }, shared }
-            }
-            Err(response) => {
-                BodyRateFuture { stage: Stage::Rejected { response: Some(*response) }, shared }
-            }
-        }
+        let Self { inner, shared } = self;
+        BodyRateFuture::new(shared, request, |request, key| (inner.call(request), key))
     }
 }
 
@@ -226,8 +173,28 @@ pin_project! {
 pin_project! {
     #[project = StageProjection]
     enum Stage<T> {
-        Calling { #[pin] future: T, key: Option<BodyKey> },
+        Calling { #[pin] future: T, key: Option<RequestKey> },
         Rejected { response: Option<Response<Bytes>> },
+    }
+}
+
+impl<T, C: Clock> BodyRateFuture<T, C> {
+    /// Finds the key of a request, and calls the service with it. `call` returns the service's future, and the key for the
+    /// body of its response.
+    fn new<B>(
+        shared: &Arc<ByteRate<C>>,
+        request: Request<B>,
+        call: impl FnOnce(Request<B>, RequestKey) -> (T, RequestKey),
+    ) -> Self {
+        let head = Head::with_source(&request, &shared.policy.address_source);
+        let stage = if let Ok(key) = shared.limit.request_key(&head) {
+            let (future, key) = call(request, key);
+            Stage::Calling { future, key: Some(key) }
+        } else {
+            let response = shared.policy.without_key(&head, &shared.limit);
+            Stage::Rejected { response: Some(response) }
+        };
+        Self { stage, shared: Arc::clone(shared) }
     }
 }
 
@@ -246,12 +213,12 @@ where
                 let result = ready!(future.poll(context));
                 let key = key.take().expect(TWICE);
                 result.map(|response| {
-                    response.map(|body| this.shared.throttled(LimitedBody::theirs(body), key))
+                    response.map(|body| this.shared.throttled(LimitedBody::of_service(body), key))
                 })
             }
             StageProjection::Rejected { response } => {
                 let response = response.take().expect(TWICE);
-                Ok(response.map(|bytes| ThrottledBody::unlimited(LimitedBody::ours(bytes))))
+                Ok(response.map(|bytes| ThrottledBody::unlimited(LimitedBody::of_rejection(bytes))))
             }
         })
     }

@@ -1,13 +1,13 @@
 //! The layer that limits requests in flight, and its builder methods.
 
-use super::service::{Concurrency, ConcurrencyLimit};
-use crate::fallback::{FallbackService, NoFallback};
-use crate::jitter::Jitter;
+use super::limit::ConcurrencyLimit;
+use crate::admission::LimitedService;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::response_policy::{address_methods, observe_method, response_methods};
+use crate::response::fallback::{FallbackService, NoFallback};
+use crate::response::jitter::Jitter;
+use crate::response::policy::{address_methods, observe_method, response_methods};
 use http::StatusCode;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::{Clock, Span, SystemClock};
@@ -27,6 +27,7 @@ use tower_layer::Layer;
 ///     .layer(ConcurrencyLayer::for_all("concurrency 100")?.wait(Duration::from_millis(200)));
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
+#[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct ConcurrencyLayer<C: Clock = SystemClock, F = NoFallback> {
     shared: Arc<ConcurrencyLimit<C>>,
@@ -35,13 +36,6 @@ pub struct ConcurrencyLayer<C: Clock = SystemClock, F = NoFallback> {
 
 impl ConcurrencyLayer {
     /// Limits all requests together. A denied request gets status 503, since the client is not to blame.
-    ///
-    /// ```
-    /// # use tidegate_tower::ConcurrencyLayer;
-    /// let layer = ConcurrencyLayer::for_all("concurrency 100")?;
-    /// assert!(ConcurrencyLayer::for_all("100/s").is_err());
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
     pub fn for_all(rule: &str) -> Result<Self, LimitError> {
         let layer = Self::new(Limit::new("in-flight", rule)?)?;
         Ok(layer.status(StatusCode::SERVICE_UNAVAILABLE))
@@ -55,13 +49,6 @@ impl ConcurrencyLayer {
 
 impl<C: Clock> ConcurrencyLayer<C> {
     /// Makes a layer of this limit, whose rule is a `concurrency`.
-    ///
-    /// ```
-    /// # use tidegate_tower::{ConcurrencyLayer, Key, Limit};
-    /// let user = Key::extension(|user: &u64| *user);
-    /// let layer = ConcurrencyLayer::new(Limit::new("user", "concurrency 3")?.key(user))?;
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
     pub fn new(limit: Limit<C>) -> Result<Self, LimitError> {
         Ok(Self { shared: Arc::new(ConcurrencyLimit::new(limit)?), fallback: NoFallback })
     }
@@ -106,23 +93,9 @@ impl<C: Clock, F> ConcurrencyLayer<C, F> {
 }
 
 impl<S, C: Clock, F: Clone> Layer<S> for ConcurrencyLayer<C, F> {
-    type Service = Concurrency<S, C, F>;
+    type Service = LimitedService<S, ConcurrencyLimit<C>, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Concurrency::new(inner, Arc::clone(&self.shared), self.fallback.clone())
-    }
-}
-
-impl<C: Clock, F: Clone> Clone for ConcurrencyLayer<C, F> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), fallback: self.fallback.clone() }
-    }
-}
-
-impl<C: Clock, F> fmt::Debug for ConcurrencyLayer<C, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyLayer")
-            .field("limit", &self.shared.limit)
-            .finish_non_exhaustive()
+        LimitedService::new(inner, Arc::clone(&self.shared), self.fallback.clone())
     }
 }

@@ -3,10 +3,8 @@
 //! Always   A permit is taken before the service is called, and released once: when the body of the response has ended or is
 //!          dropped, when the service fails or panics, or when the request is given up at any point (T13).
 
-mod future;
 mod layer;
-mod service;
+mod limit;
 
-pub use future::ConcurrencyFuture;
 pub use layer::ConcurrencyLayer;
-pub use service::Concurrency;
+pub(crate) use limit::ConcurrencyLimit;

@@ -2,8 +2,8 @@
 
 use super::limit_set::LimitSet;
 use crate::head::Head;
-use crate::key::{KeyBytes, KeyLookup, MissingKey, PendingKey};
-use crate::limit::OnMissing;
+use crate::key::{KeyBytes, PendingKey};
+use crate::limit::{KeyRequired, RequestKey};
 use smallvec::SmallVec;
 use tidegate::{Clock, Decision, Timestamp};
 
@@ -39,9 +39,8 @@ pub(super) type CheckList = SmallVec<[Check; 1]>;
 
 /// A limit denies requests without a key, and this one has none.
 #[derive(Clone, Copy)]
-pub(super) struct NoKey {
+pub struct NoKey {
     pub(super) limit: usize,
-    pub(super) missing: MissingKey,
 }
 
 /// All checks of a request, some of whose keys may not be known yet.
@@ -60,10 +59,8 @@ impl Checks {
     pub(super) async fn complete<C: Clock>(self, set: &LimitSet<C>) -> Result<CheckList, NoKey> {
         let mut checks = self.known;
         for (limit, cost, key) in self.pending {
-            let key = match key.await {
-                Some(key) => Some(key),
-                None => set.without_key(limit, MissingKey::Part)?,
-            };
+            let key = set.limits[limit].awaited_key(key.await);
+            let key = key.map_err(|KeyRequired| NoKey { limit })?;
             checks.extend(key.map(|key| Check::new(limit, key, cost)));
         }
         checks.sort_by_key(|check| check.limit);
@@ -77,32 +74,17 @@ impl<C: Clock> LimitSet<C> {
     pub(super) fn checks(&self, head: &Head<'_>) -> Result<Checks, NoKey> {
         let mut checks = Checks { known: CheckList::new(), pending: Vec::new() };
         for (index, limit) in self.limits.iter().enumerate() {
-            if !limit.counts(head) {
-                continue;
-            }
-            let cost = limit.cost_of(head);
-            let key = match limit.key_of(head) {
-                KeyLookup::Key(key) => key,
-                KeyLookup::Pending => {
-                    checks.pending.push((index, cost, limit.later_key_of(head)));
-                    continue;
+            match limit.request_key(head) {
+                Ok(RequestKey::Key(key)) => {
+                    checks.known.push(Check::new(index, key, limit.cost_of(head)));
                 }
-                KeyLookup::Missing(missing) => match self.without_key(index, missing)? {
-                    Some(key) => key,
-                    None => continue,
-                },
-            };
-            checks.known.push(Check::new(index, key, cost));
+                Ok(RequestKey::Pending(key)) => {
+                    checks.pending.push((index, limit.cost_of(head), key));
+                }
+                Ok(RequestKey::Uncounted) => {}
+                Err(KeyRequired) => return Err(NoKey { limit: index }),
+            }
         }
         Ok(checks)
-    }
-
-    /// Returns the key that requests without a key share, or `None` if the limit does not count them.
-    fn without_key(&self, limit: usize, missing: MissingKey) -> Result<Option<KeyBytes>, NoKey> {
-        match self.limits[limit].without_key(missing) {
-            Some(OnMissing::Shared) => Ok(Some(KeyBytes::new())),
-            Some(OnMissing::Allow) => Ok(None),
-            Some(OnMissing::Deny) | None => Err(NoKey { limit, missing }),
-        }
     }
 }

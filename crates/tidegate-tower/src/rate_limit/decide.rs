@@ -2,26 +2,41 @@
 //!
 //! Always   A limit in shadow mode is decided on its own, after the others, and rejects no request: see
 //!          [`ShadowAction`](tidegate_http::ShadowAction).
-//! Speed    A request that one limit in memory counts takes no box and no allocation: `cargo xtask instructions`, the cases
-//!          `layer-allowed` and `layer-denied`. All other requests share the future.
+//! Speed    `decide_at_once` takes no box: an admitted request takes 5 500 instructions instead of 10 200 in the future, a denied
+//!          one 8 700 instead of 12 700, without those of the call itself (`cargo xtask instructions`: `layer-allowed` and
+//!          `layer-denied` less `layer-none`). `a_limit_that_several_layers_share_counts_each_request_once` in
+//!          `tests/layers/keys.rs` compares both paths.
 
-use super::admission::{Admission, AfterAdmission, Rejection};
+use super::admission::{AfterAdmission, Rejection};
 use super::charges::Charges;
 use super::checks::{Check, CheckList, Checks};
 use super::decisions::{JointDecision, after_wait};
 use super::limit_set::LimitSet;
 use super::settlement::Settlement;
-use crate::head::Head;
-use crate::jitter::put_off;
+use crate::admission::AdmissionControl;
+use crate::head::{AddressSource, Head};
 use crate::limit::Limit;
+use crate::response::jitter::with_later_retry;
+use bytes::Bytes;
+use http::Response;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tidegate::{Clock, Decision, Retry, Span, Verdict};
+use tidegate::{Clock, Decision, Denied, Retry, Span, Verdict};
+use tidegate_http::PreparedFields;
 
-impl<C: Clock> LimitSet<C> {
-    /// Decides a request.
+type Admission<C> = crate::admission::Admission<LimitSet<C>>;
+
+impl<C: Clock> AdmissionControl for LimitSet<C> {
+    type AfterAdmission = AfterAdmission<C>;
+    type Rejection = Rejection;
+
     #[inline]
-    pub(super) fn decide(self: &Arc<Self>, head: &Head<'_>) -> Admission<C> {
+    fn address_source(&self) -> &AddressSource {
+        &self.policy.address_source
+    }
+
+    #[inline]
+    fn decide(self: &Arc<Self>, head: &Head<'_>) -> Admission<C> {
         let checks = match self.checks(head) {
             Ok(checks) => checks,
             Err(no_key) => return Admission::Rejected(Rejection::NoKey(no_key)),
@@ -41,6 +56,16 @@ impl<C: Clock> LimitSet<C> {
         self.decide_in_future(checks)
     }
 
+    fn rejection(&self, head: &Head<'_>, why: &Rejection) -> Response<Bytes> {
+        why.response(self, head)
+    }
+
+    fn denial(&self, why: &Rejection) -> Option<(Denied, PreparedFields)> {
+        why.denial(self)
+    }
+}
+
+impl<C: Clock> LimitSet<C> {
     /// Decides the only check of a request, if the limit is in memory and its requests do not wait.
     #[inline]
     fn decide_at_once(&self, check: &Check) -> Option<Decision> {
@@ -170,11 +195,11 @@ impl<C: Clock> LimitSet<C> {
                 check.charged(limit.clock.now(), decision);
             }
             if !limit.is_shadow() {
-                *decision = put_off(*decision, jitter);
+                *decision = with_later_retry(*decision, jitter);
             }
         }
         if is_denied {
-            decisions.joint = put_off(decisions.joint, jitter);
+            decisions.joint = with_later_retry(decisions.joint, jitter);
             return Admission::Rejected(Rejection::Denied(decisions));
         }
         let settlement = Settlement::of(self, checks);

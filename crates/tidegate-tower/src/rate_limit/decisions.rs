@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tidegate::{Decision, Joint, Span, Verdict};
 
 /// The decision of each limit that counts a request, and the joint decision of those that are enforced.
-pub(super) struct JointDecision {
+pub struct JointDecision {
     /// By the index of the limit in its layer.
     pub(super) each: SmallVec<[(usize, Decision); 1]>,
     pub(super) joint: Decision,

@@ -1,13 +1,12 @@
 //! The layer that limits how often requests are made, and its builder methods.
 
 use super::limit_set::LimitSet;
-use super::service::RateLimit;
-use crate::fallback::{FallbackService, NoFallback};
-use crate::jitter::Jitter;
+use crate::admission::LimitedService;
 use crate::key::Key;
 use crate::limit::{Limit, LimitError};
-use crate::response_policy::{address_methods, observe_method, response_methods};
-use std::fmt;
+use crate::response::fallback::{FallbackService, NoFallback};
+use crate::response::jitter::Jitter;
+use crate::response::policy::{address_methods, observe_method, response_methods};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::{Clock, Span, SystemClock};
@@ -27,6 +26,7 @@ use tower_layer::Layer;
 ///     .layer(RateLimitLayer::per_ip("100/s burst 20")?);
 /// # Ok::<(), tidegate_tower::LimitError>(())
 /// ```
+#[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct RateLimitLayer<C: Clock = SystemClock, F = NoFallback> {
     set: Arc<LimitSet<C>>,
@@ -36,13 +36,6 @@ pub struct RateLimitLayer<C: Clock = SystemClock, F = NoFallback> {
 impl RateLimitLayer {
     /// Limits the requests of each client address: the peer's, or the one that
     /// [trusted proxies](Self::trusted_proxies) report.
-    ///
-    /// ```
-    /// # use tidegate_tower::RateLimitLayer;
-    /// let layer = RateLimitLayer::per_ip("100/s burst 20")?;
-    /// assert!(RateLimitLayer::per_ip("100 a second").is_err());
-    /// # Ok::<(), tidegate_tower::LimitError>(())
-    /// ```
     pub fn per_ip(rule: &str) -> Result<Self, LimitError> {
         Self::new(Limit::new("per-ip", rule)?.key(Key::ip()))
     }
@@ -81,7 +74,7 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
 
     /// Lets requests wait at most this long for their turn instead of denying them. A request that would wait longer is denied at
     /// once, and a request that is given up gives its turn back. One limit in memory serves requests in the order of arrival;
-    /// with several limits, or one in Redis, a waiting request asks again after the time that it was told.
+    /// with several limits, or one in Redis, a waiting request asks again after its retry time.
     pub fn wait(self, max_wait: Duration) -> Self {
         self.with(|set| set.max_wait = Span::from_duration_floor(max_wait))
     }
@@ -118,21 +111,9 @@ impl<C: Clock, F> RateLimitLayer<C, F> {
 }
 
 impl<S, C: Clock, F: Clone> Layer<S> for RateLimitLayer<C, F> {
-    type Service = RateLimit<S, C, F>;
+    type Service = LimitedService<S, LimitSet<C>, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.set), self.fallback.clone())
-    }
-}
-
-impl<C: Clock, F: Clone> Clone for RateLimitLayer<C, F> {
-    fn clone(&self) -> Self {
-        Self { set: Arc::clone(&self.set), fallback: self.fallback.clone() }
-    }
-}
-
-impl<C: Clock, F> fmt::Debug for RateLimitLayer<C, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.set.limits).finish_non_exhaustive()
+        LimitedService::new(inner, Arc::clone(&self.set), self.fallback.clone())
     }
 }

@@ -1,10 +1,11 @@
 //! The limits and settings that all clones of a layer's services share.
 
 use super::decisions::JointDecision;
-use crate::jitter::Jitter;
 use crate::limit::Limit;
-use crate::response_policy::ResponsePolicy;
+use crate::response::jitter::Jitter;
+use crate::response::policy::ResponsePolicy;
 use smallvec::SmallVec;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate::{Clock, Rule, Span};
@@ -13,8 +14,9 @@ use tidegate_http::{LimitStatus, PreparedFields};
 /// Maximum number of requests of a layer that wait to ask several limits, or one in Redis, again. More are denied at once.
 pub(super) const WAITING_MAX: usize = 4_096;
 
+/// The limits of a layer, and its settings.
 #[derive(Clone)]
-pub(super) struct LimitSet<C: Clock> {
+pub struct LimitSet<C: Clock> {
     pub(super) limits: Vec<Limit<C>>,
     pub(super) policy: ResponsePolicy,
     /// How long a request may wait; zero if it is denied instead.
@@ -51,13 +53,10 @@ impl<C: Clock> LimitSet<C> {
 
     /// Returns the header fields for these decisions, with `Retry-After` if the joint decision is a denial.
     pub(super) fn fields(&self, decisions: &JointDecision) -> PreparedFields {
-        let mut fields = PreparedFields::default();
-        if let Some(style) = self.policy.style {
-            self.with_statuses(decisions, |statuses| {
-                style.write(&mut fields, statuses, &decisions.joint);
-            });
+        if self.policy.style.is_none() {
+            return PreparedFields::default();
         }
-        fields
+        self.with_statuses(decisions, |statuses| self.policy.fields(statuses, &decisions.joint))
     }
 
     /// Calls `work` with the status of each limit that clients see, with its current rule.
@@ -74,6 +73,12 @@ impl<C: Clock> LimitSet<C> {
             .zip(&rules)
             .filter_map(|((limit, decision), rule)| limit.mode.status(&limit.name, rule, decision));
         work(&statuses.collect::<SmallVec<[LimitStatus<'_>; 1]>>())
+    }
+}
+
+impl<C: Clock> fmt::Debug for LimitSet<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitSet").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::checks::{Check, CheckList};
 use super::limit_set::LimitSet;
 use crate::limit::Limit;
-use crate::limited_body::Meter;
+use crate::response::body::BodyGuard;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use tidegate::Clock;
@@ -34,7 +34,7 @@ impl<C: Clock> Settlement<C> {
         self,
         status: StatusCode,
         headers: &HeaderMap,
-    ) -> Option<Box<dyn Meter>> {
+    ) -> Option<Box<dyn BodyGuard>> {
         self.refund_where(|limit| {
             limit.after_response.refund.as_ref().is_some_and(|refund| refund(status, headers))
         });
@@ -44,7 +44,7 @@ impl<C: Clock> Settlement<C> {
             }
         }
         let is_metered = self.checks().any(|(_, limit)| limit.after_response.is_charged_by_byte);
-        is_metered.then(|| Box::new(ByteMeter { settlement: self, bytes: 0 }) as Box<dyn Meter>)
+        is_metered.then(|| Box::new(ByteMeter { settlement: self, bytes: 0 }) as Box<dyn BodyGuard>)
     }
 
     fn refund_where(&self, is_refunded: impl Fn(&Limit<C>) -> bool) {
@@ -76,7 +76,7 @@ impl<C: Clock> ByteMeter<C> {
     }
 }
 
-impl<C: Clock> Meter for ByteMeter<C> {
+impl<C: Clock> BodyGuard for ByteMeter<C> {
     fn flowed(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.charge(false, bytes);

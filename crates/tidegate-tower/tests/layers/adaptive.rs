@@ -1,8 +1,8 @@
-//! Places that follow what the service bears: never too many, and all of them back in the end (A14, T13).
+//! The adaptive limit: it follows the load, is never exceeded, and all permits are released (A14, T13).
 
-use crate::concurrency::{Census, Slow, quiet_panic, request};
+use crate::concurrency::{InFlightCount, SlowService, quiet_panic, request};
 use crate::fixture::{Body, Inner, ask, get};
-use crate::storm::{self, Late};
+use crate::mixed_load::{self, UpstreamTimeout};
 use http::{Request, Response, StatusCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,21 +21,22 @@ fn gate(adaptive: Adaptive) -> Gate {
     AdaptiveGate::with_clock(adaptive, TokioClock::new())
 }
 
-/// Takes 5 ms until the head is there; panics, fails, or is overloaded, if the path says so.
+/// Responds after 5 ms; panics, fails or reports an overload if the path says so.
 fn handler(
-    census: Census,
+    in_flight: InFlightCount,
     called: impl Fn() + Clone + Send + 'static,
-) -> impl Service<Request<Body>, Response = Response<Body>, Error = Late, Future: Send> + Clone + Send
-{
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = UpstreamTimeout, Future: Send>
++ Clone
++ Send {
     tower::service_fn(move |request: Request<Body>| {
         called();
-        let present = census.enter();
+        let present = in_flight.enter();
         async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
             let mut response = Response::new(Body::default());
             match request.uri().path() {
                 "/panic/call" | "/panic/await" => quiet_panic(),
-                "/late" => return Err(Late),
+                "/late" => return Err(UpstreamTimeout),
                 "/busy" => *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
                 _ => {}
             }
@@ -72,7 +73,7 @@ async fn the_limit_comes_down_on_overloads_only() {
 }
 
 #[test]
-fn grpc_says_overload_in_its_own_words() {
+fn grpc_statuses_of_an_overload_are_recognized() {
     let of = |code: &'static str| {
         let mut headers = http::HeaderMap::new();
         headers.insert("grpc-status", http::HeaderValue::from_static(code));
@@ -104,7 +105,7 @@ async fn a_request_over_the_limit_is_rejected_with_a_retry_time_or_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_hear_what_is_left_also_after_a_wait() {
+async fn observers_get_what_is_left_after_a_wait_too() {
     let gate = gate(Adaptive::vegas().between(2..=2));
     let (events, held) = (Arc::new(Mutex::new(Vec::new())), gate.try_acquire().unwrap());
     let notes = Arc::clone(&events);
@@ -130,9 +131,9 @@ async fn observers_hear_what_is_left_also_after_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_free_when_the_head_is_there() {
+async fn a_permit_is_released_when_the_head_of_the_response_is_there() {
     let gate = gate(Adaptive::vegas());
-    let service = AdaptiveLayer::new(gate.clone()).layer(Slow(Census::default()));
+    let service = AdaptiveLayer::new(gate.clone()).layer(SlowService(InFlightCount::default()));
     for _ in 0..20 {
         let response = service.clone().oneshot(request("/")).await.unwrap();
         assert_eq!(gate.in_flight(), 0, "though the body is still to come");
@@ -144,31 +145,39 @@ async fn a_place_is_free_when_the_head_is_there() {
     assert!((5..10).contains(&head.as_millis()), "the body was measured: {head:?}");
 }
 
-/// While the limit moves: overloads, panics, requests given up.
+/// T13, while the limit moves: overloads, panics, requests that are given up.
 #[tokio::test(start_paused = true)]
-async fn t13_nobody_is_let_in_above_the_limit_and_none_is_left_in_the_end() {
+async fn requests_in_flight_never_exceed_the_limit_and_end_at_zero() {
     static LEAST: AtomicU64 = AtomicU64::new(u64::MAX);
     static MOST: AtomicU64 = AtomicU64::new(0);
-    let (gate, census) = (gate(Adaptive::vegas().between(1..=50)), Census::default());
-    let asked = gate.clone();
+    let (gate, in_flight) = (gate(Adaptive::vegas().between(1..=50)), InFlightCount::default());
+    let observed = gate.clone();
     let called = move || {
-        let limit = asked.limit();
-        assert!(asked.in_flight() <= limit, "{} of {limit}", asked.in_flight());
+        let limit = observed.limit();
+        assert!(observed.in_flight() <= limit, "{} of {limit}", observed.in_flight());
         LEAST.fetch_min(limit, Ordering::Relaxed);
         MOST.fetch_max(limit, Ordering::Relaxed);
     };
-    let service = AdaptiveLayer::new(gate.clone()).layer(handler(census.clone(), called));
-    storm::rage(&service).await;
+    let service = AdaptiveLayer::new(gate.clone()).layer(handler(in_flight.clone(), called));
+    mixed_load::run(&service).await;
     assert!(LEAST.load(Ordering::Relaxed) < MOST.load(Ordering::Relaxed), "the limit never moved");
-    assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
+    assert_eq!(
+        (gate.in_flight(), in_flight.now.load(Ordering::SeqCst)),
+        (0, 0),
+        "a permit has leaked"
+    );
 }
 
-/// Waiting requests are admitted when others end.
+/// T13: waiting requests are admitted when others end.
 #[tokio::test(start_paused = true)]
-async fn t13_who_waits_keeps_to_the_limit_too() {
-    let (gate, census) = (gate(Adaptive::vegas().between(3..=3)), Census::default());
+async fn waiting_requests_keep_to_the_limit() {
+    let (gate, in_flight) = (gate(Adaptive::vegas().between(3..=3)), InFlightCount::default());
     let layer = AdaptiveLayer::new(gate.clone()).wait(Duration::from_millis(20));
-    storm::rage(&layer.layer(handler(census.clone(), || ()))).await;
-    assert_eq!(census.most.load(Ordering::SeqCst), 3);
-    assert_eq!((gate.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0), "a place has leaked");
+    mixed_load::run(&layer.layer(handler(in_flight.clone(), || ()))).await;
+    assert_eq!(in_flight.most.load(Ordering::SeqCst), 3);
+    assert_eq!(
+        (gate.in_flight(), in_flight.now.load(Ordering::SeqCst)),
+        (0, 0),
+        "a permit has leaked"
+    );
 }

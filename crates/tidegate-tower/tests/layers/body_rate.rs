@@ -1,4 +1,4 @@
-//! Bodies that flow only so fast, in tokio's paused time.
+//! Bodies whose bytes are limited per second, in tokio's paused time.
 
 use crate::fixture::{Body, get};
 use bytes::Bytes;
@@ -25,11 +25,11 @@ fn limiter(rule: &str) -> Limiter<TokioClock> {
 fn pieces(
     count: usize,
     bytes: usize,
-    asked: &Arc<AtomicUsize>,
+    read: &Arc<AtomicUsize>,
 ) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
-    let asked = Arc::clone(asked);
+    let read = Arc::clone(read);
     let frames = (0..count).map(move |_| {
-        asked.fetch_add(1, Ordering::SeqCst);
+        read.fetch_add(1, Ordering::SeqCst);
         Ok(Frame::data(Bytes::from(vec![7; bytes])))
     });
     StreamBody::new(futures_util::stream::iter(frames))
@@ -37,8 +37,8 @@ fn pieces(
 
 #[tokio::test(start_paused = true)]
 async fn a_body_takes_as_long_as_its_bytes() {
-    let asked = Arc::default();
-    let body = ThrottledBody::by_key(pieces(10, 500, &asked), limiter("1000/s burst 1000"), b"a");
+    let read = Arc::default();
+    let body = ThrottledBody::by_key(pieces(10, 500, &read), limiter("1000/s burst 1000"), b"a");
     let start = Instant::now();
     assert_eq!(body.collect().await.unwrap().to_bytes().len(), 5_000);
     let ms = start.elapsed().as_millis();
@@ -47,10 +47,10 @@ async fn a_body_takes_as_long_as_its_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_piece_larger_than_the_burst_is_cut_and_nothing_is_lost() {
-    let asked = Arc::default();
+    let read = Arc::default();
     let clock = TokioClock::new();
     let gate = Gate::with_clock("100/s burst 7".parse().unwrap(), clock);
-    let mut body = ThrottledBody::through(pieces(2, 50, &asked), gate);
+    let mut body = ThrottledBody::through(pieces(2, 50, &read), gate);
     let mut lengths = Vec::new();
     while let Some(frame) = body.frame().await {
         let data = frame.unwrap().into_data().unwrap();
@@ -63,12 +63,16 @@ async fn a_piece_larger_than_the_burst_is_cut_and_nothing_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_sender_is_held_back_while_a_frame_waits() {
-    let asked = Arc::default();
-    let mut body = ThrottledBody::by_key(pieces(10, 100, &asked), limiter("100/s burst 100"), b"a");
+    let read = Arc::default();
+    let mut body = ThrottledBody::by_key(pieces(10, 100, &read), limiter("100/s burst 100"), b"a");
     body.frame().await.unwrap().unwrap();
     let waiting = tokio::time::timeout(Duration::from_millis(500), body.frame()).await;
     assert!(waiting.is_err());
-    assert_eq!(asked.load(Ordering::SeqCst), 2, "one went on, one waits, no more were read");
+    assert_eq!(
+        read.load(Ordering::SeqCst),
+        2,
+        "one was passed on, one waits, and no more were read"
+    );
     let start = Instant::now();
     body.frame().await.unwrap().unwrap();
     assert!(
@@ -79,8 +83,8 @@ async fn the_sender_is_held_back_while_a_frame_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_dropped_gives_its_turn_back() {
-    let (asked, limiter) = (Arc::default(), limiter("100/s burst 100"));
-    let mut body = ThrottledBody::by_key(pieces(10, 100, &asked), limiter.clone(), b"a");
+    let (read, limiter) = (Arc::default(), limiter("100/s burst 100"));
+    let mut body = ThrottledBody::by_key(pieces(10, 100, &read), limiter.clone(), b"a");
     body.frame().await.unwrap().unwrap();
     let waiting = tokio::time::timeout(Duration::from_millis(10), body.frame()).await;
     assert!(waiting.is_err());
@@ -130,5 +134,9 @@ async fn a_missing_peer_is_reported_by_byte_rate_layers() {
     assert_eq!(reply.status, 500);
     assert!(reply.body.contains("into_make_service_with_connect_info"), "{}", reply.body);
     let found = layer.peer(|_| "192.0.2.7".parse().ok()).layer(crate::fixture::Inner);
-    assert_eq!(crate::fixture::ask(&found, get("/")).await.status, 200, "it says what to do");
+    assert_eq!(
+        crate::fixture::ask(&found, get("/")).await.status,
+        200,
+        "the advice of the error works"
+    );
 }

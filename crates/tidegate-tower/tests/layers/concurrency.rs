@@ -1,7 +1,7 @@
-//! Places in flight: never too many, and all of them back in the end (T13).
+//! Limits on requests in flight: they are never exceeded, and all permits are released (T13).
 
 use crate::fixture::{Body, ask, from, get};
-use crate::storm::{self, Late};
+use crate::mixed_load::{self, UpstreamTimeout};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -20,39 +20,39 @@ use tower::util::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// How many are in the handler or in a body, and the most there ever were.
+/// The number of requests in the handler or in a body, now and at most.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Census {
+pub(crate) struct InFlightCount {
     pub(crate) now: Arc<AtomicUsize>,
     pub(crate) most: Arc<AtomicUsize>,
 }
 
-pub(crate) struct Present(Census);
+pub(crate) struct InFlightGuard(InFlightCount);
 
-impl Census {
-    pub(crate) fn enter(&self) -> Present {
+impl InFlightCount {
+    pub(crate) fn enter(&self) -> InFlightGuard {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        Present(self.clone())
+        InFlightGuard(self.clone())
     }
 }
 
-impl Drop for Present {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Waits in the handler and between the frames of its body; fails, panics or is busy if the request says so.
+/// A service that waits in the handler and between the frames of its body; fails, panics or is busy if the path says so.
 #[derive(Clone, Debug)]
-pub(crate) struct Slow(pub(crate) Census);
+pub(crate) struct SlowService(pub(crate) InFlightCount);
 
-impl Service<Request<Body>> for Slow {
+impl Service<Request<Body>> for SlowService {
     type Response = Response<Pieces>;
-    type Error = Late;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Pieces>, Late>> + Send>>;
+    type Error = UpstreamTimeout;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Pieces>, UpstreamTimeout>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Late>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamTimeout>> {
         Poll::Ready(Ok(()))
     }
 
@@ -67,7 +67,7 @@ impl Service<Request<Body>> for Slow {
             let mut response = Response::new(pieces);
             match request.uri().path() {
                 "/panic/await" => quiet_panic(),
-                "/late" => return Err(Late),
+                "/late" => return Err(UpstreamTimeout),
                 "/busy" => *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
                 _ => {}
             }
@@ -79,7 +79,7 @@ impl Service<Request<Body>> for Slow {
 /// The message of a panic that the request asked for.
 pub(crate) const QUIET_PANIC: &str = "a handler that fails";
 
-/// A million of them are not to fill the test's output.
+/// Panics without a message in the test's output: there are hundreds of thousands of these panics.
 pub(crate) fn quiet_panic() -> ! {
     std::panic::resume_unwind(Box::new(QUIET_PANIC))
 }
@@ -87,7 +87,7 @@ pub(crate) fn quiet_panic() -> ! {
 pub(crate) struct Pieces {
     left: usize,
     pause: Option<Pin<Box<tokio::time::Sleep>>>,
-    present: Option<Present>,
+    present: Option<InFlightGuard>,
 }
 
 impl http_body::Body for Pieces {
@@ -116,10 +116,13 @@ impl http_body::Body for Pieces {
     }
 }
 
-fn limited(rule: &str, census: &Census) -> (Concurrency<Slow, TokioClock>, Limiter<TokioClock>) {
+fn limited(
+    rule: &str,
+    in_flight: &InFlightCount,
+) -> (Concurrency<SlowService, TokioClock>, Limiter<TokioClock>) {
     let limiter = Limiter::with_clock(rule.parse().unwrap(), TokioClock::new());
-    let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
-    (layer.layer(Slow(census.clone())), limiter)
+    let layer = ConcurrencyLayer::new(Limit::over("permits", limiter.clone())).unwrap();
+    (layer.layer(SlowService(in_flight.clone())), limiter)
 }
 
 pub(crate) fn request(path: &str) -> Request<Body> {
@@ -131,34 +134,38 @@ async fn a_fallback_service_responds_to_denied_requests_and_takes_no_permit() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
     let free = || limiter.request(&b""[..]).cost(0).peek().remaining;
     for patience in [Duration::ZERO, Duration::from_millis(50)] {
-        let (census, others) = (Census::default(), Census::default());
-        let mut other = Slow(others.clone());
+        let (in_flight, others) = (InFlightCount::default(), InFlightCount::default());
+        let mut other = SlowService(others.clone());
         let other = tower::service_fn(move |request: Request<Body>| {
             let denied = request.extensions().get::<Denied>();
             assert!(denied.unwrap().decision.is_deny(), "the reason is in the extensions");
             other.call(request)
         });
-        let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+        let layer = ConcurrencyLayer::new(Limit::over("permits", limiter.clone())).unwrap();
         let layer = layer.wait(patience).fallback_service(other);
-        let service = layer.layer(Slow(census.clone()));
+        let service = layer.layer(SlowService(in_flight.clone()));
         let first = service.clone().oneshot(request("/")).await.unwrap();
         let second = service.clone().oneshot(request("/")).await.unwrap();
-        let present = |census: &Census| census.now.load(Ordering::SeqCst);
-        assert_eq!((present(&census), present(&others), free()), (1, 1, 0));
+        let present = |in_flight: &InFlightCount| in_flight.now.load(Ordering::SeqCst);
+        assert_eq!((present(&in_flight), present(&others), free()), (1, 1, 0));
         assert_eq!(second.status(), 200);
-        assert_eq!(second.headers()["ratelimit"], r#""places";r=0"#);
+        assert_eq!(second.headers()["ratelimit"], r#""permits";r=0"#);
         assert_eq!(second.headers()["retry-after"], "1");
         drop(first);
-        assert_eq!((present(&census), present(&others), free()), (0, 1, 1), "it holds no place");
+        assert_eq!(
+            (present(&in_flight), present(&others), free()),
+            (0, 1, 1),
+            "it holds no permit"
+        );
         assert_eq!(ask(&service, get("/")).await.body, "piecepiecepiece");
-        assert_eq!((census.most.load(Ordering::SeqCst), present(&others)), (1, 1));
+        assert_eq!((in_flight.most.load(Ordering::SeqCst), present(&others)), (1, 1));
         let late = second.into_body().collect().await.unwrap().to_bytes();
         assert_eq!((late, present(&others), free()), (Bytes::from("piecepiecepiece"), 0, 1));
         let failed = async {
             let _held = service.clone().oneshot(request("/")).await.unwrap();
             service.clone().oneshot(request("/late")).await
         };
-        assert!(matches!(failed.await, Err(Late)), "its errors are the layer's");
+        assert!(matches!(failed.await, Err(UpstreamTimeout)), "its errors are the layer's");
     }
 }
 
@@ -166,21 +173,21 @@ async fn a_fallback_service_responds_to_denied_requests_and_takes_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_a_key_is_rejected_and_not_passed_to_the_fallback_service() {
     let user = Key::header(http::HeaderName::from_static("x-user"));
-    let limit = Limit::new("places", "concurrency 1").unwrap().key(user);
+    let limit = Limit::new("permits", "concurrency 1").unwrap().key(user);
     let layer = ConcurrencyLayer::new(limit.on_missing(OnMissing::Deny)).unwrap();
-    let others = Census::default();
-    let layer = layer.fallback_service(Slow(others.clone()));
-    let reply = ask(&layer.layer(Slow(Census::default())), get("/")).await;
+    let others = InFlightCount::default();
+    let layer = layer.fallback_service(SlowService(others.clone()));
+    let reply = ask(&layer.layer(SlowService(InFlightCount::default())), get("/")).await;
     assert_eq!((reply.status, others.most.load(Ordering::SeqCst)), (429, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_held_until_the_body_is_done() {
-    let census = Census::default();
-    let (service, limiter) = limited("concurrency 1", &census);
+async fn a_permit_is_held_until_the_body_has_ended() {
+    let in_flight = InFlightCount::default();
+    let (service, limiter) = limited("concurrency 1", &in_flight);
     let free = || limiter.request(&b""[..]).cost(0).peek().remaining;
     let response = service.clone().oneshot(request("/")).await.unwrap();
-    assert_eq!(response.headers()["ratelimit-policy"], r#""places";q=1;qu="concurrent-requests""#);
+    assert_eq!(response.headers()["ratelimit-policy"], r#""permits";q=1;qu="concurrent-requests""#);
     assert_eq!(free(), 0, "the response is here, and its body is not");
     let denied = ask(&service, get("/")).await;
     assert_eq!((denied.status, denied.header("retry-after")), (429, Some("1")));
@@ -195,8 +202,8 @@ async fn a_place_is_held_until_the_body_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_requests_are_served_in_the_order_of_arrival() {
-    let census = Census::default();
-    let (service, limiter) = limited("concurrency 2 wait 1s", &census);
+    let in_flight = InFlightCount::default();
+    let (service, limiter) = limited("concurrency 2 wait 1s", &in_flight);
     let mut tasks = tokio::task::JoinSet::new();
     let served = Arc::new(std::sync::Mutex::new(Vec::new()));
     for number in 0..20 {
@@ -212,26 +219,27 @@ async fn waiting_requests_are_served_in_the_order_of_arrival() {
     let pairs: Vec<i32> = served.lock().unwrap().iter().map(|number| number / 2).collect();
     assert_eq!(pairs.len(), 20);
     assert!(pairs.is_sorted(), "{pairs:?}");
-    assert_eq!(census.most.load(Ordering::SeqCst), 2);
+    assert_eq!(in_flight.most.load(Ordering::SeqCst), 2);
     assert_eq!(limiter.request(&b""[..]).cost(0).peek().remaining, 2);
 }
 
+// T13
 #[tokio::test(start_paused = true)]
-async fn t13_never_too_many_in_flight_and_none_in_the_end() {
-    let census = Census::default();
-    let (service, limiter) = limited("concurrency 3 wait 20ms", &census);
-    storm::rage(&service).await;
-    assert_eq!(census.most.load(Ordering::SeqCst), 3);
-    assert_eq!(census.now.load(Ordering::SeqCst), 0);
+async fn requests_in_flight_never_exceed_the_limit_and_end_at_zero() {
+    let in_flight = InFlightCount::default();
+    let (service, limiter) = limited("concurrency 3 wait 20ms", &in_flight);
+    mixed_load::run(&service).await;
+    assert_eq!(in_flight.most.load(Ordering::SeqCst), 3);
+    assert_eq!(in_flight.now.load(Ordering::SeqCst), 0);
     let free = limiter.request(&b""[..]).cost(0).peek().remaining;
-    assert_eq!(free, 3, "a place has leaked");
+    assert_eq!(free, 3, "a permit has leaked");
 }
 
-/// Gives the request up after 0, 1, 2… polls, until it ends before that.
+/// T13: gives the request up after 0, 1, 2… polls, until it ends before that.
 #[tokio::test(start_paused = true)]
-async fn t13_a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
-    let census = Census::default();
-    let (service, limiter) = limited("concurrency 1 wait 1s", &census);
+async fn a_request_that_is_given_up_at_any_poll_releases_its_permit() {
+    let in_flight = InFlightCount::default();
+    let (service, limiter) = limited("concurrency 1 wait 1s", &in_flight);
     for polls in 0..40 {
         let service = service.clone();
         let holder = service.clone().oneshot(request("/")).await.unwrap();
@@ -243,9 +251,9 @@ async fn t13_a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
             tokio::time::sleep(Duration::from_millis(3)).await;
             drop(holder);
         });
-        let ended = GiveUp { future: waiter, polls }.await;
+        let ended = DropAfterPolls { future: waiter, polls }.await;
         released.await.unwrap();
-        assert_eq!(census.now.load(Ordering::SeqCst), 0, "after {polls} polls");
+        assert_eq!(in_flight.now.load(Ordering::SeqCst), 0, "after {polls} polls");
         let free = limiter.request(&b""[..]).cost(0).peek().remaining;
         assert_eq!(free, 1, "after {polls} polls");
         if let Some(bytes) = ended {
@@ -257,12 +265,12 @@ async fn t13_a_request_that_is_given_up_at_any_poll_leaves_nothing_behind() {
 }
 
 /// Drops a future after this number of polls.
-pub(crate) struct GiveUp<F> {
+pub(crate) struct DropAfterPolls<F> {
     pub(crate) future: F,
     pub(crate) polls: usize,
 }
 
-impl<F: Future + Unpin> Future for GiveUp<F> {
+impl<F: Future + Unpin> Future for DropAfterPolls<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
@@ -276,7 +284,8 @@ impl<F: Future + Unpin> Future for GiveUp<F> {
 
 #[tokio::test]
 async fn permits_are_counted_by_key_and_shadow_mode_rejects_no_request() {
-    let held = |layer: ConcurrencyLayer<SystemClock>| layer.layer(Slow(Census::default()));
+    let held =
+        |layer: ConcurrencyLayer<SystemClock>| layer.layer(SlowService(InFlightCount::default()));
     let of = |ip: &str| from(ip).body(Body::default()).unwrap();
     let service = held(ConcurrencyLayer::per_ip("concurrency 1").unwrap());
     let one = service.clone().oneshot(of("192.0.2.1")).await.unwrap();
@@ -297,26 +306,26 @@ async fn permits_are_counted_by_key_and_shadow_mode_rejects_no_request() {
     assert_eq!(
         service.oneshot(request("/")).await.unwrap().status(),
         200,
-        "nor for a request without an address"
+        "and a request without an address is not rejected"
     );
 }
 
 /// Several limits on requests in flight are several layers: a request that one denies holds no permit of another.
 #[tokio::test]
-async fn places_under_several_limits_are_held_under_all_or_none() {
-    let over = |limiter: &Limiter, key| Limit::over("places", limiter.clone()).key(key);
+async fn a_request_holds_permits_of_all_limits_or_of_none() {
+    let over = |limiter: &Limiter, key| Limit::over("permits", limiter.clone()).key(key);
     let [all, each] =
         ["concurrency 3", "concurrency 2"].map(|rule| Limiter::new(rule.parse().unwrap()));
     let outer = ConcurrencyLayer::new(over(&all, Key::everyone())).unwrap();
     let inner = ConcurrencyLayer::new(over(&each, Key::ip())).unwrap();
     let free =
         |limiter: &Limiter, key: &str| limiter.request(key.as_bytes()).cost(0).peek().remaining;
-    for is_turned in [false, true] {
-        let slow = Slow(Census::default());
+    for is_reversed in [false, true] {
+        let slow = SlowService(InFlightCount::default());
         let of = |ip: &str| from(ip).body(Body::default()).unwrap();
         let reply = async |ip: &str| {
             let (outer, inner, slow, of) = (&outer, &inner, slow.clone(), of(ip));
-            if is_turned {
+            if is_reversed {
                 let response = inner.layer(outer.layer(slow)).oneshot(of).await;
                 return response.unwrap().map(BodyExt::boxed_unsync);
             }
@@ -324,12 +333,12 @@ async fn places_under_several_limits_are_held_under_all_or_none() {
             response.unwrap().map(BodyExt::boxed_unsync)
         };
         let held = [reply("192.0.2.1").await, reply("192.0.2.1").await];
-        assert_eq!(reply("192.0.2.1").await.status(), 429, "a third of one client");
-        assert_eq!(free(&all, ""), 1, "that held nothing of what is for all");
+        assert_eq!(reply("192.0.2.1").await.status(), 429, "the third request of one client");
+        assert_eq!(free(&all, ""), 1, "it holds no permit of the limit for all");
         let other = reply("192.0.2.2").await;
         assert_eq!(other.status(), 200);
-        assert_eq!(reply("192.0.2.3").await.status(), 429, "a fourth of all");
-        assert_eq!(free(&each, "192.0.2.3"), 2, "that held nothing of its own");
+        assert_eq!(reply("192.0.2.3").await.status(), 429, "the fourth request of all");
+        assert_eq!(free(&each, "192.0.2.3"), 2, "it holds no permit of its own limit");
         drop((held, other));
         assert_eq!((free(&all, ""), free(&each, "192.0.2.1"), free(&each, "192.0.2.2")), (3, 2, 2));
     }
@@ -338,14 +347,15 @@ async fn places_under_several_limits_are_held_under_all_or_none() {
 #[tokio::test]
 async fn permits_are_reported_in_the_chosen_fields() {
     let layer = ConcurrencyLayer::for_all("concurrency 5").unwrap().headers(HeaderStyle::Legacy);
-    let response = layer.layer(Slow(Census::default())).oneshot(request("/")).await.unwrap();
+    let response =
+        layer.layer(SlowService(InFlightCount::default())).oneshot(request("/")).await.unwrap();
     assert_eq!(response.headers()["x-ratelimit-remaining"], "4");
 }
 
 #[tokio::test]
-async fn for_all_together_it_is_503_and_a_rate_is_refused() {
+async fn for_all_denies_with_503_and_refuses_a_rate() {
     let service = ConcurrencyLayer::for_all("concurrency 1").unwrap();
-    let service = service.layer(Slow(Census::default()));
+    let service = service.layer(SlowService(InFlightCount::default()));
     let _one = service.clone().oneshot(request("/")).await.unwrap();
     assert_eq!(service.oneshot(request("/")).await.unwrap().status(), 503);
     let error = ConcurrencyLayer::for_all("100/s").unwrap_err().to_string();
@@ -353,13 +363,13 @@ async fn for_all_together_it_is_503_and_a_rate_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_found_out_later_holds_places_too() {
+async fn a_request_whose_key_was_pending_holds_a_permit() {
     let owner = Key::by_async(|head| {
         let user = head.header("x-user").map(str::to_owned);
         async move { user }
     });
     let layer = ConcurrencyLayer::new(Limit::new("user", "concurrency 1").unwrap().key(owner));
-    let service = layer.unwrap().layer(Slow(Census::default()));
+    let service = layer.unwrap().layer(SlowService(InFlightCount::default()));
     let of = |user: &str| get("/").header("x-user", user).body(Body::default()).unwrap();
     let one = service.clone().oneshot(of("a")).await.unwrap();
     assert_eq!(service.clone().oneshot(of("a")).await.unwrap().status(), 429);

@@ -1,4 +1,4 @@
-//! What one limit answers.
+//! The decisions of one limit, and how they are reported.
 
 use crate::fixture::{Inner, ask, call, from, get, limit};
 use http::Response;
@@ -8,7 +8,7 @@ use tidegate_tower::{Denial, Event, HeaderStyle, Key, Limit, Observer, RateLimit
 use tower_layer::Layer;
 
 #[tokio::test]
-async fn every_response_tells_what_is_left() {
+async fn every_response_reports_what_is_left() {
     let clock = ManualClock::new();
     let layer = RateLimitLayer::new(limit("api", "2/s", &clock)).unwrap();
     let service = layer.layer(Inner);
@@ -23,7 +23,7 @@ async fn every_response_tells_what_is_left() {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_response_that_says_when_to_come_back() {
+async fn a_denial_is_a_response_that_says_when_to_retry() {
     let clock = ManualClock::new();
     let service =
         RateLimitLayer::new(limit("api", "1/1500ms burst 1", &clock)).unwrap().layer(Inner);
@@ -72,7 +72,7 @@ async fn clones_and_further_services_of_a_layer_share_its_limit() {
 }
 
 #[tokio::test]
-async fn older_fields_come_when_they_are_chosen_and_none_if_none_are() {
+async fn header_fields_are_those_of_the_chosen_style() {
     let clock = ManualClock::new();
     let layer = |name| RateLimitLayer::new(limit(name, "5/s", &clock)).unwrap();
     let legacy = layer("a").headers(HeaderStyle::Legacy).layer(Inner);
@@ -132,7 +132,7 @@ async fn a_rule_that_admits_nothing_reports_no_retry_time() {
 }
 
 #[tokio::test]
-async fn a_response_of_ones_own_has_the_fields_too() {
+async fn a_response_of_the_program_has_the_header_fields_too() {
     let clock = ManualClock::new();
     let layer = RateLimitLayer::new(limit("news", "1/s", &clock)).unwrap().fallback(
         |head, denial: &Denial<'_>| {
@@ -202,7 +202,7 @@ async fn only_grpc_itself_is_denied_by_its_status() {
 }
 
 #[tokio::test]
-async fn costs_come_from_the_request_and_more_than_all_is_never_admitted() {
+async fn costs_come_from_the_request_and_a_cost_above_the_burst_is_never_admitted() {
     let clock = ManualClock::new();
     let by_header = limit("api", "10/s", &clock)
         .cost_by(|head| head.header("cost").and_then(|cost| cost.parse().ok()).unwrap_or(1));
@@ -217,7 +217,7 @@ async fn costs_come_from_the_request_and_more_than_all_is_never_admitted() {
 }
 
 #[tokio::test]
-async fn observers_hear_of_keys_only_if_they_want_to() {
+async fn observers_get_keys_only_if_they_want_them() {
     struct Curious(Arc<Mutex<Vec<Option<Vec<u8>>>>>, bool);
     impl Observer for Curious {
         fn decided(&self, event: &Event<'_>) {

@@ -1,4 +1,4 @@
-//! A service to be limited, and requests for it.
+//! A service behind the layers, and requests for it.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -11,7 +11,7 @@ use tower_service::Service;
 
 pub(crate) type Body = Full<Bytes>;
 
-/// A service that answers what the request's header `answer` says: a status, 200 without it.
+/// A service that responds with the status in the request's header `answer`, or with 200.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner;
 
@@ -49,7 +49,7 @@ impl Reply {
     }
 }
 
-/// A limit with a clock that stands still until it is advanced.
+/// Returns a limit whose clock only moves when it is advanced.
 pub(crate) fn limit(name: &str, rule: &str, clock: &ManualClock) -> Limit<ManualClock> {
     Limit::over(name, Limiter::with_clock(rule.parse().unwrap(), clock.clone()))
 }
@@ -58,12 +58,12 @@ pub(crate) fn get(path: &str) -> http::request::Builder {
     Request::get(path)
 }
 
-/// A call of gRPC.
+/// Returns a gRPC call.
 pub(crate) fn call() -> http::request::Builder {
     Request::post("/pkg.Service/Call").header("content-type", "application/grpc")
 }
 
-/// From this peer.
+/// Returns a request from this peer.
 pub(crate) fn from(peer: &str) -> http::request::Builder {
     get("/").extension(Peer(peer.parse().unwrap()))
 }

@@ -8,8 +8,8 @@ use tower_layer::Layer;
 
 const DENIED: usize = 10_000;
 
-/// The whole seconds that a denied client gets, from each place of the response that has them.
-fn told_s(reply: &Reply) -> [u64; 3] {
+/// Returns the whole seconds of `Retry-After`, of the body and of `RateLimit` of a denial.
+fn reported_secs(reply: &Reply) -> [u64; 3] {
     assert_eq!(reply.status, 429);
     let retry_after = reply.header("retry-after").unwrap().parse().unwrap();
     let (_, rest) = reply.body.split_once(r#""retry_after_ms":"#).unwrap();
@@ -27,7 +27,7 @@ async fn deny_many(layer: RateLimitLayer<ManualClock>, clock: &ManualClock) -> V
     clock.advance(Span::from_millis(50_500));
     let mut reported = Vec::with_capacity(DENIED);
     for _ in 0..DENIED {
-        let [retry_after, in_body, window] = told_s(&ask(&service, get("/")).await);
+        let [retry_after, in_body, window] = reported_secs(&ask(&service, get("/")).await);
         assert_eq!([in_body, window], [retry_after; 2], "all fields say the same");
         reported.push(retry_after);
     }
@@ -36,29 +36,34 @@ async fn deny_many(layer: RateLimitLayer<ManualClock>, clock: &ManualClock) -> V
 
 fn assert_spread(reported: &[u64], first: u64) {
     let times = first..=first + 10;
-    assert!(reported.iter().all(|seconds| times.contains(seconds)), "never earlier, 10 s later");
+    assert!(
+        reported.iter().all(|seconds| times.contains(seconds)),
+        "never earlier, and at most 10 s later"
+    );
     for second in times {
         let together = reported.iter().filter(|seconds| **seconds == second).count();
-        assert!(together <= DENIED / 5, "{together} come back after {second} s");
+        assert!(together <= DENIED / 5, "{together} retry after {second} s");
     }
 }
 
-fn alone(clock: &ManualClock) -> RateLimitLayer<ManualClock> {
+fn single_limit(clock: &ManualClock) -> RateLimitLayer<ManualClock> {
     RateLimitLayer::new(limit("a", "1/min fixed from first", clock)).unwrap()
 }
 
+// T48
 #[tokio::test]
-async fn t48_who_is_denied_by_one_limit_is_told_a_time_of_its_own() {
+async fn clients_that_one_limit_denies_get_different_retry_times() {
     let clock = ManualClock::new();
-    let layer = alone(&clock).retry_jitter(Duration::from_secs(10));
+    let layer = single_limit(&clock).retry_jitter(Duration::from_secs(10));
     assert_spread(&deny_many(layer, &clock).await, 10);
 }
 
-/// Clients that go by the reset are spread as well: at the end of a window it is the same time.
+/// T48: some clients retry at the reset time, and at the end of a window both times are the same.
 #[tokio::test]
-async fn t48_the_reset_is_not_everybodys_either() {
+async fn clients_that_a_limit_denies_get_different_reset_times() {
     let clock = ManualClock::new();
-    let layer = alone(&clock).retry_jitter(Duration::from_secs(10)).headers(HeaderStyle::Legacy);
+    let layer =
+        single_limit(&clock).retry_jitter(Duration::from_secs(10)).headers(HeaderStyle::Legacy);
     let service = layer.layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 200);
     clock.advance(Span::from_millis(50_500));
@@ -75,23 +80,25 @@ async fn t48_the_reset_is_not_everybodys_either() {
     assert_spread(&reported, 10);
 }
 
+// T48
 #[tokio::test]
-async fn t48_who_is_denied_by_one_of_several_is_told_a_time_of_its_own() {
+async fn clients_that_one_of_several_limits_denies_get_different_retry_times() {
     let clock = ManualClock::new();
-    let layer = alone(&clock).and(limit("b", "1000/h", &clock)).unwrap();
+    let layer = single_limit(&clock).and(limit("b", "1000/h", &clock)).unwrap();
     assert_spread(&deny_many(layer.retry_jitter(Duration::from_secs(10)), &clock).await, 10);
 }
 
+// T48
 #[tokio::test]
-async fn t48_without_jitter_all_are_told_the_same() {
+async fn without_jitter_all_clients_get_the_same_retry_time() {
     let clock = ManualClock::new();
-    assert_eq!(deny_many(alone(&clock), &clock).await, vec![10; DENIED]);
+    assert_eq!(deny_many(single_limit(&clock), &clock).await, vec![10; DENIED]);
 }
 
 #[tokio::test]
-async fn of_several_that_deny_none_tells_another_time_than_all() {
+async fn denying_limits_report_times_that_agree_with_retry_after() {
     let clock = ManualClock::new();
-    let layer = alone(&clock).and(limit("b", "1/2min fixed from first", &clock)).unwrap();
+    let layer = single_limit(&clock).and(limit("b", "1/2min fixed from first", &clock)).unwrap();
     let service = layer.retry_jitter(Duration::from_secs(10)).layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 200);
     for _ in 0..100 {
@@ -103,8 +110,8 @@ async fn of_several_that_deny_none_tells_another_time_than_all() {
     }
 }
 
-/// The requests that a layer denies while its only permit is taken, and what their responses say.
-async fn deny_place(
+/// Denies requests while the only permit is taken, and returns `Retry-After` of each response.
+async fn deny_without_permit(
     layer: ConcurrencyLayer<ManualClock>,
     limiter: &Limiter<ManualClock>,
 ) -> Vec<u64> {
@@ -125,36 +132,37 @@ async fn deny_place(
         } else {
             ask(&cached, get("/")).await
         };
-        assert_eq!(denied.header("ratelimit"), Some(r#""places";r=0"#));
+        assert_eq!(denied.header("ratelimit"), Some(r#""permits";r=0"#));
         reported.push(denied.header("retry-after").unwrap().parse().unwrap());
     }
     reported
 }
 
+// T48
 #[tokio::test]
-async fn t48_who_finds_no_place_is_told_a_time_of_its_own() {
+async fn clients_without_a_permit_get_different_retry_times() {
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), ManualClock::new());
-    let layer = || ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+    let layer = || ConcurrencyLayer::new(Limit::over("permits", limiter.clone())).unwrap();
     assert_eq!(
-        deny_place(layer(), &limiter).await,
+        deny_without_permit(layer(), &limiter).await,
         vec![1; DENIED],
         "all retry together by default"
     );
     let spread = layer().retry_jitter(Duration::from_secs(10));
-    assert_spread(&deny_place(spread, &limiter).await, 1);
+    assert_spread(&deny_without_permit(spread, &limiter).await, 1);
 }
 
-/// A lease ends at a known time.
+/// T48: a lease ends at a known time.
 #[tokio::test]
-async fn t48_who_waits_for_the_end_of_a_lease_is_told_a_time_of_its_own() {
+async fn clients_that_wait_for_the_end_of_a_lease_get_different_retry_times() {
     let limiter =
         Limiter::with_clock("concurrency 1 lease 10s".parse().unwrap(), ManualClock::new());
-    let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
+    let layer = ConcurrencyLayer::new(Limit::over("permits", limiter.clone())).unwrap();
     let service = layer.retry_jitter(Duration::from_secs(10)).layer(Inner);
     let _taken = limiter.try_acquire(&b""[..]).unwrap();
     let mut reported = Vec::with_capacity(DENIED);
     for _ in 0..DENIED {
-        let [retry_after, in_body, window] = told_s(&ask(&service, get("/")).await);
+        let [retry_after, in_body, window] = reported_secs(&ask(&service, get("/")).await);
         assert_eq!([in_body, window], [retry_after; 2], "all fields say the same");
         reported.push(retry_after);
     }

@@ -44,10 +44,10 @@ async fn a_limit_in_shadow_mode_rejects_no_request_and_is_charged_separately() {
     let reply = ask(&service, get("/")).await;
     assert!(reply.body.contains(r#""violated-policies":["api"]"#), "{}", reply.body);
     let counted = (tried.stats().allowed, tried.stats().denied);
-    assert_eq!(counted, (1, 2), "where another denies, it is only looked at");
+    assert_eq!(counted, (1, 2), "when another limit denies, it is only peeked at");
 }
 
-/// As it would be if it were obeyed, and as the server does it.
+/// As if it were enforced, and as in the server.
 #[tokio::test]
 async fn a_limit_in_shadow_mode_is_not_charged_for_what_another_limit_denies() {
     let clock = ManualClock::new();
@@ -121,7 +121,7 @@ async fn per_user_if_there_is_one_and_per_address_anyway() {
     let as_user = |ip: &str| from(ip).header("x-user", "alice");
     assert_eq!(ask(&service, as_user("192.0.2.1")).await.status, 200);
     assert_eq!(ask(&service, as_user("192.0.2.2")).await.status, 200);
-    assert_eq!(ask(&service, as_user("192.0.2.3")).await.status, 429, "alice, from anywhere");
+    assert_eq!(ask(&service, as_user("192.0.2.3")).await.status, 429, "alice, from any address");
     for expected in [200, 200, 200, 429] {
         assert_eq!(ask(&service, from("192.0.2.3")).await.status, expected);
     }

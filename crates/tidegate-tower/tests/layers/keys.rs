@@ -1,4 +1,4 @@
-//! The keys of requests whose clients lie about their address (T55).
+//! The keys of requests, also of clients that forge their address (T55).
 
 use crate::fixture::{Inner, ask, call, from, get, limit};
 use axum::Router;
@@ -40,10 +40,10 @@ async fn statuses<C: Clock, const N: usize>(
 }
 
 #[tokio::test]
-async fn whatever_a_stranger_writes_the_peer_is_counted() {
+async fn the_headers_of_an_untrusted_peer_are_ignored() {
     for by_address in BY_ADDRESS {
         let service = behind_proxies(by_address).layer(Inner);
-        for (place, (name, value)) in [
+        for (index, (name, value)) in [
             ("x-forwarded-for", "1.1.1.1"),
             ("x-forwarded-for", "2.2.2.2"),
             ("forwarded", "for=3.3.3.3"),
@@ -56,16 +56,16 @@ async fn whatever_a_stranger_writes_the_peer_is_counted() {
         .enumerate()
         {
             let reply = ask(&service, from("198.51.100.9").header(name, value)).await;
-            assert_eq!(reply.status, if place == 0 { 200 } else { 429 }, "{name}: {value}");
+            assert_eq!(reply.status, if index == 0 { 200 } else { 429 }, "{name}: {value}");
         }
     }
 }
 
-/// What the proxy writes is always the same client; what the client writes in the other header is new each time.
+/// The proxy always reports the same client. The client writes another address into the other header each time.
 #[tokio::test]
-async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
+async fn a_client_gains_nothing_by_forging_the_header_that_its_proxy_does_not_write() {
     for by_address in BY_ADDRESS {
-        let lie = |turn: usize| format!("198.51.100.{turn}");
+        let forged = |turn: usize| format!("198.51.100.{turn}");
         let forwarded = |ip: &str| ("forwarded", format!("for={ip}"));
         let x_forwarded_for = |ip: &str| ("x-forwarded-for", ip.to_owned());
         let (honest, mut believed) = ("192.0.2.7", Vec::new());
@@ -76,12 +76,12 @@ async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
             let mut passed = [0, 0];
             for turn in 1..=5 {
                 let pairs = [
-                    (&writes_forwarded, forwarded(honest), x_forwarded_for(&lie(turn))),
-                    (&writes_the_other, x_forwarded_for(honest), forwarded(&lie(turn))),
+                    (&writes_forwarded, forwarded(honest), x_forwarded_for(&forged(turn))),
+                    (&writes_the_other, x_forwarded_for(honest), forwarded(&forged(turn))),
                 ];
-                for (passed, (service, written, lie)) in passed.iter_mut().zip(pairs) {
+                for (passed, (service, written, forged)) in passed.iter_mut().zip(pairs) {
                     let request =
-                        from("10.0.0.1").header(written.0, written.1).header(lie.0, lie.1);
+                        from("10.0.0.1").header(written.0, written.1).header(forged.0, forged.1);
                     *passed += usize::from(ask(service, request).await.status == 200);
                 }
             }
@@ -97,7 +97,7 @@ async fn a_client_lies_in_vain_in_the_header_that_its_proxy_does_not_write() {
     }
 }
 
-/// Without the header that its proxies write there is only the proxy, whatever else is there.
+/// Without the header that the proxies write, the address of the proxy is counted.
 #[tokio::test]
 async fn a_header_that_is_not_trusted_is_ignored_and_an_untrusted_peer_has_no_trusted_header() {
     for by_address in BY_ADDRESS {
@@ -109,15 +109,15 @@ async fn a_header_that_is_not_trusted_is_ignored_and_an_untrusted_peer_has_no_tr
             let service = layer.proxy_header(header).layer(Inner);
             let from_proxy = value.map(|value| from("10.0.0.1").header(other, value));
             assert_eq!(statuses(&service, from_proxy).await, [200, 429], "{header:?}");
-            let stranger = |name, value| from("192.0.2.9").header(name, value);
-            let lies =
-                [stranger("forwarded", "for=3.3.3.3"), stranger("x-forwarded-for", "4.4.4.4")];
-            assert_eq!(statuses(&service, lies).await, [200, 429], "{header:?}");
+            let untrusted = |name, value| from("192.0.2.9").header(name, value);
+            let forged =
+                [untrusted("forwarded", "for=3.3.3.3"), untrusted("x-forwarded-for", "4.4.4.4")];
+            assert_eq!(statuses(&service, forged).await, [200, 429], "{header:?}");
         }
     }
 }
 
-/// As `X-Forwarded-For` is: from the right, to the first that is no trusted proxy.
+/// Like `X-Forwarded-For`: from the right to the first address that is not a trusted proxy.
 #[tokio::test]
 async fn forwarded_is_walked_from_the_right_and_every_spelling_is_one_key() {
     for by_address in BY_ADDRESS {
@@ -152,7 +152,7 @@ async fn no_proxy_is_trusted_by_default() {
 }
 
 #[tokio::test]
-async fn behind_a_trusted_proxy_the_first_from_the_right_that_is_none_is_counted() {
+async fn behind_trusted_proxies_the_first_untrusted_address_from_the_right_is_counted() {
     for by_address in BY_ADDRESS {
         let service = behind_proxies(by_address).layer(Inner);
         let through = |chain: &str| from("10.0.0.1").header("x-forwarded-for", chain);
@@ -178,13 +178,13 @@ async fn every_form_of_an_ipv4_address_is_one_key() {
         assert_eq!(
             statuses(&service, others).await,
             [200, 200, 200],
-            "CVE-2026-30827: not all in one"
+            "CVE-2026-30827: not one key for all"
         );
     }
 }
 
 #[tokio::test]
-async fn who_changes_the_address_within_an_ipv6_network_stays_the_same() {
+async fn all_addresses_of_an_ipv6_network_are_one_key() {
     for by_address in BY_ADDRESS {
         let service = by_address().layer(Inner);
         for turn in 0..1_000_u32 {
@@ -199,7 +199,7 @@ async fn who_changes_the_address_within_an_ipv6_network_stays_the_same() {
 }
 
 #[tokio::test]
-async fn all_of_a_network_is_one_key_where_fewer_bits_count() {
+async fn with_fewer_bits_all_addresses_of_a_network_are_one_key() {
     let by_network = Key::ip_by(AddressBits::new(24, 48));
     let over = limit("ip", "1/h", &ManualClock::new()).key(by_network.clone());
     let own = Limit::new("ip", "1/h").unwrap().key(by_network);
@@ -213,9 +213,9 @@ async fn all_of_a_network_is_one_key_where_fewer_bits_count() {
     assert_eq!(statuses(&service, requests()).await, [200, 429, 200, 429]);
 }
 
-/// The peer and the proxies may be found in any way, with any other limits in the layer: each request is charged once.
+/// The layers find the client's address in different ways and have different further limits.
 #[tokio::test]
-async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
+async fn a_limit_that_several_layers_share_counts_each_request_once() {
     let limit = Limit::new("ip", "30/h").unwrap().key(Key::ip());
     let of = |limit: Limit| RateLimitLayer::new(limit).unwrap();
     let named = HeaderName::from_static("x-client");
@@ -231,9 +231,9 @@ async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
         of(limit.clone().key(Key::by(|_| Some("192.0.2.7")))),
         of(limit.clone().key(Key::by_async(reported))),
         of(limit.clone().key(Key::by_async(reported))).and(all()).unwrap(),
-        // What was charged is given back, and three are charged when the response is known.
+        // The charge is refunded, and 3 are charged when the response is known.
         of(limit.clone().refund_if(|_, _| true).charge_by(|_, _| 3)),
-        // Ten bytes, and one.
+        // The ten bytes of the body, and 1 for the request.
         of(limit.clone().charge_bytes()),
     ];
     let address = SocketAddr::from(([192, 0, 2, 7], 4711));
@@ -242,11 +242,11 @@ async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
         if is_axum { request.extension(ConnectInfo(address)) } else { request }
     };
     let mut charged = Vec::new();
-    for (place, layer) in services.into_iter().enumerate() {
+    for (index, layer) in services.into_iter().enumerate() {
         let service = layer.layer(Inner);
-        // By the quickest way to an address, and by the longer one.
-        let reply = ask(&service, request(place % 2 == 0)).await;
-        assert_eq!(reply.status, 200, "{place}");
+        // The address is found in axum's extension for every second layer.
+        let reply = ask(&service, request(index % 2 == 0)).await;
+        assert_eq!(reply.status, 200, "{index}");
         let through = from("10.0.0.1").header("x-forwarded-for", "::ffff:192.0.2.7");
         let proxied = of(limit.clone().cost(0)).trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
         let reply = ask(&proxied.layer(Inner), through).await;
@@ -256,26 +256,25 @@ async fn a_limit_that_several_layers_have_counts_a_client_as_one() {
     assert_eq!(charged, [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 23], "after each of them");
 }
 
-/// It may be a function that takes something along, and need not say the same twice.
+/// The function may have side effects.
 #[tokio::test]
 async fn the_peer_is_looked_up_once() {
-    for (place, by_address) in BY_ADDRESS.into_iter().enumerate() {
+    for (index, by_address) in BY_ADDRESS.into_iter().enumerate() {
         for address in ["192.0.2.7", "2001:db8::1"] {
-            let asked = Arc::new(AtomicUsize::new(0));
-            let counted = Arc::clone(&asked);
+            let calls = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&calls);
             let layer = by_address().peer(move |_| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 address.parse().ok()
             });
             assert_eq!(ask(&layer.layer(Inner), get("/")).await.status, 200);
-            assert_eq!(asked.load(Ordering::Relaxed), 1, "{address}, {place}");
+            assert_eq!(calls.load(Ordering::Relaxed), 1, "{address}, {index}");
         }
     }
 }
 
-/// The limiter is yours: ask it by the text of the key.
 #[tokio::test]
-async fn a_limiter_of_yours_knows_an_address_by_its_text() {
+async fn in_an_existing_limiter_the_key_of_an_address_is_its_text() {
     let limiter = Limiter::new("1/h".parse().unwrap());
     let limit = Limit::over("ip", limiter.clone()).key(Key::ip());
     let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
@@ -303,7 +302,6 @@ async fn a_missing_peer_is_reported_and_makes_no_shared_key() {
     }
 }
 
-/// What a client leaves out is not the server's mistake.
 #[tokio::test]
 async fn a_missing_header_beside_an_address_is_no_error_of_the_server() {
     let pair = Key::ip().and(Key::header(HeaderName::from_static("x-user")));
@@ -312,7 +310,7 @@ async fn a_missing_header_beside_an_address_is_no_error_of_the_server() {
     assert_eq!(statuses(&service, [from("192.0.2.1"), from("192.0.2.2")]).await, [200, 429]);
 }
 
-/// The service behind the layer uses one of the two: with a random second one, a client would get a new key each time.
+/// The service behind the layer uses one of the two values. With a random second value, a client would get a new key each time.
 #[tokio::test]
 async fn a_header_that_is_sent_twice_makes_no_new_key() {
     let by_header = Key::header(HeaderName::from_static("x-api-key"));
@@ -323,7 +321,7 @@ async fn a_header_that_is_sent_twice_makes_no_new_key() {
 }
 
 #[tokio::test]
-async fn what_happens_without_a_key_is_as_it_was_said() {
+async fn on_missing_decides_about_requests_without_a_key() {
     let of = |on_missing: Option<OnMissing>| {
         let limit = limit("user", "1/h", &ManualClock::new())
             .key(Key::header(HeaderName::from_static("x-user")));
@@ -375,7 +373,7 @@ async fn keys_come_from_every_part_of_a_request() {
 }
 
 #[tokio::test]
-async fn a_key_may_have_to_be_waited_for() {
+async fn a_request_waits_for_its_key() {
     let owner = |on_missing| -> Limit<ManualClock> {
         let owner = Key::by_async(|head| {
             let token = head.header("authorization").map(str::to_owned);
@@ -394,7 +392,7 @@ async fn a_key_may_have_to_be_waited_for() {
     assert_eq!(reply.header("ratelimit"), Some(r#""owner";r=0;t=3600"#));
 }
 
-/// By axum's route and not by the path, of which there are as many as a client likes.
+/// A client can choose any number of paths of a route.
 #[tokio::test]
 async fn all_paths_of_a_route_are_one_key_and_what_matches_none_has_no_key() {
     let answer = || axum::routing::get(|| async { "here" });

@@ -1,4 +1,4 @@
-//! What the log says of decisions, and what it keeps to itself.
+//! Which decisions are logged, and that keys are not.
 
 use crate::fixture::{Inner, ask, get, limit};
 use http::HeaderName;
@@ -11,11 +11,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps a line of each event: its level, its target, its fields.
+/// A subscriber that records a line for each event: its level and its fields.
 #[derive(Clone, Default)]
-struct Notebook(Arc<Mutex<Vec<String>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Notebook {
+impl Recorder {
     fn lines(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -29,7 +29,7 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Notebook {
+impl Subscriber for Recorder {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -58,8 +58,8 @@ impl Subscriber for Notebook {
 
 #[tokio::test]
 async fn denials_are_logged_at_info_and_other_decisions_at_trace_without_keys() {
-    let notebook = Notebook::default();
-    let _guard = tracing::subscriber::set_default(notebook.clone());
+    let recorder = Recorder::default();
+    let _guard = tracing::subscriber::set_default(recorder.clone());
     let by_user = || Key::header(HeaderName::from_static("x-user"));
     let clock = ManualClock::new();
     let obeyed = limit("user", "1/min", &clock).key(by_user());
@@ -68,7 +68,7 @@ async fn denials_are_logged_at_info_and_other_decisions_at_trace_without_keys() 
     ask(&service, alice()).await;
     ask(&service, alice()).await;
     assert_eq!(
-        notebook.lines(),
+        recorder.lines(),
         [
             r#"TRACE message=limit checked limit="user" verdict="allow" remaining=0"#,
             r#"INFO message=limit reached limit="user" verdict="deny" retry_after=Some(60s)"#,
@@ -78,7 +78,7 @@ async fn denials_are_logged_at_info_and_other_decisions_at_trace_without_keys() 
     let service = RateLimitLayer::new(tried).unwrap().observe(Log).layer(Inner);
     assert_eq!(ask(&service, alice().header("answer", "201")).await.status, 201);
     assert_eq!(ask(&service, alice()).await.status, 200, "in shadow mode");
-    let lines = notebook.lines();
+    let lines = recorder.lines();
     assert!(lines[0].starts_with("TRACE") && lines[0].contains(r#"verdict="allow""#), "{lines:?}");
     assert!(lines[1].starts_with("INFO") && lines[1].contains(r#"verdict="shadow""#), "{lines:?}");
     assert!(!lines.concat().contains("alice"), "{lines:?}");
@@ -86,38 +86,38 @@ async fn denials_are_logged_at_info_and_other_decisions_at_trace_without_keys() 
 
 /// The time of a release is unknown.
 #[tokio::test]
-async fn a_layer_of_places_tells_the_log_too() {
-    let notebook = Notebook::default();
-    let _guard = tracing::subscriber::set_default(notebook.clone());
-    let limit = limit("places", "concurrency 1", &ManualClock::new()).cost(2);
+async fn denials_of_a_concurrency_layer_are_logged() {
+    let recorder = Recorder::default();
+    let _guard = tracing::subscriber::set_default(recorder.clone());
+    let limit = limit("permits", "concurrency 1", &ManualClock::new()).cost(2);
     let service = ConcurrencyLayer::new(limit).unwrap().observe(Log).layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 429);
-    let line = r#"INFO message=limit reached limit="places" verdict="deny" retry_after=None"#;
-    assert_eq!(notebook.lines(), [line]);
+    let line = r#"INFO message=limit reached limit="permits" verdict="deny" retry_after=None"#;
+    assert_eq!(recorder.lines(), [line]);
 }
 
 #[tokio::test]
 async fn a_request_without_a_key_is_logged_as_such() {
-    let notebook = Notebook::default();
-    let _guard = tracing::subscriber::set_default(notebook.clone());
+    let recorder = Recorder::default();
+    let _guard = tracing::subscriber::set_default(recorder.clone());
     let limit = limit("user", "1/min", &ManualClock::new())
         .key(Key::header(HeaderName::from_static("x-user")))
         .on_missing(OnMissing::Deny);
     let service = RateLimitLayer::new(limit).unwrap().observe(Log).layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 429);
     let line = r#"INFO message=no key to count by limit="user" verdict="deny""#;
-    assert_eq!(notebook.lines(), [line]);
+    assert_eq!(recorder.lines(), [line]);
 }
 
 /// Also without an observer, since it is a mistake in the program.
 #[tokio::test]
-async fn a_forgotten_peer_is_an_error_in_the_log() {
-    let notebook = Notebook::default();
-    let _guard = tracing::subscriber::set_default(notebook.clone());
+async fn a_missing_peer_is_logged_as_an_error() {
+    let recorder = Recorder::default();
+    let _guard = tracing::subscriber::set_default(recorder.clone());
     let limit = limit("ip", "1/min", &ManualClock::new()).key(Key::ip());
     let service = RateLimitLayer::new(limit).unwrap().layer(Inner);
     assert_eq!(ask(&service, get("/")).await.status, 500);
-    let lines = notebook.lines();
+    let lines = recorder.lines();
     assert!(lines[0].starts_with("ERROR message=limit `ip` counts by address"), "{lines:?}");
     assert_eq!(lines.len(), 1, "{lines:?}");
 }

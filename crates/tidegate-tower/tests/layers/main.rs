@@ -1,4 +1,4 @@
-//! Layers as their users meet them (P3).
+//! The layers, through their public interface (P3).
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod adaptive;
@@ -11,11 +11,11 @@ mod joint;
 mod keys;
 #[cfg(feature = "tracing")]
 mod log;
+mod mixed_load;
 mod observer;
 mod outgoing;
 mod readiness;
 mod settlement;
 mod shed;
 mod sockets;
-mod storm;
 mod waits;

@@ -1,4 +1,4 @@
-//! Calls that go out, and gRPC over real connections.
+//! Outgoing calls, and gRPC over real connections.
 
 use axum::Router;
 use axum::routing::get;
@@ -55,11 +55,11 @@ async fn calls_wait_for_their_turn_or_fail_with_an_error() {
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, "denied: retry after 500ms");
     let error = call(0).await.unwrap_err();
-    assert_eq!(error.to_string(), "refused", "what the client says stays as it is");
+    assert_eq!(error.to_string(), "refused", "the error is passed on");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_gives_its_turn_or_its_place_back() {
+async fn a_call_that_is_given_up_gives_back_its_turn_or_permit() {
     for rule in ["1/h", "concurrency 1"] {
         let limiter = Limiter::with_clock(rule.parse().unwrap(), TokioClock::new());
         let layer = OutgoingLayer::over(limiter.clone(), Duration::from_secs(7_200));
@@ -93,7 +93,7 @@ async fn greeter() -> SocketAddr {
     crate::sockets::serve(Router::new().route("/", get(|| async { "hello" }))).await
 }
 
-/// Whatever proxy is set up where the test runs: loopback is not behind it.
+/// Ignores a proxy that is set in the environment of the test.
 fn reqwest_client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
@@ -135,7 +135,7 @@ async fn a_call_of_reqwest_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn what_reqwest_says_of_a_failure_stays_as_it_is() {
+async fn errors_of_reqwest_are_passed_on_unchanged() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -145,9 +145,9 @@ async fn what_reqwest_says_of_a_failure_stays_as_it_is() {
     assert!(error.is_connect(), "{error:?}");
 }
 
-/// reqwest takes requests of the crate `http` and gives its responses back as such: all layers fit around it.
+/// reqwest converts requests and responses from and to those of the crate `http`, so all layers fit around it.
 #[tokio::test]
-async fn a_place_around_reqwest_is_held_until_the_body_is_read() {
+async fn a_permit_around_reqwest_is_held_until_the_body_is_read() {
     let (address, client) = (greeter().await, reqwest_client());
     let client = tower::service_fn(move |request: Request<String>| {
         let client = client.clone();
@@ -168,7 +168,7 @@ async fn a_place_around_reqwest_is_held_until_the_body_is_read() {
     assert_eq!(ask().await.unwrap().status(), 200);
 }
 
-/// A service of tonic, over HTTP/2: a denial is a status that its client knows.
+/// tonic over HTTP/2: the client gets a denial as a gRPC status.
 #[tokio::test]
 async fn tonic_clients_see_resource_exhausted() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! The inner service is called when it is ready, once for each time that it was, and not otherwise.
+//! Layers call the inner service only when it is ready, once each time.
 
 use crate::fixture::Body;
 use http::{Request, Response};
@@ -22,30 +22,30 @@ use tower_service::Service;
 
 /// How long a call takes.
 const WORK: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A service that needs to be asked twice before it is ready, is ready for one call, and panics if it is called when it
-/// is not. Its clones are not ready.
+/// A service that is ready at the second poll, for one call, and panics if it is called when it is not ready. Its clones are
+/// not ready.
 #[derive(Debug, Default)]
-struct Shy {
-    was_asked: bool,
+struct ReadinessChecked {
+    was_polled: bool,
     is_ready: bool,
 }
 
-impl Clone for Shy {
+impl Clone for ReadinessChecked {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<B> Service<Request<B>> for Shy {
+impl<B> Service<Request<B>> for ReadinessChecked {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        if !self.was_asked {
-            self.was_asked = true;
+        if !self.was_polled {
+            self.was_polled = true;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -54,7 +54,7 @@ impl<B> Service<Request<B>> for Shy {
     }
 
     fn call(&mut self, _: Request<B>) -> Self::Future {
-        assert!(self.is_ready, "it is called, and is not ready");
+        assert!(self.is_ready, "called when it is not ready");
         *self = Self::default();
         Box::pin(async {
             tokio::time::sleep(WORK).await;
@@ -91,8 +91,8 @@ fn limit(rule: &str) -> Limit<TokioClock> {
     Limit::over("api", limiter(rule))
 }
 
-/// By a key that is not there at once.
-fn by_later_key(rule: &str) -> Limit<TokioClock> {
+/// Returns a limit whose key has to be waited for.
+fn by_pending_key(rule: &str) -> Limit<TokioClock> {
     let later = |_: &tidegate_tower::Head<'_>| async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         Some("alice")
@@ -105,109 +105,113 @@ fn rate(limit: Limit<TokioClock>) -> RateLimitLayer<TokioClock> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_limit_calls_what_is_ready_at_once_after_a_wait_and_after_a_denial() {
-    let service = rate(limit("100/s")).layer(Shy::default());
+async fn one_limit_calls_only_ready_services() {
+    let service = rate(limit("100/s")).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
-    let service = rate(limit("10/s burst 1")).wait(PATIENCE).layer(Shy::default());
+    let service = rate(limit("10/s burst 1")).wait(WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
-    let service = rate(limit("10/s queue capacity 5")).layer(Shy::default());
+    let service = rate(limit("10/s queue capacity 5")).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
-    let service = rate(by_later_key("100/s")).layer(Shy::default());
+    let service = rate(by_pending_key("100/s")).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 60));
-    let service = rate(limit("2/h")).layer(Shy::default());
+    let service = rate(limit("2/h")).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await.0, [200, 200, 429, 429]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_was_changed_to_one_with_waits_calls_what_is_ready() {
+async fn a_rule_that_was_changed_to_one_with_waits_calls_only_ready_services() {
     let limiter = limiter("100/s");
-    let service = rate(Limit::over("api", limiter.clone())).layer(Shy::default());
+    let service = rate(Limit::over("api", limiter.clone())).layer(ReadinessChecked::default());
     limiter.set_rule("10/s queue capacity 5".parse().unwrap());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_limits_call_what_is_ready_at_once_and_after_a_wait() {
+async fn several_limits_call_only_ready_services() {
     let both = |rule| rate(limit("1000/s")).and(limit(rule)).unwrap();
-    let service = both("100/s").layer(Shy::default());
+    let service = both("100/s").layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
-    let service = both("10/s burst 1").wait(PATIENCE).layer(Shy::default());
+    let service = both("10/s burst 1").wait(WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await.0, [200; 4]);
-    let service = both("10/s queue capacity 5").layer(Shy::default());
+    let service = both("10/s queue capacity 5").layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
-    let service = both("2/h").layer(Shy::default());
+    let service = both("2/h").layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await.0, [200, 200, 429, 429]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_asked_instead_is_ready_too() {
+async fn a_fallback_service_is_called_only_when_it_is_ready() {
     for patience in [Duration::ZERO, Duration::from_millis(1)] {
-        let layer = rate(limit("1/h")).wait(patience).fallback_service(Shy::default());
-        let statuses = call_often(layer.layer(Shy::default()), 3).await.0;
-        assert_eq!(statuses, [200; 3], "the second and the third by the other service");
-        for limit in [limit("concurrency 1"), by_later_key("concurrency 1")] {
+        let layer = rate(limit("1/h")).wait(patience).fallback_service(ReadinessChecked::default());
+        let statuses = call_often(layer.layer(ReadinessChecked::default()), 3).await.0;
+        assert_eq!(statuses, [200; 3], "the fallback service serves the second and the third");
+        for limit in [limit("concurrency 1"), by_pending_key("concurrency 1")] {
             let layer = ConcurrencyLayer::new(limit).unwrap().wait(patience);
-            let layer = layer.fallback_service(Shy::default());
-            let statuses = call_often(layer.layer(Shy::default()), 3).await.0;
-            assert_eq!(statuses, [200; 3], "the second and the third by the other service");
+            let layer = layer.fallback_service(ReadinessChecked::default());
+            let statuses = call_often(layer.layer(ReadinessChecked::default()), 3).await.0;
+            assert_eq!(statuses, [200; 3], "the fallback service serves the second and the third");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_on_places_calls_what_is_ready_at_once_and_after_a_wait() {
+async fn a_concurrency_layer_calls_only_ready_services() {
     let layer = |limit| ConcurrencyLayer::new(limit).unwrap();
-    let service = layer(limit("concurrency 9")).layer(Shy::default());
+    let service = layer(limit("concurrency 9")).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
-    let service = layer(limit("concurrency 1")).wait(PATIENCE).layer(Shy::default());
+    let service = layer(limit("concurrency 1")).wait(WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 200));
-    let service = layer(by_later_key("concurrency 1")).wait(PATIENCE).layer(Shy::default());
+    let service =
+        layer(by_pending_key("concurrency 1")).wait(WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 210));
-    let service = layer(limit("concurrency 1")).layer(Shy::default());
+    let service = layer(limit("concurrency 1")).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 3).await.0, [200, 429, 429]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn layers_that_go_by_load_call_what_is_ready_at_once_and_after_a_wait() {
+async fn load_layers_call_only_ready_services() {
     let gate = |max| {
         AdaptiveGate::with_clock(
             Adaptive::vegas().between(1..=max).starting_at(max),
             TokioClock::new(),
         )
     };
-    let service = AdaptiveLayer::new(gate(9)).layer(Shy::default());
+    let service = AdaptiveLayer::new(gate(9)).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
-    let service = AdaptiveLayer::new(gate(1)).wait(PATIENCE).layer(Shy::default());
+    let service = AdaptiveLayer::new(gate(1)).wait(WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 200));
-    let service = AdaptiveLayer::new(gate(1)).layer(Shy::default());
+    let service = AdaptiveLayer::new(gate(1)).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 3).await.0, [200, 503, 503]);
     let shed = ShedLayer::new(Shedder::builder().in_flight_max(2).build());
-    let service = shed.priority(|_| Priority::Critical).layer(Shy::default());
+    let service = shed.priority(|_| Priority::Critical).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 3).await.0, [200, 200, 503]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_go_out_are_made_by_what_is_ready_at_once_and_after_a_wait() {
-    let service = OutgoingLayer::over(limiter("100/s"), PATIENCE).layer(Shy::default());
+async fn outgoing_calls_are_made_only_by_ready_clients() {
+    let service =
+        OutgoingLayer::over(limiter("100/s"), WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 50));
-    let service = OutgoingLayer::over(limiter("10/s burst 1"), PATIENCE).layer(Shy::default());
+    let service =
+        OutgoingLayer::over(limiter("10/s burst 1"), WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 350));
-    let service = OutgoingLayer::over(limiter("concurrency 1"), PATIENCE).layer(Shy::default());
+    let service =
+        OutgoingLayer::over(limiter("concurrency 1"), WAIT_MAX).layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await, (vec![200; 4], 200));
 }
 
 #[tokio::test(start_paused = true)]
-async fn layers_that_pace_bodies_call_what_is_ready() {
-    let service = UploadRateLayer::for_all("1000/s").unwrap().layer(Shy::default());
+async fn body_rate_layers_call_only_ready_services() {
+    let service = UploadRateLayer::for_all("1000/s").unwrap().layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await.0, [200; 4]);
-    let service = DownloadRateLayer::for_all("1000/s").unwrap().layer(Shy::default());
+    let service = DownloadRateLayer::for_all("1000/s").unwrap().layer(ReadinessChecked::default());
     assert_eq!(call_often(service, 4).await.0, [200; 4]);
 }
 
 #[tokio::test]
-#[should_panic(expected = "it is called, and is not ready")]
-async fn a_clone_that_is_called_at_once_would_be_noticed() {
-    let mut service = Shy::default();
+#[should_panic(expected = "called when it is not ready")]
+async fn a_call_of_a_clone_that_is_not_ready_is_detected() {
+    let mut service = ReadinessChecked::default();
     ServiceExt::<Request<Body>>::ready(&mut service).await.unwrap();
     drop(service.clone().call(Request::new(Body::default())));
 }

@@ -11,7 +11,7 @@ use tower::util::ServiceExt;
 use tower_layer::Layer;
 
 #[tokio::test]
-async fn what_failed_is_given_back() {
+async fn a_failed_request_is_refunded() {
     let refunded =
         limit("orders", "1/h", &ManualClock::new()).refund_if(|status, _| status.is_server_error());
     let service = RateLimitLayer::new(refunded).unwrap().layer(Inner);
@@ -20,18 +20,18 @@ async fn what_failed_is_given_back() {
         assert_eq!(failed.status, 503);
     }
     assert_eq!(ask(&service, get("/")).await.status, 200);
-    assert_eq!(ask(&service, get("/")).await.status, 429, "what went well stays charged");
+    assert_eq!(ask(&service, get("/")).await.status, 429, "a successful request stays charged");
 }
 
 #[tokio::test]
-async fn an_error_of_the_service_is_given_back_too() {
+async fn an_error_of_the_service_is_refunded_too() {
     let refunded = limit("orders", "1/h", &ManualClock::new()).refund_if(|_, _| false);
     let broken =
         tower::service_fn(|_: Request<Body>| async { Err::<Response<Body>, &str>("broken") });
     let service = RateLimitLayer::new(refunded).unwrap().layer(broken);
     for _ in 0..3 {
         let result = service.clone().oneshot(Request::new(Body::default())).await;
-        assert_eq!(result.unwrap_err(), "broken", "and it stays the service's error");
+        assert_eq!(result.unwrap_err(), "broken", "the error is passed on");
     }
 }
 
@@ -67,14 +67,14 @@ async fn each_of_several_limits_is_refunded_by_its_own_condition() {
 }
 
 #[tokio::test]
-async fn bytes_of_the_body_are_charged_also_when_there_is_no_room() {
+async fn bytes_of_the_body_are_charged_even_beyond_the_limit() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("10/s".parse().unwrap(), clock.clone());
     let egress = Limit::over("egress", limiter.clone()).charge_bytes();
     let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
     let reply = ask(&service, get("/")).await;
     assert_eq!(reply.body.len(), 10);
-    // 1 for the request and 10 for its body, from a bucket of 10: one is owed, and the next costs one.
+    // 1 for the request and 10 for its body, from a bucket of 10: the debt is one, and the next request costs one.
     let denied = ask(&service, get("/")).await;
     assert_eq!(denied.status, 429);
     assert!(denied.body.contains(r#""retry_after_ms":200"#), "{}", denied.body);
@@ -82,7 +82,7 @@ async fn bytes_of_the_body_are_charged_also_when_there_is_no_room() {
     assert_eq!(ask(&service, get("/")).await.status, 200);
 }
 
-/// A billion bursts: they are owed in one step, and none is forgotten.
+/// A billion times the burst becomes debt in one step.
 #[tokio::test]
 async fn a_charge_far_above_the_burst_is_charged_completely() {
     let clock = ManualClock::new();
@@ -91,18 +91,18 @@ async fn a_charge_far_above_the_burst_is_charged_completely() {
         .charge_bytes();
     let service = RateLimitLayer::new(egress).unwrap().layer(Inner);
     assert_eq!(ask(&service, get("/").header("answer", "201")).await.status, 201);
-    // And 1 for the request, 10 for its body, and 1 for the next; less the 10 that there were.
+    // Also charged: 1 for the request, 10 for its body and 1 for the next request; 10 were available.
     let denied = ask(&service, get("/")).await;
     assert!(denied.body.contains(r#""retry_after_ms":1000000000200"#), "{}", denied.body);
     clock.advance(Span::from_millis(1_000_000_000_199));
     assert_eq!(ask(&service, get("/")).await.status, 429);
     clock.advance(Span::from_millis(1));
-    assert_eq!(ask(&service, get("/")).await.status, 200, "all is paid");
+    assert_eq!(ask(&service, get("/")).await.status, 200, "the debt is repaid");
 }
 
 /// A body a hundred thousand times the burst.
 #[tokio::test]
-async fn a_body_far_larger_than_the_burst_is_owed_to_the_last_byte() {
+async fn every_byte_of_a_body_far_larger_than_the_burst_is_charged() {
     let clock = ManualClock::new();
     let big = tower::service_fn(|_: Request<Body>| async {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![7; 1_000_000]))))
@@ -142,9 +142,9 @@ async fn a_response_may_cost_more() {
     assert_eq!(reply.header("ratelimit"), Some(r#""logins";r=1;t=2880"#), "3 for what failed");
 }
 
-/// By then the window has given it back itself.
+/// The window in which it was charged has ended.
 #[tokio::test]
-async fn what_has_drained_is_not_given_back_again() {
+async fn a_charge_that_has_drained_is_not_refunded() {
     let clock = ManualClock::new();
     let window = limit("window", "2/min fixed from first", &clock)
         .refund_if(|status, _| status.is_server_error());
@@ -171,18 +171,18 @@ async fn what_has_drained_is_not_given_back_again() {
     let prompt = get("/").header("answer", "503");
     clock.advance(Span::from_secs(60));
     for _ in 0..3 {
-        assert_eq!(ask(&service, prompt_again(&prompt)).await.status, 503, "given back at once");
+        assert_eq!(ask(&service, copied(&prompt)).await.status, 503, "refunded at once");
     }
 }
 
-fn prompt_again(request: &http::request::Builder) -> http::request::Builder {
+fn copied(request: &http::request::Builder) -> http::request::Builder {
     let mut again = get("/");
     again.headers_mut().unwrap().clone_from(request.headers_ref().unwrap());
     again
 }
 
 #[tokio::test]
-async fn a_shadow_that_denied_has_nothing_to_give_back() {
+async fn a_limit_in_shadow_mode_that_denied_refunds_nothing() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("2/h".parse().unwrap(), clock.clone());
     let tried = Limit::over("tried", limiter.clone())
@@ -194,10 +194,10 @@ async fn a_shadow_that_denied_has_nothing_to_give_back() {
         assert_eq!(ask(&service, get("/")).await.status, 200);
     }
     assert_eq!(ask(&service, get("/").header("answer", "503")).await.status, 503);
-    assert!(limiter.peek(&b""[..]).is_deny(), "it had not charged the third");
+    assert!(limiter.peek(&b""[..]).is_deny(), "the third request was not charged");
 }
 
-/// Otherwise a client could start any number of downloads while the bytes of one flow.
+/// Otherwise a client could start any number of downloads during the first one.
 #[tokio::test]
 async fn while_bytes_flow_the_bucket_stays_empty() {
     let limiter = Limiter::with_clock("15/s".parse().unwrap(), ManualClock::new());

@@ -1,8 +1,8 @@
-//! Shedding: what matters stays, and every place comes back (T13).
+//! Shedding: the least important requests are rejected first, and every permit is released (T13).
 
-use crate::concurrency::{Census, GiveUp, Slow, request};
+use crate::concurrency::{DropAfterPolls, InFlightCount, SlowService, request};
 use crate::fixture::{Inner, ask, call, from, get};
-use crate::storm;
+use crate::mixed_load;
 use http::Response;
 use http_body_util::BodyExt;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use tidegate_tower::{Event, Head, ShedLayer};
 use tower::util::ServiceExt;
 use tower_layer::Layer;
 
-/// Only what is in flight counts.
+/// Returns a shedder that looks only at requests in flight, not at the machine.
 fn shedder(max: u64) -> Shedder {
     Shedder::builder().watch_nothing().in_flight_max(max).build()
 }
@@ -27,14 +27,14 @@ fn by_path(head: &Head<'_>) -> Priority {
     }
 }
 
-fn slow(shedder: &Shedder) -> (LoadService<Slow, Shedder>, Census) {
-    let census = Census::default();
+fn slow(shedder: &Shedder) -> (LoadService<SlowService, Shedder>, InFlightCount) {
+    let in_flight = InFlightCount::default();
     let layer = ShedLayer::new(shedder.clone()).priority(by_path);
-    (layer.layer(Slow(census.clone())), census)
+    (layer.layer(SlowService(in_flight.clone())), in_flight)
 }
 
 #[tokio::test(start_paused = true)]
-async fn critical_is_kept_and_sheddable_refused() {
+async fn critical_requests_are_admitted_when_sheddable_ones_are_rejected() {
     let shedder = shedder(10);
     let (service, _) = slow(&shedder);
     let mut bodies = Vec::new();
@@ -50,7 +50,7 @@ async fn critical_is_kept_and_sheddable_refused() {
     }
     assert_eq!(ask(&service, get("/pay")).await.status, 200);
     bodies.truncate(5);
-    assert_eq!(ask(&service, get("/suggestions")).await.status, 200, "there is room again");
+    assert_eq!(ask(&service, get("/suggestions")).await.status, 200, "a permit is free again");
     assert_eq!(ask(&service, get("/suggestions")).await.body, "piecepiecepiece");
     drop(bodies);
     assert_eq!(shedder.in_flight(), 0);
@@ -69,7 +69,7 @@ async fn a_rejection_says_why_in_the_protocol_of_the_client() {
 }
 
 #[tokio::test]
-async fn when_to_come_back_is_rounded_up_never_0_and_spread() {
+async fn retry_after_is_rounded_up_never_0_and_spread() {
     let reported = |layer: ShedLayer| async move {
         let refused = ask(&layer.layer(Inner), get("/")).await;
         refused.header("retry-after").unwrap().parse::<u64>().unwrap()
@@ -94,9 +94,9 @@ async fn a_fallback_gets_the_reason_and_its_response_a_retry_time() {
     let layer = ShedLayer::new(shedder(0)).priority(by_path);
     let layer = layer
         .fallback(|head, shed| Response::new(format!("{} of {}", head.path(), shed.priority())));
-    let instead = ask(&layer.layer(Inner), get("/pay")).await;
-    assert_eq!((instead.status, &*instead.body), (200, "/pay of critical"));
-    assert_eq!(instead.header("retry-after"), Some("1"));
+    let reply = ask(&layer.layer(Inner), get("/pay")).await;
+    assert_eq!((reply.status, &*reply.body), (200, "/pay of critical"));
+    assert_eq!(reply.header("retry-after"), Some("1"));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_priority_by_address_believes_trusted_proxies_only() {
         Some(ip) if ip.to_string() == "192.0.2.7" => Priority::Critical,
         _ => Priority::Batch,
     };
-    // One place is for everybody, two are not: of those, batch traffic fills one.
+    // Two requests may be in flight. Batch traffic may use only one of these permits.
     let shedder = shedder(2);
     let _held = shedder.try_enter(Priority::Critical).unwrap();
     let layer = ShedLayer::new(shedder.clone()).priority(staff);
@@ -150,18 +150,20 @@ async fn a_priority_by_address_believes_trusted_proxies_only() {
     assert_eq!(ask(&found, get("/")).await.status, 200);
 }
 
+// T13
 #[tokio::test(start_paused = true)]
-async fn t13_a_place_comes_back_from_dropped_bodies_and_panics() {
+async fn dropped_bodies_and_panics_release_the_permit() {
     let shedder = shedder(1);
-    let (service, census) = slow(&shedder);
+    let (service, in_flight) = slow(&shedder);
     let response = service.clone().oneshot(request("/pay")).await.unwrap();
     let mut body = response.into_body();
     body.frame().await.unwrap().unwrap();
     assert_eq!(shedder.in_flight(), 1);
     drop(body);
     assert_eq!(shedder.in_flight(), 0, "the body was dropped half-way");
-    let (service, all) = (ShedLayer::new(shedder.clone()).priority(|_| Priority::Critical), census);
-    let service = service.layer(Slow(all.clone()));
+    let (service, all) =
+        (ShedLayer::new(shedder.clone()).priority(|_| Priority::Critical), in_flight);
+    let service = service.layer(SlowService(all.clone()));
     for path in ["/panic/call", "/panic/await"] {
         let task = tokio::spawn(service.clone().oneshot(request(path)));
         assert!(task.await.is_err_and(|error| error.is_panic()), "{path}");
@@ -170,27 +172,29 @@ async fn t13_a_place_comes_back_from_dropped_bodies_and_panics() {
     assert_eq!(all.now.load(Ordering::SeqCst), 0);
 }
 
+// T13
 #[tokio::test(start_paused = true)]
-async fn t13_in_a_storm_never_more_are_in_flight_than_may_be_and_none_in_the_end() {
-    let (shedder, census) = (shedder(5), Census::default());
-    storm::rage(&ShedLayer::new(shedder.clone()).layer(Slow(census.clone()))).await;
-    assert_eq!(census.most.load(Ordering::SeqCst), 4, "80 % of what may be in flight");
-    assert_eq!((shedder.in_flight(), census.now.load(Ordering::SeqCst)), (0, 0));
+async fn requests_in_flight_never_exceed_the_maximum_and_end_at_zero() {
+    let (shedder, in_flight) = (shedder(5), InFlightCount::default());
+    mixed_load::run(&ShedLayer::new(shedder.clone()).layer(SlowService(in_flight.clone()))).await;
+    assert_eq!(in_flight.most.load(Ordering::SeqCst), 4, "80 % of what may be in flight");
+    assert_eq!((shedder.in_flight(), in_flight.now.load(Ordering::SeqCst)), (0, 0));
 }
 
+// T13
 #[tokio::test(start_paused = true)]
-async fn t13_a_place_comes_back_from_who_gives_up_at_any_poll() {
+async fn a_request_that_is_given_up_at_any_poll_releases_its_permit() {
     let shedder = shedder(1);
-    let (service, census) = slow(&shedder);
+    let (service, in_flight) = slow(&shedder);
     for polls in 0..20 {
         let service = service.clone();
         let whole = Box::pin(async move {
             let response = service.oneshot(request("/pay")).await.unwrap();
             response.into_body().collect().await.unwrap().to_bytes().len()
         });
-        let ended = GiveUp { future: whole, polls }.await;
+        let ended = DropAfterPolls { future: whole, polls }.await;
         assert_eq!(shedder.in_flight(), 0, "after {polls} polls");
-        assert_eq!(census.now.load(Ordering::SeqCst), 0, "after {polls} polls");
+        assert_eq!(in_flight.now.load(Ordering::SeqCst), 0, "after {polls} polls");
         if let Some(bytes) = ended {
             assert_eq!(bytes, 15);
             assert!(polls > 2, "it was never given up");

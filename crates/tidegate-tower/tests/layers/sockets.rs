@@ -1,6 +1,6 @@
 //! Real servers on loopback: many connections, one limit.
 
-use crate::concurrency::{Census, Present};
+use crate::concurrency::{InFlightCount, InFlightGuard};
 use crate::fixture::limit;
 use axum::Router;
 use axum::routing::get;
@@ -33,7 +33,7 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
 }
 
 async fn status(address: SocketAddr, path: &str) -> u16 {
-    // Each its own client, so each its own connection.
+    // Each request has its own client, and so its own connection.
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();
     let request = Request::get(format!("http://{address}{path}")).body(Empty::new()).unwrap();
     let response = client.request(request).await.unwrap();
@@ -117,9 +117,9 @@ async fn a_route_layer_limits_its_routes_only() {
     assert_eq!(status(address, "/nowhere").await, 404);
 }
 
-/// A body without an end: it flows until the client has gone.
+/// A body that ends only when the client disconnects.
 struct Endless {
-    _present: Present,
+    _present: InFlightGuard,
 }
 
 impl http_body::Body for Endless {
@@ -135,29 +135,29 @@ impl http_body::Body for Endless {
 }
 
 /// Sends a request, reads this number of bytes of the response, and closes the connection.
-async fn go_away(address: SocketAddr, after_bytes: usize) {
+async fn disconnect(address: SocketAddr, after_bytes: usize) {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     stream.read_exact(&mut vec![0; after_bytes]).await.unwrap();
 }
 
-/// Clients whose requests wait for a permit disconnect too, without reading anything.
+/// T13, also if the client disconnects while its request waits for a permit.
 #[tokio::test(flavor = "multi_thread")]
-async fn t13_clients_that_go_away_leave_nothing_in_flight() {
+async fn clients_that_disconnect_leave_nothing_in_flight() {
     let limiter = Limiter::new("concurrency 5 wait 1h".parse().unwrap());
-    let layer = ConcurrencyLayer::new(Limit::over("places", limiter.clone())).unwrap();
-    let census = Census::default();
-    let counted = census.clone();
+    let layer = ConcurrencyLayer::new(Limit::over("permits", limiter.clone())).unwrap();
+    let in_flight = InFlightCount::default();
+    let counted = in_flight.clone();
     let answer = || async move { axum::body::Body::new(Endless { _present: counted.enter() }) };
     let address = serve(Router::new().route("/", get(answer)).layer(layer)).await;
     let mut clients = tokio::task::JoinSet::new();
     for turn in 0..300 {
-        clients.spawn(go_away(address, [0, 1, 500, 200_000][turn % 4]));
+        clients.spawn(disconnect(address, [0, 1, 500, 200_000][turn % 4]));
     }
     clients.join_all().await;
     // The server notices a closed connection later than the client.
     let all = limiter.request(&b""[..]).cost(5).within(Duration::from_secs(60)).acquire().await;
-    assert!(all.is_ok(), "a place has leaked");
-    assert_eq!(census.now.load(Ordering::SeqCst), 0);
-    assert_eq!(census.most.load(Ordering::SeqCst), 5);
+    assert!(all.is_ok(), "a permit has leaked");
+    assert_eq!(in_flight.now.load(Ordering::SeqCst), 0);
+    assert_eq!(in_flight.most.load(Ordering::SeqCst), 5);
 }

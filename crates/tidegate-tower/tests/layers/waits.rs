@@ -1,4 +1,4 @@
-//! Waiting instead of refusing, in tokio's paused time.
+//! Requests that wait instead of being denied, in tokio's paused time.
 
 use crate::fixture::{Body, Inner, ask, get};
 use http::{Request, Response, StatusCode};
@@ -72,7 +72,7 @@ async fn several_limits_are_waited_for_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_makes_requests_wait_does_so_by_itself() {
+async fn a_rule_that_delays_requests_needs_no_maximum_wait() {
     for limits in 1..=2 {
         let layer =
             RateLimitLayer::new(limit("shaped", "10/s queue capacity 2 wait 1s").0).unwrap();
@@ -89,7 +89,7 @@ async fn a_rule_that_makes_requests_wait_does_so_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_of_several_limits_that_comes_too_late_is_refused_at_once() {
+async fn a_request_whose_turn_under_several_limits_comes_too_late_is_denied_at_once() {
     let (shaped, limiter) = limit("shaped", "1/1200ms queue capacity 5");
     let (other, others) = limit("other", "10/h");
     let layer = RateLimitLayer::new(shaped).unwrap().and(other).unwrap();
@@ -156,9 +156,9 @@ fn refunded(rule: &str) -> (Limit<TokioClock>, Limiter<TokioClock>) {
     (limit.refund_if(|status, _| status.is_server_error()), limiter)
 }
 
-/// The second waits a second for its turn and fails a second and a half later, when its turn has long drained. By then
-/// a third request has come, whose charge must not be refunded for it.
-async fn assert_given_back_in_time_only(layer: RateLimitLayer<TokioClock>) {
+/// The second request waits a second for its turn and fails 1.5 s later, when its charge has drained. By then a third request
+/// has been charged, and that charge must not be refunded.
+async fn assert_a_drained_charge_is_not_refunded(layer: RateLimitLayer<TokioClock>) {
     let inner = tower::service_fn(|request: Request<Body>| async move {
         let mut response = Response::new(Body::default());
         if request.uri().path() == "/slow" {
@@ -185,7 +185,7 @@ async fn assert_given_back_in_time_only(layer: RateLimitLayer<TokioClock>) {
 #[tokio::test(start_paused = true)]
 async fn what_drained_after_a_wait_for_a_turn_is_not_refunded() {
     let layer = RateLimitLayer::new(refunded("1/s").0).unwrap();
-    assert_given_back_in_time_only(layer.wait(Duration::from_secs(10))).await;
+    assert_a_drained_charge_is_not_refunded(layer.wait(Duration::from_secs(10))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,11 +193,11 @@ async fn what_drained_after_a_wait_under_a_changed_rule_is_not_refunded() {
     let (limit, limiter) = refunded("100/s");
     let layer = RateLimitLayer::new(limit).unwrap();
     limiter.set_rule("1/s queue capacity 5".parse().unwrap());
-    assert_given_back_in_time_only(layer).await;
+    assert_a_drained_charge_is_not_refunded(layer).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_drained_after_a_wait_for_several_limits_is_not_refunded() {
     let layer = RateLimitLayer::new(refunded("1/s queue capacity 5").0).unwrap();
-    assert_given_back_in_time_only(layer.and(limit("other", "1000/s").0).unwrap()).await;
+    assert_a_drained_charge_is_not_refunded(layer.and(limit("other", "1000/s").0).unwrap()).await;
 }

@@ -25,7 +25,7 @@ struct Service {
     ended: JoinHandle<std::io::Result<()>>,
 }
 
-/// Somebody at the counter.
+/// A buyer that buys in this process or over HTTP.
 pub(super) enum Buyer {
     Here(Arc<Shop>),
     Online(HttpBuyer),
@@ -37,7 +37,7 @@ impl Counter {
         Ok(Self { shop, service })
     }
 
-    /// Connected, if there is something to connect to.
+    /// Returns a buyer, which is connected if it buys over HTTP.
     pub(super) async fn arrive(&self) -> anyhow::Result<Buyer> {
         match &self.service {
             None => Ok(Buyer::Here(Arc::clone(&self.shop))),
@@ -51,7 +51,7 @@ impl Counter {
 
     pub(super) async fn close(self) -> anyhow::Result<()> {
         let Some(service) = self.service else { return Ok(()) };
-        // It may have ended with an error, which comes next.
+        // If the service has already failed, the next line returns its error.
         let _ = service.ending.send(());
         service.ended.await.context("the service panicked")?.context("the service failed")
     }
@@ -61,10 +61,10 @@ impl Service {
     async fn start(shop: Arc<Shop>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (ending, told) = oneshot::channel::<()>();
+        let (ending, ended) = oneshot::channel::<()>();
         let service = axum::serve(listener, http::router(shop)).with_graceful_shutdown(async {
-            // The sender sends once, or is gone.
-            let _ = told.await;
+            // An error means that the sender was dropped, which ends the service too.
+            let _ = ended.await;
         });
         Ok(Self { address, ending, ended: tokio::spawn(service.into_future()) })
     }

@@ -8,21 +8,21 @@ use super::table::ms;
 use super::{Report, Row, access_name};
 
 const WIDTH: f64 = 1000.0;
-/// The shares.
+/// Left and right edge of the bars.
 const BARS: (f64, f64) = (186.0, 546.0);
-/// What was sold, as text.
+/// Left edge of the column of sold items.
 const SOLD: f64 = 558.0;
-/// The latencies.
+/// Left and right edge of the latencies.
 const WAITS: (f64, f64) = (730.0, 890.0);
 const TOP: f64 = 118.0;
 const BAR: f64 = 16.0;
 const STEP: f64 = 21.0;
 const GAP: f64 = 14.0;
-/// From a millisecond to ten seconds.
+/// The marks of the latency axis.
 const WAIT_MS: [(u32, &str); 5] =
     [(1, "1 ms"), (10, "10"), (100, "100"), (1_000, "1 s"), (10_000, "10 s")];
 
-/// In the middle between black and white, so that they stand out on both.
+/// Replies and their colours, of medium lightness so that they are visible on light and dark pages.
 const PARTS: [(&str, &str); 6] = [
     ("sold", "#2a9d4a"),
     ("oversold", "#d4342c"),
@@ -82,7 +82,7 @@ pub(super) fn draw(report: &Report) -> String {
     svg
 }
 
-/// Where each row is: those of one way are together.
+/// Returns the upper edge of each row. Rows of one way are close together.
 fn tops(rows: &[Row]) -> Vec<f64> {
     let mut top = TOP;
     let mut tops = Vec::new();
@@ -124,7 +124,7 @@ fn grid(svg: &mut String, bottom: f64) {
     text(svg, (16.0, bottom + 42.0), "small", "start", note);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a picture is not so exact")]
+#[expect(clippy::cast_precision_loss, reason = "a picture has fewer digits")]
 fn shares(svg: &mut String, row: &Row, top: f64) {
     let counts = row.result.answers.counts;
     let over = u64::try_from(row.result.tally.oversold()).unwrap_or(0);
@@ -145,11 +145,11 @@ fn sold(svg: &mut String, row: &Row, top: f64) {
     let (counts, tally) = (row.result.answers.counts, row.result.tally);
     let success =
         counts.success_percent().map_or(String::new(), |percent| format!(" ({percent:.0} %)"));
-    let (class, told) = match tally.oversold() {
+    let (class, label) = match tally.oversold() {
         0 => ("", format!("{}{success}", counts.sold)),
         over => ("bad", format!("{} + {over} too many", tally.orders - over)),
     };
-    text(svg, (SOLD, top + 13.0), class, "start", &told);
+    text(svg, (SOLD, top + 13.0), class, "start", &label);
 }
 
 fn wait(svg: &mut String, row: &Row, top: f64) {
@@ -166,8 +166,8 @@ fn wait(svg: &mut String, row: &Row, top: f64) {
     text(svg, (WAITS.1 + 14.0, top + 13.0), "", "start", &numbers);
 }
 
-/// Where a latency is; what is off the axis is at its end.
-#[expect(clippy::cast_precision_loss, reason = "a picture is not so exact")]
+/// Returns the position of a latency; one beyond the axis is at its end.
+#[expect(clippy::cast_precision_loss, reason = "a picture has fewer digits")]
 fn wait_x(us: u64) -> f64 {
     let decades = (us.max(1) as f64 / 1_000.0).log10().clamp(0.0, 4.0);
     WAITS.0 + (WAITS.1 - WAITS.0) * decades / 4.0
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_oversold_is_seen_and_text_is_escaped() {
+    fn oversold_items_are_drawn_and_text_is_escaped() {
         let report = Report {
             database: "a <b>".to_owned(),
             buyers: BuyerGroup { buyers: 4, again_of_ten: 0 },

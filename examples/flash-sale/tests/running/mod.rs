@@ -1,4 +1,4 @@
-//! The real program, serving.
+//! The program `flash-sale serve`, started as a process.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -7,24 +7,24 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Killed with the value, if it has not ended before.
+/// A running service, which is killed when this is dropped.
 pub(crate) struct Service {
     child: Child,
     pub(crate) address: SocketAddr,
-    said: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Service {
-    /// Listens when this returns, on a port that was free.
+    /// Starts the service on a free port, and waits until it listens.
     pub(crate) fn start(options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flash-sale"));
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let (mut said, mut line) = (BufReader::new(child.stdout.take().unwrap()), String::new());
-        said.read_line(&mut line).unwrap();
+        let (mut stdout, mut line) = (BufReader::new(child.stdout.take().unwrap()), String::new());
+        stdout.read_line(&mut line).unwrap();
         let address = line.split_once("http://").and_then(|(_, rest)| rest.split(',').next());
-        let address = address.unwrap_or_else(|| panic!("it says {line:?}")).parse().unwrap();
-        Self { child, address, said }
+        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).parse().unwrap();
+        Self { child, address, stdout }
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) {
@@ -32,11 +32,11 @@ impl Service {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Whether it ended well, and what it has said since it listened.
+    /// Waits for the end. Returns whether it was successful, and the output since the start.
     pub(crate) fn end(mut self) -> (bool, String) {
-        let mut said = String::new();
-        self.said.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().success(), said)
+        let mut output = String::new();
+        self.stdout.read_to_string(&mut output).unwrap();
+        (self.child.wait().unwrap().success(), output)
     }
 }
 

@@ -1,13 +1,13 @@
-//! The two databases that every claim is held against.
+//! The two databases that every test runs on.
 
 use flash_sale::Database;
 use tempfile::TempDir;
 use tidegate_testbed::PostgresServer;
 
-/// As many as the service has for PostgreSQL.
+/// The service's default for PostgreSQL.
 pub(crate) const CONNECTIONS: u32 = 16;
 
-/// A database of its own, gone with the value.
+/// An empty database, deleted when this is dropped.
 pub(crate) enum Store {
     Sqlite(TempDir),
     Postgres(Box<PostgresServer>),

@@ -1,9 +1,9 @@
 //! Files that a configuration names. Paths are relative to its directory; the files are read together with it.
 
-use super::Token;
-use super::read::text_of;
 use super::report::Problem;
 use super::value::{Text, Value};
+use crate::config::server::Token;
+use crate::config::source::text_of;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of tokens in a file.

@@ -20,7 +20,7 @@ impl Jitter {
 
     /// Returns the decision with a later retry time if it is a denial.
     pub(crate) fn spread(&self, decision: Decision) -> Decision {
-        put_off(decision, self.draw())
+        with_later_retry(decision, self.draw())
     }
 
     /// Returns a random span of at most `most`. All limits that deny a request use the same one.
@@ -41,7 +41,7 @@ impl Jitter {
 
 /// Returns a denial with a retry time and a reset time that are later by this span. Some clients retry at the reset time, and at
 /// the end of a window both times are the same.
-pub(crate) fn put_off(mut decision: Decision, later: Span) -> Decision {
+pub(crate) fn with_later_retry(mut decision: Decision, later: Span) -> Decision {
     if let Verdict::Deny(Retry::After(span)) = decision.verdict {
         decision.verdict = Verdict::Deny(Retry::After(span + later));
         decision.reset_after = decision.reset_after + later;

@@ -3,9 +3,10 @@
 use super::report::Problem;
 use super::table::Table;
 use super::value::{Text, Value};
-use super::{DescriptorConfig, LimitConfig, near};
+use crate::config::limit::{DescriptorConfig, LimitConfig};
 use crate::request::{DescriptorPart, ENTRIES_MAX, KeyPart, Pattern};
 use std::collections::{HashMap, HashSet};
+use tidegate_core::diagnostics::nearest_name;
 
 /// Maximum number of limits that a limit replaces.
 const REPLACES_MAX: usize = 64;
@@ -104,7 +105,7 @@ pub(super) fn check_replaced(replaced: &[Replaced<'_>], limits: &[LimitConfig]) 
             name.error(Problem::new("a limit cannot replace itself"));
         } else if !names.contains(name.read) {
             // With many limits, a similar name is looked for among the first only.
-            let near = near(name.read, names.iter().copied().take(1_000));
+            let near = nearest_name(name.read, names.iter().copied().take(1_000));
             let hint = near.map(|near| format!("did you mean `{near}`?"));
             name.error(Problem::new("no limit has this name").maybe(hint));
         }

@@ -2,12 +2,12 @@
 //!
 //! Always   A method returns `None` exactly if it has reported an error.
 
-use super::near;
+use super::duration;
 use super::report::{Problem, Report};
-use super::table::Table;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
+use tidegate_core::diagnostics::nearest_name;
 use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
@@ -41,7 +41,7 @@ impl<'a> Value<'a> {
     }
 
     /// Reports that the value has the wrong type.
-    fn expect(&self, expected: &str) {
+    pub(super) fn expect(&self, expected: &str) {
         let found = match self.read {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a number",
@@ -94,7 +94,7 @@ impl<'a> Value<'a> {
 
     pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let text = self.text_or("a text with a unit, such as \"10s\"")?;
-        let duration = match super::duration::read(text.read) {
+        let duration = match duration::read(text.read) {
             Ok(duration) => duration,
             Err(problem) => {
                 text.error(problem);
@@ -102,10 +102,7 @@ impl<'a> Value<'a> {
             }
         };
         if !range.contains(&duration) {
-            self.out_of(
-                &super::duration::show(*range.start()),
-                &super::duration::show(*range.end()),
-            );
+            self.out_of(&duration::show(*range.start()), &duration::show(*range.end()));
             return None;
         }
         Some(duration)
@@ -121,7 +118,7 @@ impl<'a> Value<'a> {
         let chosen = choices.iter().find(|(word, _)| *word == text.read);
         if chosen.is_none() {
             let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
-            let near = near(text.read, choices.iter().map(|(word, _)| *word));
+            let near = nearest_name(text.read, choices.iter().map(|(word, _)| *word));
             text.error(
                 Problem::new(format!("`{}` must be {}", self.name, words.join(" or ")))
                     .maybe(near.map(|near| format!("did you mean {near:?}?"))),
@@ -132,14 +129,6 @@ impl<'a> Value<'a> {
 
     pub(super) fn is_table(&self) -> bool {
         matches!(self.read, DeValue::Table(_))
-    }
-
-    pub(super) fn table(&self) -> Option<Table<'a>> {
-        let DeValue::Table(table) = self.read else {
-            self.expect("a table");
-            return None;
-        };
-        Some(Table::new(self.report, self.name, table, self.span.clone(), self.is_secret))
     }
 
     /// Reads a list of at most `most` values.

@@ -6,7 +6,7 @@
 use crate::key::KeyBytes;
 use crate::limit::LimitError;
 use crate::observer::{Event, Observer};
-use crate::response_policy::observe_method;
+use crate::response::policy::observe_method;
 use pin_project_lite::pin_project;
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -35,6 +35,7 @@ use tower_service::Service;
 /// assert_eq!(client.oneshot("http://a.example/").await?, 17);
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
+#[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is around a client"]
 pub struct OutgoingLayer<K = Unkeyed, C: Clock = SystemClock> {
     limit: OutgoingLimit<K, C>,
@@ -51,6 +52,15 @@ struct OutgoingLimit<K, C: Clock> {
 impl<K, C: Clock> OutgoingLimit<K, C> {
     fn new(limiter: Limiter<C>, key: K, max_wait: Duration) -> Self {
         Self { limiter, key, max_wait, observers: Vec::new() }
+    }
+}
+
+impl<K, C: Clock> fmt::Debug for OutgoingLimit<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutgoingLimit")
+            .field("limiter", &self.limiter)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
     }
 }
 
@@ -173,37 +183,11 @@ impl<S, K: Clone, C: Clock> Layer<S> for OutgoingLayer<K, C> {
     }
 }
 
-impl<K: Clone, C: Clock> Clone for OutgoingLayer<K, C> {
-    fn clone(&self) -> Self {
-        Self { limit: self.limit.clone() }
-    }
-}
-
-impl<K, C: Clock> fmt::Debug for OutgoingLayer<K, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingLayer")
-            .field("limiter", &self.limit.limiter)
-            .field("max_wait", &self.limit.max_wait)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A client whose calls are limited; made by [`OutgoingLayer`].
+#[derive(Clone, Debug)]
 pub struct Outgoing<S, K = Unkeyed, C: Clock = SystemClock> {
     inner: S,
     limit: Arc<OutgoingLimit<K, C>>,
-}
-
-impl<S: Clone, K, C: Clock> Clone for Outgoing<S, K, C> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), limit: Arc::clone(&self.limit) }
-    }
-}
-
-impl<S, K, C: Clock> fmt::Debug for Outgoing<S, K, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing").field("limiter", &self.limit.limiter).finish_non_exhaustive()
-    }
 }
 
 impl<S, Q, K, C> Service<Q> for Outgoing<S, K, C>
@@ -236,19 +220,6 @@ where
 
 pin_project! {
     /// A call that waits for its turn, and is then made.
-    ///
-    /// ```
-    /// use tidegate_tower::OutgoingLayer;
-    /// use tower::{Layer, Service, service_fn};
-    /// # use std::time::Duration;
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let echo = service_fn(|text: String| async move { Ok::<_, std::convert::Infallible>(text) });
-    /// let mut client = OutgoingLayer::new("1/h", Duration::from_secs(1))?.layer(echo);
-    /// assert_eq!(client.call("first".to_owned()).await?, "first");
-    /// let denied = client.call("second".to_owned()).await.unwrap_err();
-    /// assert_eq!(denied.to_string(), "the call was not made");
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
     pub struct OutgoingFuture<S, Q, C>
     where
         S: Service<Q>,
@@ -323,9 +294,9 @@ impl<S: Service<Q>, Q, C: Clock> Future for OutgoingFuture<S, Q, C> {
                     Stage::Calling { future: service.call(request), permit: Some(permit) }
                 }
                 StageProjection::Calling { future, permit } => {
-                    let answer = ready!(future.poll(context));
+                    let result = ready!(future.poll(context));
                     *permit = None;
-                    return Poll::Ready(answer.map_err(OutgoingError::Failed));
+                    return Poll::Ready(result.map_err(OutgoingError::Failed));
                 }
             };
             this.stage.set(next);

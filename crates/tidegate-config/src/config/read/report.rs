@@ -3,9 +3,8 @@
 //! Always   All errors are collected, so that the user corrects a file in one go, up to [`ERRORS_MAX`].
 //!          A long line is shown in part. A line with a secret is never shown.
 
-use super::read::too_large;
-use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of};
-use super::{Config, ConfigError, ConfigErrors};
+use crate::config::error::{ConfigError, ConfigErrors};
+use crate::config::source::{SOURCE_BYTES_MAX, Sources, bytes_of, too_large};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
@@ -115,12 +114,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Returns the configuration if there are no errors.
-    pub(super) fn close(self, config: Config) -> Result<Config, ConfigErrors> {
+    /// Returns the warnings and the files that were read, if there are no errors.
+    pub(super) fn close(self) -> Result<(Vec<ConfigError>, Sources), ConfigErrors> {
         let Findings { mut errors, omitted, warnings } = self.findings.into_inner();
         let sources = self.sources.into_inner();
         if errors.is_empty() {
-            return Ok(Config { warnings, sources, ..config });
+            return Ok((warnings, sources));
         }
         errors.sort_by_key(|(start, _)| *start);
         let mut errors: Vec<ConfigError> = errors.into_iter().map(|(_, error)| error).collect();

@@ -1,7 +1,6 @@
 //! What a layer does with a request that a limit denies: it responds, or calls another service.
 
 use pin_project_lite::pin_project;
-use std::fmt;
 use std::future::Ready;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -45,15 +44,9 @@ impl<Q, P, E> Fallback<Q, P, E> for NoFallback {
 /// Calls another service, which has a cheaper response: made by `fallback_service` of a
 /// [`RateLimitLayer`](crate::RateLimitLayer::fallback_service) or a
 /// [`ConcurrencyLayer`](crate::ConcurrencyLayer::fallback_service).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct FallbackService<V> {
     pub(crate) service: V,
-}
-
-impl<V> fmt::Debug for FallbackService<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FallbackService").finish_non_exhaustive()
-    }
 }
 
 impl<Q, V> Fallback<Q, V::Response, V::Error> for FallbackService<V>

@@ -1,7 +1,8 @@
 //! The layer that finds out how many requests in flight the service behind it can handle.
 
-use crate::load::Load;
-use crate::load::{Answered, Enter, LoadLayer};
+use super::layer::LoadLayer;
+use super::settings::{Enter, Load, OnResponse};
+use crate::response::body::BodyGuard;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,21 +71,14 @@ impl<C: Clock> Load for AdaptiveGate<C> {
     }
 }
 
+impl<C: Clock> BodyGuard for AdaptivePermit<C> {}
+
 impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
     /// Makes a layer that is limited by this gate. A request over the limit is rejected at once, and responses count as
     /// [`LoadSignal::of`] says. An error of the service, a panic, and a request that its client gives up say nothing about load.
-    ///
-    /// ```
-    /// # use tidegate::load::{Adaptive, AdaptiveGate};
-    /// # use tidegate_tower::AdaptiveLayer;
-    /// let gate = AdaptiveGate::new(Adaptive::vegas());
-    /// let layer = AdaptiveLayer::new(gate.clone());
-    /// // Clones of a gate share their state: this one reports the current limit.
-    /// assert_eq!(gate.limit(), 20);
-    /// ```
     pub fn new(gate: AdaptiveGate<C>) -> Self {
         let enter = enter(gate.clone(), Span::ZERO);
-        Self::over(gate, enter, answered(LoadSignal::of))
+        Self::over(gate, enter, on_response(LoadSignal::of))
     }
 
     /// Lets requests wait at most this long, in the order of arrival. The wait is not part of the measured duration.
@@ -109,7 +103,7 @@ impl<C: Clock> LoadLayer<AdaptiveGate<C>> {
         self,
         classify: impl Fn(StatusCode, &HeaderMap) -> LoadSignal + Send + Sync + 'static,
     ) -> Self {
-        self.with(|settings| settings.answered = answered(classify))
+        self.with(|settings| settings.on_response = on_response(classify))
     }
 }
 
@@ -117,9 +111,9 @@ fn enter<C: Clock>(gate: AdaptiveGate<C>, max_wait: Span) -> Enter<AdaptiveGate<
     Arc::new(move |_| gate.acquire_within(max_wait))
 }
 
-fn answered<C: Clock>(
+fn on_response<C: Clock>(
     classify: impl Fn(StatusCode, &HeaderMap) -> LoadSignal + Send + Sync + 'static,
-) -> Answered<AdaptivePermit<C>> {
+) -> OnResponse<AdaptiveGate<C>> {
     Arc::new(move |permit, status, headers| {
         match classify(status, headers) {
             LoadSignal::Served => permit.succeed(),

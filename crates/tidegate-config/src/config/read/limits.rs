@@ -6,20 +6,19 @@ use super::server::KEYS_MAX;
 use super::store::{DEADLINE_MAX, DEADLINE_MIN};
 use super::table::Table;
 use super::value::{Text, Value};
-use super::{Fallback, LimitConfig, MissingKey, Mode, OnError, when};
+use super::when;
+use crate::config::limit::{
+    Fallback, LimitConfig, MissingKey, NAME_BYTES_MAX, OnError, THROTTLES_NAME, is_limit_name,
+};
 use crate::request::{KeyPart, PartError};
 use std::collections::HashMap;
 use std::ops::Range;
 use tidegate::Rule;
 use tidegate::limiter::Overflow;
-
-/// The name of `CL.THROTTLE` in metrics. No limit may have this name.
-pub const THROTTLES_NAME: &str = "CL.THROTTLE";
+use tidegate_http::Mode;
 
 /// Maximum number of limits.
 const LIMITS_MAX: usize = 10_000;
-/// Maximum length of a name.
-const NAME_BYTES_MAX: usize = 64;
 /// Maximum number of parts of a key.
 const KEY_PARTS_MAX: usize = 16;
 /// Maximum size of a fallback response.
@@ -147,12 +146,6 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
     let problem = Problem::new("this is not a valid name for a limit");
     Err(problem.hint(format!("use at most {NAME_BYTES_MAX} letters, digits, `_`, `-` and `.`")))
-}
-
-/// Returns whether a limit can have this name.
-pub fn is_limit_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 fn choice<T: Copy + Default>(table: &Table<'_>, name: &'static str, choices: &[(&str, T)]) -> T {

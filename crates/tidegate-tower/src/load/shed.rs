@@ -1,8 +1,9 @@
 //! The layer that rejects the least important requests when the machine is overloaded.
 
+use super::layer::LoadLayer;
+use super::settings::{Enter, Load};
 use crate::head::Head;
-use crate::load::Load;
-use crate::load::{Enter, LoadLayer};
+use crate::response::body::BodyGuard;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use tidegate::load::{Priority, Shed, ShedPermit, Shedder};
@@ -47,17 +48,10 @@ impl<C: Clock> Load for Shedder<C> {
     }
 }
 
+impl<C: Clock> BodyGuard for ShedPermit<C> {}
+
 impl<C: Clock> LoadLayer<Shedder<C>> {
     /// Makes a layer that is limited by this shedder. Default: all requests are [normal](Priority::Normal).
-    ///
-    /// ```
-    /// # use tidegate::load::Shedder;
-    /// # use tidegate_tower::ShedLayer;
-    /// let shedder = Shedder::new();
-    /// let layer = ShedLayer::new(shedder.clone());
-    /// // Clones of a shedder share their state: this one reports it.
-    /// assert_eq!(shedder.in_flight(), 0);
-    /// ```
     pub fn new(shedder: Shedder<C>) -> Self {
         let enter = enter(shedder.clone(), |_| Priority::Normal);
         Self::over(shedder, enter, Arc::new(|permit, _, _| Some(permit)))

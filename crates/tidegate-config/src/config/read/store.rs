@@ -4,7 +4,7 @@
 
 use super::report::Problem;
 use super::table::Table;
-use super::{CheckUrl, StoreConfig, StoreUrl};
+use crate::config::settings::{CheckUrl, StoreConfig, StoreUrl};
 use std::time::Duration;
 
 /// A longer wait would help no caller: most have given up before.

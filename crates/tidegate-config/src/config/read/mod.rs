@@ -3,12 +3,24 @@
 //! Always   A malicious file cannot keep the server busy: the size of the file is limited before it is parsed, and so is
 //!          the number of entries of each list and table.
 
-use super::report::{Problem, Report};
-use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of, bytes_of_any};
-use super::table::Table;
-use super::{CheckUrl, Config, ConfigErrors, limits, server, store};
+mod descriptor;
+mod duration;
+mod files;
+mod limits;
+mod report;
+mod server;
+mod store;
+mod table;
+mod value;
+mod when;
+
+use super::error::ConfigErrors;
+use super::settings::{CheckUrl, Config};
+use super::source::{SOURCE_BYTES_MAX, Sources, bytes_of, bytes_of_any, text_of, too_large};
+use report::{Problem, Report};
 use std::io;
 use std::path::{Path, PathBuf};
+use table::Table;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -64,17 +76,23 @@ fn parse_and_read(
         report.error(0..0, Problem::new(format!("this looks like {language}, but a configuration is TOML")).hint(
             "write, for example, `[limits.login]` and on the next line `rule = \"5/min\"`; `tidegate import` translates Envoy's YAML",
         ));
-        return report.close(Config::default());
+        return closed(report, Config::default());
     }
     for error in &errors {
         report.error(error.span().unwrap_or(0..0), Problem::new(error.message()));
     }
     if !errors.is_empty() {
         // Errors in what is left of the text may only be consequences of the syntax errors.
-        return report.close(Config::default());
+        return closed(report, Config::default());
     }
     let config = config(&Table::new(&report, "the file", table.get_ref(), 0..0, false), check_url);
-    report.close(config)
+    closed(report, config)
+}
+
+/// Returns the configuration if no error was reported.
+fn closed(report: Report<'_>, config: Config) -> Result<Config, ConfigErrors> {
+    let (warnings, sources) = report.close()?;
+    Ok(Config { warnings, sources, ..config })
 }
 
 /// Returns the language of a text that is not TOML, judged by its first line.
@@ -133,20 +151,4 @@ fn config(table: &Table<'_>, check_url: CheckUrl) -> Config {
 /// Returns the directory that the file's relative paths start from.
 fn directory(file: &str) -> PathBuf {
     Path::new(file).parent().map(Path::to_path_buf).unwrap_or_default()
-}
-
-/// Decodes the text of a file, or returns what is wrong with it.
-pub(super) fn text_of(bytes: Vec<u8>) -> Result<String, String> {
-    if bytes.len() > SOURCE_BYTES_MAX {
-        return Err(too_large());
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = good.split(|byte| *byte == b'\n').count();
-        format!("is not UTF-8 text in line {line}")
-    })
-}
-
-pub(super) fn too_large() -> String {
-    format!("is larger than {SOURCE_BYTES_MAX} bytes")
 }

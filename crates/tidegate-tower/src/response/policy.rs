@@ -4,15 +4,14 @@
 //! methods.
 
 use crate::head::{AddressSource, Head};
-use crate::key::MissingKey;
 use crate::limit::Limit;
 use crate::observer::{Event, Observer};
-use crate::rejection::{self, Denial, MakeRejection};
+use crate::response::rejection::{self, Denial, MakeRejection};
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use std::sync::Arc;
 use tidegate::{Clock, Decision, Retry, Verdict};
-use tidegate_http::{HeaderStyle, LimitStatus};
+use tidegate_http::{HeaderStyle, LimitStatus, PreparedFields};
 
 #[derive(Clone)]
 pub(crate) struct ResponsePolicy {
@@ -76,11 +75,11 @@ impl ResponsePolicy {
         &self,
         head: &Head<'_>,
         limit: &Limit<C>,
-        missing: MissingKey,
     ) -> Response<Bytes> {
         let denied = Decision::without_state(Verdict::Deny(Retry::Never));
         self.observe(limit, denied, None, limit.cost_of(head));
-        if limit.without_key(missing).is_some() {
+        // Without `on_missing`, a request is rejected only because the server does not provide its address.
+        if limit.on_missing.is_some() {
             let key = format!("{:?}", limit.key);
             return rejection::without_key(head, self.status, &limit.name, &key);
         }
@@ -89,16 +88,13 @@ impl ResponsePolicy {
         rejection::without_peer(head, &limit.name)
     }
 
-    /// Writes the header fields of these limits and their joint decision.
-    pub(crate) fn write(
-        &self,
-        headers: &mut HeaderMap,
-        statuses: &[LimitStatus<'_>],
-        joint: &Decision,
-    ) {
+    /// Returns the header fields of these limits and their joint decision.
+    pub(crate) fn fields(&self, statuses: &[LimitStatus<'_>], joint: &Decision) -> PreparedFields {
+        let mut fields = PreparedFields::default();
         if let Some(style) = self.style {
-            style.write(headers, statuses, joint);
+            style.write(&mut fields, statuses, joint);
         }
+        fields
     }
 }
 
@@ -115,7 +111,7 @@ macro_rules! address_methods {
 
         /// Sets which header of [trusted proxies](Self::trusted_proxies) is believed: the one that they write. Default:
         /// [either](crate::ProxyHeader::Either).
-        pub fn proxy_header(self, header: crate::ProxyHeader) -> Self {
+        pub fn proxy_header(self, header: tidegate_http::ProxyHeader) -> Self {
             self.with(|shared| shared.$($within).+.proxy_header = header)
         }
 
@@ -143,7 +139,7 @@ macro_rules! address_methods {
 macro_rules! response_methods {
     ($status:literal) => {
         /// Sets which header fields report what is left. Default: those of draft 11.
-        pub fn headers(self, style: crate::HeaderStyle) -> Self {
+        pub fn headers(self, style: tidegate_http::HeaderStyle) -> Self {
             self.with(|shared| shared.policy.style = Some(style))
         }
 

@@ -2,11 +2,11 @@
 //!
 //! Always   Reading a key marks it as known. Keys that were not read are errors.
 
-use super::near;
 use super::report::{Problem, Report};
 use super::value::Value;
 use std::cell::RefCell;
 use std::ops::Range;
+use tidegate_core::diagnostics::nearest_name;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -104,8 +104,20 @@ impl<'a> Table<'a> {
     }
 }
 
+impl<'a> Value<'a> {
+    /// Reads a table.
+    pub(super) fn table(&self) -> Option<Table<'a>> {
+        let DeValue::Table(table) = self.read else {
+            self.expect("a table");
+            return None;
+        };
+        Some(Table::new(self.report, self.name, table, self.span.clone(), self.is_secret))
+    }
+}
+
 fn unknown(table: &str, name: &str, known: &[&'static str]) -> Problem {
-    let near = (name.len() <= NEAR_BYTES_MAX).then(|| near(name, known.iter().copied())).flatten();
+    let near =
+        (name.len() <= NEAR_BYTES_MAX).then(|| nearest_name(name, known.iter().copied())).flatten();
     let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the keys here are {}", known.join(", ")),

@@ -1,7 +1,7 @@
-//! Requests that end in every way there is (T13): served, refused, failed, panicked, given up at some await, with a
-//! body that is not read to its end.
+//! A million requests (T13), which are served or rejected, fail, panic, or are given up at some await; some bodies are not
+//! read to their end.
 //!
-//! Always   The same turns in every run, a million of them.
+//! Always   Every run makes the same requests.
 
 use crate::concurrency::{QUIET_PANIC, request};
 use crate::fixture::Body;
@@ -18,11 +18,11 @@ const TURNS: u64 = 1_000_000;
 
 /// The error of a service whose upstream was too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Late;
+pub(crate) struct UpstreamTimeout;
 
-/// How many ended how.
+/// The number of requests by how they ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct EndCounts {
     pub(crate) served: u64,
     pub(crate) refused: u64,
     pub(crate) failed: u64,
@@ -30,8 +30,8 @@ pub(crate) struct Ends {
     pub(crate) given_up: u64,
 }
 
-impl Ends {
-    /// A storm in which something never happened has not tested it.
+impl EndCounts {
+    /// Checks that each kind of end was tested.
     fn assert_all_happened(&self) {
         let Self { served, refused, failed, panicked, given_up } = *self;
         let least = [served, refused, failed, panicked, given_up].into_iter().min();
@@ -39,7 +39,7 @@ impl Ends {
     }
 }
 
-/// What becomes of one request.
+/// How a request with a response ended.
 enum End {
     Served,
     Refused,
@@ -47,22 +47,22 @@ enum End {
 }
 
 /// Sends requests to the service, four each millisecond.
-pub(crate) async fn rage<S, R>(service: &S) -> Ends
+pub(crate) async fn run<S, R>(service: &S) -> EndCounts
 where
-    S: Service<Request<Body>, Response = Response<R>, Error = Late, Future: Send>
+    S: Service<Request<Body>, Response = Response<R>, Error = UpstreamTimeout, Future: Send>
         + Clone
         + Send
         + 'static,
     R: http_body::Body<Data: Send, Error: std::fmt::Debug> + Send + 'static,
 {
-    let mut ends = Ends::default();
+    let mut ends = EndCounts::default();
     for first in (0..TURNS).step_by(usize::try_from(ROUND_TURNS).unwrap()) {
         let mut tasks = tokio::task::JoinSet::new();
         for turn in first..first + ROUND_TURNS {
             let service = service.clone();
             tasks.spawn(async move {
                 tokio::time::sleep(Duration::from_millis((turn - first) / 4)).await;
-                // Given up at some await, each at another; most are not.
+                // Some requests are given up, each at another await.
                 let patience = Duration::from_millis(turn % 61);
                 tokio::time::timeout(patience, one(service, turn)).await
             });
@@ -94,10 +94,10 @@ fn assert_is_quiet(error: tokio::task::JoinError) {
 
 async fn one<S, R>(service: S, turn: u64) -> End
 where
-    S: Service<Request<Body>, Response = Response<R>, Error = Late>,
+    S: Service<Request<Body>, Response = Response<R>, Error = UpstreamTimeout>,
     R: http_body::Body<Error: std::fmt::Debug>,
 {
-    // 4, 7, 11 and 61 have no common divisor: everything meets everything.
+    // 4, 7, 11 and 61 have no common divisor, so every combination occurs.
     let path = match turn % 11 {
         0 => "/late",
         3 => "/panic/call",
