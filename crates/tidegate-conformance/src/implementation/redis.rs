@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tidegate::rule::Window;
 use tidegate::{ManualClock, Rule, Timestamp};
 use tidegate_redis::{
-    RedisLimiter, RedisPermit, RedisRequest, RedisStore, Settings, StoreError, UnsupportedRule,
+    RedisLimiter, RedisPermit, RedisStore, RedisStoreError, Settings, UnsupportedRule,
     try_check_all,
 };
 use tidegate_testbed::RedisServer;
@@ -34,7 +34,7 @@ impl Default for Redis {
     }
 }
 
-fn failed(error: &StoreError) -> Refusal {
+fn failed(error: &RedisStoreError) -> Refusal {
     Refusal::Failed(error.to_string())
 }
 
@@ -91,7 +91,7 @@ impl Implementation for Redis {
             let decided = self.runtime.block_on(limiter.try_check(on.key, ask.cost));
             return Ok(decided.map_err(|error| failed(&error))?.into());
         }
-        match self.runtime.block_on(limiter.try_acquire(on.key, ask.cost)) {
+        match self.runtime.block_on(limiter.request(on.key).cost(ask.cost).try_acquire()) {
             Err(denied) => Ok(denied.decision.into()),
             Ok(permit) => {
                 let decision = permit.decision();
@@ -113,11 +113,9 @@ impl Implementation for Redis {
         if self.limits.iter().any(|limiter| limiter.rule().is_concurrency()) {
             return Err(Refusal::CannotSay("holding a permit together with a rate"));
         }
-        let requests: Vec<RedisRequest<'_>> =
-            self.limits.iter().map(|limiter| limiter.request(key).cost(cost)).collect();
-        let joint =
-            self.runtime.block_on(try_check_all(&requests)).map_err(|error| failed(&error))?;
-        Ok(joint.decision.into())
+        let requests = self.limits.iter().map(|limiter| limiter.request(key).cost(cost));
+        let joint = self.runtime.block_on(try_check_all(requests));
+        Ok(joint.map_err(|error| failed(&error))?.decision.into())
     }
 
     fn peek(
@@ -127,7 +125,7 @@ impl Implementation for Redis {
         cost: u64,
     ) -> Result<PartialDecision, Refusal> {
         let limiter = self.at(now, on.limit)?;
-        let seen = self.runtime.block_on(limiter.peek(on.key, cost));
+        let seen = self.runtime.block_on(limiter.request(on.key).cost(cost).peek());
         Ok(seen.map_err(|error| failed(&error))?.into())
     }
 

@@ -8,7 +8,7 @@
 use super::breaker::Breaker;
 use super::connection_slot::ConnectionSlot;
 use super::deadline::Deadline;
-use super::error::{Remedy, StoreError};
+use super::error::{RedisStoreError, Remedy};
 use super::reconnect;
 use super::sentinel::Primary;
 use super::settings::Settings;
@@ -51,11 +51,11 @@ pub(crate) struct Call {
 pub(super) enum CallResult {
     Answer(Value),
     /// Redis refused the script, and this can be done about it.
-    Refused(Remedy, StoreError),
-    Failed(StoreError),
+    Refused(Remedy, RedisStoreError),
+    Failed(RedisStoreError),
 }
 
-impl From<CallResult> for Result<Value, StoreError> {
+impl From<CallResult> for Result<Value, RedisStoreError> {
     fn from(result: CallResult) -> Self {
         match result {
             CallResult::Answer(value) => Ok(value),
@@ -152,15 +152,18 @@ impl Node {
         if deadline.time_left().is_zero() {
             // The caller waits no longer, so the request would be charged in vain. That is no failure of the server.
             let (address, waited) = (self.address(), deadline.within);
-            return CallResult::Failed(StoreError::TimedOut { address, waited });
+            return CallResult::Failed(RedisStoreError::TimedOut { address, waited });
         }
         if self.breaker.is_open() {
             let reason = format!("it is not asked until it answers again ({})", self.why_down());
-            return CallResult::Failed(StoreError::Down { address: self.address(), reason });
+            return CallResult::Failed(RedisStoreError::Down { address: self.address(), reason });
         }
         let Ok(_in_flight) = self.in_flight.try_acquire() else {
             let max = self.settings.in_flight_max;
-            return CallResult::Failed(StoreError::Overloaded { address: self.address(), max });
+            return CallResult::Failed(RedisStoreError::Overloaded {
+                address: self.address(),
+                max,
+            });
         };
         let slots = &self.connections;
         let preferred =
@@ -170,7 +173,7 @@ impl Node {
         else {
             self.trouble.notify_one();
             let reason = self.why_down();
-            return CallResult::Failed(StoreError::Down { address: self.address(), reason });
+            return CallResult::Failed(RedisStoreError::Down { address: self.address(), reason });
         };
         let answer = async {
             if !is_asking {
@@ -191,19 +194,21 @@ impl Node {
             },
             Ok(Err(error)) if is_connection_gone(&error) => {
                 slot.discard(connection.generation);
-                CallResult::Failed(self.count_failure(StoreError::of(&error, &self.address())))
+                CallResult::Failed(self.count_failure(RedisStoreError::of(&error, &self.address())))
             }
             Ok(Err(error)) => self.refused(&error),
             Err(_) => {
                 let (address, waited) = (self.address(), deadline.within);
-                CallResult::Failed(self.count_failure(StoreError::TimedOut { address, waited }))
+                CallResult::Failed(
+                    self.count_failure(RedisStoreError::TimedOut { address, waited }),
+                )
             }
         }
     }
 
     fn refused(&self, error: &RedisError) -> CallResult {
         let remedy = Remedy::of(error);
-        let failure = StoreError::of(error, &self.address());
+        let failure = RedisStoreError::of(error, &self.address());
         match remedy {
             Remedy::OpenBreaker => {
                 self.count_failure(failure.clone());
@@ -225,7 +230,7 @@ impl Node {
     }
 
     /// Counts a failure, and wakes the reconnect task.
-    fn count_failure(&self, failure: StoreError) -> StoreError {
+    fn count_failure(&self, failure: RedisStoreError) -> RedisStoreError {
         self.note_failure(&failure.to_string());
         self.breaker.fail();
         self.trouble.notify_one();

@@ -2,7 +2,7 @@
 
 use super::balance::{ClosedLease, LeaseRequest, Micros};
 use super::{LEASE_TIME, VersionedAnswer};
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::remote::{ATTEMPTS_MAX, RemoteLimit};
 use crate::script::Twin;
 use crate::script::codec::{Operation, ScriptReply, bytes};
@@ -36,7 +36,7 @@ impl RemoteLimit {
         subject: &[u8],
         terms: &LendTerms,
         request: &LeaseRequest,
-    ) -> Result<LendReply, StoreError> {
+    ) -> Result<LendReply, RedisStoreError> {
         let key = self.key(subject);
         let leases = key_name::leases(&key);
         let mut around = self.runner().clock.estimate();

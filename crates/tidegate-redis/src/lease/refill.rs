@@ -6,7 +6,7 @@ use super::balance::{Grant, LeaseBalance, LeaseRequest};
 use super::codec::LendTerms;
 use super::{LeaseReply, LeasedKey, Leases, VersionedAnswer};
 use crate::cache::SentAt;
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::random;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -46,7 +46,7 @@ impl Refill {
     }
 
     /// Requests the lease, adds it to the balance, and spends the cost before any waiting request can.
-    pub(super) async fn run(mut self) -> Result<RefillResult, StoreError> {
+    pub(super) async fn run(mut self) -> Result<RefillResult, RedisStoreError> {
         let number = random::number() >> 12;
         let (cost, size) = (self.cost, self.request.size);
         let terms = LendTerms { number, at_least: cost.max(1) };

@@ -5,7 +5,7 @@
 //! Invariant  Without requests, a probe writes a key beside the one that failed last.
 //! Bound      One probe task for each limit, only while the limit is degraded.
 
-use crate::connection::{ScriptRunner, Servers, StoreError};
+use crate::connection::{RedisStoreError, ScriptRunner, Servers};
 use crate::script;
 use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,7 +86,7 @@ pub(crate) struct FailedRequest<'a> {
     pub(crate) key: Vec<u8>,
     /// The deadline of its limit, which also bounds the probes.
     pub(crate) deadline: Duration,
-    pub(crate) error: &'a StoreError,
+    pub(crate) error: &'a RedisStoreError,
 }
 
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ impl HealthTracker {
         }
     }
 
-    fn note(&self, key: Vec<u8>, error: &StoreError) {
+    fn note(&self, key: Vec<u8>, error: &RedisStoreError) {
         *self.last_failure.lock() = Failure { key, why: error.to_string() };
         self.failed_ms.store(self.now_ms(), Ordering::Relaxed);
     }
@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    fn error() -> StoreError {
-        StoreError::Down { address: "h:1".to_owned(), reason: "refused".to_owned() }
+    fn error() -> RedisStoreError {
+        RedisStoreError::Down { address: "h:1".to_owned(), reason: "refused".to_owned() }
     }
 
     fn state(tracker: &HealthTracker) -> LimitState {

@@ -69,7 +69,7 @@ async fn t22_a_clock_that_is_set_back_denies_no_key_for_longer_than_the_limit_ta
             assert_eq!(drain(&limiter).await, 0, "`{rule}` after -{step:?}: a step refunds nobody");
             // A step of a millisecond is ignored: time stands still for as long.
             let ridden = step.min(Span::from_millis(1));
-            let told = limiter.peek("key", 1).await.expect("it answers").retry_after();
+            let told = limiter.peek("key").await.expect("it answers").retry_after();
             let told = told.expect("it is denied for some time");
             assert!(told <= fills + ridden, "`{rule}` after -{step:?}: told to wait {told:?}");
             stage.clock.set(NOON - step + fills + ridden);

@@ -14,7 +14,7 @@ pub(crate) fn address(cluster: &Cluster) -> String {
 
 /// Returns how much of a limit of 10 is charged to a key.
 pub(crate) async fn counts(limiter: &RedisLimiter, key: &str) -> Option<u64> {
-    Some(10 - limiter.peek(key, 0).await.ok()?.remaining)
+    Some(10 - limiter.request(key).cost(0).peek().await.ok()?.remaining)
 }
 
 /// Returns how many scripts all nodes have run.
@@ -63,7 +63,7 @@ async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
     let check = async |costs: Vec<(String, u64)>| {
         let asks: Vec<RedisRequest<'_>> =
             costs.iter().map(|(key, cost)| user.request(key.as_bytes()).cost(*cost)).collect();
-        try_check_all(&asks).await.expect("all nodes are there")
+        try_check_all(asks).await.expect("all nodes are there")
     };
     assert!(check(asks(3)).await.decision.is_allow());
     for full in 0..keys.len() {
@@ -82,9 +82,9 @@ async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
 async fn one_subject_is_one_script(cluster: &Cluster, user: &RedisLimiter, site: &RedisLimiter) {
     let asks = [user, site].map(|limiter| limiter.request(b"one").cost(1));
     // The first request sends the script to its node.
-    let _ = try_check_all(&asks).await.expect("its node is there");
+    let _ = try_check_all(asks).await.expect("its node is there");
     let before = scripts(cluster);
-    let joint = try_check_all(&asks).await.expect("its node is there");
+    let joint = try_check_all(asks).await.expect("its node is there");
     assert!(joint.decision.is_allow());
     assert_eq!(scripts(cluster) - before, 1);
     assert_eq!((counts(user, "one").await, counts(site, "one").await), (Some(2), Some(2)));

@@ -129,7 +129,13 @@ async fn t31_a_request_on_a_cut_connection_is_charged_at_most_once() {
             recovers(&limiter).await;
             // Time in which the request could be sent again.
             sleep(Duration::from_millis(30)).await;
-            let left = witness.peek(&key, 0).await.expect("its way does not fail").remaining;
+            let left = witness
+                .request(&key)
+                .cost(0)
+                .peek()
+                .await
+                .expect("its way does not fail")
+                .remaining;
             assert!(left == 10 || left == 10 - COST, "{fault:?}: {left} left");
             assert!(left == 10 || error.may_have_charged(), "{fault:?}: {error}");
             charged += u64::from(left < 10);

@@ -2,7 +2,7 @@
 
 use crate::cluster::address;
 use crate::lifetime::RULES;
-use crate::stage::{PATIENT, limiter, ready, store_at};
+use crate::stage::{PATIENT, id, limiter, ready, store_at};
 use tidegate_redis::{ProblemKind, RedisStore, ServerProblem, Settings};
 use tidegate_testbed::{Cluster, RedisServer, Sentinels};
 
@@ -55,12 +55,12 @@ async fn everything_works(store: &RedisStore) {
         for _ in 0..3 {
             let _ = limiter.try_check("key", 1).await.expect("it may charge");
         }
-        let _ = limiter.check_once("key", 1, "id").await;
+        let _ = limiter.check_once("key", 1, id("id")).await;
         limiter.refund("key", 1).await.expect("it may give back");
-        let _ = limiter.peek("key", 1).await.expect("it may look");
+        let _ = limiter.peek("key").await.expect("it may look");
         if limiter.rule().is_concurrency() {
             limiter.reset("key").await.expect("it may forget");
-            let permit = limiter.try_acquire("key", 1).await.expect("there is room");
+            let permit = limiter.try_acquire("key").await.expect("there is room");
             assert!(permit.release().await.expect("it may give back"));
         }
         limiter.set_rule("3/s sliding".parse().expect("a rule")).await.expect("it may change");

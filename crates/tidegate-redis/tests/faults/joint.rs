@@ -76,11 +76,11 @@ async fn t32_a_denial_stays_a_denial_if_another_slot_does_not_answer() {
     becomes("the first is used up", TIMEOUT, async || limiter.check(&first).await.is_deny()).await;
     pause(silent, Duration::from_secs(3));
     let asks = asks(&limiter, [(&first, 1), (&second, 1)]);
-    let joint = try_check_all(&asks).await.expect("one has denied it");
+    let joint = try_check_all(asks).await.expect("one has denied it");
     assert!(joint.decision.is_deny() && joint.each[0].is_deny());
     let silent = joint.each[1];
     assert_eq!((silent.limit, silent.known_remaining()), (10, None), "nobody knows better");
-    assert!(check_all(&asks).await.decision.is_deny());
+    assert!(check_all(asks).await.decision.is_deny());
     assert_eq!(limiter.stats().failed, 0);
 }
 
@@ -95,7 +95,7 @@ async fn t32_a_refund_of_a_joint_decision_removes_the_cached_denial() {
     pause(late, silence);
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { try_check_all(&asks(&limiter, [(&first, 10), (&second, 1)])).await }
+        async move { try_check_all(asks(&limiter, [(&first, 10), (&second, 1)])).await }
     });
     sleep(silence / 4).await;
     assert!(limiter.check(&first).await.is_deny(), "it is reserved");
@@ -121,7 +121,7 @@ async fn t30_several_slots_share_one_deadline_and_their_charges_are_refunded() {
     let asks: Vec<RedisRequest<'_>> =
         keys.iter().map(|(key, cost)| limiter.request(key.as_bytes()).cost(*cost)).collect();
     let began = Instant::now();
-    let error = try_check_all(&asks).await.expect_err("the second does not answer in time");
+    let error = try_check_all(asks).await.expect_err("the second does not answer in time");
     assert!(began.elapsed() <= deadline + SLACK, "{error} after {:?}", began.elapsed());
     for (place, what) in [(0, "the first is given back"), (2, "the third was never asked")] {
         let key = &keys[place].0;
@@ -138,7 +138,7 @@ async fn t32_a_cancelled_request_to_several_slots_has_charged_nothing() {
     pause(silent, Duration::from_secs(3));
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { try_check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+        async move { try_check_all(asks(&limiter, [(&first, 4), (&second, 4)])).await }
     });
     becomes("the first is charged", TIMEOUT, async || counts(&limiter, &first).await == Some(4))
         .await;
@@ -157,7 +157,7 @@ async fn t32_a_charge_that_has_drained_when_another_slot_answers_is_not_refunded
     pause(silent, Duration::from_secs(10));
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { try_check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+        async move { try_check_all(asks(&limiter, [(&first, 4), (&second, 4)])).await }
     });
     becomes("the first is charged", TIMEOUT, async || counts(&limiter, &first).await == Some(4))
         .await;
@@ -179,12 +179,12 @@ async fn t32_a_permit_of_one_slot_is_released_when_another_slot_denies() {
         let limiter = limiter_with(&store, "joint", rule, OnError::Deny);
         ready(&limiter).await;
         let (first, second, _) = first_and_second(&cluster);
-        let full = limiter.try_acquire(&second, 10).await.expect("there is room");
-        let joint = try_check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        let full = limiter.request(&second).cost(10).try_acquire().await.expect("there is room");
+        let joint = try_check_all(asks(&limiter, [(&first, 4), (&second, 1)])).await;
         assert!(joint.expect("both answer").decision.is_deny());
         assert_eq!(counts(&limiter, &first).await, Some(0), "`{rule}`");
         assert!(full.release().await.unwrap());
-        let joint = try_check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        let joint = try_check_all(asks(&limiter, [(&first, 4), (&second, 1)])).await;
         assert!(joint.expect("both answer").decision.is_allow());
         assert_eq!(counts(&limiter, &first).await, Some(4), "`{rule}`: it is kept");
         limiter.reset(&first).await.expect("it answers");
@@ -202,10 +202,10 @@ async fn t10_two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
         ready(limiter).await;
     }
     let asks = |cost| both.each_ref().map(|limiter| limiter.request(b"key").cost(cost));
-    let joint = try_check_all(&asks(6)).await.expect("it answers");
+    let joint = try_check_all(asks(6)).await.expect("it answers");
     assert!(joint.decision.is_deny(), "each has room for six, and both have not: {joint:?}");
     assert_eq!(counts(&both[0], "key").await, Some(0));
-    let joint = try_check_all(&asks(5)).await.expect("it answers");
+    let joint = try_check_all(asks(5)).await.expect("it answers");
     assert!(joint.decision.is_allow() && joint.each[0] == joint.each[1], "{joint:?}");
     assert_eq!(counts(&both[1], "key").await, Some(10));
 }

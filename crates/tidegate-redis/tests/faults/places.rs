@@ -21,13 +21,16 @@ async fn nodes(stage: &Stage, on_error: OnError) -> Vec<RedisLimiter> {
 async fn hold(nodes: &[RedisLimiter], key: &str) -> Vec<RedisPermit> {
     let mut held = Vec::new();
     for limiter in nodes.iter().cycle().take(nodes.len() * 10) {
-        held.extend(limiter.try_acquire(key, 1).await.ok());
+        held.extend(limiter.try_acquire(key).await.ok());
     }
     held
 }
 
 async fn is_back(limiter: &RedisLimiter) {
-    becomes("Redis answers again", TIMEOUT, async || limiter.peek("probe", 0).await.is_ok()).await;
+    becomes("Redis answers again", TIMEOUT, async || {
+        limiter.request("probe").cost(0).peek().await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,8 +87,8 @@ async fn t33_a_permit_that_was_released_during_an_outage_is_free_after_it() {
     let witness = stage.witness("places", RULE).await;
     let mut held = Vec::new();
     for key in ["dropped", "released"] {
-        held.push(limiter.try_acquire(key, 6).await.expect("there is room"));
-        assert!(witness.try_acquire(key, 1).await.is_err(), "Redis knows of it");
+        held.push(limiter.request(key).cost(6).try_acquire().await.expect("there is room"));
+        assert!(witness.try_acquire(key).await.is_err(), "Redis knows of it");
     }
     stage.begin(Outage::Refused);
     let released = held.pop().expect("it was taken").release().await;
@@ -94,6 +97,9 @@ async fn t33_a_permit_that_was_released_during_an_outage_is_free_after_it() {
     drop(held);
     stage.end(Outage::Refused);
     for key in ["dropped", "released"] {
-        becomes("it is free", TIMEOUT, async || witness.try_acquire(key, 6).await.is_ok()).await;
+        becomes("it is free", TIMEOUT, async || {
+            witness.request(key).cost(6).try_acquire().await.is_ok()
+        })
+        .await;
     }
 }

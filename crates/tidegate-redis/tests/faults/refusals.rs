@@ -4,7 +4,7 @@ use crate::stage::{PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready, store_
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_redis::{
-    DecisionSource, LimitState, OnError, RedisLimiter, RedisStore, Settings, StoreError,
+    DecisionSource, LimitState, OnError, RedisLimiter, RedisStore, RedisStoreError, Settings,
     try_check_all,
 };
 use tidegate_testbed::redis::Builder;
@@ -210,7 +210,7 @@ async fn t32_a_value_of_another_program_is_an_error() {
         for value in values {
             server.command(&[b"SET", key.as_bytes(), value]);
             let _ = limiter.check("key").await;
-            drop(limiter.try_acquire("key", 1).await);
+            drop(limiter.try_acquire("key").await);
             server.command(&["DEL", &key]);
             becomes("Redis decides", TIMEOUT, async || limiter.try_check("key", 1).await.is_ok())
                 .await;
@@ -231,8 +231,11 @@ async fn t32_clusterdown_and_crossslot_let_the_policy_decide() {
     decides(&limiter).await;
     // Its address is that of a single server, so keys of several slots are sent in one script.
     let asks = [&b"a"[..], b"b"].map(|key| limiter.request(key).cost(1));
-    let error = try_check_all(&asks).await.expect_err("two slots");
-    assert!(matches!(&error, StoreError::Refused { code, .. } if code == "CROSSSLOT"), "{error}");
+    let error = try_check_all(asks).await.expect_err("two slots");
+    assert!(
+        matches!(&error, RedisStoreError::Refused { code, .. } if code == "CROSSSLOT"),
+        "{error}"
+    );
     assert!(!error.may_have_charged());
     decides(&limiter).await;
 }

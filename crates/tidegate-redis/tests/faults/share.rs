@@ -1,6 +1,6 @@
 //! T33: without Redis, each node decides by its share of the limit, and requests admitted by shares are not admitted again.
 
-use crate::stage::{Outage, PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready};
+use crate::stage::{Outage, PATIENT, Stage, TIMEOUT, becomes, id, limiter_with, ready};
 use tidegate::Rule;
 use tidegate_redis::{DecisionSource, OnError, RedisLimiter, Settings, check_all, try_check_all};
 use tokio::task::JoinSet;
@@ -86,7 +86,10 @@ async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_remaining(
         assert!(limiter.check("key").await.is_allow());
     }
     assert!(nodes[1].check("key").await.is_allow());
-    assert_eq!(stage.witness("part", RULE).await.peek("key", 0).await.unwrap().remaining, 1);
+    assert_eq!(
+        stage.witness("part", RULE).await.request("key").cost(0).peek().await.unwrap().remaining,
+        1
+    );
     stage.begin(Outage::Refused);
     assert_eq!(admitted(&nodes[..1], "key").await, 1, "of its part of 5 it was admitted 1");
     assert_eq!(admitted(&nodes[1..2], "key").await, 0, "of its part of 3 as well");
@@ -114,9 +117,9 @@ async fn a_share_whose_joint_requests_redis_has_only_denied_begins_an_outage_wit
     assert!(denied[0].check_n("key", 12).await.is_allow());
     assert!(other[0].check_n("key", 9).await.is_allow());
     let asks = [&denied[1], &other[1]].map(|limiter| limiter.request(b"key").cost(1));
-    assert!(try_check_all(&asks).await.expect("Redis answers").decision.is_deny());
+    assert!(try_check_all(asks).await.expect("Redis answers").decision.is_deny());
     let asks = [&denied[2], &other[2]].map(|limiter| limiter.request(b"key").cost(1));
-    assert!(check_all(&asks).await.decision.is_deny());
+    assert!(check_all(asks).await.decision.is_deny());
     stage.begin(Outage::Refused);
     assert_eq!(admitted(&denied, "key").await, 0);
     assert_eq!(admitted(&other[1..], "key").await, 2, "a third of the three that were left, each");
@@ -141,7 +144,7 @@ async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitt
     let nodes = nodes(&stage, "all", NODES).await;
     for limiter in &nodes {
         for _ in 0..4 {
-            let joint = try_check_all(&[limiter.request(b"before")]).await.expect("Redis answers");
+            let joint = try_check_all([limiter.request(b"before")]).await.expect("Redis answers");
             assert!(joint.decision.is_allow());
         }
     }
@@ -151,7 +154,7 @@ async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitt
     stage.end(Outage::Refused);
     for limiter in &nodes {
         is_back(limiter).await;
-        let joint = try_check_all(&[limiter.request(b"meanwhile")]).await.expect("Redis is back");
+        let joint = try_check_all([limiter.request(b"meanwhile")]).await.expect("Redis is back");
         assert!(joint.decision.is_deny());
     }
 }
@@ -185,12 +188,13 @@ async fn t33_requests_admitted_without_redis_are_not_admitted_again() {
         }
         assert_eq!(admitted(&nodes, "key").await, 0, "{outage:?}");
         for limiter in &nodes {
-            assert!(limiter.check_once("key", 1, "id").await.is_deny());
+            assert!(limiter.check_once("key", 1, id("id")).await.is_deny());
             let other = limiter.decide(b"other", 1).await;
             assert_eq!((other.source, other.decision.is_allow()), (DecisionSource::Redis, true));
         }
         let witness = stage.witness("again", RULE).await;
-        let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
+        let left =
+            witness.request("key").cost(0).peek().await.expect("its way does not fail").remaining;
         assert_eq!(left, 12, "who is denied here does not charge there");
     }
 }
@@ -220,7 +224,7 @@ async fn admitted_together(asked: &[RedisLimiter; 2], key: &'static [u8]) -> u64
     let mut passed = 0;
     for _ in 0..20 {
         let asks = asked.each_ref().map(|limiter| limiter.request(key));
-        passed += u64::from(check_all(&asks).await.decision.is_allow());
+        passed += u64::from(check_all(asks).await.decision.is_allow());
     }
     passed
 }
@@ -245,11 +249,12 @@ async fn t33_joint_requests_are_not_admitted_again_after_an_outage() {
     assert_eq!(admitted_together(&limiters, b"key").await, 0);
     assert_eq!(admitted_together(&limiters, b"other").await, 12, "nothing was admitted to it");
     let asks = limiters.each_ref().map(|limiter| limiter.request(b"key").cost(1));
-    let joint = check_all(&asks).await;
+    let joint = check_all(asks).await;
     assert!(joint.each[0].is_deny() && joint.each[1].is_allow());
     assert_eq!(joint.each[1].remaining, 1000, "what Redis has");
     let witness = stage.witness("narrow", RULE).await;
-    let left = witness.peek("key", 0).await.expect("its way does not fail").remaining;
+    let left =
+        witness.request("key").cost(0).peek().await.expect("its way does not fail").remaining;
     assert_eq!(left, 12, "who is denied here does not charge there");
 }
 
@@ -276,13 +281,13 @@ async fn t33_after_an_outage_a_joint_request_that_the_share_denies_is_refunded_b
         let limiters = limiters.clone();
         asked.spawn(async move {
             let ask = |limiter| RedisLimiter::request(limiter, b"key");
-            check_all(&limiters.each_ref().map(ask)).await.decision.is_allow()
+            check_all(limiters.each_ref().map(ask)).await.decision.is_allow()
         });
     }
     let passed: u64 = asked.join_all().await.into_iter().map(u64::from).sum();
     assert!((1..=3).contains(&passed), "{passed}");
     for (limiter, burst) in limiters.iter().zip([12, 1000]) {
-        let left = limiter.peek("key", 0).await.expect("Redis answers").remaining;
+        let left = limiter.request("key").cost(0).peek().await.expect("Redis answers").remaining;
         assert_eq!(burst - left, passed);
     }
 }
@@ -301,9 +306,9 @@ async fn t33_after_an_outage_the_share_must_admit_the_whole_joint_request() {
     stage.end(Outage::Refused);
     is_back(&limiter).await;
     let ask = limiter.request(b"key").cost(1);
-    assert!(check_all(&[ask, ask]).await.decision.is_deny());
-    assert!(check_all(&[ask]).await.decision.is_allow());
-    assert!(check_all(&[ask]).await.decision.is_deny());
+    assert!(check_all([ask, ask]).await.decision.is_deny());
+    assert!(check_all([ask]).await.decision.is_allow());
+    assert!(check_all([ask]).await.decision.is_deny());
 }
 
 /// Only a part was used: the rest is admitted, and no more, however many requests come at once.

@@ -2,7 +2,7 @@
 
 use crate::stage::{Outage, Stage, TIMEOUT, becomes, limiter, limiter_with, ready};
 use std::time::Duration;
-use tidegate_redis::{DecisionSource, OnError, Settings, StoreError};
+use tidegate_redis::{DecisionSource, OnError, RedisStoreError, Settings};
 use tidegate_testbed::Fault;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -70,7 +70,7 @@ async fn t29_the_number_of_waiting_requests_is_bounded_and_others_are_decided_at
     let (mut waited, mut shed) = (0, 0);
     while let Some(answer) = asked.join_next().await {
         match answer.expect("nobody panics") {
-            (Err(StoreError::Overloaded { max, .. }), time) => {
+            (Err(RedisStoreError::Overloaded { max, .. }), time) => {
                 assert_eq!(max, MAX);
                 assert!(time < deadline / 2, "shed after {time:?}");
                 shed += 1;

@@ -169,7 +169,7 @@ async fn t30_a_cached_denial_of_one_of_several_limits_does_not_ask_redis() {
     let asks = |cost| [(&user, cost), (&site, 1)];
     let decide = async |cost| {
         let asks = asks(cost).map(|(limiter, cost)| limiter.request(b"key").cost(cost));
-        let joint = check_all(&asks).await;
+        let joint = check_all(asks).await;
         (joint.decision.is_allow(), joint.each[1].remaining)
     };
     assert_eq!(decide(1).await, (true, 8));
