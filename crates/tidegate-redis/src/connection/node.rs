@@ -9,13 +9,11 @@ use super::breaker::Breaker;
 use super::connection_slot::ConnectionSlot;
 use super::deadline::Deadline;
 use super::error::{RedisStoreError, Remedy};
-use super::reconnect;
 use super::sentinel::Primary;
 use super::settings::Settings;
 use crate::script::Script;
 use crate::sync::Mutex;
 use redis::{Cmd, RedisError, Value};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -65,9 +63,9 @@ impl From<CallResult> for Result<Value, RedisStoreError> {
 }
 
 impl Node {
-    /// Creates a primary, and starts the task that keeps it connected.
-    pub(super) fn new(primary: Primary, settings: Settings) -> Arc<Self> {
-        let node = Arc::new(Self {
+    /// Creates a primary without connections, which [`reconnect`](super::reconnect) opens.
+    pub(super) fn new(primary: Primary, settings: Settings) -> Self {
+        Self {
             primary,
             connections: (0..settings.connections).map(|_| ConnectionSlot::default()).collect(),
             breaker: Breaker::default(),
@@ -78,9 +76,7 @@ impl Node {
             in_flight: Semaphore::new(settings.in_flight_max),
             longest_wait_us: AtomicU64::new(micros(settings.deadline)),
             settings,
-        });
-        reconnect::start(&node);
-        node
+        }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -214,7 +210,7 @@ impl Node {
                 self.count_failure(failure.clone());
             }
             Remedy::FindPrimary => {
-                self.leave(&failure.to_string());
+                self.disconnect(&failure.to_string());
                 self.trouble.notify_one();
             }
             _ => self.breaker.succeed(),
@@ -223,7 +219,7 @@ impl Node {
     }
 
     /// Disconnects from a server that is no primary any more: requests wait until the primary is found.
-    pub(super) fn leave(&self, why: &str) {
+    pub(super) fn disconnect(&self, why: &str) {
         self.note_failure(why);
         self.breaker.open();
         self.connections.iter().for_each(ConnectionSlot::close);

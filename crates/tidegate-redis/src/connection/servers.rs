@@ -6,6 +6,7 @@ use super::error::{RedisStoreError, Remedy};
 use super::examine::{self, ServerProblem};
 use super::latencies::Latencies;
 use super::node::{Call, CallResult, Node};
+use super::reconnect;
 use super::sentinel::Primary;
 use super::settings::Settings;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl Servers {
             Topology::Cluster(Cluster::open(address.clone(), settings.clone(), wait_max).await)
         } else {
             let host = address.hosts.first().expect("an address has a host").clone();
-            Topology::One(Node::new(Primary::new(address.clone(), host), settings.clone()))
+            let primary = Primary::new(address.clone(), host);
+            Topology::One(reconnect::start(primary, settings.clone()))
         };
         let servers = Self { topology, round_trips: Latencies::default() };
         for node in servers.nodes() {

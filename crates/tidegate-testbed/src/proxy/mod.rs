@@ -9,6 +9,7 @@ mod connection;
 mod counts;
 mod fault;
 mod replies;
+mod shared_state;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

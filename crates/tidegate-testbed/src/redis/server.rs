@@ -46,7 +46,7 @@ impl RedisServer {
         Builder::default()
     }
 
-    pub(super) fn start_as(builder: &Builder) -> Self {
+    fn start_as(builder: &Builder) -> Self {
         let mut said = String::new();
         for _ in 0..ATTEMPTS_MAX {
             match Self::try_start(builder) {
@@ -93,10 +93,6 @@ impl RedisServer {
     pub fn ca_path(&self) -> PathBuf {
         assert!(self.is_tls, "it was not started with `tls`");
         self.directory.join(AUTHORITY)
-    }
-
-    pub(super) fn is_tls(&self) -> bool {
-        self.is_tls
     }
 
     /// Kills it (SIGKILL). Does nothing if it is dead already.
@@ -178,6 +174,19 @@ impl RedisServer {
     pub(crate) fn has_copy(&self) -> bool {
         let info = self.try_command(&["INFO", "replication"]);
         info.is_ok_and(|info| info.field("master_link_status").as_deref() == Some("up"))
+    }
+}
+
+impl Builder {
+    /// Makes it a replica, which has a full copy when [`start`](Self::start) returns.
+    pub fn replica_of(self, primary: &RedisServer) -> Self {
+        assert!(!primary.is_tls, "replication over TLS is not supported here");
+        self.replica_of_port(primary.port())
+    }
+
+    /// Starts it, and returns when it answers.
+    pub fn start(self) -> RedisServer {
+        RedisServer::start_as(&self)
     }
 }
 
