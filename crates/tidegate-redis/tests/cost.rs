@@ -62,8 +62,9 @@ fn most_bytes(rows: i64, row_bytes: i64) -> i64 {
     HEADER_BYTES + row_bytes * (2 * rows + 1).max(SPARE_ROWS)
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_permit_held_through_ten_thousand_others_keeps_no_dead_rows() {
+async fn a_permit_held_through_ten_thousand_others_keeps_no_dead_rows() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for rule in ["concurrency 1000", "concurrency 1000 lease 1h"] {
@@ -84,12 +85,13 @@ async fn t36_a_permit_held_through_ten_thousand_others_keeps_no_dead_rows() {
         for permit in [stays, before] {
             assert!(permit.release().await.expect("it answers"), "`{rule}`: they were held");
         }
-        assert_eq!(bytes(&server, "tg:{key}:stays"), 0, "`{rule}`: nobody is left");
+        assert_eq!(bytes(&server, "tg:{key}:stays"), 0, "`{rule}`: no permit is held");
     }
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_released_permits_free_their_memory_in_any_order() {
+async fn released_permits_free_their_memory_in_any_order() {
     const ALL: usize = 500;
     let server = RedisServer::start();
     let store = store(&server).await;
@@ -114,8 +116,9 @@ async fn t36_released_permits_free_their_memory_in_any_order() {
     }
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_log_takes_memory_only_for_rows_that_count() {
+async fn a_log_takes_memory_only_for_rows_that_count() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "log", "50/20ms sliding-log").await;
@@ -169,8 +172,9 @@ async fn commands_each(server: &RedisServer, limiter: &RedisLimiter, decisions: 
     f64::from(all) / f64::from(decisions)
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_decision_takes_the_same_few_commands_however_much_has_been_counted() {
+async fn a_decision_takes_the_same_few_commands_however_much_has_been_counted() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (number, rule) in RULES.iter().enumerate() {
@@ -185,9 +189,9 @@ async fn t36_a_decision_takes_the_same_few_commands_however_much_has_been_counte
     }
 }
 
-/// The retry time of a denial is searched among the held permits.
+/// T36. The retry time of a denial is searched among the held permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_denial_takes_few_commands_after_any_number_of_releases() {
+async fn a_denial_takes_few_commands_after_any_number_of_releases() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "full", "concurrency 3 lease 1h").await;
@@ -220,9 +224,9 @@ async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: 
     least
 }
 
-/// The client chooses the cost, and with it how many permits would have to end.
+/// T36. The client chooses the cost, and with it how many permits would have to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_denial_takes_few_commands_for_any_cost() {
+async fn a_denial_takes_few_commands_for_any_cost() {
     const ALL: u64 = 2_000;
     /// For each of the few sums that are looked up, as often as all can be halved.
     const COMMANDS: u64 = 4 * 11 + 8;
@@ -258,8 +262,9 @@ async fn t36_a_denial_takes_few_commands_for_any_cost() {
     assert_eq!(left, ALL - ALL / 2 * 4 / 5);
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_joint_decision_about_five_limits_takes_one_script_and_twice_the_commands_of_each() {
+async fn a_joint_decision_about_five_limits_takes_one_script_and_twice_the_commands_of_each() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for rules in RULES.windows(5) {
@@ -293,8 +298,9 @@ async fn t36_a_joint_decision_about_five_limits_takes_one_script_and_twice_the_c
     }
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_almost_no_decision_is_in_the_slow_log() {
+async fn almost_no_decision_is_in_the_slow_log() {
     let told = std::env::var("TIDEGATE_DECISIONS").ok();
     let decisions: usize = told.as_deref().unwrap_or("20000").parse().expect("it is a number");
     // With `TIDEGATE_DECISIONS` the machine is idle. Beside other tests only gross differences fail.

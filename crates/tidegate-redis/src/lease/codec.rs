@@ -1,7 +1,7 @@
 //! Encodes requests for leases, and decodes the replies of `lend.lua`.
 
 use super::balance::{ClosedLease, LeaseRequest, Micros};
-use super::{LEASE_TIME, VersionedAnswer};
+use super::{LEASE_TIME, VersionedDecision};
 use crate::connection::RedisStoreError;
 use crate::remote::{ATTEMPTS_MAX, RemoteLimit};
 use crate::script::Twin;
@@ -26,7 +26,7 @@ pub(super) struct LendReply {
     pub(super) lasts: Micros,
     /// The decision about `at_least`, if nothing was granted.
     pub(super) decision: Decision,
-    pub(super) answer: Option<VersionedAnswer>,
+    pub(super) answer: Option<VersionedDecision>,
 }
 
 impl RemoteLimit {
@@ -92,7 +92,8 @@ impl RemoteLimit {
                     let at_least = sizes.last().copied().unwrap_or(0);
                     let decision = codec.decision(&answer, Operation::Peek, at_least);
                     let decision = decision.map_err(|malformed| self.unexpected(&malformed))?;
-                    let answer = Some(VersionedAnswer { answer, version: current.version });
+                    let answer =
+                        Some(VersionedDecision { decision: answer, version: current.version });
                     return Ok(LendReply { amount, lasts, decision, answer });
                 }
                 ScriptReply::OtherTime(now) => {

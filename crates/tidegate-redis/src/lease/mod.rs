@@ -83,14 +83,14 @@ enum LeaseReply {
     /// A lease was granted, or there was no reply: waiting requests try again.
     TryAgain,
     /// Nothing was granted, and this was the state of the key.
-    NothingLent(VersionedAnswer, SentAt),
+    NothingLent(VersionedDecision, SentAt),
     Failed(RedisStoreError),
 }
 
-/// The answer of a script, and the version of the rule.
+/// The decision of a script, and the version of the rule under which it was made.
 #[derive(Clone, Debug)]
-pub(crate) struct VersionedAnswer {
-    pub(crate) answer: ScriptDecision,
+pub(crate) struct VersionedDecision {
+    pub(crate) decision: ScriptDecision,
     pub(crate) version: u64,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Spent {
 pub(crate) enum LeaseDecision {
     Admitted(Decision),
     /// Redis denies the request, by this answer.
-    Denied(Decision, Option<VersionedAnswer>),
+    Denied(Decision, Option<VersionedDecision>),
     /// There is no lease now: Redis decides.
     AskRedis,
 }
@@ -319,7 +319,7 @@ impl Leases {
         if answer.version != current.version || self.denial_cache.has_forgotten_since(sent) {
             return Ok(Some(LeaseDecision::AskRedis));
         }
-        let decision = current.codec.decision(&answer.answer, Operation::Peek, cost);
+        let decision = current.codec.decision(&answer.decision, Operation::Peek, cost);
         let decision = decision.map_err(|malformed| self.remote.unexpected(&malformed))?;
         // The request that got the reply puts it into the cache.
         let denied = decision.is_deny().then_some(LeaseDecision::Denied(decision, None));

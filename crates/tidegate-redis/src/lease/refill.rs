@@ -4,7 +4,7 @@
 
 use super::balance::{Grant, LeaseBalance, LeaseRequest};
 use super::codec::LendTerms;
-use super::{LeaseReply, LeasedKey, Leases, VersionedAnswer};
+use super::{LeaseReply, LeasedKey, Leases, VersionedDecision};
 use crate::cache::SentAt;
 use crate::connection::RedisStoreError;
 use crate::random;
@@ -16,7 +16,7 @@ pub(super) enum RefillResult {
     /// The cost was spent from the lease; this remains.
     Spent(u64),
     /// No lease was granted. The decision may still be an admission.
-    Denied(Decision, Option<VersionedAnswer>),
+    Denied(Decision, Option<VersionedDecision>),
     /// A lease may have been granted, but it is left to expire: other leases or the share's admissions may overlap with it.
     NoLease,
 }

@@ -108,7 +108,7 @@ impl LimitContext {
             }
             LeaseDecision::Denied(decision, answer) => {
                 if let Some(answer) = answer {
-                    let denial = (answer.answer, &decision);
+                    let denial = (answer.decision, &decision);
                     self.denial_cache.put(key, denial, answer.version, cost, sent);
                 }
                 let decision = self.fallback.confirm(key, cost, decision);

@@ -27,7 +27,7 @@ const PROBE_SUFFIX: &[u8] = b"#probe";
 /// use tidegate_redis::LimitState;
 ///
 /// let health = limiter.health();
-/// if health.state == LimitState::Away {
+/// if health.state == LimitState::Down {
 ///     eprintln!("every request is decided without Redis: {}", health.last_failure);
 /// }
 /// # }
@@ -58,13 +58,13 @@ pub enum LimitState {
     /// Redis decided some, and the limit's [`OnError`](crate::OnError) the others; or one of several servers is down.
     Degraded,
     /// Redis decided none.
-    Away,
+    Down,
 }
 
 impl LimitState {
     /// Returns whether some requests are decided without Redis.
     pub fn is_degraded(self) -> bool {
-        matches!(self, Self::Degraded | Self::Away)
+        matches!(self, Self::Degraded | Self::Down)
     }
 }
 
@@ -141,8 +141,8 @@ impl HealthTracker {
     /// Returns the health of the limit, if `up` of `servers` servers are up.
     fn with(&self, servers: usize, up: usize) -> LimitHealth {
         let state = match (self.is_recent(&self.failed_ms), self.is_recent(&self.answered_ms)) {
-            _ if up == 0 => LimitState::Away,
-            (true, false) => LimitState::Away,
+            _ if up == 0 => LimitState::Down,
+            (true, false) => LimitState::Down,
             (true, true) => LimitState::Degraded,
             (false, _) if up < servers => LimitState::Degraded,
             (false, true) => LimitState::Up,
@@ -208,11 +208,11 @@ mod tests {
         tracker.note(Vec::new(), &error());
         for _ in 0..10 {
             advance(HOLD / 2).await;
-            assert_eq!(state(&tracker), LimitState::Away);
+            assert_eq!(state(&tracker), LimitState::Down);
             tracker.note(Vec::new(), &error());
         }
         advance(Duration::from_millis(999)).await;
-        assert_eq!(state(&tracker), LimitState::Away);
+        assert_eq!(state(&tracker), LimitState::Down);
         advance(Duration::from_millis(1)).await;
         assert_eq!(state(&tracker), LimitState::Idle);
         assert_eq!(tracker.with(1, 1).last_failure, error().to_string());
@@ -237,8 +237,8 @@ mod tests {
         let state = |up| tracker.with(3, up).state;
         assert_eq!(
             [0, 1, 3].map(state),
-            [LimitState::Away, LimitState::Degraded, LimitState::Idle]
+            [LimitState::Down, LimitState::Degraded, LimitState::Idle]
         );
-        assert_eq!(tracker.with(0, 0).state, LimitState::Away, "no server is known");
+        assert_eq!(tracker.with(0, 0).state, LimitState::Down, "no server is known");
     }
 }

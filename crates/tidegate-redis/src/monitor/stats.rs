@@ -65,8 +65,8 @@ pub struct RedisStats {
     pub allowed: u64,
     /// Requests that were denied.
     pub denied: u64,
-    /// Requests of these that were denied by a cached denial of Redis.
-    pub remembered: u64,
+    /// The denied requests among these that a cached denial of Redis decided.
+    pub denied_by_cache: u64,
     /// Requests that Redis did not decide.
     pub failed: u64,
     /// The same for each [label](RedisStoreError::label), always all of them in the same order.
@@ -106,8 +106,8 @@ impl Counters {
 
     /// Logs a refund that failed.
     pub(crate) fn refund_failed(&self, limit: &str, error: &RedisStoreError) {
-        if let Some(parts) = self.refund_log.lock().due() {
-            tracing::warn!(limit, parts, "a part of a joint decision stays charged: {error}");
+        if let Some(refunds) = self.refund_log.lock().due() {
+            tracing::warn!(limit, refunds, "a denied joint request stays charged: {error}");
         }
     }
 
@@ -116,7 +116,7 @@ impl Counters {
         RedisStats {
             allowed: read(&self.allowed),
             denied: read(&self.denied) + read(&self.denied_by_cache),
-            remembered: read(&self.denied_by_cache),
+            denied_by_cache: read(&self.denied_by_cache),
             failed: read(&self.failed),
             failed_by_kind: KINDS.into_iter().zip(self.by_kind.iter().map(read)).collect(),
             lent: 0,

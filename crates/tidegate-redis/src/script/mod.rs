@@ -61,13 +61,13 @@ macro_rules! twins {
 /// All twins. A test checks that every algorithm of core has one.
 static TWINS: [Twin; 11] = twins!(
     "calendar"(6, Shape::Cell { state: 2 }) needs ["driver/window"],
-    "concurrency"(3, Shape::Rows { width: 5 }) needs ["driver/search", "driver/sums", "driver/room"],
+    "concurrency"(3, Shape::Rows { width: 5 }) needs ["driver/search", "driver/sums", "driver/compact"],
     "fixed"(4, Shape::Cell { state: 2 }) needs ["driver/window"],
     "leaky"(7, Shape::Cell { state: 2 }) needs ["token_bucket"],
     "nginx"(5, Shape::Cell { state: 2 }) needs [],
     "queue"(9, Shape::Cell { state: 2 }) needs [],
     "sliding"(3, Shape::Cell { state: 3 }) needs ["driver/window"],
-    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/sums", "driver/room"],
+    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/sums", "driver/compact"],
     "smooth"(5, Shape::Cell { state: 5 }) needs [],
     "token_bucket"(7, Shape::Cell { state: 2 }) needs [],
     "warmup"(7, Shape::Cell { state: 4 }) needs [],
@@ -86,7 +86,7 @@ static RELEASE: LazyLock<Script> = LazyLock::new(|| {
         lua!("driver/now"),
         lua!("driver/search"),
         lua!("driver/sums"),
-        lua!("driver/room"),
+        lua!("driver/compact"),
         lua!("command/release"),
     ])
 });
@@ -215,7 +215,7 @@ fn all_twins() -> Script {
         lua!("driver/now"),
         lua!("driver/search"),
         lua!("driver/sums"),
-        lua!("driver/room"),
+        lua!("driver/compact"),
         lua!("driver/window"),
         lua!("token_bucket"),
     ];

@@ -27,8 +27,9 @@ fn scripts(cluster: &Cluster) -> u64 {
     cluster.servers().map(|node| of(node.command(&["INFO", "commandstats"]).text())).sum()
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_keys_of_all_slots_are_limited_each_by_itself_and_together() {
+async fn keys_of_all_slots_are_limited_each_by_itself_and_together() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     let user = limiter_with(&store, "user", "10/h burst 10", OnError::Deny);

@@ -91,8 +91,9 @@ async fn lives_as_long_as_it_may(server: &RedisServer, limiter: &RedisLimiter) -
     keys.items().len()
 }
 
+/// T35.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_every_key_lives_until_it_has_drained_and_a_second_more() {
+async fn every_key_lives_until_it_has_drained_and_a_second_more() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (seed, rule) in (0..).zip(RULES) {
@@ -110,8 +111,9 @@ async fn t35_every_key_lives_until_it_has_drained_and_a_second_more() {
     }
 }
 
+/// T35.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_a_state_that_is_converted_to_another_rule_lives_as_long_as_that_rule_needs() {
+async fn a_state_that_is_converted_to_another_rule_lives_as_long_as_that_rule_needs() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "change", "1000/h burst 1000");
@@ -144,8 +146,9 @@ fn written(server: &RedisServer) -> Vec<Reply> {
     all
 }
 
+/// T35.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_a_denied_request_writes_nothing() {
+async fn a_denied_request_writes_nothing() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (number, rule) in RULES.iter().enumerate() {

@@ -37,8 +37,9 @@ async fn stage() -> (Stage, RedisLimiter, RedisLimiter) {
     (stage, limiter, witness)
 }
 
+/// T31.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_a_request_whose_reply_is_lost_is_charged_at_most_once() {
+async fn a_request_whose_reply_is_lost_is_charged_at_most_once() {
     let (stage, limiter, witness) = stage().await;
     let mut charged = 0;
     for fault in FAULTS {
@@ -60,8 +61,9 @@ async fn t31_a_request_whose_reply_is_lost_is_charged_at_most_once() {
     assert!(charged >= u64::from(ROUNDS), "{charged}");
 }
 
+/// T31.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_a_repeated_request_with_the_same_id_is_charged_once_and_gets_the_same_answer() {
+async fn a_repeated_request_with_the_same_id_is_charged_once_and_gets_the_same_answer() {
     let (stage, limiter, witness) = stage().await;
     for fault in FAULTS {
         let key = format!("{fault:?}");
@@ -81,9 +83,9 @@ async fn t31_a_repeated_request_with_the_same_id_is_charged_once_and_gets_the_sa
     }
 }
 
-/// A repeated answer is not charged, also not to the share, which was charged when the reply was lost.
+/// T31. A repeated answer is not charged, also not to the share, which was charged when the reply was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_a_repeated_request_gets_the_same_answer_even_if_the_share_would_deny_it() {
+async fn a_repeated_request_gets_the_same_answer_even_if_the_share_would_deny_it() {
     const RULE: &str = "9/h burst 9";
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
@@ -116,9 +118,9 @@ async fn t31_a_repeated_request_gets_the_same_answer_even_if_the_share_would_den
     assert!(lost > 0, "no reply was lost");
 }
 
-/// The answer to one request must not admit another, which may cost more than is remaining.
+/// T31. The answer to one request must not admit another, which may cost more than is remaining.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_another_cost_with_the_same_id_is_another_request() {
+async fn another_cost_with_the_same_id_is_another_request() {
     let (_stage, limiter, witness) = stage().await;
     assert!(limiter.check_once("key", COST, id("42")).await.is_allow());
     assert!(limiter.check_once("key", 101, id("42")).await.is_deny());
@@ -128,9 +130,9 @@ async fn t31_another_cost_with_the_same_id_is_another_request() {
     assert_eq!(limiter.stats().failed, 0, "{}", limiter.stats().last_failure);
 }
 
-/// Also under another algorithm, and on a node that does not know the new rule yet.
+/// T31. Also under another algorithm, and on a node that does not know the new rule yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_a_repeated_request_under_another_rule_gets_the_answer_under_the_first() {
+async fn a_repeated_request_under_another_rule_gets_the_answer_under_the_first() {
     let (stage, limiter, witness) = stage().await;
     ready(&witness).await;
     for (rule, number) in [("2/h burst 2", 0), ("2/h sliding-log", 1), ("1000/h", 2)] {
@@ -148,9 +150,9 @@ async fn t31_a_repeated_request_under_another_rule_gets_the_answer_under_the_fir
     drop(stage);
 }
 
-/// The key of an id cannot be confused with the list of leases.
+/// T31. The key of an id cannot be confused with the list of leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_an_id_may_be_called_as_anything_else_of_its_key_is() {
+async fn an_id_may_be_called_as_anything_else_of_its_key_is() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let builder = store.builder("lost", "1000/s burst 1000".parse().unwrap());
@@ -165,8 +167,9 @@ async fn t31_an_id_may_be_called_as_anything_else_of_its_key_is() {
     assert_eq!(limiter.stats().failed, 0, "{}", limiter.stats().last_failure);
 }
 
+/// T31.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t31_several_requests_as_one_are_charged_at_most_once() {
+async fn several_requests_as_one_are_charged_at_most_once() {
     let (stage, limiter, witness) = stage().await;
     stage.proxy.set(Fault::LoseReply);
     let asks = [&b"a"[..], b"b"].map(|key| limiter.request(key).cost(COST));

@@ -19,8 +19,9 @@ fn errors(server: &RedisServer, code: &str) -> bool {
     server.command(&["INFO", "errorstats"]).text().contains(&format!("errorstat_{code}:"))
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_moved_ask_and_tryagain_lose_nothing_and_charge_nothing_twice() {
+async fn moved_ask_and_tryagain_lose_nothing_and_charge_nothing_twice() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster).await;
     let take = async |times: u64, left: u64| {
@@ -42,7 +43,10 @@ async fn t32_moved_ask_and_tryagain_lose_nothing_and_charge_nothing_twice() {
     assert!(limiter.stats().last_failure.contains("TRYAGAIN"));
     migration.move_key(KEY);
     take(3, 3).await;
-    assert!(errors(from, "ASK") && errors(to, "NOSCRIPT"), "who is asked has not seen the script");
+    assert!(
+        errors(from, "ASK") && errors(to, "NOSCRIPT"),
+        "the new owner does not have the script yet"
+    );
     assert!(limiter.check_once("key", 1, id("1")).await.is_deny());
     assert!(errors(to, "TRYAGAIN"));
     assert!(!errors(from, "MOVED"));
@@ -73,9 +77,9 @@ async fn leasing(cluster: &Cluster) -> RedisLimiter {
     limiter
 }
 
-/// A lease needs two keys, and neither node has both, so requests are decided without leases.
+/// T32. A lease needs two keys, and neither node has both, so requests are decided without leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_limit_with_leases_is_decided_by_redis_while_its_slot_moves() {
+async fn a_limit_with_leases_is_decided_by_redis_while_its_slot_moves() {
     let cluster = Cluster::start();
     let limiter = leasing(&cluster).await;
     let migration = cluster.begin_migration(cluster.slot_of(KEY));
@@ -98,9 +102,9 @@ async fn t32_a_limit_with_leases_is_decided_by_redis_while_its_slot_moves() {
     .await;
 }
 
-/// Several limits of one subject are several keys of one slot.
+/// T32. Several limits of one subject are several keys of one slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_several_limits_as_one_are_decided_by_redis_while_their_slot_moves() {
+async fn several_limits_as_one_are_decided_by_redis_while_their_slot_moves() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     let limiters = ["moving", "second"].map(|name| limiter_with(&store, name, RULE, OnError::Deny));

@@ -38,18 +38,24 @@ async fn is_back(limiter: &RedisLimiter) {
     .await;
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_without_redis_all_nodes_together_admit_no_more_than_the_limit() {
+async fn without_redis_all_nodes_together_admit_no_more_than_the_limit() {
     let stage = Stage::new();
     let shared = nodes(&stage, "shared", NODES).await;
     let alone = nodes(&stage, "alone", 1).await;
     stage.begin(Outage::Refused);
     assert_eq!(admitted(&shared, "key").await, 12);
-    assert_eq!(admitted(&alone, "key").await, NODES * 12, "as configured: nobody knows of others");
+    assert_eq!(
+        admitted(&alone, "key").await,
+        NODES * 12,
+        "as configured: each node counts for itself"
+    );
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_an_outage_does_not_begin_with_a_fresh_burst() {
+async fn an_outage_does_not_begin_with_a_fresh_burst() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "warm", NODES).await;
     for limiter in &nodes {
@@ -63,9 +69,9 @@ async fn t33_an_outage_does_not_begin_with_a_fresh_burst() {
     assert!(nodes[1].stats().failed > 0, "it was the share that denied");
 }
 
-/// So under an uneven load all nodes together may admit an extra burst.
+/// T33. So under an uneven load all nodes together may admit an extra burst.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_share_counts_what_its_own_node_was_admitted_and_not_the_others() {
+async fn a_share_counts_what_its_own_node_was_admitted_and_not_the_others() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "uneven", NODES).await;
     for _ in 0..12 {
@@ -76,9 +82,9 @@ async fn t33_a_share_counts_what_its_own_node_was_admitted_and_not_the_others() 
     assert_eq!(admitted(&nodes[1..], "key").await, 8, "the shares of the two others");
 }
 
-/// What other nodes were admitted is known from what Redis had remaining.
+/// T33. What other nodes were admitted is known from what Redis had remaining.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_remaining() {
+async fn a_share_begins_an_outage_with_its_part_of_what_redis_had_remaining() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "part", NODES).await;
     assert!(nodes[0].check_n("key", 7).await.is_allow());
@@ -96,9 +102,9 @@ async fn t33_a_share_begins_an_outage_with_its_part_of_what_redis_had_remaining(
     assert_eq!(admitted(&nodes[2..], "key").await, 1, "this is its part of 2");
 }
 
-/// After a denial nothing is remaining for any node.
+/// T33. After a denial nothing is remaining for any node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() {
+async fn a_share_that_redis_has_only_denied_begins_an_outage_with_nothing() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "denied", NODES).await;
     assert!(nodes[0].check_n("key", 12).await.is_allow());
@@ -125,8 +131,9 @@ async fn a_share_whose_joint_requests_redis_has_only_denied_begins_an_outage_wit
     assert_eq!(admitted(&other[1..], "key").await, 2, "a third of the three that were left, each");
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_try_check_charges_the_share_too() {
+async fn try_check_charges_the_share_too() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "tried", NODES).await;
     for limiter in &nodes {
@@ -138,8 +145,9 @@ async fn t33_try_check_charges_the_share_too() {
     assert_eq!(admitted(&nodes, "key").await, 0);
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitted_again() {
+async fn try_check_all_charges_the_share_so_that_its_requests_are_not_admitted_again() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "all", NODES).await;
     for limiter in &nodes {
@@ -159,9 +167,9 @@ async fn t33_try_check_all_charges_the_share_so_that_its_requests_are_not_admitt
     }
 }
 
-/// The caller has a policy for failures, but an admission of which Redis does not know is not a failure.
+/// T33. The caller has a policy for failures, but an admission of which Redis does not know is not a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_try_check_does_not_admit_again_what_was_admitted_without_redis() {
+async fn try_check_does_not_admit_again_what_was_admitted_without_redis() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "tried again", NODES).await;
     stage.begin(Outage::Refused);
@@ -174,9 +182,9 @@ async fn t33_try_check_does_not_admit_again_what_was_admitted_without_redis() {
     }
 }
 
-/// Redis does not know of admissions without it, and would admit as much again.
+/// T33. Redis does not know of admissions without it, and would admit as much again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_requests_admitted_without_redis_are_not_admitted_again() {
+async fn requests_admitted_without_redis_are_not_admitted_again() {
     for outage in [Outage::Refused, Outage::Killed] {
         let stage = Stage::new();
         let nodes = nodes(&stage, "again", NODES).await;
@@ -195,13 +203,13 @@ async fn t33_requests_admitted_without_redis_are_not_admitted_again() {
         let witness = stage.witness("again", RULE).await;
         let left =
             witness.request("key").cost(0).peek().await.expect("its way does not fail").remaining;
-        assert_eq!(left, 12, "who is denied here does not charge there");
+        assert_eq!(left, 12, "a request that the share denies is not charged in Redis");
     }
 }
 
-/// An admission without Redis affects only its own key.
+/// T33. An admission without Redis affects only its own key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_key_that_was_admitted_nothing_without_redis_is_decided_by_redis_alone() {
+async fn a_key_that_was_admitted_nothing_without_redis_is_decided_by_redis_alone() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "others", NODES).await;
     stage.begin(Outage::Refused);
@@ -229,9 +237,9 @@ async fn admitted_together(asked: &[RedisLimiter; 2], key: &'static [u8]) -> u64
     passed
 }
 
-/// The other limit has enough remaining, and is not charged for what the first denies.
+/// T33. The other limit has enough remaining, and is not charged for what the first denies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_joint_requests_are_not_admitted_again_after_an_outage() {
+async fn joint_requests_are_not_admitted_again_after_an_outage() {
     const WIDE: &str = "1000/h burst 1000";
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
@@ -255,12 +263,12 @@ async fn t33_joint_requests_are_not_admitted_again_after_an_outage() {
     let witness = stage.witness("narrow", RULE).await;
     let left =
         witness.request("key").cost(0).peek().await.expect("its way does not fail").remaining;
-    assert_eq!(left, 12, "who is denied here does not charge there");
+    assert_eq!(left, 12, "a request that the share denies is not charged in Redis");
 }
 
-/// Redis is refunded for requests that the share then denies.
+/// T33. Redis is refunded for requests that the share then denies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_after_an_outage_a_joint_request_that_the_share_denies_is_refunded_by_all_limits() {
+async fn after_an_outage_a_joint_request_that_the_share_denies_is_refunded_by_all_limits() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let limiters = [("narrow", RULE), ("wide", "1000/day burst 1000")]
@@ -292,9 +300,9 @@ async fn t33_after_an_outage_a_joint_request_that_the_share_denies_is_refunded_b
     }
 }
 
-/// Two requests about one key have twice the cost, for the share too.
+/// T33. Two requests about one key have twice the cost, for the share too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_after_an_outage_the_share_must_admit_the_whole_joint_request() {
+async fn after_an_outage_the_share_must_admit_the_whole_joint_request() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "twice", RULE, OnError::default());
@@ -311,9 +319,9 @@ async fn t33_after_an_outage_the_share_must_admit_the_whole_joint_request() {
     assert!(check_all([ask]).await.decision.is_deny());
 }
 
-/// Only a part was used: the rest is admitted, and no more, however many requests come at once.
+/// T33. Only a part was used: the rest is admitted, and no more, however many requests come at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_after_an_outage_the_share_and_redis_must_both_admit() {
+async fn after_an_outage_the_share_and_redis_must_both_admit() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "both", NODES).await;
     stage.begin(Outage::Refused);
@@ -356,9 +364,9 @@ async fn takes_leases(limiter: &RedisLimiter) {
     .await;
 }
 
-/// A lease is spent without asking Redis, so the share must be charged when it is granted.
+/// T33. A lease is spent without asking Redis, so the share must be charged when it is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_leases_and_the_share_together_admit_no_more_than_the_limit() {
+async fn leases_and_the_share_together_admit_no_more_than_the_limit() {
     let stage = Stage::new();
     let [limiter] = leasing(&stage, ["lent"]).await;
     takes_leases(&limiter).await;
@@ -373,8 +381,9 @@ async fn t33_leases_and_the_share_together_admit_no_more_than_the_limit() {
     assert!(before + after <= 12, "{before} with Redis and {after} without");
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_no_lease_covers_what_was_admitted_without_redis() {
+async fn no_lease_covers_what_was_admitted_without_redis() {
     let stage = Stage::new();
     let [limiter, other] = leasing(&stage, ["lent", "other"]).await;
     stage.begin(Outage::Refused);
@@ -393,9 +402,9 @@ async fn t33_no_lease_covers_what_was_admitted_without_redis() {
     assert_eq!(after, 1, "Redis would lend six");
 }
 
-/// The debt of the share has drained after 100 ms: from then on Redis alone decides.
+/// T33. The debt of the share has drained after 100 ms: from then on Redis alone decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_when_all_has_drained_redis_alone_decides() {
+async fn when_all_has_drained_redis_alone_decides() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "drained", "100/s burst 10", OnError::Local { nodes: 10 });
@@ -408,9 +417,9 @@ async fn t33_when_all_has_drained_redis_alone_decides() {
         .await;
 }
 
-/// A node that reads a state of the new rule adopts the rule, for its share too.
+/// T33. A node that reads a state of the new rule adopts the rule, for its share too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_the_share_adopts_a_rule_that_a_request_discovers() {
+async fn the_share_adopts_a_rule_that_a_request_discovers() {
     let stage = Stage::new();
     let nodes = nodes(&stage, "changed", NODES).await;
     let rule: Rule = "6/h burst 6".parse().expect("it is a rule");
