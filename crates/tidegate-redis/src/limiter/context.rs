@@ -171,6 +171,12 @@ impl LimitContext {
         self.health.failed(self.remote.runner(), FailedRequest { key, deadline, error });
     }
 
+    /// Records and counts a request that the policy decides, because Redis did not.
+    pub(super) fn count_failure(&self, key: &[u8], error: &RedisStoreError) {
+        self.note_failure(key, error);
+        self.counters.failed(self.remote.name(), error);
+    }
+
     /// Decides a request that Redis did not decide.
     pub(super) fn decide_without_redis(
         &self,
@@ -178,8 +184,7 @@ impl LimitContext {
         cost: u64,
         error: &RedisStoreError,
     ) -> SourcedDecision {
-        self.note_failure(key, error);
-        self.counters.failed(self.remote.name(), error);
+        self.count_failure(key, error);
         let sourced = self.fallback.decide(key, cost);
         self.counters.decided(&sourced.decision);
         sourced

@@ -224,8 +224,7 @@ impl RedisLimiter {
         error: &RedisStoreError,
     ) -> Result<RedisPermit, Denied> {
         let inner = &*self.inner;
-        inner.note_failure(key, error);
-        inner.counters.failed(inner.remote.name(), error);
+        inner.count_failure(key, error);
         let local = inner.fallback.acquire(key, cost);
         let permit = local.map(|local| RedisPermit::without_redis(self, key, local));
         let decision = permit.as_ref().map_or_else(|denied| denied.decision, RedisPermit::decision);

@@ -157,7 +157,7 @@ impl HealthTracker {
         at_ms > 0 && Duration::from_millis(self.now_ms().saturating_sub(at_ms)) < HOLD
     }
 
-    /// Never 0.
+    /// Returns the milliseconds since `began`, plus one: 0 means never.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).map_or(u64::MAX, |ms| ms + 1)
     }

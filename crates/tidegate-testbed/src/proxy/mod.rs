@@ -63,7 +63,7 @@ impl FaultProxy {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:port/`.
+    /// Returns its URL: `redis://127.0.0.1:port/`.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address())
     }

@@ -47,16 +47,16 @@ impl RedisServer {
     }
 
     fn start_as(builder: &Builder) -> Self {
-        let mut said = String::new();
+        let mut last_log = String::new();
         for _ in 0..ATTEMPTS_MAX {
             match Self::try_start(builder) {
                 Ok(server) => return server,
                 // Another program has taken the port meanwhile.
-                Err(log) if log.contains("Address already in use") => said = log,
+                Err(log) if log.contains("Address already in use") => last_log = log,
                 Err(log) => panic!("redis-server does not start:\n{log}"),
             }
         }
-        panic!("{ATTEMPTS_MAX} ports were in use:\n{said}");
+        panic!("{ATTEMPTS_MAX} ports were in use:\n{last_log}");
     }
 
     /// Starts it; the error is its log.
@@ -83,7 +83,7 @@ impl RedisServer {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:port/`, or `rediss:` with TLS.
+    /// Returns its URL: `redis://127.0.0.1:port/`, or `rediss:` with TLS.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
         format!("{scheme}://{}/", self.address())
