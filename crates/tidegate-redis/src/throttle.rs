@@ -129,7 +129,7 @@ impl<C: Clock> RedisThrottles<C> {
     ) -> Result<Throttled, RedisStoreError> {
         let [price, capacity] = throttle.as_debts();
         let args = vec![bytes(&[pair(price), pair(capacity)].concat()), Vec::new()];
-        let value = self.run(script::throttle(), key, args).await?;
+        let value = self.run(&script::THROTTLE, key, args).await?;
         let (is_admitted, debt) = read(&value).ok_or_else(|| self.malformed(&value))?;
         if !is_admitted {
             return Ok(throttle.denied(debt));
@@ -145,7 +145,7 @@ impl<C: Clock> RedisThrottles<C> {
     pub async fn reset(&self, key: &[u8]) -> Result<bool, RedisStoreError> {
         self.share.reset(key);
         self.recovery.forget(key);
-        match self.run(script::forget(), key, Vec::new()).await? {
+        match self.run(&script::FORGET, key, Vec::new()).await? {
             Value::Int(deleted) => Ok(deleted > 0),
             other => Err(self.malformed(&other)),
         }

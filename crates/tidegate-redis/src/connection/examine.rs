@@ -183,7 +183,7 @@ async fn try_commands(
     connection: &mut MultiplexedConnection,
     key: &[u8],
 ) -> Vec<(ProblemKind, String)> {
-    let script: &Script = script::examine();
+    let script: &Script = &script::EXAMINE;
     let mut found = Vec::new();
     if let Err(refusal) = send(connection, &redis::cmd("PING")).await {
         found.push(refusal.problem("PING"));

@@ -240,7 +240,7 @@ async fn run_script(
         args.push(codec.fresh().to_vec());
     }
     let keys = requests.iter().map(|one| one.key.clone()).collect();
-    let reply = runner.run(script::decide_all(), keys, args, deadline).await?;
+    let reply = runner.run(&script::DECIDE_ALL, keys, args, deadline).await?;
     let Value::Array(reply) = reply else { return Err(first.malformed(format!("{reply:?}"))) };
     let Some((Value::Int(is_charged), replies)) = reply.split_first() else {
         return Err(first.malformed("no answer to several requests".to_owned()));

@@ -174,7 +174,7 @@ async fn probe_until_answered(
         let (Some(tracker), Some(runner)) = (tracker.upgrade(), runner.upgrade()) else { return };
         let key = tracker.last_failure.lock().key.clone();
         let probe = [&key[..], PROBE_SUFFIX].concat();
-        match runner.run(script::probe(), vec![probe], Vec::new(), deadline).await {
+        match runner.run(&script::PROBE, vec![probe], Vec::new(), deadline).await {
             Ok(_) => {
                 tracker.answered();
                 tracker.is_probed.store(false, Ordering::Release);

@@ -217,7 +217,7 @@ impl RemoteLimit {
         current: &CurrentRule,
     ) -> Result<(), RedisStoreError> {
         let keys = vec![key.to_vec()];
-        let now = self.runner.run(script::time(), keys.clone(), Vec::new(), deadline).await?;
+        let now = self.runner.run(&script::TIME, keys.clone(), Vec::new(), deadline).await?;
         let Value::Int(now) = now else {
             return Err(self.malformed(format!("{now:?} for the time")));
         };
@@ -245,7 +245,7 @@ impl RemoteLimit {
         let lives_ms = lives.as_micros().div_ceil(1_000).to_string().into_bytes();
         let args = vec![seen.to_vec(), new, lives_ms];
         // If another node was faster, nothing is written, and the next attempt reads its state.
-        self.runner.run(script::swap(), keys, args, deadline).await.map(drop)
+        self.runner.run(&script::SWAP, keys, args, deadline).await.map(drop)
     }
 
     /// Returns whether requests about this subject are sent to Redis now.

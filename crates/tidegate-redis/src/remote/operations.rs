@@ -154,7 +154,7 @@ impl RemoteLimit {
             let numbers = [current.version, ticket, since.as_micros()].map(|number| number as f64);
             let args = vec![bytes(&numbers)];
             let keys = vec![key.clone()];
-            match self.runner.run(script::release(), keys, args, deadline).await? {
+            match self.runner.run(&script::RELEASE, keys, args, deadline).await? {
                 Value::Int(held) => return Ok(held == 1),
                 Value::BulkString(value) => {
                     self.reconcile(deadline, &key, &value, &current).await?;
@@ -168,7 +168,7 @@ impl RemoteLimit {
     /// Deletes the state of a key.
     pub(crate) async fn reset(&self, subject: &[u8]) -> Result<(), RedisStoreError> {
         let keys = vec![self.key(subject)];
-        self.runner.run(script::forget(), keys, Vec::new(), self.start_deadline()).await.map(drop)
+        self.runner.run(&script::FORGET, keys, Vec::new(), self.start_deadline()).await.map(drop)
     }
 }
 

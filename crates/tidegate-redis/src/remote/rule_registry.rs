@@ -103,7 +103,7 @@ pub(crate) async fn request(
         lives_ms.to_string(),
     ];
     let args = args.map(String::into_bytes).to_vec();
-    let value = runner.run(script::register(), vec![key], args, deadline).await?;
+    let value = runner.run(&script::REGISTER, vec![key], args, deadline).await?;
     read(&value).map_err(|what| runner.malformed(what))
 }
 
