@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Why Redis did not decide a request.
 ///
-/// A caller of the contract of all stores, [`LimitStore`](tidegate::store::LimitStore), gets it as the source of a
-/// [`tidegate::store::StoreError`].
+/// A caller of the contract of all stores, [`LimitStore`](tidegate::store::LimitStore), gets it inside a
+/// [`tidegate::store::StoreError`]: as `Unavailable`, or as `ReleasePending` if it concerns a permit.
 ///
 /// ```no_run
 /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
