@@ -1,8 +1,8 @@
 -- Concurrency. Twin of tidegate-core/src/algorithm/concurrency.rs; both obey spec/concurrency.md.
--- Rows, oldest first: ticket, cost (0 after its release), since when it is held, when its lease ends (below zero: no
--- lease), and a partial sum (`sums.lua`), so that costs need not be added up one by one. Leases end in the order of rows.
--- Returns how many are in flight, when the last lease ends, how many must end for the request to be admitted and when
--- that is; then the ticket, if the request was admitted.
+-- Rows, oldest first: the ticket of a permit, its cost (0 after the release), since when it is held, when its lease ends
+-- (below zero: no lease), and a partial sum of costs (`sums.lua`). Leases end in the order of rows.
+-- Returns the cost in flight, when the last lease ends, the cost that must end before the request can be admitted, and when
+-- that cost has ended. If the request is admitted, its ticket follows.
 
 -- A crashed client cannot release a permit without a lease: it is forgotten this long after the last request.
 local ORPHANED_US = 86400000000

@@ -38,8 +38,8 @@ local function sliding(now_us, refunds, cost, count, period_us, counted_us, prev
     previous = math.max(previous - (cost - from_current), 0)
     return true, drain_us(), nil, start_us, previous, current
   end
-  local room = count - current - cost
-  if cost > 0 and room >= 0 and is_product_within(previous, left_us, room, period_us) then
+  local free = count - current - cost
+  if cost > 0 and free >= 0 and is_product_within(previous, left_us, free, period_us) then
     current = current + cost
     return true, drain_us(), nil, start_us, previous, current
   end

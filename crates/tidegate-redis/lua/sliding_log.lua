@@ -1,8 +1,8 @@
 -- Sliding window log. Twin of tidegate-core/src/algorithm/sliding_log.rs; both obey spec/sliding_log.md.
 -- Rows, oldest first: the time, and the sum of all costs up to then. The count in the window is a difference of two
 -- sums, and expired rows are found by binary search. `before` is the sum before the first row.
--- Returns the count, the time of the last row, how much of it must expire for the request to be admitted, and the time
--- of the row that ends this.
+-- Returns the count, the time of the last row, the count that must expire before the request can be admitted, and the time
+-- of the row with which it has expired.
 local function sliding_log(now_us, refunds, cost, count, period_us, skew_us, head, tail, before, _, _, row)
   local last_us, last_sum = 0, before
   if tail > head then last_us, last_sum = row(tail - 1) end

@@ -6,7 +6,7 @@
 //!            then the queue lives on, even if the limiter is dropped.
 //! Bound      [`RELEASES_MAX`] releases of a limit. Further permits are left to expire, which is logged.
 
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::remote::RemoteLimit;
 use crate::script::stored_value;
 use crate::sync::Mutex;
@@ -59,7 +59,7 @@ impl DeferredReleases {
         self: &Arc<Self>,
         key: &[u8],
         permit: PermitId,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, RedisStoreError> {
         let released = self.remote.release(key, permit).await;
         if released.is_err() {
             self.defer(key, permit);

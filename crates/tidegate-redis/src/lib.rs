@@ -39,12 +39,12 @@ mod sync;
 mod throttle;
 
 pub use connection::{
-    Address, AddressError, Latencies, ProblemKind, ServerProblem, Settings, StoreError,
+    Address, AddressError, Latencies, ProblemKind, RedisStoreError, ServerProblem, Settings,
 };
 pub use fallback::{DecisionSource, OnError, SourcedDecision};
 pub use joint::{check_all, try_check_all};
 pub use limiter::{Builder, RedisLimiter, RedisPermit, RedisRequest, UnsupportedRule};
-pub use monitor::{LimitHealth, LimitState, Stats};
+pub use monitor::{LimitHealth, LimitState, RedisStats};
 pub use store::{RedisStore, ServerHealth};
 pub use throttle::RedisThrottles;
 

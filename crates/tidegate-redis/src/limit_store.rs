@@ -34,7 +34,7 @@ impl LimitStore for RedisLimiter {
             Ok(match requests[..] {
                 // The lease of a single request decides without a round trip.
                 [request] => Joint::of(vec![request.check().await]),
-                _ => check_all(&requests).await,
+                _ => check_all(requests).await,
             })
         })
     }
@@ -46,7 +46,7 @@ impl LimitStore for RedisLimiter {
         id: IdempotencyKey<'a>,
         _client: ClientId,
     ) -> Reply<'a, Result<Decision, StoreError>> {
-        Reply::later(async move { Ok(self.check_once(key, cost, id.as_str()).await) })
+        Reply::later(async move { Ok(self.check_once(key, cost, id).await) })
     }
 
     fn peek<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<Decision, StoreError>> {
@@ -56,7 +56,8 @@ impl LimitStore for RedisLimiter {
     }
 
     fn peek_without_store(&self, key: &[u8], cost: u64) -> Decision {
-        self.peek_without_redis(key, cost)
+        let decision = self.inner.remote.zero_rule_decision(cost);
+        decision.unwrap_or_else(|| self.inner.fallback.peek(key, cost))
     }
 
     fn refund<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>> {
@@ -65,7 +66,7 @@ impl LimitStore for RedisLimiter {
 
     fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>> {
         Reply::later(async move {
-            self.charge(key, cost).await;
+            self.request(key).cost(cost).charge().await;
             Ok(())
         })
     }

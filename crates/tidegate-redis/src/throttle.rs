@@ -5,9 +5,9 @@
 //! Invariant  Without Redis this node's share decides. The share is charged for what Redis admits, and after an outage both must
 //!            admit a key until it has recovered from what was admitted without Redis.
 
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::fallback::Recovery;
-use crate::monitor::{Counters, FailedRequest, HealthTracker, LimitHealth, Stats};
+use crate::monitor::{Counters, FailedRequest, HealthTracker, LimitHealth, RedisStats};
 use crate::script;
 use crate::script::codec::bytes;
 use crate::script::key_name;
@@ -103,7 +103,7 @@ impl<C: Clock> RedisThrottles<C> {
         &self,
         key: &[u8],
         throttle: &Throttle,
-    ) -> Result<Throttled, StoreError> {
+    ) -> Result<Throttled, RedisStoreError> {
         let share = throttle.share(self.nodes);
         if let Some(limited) = self.still_limited(key, &share) {
             return Ok(limited);
@@ -126,10 +126,10 @@ impl<C: Clock> RedisThrottles<C> {
         &self,
         key: &[u8],
         throttle: &Throttle,
-    ) -> Result<Throttled, StoreError> {
+    ) -> Result<Throttled, RedisStoreError> {
         let [price, capacity] = throttle.as_debts();
         let args = vec![bytes(&[pair(price), pair(capacity)].concat()), Vec::new()];
-        let value = self.run(script::throttle(), key, args).await?;
+        let value = self.run(&script::THROTTLE, key, args).await?;
         let (is_admitted, debt) = read(&value).ok_or_else(|| self.malformed(&value))?;
         if !is_admitted {
             return Ok(throttle.denied(debt));
@@ -142,10 +142,10 @@ impl<C: Clock> RedisThrottles<C> {
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn reset(&self, key: &[u8]) -> Result<bool, StoreError> {
+    pub async fn reset(&self, key: &[u8]) -> Result<bool, RedisStoreError> {
         self.share.reset(key);
         self.recovery.forget(key);
-        match self.run(script::forget(), key, Vec::new()).await? {
+        match self.run(&script::FORGET, key, Vec::new()).await? {
             Value::Int(deleted) => Ok(deleted > 0),
             other => Err(self.malformed(&other)),
         }
@@ -157,7 +157,7 @@ impl<C: Clock> RedisThrottles<C> {
     }
 
     /// Returns what this process has decided.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> RedisStats {
         self.counters.read()
     }
 
@@ -172,7 +172,7 @@ impl<C: Clock> RedisThrottles<C> {
         script: &'static script::Script,
         subject: &[u8],
         args: Vec<Vec<u8>>,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value, RedisStoreError> {
         let runner = &self.store.runner;
         runner.run(script, vec![self.key(subject)], args, runner.settings.deadline).await
     }
@@ -181,7 +181,7 @@ impl<C: Clock> RedisThrottles<C> {
         key_name::of(&self.store.runner.settings.prefix, NAME, subject)
     }
 
-    fn malformed(&self, value: &Value) -> StoreError {
+    fn malformed(&self, value: &Value) -> RedisStoreError {
         self.store.runner.malformed(format!("{value:?} for the debt of a key"))
     }
 }

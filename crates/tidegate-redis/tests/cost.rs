@@ -62,34 +62,36 @@ fn most_bytes(rows: i64, row_bytes: i64) -> i64 {
     HEADER_BYTES + row_bytes * (2 * rows + 1).max(SPARE_ROWS)
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_permit_held_through_ten_thousand_others_keeps_no_dead_rows() {
+async fn a_permit_held_through_ten_thousand_others_keeps_no_dead_rows() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for rule in ["concurrency 1000", "concurrency 1000 lease 1h"] {
         server.command(&["FLUSHALL"]);
         let limiter = limiter(&store, "stays", rule).await;
-        let stays = limiter.try_acquire("key", 9).await.expect("there is room");
-        let mut before = limiter.try_acquire("key", 9).await.expect("there is room");
+        let stays = limiter.request("key").cost(9).try_acquire().await.expect("there is room");
+        let mut before = limiter.request("key").cost(9).try_acquire().await.expect("there is room");
         let mut most = 0;
         for number in 0..10_000 {
-            let next = limiter.try_acquire("key", 9).await.expect("there is room");
+            let next = limiter.request("key").cost(9).try_acquire().await.expect("there is room");
             most = most.max(bytes(&server, "tg:{key}:stays"));
             let released = std::mem::replace(&mut before, next).release().await;
             assert!(released.expect("it answers"), "{number} was held");
         }
         assert!(most <= most_bytes(3, HOLD_BYTES), "`{rule}`: {most} bytes for three");
-        let left = limiter.peek("key", 0).await.expect("it answers").remaining;
+        let left = limiter.request("key").cost(0).peek().await.expect("it answers").remaining;
         assert_eq!(left, 1000 - 18, "`{rule}`: two hold nine each");
         for permit in [stays, before] {
             assert!(permit.release().await.expect("it answers"), "`{rule}`: they were held");
         }
-        assert_eq!(bytes(&server, "tg:{key}:stays"), 0, "`{rule}`: nobody is left");
+        assert_eq!(bytes(&server, "tg:{key}:stays"), 0, "`{rule}`: no permit is held");
     }
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_released_permits_free_their_memory_in_any_order() {
+async fn released_permits_free_their_memory_in_any_order() {
     const ALL: usize = 500;
     let server = RedisServer::start();
     let store = store(&server).await;
@@ -98,7 +100,7 @@ async fn t36_released_permits_free_their_memory_in_any_order() {
         let limiter = limiter(&store, name, "concurrency 1000 lease 1h").await;
         let mut held = Vec::new();
         for _ in 0..ALL {
-            held.push(Some(limiter.try_acquire("key", 1).await.expect("there is room")));
+            held.push(Some(limiter.try_acquire("key").await.expect("there is room")));
         }
         let mut place = 0;
         for left in (1..=ALL).rev() {
@@ -108,14 +110,15 @@ async fn t36_released_permits_free_their_memory_in_any_order() {
             let rows = i64::try_from(left - 1).expect("it is small");
             let taken = bytes(&server, &format!("tg:{{key}}:{name}"));
             assert!(taken <= most_bytes(rows, HOLD_BYTES), "{name}: {taken} bytes for {rows}");
-            let free = limiter.peek("key", 0).await.expect("it answers").remaining;
+            let free = limiter.request("key").cost(0).peek().await.expect("it answers").remaining;
             assert_eq!(free, 1000 - (left as u64 - 1), "{name}");
         }
     }
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_log_takes_memory_only_for_rows_that_count() {
+async fn a_log_takes_memory_only_for_rows_that_count() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "log", "50/20ms sliding-log").await;
@@ -169,8 +172,9 @@ async fn commands_each(server: &RedisServer, limiter: &RedisLimiter, decisions: 
     f64::from(all) / f64::from(decisions)
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_decision_takes_the_same_few_commands_however_much_has_been_counted() {
+async fn a_decision_takes_the_same_few_commands_however_much_has_been_counted() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (number, rule) in RULES.iter().enumerate() {
@@ -185,21 +189,21 @@ async fn t36_a_decision_takes_the_same_few_commands_however_much_has_been_counte
     }
 }
 
-/// The retry time of a denial is searched among the held permits.
+/// T36. The retry time of a denial is searched among the held permits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_denial_takes_few_commands_after_any_number_of_releases() {
+async fn a_denial_takes_few_commands_after_any_number_of_releases() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "full", "concurrency 3 lease 1h").await;
-    let _stays = limiter.try_acquire("key", 1).await.expect("there is room");
-    let mut before = limiter.try_acquire("key", 1).await.expect("there is room");
+    let _stays = limiter.try_acquire("key").await.expect("there is room");
+    let mut before = limiter.try_acquire("key").await.expect("there is room");
     for _ in 0..1_000 {
-        let next = limiter.try_acquire("key", 1).await.expect("there is room");
+        let next = limiter.try_acquire("key").await.expect("there is room");
         let released = std::mem::replace(&mut before, next).release().await;
         assert!(released.expect("it answers"));
     }
     let started = calls(&server);
-    let decision = limiter.peek("key", 3).await.expect("it answers");
+    let decision = limiter.request("key").cost(3).peek().await.expect("it answers");
     assert!(decision.is_deny());
     let mut called = since(&server, &started);
     called.remove("evalsha").expect("a script has run");
@@ -212,7 +216,7 @@ async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: 
     let mut least = u64::MAX;
     for _ in 0..5 {
         let before = calls(server);
-        assert!(limiter.peek("key", cost).await.expect("it answers").is_deny());
+        assert!(limiter.request("key").cost(cost).peek().await.expect("it answers").is_deny());
         let mut called = since(server, &before);
         called.remove("evalsha").expect("a script has run");
         least = least.min(called.values().sum());
@@ -220,9 +224,9 @@ async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: 
     least
 }
 
-/// The client chooses the cost, and with it how many permits would have to end.
+/// T36. The client chooses the cost, and with it how many permits would have to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_denial_takes_few_commands_for_any_cost() {
+async fn a_denial_takes_few_commands_for_any_cost() {
     const ALL: u64 = 2_000;
     /// For each of the few sums that are looked up, as often as all can be halved.
     const COMMANDS: u64 = 4 * 11 + 8;
@@ -237,7 +241,7 @@ async fn t36_a_denial_takes_few_commands_for_any_cost() {
         if number == ALL / 2 {
             clock.advance(Duration::from_secs(1_800));
         }
-        held.push(limiter.try_acquire("key", 1).await.expect("there is room"));
+        held.push(limiter.try_acquire("key").await.expect("there is room"));
     }
     for cost in [1, ALL / 2, ALL] {
         let commands = commands_of_a_look(&server, &limiter, cost).await;
@@ -250,7 +254,7 @@ async fn t36_a_denial_takes_few_commands_for_any_cost() {
         assert!(permit.release().await.unwrap(), "{number} was held");
     }
     clock.advance(Duration::from_secs(1_900));
-    let left = limiter.peek("key", 0).await.expect("it answers").remaining;
+    let left = limiter.request("key").cost(0).peek().await.expect("it answers").remaining;
     for cost in [left + 1, ALL] {
         let commands = commands_of_a_look(&server, &limiter, cost).await;
         assert!(commands <= COMMANDS, "{commands} for a cost of {cost}, when half have run out");
@@ -258,8 +262,9 @@ async fn t36_a_denial_takes_few_commands_for_any_cost() {
     assert_eq!(left, ALL - ALL / 2 * 4 / 5);
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_a_joint_decision_about_five_limits_takes_one_script_and_twice_the_commands_of_each() {
+async fn a_joint_decision_about_five_limits_takes_one_script_and_twice_the_commands_of_each() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for rules in RULES.windows(5) {
@@ -274,12 +279,14 @@ async fn t36_a_joint_decision_about_five_limits_takes_one_script_and_twice_the_c
         }
         let asks: Vec<_> = limiters.iter().map(|limiter| limiter.request(b"key").cost(1)).collect();
         // The first request sends the script.
-        assert!(!try_check_all(&asks).await.expect("it answers").decision.is_deny());
+        assert!(!try_check_all(asks.iter().copied()).await.expect("it answers").decision.is_deny());
         // The rule may be read meanwhile, by a script as well: then this is repeated.
         let mut called = BTreeMap::new();
         for _ in 0..5 {
             let before = calls(&server);
-            assert!(!try_check_all(&asks).await.expect("it answers").decision.is_deny());
+            assert!(
+                !try_check_all(asks.iter().copied()).await.expect("it answers").decision.is_deny()
+            );
             called = since(&server, &before);
             if called.get("evalsha") == Some(&1) {
                 break;
@@ -291,8 +298,9 @@ async fn t36_a_joint_decision_about_five_limits_takes_one_script_and_twice_the_c
     }
 }
 
+/// T36.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t36_almost_no_decision_is_in_the_slow_log() {
+async fn almost_no_decision_is_in_the_slow_log() {
     let told = std::env::var("TIDEGATE_DECISIONS").ok();
     let decisions: usize = told.as_deref().unwrap_or("20000").parse().expect("it is a number");
     // With `TIDEGATE_DECISIONS` the machine is idle. Beside other tests only gross differences fail.

@@ -160,7 +160,7 @@ impl Sides {
         }
         let (said, expected, got) = match random.below(8) {
             0 => {
-                let got = self.limiter.peek(key, cost).await;
+                let got = self.limiter.request(key).cost(cost).peek().await;
                 ("peek", self.limit.peek(&self.state, now, cost), got)
             }
             1 => {
@@ -172,7 +172,7 @@ impl Sides {
                 let left = self.limit.peek(&self.state, now, 0);
                 // A key at rest is deleted, and with it the time of its state.
                 self.is_written = !left.reset_after.is_zero();
-                ("refund", left, self.limiter.peek(key, 0).await)
+                ("refund", left, self.limiter.request(key).cost(0).peek().await)
             }
             _ => {
                 let expected = self.limit.decide(&mut self.state, now, cost);
@@ -200,7 +200,7 @@ impl Sides {
         }
         let (expected, ticket) = self.limit.enter(&mut self.state, now, cost);
         self.is_written = !expected.is_deny() && cost > 0;
-        let got = match self.limiter.try_acquire(key, cost).await {
+        let got = match self.limiter.request(key).cost(cost).try_acquire().await {
             Ok(permit) => {
                 let decision = permit.decision();
                 self.held.push((ticket, permit));
@@ -385,7 +385,7 @@ async fn a_cost_that_no_double_holds_does_the_same_on_both_sides() {
             clock.set(now);
             let expected = limit.decide(&mut state, now, cost);
             let got = if limit.is_concurrency() {
-                let permit = limiter.try_acquire("key", cost).await;
+                let permit = limiter.request("key").cost(cost).try_acquire().await;
                 let got =
                     permit.as_ref().map_or_else(|denied| denied.decision, RedisPermit::decision);
                 permits.extend(permit);

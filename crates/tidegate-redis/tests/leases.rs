@@ -206,8 +206,9 @@ fn excess_by_counting(admissions: &[Admission]) -> i64 {
     worst
 }
 
+/// B2.
 #[test]
-fn b2_one_too_many_is_found_wherever_it_is() {
+fn one_too_many_is_found_wherever_it_is() {
     // A burst within a microsecond, and then one at each refill: exactly the bound.
     let mut admissions = vec![Admission { before_us: 1_000, after_us: 1_001 }; 400];
     admissions.extend((1..=50).map(|n| {
@@ -228,8 +229,9 @@ fn b2_one_too_many_is_found_wherever_it_is() {
     assert_eq!(excess(&early), 0, "and may not have");
 }
 
+/// B2.
 #[test]
-fn b2_the_tree_finds_what_counting_finds() {
+fn the_tree_finds_what_counting_finds() {
     let mut random = tidegate_testbed::Random(7);
     for many in [1, 2, 3, 30, 60] {
         for _ in 0..20 {
@@ -243,8 +245,9 @@ fn b2_the_tree_finds_what_counting_finds() {
     }
 }
 
+/// B2.
 #[tokio::test]
-async fn b2_four_processes_never_admit_one_too_many_through_kills_of_a_node_and_of_redis() {
+async fn four_processes_never_admit_one_too_many_through_kills_of_a_node_and_of_redis() {
     let seconds = if std::env::var_os("TIDEGATE_FULL").is_some() { 60 } else { 8 };
     let server = RedisServer::builder().append_only().option("appendfsync", "always").start();
     let mut fleet = Fleet::new(&server, "trouble");
@@ -277,8 +280,9 @@ async fn b2_four_processes_never_admit_one_too_many_through_kills_of_a_node_and_
     assert!(total * 2 > RATE * seconds, "only {total} were admitted");
 }
 
+/// B2.
 #[tokio::test]
-async fn b2_four_processes_without_faults_stay_within_one_burst() {
+async fn four_processes_without_faults_stay_within_one_burst() {
     let server = RedisServer::start();
     let mut fleet = Fleet::new(&server, "calm");
     let mut nodes: Vec<Child> = (0..NODES).map(|_| fleet.start(5)).collect();

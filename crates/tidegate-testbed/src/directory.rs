@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_dead_have_left_is_swept_and_nothing_else() {
+    fn directories_of_ended_processes_are_removed_and_no_others() {
         let parent = Directory::new();
         // No process has an id as high as this.
         let names =

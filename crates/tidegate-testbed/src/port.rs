@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_held_is_not_given_out_again() {
+    fn a_claimed_port_is_not_claimed_again() {
         let port = Port::claim();
         let same = u64::from(port.number() - NUMBERS.start);
         assert!(Port::try_claim(same).is_none());
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_somebody_listens_is_not_given_out() {
+    fn a_port_with_a_listener_is_not_claimed() {
         let port = Port::claim();
         let same = u64::from(port.number() - NUMBERS.start);
         let _listener = TcpListener::bind(port.address()).unwrap();

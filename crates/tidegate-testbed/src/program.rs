@@ -23,8 +23,8 @@ fn directories(path: Option<OsString>, versions: &Path) -> Vec<PathBuf> {
 }
 
 fn find_in(directories: Vec<PathBuf>, name: &str, package: &str) -> PathBuf {
-    let mut places = directories.into_iter().map(|directory| directory.join(name));
-    places.find(|place| place.is_file()).unwrap_or_else(|| {
+    let mut paths = directories.into_iter().map(|directory| directory.join(name));
+    paths.find(|path| path.is_file()).unwrap_or_else(|| {
         panic!("{name} is not installed; on Debian or Ubuntu run `apt-get install {package}`")
     })
 }
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_debian_keeps_off_the_path_is_found_and_the_path_comes_first() {
+    fn a_program_outside_the_path_is_found_unless_the_path_has_one() {
         let versions = Directory::new();
         fs::create_dir_all(versions.join("15/bin")).unwrap();
         let off_path = versions.write("15/bin/initdb", "");

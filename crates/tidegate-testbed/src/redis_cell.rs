@@ -42,7 +42,7 @@ pub struct RedisCell {
 
 impl RedisCell {
     /// Returns the RESP reply to a command with these arguments.
-    pub fn say(&mut self, now_ns: i128, words: &[&[u8]]) -> Vec<u8> {
+    pub fn reply(&mut self, now_ns: i128, words: &[&[u8]]) -> Vec<u8> {
         match self.answer(now_ns, words) {
             Ok([limited, limit, remaining, retry_s, reset_s]) => format!(
                 "*5\r\n:{limited}\r\n:{limit}\r\n:{remaining}\r\n:{retry_s}\r\n:{reset_s}\r\n"
@@ -86,14 +86,14 @@ impl RedisCell {
         key: &[u8],
         [max_burst, count, period, quantity]: [i64; 4],
     ) -> Option<[i64; 5]> {
-        let period_ns = held(i128::from(period) * SECOND_NS);
+        let period_ns = clamped(i128::from(period) * SECOND_NS);
         let every = (period_ns as f64 / count as f64) as i64;
         if count == 0 || period == 0 || every == 0 {
             return None;
         }
-        let (every, limit) = (i128::from(every), held(i128::from(max_burst) + 1));
-        let tolerance = held(every * limit);
-        let increment = held(every * i128::from(quantity));
+        let (every, limit) = (i128::from(every), clamped(i128::from(max_burst) + 1));
+        let tolerance = clamped(every * limit);
+        let increment = clamped(every * i128::from(quantity));
         // Broken: a longer debt wraps around; a debt of less than a millisecond is lost when the key expires.
         let bearable = tolerance.min(OWED_NS_MAX);
         let known = self.arrivals.get(key).copied().unwrap_or(now_ns).max(now_ns);
@@ -103,7 +103,7 @@ impl RedisCell {
         let (ttl, retry_s, free) = if is_limited {
             let ttl = known - now_ns;
             // Broken: with less than a millisecond to wait, it replies 0.
-            let retry_s = if increment <= bearable { seconds(held(-spare)).max(1) } else { -1 };
+            let retry_s = if increment <= bearable { seconds(clamped(-spare)).max(1) } else { -1 };
             (ttl, retry_s, bearable - ttl)
         } else {
             // Broken: a refund of more than was taken leaves a key that never expires.
@@ -111,19 +111,19 @@ impl RedisCell {
             self.arrivals.insert(key.to_vec(), arrival);
             (arrival - now_ns, -1, tolerance - (arrival - now_ns))
         };
-        let remaining = match fit_in(held(free), every) {
+        let remaining = match fit_in(clamped(free), every) {
             _ if free <= -every => 0,
             // Broken: it replies more than the limit, up to 2^63 - 1.
-            fit if fit > limit => held(free) / every,
+            fit if fit > limit => clamped(free) / every,
             fit => fit,
         };
         let five = [i128::from(is_limited), limit, remaining, retry_s, seconds(ttl)];
-        Some(five.map(|number| i64::try_from(number).expect("each of them was clamped")))
+        Some(five.map(|number| i64::try_from(number).expect("each of them is clamped")))
     }
 }
 
-/// Broken: beyond 64 bits it wraps around.
-fn held(number: i128) -> i128 {
+/// Clamps to 64 bits. Broken: beyond them it wraps around.
+fn clamped(number: i128) -> i128 {
     number.clamp(i64::MIN.into(), i64::MAX.into())
 }
 
@@ -162,47 +162,50 @@ fn integer(word: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn say(cell: &mut RedisCell, now_ns: i128, line: &str) -> String {
+    fn reply_line(cell: &mut RedisCell, now_ns: i128, line: &str) -> String {
         let words: Vec<&[u8]> = line.split_terminator(' ').map(str::as_bytes).collect();
-        let said = String::from_utf8(cell.say(now_ns, &words)).unwrap();
-        said.replace("\r\n", " ").trim_end().to_owned()
+        let reply = String::from_utf8(cell.reply(now_ns, &words)).unwrap();
+        reply.replace("\r\n", " ").trim_end().to_owned()
     }
 
     /// The examples of redis-cell's README and of its end-to-end test.
     #[test]
-    fn it_says_what_redis_cell_is_seen_to_say() {
+    fn its_replies_are_those_observed_of_redis_cell() {
         let mut cell = RedisCell::default();
-        assert_eq!(say(&mut cell, 0, "user123 15 30 60"), "*5 :0 :16 :15 :-1 :2");
-        for (at_s, said) in
+        assert_eq!(reply_line(&mut cell, 0, "user123 15 30 60"), "*5 :0 :16 :15 :-1 :2");
+        for (at_s, reply) in
             [(0, "*5 :0 :1 :0 :-1 :2"), (0, "*5 :1 :1 :0 :2 :2"), (2, "*5 :0 :1 :0 :-1 :2")]
         {
-            assert_eq!(say(&mut cell, at_s * SECOND_NS, "k 0 1 2 1"), said, "{at_s}");
+            assert_eq!(reply_line(&mut cell, at_s * SECOND_NS, "k 0 1 2 1"), reply, "{at_s}");
         }
     }
 
     #[test]
-    fn it_says_what_redis_cells_own_table_says() {
+    fn its_replies_are_those_of_redis_cells_own_table() {
         let mut cell = RedisCell::default();
         for (ms, quantity, five) in OWN_TABLE {
-            let said = cell.throttle(i128::from(ms) * 1_000_000, b"k", [4, 1, 1, quantity]);
-            assert_eq!(said, Some(five), "{quantity} at {ms} ms");
+            let reply = cell.throttle(i128::from(ms) * 1_000_000, b"k", [4, 1, 1, quantity]);
+            assert_eq!(reply, Some(five), "{quantity} at {ms} ms");
         }
     }
 
     #[test]
-    fn it_refuses_what_redis_cell_refuses() {
+    fn its_errors_are_those_of_redis_cell() {
         let mut cell = RedisCell::default();
-        for (line, said) in [
+        for (line, reply) in [
             ("", "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"),
             ("k 1 2 1.0", "Couldn't parse as integer: 1.0"),
             ("k 1 9223372036854775808 1", "Couldn't parse as integer: 9223372036854775808"),
             ("k 1 0 1", "Zero rates are not supported"),
             ("k 1 2000000001 1", "Zero rates are not supported"),
         ] {
-            assert_eq!(say(&mut cell, 0, line), format!("-Cell error: Store error: {said}"));
+            assert_eq!(
+                reply_line(&mut cell, 0, line),
+                format!("-Cell error: Store error: {reply}")
+            );
         }
         assert_eq!(
-            say(&mut cell, 0, "k +1 01 -0"),
+            reply_line(&mut cell, 0, "k +1 01 -0"),
             "-Cell error: Store error: Zero rates are not supported"
         );
     }

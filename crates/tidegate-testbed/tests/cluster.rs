@@ -11,7 +11,7 @@ fn connect(server: &RedisServer) -> Client {
 }
 
 #[test]
-fn every_slot_has_a_primary_and_others_send_clients_there() {
+fn every_slot_has_a_primary_and_other_nodes_redirect_to_it() {
     let cluster = Cluster::start();
     assert_eq!((cluster.addresses().len(), cluster.urls().len()), (6, 6));
     let slot = cluster.slot_of("k");
@@ -47,7 +47,7 @@ fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() {
 }
 
 #[test]
-fn a_slot_on_its_way_sends_clients_to_and_fro() {
+fn a_slot_that_is_being_moved_redirects_clients() {
     let cluster = Cluster::start();
     let slot = cluster.slot_of("{t}a");
     let old = cluster.primary_of_slot(slot);
@@ -77,7 +77,7 @@ fn a_slot_on_its_way_sends_clients_to_and_fro() {
 }
 
 #[test]
-fn a_cluster_obeys_the_options_of_the_test() {
+fn a_cluster_has_the_options_of_the_test() {
     let builder = RedisServer::builder().option("cluster-node-timeout", "2000");
     let cluster = Cluster::start_as(&builder);
     for server in cluster.servers() {

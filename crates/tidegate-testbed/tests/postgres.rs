@@ -27,7 +27,7 @@ fn a_server_speaks_postgres_and_leaves_neither_a_process_nor_files_nor_memory() 
     assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert!(!files.exists());
     let left: Vec<String> = segments().into_iter().filter(|one| !before.contains(one)).collect();
-    // Another test, or somebody else, may have started one meanwhile, which is still in use.
+    // Another test or program may have started one meanwhile, which is still in use.
     assert!(left.iter().all(|one| is_attached(one)), "{left:?}");
 }
 

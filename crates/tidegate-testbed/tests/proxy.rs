@@ -68,7 +68,7 @@ fn without_a_fault_everything_passes_and_is_counted() {
 }
 
 #[test]
-fn who_has_said_all_still_hears_the_answer() {
+fn a_client_that_shuts_down_writing_still_gets_the_reply() {
     let (_server, proxy) = proxied();
     let mut client = connect(&proxy);
     client.write_all(b"PING\r\n").unwrap();
@@ -77,7 +77,7 @@ fn who_has_said_all_still_hears_the_answer() {
 }
 
 #[test]
-fn refused_is_reset_for_those_inside_and_a_closed_door_for_others() {
+fn refuse_resets_open_connections_and_refuses_new_ones() {
     let (_server, proxy) = proxied();
     let mut client = connect(&proxy);
     ask(&mut client, "PING");
@@ -90,7 +90,7 @@ fn refused_is_reset_for_those_inside_and_a_closed_door_for_others() {
 }
 
 #[test]
-fn a_black_hole_takes_everything_and_gives_nothing() {
+fn a_black_hole_reads_requests_and_never_replies() {
     let (server, proxy) = proxied();
     let (mut inside, mut idle) = (connect(&proxy), connect(&proxy));
     ask(&mut inside, "PING");
@@ -113,7 +113,7 @@ fn a_black_hole_takes_everything_and_gives_nothing() {
 }
 
 #[test]
-fn replies_that_are_under_way_together_are_late_together() {
+fn replies_in_flight_are_delayed_together() {
     let (server, proxy) = proxied();
     let mut client = connect(&proxy);
     proxy.set(Fault::Delay(DELAY));
@@ -129,7 +129,7 @@ fn replies_that_are_under_way_together_are_late_together() {
 }
 
 #[test]
-fn one_reply_in_n_is_late() {
+fn one_reply_in_n_is_delayed() {
     let (_server, proxy) = proxied();
     let mut client = connect(&proxy);
     proxy.set(Fault::DelayOneIn { n: 3, delay: DELAY });
@@ -148,7 +148,7 @@ fn one_reply_in_n_is_late() {
 }
 
 #[test]
-fn a_reset_in_the_midst_of_a_reply_comes_after_the_server_has_acted() {
+fn a_reset_in_the_middle_of_a_reply_comes_after_the_command_has_run() {
     let (server, proxy) = proxied();
     let mut client = connect(&proxy);
     proxy.set(Fault::ResetMidReply);
@@ -158,7 +158,7 @@ fn a_reset_in_the_midst_of_a_reply_comes_after_the_server_has_acted() {
 }
 
 #[test]
-fn a_lost_reply_is_a_reset_after_the_server_has_acted() {
+fn a_lost_reply_is_a_reset_after_the_command_has_run() {
     let (server, proxy) = proxied();
     let mut client = connect(&proxy);
     proxy.set(Fault::LoseReply);
@@ -168,7 +168,7 @@ fn a_lost_reply_is_a_reset_after_the_server_has_acted() {
 }
 
 #[test]
-fn half_closed_is_the_end_for_reading_and_not_for_writing() {
+fn a_half_closed_connection_ends_reading_and_not_writing() {
     let (server, proxy) = proxied();
     let mut inside = connect(&proxy);
     ask(&mut inside, "PING");
@@ -182,7 +182,7 @@ fn half_closed_is_the_end_for_reading_and_not_for_writing() {
 }
 
 #[test]
-fn a_truncated_reply_ends_in_order() {
+fn a_truncated_reply_ends_with_an_orderly_close() {
     let (_server, proxy) = proxied();
     for (bytes, heard) in [(0, ""), (3, "+PO"), (7, "+PONG\r\n"), (9, "+PONG\r\n+P")] {
         proxy.set(Fault::Truncate(bytes));
@@ -196,7 +196,7 @@ fn a_truncated_reply_ends_in_order() {
 }
 
 #[test]
-fn a_server_that_is_down_is_a_reset_and_one_that_dies_is_an_end() {
+fn a_dead_server_resets_new_connections_and_closes_open_ones() {
     let server = RedisServer::start();
     let proxy = FaultProxy::to(server.address());
     let mut client = connect(&proxy);
@@ -210,7 +210,7 @@ fn a_server_that_is_down_is_a_reset_and_one_that_dies_is_an_end() {
 }
 
 #[test]
-fn nothing_is_left_of_a_proxy_that_is_dropped() {
+fn a_dropped_proxy_closes_its_connections_and_its_port() {
     let (_server, proxy) = proxied();
     let address = proxy.address();
     let mut client = connect(&proxy);

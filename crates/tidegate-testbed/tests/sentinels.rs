@@ -41,7 +41,7 @@ fn a_primary_that_is_paused_is_replaced_by_the_one_replica() {
 }
 
 #[test]
-fn clients_are_told_where_the_primary_is() {
+fn sentinels_report_the_address_of_the_primary() {
     let sentinels = Sentinels::with_replicas(1);
     assert_eq!(sentinels.sentinel_addresses().len(), sentinels.sentinels().len());
     for address in sentinels.sentinel_addresses() {

@@ -16,7 +16,7 @@ fn bulk(text: &str) -> Reply {
 }
 
 #[test]
-fn a_server_answers_over_tcp_what_it_was_told_by_us() {
+fn a_server_returns_over_tcp_the_value_that_the_testbed_set() {
     let server = RedisServer::start();
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}/", server.port()));
     assert_eq!(server.command(&["SET", "k", "v"]), ok());
@@ -46,7 +46,7 @@ fn a_server_outlives_the_thread_that_started_it() {
 }
 
 #[test]
-fn killed_and_restarted_it_is_on_the_same_port_and_has_forgotten() {
+fn a_restarted_server_has_the_same_port_and_no_data() {
     let server = RedisServer::start();
     let address = server.address();
     server.command(&["SET", "k", "v"]);
@@ -60,7 +60,7 @@ fn killed_and_restarted_it_is_on_the_same_port_and_has_forgotten() {
 }
 
 #[test]
-fn append_only_it_remembers_what_it_was_told_before_it_was_killed() {
+fn an_append_only_server_keeps_its_data_when_it_is_killed() {
     let server = RedisServer::builder().append_only().start();
     server.command(&["SET", "k", "v"]);
     server.restart();
@@ -68,7 +68,7 @@ fn append_only_it_remembers_what_it_was_told_before_it_was_killed() {
 }
 
 #[test]
-fn paused_it_accepts_and_is_silent_until_it_is_resumed() {
+fn a_paused_server_accepts_connections_and_does_not_reply() {
     let server = RedisServer::start();
     server.pause();
     assert!(server.is_running());
@@ -81,7 +81,7 @@ fn paused_it_accepts_and_is_silent_until_it_is_resumed() {
 }
 
 #[test]
-fn an_option_is_obeyed() {
+fn an_option_takes_effect() {
     let server = RedisServer::builder().option("maxmemory-policy", "allkeys-lru").start();
     let policy = server.command(&["CONFIG", "GET", "maxmemory-policy"]);
     assert_eq!(policy.field("maxmemory-policy").unwrap(), "allkeys-lru");
@@ -89,7 +89,7 @@ fn an_option_is_obeyed() {
 
 #[test]
 #[should_panic(expected = "Bad directive")]
-fn a_server_that_does_not_start_says_why() {
+fn a_server_that_does_not_start_fails_with_its_log() {
     RedisServer::builder().option("no-such-option", "1").start();
 }
 
@@ -105,7 +105,7 @@ fn a_replica_follows_its_primary() {
 }
 
 #[test]
-fn users_are_let_in_by_their_password_and_nobody_locks_us_out() {
+fn users_need_their_password_and_cannot_lock_out_the_testbed() {
     let limiter = "user limiter on >secret ~* +@all";
     let server = RedisServer::builder().acl(limiter).acl("user default off").start();
     let mut client = Client::connect(server.address()).unwrap();
@@ -118,7 +118,7 @@ fn users_are_let_in_by_their_password_and_nobody_locks_us_out() {
 }
 
 #[test]
-fn tls_is_spoken_with_who_knows_the_authority() {
+fn a_client_that_trusts_the_authority_connects_over_tls() {
     let server = RedisServer::builder().tls().start();
     assert_eq!(server.url(), format!("rediss://127.0.0.1:{}/", server.port()));
     server.command(&["SET", "k", "v"]);

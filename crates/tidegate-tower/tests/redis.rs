@@ -90,12 +90,13 @@ async fn a_request_that_redis_denies_is_not_charged_in_memory() {
 /// Waits until Redis has executed the commands that were sent in the background.
 async fn settled(shared: &RedisLimiter, key: &str, remaining: u64) {
     for _ in 0..10_000 {
-        if shared.peek(key, 0).await.unwrap().remaining == remaining {
+        if shared.request(key).cost(0).peek().await.unwrap().remaining == remaining {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("{remaining} should remain: {:?}", shared.peek(key, 0).await);
+    let last = shared.request(key).cost(0).peek().await;
+    panic!("{remaining} should remain: {last:?}");
 }
 
 #[tokio::test]
@@ -154,8 +155,8 @@ async fn a_limit_in_shadow_mode_is_charged_in_redis_for_admitted_requests_only()
             statuses.push(response.status().as_u16());
         }
         assert_eq!(statuses, [200, 200, 200, 429, 429, 429], "{name}");
-        assert_eq!(shadow.peek("", 0).await.unwrap().remaining, left, "{name}");
-        assert_eq!(enforced.peek("", 0).await.unwrap().remaining, 0, "{name}");
+        assert_eq!(shadow.request("").cost(0).peek().await.unwrap().remaining, left, "{name}");
+        assert_eq!(enforced.request("").cost(0).peek().await.unwrap().remaining, 0, "{name}");
     }
 }
 
@@ -203,7 +204,7 @@ async fn a_turn_in_redis_that_comes_too_late_is_denied_at_once_and_refunded() {
     let layer = layer.and(Limit::over("here", here.clone())).unwrap();
     let service = layer.wait(Duration::from_secs(1)).layer(Inner);
     assert_eq!(ask(&service, "alice", "200").await.status(), 200);
-    let before = shared.peek("", 0).await.unwrap().remaining;
+    let before = shared.request("").cost(0).peek().await.unwrap().remaining;
     let refused = ask(&service, "alice", "200").await;
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "3599", "the layer may wait for a second");
@@ -220,7 +221,7 @@ async fn a_failed_request_is_refunded_in_redis() {
     assert_eq!(ask(&service, "alice", "503").await.status(), 503);
     // The refund is sent in the background: at most this number of peeks is needed.
     for _ in 0..1_000 {
-        if shared.peek("", 1).await.unwrap().is_allow() {
+        if shared.peek("").await.unwrap().is_allow() {
             break;
         }
         tokio::task::yield_now().await;

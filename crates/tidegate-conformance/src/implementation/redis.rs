@@ -8,7 +8,7 @@ use super::{
 use tidegate::rule::Window;
 use tidegate::{ManualClock, Rule, Timestamp};
 use tidegate_redis::{
-    RedisLimiter, RedisPermit, RedisRequest, RedisStore, Settings, UnsupportedRule, try_check_all,
+    RedisLimiter, RedisPermit, RedisStore, Settings, UnsupportedRule, try_check_all,
 };
 use tidegate_testbed::RedisServer;
 use tokio::runtime::Runtime;
@@ -78,7 +78,7 @@ impl Implementation for Redis {
             let decided = self.runtime.block_on(limiter.try_check(on.key, ask.cost));
             return Ok(decided.map_err(failed)?.into());
         }
-        match self.runtime.block_on(limiter.try_acquire(on.key, ask.cost)) {
+        match self.runtime.block_on(limiter.request(on.key).cost(ask.cost).try_acquire()) {
             Err(denied) => Ok(denied.decision.into()),
             Ok(permit) => {
                 let decision = permit.decision();
@@ -93,15 +93,14 @@ impl Implementation for Redis {
         if self.limits.iter().any(|limiter| limiter.rule().is_concurrency()) {
             return Err(Refusal::Unsupported("holding a permit together with a rate"));
         }
-        let requests: Vec<RedisRequest<'_>> =
-            self.limits.iter().map(|limiter| limiter.request(key).cost(cost)).collect();
-        let joint = self.runtime.block_on(try_check_all(&requests)).map_err(failed)?;
+        let requests = self.limits.iter().map(|limiter| limiter.request(key).cost(cost));
+        let joint = self.runtime.block_on(try_check_all(requests)).map_err(failed)?;
         Ok(joint.decision.into())
     }
 
     fn peek(&mut self, now: Timestamp, on: Target<'_>, cost: u64) -> DecisionResult {
         let limiter = self.at(now, on.limit)?;
-        let seen = self.runtime.block_on(limiter.peek(on.key, cost));
+        let seen = self.runtime.block_on(limiter.request(on.key).cost(cost).peek());
         Ok(seen.map_err(failed)?.into())
     }
 

@@ -4,19 +4,19 @@
 --
 -- key    Its value, all doubles: the version of the rule, when the key expires, the state, and when it was written. Only what
 --        is needed is unpacked, since unpacking is most of the cost.
--- args   The version; whether to charge (0), to refund (1) or to peek (2); from when on a new key is full; the numbers of
---        the rule.
+-- args   The version; whether to charge (0), to refund (1) or to peek (2); the time from which on a new key is full; the
+--        numbers of the rule.
 -- fresh  The state of a new key.
--- looks  Whether the driver must not write.
--- Returns whether the request is charged, the reply, and how long until the key is as good as new. The reply is
+-- is_dry Whether the driver must not write.
+-- Returns whether the request is charged, the reply, and the time until the key equals a new one. The reply is
 --   the debt, if the twin returns it (for a denial: -1 minus the debt);
 --   else the time (for a denial: -1 minus the time) and the value as it was;
 --   only the time, if the twin needs the windows of that time;
 --   only the value, if it belongs to another version of the rule.
-local function TWIN_at(now_us, kept_ms, key, args, fresh, looks)
-  -- Local variables: a variable of the outer script would be captured anew for every call.
+local function TWIN_at(now_us, kept_ms, key, args, fresh, is_dry)
+  -- Local variables, since Lua would capture variables of the outer script again for every call.
   local call, encode, decode = redis.call, struct.pack, struct.unpack
-  local wanted, verb, rests_us, ARGS = decode('<dddARGS_FORMAT', args)
+  local wanted, verb, full_from_us, ARGS = decode('<dddARGS_FORMAT', args)
   local value = call('GET', key)
   local version, lives_us, STATE = wanted, 0
   if value then
@@ -29,13 +29,13 @@ local function TWIN_at(now_us, kept_ms, key, args, fresh, looks)
   end
   local is_charged, drain_us, reply, AFTER = TWIN(now_us, verb, ARGS, STATE)
   if is_charged == nil then return nil, {now_us} end
-  if drain_us and verb ~= 2 and not looks then
-    -- A key that is deleted starts over as a new one: it must live until a new key would be full too.
-    if now_us + drain_us < rests_us then drain_us = rests_us - now_us end
-    -- A key at rest lives a moment longer: a small step back of the clock must not open a window twice.
+  if drain_us and verb ~= 2 and not is_dry then
+    -- After it expires, a key starts over as a new one, so it must live until a new key would be full too.
+    if now_us + drain_us < full_from_us then drain_us = full_from_us - now_us end
+    -- A key lives 0.9 s longer than its state counts: otherwise a small step back of the clock would open a window twice.
     local spare_us = lives_us - now_us - drain_us
     if spare_us >= 0 and spare_us <= 900000 then
-      -- It lives long enough: only the state is written, which is the cheapest write.
+      -- The key lives long enough, so only the state is written, which is the cheapest write.
       call('SETRANGE', key, '16', encode('<STATE_FORMATd', AFTER, now_us))
     else
       lives_us = now_us + drain_us + 900000

@@ -1,6 +1,6 @@
--- A Fenwick tree: sums over rows that are appended at the end and removed anywhere. Each row has the sum of its cost and of
--- those of some rows before it, so that the sum of all rows up to one, and the row that reaches a sum, are computed from a few.
--- `carried(i)` is the partial sum of row i. Rows are counted from 0.
+-- A Fenwick tree: sums over rows that are appended at the end and removed anywhere. Each row has a partial sum, of its cost and
+-- the costs of some rows before it. The sum of all rows up to one, and the row at which a sum is reached, are computed from a
+-- few partial sums. `carried(i)` is the partial sum of row i. Rows are counted from 0.
 
 -- Returns the total cost of the rows before `i`.
 local function sum_before(i, carried)
@@ -29,14 +29,14 @@ end
 
 -- Returns the first row before `tail` up to which the total cost is at least `sum`.
 local function reaches(sum, tail, carried)
-  local place, step = 0, 1
+  local index, step = 0, 1
   while step * 2 <= tail do step = step * 2 end
   while step >= 1 do
-    if place + step <= tail then
-      local part = carried(place + step - 1)
-      if part < sum then place, sum = place + step, sum - part end
+    if index + step <= tail then
+      local part = carried(index + step - 1)
+      if part < sum then index, sum = index + step, sum - part end
     end
     step = step / 2
   end
-  return place
+  return index
 end

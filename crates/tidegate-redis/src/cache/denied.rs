@@ -233,7 +233,7 @@ mod tests {
                 let whole = retry.as_micros();
                 for passed in [0, 1, whole / 3, whole / 2, whole - 1] {
                     clock.set(BIRTH + Span::from_micros(passed));
-                    let there = limiter.peek("key", cost).await.unwrap();
+                    let there = limiter.request("key").cost(cost).peek().await.unwrap();
                     let here = cached(&limiter, &keys, cost);
                     assert!(there.is_deny());
                     assert_eq!(
@@ -243,7 +243,10 @@ mod tests {
                     );
                 }
                 clock.set(BIRTH + retry);
-                assert!(!limiter.peek("key", cost).await.unwrap().is_deny(), "`{rule}`");
+                assert!(
+                    !limiter.request("key").cost(cost).peek().await.unwrap().is_deny(),
+                    "`{rule}`"
+                );
                 assert_eq!(cached(&limiter, &keys, cost), None, "`{rule}`, cost {cost}");
             }
         }
@@ -268,7 +271,7 @@ mod tests {
             for passed in [0, 1, whole / 2, whole - 1] {
                 clock.set(BIRTH + Span::from_micros(passed));
                 for cost in [2, 3, 4, 100, u64::MAX] {
-                    let there = limiter.peek("key", cost).await.unwrap();
+                    let there = limiter.request("key").cost(cost).peek().await.unwrap();
                     assert!(there.is_deny());
                     let here = cached(&limiter, &keys, cost);
                     assert_eq!(here, is_whole.then_some(there), "`{rule}`, {cost}, {passed} us");

@@ -11,6 +11,7 @@
 //!
 //! Invariant  No password is printed, whether or not the text is a valid address.
 
+use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -187,20 +188,15 @@ fn read_query(text: &str, is_tls: bool, deployment: &Deployment) -> Result<Query
 
 /// Decodes percent-encoding.
 fn decoded(text: &str) -> Result<String, &'static str> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = after.get(..2).and_then(|digits| str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or("after a % come two hexadecimal digits")?);
-        rest = &after[2..];
+    let is_hex = |rest: &str| {
+        rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    // The decoder leaves a `%` without digits as it is.
+    if !text.split('%').skip(1).all(is_hex) {
+        return Err("after a % come two hexadecimal digits");
     }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| "it is not UTF-8")?;
+    Ok(decoded.into_owned())
 }
 
 /// Removes credentials from a text that is not a valid address.
@@ -317,6 +313,9 @@ mod tests {
             ("redis://a?ca=b", "only for rediss"),
             ("rediss://a?tls=b", "ca=FILE"),
             ("redis://:%zz@a", "two hexadecimal digits"),
+            ("redis://:%+f@a", "two hexadecimal digits"),
+            ("redis://:%4@a", "two hexadecimal digits"),
+            ("redis://:%ff@a", "not UTF-8"),
             ("redis://[::1", "has no `]`"),
         ] {
             let error = text.parse::<Address>().expect_err(text).to_string();

@@ -5,6 +5,7 @@
 
 use super::address::{Address, Host};
 use super::node::Node;
+use super::reconnect;
 use super::sentinel::{Primary, client};
 use super::settings::Settings;
 use crate::random;
@@ -94,7 +95,7 @@ impl Cluster {
         let mut map = self.map.lock();
         let connect = || {
             let primary = Primary::new(self.address.clone(), host.clone());
-            Node::new(primary, self.settings.clone())
+            reconnect::start(primary, self.settings.clone())
         };
         Arc::clone(map.nodes.entry(host.clone()).or_insert_with(connect))
     }

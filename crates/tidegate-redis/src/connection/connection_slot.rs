@@ -2,13 +2,12 @@
 
 use crate::sync::Mutex;
 use redis::aio::MultiplexedConnection;
-use std::fmt;
 
 /// A slot for a connection. Callers share the connection: requests of the same moment are sent as one pipeline.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct ConnectionSlot(Mutex<SlotState>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SlotState {
     connection: Option<MultiplexedConnection>,
     /// How many connections this slot has had.
@@ -49,13 +48,5 @@ impl ConnectionSlot {
 
     pub(super) fn close(&self) {
         self.0.lock().connection = None;
-    }
-}
-
-impl fmt::Debug for ConnectionSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionSlot")
-            .field("is_connected", &self.is_connected())
-            .finish_non_exhaustive()
     }
 }

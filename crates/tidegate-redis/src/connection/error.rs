@@ -8,16 +8,23 @@ use std::time::Duration;
 
 /// Why Redis did not decide a request.
 ///
-/// ```
-/// use tidegate_redis::StoreError;
+/// A caller of the contract of all stores, [`LimitStore`](tidegate::store::LimitStore), gets it inside a
+/// [`tidegate::store::StoreError`]: as `Unavailable`, or as `ReleasePending` if it concerns a permit.
 ///
-/// let maybe_charged = |error: &StoreError| {
-///     matches!(error, StoreError::TimedOut { .. } | StoreError::Lost { .. })
-/// };
+/// ```no_run
+/// # async fn example(limiter: tidegate_redis::RedisLimiter) {
+/// use tidegate_redis::RedisStoreError;
+///
+/// match limiter.try_check("alice", 1).await {
+///     Ok(decision) => println!("{:?}", decision.verdict),
+///     Err(RedisStoreError::Overloaded { max, .. }) => eprintln!("{max} requests wait already"),
+///     Err(error) => eprintln!("{error}; charged: {}", error.may_have_charged()),
+/// }
+/// # }
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StoreError {
+pub enum RedisStoreError {
     /// No answer within the deadline. The cost may have been charged.
     #[error("no answer from {address} within {waited:?}")]
     TimedOut {
@@ -123,7 +130,7 @@ fn split(address: &str) -> (String, u16) {
     (host.trim_matches(['[', ']']).to_owned(), port.parse().unwrap_or(0))
 }
 
-impl StoreError {
+impl RedisStoreError {
     pub(crate) fn of(error: &RedisError, address: &str) -> Self {
         let address = address.to_owned();
         match error.kind() {
@@ -142,13 +149,6 @@ impl StoreError {
     }
 
     /// Returns whether the cost may have been charged although there is no decision.
-    ///
-    /// ```
-    /// use tidegate_redis::StoreError;
-    ///
-    /// let down = StoreError::Down { address: "h:1".into(), reason: "refused".into() };
-    /// assert!(!down.may_have_charged());
-    /// ```
     pub fn may_have_charged(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Lost { .. } | Self::Malformed { .. })
     }
@@ -214,11 +214,16 @@ mod tests {
     #[test]
     fn a_refused_request_was_not_charged_and_a_lost_one_may_have_been() {
         let address = || "h:1".to_owned();
-        let refused =
-            StoreError::Refused { address: address(), code: "OOM".into(), message: "no".into() };
+        let refused = RedisStoreError::Refused {
+            address: address(),
+            code: "OOM".into(),
+            message: "no".into(),
+        };
         assert!(!refused.may_have_charged());
-        assert!(StoreError::Lost { address: address(), reason: "reset".into() }.may_have_charged());
+        assert!(
+            RedisStoreError::Lost { address: address(), reason: "reset".into() }.may_have_charged()
+        );
         let waited = Duration::from_millis(20);
-        assert!(StoreError::TimedOut { address: address(), waited }.may_have_charged());
+        assert!(RedisStoreError::TimedOut { address: address(), waited }.may_have_charged());
     }
 }

@@ -43,7 +43,10 @@ pub struct ServerProblem {
 /// # async fn example(store: tidegate_redis::RedisStore) {
 /// use tidegate_redis::ProblemKind;
 ///
-/// let may_evict = store.examine().await.iter().any(|it| it.kind == ProblemKind::Evicts);
+/// // A full Redis would evict keys, and with them their debts: do not start.
+/// if store.examine().await.iter().any(|it| it.kind == ProblemKind::Evicts) {
+///     std::process::exit(1);
+/// }
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +183,7 @@ async fn try_commands(
     connection: &mut MultiplexedConnection,
     key: &[u8],
 ) -> Vec<(ProblemKind, String)> {
-    let script: &Script = script::examine();
+    let script: &Script = &script::EXAMINE;
     let mut found = Vec::new();
     if let Err(refusal) = send(connection, &redis::cmd("PING")).await {
         found.push(refusal.problem("PING"));
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_would_evict_later_is_told_apart() {
+    fn a_server_without_a_memory_limit_evicts_later() {
         let now = read("maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n");
         let later = read("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n");
         assert!(now[0].1.starts_with("once it has used 1000 bytes"), "{now:?}");

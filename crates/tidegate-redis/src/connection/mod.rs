@@ -23,7 +23,7 @@ mod settings;
 pub use address::{Address, AddressError};
 pub(crate) use clock::RedisClock;
 pub(crate) use deadline::Deadline;
-pub use error::StoreError;
+pub use error::RedisStoreError;
 pub use examine::{ProblemKind, ServerProblem};
 pub use latencies::Latencies;
 pub(crate) use node::{Call, Node};

@@ -8,14 +8,12 @@
 use super::breaker::Breaker;
 use super::connection_slot::ConnectionSlot;
 use super::deadline::Deadline;
-use super::error::{Remedy, StoreError};
-use super::reconnect;
+use super::error::{RedisStoreError, Remedy};
 use super::sentinel::Primary;
 use super::settings::Settings;
 use crate::script::Script;
 use crate::sync::Mutex;
 use redis::{Cmd, RedisError, Value};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -51,11 +49,11 @@ pub(crate) struct Call {
 pub(super) enum CallResult {
     Answer(Value),
     /// Redis refused the script, and this can be done about it.
-    Refused(Remedy, StoreError),
-    Failed(StoreError),
+    Refused(Remedy, RedisStoreError),
+    Failed(RedisStoreError),
 }
 
-impl From<CallResult> for Result<Value, StoreError> {
+impl From<CallResult> for Result<Value, RedisStoreError> {
     fn from(result: CallResult) -> Self {
         match result {
             CallResult::Answer(value) => Ok(value),
@@ -65,9 +63,9 @@ impl From<CallResult> for Result<Value, StoreError> {
 }
 
 impl Node {
-    /// Creates a primary, and starts the task that keeps it connected.
-    pub(super) fn new(primary: Primary, settings: Settings) -> Arc<Self> {
-        let node = Arc::new(Self {
+    /// Creates a primary without connections, which [`reconnect`](super::reconnect) opens.
+    pub(super) fn new(primary: Primary, settings: Settings) -> Self {
+        Self {
             primary,
             connections: (0..settings.connections).map(|_| ConnectionSlot::default()).collect(),
             breaker: Breaker::default(),
@@ -78,9 +76,7 @@ impl Node {
             in_flight: Semaphore::new(settings.in_flight_max),
             longest_wait_us: AtomicU64::new(micros(settings.deadline)),
             settings,
-        });
-        reconnect::start(&node);
-        node
+        }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -152,15 +148,18 @@ impl Node {
         if deadline.time_left().is_zero() {
             // The caller waits no longer, so the request would be charged in vain. That is no failure of the server.
             let (address, waited) = (self.address(), deadline.within);
-            return CallResult::Failed(StoreError::TimedOut { address, waited });
+            return CallResult::Failed(RedisStoreError::TimedOut { address, waited });
         }
         if self.breaker.is_open() {
             let reason = format!("it is not asked until it answers again ({})", self.why_down());
-            return CallResult::Failed(StoreError::Down { address: self.address(), reason });
+            return CallResult::Failed(RedisStoreError::Down { address: self.address(), reason });
         }
         let Ok(_in_flight) = self.in_flight.try_acquire() else {
             let max = self.settings.in_flight_max;
-            return CallResult::Failed(StoreError::Overloaded { address: self.address(), max });
+            return CallResult::Failed(RedisStoreError::Overloaded {
+                address: self.address(),
+                max,
+            });
         };
         let slots = &self.connections;
         let preferred =
@@ -170,7 +169,7 @@ impl Node {
         else {
             self.trouble.notify_one();
             let reason = self.why_down();
-            return CallResult::Failed(StoreError::Down { address: self.address(), reason });
+            return CallResult::Failed(RedisStoreError::Down { address: self.address(), reason });
         };
         let answer = async {
             if !is_asking {
@@ -191,25 +190,27 @@ impl Node {
             },
             Ok(Err(error)) if is_connection_gone(&error) => {
                 slot.discard(connection.generation);
-                CallResult::Failed(self.count_failure(StoreError::of(&error, &self.address())))
+                CallResult::Failed(self.count_failure(RedisStoreError::of(&error, &self.address())))
             }
             Ok(Err(error)) => self.refused(&error),
             Err(_) => {
                 let (address, waited) = (self.address(), deadline.within);
-                CallResult::Failed(self.count_failure(StoreError::TimedOut { address, waited }))
+                CallResult::Failed(
+                    self.count_failure(RedisStoreError::TimedOut { address, waited }),
+                )
             }
         }
     }
 
     fn refused(&self, error: &RedisError) -> CallResult {
         let remedy = Remedy::of(error);
-        let failure = StoreError::of(error, &self.address());
+        let failure = RedisStoreError::of(error, &self.address());
         match remedy {
             Remedy::OpenBreaker => {
                 self.count_failure(failure.clone());
             }
             Remedy::FindPrimary => {
-                self.leave(&failure.to_string());
+                self.disconnect(&failure.to_string());
                 self.trouble.notify_one();
             }
             _ => self.breaker.succeed(),
@@ -218,14 +219,14 @@ impl Node {
     }
 
     /// Disconnects from a server that is no primary any more: requests wait until the primary is found.
-    pub(super) fn leave(&self, why: &str) {
+    pub(super) fn disconnect(&self, why: &str) {
         self.note_failure(why);
         self.breaker.open();
         self.connections.iter().for_each(ConnectionSlot::close);
     }
 
     /// Counts a failure, and wakes the reconnect task.
-    fn count_failure(&self, failure: StoreError) -> StoreError {
+    fn count_failure(&self, failure: RedisStoreError) -> RedisStoreError {
         self.note_failure(&failure.to_string());
         self.breaker.fail();
         self.trouble.notify_one();

@@ -9,6 +9,8 @@
 
 use super::error;
 use super::node::Node;
+use super::sentinel::Primary;
+use super::settings::Settings;
 use crate::random;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
@@ -24,9 +26,11 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of connecting, including the handshake, and of a `PING`.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) fn start(node: &Arc<Node>) {
-    let node = Arc::downgrade(node);
-    tokio::spawn(keep_connected(node));
+/// Creates a node, and starts the task that keeps it connected.
+pub(super) fn start(primary: Primary, settings: Settings) -> Arc<Node> {
+    let node = Arc::new(Node::new(primary, settings));
+    tokio::spawn(keep_connected(Arc::downgrade(&node)));
+    node
 }
 
 async fn keep_connected(node: Weak<Node>) {
@@ -52,7 +56,7 @@ async fn keep_connected(node: Weak<Node>) {
 async fn watch(node: &Node) {
     let began = Instant::now();
     if let Some(successor) = node.primary.successor().await {
-        node.leave(&format!("the sentinels say that {successor} is the primary"));
+        node.disconnect(&format!("the sentinels say that {successor} is the primary"));
         return;
     }
     tokio::time::sleep_until(began + CHECK_INTERVAL).await;

@@ -1,6 +1,6 @@
 //! Runs scripts: what every limit of one store shares.
 
-use super::{Address, Call, Deadline, RedisClock, Servers, Settings, StoreError};
+use super::{Address, Call, Deadline, RedisClock, RedisStoreError, Servers, Settings};
 use crate::script::Script;
 use redis::Value;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl ScriptRunner {
         keys: Vec<Vec<u8>>,
         mut args: Vec<Vec<u8>>,
         deadline: impl Into<Deadline>,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value, RedisStoreError> {
         // While Redis is down this returns without waiting, and a caller in a loop would starve the task that reconnects.
         tokio::task::coop::consume_budget().await;
         let time = self.clock.injected_time();
@@ -54,8 +54,8 @@ impl ScriptRunner {
     }
 
     /// Returns the error for a reply that no script of this crate gives.
-    pub(crate) fn malformed(&self, what: String) -> StoreError {
-        StoreError::Malformed { address: self.address(), what }
+    pub(crate) fn malformed(&self, what: String) -> RedisStoreError {
+        RedisStoreError::Malformed { address: self.address(), what }
     }
 
     /// Returns the address of the first primary.

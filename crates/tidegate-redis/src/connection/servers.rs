@@ -2,10 +2,11 @@
 
 use super::address::{Address, Deployment, Host};
 use super::cluster::{self, Cluster};
-use super::error::{Remedy, StoreError};
+use super::error::{RedisStoreError, Remedy};
 use super::examine::{self, ServerProblem};
 use super::latencies::Latencies;
 use super::node::{Call, CallResult, Node};
+use super::reconnect;
 use super::sentinel::Primary;
 use super::settings::Settings;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl Servers {
             Topology::Cluster(Cluster::open(address.clone(), settings.clone(), wait_max).await)
         } else {
             let host = address.hosts.first().expect("an address has a host").clone();
-            Topology::One(Node::new(Primary::new(address.clone(), host), settings.clone()))
+            let primary = Primary::new(address.clone(), host);
+            Topology::One(reconnect::start(primary, settings.clone()))
         };
         let servers = Self { topology, round_trips: Latencies::default() };
         for node in servers.nodes() {
@@ -82,11 +84,13 @@ impl Servers {
     }
 
     /// Runs a script on the server that owns its first key.
-    pub(crate) async fn call(&self, call: &Call) -> Result<redis::Value, StoreError> {
+    pub(crate) async fn call(&self, call: &Call) -> Result<redis::Value, RedisStoreError> {
         let began = Instant::now();
         let answer = self.call_owner(call).await;
-        let is_unsent =
-            matches!(answer, Err(StoreError::Down { .. } | StoreError::Overloaded { .. }));
+        let is_unsent = matches!(
+            answer,
+            Err(RedisStoreError::Down { .. } | RedisStoreError::Overloaded { .. })
+        );
         if !is_unsent {
             let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.round_trips.record(Span::from_micros(took_us), 1);
@@ -94,7 +98,7 @@ impl Servers {
         answer
     }
 
-    async fn call_owner(&self, call: &Call) -> Result<redis::Value, StoreError> {
+    async fn call_owner(&self, call: &Call) -> Result<redis::Value, RedisStoreError> {
         match &self.topology {
             Topology::One(node) => match node.call(call, false).await {
                 CallResult::Refused(Remedy::TryAgain, _) => {
@@ -139,12 +143,12 @@ impl Servers {
     }
 }
 
-async fn call_slot(cluster: &Cluster, call: &Call) -> Result<redis::Value, StoreError> {
+async fn call_slot(cluster: &Cluster, call: &Call) -> Result<redis::Value, RedisStoreError> {
     let slot = cluster::slot(call.keys.first().map_or(&[][..], Vec::as_slice));
     let Some(owner) = cluster.owner(slot) else {
         cluster.refresh();
         let reason = "no node of the cluster is known to own it".to_owned();
-        return Err(StoreError::Down { address: format!("slot {slot}"), reason });
+        return Err(RedisStoreError::Down { address: format!("slot {slot}"), reason });
     };
     match owner.call(call, false).await {
         CallResult::Refused(Remedy::Moved { host, port }, _) => {

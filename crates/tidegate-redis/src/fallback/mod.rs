@@ -231,7 +231,7 @@ impl<C: Clock> Fallback<C> {
 }
 
 /// Returns the most that the rule admits at once.
-fn limit_of(rule: &Rule) -> u64 {
+pub(crate) fn limit_of(rule: &Rule) -> u64 {
     rule.limit().without_state(Verdict::Allow).limit
 }
 

@@ -10,7 +10,7 @@
 //!            charged nothing in the end.
 
 use crate::cache::SentAt;
-use crate::connection::{Deadline, Servers, StoreError};
+use crate::connection::{Deadline, RedisStoreError, Servers};
 use crate::limiter::{LimitContext, RedisRequest};
 use crate::remote::ATTEMPTS_MAX;
 use crate::remote::rule_registry::CurrentRule;
@@ -85,7 +85,7 @@ pub(crate) fn start_deadline(requests: &[RedisRequest<'_>]) -> Deadline {
 pub(crate) async fn charge_all(
     requests: &CombinedRequests<'_>,
     deadline: Deadline,
-) -> Result<(Joint, PendingCharges), StoreError> {
+) -> Result<(Joint, PendingCharges), RedisStoreError> {
     let charged = charge_slots(requests, deadline).await;
     for CombinedRequest { inner, subject, .. } in &requests.each {
         match &charged {
@@ -99,7 +99,7 @@ pub(crate) async fn charge_all(
 async fn charge_slots(
     requests: &CombinedRequests<'_>,
     deadline: Deadline,
-) -> Result<(Joint, PendingCharges), StoreError> {
+) -> Result<(Joint, PendingCharges), RedisStoreError> {
     let mut charges = PendingCharges::default();
     let each = &requests.each;
     let Some(first) = each.first() else { return Ok((Joint::of(Vec::new()), charges)) };
@@ -115,7 +115,7 @@ async fn charge_slots(
         let sent: Vec<SentAt> = members.iter().map(|one| one.inner.denial_cache.now()).collect();
         let sent_at = Instant::now();
         let decided = decide_slot(&members, deadline).await;
-        if group.len() > 1 && decided.as_ref().is_err_and(StoreError::is_slot_moving) {
+        if group.len() > 1 && decided.as_ref().is_err_and(RedisStoreError::is_slot_moving) {
             // Neither node has all of these keys until the slot has moved: each is decided as if it had its own slot.
             group.iter().rev().for_each(|index| groups.push_front(vec![*index]));
             continue;
@@ -189,7 +189,7 @@ fn cache(requests: &[&CombinedRequest<'_>], decided: &SlotDecision, sent: &[Sent
 async fn decide_slot(
     requests: &[&CombinedRequest<'_>],
     deadline: Deadline,
-) -> Result<SlotDecision, StoreError> {
+) -> Result<SlotDecision, RedisStoreError> {
     let remote = &requests.first().expect("a slot has a request").inner.remote;
     for _ in 0..ATTEMPTS_MAX {
         let Some((is_charged, answers)) = run_script(requests, deadline).await? else { continue };
@@ -218,7 +218,7 @@ async fn decide_slot(
 async fn run_script(
     requests: &[&CombinedRequest<'_>],
     deadline: Deadline,
-) -> Result<Option<(bool, Vec<KeyAnswer>)>, StoreError> {
+) -> Result<Option<(bool, Vec<KeyAnswer>)>, RedisStoreError> {
     let first = &requests.first().expect("a slot has a request").inner.remote;
     let runner = first.runner();
     let mut currents = Vec::with_capacity(requests.len());
@@ -240,7 +240,7 @@ async fn run_script(
         args.push(codec.fresh().to_vec());
     }
     let keys = requests.iter().map(|one| one.key.clone()).collect();
-    let reply = runner.run(script::decide_all(), keys, args, deadline).await?;
+    let reply = runner.run(&script::DECIDE_ALL, keys, args, deadline).await?;
     let Value::Array(reply) = reply else { return Err(first.malformed(format!("{reply:?}"))) };
     let Some((Value::Int(is_charged), replies)) = reply.split_first() else {
         return Err(first.malformed("no answer to several requests".to_owned()));

@@ -7,7 +7,7 @@
 
 mod charge;
 
-use crate::connection::{Deadline, StoreError};
+use crate::connection::{Deadline, RedisStoreError};
 use crate::limiter::RedisRequest;
 use charge::{CombinedRequests, PendingCharges, Subject, charge_all, complete};
 use std::collections::HashSet;
@@ -22,30 +22,26 @@ use tidegate::{Decision, Joint, Request, SystemClock};
 /// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter) {
 /// use tidegate_redis::check_all;
 ///
-/// let joint = check_all(&[user.request("alice"), site.request("alice").cost(2)]).await;
+/// let joint = check_all([user.request("alice"), site.request("alice").cost(2)]).await;
 /// println!("{:?}", joint.decision);
 /// # }
 /// ```
-pub async fn check_all(requests: &[RedisRequest<'_>]) -> Joint {
-    let joint = match ZeroRuleDecisions::of(requests) {
-        None => check_open(requests).await,
-        Some(fixed) => {
-            let is_denied = fixed.is_denied();
-            for (request, decision) in requests.iter().zip(&fixed.each) {
-                if let Some(decision) = decision.filter(|decision| !is_denied || decision.is_deny())
-                {
-                    request.limiter.inner.counters.decided(&decision);
-                }
-            }
-            if is_denied {
-                complete_joint(requests, fixed.each, charge::start_deadline(requests)).await
-            } else {
-                let joint = check_open(&fixed.open(requests)).await;
-                fixed.merge(joint)
-            }
+pub async fn check_all<'a>(requests: impl IntoIterator<Item = RedisRequest<'a>>) -> Joint {
+    let requests: Vec<RedisRequest<'a>> = requests.into_iter().collect();
+    let fixed = zero_rule_decisions(&requests);
+    let is_denied = is_any_denied(&fixed);
+    for (request, decision) in requests.iter().zip(&fixed) {
+        if let Some(decision) = decision.filter(|decision| !is_denied || decision.is_deny()) {
+            request.limiter.inner.counters.decided(&decision);
         }
+    }
+    let joint = if is_denied {
+        complete_joint(&requests, fixed, charge::start_deadline(&requests)).await
+    } else {
+        let joint = check_open(&open_requests(&requests, &fixed)).await;
+        merged(fixed, joint)
     };
-    deny_long_waits(requests, joint).await
+    deny_long_waits(&requests, joint).await
 }
 
 /// Decides as [`check_all`] does, for callers with a policy of their own.
@@ -55,26 +51,53 @@ pub async fn check_all(requests: &[RedisRequest<'_>]) -> Joint {
 ///
 /// ```no_run
 /// # async fn example(user: tidegate_redis::RedisLimiter, site: tidegate_redis::RedisLimiter)
-/// # -> Result<(), tidegate_redis::StoreError> {
+/// # -> Result<(), tidegate_redis::RedisStoreError> {
 /// use tidegate_redis::try_check_all;
 ///
-/// let joint = try_check_all(&[user.request("alice"), site.request("alice")]).await?;
+/// let joint = try_check_all([user.request("alice"), site.request("alice")]).await?;
 /// println!("{:?}", joint.decision);
 /// # Ok(())
 /// # }
 /// ```
-pub async fn try_check_all(requests: &[RedisRequest<'_>]) -> Result<Joint, StoreError> {
-    let deadline = charge::start_deadline(requests);
-    let joint = match ZeroRuleDecisions::of(requests) {
-        None => check_in_redis(requests, &CombinedRequests::of(requests), deadline).await?,
-        Some(fixed) if fixed.is_denied() => complete_joint(requests, fixed.each, deadline).await,
-        Some(fixed) => {
-            let open = fixed.open(requests);
-            let joint = check_in_redis(&open, &CombinedRequests::of(&open), deadline).await?;
-            fixed.merge(joint)
-        }
+pub async fn try_check_all<'a>(
+    requests: impl IntoIterator<Item = RedisRequest<'a>>,
+) -> Result<Joint, RedisStoreError> {
+    let requests: Vec<RedisRequest<'a>> = requests.into_iter().collect();
+    let (fixed, deadline) = (zero_rule_decisions(&requests), charge::start_deadline(&requests));
+    let joint = if is_any_denied(&fixed) {
+        complete_joint(&requests, fixed, deadline).await
+    } else {
+        let open = open_requests(&requests, &fixed);
+        let joint = check_in_redis(&open, &CombinedRequests::of(&open), deadline).await?;
+        merged(fixed, joint)
     };
-    Ok(deny_long_waits(requests, joint).await)
+    Ok(deny_long_waits(&requests, joint).await)
+}
+
+/// Returns the decisions of rules that admit nothing, which need no store; `None` for the other requests.
+fn zero_rule_decisions(requests: &[RedisRequest<'_>]) -> Vec<Option<Decision>> {
+    let decision =
+        |request: &RedisRequest<'_>| request.limiter.inner.remote.zero_rule_decision(request.cost);
+    requests.iter().map(decision).collect()
+}
+
+fn is_any_denied(decisions: &[Option<Decision>]) -> bool {
+    decisions.iter().flatten().any(Decision::is_deny)
+}
+
+/// Returns the requests that the store decides.
+fn open_requests<'a>(
+    requests: &[RedisRequest<'a>],
+    fixed: &[Option<Decision>],
+) -> Vec<RedisRequest<'a>> {
+    let each = requests.iter().zip(fixed);
+    each.filter(|(_, decision)| decision.is_none()).map(|(request, _)| *request).collect()
+}
+
+/// Returns all decisions, in the order of the requests.
+fn merged(fixed: Vec<Option<Decision>>, open: Joint) -> Joint {
+    let mut open = open.each.into_iter();
+    Joint::of(fixed.into_iter().filter_map(|decision| decision.or_else(|| open.next())).collect())
 }
 
 /// Denies all requests if one of them would have to wait longer than it may, and refunds them: Redis decides without
@@ -93,42 +116,6 @@ async fn deny_long_waits(requests: &[RedisRequest<'_>], joint: Joint) -> Joint {
     }
     let each = joint.each.into_iter().zip(denied);
     Joint::of(each.map(|(decision, denied)| denied.unwrap_or(decision)).collect())
-}
-
-/// The decisions of rules that admit nothing, which need no store; `None` for the other requests.
-#[derive(Debug)]
-struct ZeroRuleDecisions {
-    each: Vec<Option<Decision>>,
-}
-
-impl ZeroRuleDecisions {
-    /// Returns `None` if there is no such rule.
-    fn of(requests: &[RedisRequest<'_>]) -> Option<Self> {
-        let decision = |request: &RedisRequest<'_>| {
-            request.limiter.inner.remote.zero_rule_decision(request.cost)
-        };
-        if requests.iter().all(|request| decision(request).is_none()) {
-            return None;
-        }
-        Some(Self { each: requests.iter().map(decision).collect() })
-    }
-
-    fn is_denied(&self) -> bool {
-        self.each.iter().flatten().any(Decision::is_deny)
-    }
-
-    /// Returns the requests that the store decides.
-    fn open<'a>(&self, requests: &[RedisRequest<'a>]) -> Vec<RedisRequest<'a>> {
-        let each = requests.iter().zip(&self.each);
-        each.filter(|(_, decision)| decision.is_none()).map(|(request, _)| *request).collect()
-    }
-
-    /// Returns all decisions, in the order of the requests.
-    fn merge(self, open: Joint) -> Joint {
-        let mut open = open.each.into_iter();
-        let each = self.each.into_iter();
-        Joint::of(each.filter_map(|decision| decision.or_else(|| open.next())).collect())
-    }
 }
 
 /// Decides requests that are all for the store.
@@ -154,7 +141,7 @@ async fn check_in_redis(
     requests: &[RedisRequest<'_>],
     combined: &CombinedRequests<'_>,
     deadline: Deadline,
-) -> Result<Joint, StoreError> {
+) -> Result<Joint, RedisStoreError> {
     if let Some(denied) = share_denials(requests) {
         return Ok(complete_joint(requests, denied, deadline).await);
     }
@@ -256,7 +243,7 @@ async fn confirm(
     complete_joint(requests, decisions, deadline).await
 }
 
-fn check_without_redis(requests: &[RedisRequest<'_>], error: &StoreError) -> Joint {
+fn check_without_redis(requests: &[RedisRequest<'_>], error: &RedisStoreError) -> Joint {
     let mut counted = HashSet::new();
     for request in requests {
         let inner = &request.limiter.inner;

@@ -1,8 +1,8 @@
 //! Encodes requests for leases, and decodes the replies of `lend.lua`.
 
 use super::balance::{ClosedLease, LeaseRequest, Micros};
-use super::{LEASE_TIME, VersionedAnswer};
-use crate::connection::StoreError;
+use super::{LEASE_TIME, VersionedDecision};
+use crate::connection::RedisStoreError;
 use crate::remote::{ATTEMPTS_MAX, RemoteLimit};
 use crate::script::Twin;
 use crate::script::codec::{Operation, ScriptReply, bytes};
@@ -26,7 +26,7 @@ pub(super) struct LendReply {
     pub(super) lasts: Micros,
     /// The decision about `at_least`, if nothing was granted.
     pub(super) decision: Decision,
-    pub(super) answer: Option<VersionedAnswer>,
+    pub(super) answer: Option<VersionedDecision>,
 }
 
 impl RemoteLimit {
@@ -36,7 +36,7 @@ impl RemoteLimit {
         subject: &[u8],
         terms: &LendTerms,
         request: &LeaseRequest,
-    ) -> Result<LendReply, StoreError> {
+    ) -> Result<LendReply, RedisStoreError> {
         let key = self.key(subject);
         let leases = key_name::leases(&key);
         let mut around = self.runner().clock.estimate();
@@ -92,7 +92,8 @@ impl RemoteLimit {
                     let at_least = sizes.last().copied().unwrap_or(0);
                     let decision = codec.decision(&answer, Operation::Peek, at_least);
                     let decision = decision.map_err(|malformed| self.unexpected(&malformed))?;
-                    let answer = Some(VersionedAnswer { answer, version: current.version });
+                    let answer =
+                        Some(VersionedDecision { decision: answer, version: current.version });
                     return Ok(LendReply { amount, lasts, decision, answer });
                 }
                 ScriptReply::OtherTime(now) => {

@@ -25,8 +25,8 @@ mod script_model;
 mod simulation_tests;
 
 use crate::cache::{DenialCache, SentAt};
-use crate::connection::{Deadline, StoreError};
-use crate::fallback::Fallback;
+use crate::connection::{Deadline, RedisStoreError};
+use crate::fallback::{Fallback, limit_of};
 use crate::remote::RemoteLimit;
 use crate::remote::rule_registry::CurrentRule;
 use crate::script::codec::{Operation, ScriptDecision};
@@ -39,8 +39,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::{Clock, Decision, Rule, SystemClock};
-use tidegate_core::{Span, Timestamp};
+use tidegate::{Clock, Decision, SystemClock};
+use tidegate_core::Span;
 use tokio::sync::Notify;
 
 /// How long a lease lasts: at most one second, since `lend.lua` keeps the list of leases that much longer than the last one.
@@ -83,14 +83,14 @@ enum LeaseReply {
     /// A lease was granted, or there was no reply: waiting requests try again.
     TryAgain,
     /// Nothing was granted, and this was the state of the key.
-    NothingLent(VersionedAnswer, SentAt),
-    Failed(StoreError),
+    NothingLent(VersionedDecision, SentAt),
+    Failed(RedisStoreError),
 }
 
-/// The answer of a script, and the version of the rule.
+/// The decision of a script, and the version of the rule under which it was made.
 #[derive(Clone, Debug)]
-pub(crate) struct VersionedAnswer {
-    pub(crate) answer: ScriptDecision,
+pub(crate) struct VersionedDecision {
+    pub(crate) decision: ScriptDecision,
     pub(crate) version: u64,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Spent {
 pub(crate) enum LeaseDecision {
     Admitted(Decision),
     /// Redis denies the request, by this answer.
-    Denied(Decision, Option<VersionedAnswer>),
+    Denied(Decision, Option<VersionedDecision>),
     /// There is no lease now: Redis decides.
     AskRedis,
 }
@@ -180,7 +180,7 @@ impl Leases {
         cost: u64,
         sent: SentAt,
         deadline: Deadline,
-    ) -> Result<LeaseDecision, StoreError> {
+    ) -> Result<LeaseDecision, RedisStoreError> {
         if cost == 0 || key.len() > KEY_BYTES_MAX {
             return Ok(LeaseDecision::AskRedis);
         }
@@ -246,7 +246,7 @@ impl Leases {
     }
 
     /// Returns the rule in Redis. Leases of another rule are dropped.
-    async fn current_rule(&self, deadline: Deadline) -> Result<Arc<CurrentRule>, StoreError> {
+    async fn current_rule(&self, deadline: Deadline) -> Result<Arc<CurrentRule>, RedisStoreError> {
         let current = self.remote.current_rule(deadline).await?;
         if self.version.swap(current.version, Ordering::AcqRel) != current.version {
             self.limit.store(limit_of(&current.rule), Ordering::Relaxed);
@@ -309,7 +309,7 @@ impl Leases {
         current: &CurrentRule,
         reply: LeaseReply,
         cost: u64,
-    ) -> Result<Option<LeaseDecision>, StoreError> {
+    ) -> Result<Option<LeaseDecision>, RedisStoreError> {
         let (answer, sent) = match reply {
             LeaseReply::TryAgain => return Ok(None),
             LeaseReply::Failed(error) => return Err(error),
@@ -319,7 +319,7 @@ impl Leases {
         if answer.version != current.version || self.denial_cache.has_forgotten_since(sent) {
             return Ok(Some(LeaseDecision::AskRedis));
         }
-        let decision = current.codec.decision(&answer.answer, Operation::Peek, cost);
+        let decision = current.codec.decision(&answer.decision, Operation::Peek, cost);
         let decision = decision.map_err(|malformed| self.remote.unexpected(&malformed))?;
         // The request that got the reply puts it into the cache.
         let denied = decision.is_deny().then_some(LeaseDecision::Denied(decision, None));
@@ -383,12 +383,6 @@ impl Leases {
 /// Returns the largest lease of one node, which leaves something for others.
 fn size_max(leased_max: u64) -> u64 {
     (leased_max / 2).max(1)
-}
-
-/// Returns the most that the rule admits at once.
-fn limit_of(rule: &Rule) -> u64 {
-    let limit = rule.limit();
-    limit.peek(&limit.fresh(Timestamp::EPOCH), Timestamp::EPOCH, 0).limit
 }
 
 #[cfg(test)]

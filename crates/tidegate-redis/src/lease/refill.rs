@@ -4,9 +4,9 @@
 
 use super::balance::{Grant, LeaseBalance, LeaseRequest};
 use super::codec::LendTerms;
-use super::{LeaseReply, LeasedKey, Leases, VersionedAnswer};
+use super::{LeaseReply, LeasedKey, Leases, VersionedDecision};
 use crate::cache::SentAt;
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::random;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -16,7 +16,7 @@ pub(super) enum RefillResult {
     /// The cost was spent from the lease; this remains.
     Spent(u64),
     /// No lease was granted. The decision may still be an admission.
-    Denied(Decision, Option<VersionedAnswer>),
+    Denied(Decision, Option<VersionedDecision>),
     /// A lease may have been granted, but it is left to expire: other leases or the share's admissions may overlap with it.
     NoLease,
 }
@@ -46,7 +46,7 @@ impl Refill {
     }
 
     /// Requests the lease, adds it to the balance, and spends the cost before any waiting request can.
-    pub(super) async fn run(mut self) -> Result<RefillResult, StoreError> {
+    pub(super) async fn run(mut self) -> Result<RefillResult, RedisStoreError> {
         let number = random::number() >> 12;
         let (cost, size) = (self.cost, self.request.size);
         let terms = LendTerms { number, at_least: cost.max(1) };

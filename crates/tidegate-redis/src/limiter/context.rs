@@ -1,7 +1,7 @@
 //! What one process holds for one limit: the limit in Redis, the fallback, caches, leases and counters.
 
 use crate::cache::{DenialCache, RemainingCache};
-use crate::connection::{Deadline, StoreError};
+use crate::connection::{Deadline, RedisStoreError};
 use crate::deferred_release::DeferredReleases;
 use crate::fallback::{DecisionSource, Fallback, SourcedDecision};
 use crate::lease::{self, LeaseDecision, Leases};
@@ -71,6 +71,16 @@ impl LimitContext {
         }
     }
 
+    /// Decides, and counts, a request that Redis is not asked about: the rule admits nothing, or the share denies the key.
+    pub(super) fn decide_before_redis(&self, key: &[u8], cost: u64) -> Option<SourcedDecision> {
+        if let Some(decision) = self.zero_rule_decision(cost) {
+            return Some(SourcedDecision { decision, source: DecisionSource::Rule });
+        }
+        let decision = self.share_denial(key, cost)?;
+        self.counters.decided(&decision);
+        Some(SourcedDecision { decision, source: DecisionSource::LocalShare })
+    }
+
     /// Returns the decision of a rule that admits nothing, and counts it.
     pub(super) fn zero_rule_decision(&self, cost: u64) -> Option<Decision> {
         let decision = self.remote.zero_rule_decision(cost)?;
@@ -84,7 +94,7 @@ impl LimitContext {
         key: &[u8],
         cost: u64,
         deadline: Deadline,
-    ) -> Result<Option<SourcedDecision>, StoreError> {
+    ) -> Result<Option<SourcedDecision>, RedisStoreError> {
         let Some(leases) = &self.leases else { return Ok(None) };
         if self.fallback.is_recovering(key) {
             // A lease must not cover a debt that Redis does not know of: the share decides about each request too.
@@ -98,7 +108,7 @@ impl LimitContext {
             }
             LeaseDecision::Denied(decision, answer) => {
                 if let Some(answer) = answer {
-                    let denial = (answer.answer, &decision);
+                    let denial = (answer.decision, &decision);
                     self.denial_cache.put(key, denial, answer.version, cost, sent);
                 }
                 let decision = self.fallback.confirm(key, cost, decision);
@@ -156,9 +166,15 @@ impl LimitContext {
     }
 
     /// Records a request that Redis did not decide.
-    pub(crate) fn note_failure(&self, key: &[u8], error: &StoreError) {
+    pub(crate) fn note_failure(&self, key: &[u8], error: &RedisStoreError) {
         let (key, deadline) = (self.remote.key(key), self.remote.deadline());
         self.health.failed(self.remote.runner(), FailedRequest { key, deadline, error });
+    }
+
+    /// Records and counts a request that the policy decides, because Redis did not.
+    pub(super) fn count_failure(&self, key: &[u8], error: &RedisStoreError) {
+        self.note_failure(key, error);
+        self.counters.failed(self.remote.name(), error);
     }
 
     /// Decides a request that Redis did not decide.
@@ -166,10 +182,9 @@ impl LimitContext {
         &self,
         key: &[u8],
         cost: u64,
-        error: &StoreError,
+        error: &RedisStoreError,
     ) -> SourcedDecision {
-        self.note_failure(key, error);
-        self.counters.failed(self.remote.name(), error);
+        self.count_failure(key, error);
         let sourced = self.fallback.decide(key, cost);
         self.counters.decided(&sourced.decision);
         sourced

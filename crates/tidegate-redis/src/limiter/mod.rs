@@ -14,18 +14,19 @@ pub(crate) use context::LimitContext;
 pub use permit::RedisPermit;
 pub use request::RedisRequest;
 
-use crate::connection::{Deadline, StoreError};
+use crate::connection::{Deadline, RedisStoreError};
 use crate::fallback::{DecisionSource, SourcedDecision};
-use crate::monitor::{LimitHealth, LimitState, Stats};
+use crate::monitor::{LimitHealth, LimitState, RedisStats};
 use crate::script::codec::Operation;
 use std::sync::Arc;
 use tidegate::rule::Window;
+use tidegate::store::IdempotencyKey;
 use tidegate::{Decision, Denied, Rule};
 
 /// A limit that all processes with the same store and the same name share.
 ///
 /// Methods that decide always return a decision: if Redis does not answer within the
-/// [deadline](crate::Builder::deadline), [`OnError`](crate::OnError) decides. The others return a [`StoreError`] then.
+/// [deadline](crate::Builder::deadline), [`OnError`](crate::OnError) decides. The others return a [`RedisStoreError`] then.
 ///
 /// `check`, `check_n`, and requests with a cost and a maximum wait have the meaning that they have in [`tidegate::Limiter`], with
 /// an `.await`. Keys are bytes, so that all processes agree on them. `docs/guide/redis.md` lists the
@@ -82,12 +83,8 @@ impl RedisLimiter {
 
     async fn decide_in_redis(&self, key: &[u8], cost: u64) -> SourcedDecision {
         let inner = &*self.inner;
-        if let Some(decision) = inner.zero_rule_decision(cost) {
-            return SourcedDecision { decision, source: DecisionSource::Rule };
-        }
-        if let Some(decision) = inner.share_denial(key, cost) {
-            inner.counters.decided(&decision);
-            return SourcedDecision { decision, source: DecisionSource::LocalShare };
+        if let Some(sourced) = inner.decide_before_redis(key, cost) {
+            return sourced;
         }
         let deadline = inner.remote.start_deadline();
         let decided = match inner.decide_by_new_lease(key, cost, deadline).await {
@@ -103,7 +100,7 @@ impl RedisLimiter {
         key: &[u8],
         cost: u64,
         deadline: Deadline,
-    ) -> Result<SourcedDecision, StoreError> {
+    ) -> Result<SourcedDecision, RedisStoreError> {
         let inner = &*self.inner;
         let sent = inner.denial_cache.now();
         let charged = inner.remote.run_within(deadline, key, Operation::Charge, cost, None).await?;
@@ -118,7 +115,22 @@ impl RedisLimiter {
     /// Decides a request that its sender may repeat: within [`IDEMPOTENCY_WINDOW`](tidegate::store::IDEMPOTENCY_WINDOW), an admitted
     /// request with the same key, cost and `id` is charged once, and its repetitions get the first decision again. A denied
     /// request is decided anew. While Redis does not answer, [`OnError`](crate::OnError) decides and ignores the id.
-    pub async fn check_once(&self, key: impl AsRef<[u8]>, cost: u64, id: &str) -> Decision {
+    ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate_redis::RedisLimiter)
+    /// # -> Result<(), tidegate::store::InvalidIdempotencyKey> {
+    /// use tidegate::store::IdempotencyKey;
+    ///
+    /// let decision = limiter.check_once("alice", 1, IdempotencyKey::new("order 7")?).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn check_once(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: u64,
+        id: IdempotencyKey<'_>,
+    ) -> Decision {
         let (key, inner) = (key.as_ref(), &*self.inner);
         if let Some(decision) = inner.zero_rule_decision(cost) {
             return decision;
@@ -156,14 +168,10 @@ impl RedisLimiter {
         &self,
         key: impl AsRef<[u8]>,
         cost: u64,
-    ) -> Result<Decision, StoreError> {
+    ) -> Result<Decision, RedisStoreError> {
         let (key, inner) = (key.as_ref(), &*self.inner);
-        if let Some(decision) = inner.zero_rule_decision(cost) {
-            return Ok(decision);
-        }
-        if let Some(decision) = inner.share_denial(key, cost) {
-            inner.counters.decided(&decision);
-            return Ok(decision);
+        if let Some(sourced) = inner.decide_before_redis(key, cost) {
+            return Ok(sourced.decision);
         }
         match inner.remote.charge(key, cost, None).await {
             Ok(charged) => Ok(inner.confirm(key, cost, charged.decision)),
@@ -174,29 +182,19 @@ impl RedisLimiter {
         }
     }
 
-    /// Returns what [`check_n`](Self::check_n) would decide, without charging.
+    /// Returns what [`check`](Self::check) would decide, without charging. For another cost see [`RedisRequest::peek`].
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, StoreError> {
-        if let Some(decision) = self.inner.remote.zero_rule_decision(cost) {
-            return Ok(decision);
-        }
-        let seen = self.inner.remote.run(key.as_ref(), Operation::Peek, cost, None).await?;
-        Ok(seen.decision)
-    }
-
-    /// Returns what [`check_n`](Self::check_n) would decide if Redis did not answer, without charging.
-    pub fn peek_without_redis(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
-        let decision = self.inner.remote.zero_rule_decision(cost);
-        decision.unwrap_or_else(|| self.inner.fallback.peek(key.as_ref(), cost))
+    pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Decision, RedisStoreError> {
+        self.request(key.as_ref()).peek().await
     }
 
     /// Returns the current window of a key, for rules with windows. It ends when the next one starts, by Redis's clock.
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn window(&self, key: impl AsRef<[u8]>) -> Result<Option<Window>, StoreError> {
+    pub async fn window(&self, key: impl AsRef<[u8]>) -> Result<Option<Window>, RedisStoreError> {
         self.inner.remote.window(key.as_ref()).await
     }
 
@@ -204,7 +202,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn refund(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<(), StoreError> {
+    pub async fn refund(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<(), RedisStoreError> {
         let (key, inner) = (key.as_ref(), &*self.inner);
         inner.remote.run(key, Operation::Refund, cost, None).await?;
         inner.fallback.refund(key, cost);
@@ -212,25 +210,11 @@ impl RedisLimiter {
         Ok(())
     }
 
-    /// Charges a cost that was spent already: all of it if the limit admits it, else what is remaining.
-    ///
-    /// A limiter in memory charges all of it and lets the key go into debt. Permits cannot be charged.
-    pub async fn charge(&self, key: impl AsRef<[u8]>, cost: u64) {
-        if cost == 0 || self.inner.remote.rule().is_concurrency() {
-            return;
-        }
-        let key = key.as_ref();
-        let decision = self.check_n(key, cost).await;
-        if decision.is_deny() && decision.remaining > 0 {
-            let _ = self.check_n(key, decision.remaining.min(cost)).await;
-        }
-    }
-
     /// Forgets everything that was charged to a key.
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), StoreError> {
+    pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), RedisStoreError> {
         let (key, inner) = (key.as_ref(), &*self.inner);
         inner.remote.reset(key).await?;
         inner.fallback.reset(key);
@@ -254,21 +238,17 @@ impl RedisLimiter {
         self.request(key.as_ref()).acquire().await
     }
 
-    /// Acquires a permit if the limit admits the request now: see [`RedisRequest::try_acquire`].
+    /// Acquires a permit if the limit admits a request of cost 1 now: see [`RedisRequest::try_acquire`].
     ///
     /// # Errors
     /// The limit denies the request, or would delay it.
-    pub async fn try_acquire(
-        &self,
-        key: impl AsRef<[u8]>,
-        cost: u64,
-    ) -> Result<RedisPermit, Denied> {
-        self.request(key.as_ref()).cost(cost).try_acquire().await
+    pub async fn try_acquire(&self, key: impl AsRef<[u8]>) -> Result<RedisPermit, Denied> {
+        self.request(key.as_ref()).try_acquire().await
     }
 
     /// Returns the command that a decision sends, for benches.
     #[doc(hidden)]
-    pub async fn command(&self, key: &[u8], cost: u64) -> Result<Vec<Vec<u8>>, StoreError> {
+    pub async fn command(&self, key: &[u8], cost: u64) -> Result<Vec<Vec<u8>>, RedisStoreError> {
         self.inner.remote.command(key, cost).await
     }
 
@@ -288,7 +268,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn ready(&self) -> Result<(), StoreError> {
+    pub async fn ready(&self) -> Result<(), RedisStoreError> {
         self.inner.remote.current_rule(self.inner.remote.start_deadline()).await.map(drop)
     }
 
@@ -301,12 +281,12 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// Redis does not answer. The rule is published with the next request.
-    pub async fn set_rule(&self, rule: Rule) -> Result<(), StoreError> {
+    pub async fn set_rule(&self, rule: Rule) -> Result<(), RedisStoreError> {
         self.inner.remote.publish(&rule).await
     }
 
     /// Returns what this process has decided, and where.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> RedisStats {
         let mut stats = self.inner.counters.read();
         if let Some(leases) = &self.inner.leases {
             (stats.lent, stats.returned) = leases.lent();

@@ -3,7 +3,7 @@
 //! Invariant  Dropping a permit releases it in the background; so does cancelling [`RedisPermit::release`]. If Redis does not
 //!            answer, the release is sent again (`deferred_release.rs`) until the lease ends.
 
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::deferred_release::PermitId;
 use crate::fallback::DecisionSource;
 use crate::limiter::RedisLimiter;
@@ -92,14 +92,14 @@ impl RedisPermit {
     /// Redis does not answer. The release is sent again in the background until it does, or until the lease ends.
     ///
     /// ```no_run
-    /// # async fn example(permit: tidegate_redis::RedisPermit) -> Result<(), tidegate_redis::StoreError> {
+    /// # async fn example(permit: tidegate_redis::RedisPermit) -> Result<(), tidegate_redis::RedisStoreError> {
     /// if !permit.release().await? {
     ///     println!("the work took longer than its lease");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn release(mut self) -> Result<bool, StoreError> {
+    pub async fn release(mut self) -> Result<bool, RedisStoreError> {
         self.local = None;
         let Some(permit) = self.permit else { return Ok(true) };
         let released = self.limiter.inner.releases.release(&self.key, permit).await;

@@ -4,8 +4,9 @@
 //!            needs Redis: if Redis does not answer, the charge drains.
 
 use super::{RedisLimiter, RedisPermit};
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::random;
+use crate::script::codec::Operation;
 use std::time::Duration;
 use tidegate::{Decision, Denied, Retry, Span, Verdict};
 use tokio::time::{Instant, sleep};
@@ -63,14 +64,28 @@ impl<'a> RedisRequest<'a> {
     ///
     /// # Errors
     /// Redis does not answer.
-    pub async fn peek(self) -> Result<Decision, StoreError> {
-        let decision = self.limiter.peek(self.key, self.cost).await?;
+    pub async fn peek(self) -> Result<Decision, RedisStoreError> {
+        let remote = &self.limiter.inner.remote;
+        if let Some(decision) = remote.zero_rule_decision(self.cost) {
+            return Ok(decision);
+        }
+        let decision = remote.run(self.key, Operation::Peek, self.cost, None).await?.decision;
         Ok(self.too_long(&decision).map_or(decision, |denied| denied.decision))
     }
 
-    /// Charges a cost that was spent already: see [`RedisLimiter::charge`].
+    /// Charges a cost that was spent already: all of it if the limit admits it, else what is remaining.
+    ///
+    /// A limiter in memory charges all of it and lets the key go into debt; a key in Redis has no debt. A concurrency limit is
+    /// not charged.
     pub async fn charge(self) {
-        self.limiter.charge(self.key, self.cost).await;
+        let Self { limiter, key, cost, .. } = self;
+        if cost == 0 || limiter.rule().is_concurrency() {
+            return;
+        }
+        let decision = limiter.check_n(key, cost).await;
+        if decision.is_deny() && decision.remaining > 0 {
+            let _ = limiter.check_n(key, decision.remaining.min(cost)).await;
+        }
     }
 
     /// Acquires a permit if the limit admits the request now: a request in flight under a concurrency limit, which is released when
@@ -206,11 +221,10 @@ impl RedisLimiter {
         &self,
         key: &[u8],
         cost: u64,
-        error: &StoreError,
+        error: &RedisStoreError,
     ) -> Result<RedisPermit, Denied> {
         let inner = &*self.inner;
-        inner.note_failure(key, error);
-        inner.counters.failed(inner.remote.name(), error);
+        inner.count_failure(key, error);
         let local = inner.fallback.acquire(key, cost);
         let permit = local.map(|local| RedisPermit::without_redis(self, key, local));
         let decision = permit.as_ref().map_or_else(|denied| denied.decision, RedisPermit::decision);

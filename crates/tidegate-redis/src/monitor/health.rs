@@ -5,7 +5,7 @@
 //! Invariant  Without requests, a probe writes a key beside the one that failed last.
 //! Bound      One probe task for each limit, only while the limit is degraded.
 
-use crate::connection::{ScriptRunner, Servers, StoreError};
+use crate::connection::{RedisStoreError, ScriptRunner, Servers};
 use crate::script;
 use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const PROBE_SUFFIX: &[u8] = b"#probe";
 /// use tidegate_redis::LimitState;
 ///
 /// let health = limiter.health();
-/// if health.state == LimitState::Away {
+/// if health.state == LimitState::Down {
 ///     eprintln!("every request is decided without Redis: {}", health.last_failure);
 /// }
 /// # }
@@ -58,13 +58,13 @@ pub enum LimitState {
     /// Redis decided some, and the limit's [`OnError`](crate::OnError) the others; or one of several servers is down.
     Degraded,
     /// Redis decided none.
-    Away,
+    Down,
 }
 
 impl LimitState {
     /// Returns whether some requests are decided without Redis.
     pub fn is_degraded(self) -> bool {
-        matches!(self, Self::Degraded | Self::Away)
+        matches!(self, Self::Degraded | Self::Down)
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct FailedRequest<'a> {
     pub(crate) key: Vec<u8>,
     /// The deadline of its limit, which also bounds the probes.
     pub(crate) deadline: Duration,
-    pub(crate) error: &'a StoreError,
+    pub(crate) error: &'a RedisStoreError,
 }
 
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ impl HealthTracker {
         }
     }
 
-    fn note(&self, key: Vec<u8>, error: &StoreError) {
+    fn note(&self, key: Vec<u8>, error: &RedisStoreError) {
         *self.last_failure.lock() = Failure { key, why: error.to_string() };
         self.failed_ms.store(self.now_ms(), Ordering::Relaxed);
     }
@@ -141,8 +141,8 @@ impl HealthTracker {
     /// Returns the health of the limit, if `up` of `servers` servers are up.
     fn with(&self, servers: usize, up: usize) -> LimitHealth {
         let state = match (self.is_recent(&self.failed_ms), self.is_recent(&self.answered_ms)) {
-            _ if up == 0 => LimitState::Away,
-            (true, false) => LimitState::Away,
+            _ if up == 0 => LimitState::Down,
+            (true, false) => LimitState::Down,
             (true, true) => LimitState::Degraded,
             (false, _) if up < servers => LimitState::Degraded,
             (false, true) => LimitState::Up,
@@ -157,7 +157,7 @@ impl HealthTracker {
         at_ms > 0 && Duration::from_millis(self.now_ms().saturating_sub(at_ms)) < HOLD
     }
 
-    /// Never 0.
+    /// Returns the milliseconds since `began`, plus one: 0 means never.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).map_or(u64::MAX, |ms| ms + 1)
     }
@@ -174,7 +174,7 @@ async fn probe_until_answered(
         let (Some(tracker), Some(runner)) = (tracker.upgrade(), runner.upgrade()) else { return };
         let key = tracker.last_failure.lock().key.clone();
         let probe = [&key[..], PROBE_SUFFIX].concat();
-        match runner.run(script::probe(), vec![probe], Vec::new(), deadline).await {
+        match runner.run(&script::PROBE, vec![probe], Vec::new(), deadline).await {
             Ok(_) => {
                 tracker.answered();
                 tracker.is_probed.store(false, Ordering::Release);
@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    fn error() -> StoreError {
-        StoreError::Down { address: "h:1".to_owned(), reason: "refused".to_owned() }
+    fn error() -> RedisStoreError {
+        RedisStoreError::Down { address: "h:1".to_owned(), reason: "refused".to_owned() }
     }
 
     fn state(tracker: &HealthTracker) -> LimitState {
@@ -208,11 +208,11 @@ mod tests {
         tracker.note(Vec::new(), &error());
         for _ in 0..10 {
             advance(HOLD / 2).await;
-            assert_eq!(state(&tracker), LimitState::Away);
+            assert_eq!(state(&tracker), LimitState::Down);
             tracker.note(Vec::new(), &error());
         }
         advance(Duration::from_millis(999)).await;
-        assert_eq!(state(&tracker), LimitState::Away);
+        assert_eq!(state(&tracker), LimitState::Down);
         advance(Duration::from_millis(1)).await;
         assert_eq!(state(&tracker), LimitState::Idle);
         assert_eq!(tracker.with(1, 1).last_failure, error().to_string());
@@ -237,8 +237,8 @@ mod tests {
         let state = |up| tracker.with(3, up).state;
         assert_eq!(
             [0, 1, 3].map(state),
-            [LimitState::Away, LimitState::Degraded, LimitState::Idle]
+            [LimitState::Down, LimitState::Degraded, LimitState::Idle]
         );
-        assert_eq!(tracker.with(0, 0).state, LimitState::Away, "no server is known");
+        assert_eq!(tracker.with(0, 0).state, LimitState::Down, "no server is known");
     }
 }

@@ -6,4 +6,4 @@ mod stats;
 pub(crate) use health::{FailedRequest, HealthTracker};
 pub use health::{LimitHealth, LimitState};
 pub(crate) use stats::Counters;
-pub use stats::Stats;
+pub use stats::RedisStats;

@@ -2,7 +2,7 @@
 //!
 //! Invariant  Every failure is counted by its kind, and one in ten seconds is logged.
 
-use crate::connection::StoreError;
+use crate::connection::RedisStoreError;
 use crate::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The interval between two log lines about one limit.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The labels of [`StoreError::label`].
+/// The labels of [`RedisStoreError::label`].
 const KINDS: [&str; 6] = ["timed_out", "lost", "down", "overloaded", "refused", "malformed"];
 
 #[derive(Debug, Default)]
@@ -48,7 +48,9 @@ impl LogThrottle {
     }
 }
 
-/// What a limiter has decided on this node since it was created.
+/// What a limiter has decided on this node since it was created, and how often Redis failed to decide.
+///
+/// [`tidegate::store::Stats`] are the counters of a limiter in memory, which has keys to count and no failures.
 ///
 /// ```no_run
 /// # async fn example(limiter: tidegate_redis::RedisLimiter) {
@@ -58,16 +60,16 @@ impl LogThrottle {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct RedisStats {
     /// Requests that were admitted, at once or after a wait.
     pub allowed: u64,
     /// Requests that were denied.
     pub denied: u64,
-    /// Requests of these that were denied by a cached denial of Redis.
-    pub remembered: u64,
+    /// The denied requests among these that a cached denial of Redis decided.
+    pub denied_by_cache: u64,
     /// Requests that Redis did not decide.
     pub failed: u64,
-    /// The same for each [label](StoreError::label), always all of them in the same order.
+    /// The same for each [label](RedisStoreError::label), always all of them in the same order.
     pub failed_by_kind: Vec<(&'static str, u64)>,
     /// How much quota this node has reserved in leases.
     pub lent: u64,
@@ -91,7 +93,7 @@ impl Counters {
         self.denied_by_cache.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn failed(&self, limit: &str, error: &StoreError) {
+    pub(crate) fn failed(&self, limit: &str, error: &RedisStoreError) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         if let Some(kind) = KINDS.iter().position(|kind| *kind == error.label()) {
             self.by_kind[kind].fetch_add(1, Ordering::Relaxed);
@@ -103,18 +105,18 @@ impl Counters {
     }
 
     /// Logs a refund that failed.
-    pub(crate) fn refund_failed(&self, limit: &str, error: &StoreError) {
-        if let Some(parts) = self.refund_log.lock().due() {
-            tracing::warn!(limit, parts, "a part of a joint decision stays charged: {error}");
+    pub(crate) fn refund_failed(&self, limit: &str, error: &RedisStoreError) {
+        if let Some(refunds) = self.refund_log.lock().due() {
+            tracing::warn!(limit, refunds, "a denied joint request stays charged: {error}");
         }
     }
 
-    pub(crate) fn read(&self) -> Stats {
+    pub(crate) fn read(&self) -> RedisStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
+        RedisStats {
             allowed: read(&self.allowed),
             denied: read(&self.denied) + read(&self.denied_by_cache),
-            remembered: read(&self.denied_by_cache),
+            denied_by_cache: read(&self.denied_by_cache),
             failed: read(&self.failed),
             failed_by_kind: KINDS.into_iter().zip(self.by_kind.iter().map(read)).collect(),
             lent: 0,

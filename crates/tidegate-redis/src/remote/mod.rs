@@ -6,7 +6,7 @@
 mod operations;
 pub(crate) mod rule_registry;
 
-use crate::connection::{Deadline, ScriptRunner, StoreError};
+use crate::connection::{Deadline, RedisStoreError, ScriptRunner};
 use crate::script;
 use crate::script::codec::Malformed;
 use crate::script::key_name;
@@ -127,7 +127,7 @@ impl RemoteLimit {
     pub(crate) async fn current_rule(
         &self,
         deadline: Deadline,
-    ) -> Result<Arc<CurrentRule>, StoreError> {
+    ) -> Result<Arc<CurrentRule>, RedisStoreError> {
         if let Some(current) = self.current.load_full() {
             return Ok(current);
         }
@@ -144,7 +144,7 @@ impl RemoteLimit {
         &self,
         deadline: Deadline,
         request: RegistryRequest,
-    ) -> Result<Arc<CurrentRule>, StoreError> {
+    ) -> Result<Arc<CurrentRule>, RedisStoreError> {
         let known = self.current.load_full();
         let version = known.as_ref().map_or(0, |known| known.version);
         // A version must be sent with its own text, even if another rule was configured since.
@@ -170,12 +170,12 @@ impl RemoteLimit {
     }
 
     /// Reads the rule from Redis again.
-    pub(crate) async fn refresh_rule(&self) -> Result<Arc<CurrentRule>, StoreError> {
+    pub(crate) async fn refresh_rule(&self) -> Result<Arc<CurrentRule>, RedisStoreError> {
         self.update_rule(self.start_deadline(), RegistryRequest::Read).await
     }
 
     /// Publishes a rule for all nodes.
-    pub(crate) async fn publish(&self, rule: &Rule) -> Result<(), StoreError> {
+    pub(crate) async fn publish(&self, rule: &Rule) -> Result<(), RedisStoreError> {
         self.configured.store(Arc::new(rule.clone()));
         if self.current.load().is_some() {
             // If Redis has lost the rule under which its states were written, this restores that rule first.
@@ -191,7 +191,7 @@ impl RemoteLimit {
         key: &[u8],
         seen: &[u8],
         current: &CurrentRule,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RedisStoreError> {
         let Some(version) = stored_value::version(seen) else {
             return Err(self.malformed(format!("the value {seen:?}, which no script has written")));
         };
@@ -215,9 +215,9 @@ impl RemoteLimit {
         seen: &[u8],
         old: Option<&Rule>,
         current: &CurrentRule,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RedisStoreError> {
         let keys = vec![key.to_vec()];
-        let now = self.runner.run(script::time(), keys.clone(), Vec::new(), deadline).await?;
+        let now = self.runner.run(&script::TIME, keys.clone(), Vec::new(), deadline).await?;
         let Value::Int(now) = now else {
             return Err(self.malformed(format!("{now:?} for the time")));
         };
@@ -245,7 +245,7 @@ impl RemoteLimit {
         let lives_ms = lives.as_micros().div_ceil(1_000).to_string().into_bytes();
         let args = vec![seen.to_vec(), new, lives_ms];
         // If another node was faster, nothing is written, and the next attempt reads its state.
-        self.runner.run(script::swap(), keys, args, deadline).await.map(drop)
+        self.runner.run(&script::SWAP, keys, args, deadline).await.map(drop)
     }
 
     /// Returns whether requests about this subject are sent to Redis now.
@@ -272,20 +272,20 @@ impl RemoteLimit {
     }
 
     /// Returns the error for a request without an answer within the deadline.
-    pub(crate) fn timed_out(&self) -> StoreError {
-        StoreError::TimedOut { address: self.runner.address(), waited: self.deadline }
+    pub(crate) fn timed_out(&self) -> RedisStoreError {
+        RedisStoreError::TimedOut { address: self.runner.address(), waited: self.deadline }
     }
 
-    pub(crate) fn unexpected(&self, malformed: &Malformed) -> StoreError {
+    pub(crate) fn unexpected(&self, malformed: &Malformed) -> RedisStoreError {
         self.malformed(malformed.to_string())
     }
 
-    pub(crate) fn malformed(&self, what: String) -> StoreError {
+    pub(crate) fn malformed(&self, what: String) -> RedisStoreError {
         self.runner.malformed(what)
     }
 
     /// Returns the error for a rule that changed in every attempt.
-    pub(crate) fn changes_too_often(&self) -> StoreError {
+    pub(crate) fn changes_too_often(&self) -> RedisStoreError {
         self.malformed(format!("a new version of the rule in each of {ATTEMPTS_MAX} attempts"))
     }
 }

@@ -2,14 +2,14 @@
 
 use super::rule_registry::RegistryRequest;
 use super::{ATTEMPTS_MAX, RemoteLimit};
-use crate::connection::{Deadline, StoreError};
+use crate::connection::{Deadline, RedisStoreError};
 use crate::script;
 use crate::script::codec::{Operation, ScriptDecision, ScriptReply, bytes};
 use crate::script::key_name;
 use redis::Value;
 use tidegate::Decision;
 use tidegate::rule::Window;
-use tidegate::store::IDEMPOTENCY_WINDOW;
+use tidegate::store::{IDEMPOTENCY_WINDOW, IdempotencyKey};
 use tidegate_core::{Span, Timestamp};
 
 /// A decision by Redis, and the script's answer from which it was computed.
@@ -29,8 +29,8 @@ impl RemoteLimit {
         &self,
         subject: &[u8],
         cost: u64,
-        id: Option<&str>,
-    ) -> Result<RemoteDecision, StoreError> {
+        id: Option<IdempotencyKey<'_>>,
+    ) -> Result<RemoteDecision, RedisStoreError> {
         self.run(subject, Operation::Charge, cost, id).await
     }
 
@@ -39,8 +39,8 @@ impl RemoteLimit {
         subject: &[u8],
         operation: Operation,
         cost: u64,
-        id: Option<&str>,
-    ) -> Result<RemoteDecision, StoreError> {
+        id: Option<IdempotencyKey<'_>>,
+    ) -> Result<RemoteDecision, RedisStoreError> {
         self.run_within(self.start_deadline(), subject, operation, cost, id).await
     }
 
@@ -51,8 +51,8 @@ impl RemoteLimit {
         subject: &[u8],
         operation: Operation,
         cost: u64,
-        id: Option<&str>,
-    ) -> Result<RemoteDecision, StoreError> {
+        id: Option<IdempotencyKey<'_>>,
+    ) -> Result<RemoteDecision, RedisStoreError> {
         let key = self.key(subject);
         let mut around = self.runner.clock.estimate();
         for _ in 0..ATTEMPTS_MAX {
@@ -61,7 +61,7 @@ impl RemoteLimit {
             let mut keys = vec![key.clone()];
             let (script, args) = match id.filter(|_| cost > 0 && codec.is_sendable(cost)) {
                 Some(id) => {
-                    keys.push(key_name::once(&key, cost, id));
+                    keys.push(key_name::idempotency(&key, cost, id.as_str()));
                     let args = codec.args(operation, cost, around);
                     let is_charge = operation == Operation::Charge;
                     let kept = if is_charge { IDEMPOTENCY_WINDOW } else { Span::ZERO };
@@ -108,7 +108,7 @@ impl RemoteLimit {
     }
 
     /// Returns the current window of a key, by Redis's clock.
-    pub(crate) async fn window(&self, subject: &[u8]) -> Result<Option<Window>, StoreError> {
+    pub(crate) async fn window(&self, subject: &[u8]) -> Result<Option<Window>, RedisStoreError> {
         let deadline = self.start_deadline();
         for _ in 0..ATTEMPTS_MAX {
             let seen = self.run_within(deadline, subject, Operation::Peek, 0, None).await?;
@@ -128,7 +128,7 @@ impl RemoteLimit {
         &self,
         subject: &[u8],
         cost: u64,
-    ) -> Result<Vec<Vec<u8>>, StoreError> {
+    ) -> Result<Vec<Vec<u8>>, RedisStoreError> {
         let current = self.current_rule(self.start_deadline()).await?;
         let around = self.runner.clock.estimate();
         let (script, args) = current.codec.call(Operation::Charge, cost, around);
@@ -142,7 +142,7 @@ impl RemoteLimit {
         &self,
         subject: &[u8],
         (ticket, since): (u64, Timestamp),
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, RedisStoreError> {
         let (key, deadline) = (self.key(subject), self.start_deadline());
         for _ in 0..ATTEMPTS_MAX {
             let current = self.current_rule(deadline).await?;
@@ -154,7 +154,7 @@ impl RemoteLimit {
             let numbers = [current.version, ticket, since.as_micros()].map(|number| number as f64);
             let args = vec![bytes(&numbers)];
             let keys = vec![key.clone()];
-            match self.runner.run(script::release(), keys, args, deadline).await? {
+            match self.runner.run(&script::RELEASE, keys, args, deadline).await? {
                 Value::Int(held) => return Ok(held == 1),
                 Value::BulkString(value) => {
                     self.reconcile(deadline, &key, &value, &current).await?;
@@ -166,9 +166,9 @@ impl RemoteLimit {
     }
 
     /// Deletes the state of a key.
-    pub(crate) async fn reset(&self, subject: &[u8]) -> Result<(), StoreError> {
+    pub(crate) async fn reset(&self, subject: &[u8]) -> Result<(), RedisStoreError> {
         let keys = vec![self.key(subject)];
-        self.runner.run(script::forget(), keys, Vec::new(), self.start_deadline()).await.map(drop)
+        self.runner.run(&script::FORGET, keys, Vec::new(), self.start_deadline()).await.map(drop)
     }
 }
 

@@ -5,7 +5,7 @@
 //! Invariant  The registry outlives every state of its rules: a state whose rule is unknown counts as exhausted.
 //! Bound      64 versions (`register.lua`): states of older versions count as exhausted.
 
-use crate::connection::{Deadline, ScriptRunner, StoreError};
+use crate::connection::{Deadline, RedisStoreError, ScriptRunner};
 use crate::script;
 use crate::script::codec::LimitCodec;
 use crate::script::stored_value;
@@ -91,7 +91,7 @@ pub(crate) async fn request(
     published: &PublishedRule<'_>,
     request: RegistryRequest,
     deadline: Deadline,
-) -> Result<CurrentRule, StoreError> {
+) -> Result<CurrentRule, RedisStoreError> {
     let key = format!("{}rule:{name}", runner.settings.prefix).into_bytes();
     let publish = if request == RegistryRequest::Publish { "1" } else { "0" };
     let lives = stored_value::longest_life(published.rule, runner.clock.estimate());
@@ -103,7 +103,7 @@ pub(crate) async fn request(
         lives_ms.to_string(),
     ];
     let args = args.map(String::into_bytes).to_vec();
-    let value = runner.run(script::register(), vec![key], args, deadline).await?;
+    let value = runner.run(&script::REGISTER, vec![key], args, deadline).await?;
     read(&value).map_err(|what| runner.malformed(what))
 }
 
@@ -250,21 +250,21 @@ mod tests {
     async fn permits_of_an_older_version_stay_held() {
         let server = RedisServer::start();
         let limiter = limiter(&server, "concurrency 2").await;
-        let held = limiter.try_acquire("key", 2).await.expect("both are free");
+        let held = limiter.request("key").cost(2).try_acquire().await.expect("both are free");
         for number in 0..=VERSIONS_MAX {
             change(&limiter, &format!("concurrency {}", 2 + number % 2)).await;
         }
         change(&limiter, "concurrency 2").await;
-        assert!(limiter.try_acquire("key", 1).await.is_err(), "both are held");
+        assert!(limiter.try_acquire("key").await.is_err(), "both are held");
         assert!(held.release().await.expect("it answers"), "and can be released");
-        assert!(limiter.try_acquire("key", 2).await.is_ok());
+        assert!(limiter.request("key").cost(2).try_acquire().await.is_ok());
     }
 
     #[tokio::test]
     async fn a_permit_of_a_rule_that_was_replaced_by_a_rate_is_not_held_any_more() {
         let server = RedisServer::start();
         let limiter = limiter(&server, "concurrency 2").await;
-        let held = limiter.try_acquire("key", 1).await.expect("it is free");
+        let held = limiter.try_acquire("key").await.expect("it is free");
         change(&limiter, "100/s burst 100").await;
         assert!(limiter.check("key").await.is_allow());
         assert!(!held.release().await.expect("Redis answers"));

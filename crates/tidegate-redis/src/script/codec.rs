@@ -139,7 +139,7 @@ impl LimitCodec {
             (operation, self.whole_capacity(), self.limit.lua_cost(cost))
         {
             let numbers = bytes(&[self.version, price[0], capacity_us]);
-            return (script::bucket(), vec![numbers, owing_lives_ms(price[0])]);
+            return (&script::BUCKET, vec![numbers, owing_lives_ms(price[0])]);
         }
         (self.script(), vec![self.args(operation, cost, around), self.fresh.clone()])
     }

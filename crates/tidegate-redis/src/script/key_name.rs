@@ -26,7 +26,7 @@ pub(crate) fn leases(key: &[u8]) -> Vec<u8> {
 
 /// Returns the key, in the same slot, that holds the answer to an idempotent request. The cost is part of the name: a request
 /// with another cost is another request, even with the same id.
-pub(crate) fn once(key: &[u8], cost: u64, id: &str) -> Vec<u8> {
+pub(crate) fn idempotency(key: &[u8], cost: u64, id: &str) -> Vec<u8> {
     let mut name = [key, b"#once:", cost.to_string().as_bytes(), b":"].concat();
     tag(&mut name, id.as_bytes());
     name
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn the_answer_to_an_idempotent_request_is_in_the_slot_of_its_key() {
-        let once = once(&of("tg:", "login", b"user:1"), 3, "42");
-        assert_eq!(once, b"tg:{user:1}:login#once:3:42");
+        let name = idempotency(&of("tg:", "login", b"user:1"), 3, "42");
+        assert_eq!(name, b"tg:{user:1}:login#once:3:42");
     }
 
     #[test]
     fn no_name_of_a_request_or_a_limit_equals_that_of_the_list_of_leases() {
         let key = of("tg:", "login", b"user:1");
-        let lists = [leases(&key), once(&key, 1, "leases"), once(&key, 1, "#leases")];
+        let lists = [leases(&key), idempotency(&key, 1, "leases"), idempotency(&key, 1, "#leases")];
         let limits = ["login:leases", "login#leases", "login#once:leases", "#leases"]
             .map(|limit| of("tg:", limit, b"user:1"));
         let names: Vec<&Vec<u8>> = lists.iter().chain(&limits).collect();

@@ -61,13 +61,13 @@ macro_rules! twins {
 /// All twins. A test checks that every algorithm of core has one.
 static TWINS: [Twin; 11] = twins!(
     "calendar"(6, Shape::Cell { state: 2 }) needs ["driver/window"],
-    "concurrency"(3, Shape::Rows { width: 5 }) needs ["driver/search", "driver/sums", "driver/room"],
+    "concurrency"(3, Shape::Rows { width: 5 }) needs ["driver/search", "driver/sums", "driver/compact"],
     "fixed"(4, Shape::Cell { state: 2 }) needs ["driver/window"],
     "leaky"(7, Shape::Cell { state: 2 }) needs ["token_bucket"],
     "nginx"(5, Shape::Cell { state: 2 }) needs [],
     "queue"(9, Shape::Cell { state: 2 }) needs [],
     "sliding"(3, Shape::Cell { state: 3 }) needs ["driver/window"],
-    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/sums", "driver/room"],
+    "sliding_log"(4, Shape::Rows { width: 2 }) needs ["driver/search", "driver/sums", "driver/compact"],
     "smooth"(5, Shape::Cell { state: 5 }) needs [],
     "token_bucket"(7, Shape::Cell { state: 2 }) needs [],
     "warmup"(7, Shape::Cell { state: 4 }) needs [],
@@ -77,30 +77,41 @@ static DECIDE: LazyLock<Vec<Script>> =
     LazyLock::new(|| TWINS.iter().map(|twin| command(twin, lua!("driver/one"))).collect());
 static LEND: LazyLock<Vec<Script>> =
     LazyLock::new(|| TWINS.iter().map(|twin| command(twin, lua!("driver/lend"))).collect());
-static DECIDE_ALL: LazyLock<Script> = LazyLock::new(all_twins);
-static BUCKET: LazyLock<Script> = LazyLock::new(|| {
+/// Decides several requests, all charged or none.
+pub(crate) static DECIDE_ALL: LazyLock<Script> = LazyLock::new(all_twins);
+/// Charges a bucket whose tick is a microsecond.
+pub(crate) static BUCKET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[lua!("driver/now"), lua!("token_bucket"), lua!("driver/bucket")])
 });
-static RELEASE: LazyLock<Script> = LazyLock::new(|| {
+/// Releases a permit.
+pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[
         lua!("driver/now"),
         lua!("driver/search"),
         lua!("driver/sums"),
-        lua!("driver/room"),
+        lua!("driver/compact"),
         lua!("command/release"),
     ])
 });
-static REGISTER: LazyLock<Script> =
+/// Reads and publishes the rule of a limit.
+pub(crate) static REGISTER: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/register")]));
-static TIME: LazyLock<Script> =
+/// Returns the time.
+pub(crate) static TIME: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/time")]));
-static FORGET: LazyLock<Script> =
+/// Deletes the state of a key.
+pub(crate) static FORGET: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/forget")]));
-static EXAMINE: LazyLock<Script> = LazyLock::new(|| Script::new(&[lua!("command/examine")]));
-static PROBE: LazyLock<Script> = LazyLock::new(|| Script::new(&[lua!("command/probe")]));
-static THROTTLE: LazyLock<Script> =
+/// Tries every command of the other scripts.
+pub(crate) static EXAMINE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[lua!("command/examine")]));
+/// Tests whether Redis accepts writes.
+pub(crate) static PROBE: LazyLock<Script> = LazyLock::new(|| Script::new(&[lua!("command/probe")]));
+/// Decides under a rate that comes with the request.
+pub(crate) static THROTTLE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/throttle")]));
-static SWAP: LazyLock<Script> =
+/// Replaces a state.
+pub(crate) static SWAP: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[lua!("driver/now"), lua!("command/swap")]));
 
 impl Twin {
@@ -145,56 +156,6 @@ impl Twin {
     }
 }
 
-/// Returns the script that decides several requests, all charged or none.
-pub(crate) fn decide_all() -> &'static Script {
-    &DECIDE_ALL
-}
-
-/// Returns the script that charges a bucket whose tick is a microsecond.
-pub(crate) fn bucket() -> &'static Script {
-    &BUCKET
-}
-
-/// Returns the script that releases a permit.
-pub(crate) fn release() -> &'static Script {
-    &RELEASE
-}
-
-/// Returns the script that reads and publishes the rule of a limit.
-pub(crate) fn register() -> &'static Script {
-    &REGISTER
-}
-
-/// Returns the script that deletes the state of a key.
-pub(crate) fn forget() -> &'static Script {
-    &FORGET
-}
-
-/// Returns the script that returns the time.
-pub(crate) fn time() -> &'static Script {
-    &TIME
-}
-
-/// Returns the script that tries every command of the other scripts.
-pub(crate) fn examine() -> &'static Script {
-    &EXAMINE
-}
-
-/// Returns the script that tests whether Redis accepts writes.
-pub(crate) fn probe() -> &'static Script {
-    &PROBE
-}
-
-/// Returns the script that decides under a rate that comes with the request.
-pub(crate) fn throttle() -> &'static Script {
-    &THROTTLE
-}
-
-/// Returns the script that replaces a state.
-pub(crate) fn swap() -> &'static Script {
-    &SWAP
-}
-
 /// Assembles a twin, its driver and a command.
 fn command(twin: &Twin, command: &str) -> Script {
     let driver = twin.driver();
@@ -215,7 +176,7 @@ fn all_twins() -> Script {
         lua!("driver/now"),
         lua!("driver/search"),
         lua!("driver/sums"),
-        lua!("driver/room"),
+        lua!("driver/compact"),
         lua!("driver/window"),
         lua!("token_bucket"),
     ];

@@ -53,33 +53,39 @@ async fn drain(limiter: &RedisLimiter) -> u64 {
     let mut passed = 0;
     while !limiter.try_check("key", 1).await.expect("it answers").is_deny() {
         passed += 1;
-        assert!(passed < 1_000, "it denies nobody");
+        assert!(passed < 1_000, "no request is denied");
     }
     passed
 }
 
+/// T22.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t22_a_clock_that_is_set_back_denies_no_key_for_longer_than_the_limit_takes_to_fill() {
+async fn a_clock_that_is_set_back_denies_no_key_for_longer_than_the_limit_takes_to_fill() {
     let stage = Stage::new().await;
     for (rule, burst, fills) in RULES {
         for step in BACK {
             let limiter = stage.limiter(rule, step);
             assert_eq!(drain(&limiter).await, burst, "`{rule}`");
             stage.clock.set(NOON - step);
-            assert_eq!(drain(&limiter).await, 0, "`{rule}` after -{step:?}: a step refunds nobody");
+            assert_eq!(
+                drain(&limiter).await,
+                0,
+                "`{rule}` after -{step:?}: a step refunds nothing"
+            );
             // A step of a millisecond is ignored: time stands still for as long.
             let ridden = step.min(Span::from_millis(1));
-            let told = limiter.peek("key", 1).await.expect("it answers").retry_after();
-            let told = told.expect("it is denied for some time");
-            assert!(told <= fills + ridden, "`{rule}` after -{step:?}: told to wait {told:?}");
+            let retry = limiter.peek("key").await.expect("it answers").retry_after();
+            let retry = retry.expect("a denial has a retry time");
+            assert!(retry <= fills + ridden, "`{rule}` after -{step:?}: retry after {retry:?}");
             stage.clock.set(NOON - step + fills + ridden);
             assert_eq!(drain(&limiter).await, burst, "`{rule}` after -{step:?} and {fills:?}");
         }
     }
 }
 
+/// T22.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t22_a_clock_that_is_set_forward_admits_at_most_one_extra_burst() {
+async fn a_clock_that_is_set_forward_admits_at_most_one_extra_burst() {
     let stage = Stage::new().await;
     for (rule, burst, _) in RULES {
         for step in FORWARD {
@@ -95,9 +101,9 @@ async fn t22_a_clock_that_is_set_forward_admits_at_most_one_extra_burst() {
     }
 }
 
-/// Alternating steps, like two clocks that disagree.
+/// T23. Alternating steps, like two clocks that disagree.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t23_alternating_steps_admit_at_most_one_burst_for_each_step_forward() {
+async fn alternating_steps_admit_at_most_one_burst_for_each_step_forward() {
     let stage = Stage::new().await;
     for (rule, burst, _) in RULES {
         let limiter = stage.limiter(rule, Span::ZERO);

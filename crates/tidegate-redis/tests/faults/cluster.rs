@@ -14,7 +14,7 @@ pub(crate) fn address(cluster: &Cluster) -> String {
 
 /// Returns how much of a limit of 10 is charged to a key.
 pub(crate) async fn counts(limiter: &RedisLimiter, key: &str) -> Option<u64> {
-    Some(10 - limiter.peek(key, 0).await.ok()?.remaining)
+    Some(10 - limiter.request(key).cost(0).peek().await.ok()?.remaining)
 }
 
 /// Returns how many scripts all nodes have run.
@@ -27,8 +27,9 @@ fn scripts(cluster: &Cluster) -> u64 {
     cluster.servers().map(|node| of(node.command(&["INFO", "commandstats"]).text())).sum()
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_keys_of_all_slots_are_limited_each_by_itself_and_together() {
+async fn keys_of_all_slots_are_limited_each_by_itself_and_together() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     let user = limiter_with(&store, "user", "10/h burst 10", OnError::Deny);
@@ -63,7 +64,7 @@ async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
     let check = async |costs: Vec<(String, u64)>| {
         let asks: Vec<RedisRequest<'_>> =
             costs.iter().map(|(key, cost)| user.request(key.as_bytes()).cost(*cost)).collect();
-        try_check_all(&asks).await.expect("all nodes are there")
+        try_check_all(asks).await.expect("all nodes are there")
     };
     assert!(check(asks(3)).await.decision.is_allow());
     for full in 0..keys.len() {
@@ -82,9 +83,9 @@ async fn all_or_nothing(user: &RedisLimiter, site: &RedisLimiter) {
 async fn one_subject_is_one_script(cluster: &Cluster, user: &RedisLimiter, site: &RedisLimiter) {
     let asks = [user, site].map(|limiter| limiter.request(b"one").cost(1));
     // The first request sends the script to its node.
-    let _ = try_check_all(&asks).await.expect("its node is there");
+    let _ = try_check_all(asks).await.expect("its node is there");
     let before = scripts(cluster);
-    let joint = try_check_all(&asks).await.expect("its node is there");
+    let joint = try_check_all(asks).await.expect("its node is there");
     assert!(joint.decision.is_allow());
     assert_eq!(scripts(cluster) - before, 1);
     assert_eq!((counts(user, "one").await, counts(site, "one").await), (Some(2), Some(2)));

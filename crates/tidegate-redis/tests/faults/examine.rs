@@ -2,7 +2,7 @@
 
 use crate::cluster::address;
 use crate::lifetime::RULES;
-use crate::stage::{PATIENT, limiter, ready, store_at};
+use crate::stage::{PATIENT, id, limiter, ready, store_at};
 use tidegate_redis::{ProblemKind, RedisStore, ServerProblem, Settings};
 use tidegate_testbed::{Cluster, RedisServer, Sentinels};
 
@@ -55,12 +55,12 @@ async fn everything_works(store: &RedisStore) {
         for _ in 0..3 {
             let _ = limiter.try_check("key", 1).await.expect("it may charge");
         }
-        let _ = limiter.check_once("key", 1, "id").await;
+        let _ = limiter.check_once("key", 1, id("id")).await;
         limiter.refund("key", 1).await.expect("it may give back");
-        let _ = limiter.peek("key", 1).await.expect("it may look");
+        let _ = limiter.peek("key").await.expect("it may look");
         if limiter.rule().is_concurrency() {
             limiter.reset("key").await.expect("it may forget");
-            let permit = limiter.try_acquire("key", 1).await.expect("there is room");
+            let permit = limiter.try_acquire("key").await.expect("there is room");
             assert!(permit.release().await.expect("it may give back"));
         }
         limiter.set_rule("3/s sliding".parse().expect("a rule")).await.expect("it may change");
@@ -70,16 +70,18 @@ async fn everything_works(store: &RedisStore) {
     }
 }
 
+/// T34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_a_server_without_problems_has_none_reported() {
+async fn a_server_without_problems_has_none_reported() {
     let server = RedisServer::start();
     assert_eq!(patient(&server.url()).await.examine().await, []);
     let left = server.command(&["KEYS", "*"]);
     assert!(left.items().is_empty(), "{left:?}");
 }
 
+/// T34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_a_server_that_evicts_keys_is_reported() {
+async fn a_server_that_evicts_keys_is_reported() {
     let server = RedisServer::builder()
         .option("maxmemory", "100mb")
         .option("maxmemory-policy", "allkeys-lru")
@@ -97,8 +99,9 @@ async fn t34_a_server_that_evicts_keys_is_reported() {
     assert_eq!(kinds(&server.url()).await, []);
 }
 
+/// T34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_a_replica_a_full_server_and_a_missing_one_are_reported() {
+async fn a_replica_a_full_server_and_a_missing_one_are_reported() {
     let server = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&server).start();
     assert_eq!(kinds(&replica.url()).await, [ProblemKind::Replica]);
@@ -114,8 +117,9 @@ async fn t34_a_replica_a_full_server_and_a_missing_one_are_reported() {
     assert_eq!(kinds(nowhere.trim_end_matches('/')).await, [ProblemKind::Unreachable]);
 }
 
+/// T34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_the_documented_permissions_suffice_over_tls() {
+async fn the_documented_permissions_suffice_over_tls() {
     let server = RedisServer::builder().acl(&user(&COMMANDS)).acl("user default off").tls().start();
     let ca = server.ca_path();
     let address =
@@ -123,8 +127,8 @@ async fn t34_the_documented_permissions_suffice_over_tls() {
     let store = patient(&address).await;
     assert_eq!(store.examine().await, []);
     everything_works(&store).await;
-    let stranger = patient(&address.replace("secret", "guess")).await;
-    let found = stranger.examine().await;
+    let intruder = patient(&address.replace("secret", "guess")).await;
+    let found = intruder.examine().await;
     assert_eq!(
         found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
         [ProblemKind::Unreachable]
@@ -136,9 +140,9 @@ async fn t34_the_documented_permissions_suffice_over_tls() {
     );
 }
 
-/// Without any one of them a command is refused and reported, so all of them are needed.
+/// T34. Without any one of them a command is refused and reported, so all of them are needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_each_missing_permission_is_reported() {
+async fn each_missing_permission_is_reported() {
     let server = RedisServer::builder().acl(&user(&COMMANDS)).start();
     let store = patient(&of_limiter(&server)).await;
     for command in COMMANDS {
@@ -158,8 +162,9 @@ async fn t34_each_missing_permission_is_reported() {
     assert!(!found.is_empty(), "it may not touch our keys");
 }
 
+/// T34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_another_database_takes_one_more_permission() {
+async fn another_database_takes_one_more_permission() {
     let server = RedisServer::builder().acl(&user(&COMMANDS)).start();
     let third = format!("{}/3", of_limiter(&server));
     assert_eq!(kinds(&third).await, [ProblemKind::Unreachable]);
@@ -170,9 +175,9 @@ async fn t34_another_database_takes_one_more_permission() {
     assert!(server.command(&["KEYS", "*"]).items().is_empty(), "they are in the third");
 }
 
-/// Sentinels have their own users, which differ from those of the primary.
+/// T34. Sentinels have their own users, which differ from those of the primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_sentinels_have_their_own_credentials() {
+async fn sentinels_have_their_own_credentials() {
     let sentinels = Sentinels::with_replicas(0);
     for sentinel in sentinels.sentinels() {
         let watcher = "ACL SETUSER watcher on >p&ss -@all +sentinel|get-master-addr-by-name";
@@ -185,15 +190,16 @@ async fn t34_sentinels_have_their_own_credentials() {
         sentinels.sentinel_addresses().iter().map(ToString::to_string).collect();
     let without =
         format!("redis+sentinel://limiter:secret@{}/{}", hosts.join(","), sentinels.master_name());
-    let stranger = patient(&without).await;
-    assert!(stranger.examine().await.iter().all(|it| it.kind == ProblemKind::Unreachable));
+    let intruder = patient(&without).await;
+    assert!(intruder.examine().await.iter().all(|it| it.kind == ProblemKind::Unreachable));
     let store = patient(&format!("{without}?sentinel=watcher:p%26ss")).await;
     assert_eq!(store.examine().await, []);
     everything_works(&store).await;
 }
 
+/// T34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t34_in_a_cluster_every_primary_is_examined_with_two_more_permissions() {
+async fn in_a_cluster_every_primary_is_examined_with_two_more_permissions() {
     let commands: Vec<&str> = COMMANDS.into_iter().chain(CLUSTER_COMMANDS).collect();
     let cluster = Cluster::start_as(&RedisServer::builder().acl(&user(&commands)));
     let address = address(&cluster).replace("://", "://limiter:secret@");
@@ -204,7 +210,7 @@ async fn t34_in_a_cluster_every_primary_is_examined_with_two_more_permissions() 
     let limiter = limiter(&store, "asked", "10/s");
     ready(&limiter).await;
     let _half_way = cluster.begin_migration(cluster.slot_of("tg:{key}:asked"));
-    let _ = limiter.try_check("key", 1).await.expect("it may ask who gets the slot");
+    let _ = limiter.try_check("key", 1).await.expect("ASKING is permitted");
     for server in cluster.servers() {
         server.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
         server.command(&["ACL", "SETUSER", "limiter", "-asking"]);

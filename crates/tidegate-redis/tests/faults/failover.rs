@@ -146,9 +146,9 @@ fn address_of(sentinels: &Sentinels) -> String {
     format!("redis+sentinel://{}/{}", hosts.join(","), sentinels.master_name())
 }
 
-/// The old primary answers and calls itself a primary, as after a network partition.
+/// T27. The old primary answers and calls itself a primary, as after a network partition.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t27_a_primary_that_sentinels_have_replaced_is_not_used_although_it_answers() {
+async fn a_primary_that_sentinels_have_replaced_is_not_used_although_it_answers() {
     let sentinels = Sentinels::with_replicas(1);
     let store = store_at(&address_of(&sentinels), Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "isolated", "10/h burst 10", OnError::Deny);
@@ -175,8 +175,9 @@ async fn t27_a_primary_that_sentinels_have_replaced_is_not_used_although_it_answ
 
 const POLICIES: [OnError; 2] = [OnError::Deny, OnError::Local { nodes: NODES }];
 
+/// T27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t27_a_failover_by_sentinels_admits_at_most_one_extra_burst() {
+async fn a_failover_by_sentinels_admits_at_most_one_extra_burst() {
     for on_error in POLICIES {
         let sentinels = Sentinels::start();
         let load = Load::start(&address_of(&sentinels), on_error).await;
@@ -190,8 +191,9 @@ async fn t27_a_failover_by_sentinels_admits_at_most_one_extra_burst() {
     }
 }
 
+/// T27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t27_a_failover_in_a_cluster_admits_at_most_one_extra_burst() {
+async fn a_failover_in_a_cluster_admits_at_most_one_extra_burst() {
     for on_error in POLICIES {
         let cluster = Cluster::start();
         let load = Load::start(&address(&cluster), on_error).await;

@@ -67,26 +67,26 @@ fn pause(server: &RedisServer, time: Duration) {
     assert_eq!(server.command(&["CLIENT", "PAUSE", &time_ms, "ALL"]).text(), "OK");
 }
 
-/// The policy for the silent slot must not turn the denial into an admission.
+/// T32. The policy for the silent slot must not turn the denial into an admission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_denial_stays_a_denial_if_another_slot_does_not_answer() {
+async fn a_denial_stays_a_denial_if_another_slot_does_not_answer() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster, Duration::from_millis(300), OnError::Allow).await;
     let (first, second, silent) = first_and_second(&cluster);
     becomes("the first is used up", TIMEOUT, async || limiter.check(&first).await.is_deny()).await;
     pause(silent, Duration::from_secs(3));
     let asks = asks(&limiter, [(&first, 1), (&second, 1)]);
-    let joint = try_check_all(&asks).await.expect("one has denied it");
+    let joint = try_check_all(asks).await.expect("one has denied it");
     assert!(joint.decision.is_deny() && joint.each[0].is_deny());
     let silent = joint.each[1];
-    assert_eq!((silent.limit, silent.known_remaining()), (10, None), "nobody knows better");
-    assert!(check_all(&asks).await.decision.is_deny());
+    assert_eq!((silent.limit, silent.known_remaining()), (10, None), "Redis has not reported it");
+    assert!(check_all(asks).await.decision.is_deny());
     assert_eq!(limiter.stats().failed, 0);
 }
 
-/// A request before the refund is denied, and only until the refund.
+/// T32. A request before the refund is denied, and only until the refund.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_refund_of_a_joint_decision_removes_the_cached_denial() {
+async fn a_refund_of_a_joint_decision_removes_the_cached_denial() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster, PATIENT, OnError::Deny).await;
     let (first, second, late) = first_and_second(&cluster);
@@ -95,19 +95,19 @@ async fn t32_a_refund_of_a_joint_decision_removes_the_cached_denial() {
     pause(late, silence);
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { try_check_all(&asks(&limiter, [(&first, 10), (&second, 1)])).await }
+        async move { try_check_all(asks(&limiter, [(&first, 10), (&second, 1)])).await }
     });
     sleep(silence / 4).await;
     assert!(limiter.check(&first).await.is_deny(), "it is reserved");
     assert_eq!(limiter.decide(first.as_bytes(), 1).await.source, DecisionSource::CachedDenial);
-    let joint = joint.await.expect("nobody panics").expect("both answer");
+    let joint = joint.await.expect("the task does not panic").expect("both answer");
     assert!(joint.decision.is_deny());
     assert!(limiter.check(&first).await.is_allow());
 }
 
-/// Each slot answers within the deadline, but all of them together do not.
+/// T30. Each slot answers within the deadline, but all of them together do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_several_slots_share_one_deadline_and_their_charges_are_refunded() {
+async fn several_slots_share_one_deadline_and_their_charges_are_refunded() {
     let cluster = Cluster::start();
     let deadline = Duration::from_millis(400);
     let limiter = limiter_of(&cluster, deadline, OnError::Deny).await;
@@ -121,7 +121,7 @@ async fn t30_several_slots_share_one_deadline_and_their_charges_are_refunded() {
     let asks: Vec<RedisRequest<'_>> =
         keys.iter().map(|(key, cost)| limiter.request(key.as_bytes()).cost(*cost)).collect();
     let began = Instant::now();
-    let error = try_check_all(&asks).await.expect_err("the second does not answer in time");
+    let error = try_check_all(asks).await.expect_err("the second does not answer in time");
     assert!(began.elapsed() <= deadline + SLACK, "{error} after {:?}", began.elapsed());
     for (place, what) in [(0, "the first is given back"), (2, "the third was never asked")] {
         let key = &keys[place].0;
@@ -129,16 +129,16 @@ async fn t30_several_slots_share_one_deadline_and_their_charges_are_refunded() {
     }
 }
 
-/// A cancelled request charges nothing in the end, whatever its deadline.
+/// T32. A cancelled request charges nothing in the end, whatever its deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_cancelled_request_to_several_slots_has_charged_nothing() {
+async fn a_cancelled_request_to_several_slots_has_charged_nothing() {
     let cluster = Cluster::start();
     let limiter = limiter_of(&cluster, PATIENT, OnError::Deny).await;
     let (first, second, silent) = first_and_second(&cluster);
     pause(silent, Duration::from_secs(3));
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { try_check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+        async move { try_check_all(asks(&limiter, [(&first, 4), (&second, 4)])).await }
     });
     becomes("the first is charged", TIMEOUT, async || counts(&limiter, &first).await == Some(4))
         .await;
@@ -146,9 +146,9 @@ async fn t32_a_cancelled_request_to_several_slots_has_charged_nothing() {
     becomes("it is given back", TIMEOUT, async || counts(&limiter, &first).await == Some(0)).await;
 }
 
-/// A charge in a window that has ended must not be refunded in the next one.
+/// T32. A charge in a window that has ended must not be refunded in the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_charge_that_has_drained_when_another_slot_answers_is_not_refunded() {
+async fn a_charge_that_has_drained_when_another_slot_answers_is_not_refunded() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     let limiter = limiter_with(&store, "joint", "10/2s fixed", OnError::Deny);
@@ -157,7 +157,7 @@ async fn t32_a_charge_that_has_drained_when_another_slot_answers_is_not_refunded
     pause(silent, Duration::from_secs(10));
     let joint = tokio::spawn({
         let (limiter, first, second) = (limiter.clone(), first.clone(), second.clone());
-        async move { try_check_all(&asks(&limiter, [(&first, 4), (&second, 4)])).await }
+        async move { try_check_all(asks(&limiter, [(&first, 4), (&second, 4)])).await }
     });
     becomes("the first is charged", TIMEOUT, async || counts(&limiter, &first).await == Some(4))
         .await;
@@ -167,24 +167,24 @@ async fn t32_a_charge_that_has_drained_when_another_slot_answers_is_not_refunded
     joint.abort();
     assert!(joint.await.is_err(), "it was given up");
     sleep(Duration::from_millis(300)).await;
-    assert_eq!(counts(&limiter, &first).await, Some(5), "these are somebody else's");
+    assert_eq!(counts(&limiter, &first).await, Some(5), "another request was charged 5");
 }
 
-/// A permit is released by its ticket, not refunded by its cost.
+/// T32. A permit is released by its ticket, not refunded by its cost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_permit_of_one_slot_is_released_when_another_slot_denies() {
+async fn a_permit_of_one_slot_is_released_when_another_slot_denies() {
     let cluster = Cluster::start();
     let store = store_at(&address(&cluster), Settings::default().deadline(PATIENT)).await;
     for rule in ["concurrency 10", "concurrency 10 lease 1h"] {
         let limiter = limiter_with(&store, "joint", rule, OnError::Deny);
         ready(&limiter).await;
         let (first, second, _) = first_and_second(&cluster);
-        let full = limiter.try_acquire(&second, 10).await.expect("there is room");
-        let joint = try_check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        let full = limiter.request(&second).cost(10).try_acquire().await.expect("there is room");
+        let joint = try_check_all(asks(&limiter, [(&first, 4), (&second, 1)])).await;
         assert!(joint.expect("both answer").decision.is_deny());
         assert_eq!(counts(&limiter, &first).await, Some(0), "`{rule}`");
         assert!(full.release().await.unwrap());
-        let joint = try_check_all(&asks(&limiter, [(&first, 4), (&second, 1)])).await;
+        let joint = try_check_all(asks(&limiter, [(&first, 4), (&second, 1)])).await;
         assert!(joint.expect("both answer").decision.is_allow());
         assert_eq!(counts(&limiter, &first).await, Some(4), "`{rule}`: it is kept");
         limiter.reset(&first).await.expect("it answers");
@@ -192,9 +192,9 @@ async fn t32_a_permit_of_one_slot_is_released_when_another_slot_denies() {
     }
 }
 
-/// Two limiters of one name are one limit.
+/// T10. Two limiters of one name are one limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t10_two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
+async fn two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
     let server = RedisServer::start();
     let store = store_at(&server.url(), Settings::default().deadline(PATIENT)).await;
     let both = [(); 2].map(|()| limiter_with(&store, "joint", "10/h burst 10", OnError::Deny));
@@ -202,10 +202,10 @@ async fn t10_two_limiters_of_one_name_are_one_state_in_a_joint_decision() {
         ready(limiter).await;
     }
     let asks = |cost| both.each_ref().map(|limiter| limiter.request(b"key").cost(cost));
-    let joint = try_check_all(&asks(6)).await.expect("it answers");
+    let joint = try_check_all(asks(6)).await.expect("it answers");
     assert!(joint.decision.is_deny(), "each has room for six, and both have not: {joint:?}");
     assert_eq!(counts(&both[0], "key").await, Some(0));
-    let joint = try_check_all(&asks(5)).await.expect("it answers");
+    let joint = try_check_all(asks(5)).await.expect("it answers");
     assert!(joint.decision.is_allow() && joint.each[0] == joint.each[1], "{joint:?}");
     assert_eq!(counts(&both[1], "key").await, Some(10));
 }

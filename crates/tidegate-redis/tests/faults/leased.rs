@@ -50,9 +50,9 @@ fn scripts(server: &RedisServer) -> u64 {
     info.lines().filter_map(calls).sum()
 }
 
-/// One after the other, they would take three deadlines until the breaker opens.
+/// T29. One after the other, they would take three deadlines until the breaker opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_all_requests_that_wait_for_a_lease_are_decided_within_one_deadline() {
+async fn all_requests_that_wait_for_a_lease_are_decided_within_one_deadline() {
     let deadline = Duration::from_millis(500);
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
@@ -64,8 +64,9 @@ async fn t29_all_requests_that_wait_for_a_lease_are_decided_within_one_deadline(
     assert!(waited < deadline * 5 / 2, "{waited:?}");
 }
 
+/// T29.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_a_request_that_waits_for_several_leases_waits_for_one_deadline() {
+async fn a_request_that_waits_for_several_leases_waits_for_one_deadline() {
     let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(300));
     let stage = Stage::new();
     let limiter = leasing(&stage, "400/h burst 400", deadline).await;
@@ -90,9 +91,9 @@ fn lend_to_others(server: &RedisServer, key: &str, amount: f64) {
     server.command(&[b"ZADD", leases.as_bytes(), ends_us.as_bytes(), &lease]);
 }
 
-/// The refusal of a lease takes one round trip, and the decision without a lease another.
+/// T29. The refusal of a lease takes one round trip, and the decision without a lease another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_a_request_for_a_lease_and_then_for_a_decision_has_one_deadline() {
+async fn a_request_for_a_lease_and_then_for_a_decision_has_one_deadline() {
     let (deadline, delay) = (Duration::from_millis(800), Duration::from_millis(500));
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", deadline).await;
@@ -108,9 +109,9 @@ async fn t29_a_request_for_a_lease_and_then_for_a_decision_has_one_deadline() {
     assert!(began.elapsed() > delay, "it was waited for");
 }
 
-/// Requests that wait for a denial are denied by it, without asking Redis.
+/// T28. Requests that wait for a denial are denied by it, without asking Redis.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_all_requests_that_wait_for_a_lease_are_denied_by_one_answer() {
+async fn all_requests_that_wait_for_a_lease_are_denied_by_one_answer() {
     let stage = Stage::new();
     let limiter = leasing(&stage, "10/h burst 10", PATIENT).await;
     while limiter.check("key").await.is_allow() {}
@@ -127,8 +128,9 @@ async fn t28_all_requests_that_wait_for_a_lease_are_denied_by_one_answer() {
     assert!(asked <= 5, "{asked} scripts for {CALLERS} callers");
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_a_request_that_waits_for_a_lease_is_decided_if_the_rule_changes_meanwhile() {
+async fn a_request_that_waits_for_a_lease_is_decided_if_the_rule_changes_meanwhile() {
     let delay = Duration::from_millis(300);
     let stage = Stage::new();
     let limiter = leasing(&stage, "1000/h burst 1000", PATIENT).await;
@@ -140,7 +142,7 @@ async fn t28_a_request_that_waits_for_a_lease_is_decided_if_the_rule_changes_mea
     };
     sleep(delay / 2).await;
     let asked = tokio::time::timeout(TIMEOUT, all_at_once(&limiter, b"key", CALLERS)).await;
-    let (told, _) = asked.expect("nobody waits for who has gone");
+    let (told, _) = asked.expect("no request waits for ever");
     assert!(told.iter().all(|told| told.decision.is_allow()), "{told:?}");
-    changing.await.expect("nobody panics").expect("Redis answers");
+    changing.await.expect("the task does not panic").expect("Redis answers");
 }

@@ -1,6 +1,6 @@
 //! T35: every key in Redis expires when its state has no effect any more.
 
-use crate::stage::{PATIENT, limiter, ready, store_at, witness_at};
+use crate::stage::{PATIENT, id, limiter, ready, store_at, witness_at};
 use std::time::Duration;
 use tidegate_redis::{RedisLimiter, RedisStore, Settings, try_check_all};
 use tidegate_testbed::{Random, RedisServer, Reply};
@@ -47,15 +47,15 @@ async fn operate(limiter: &RedisLimiter, random: &mut Random) {
     match random.below(10) {
         0 => limiter.refund(&key, cost).await.expect("it answers"),
         1 => limiter.reset(&key).await.expect("it answers"),
-        2 => drop(limiter.check_once(&key, cost, &random.below(9).to_string()).await),
+        2 => drop(limiter.check_once(&key, cost, id(&random.below(9).to_string())).await),
         3 => {
             let asks = [1, 2].map(|cost| limiter.request(key.as_bytes()).cost(cost));
-            let _ = try_check_all(&asks).await.expect("it answers");
+            let _ = try_check_all(asks).await.expect("it answers");
         }
         4 => drop(limiter.try_check(&key, u64::MAX).await.expect("it answers")),
         5 if limiter.rule().is_concurrency() => {
             // Some permits are never released.
-            std::mem::forget(limiter.try_acquire(&key, 1).await);
+            std::mem::forget(limiter.try_acquire(&key).await);
         }
         6 => sleep(Duration::from_millis(3)).await,
         _ => drop(limiter.try_check(&key, cost).await.expect("it answers")),
@@ -69,7 +69,8 @@ async fn lives_ms(limiter: &RedisLimiter, key: &str) -> u64 {
     if rest.matches(':').count() > 1 {
         return ONCE_MS;
     }
-    let drains = limiter.peek(subject, 0).await.expect("it answers").reset_after.as_micros();
+    let drains =
+        limiter.request(subject).cost(0).peek().await.expect("it answers").reset_after.as_micros();
     // A permit without a lease is held for a day, since it may be released at any time.
     let rule = limiter.rule().to_string();
     let least_ms = if BEGIN_EMPTY.iter().any(|word| rule.contains(word)) { YOUNG_MS } else { 0 };
@@ -90,8 +91,9 @@ async fn lives_as_long_as_it_may(server: &RedisServer, limiter: &RedisLimiter) -
     keys.items().len()
 }
 
+/// T35.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_every_key_lives_until_it_has_drained_and_a_second_more() {
+async fn every_key_lives_until_it_has_drained_and_a_second_more() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (seed, rule) in (0..).zip(RULES) {
@@ -109,8 +111,9 @@ async fn t35_every_key_lives_until_it_has_drained_and_a_second_more() {
     }
 }
 
+/// T35.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_a_state_that_is_converted_to_another_rule_lives_as_long_as_that_rule_needs() {
+async fn a_state_that_is_converted_to_another_rule_lives_as_long_as_that_rule_needs() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let limiter = limiter(&store, "change", "1000/h burst 1000");
@@ -143,15 +146,16 @@ fn written(server: &RedisServer) -> Vec<Reply> {
     all
 }
 
+/// T35.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_a_denied_request_writes_nothing() {
+async fn a_denied_request_writes_nothing() {
     let server = RedisServer::start();
     let store = store(&server).await;
     for (number, rule) in RULES.iter().enumerate() {
         server.command(&["FLUSHALL"]);
         let limiter = limiter(&store, &format!("denied{number}"), rule);
         ready(&limiter).await;
-        let most = limiter.peek("key", 0).await.expect("it answers").limit;
+        let most = limiter.request("key").cost(0).peek().await.expect("it answers").limit;
         // A denied request does not take what is remaining.
         let _ = limiter.try_check("key", most.min(3)).await.expect("it answers");
         for cost in [most + 1, u64::MAX] {
@@ -161,10 +165,10 @@ async fn t35_a_denied_request_writes_nothing() {
                 assert!(cost < u64::MAX, "`{rule}` admits everything");
                 continue;
             }
-            let _ = limiter.check_once("key", cost, "id").await;
+            let _ = limiter.check_once("key", cost, id("id")).await;
             let other = limiter.request(b"other").cost(1);
             let asks = [other, limiter.request(b"key").cost(cost)];
-            let joint = try_check_all(&asks).await.expect("it answers");
+            let joint = try_check_all(asks).await.expect("it answers");
             assert!(joint.decision.is_deny(), "`{rule}`: {cost}: {joint:?}");
             assert_eq!(written(&server), before, "`{rule}`: {cost}");
         }

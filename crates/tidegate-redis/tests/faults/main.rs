@@ -1,6 +1,6 @@
 //! Faults of Redis and of the network: real servers, and a proxy that injects faults.
 //!
-//! The name of a test begins with its number in the catalogue (T22 to T35).
+//! The comment above a test begins with its number in the catalogue (T22 to T35).
 //! Times are measured many times, and the median counts, since the machine may be busy.
 
 mod clock;
@@ -15,7 +15,7 @@ mod lost_reply;
 mod moving_slots;
 mod outage;
 mod outage_bound;
-mod places;
+mod permits;
 mod refusals;
 mod round_trips;
 mod share;

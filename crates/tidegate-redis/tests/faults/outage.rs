@@ -1,6 +1,6 @@
 //! T28: a server that does not answer. The policy of each limit decides, within the deadline.
 
-use crate::stage::{Outage, Stage, TIMEOUT, becomes, limiter, limiter_with, median, ready};
+use crate::stage::{Outage, Stage, TIMEOUT, becomes, id, limiter, limiter_with, median, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,14 +28,15 @@ async fn timed(limiter: &RedisLimiter, key: &str) -> Duration {
 /// Waits until the circuit breaker is open.
 async fn breaker_opens(limiter: &RedisLimiter) {
     becomes("the breaker is open", TIMEOUT, async || {
-        let error = limiter.try_check("probe", 1).await.expect_err("nobody is there");
+        let error = limiter.try_check("probe", 1).await.expect_err("Redis does not answer");
         error.to_string().contains("until it answers again")
     })
     .await;
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_the_first_failing_decision_comes_within_the_deadline() {
+async fn the_first_failing_decision_comes_within_the_deadline() {
     for outage in Outage::ALL {
         let stage = Stage::new();
         let mut limiters = Vec::new();
@@ -56,8 +57,9 @@ async fn t28_the_first_failing_decision_comes_within_the_deadline() {
     }
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_a_store_that_is_not_up_yet_is_no_error_and_its_health_reports_it() {
+async fn a_store_that_is_not_up_yet_is_no_error_and_its_health_reports_it() {
     let stage = Stage::new();
     stage.begin(Outage::Refused);
     let store = RedisStore::connect(&stage.proxy.url()).await.expect("it is an address");
@@ -65,7 +67,7 @@ async fn t28_a_store_that_is_not_up_yet_is_no_error_and_its_health_reports_it() 
     let down = store.health();
     assert!(down.iter().all(|server| !server.is_up && !server.why_down.is_empty()), "{down:?}");
     assert!(limiter.ready().await.is_err());
-    assert_eq!(limiter.health().state, LimitState::Away);
+    assert_eq!(limiter.health().state, LimitState::Down);
     assert!(limiter.check("key").await.is_deny());
     stage.end(Outage::Refused);
     ready(&limiter).await;
@@ -77,9 +79,9 @@ async fn t28_a_store_that_is_not_up_yet_is_no_error_and_its_health_reports_it() 
     .await;
 }
 
-/// A denial returns without waiting, so a loop of requests could block its thread.
+/// T28. A denial returns without waiting, so a loop of requests could block its thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn t28_a_loop_of_requests_during_an_outage_lets_other_tasks_run() {
+async fn a_loop_of_requests_during_an_outage_lets_other_tasks_run() {
     let stage = Stage::new();
     let store = stage.store().await;
     let limiter = limiter_with(&store, "loop", RULE, OnError::Deny);
@@ -101,11 +103,12 @@ async fn t28_a_loop_of_requests_during_an_outage_lets_other_tasks_run() {
     let told = told.recv_timeout(TIMEOUT);
     is_over.store(true, Ordering::Relaxed);
     asking.await.expect("it ends");
-    told.expect("the other one has run");
+    told.expect("the other task has run");
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_a_limit_that_has_never_reached_redis_answers_within_the_deadline_too() {
+async fn a_limit_that_has_never_reached_redis_answers_within_the_deadline_too() {
     let stage = Stage::new();
     stage.begin(Outage::Silent);
     let store = stage.store().await;
@@ -119,9 +122,9 @@ async fn t28_a_limit_that_has_never_reached_redis_answers_within_the_deadline_to
     assert!(median <= DEADLINE + SLACK, "{median:?}");
 }
 
-/// The breaker opens by the requests alone: a `PING` fails only a second later.
+/// T28. The breaker opens by the requests alone: a `PING` fails only a second later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_after_three_timeouts_no_request_waits() {
+async fn after_three_timeouts_no_request_waits() {
     let stage = Stage::new();
     let limiter = limiter(&stage.store().await, "three", RULE);
     ready(&limiter).await;
@@ -134,9 +137,9 @@ async fn t28_after_three_timeouts_no_request_waits() {
     assert!((3..=5).contains(&waited), "{waited} of 30 have waited");
 }
 
-/// Of a thousand decisions, half take at most a tenth of the required time, and nearly all no more than it.
+/// T28. Of a thousand decisions, half take at most a tenth of the required time, and nearly all no more than it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_once_the_breaker_is_open_answers_come_at_once() {
+async fn once_the_breaker_is_open_answers_come_at_once() {
     for outage in Outage::ALL {
         let stage = Stage::new();
         let limiter = limiter(&stage.store().await, "at-once", RULE);
@@ -153,8 +156,9 @@ async fn t28_once_the_breaker_is_open_answers_come_at_once() {
     }
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_without_redis_each_limit_decides_by_its_policy_and_counts_it() {
+async fn without_redis_each_limit_decides_by_its_policy_and_counts_it() {
     let stage = Stage::new();
     let store = stage.store().await;
     let [local, allow, deny] = [
@@ -191,12 +195,12 @@ async fn t28_without_redis_each_limit_decides_by_its_policy_and_counts_it() {
         assert!(after.last_failure.contains(&stage.proxy.address().to_string()));
     }
     let retry_after = deny.check("key").await.retry_after();
-    assert!(retry_after.is_some(), "who is denied is told when to come back");
+    assert!(retry_after.is_some(), "a denial has a retry time");
 }
 
-/// Neither the policy nor Redis decides, so no failure is counted and there is no retry time.
+/// T28. Neither the policy nor Redis decides, so no failure is counted and there is no retry time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
+async fn a_rule_that_admits_nothing_is_decided_without_redis() {
     for on_error in [OnError::Local { nodes: 2 }, OnError::Allow, OnError::Deny] {
         let stage = Stage::new();
         let store = stage.store().await;
@@ -204,31 +208,31 @@ async fn t28_a_rule_that_admits_nothing_is_decided_without_redis() {
         let open = limiter_with(&store, "open", RULE, OnError::Allow);
         stage.begin(Outage::Refused);
         let asks = [&open, &shut].map(|limiter| limiter.request(b"key").cost(1));
-        let joint =
-            [check_all(&asks).await, try_check_all(&asks).await.expect("it needs no Redis")];
+        let joint = [check_all(asks).await, try_check_all(asks).await.expect("it needs no Redis")];
         let mut denials: Vec<Decision> = joint.iter().map(|joint| joint.decision).collect();
         denials.extend(joint.iter().map(|joint| joint.each[1]));
         denials.push(shut.check("key").await);
-        denials.push(shut.check_once("key", 1, "id").await);
+        denials.push(shut.check_once("key", 1, id("id")).await);
         denials.push(shut.try_check("key", 1).await.expect("it needs no Redis"));
-        denials.push(shut.peek("key", 1).await.expect("it needs no Redis"));
-        denials.push(shut.try_acquire("key", 1).await.expect_err("it admits nothing").decision);
+        denials.push(shut.peek("key").await.expect("it needs no Redis"));
+        denials.push(shut.try_acquire("key").await.expect_err("it admits nothing").decision);
         for (place, denial) in denials.iter().enumerate() {
             assert_eq!(denial.verdict, Verdict::Deny(Retry::Never), "{on_error:?} {place}");
         }
-        let nothing = [0, 1].map(|place| asks[1].cost(place));
-        assert!(check_all(&nothing[..1]).await.decision.is_allow(), "it costs nothing");
-        assert!(check_all(&nothing).await.decision.is_deny());
+        let nothing = [0, 1].map(|cost| asks[1].cost(cost));
+        assert!(check_all([nothing[0]]).await.decision.is_allow(), "it costs nothing");
+        assert!(check_all(nothing).await.decision.is_deny());
         assert!(
-            shut.check_n("key", 0).await.is_allow() && shut.try_acquire("key", 0).await.is_ok()
+            shut.check_n("key", 0).await.is_allow()
+                && shut.request("key").cost(0).try_acquire().await.is_ok()
         );
         assert_eq!((shut.stats().failed, shut.health().state.is_degraded()), (0, false));
     }
 }
 
-/// Its requests do not ask Redis, so the rule is published in the background.
+/// T28. Its requests do not ask Redis, so the rule is published in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_the_other_nodes_adopt_a_rule_that_admits_nothing() {
+async fn the_other_nodes_adopt_a_rule_that_admits_nothing() {
     let stage = Stage::new();
     let other = limiter_with(&stage.store().await, "shared", RULE, OnError::Allow);
     ready(&other).await;
@@ -237,8 +241,9 @@ async fn t28_the_other_nodes_adopt_a_rule_that_admits_nothing() {
     drop(shut);
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_a_limit_recovers_by_itself() {
+async fn a_limit_recovers_by_itself() {
     for outage in Outage::ALL {
         let stage = Stage::new();
         let store = stage.store().await;
@@ -258,8 +263,9 @@ async fn t28_a_limit_recovers_by_itself() {
     }
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_the_last_failure_is_reported_and_not_the_first() {
+async fn the_last_failure_is_reported_and_not_the_first() {
     let stage = Stage::new();
     let limiter = limiter(&stage.store().await, "last", RULE);
     ready(&limiter).await;
@@ -295,9 +301,9 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// On one thread, since the subscriber only gets the events of its thread.
+/// T28. On one thread, since the subscriber only gets the events of its thread.
 #[tokio::test]
-async fn t28_an_outage_is_logged_and_not_with_every_request() {
+async fn an_outage_is_logged_and_not_with_every_request() {
     let lines = Arc::new(AtomicUsize::new(0));
     let _listening = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
     let stage = Stage::new();

@@ -1,7 +1,7 @@
 //! T33: what evenly loaded nodes admit around an outage of a real Redis, in every interval (decision 0040).
 //!
-//! Always   Nothing here depends on how fast the machine is: for how long nodes disagree about Redis, and how late an answer
-//!          is, is measured, and the bound is for what was measured.
+//! Always   Nothing here depends on how fast the machine is: the test measures for how long nodes disagree about Redis and how
+//!          late an answer is, and computes the bound from that.
 
 use crate::stage::{Stage, TIMEOUT, becomes, limiter_with, ready};
 use std::time::Duration;
@@ -75,8 +75,8 @@ fn disagreement(seen: &[Seen]) -> (u64, u64) {
         let begins = (0..NODES).map(|node| of(node).map(|seen| seen.asked).min());
         let ends = (0..NODES).map(|node| of(node).map(|seen| seen.answered).max());
         let (begins, ends): (Vec<_>, Vec<_>) = (begins.collect(), ends.collect());
-        let first = begins.iter().flatten().min().expect("somebody decided");
-        let last = ends.iter().flatten().max().expect("somebody decided");
+        let first = begins.iter().flatten().min().expect("there are decisions");
+        let last = ends.iter().flatten().max().expect("there are decisions");
         // All are without Redis from when the last one is until the first one is not.
         let all = ends.iter().min().copied().flatten().unwrap_or(0);
         let all = all.saturating_sub(begins.iter().max().copied().flatten().unwrap_or(u64::MAX));
@@ -166,17 +166,20 @@ async fn keeps_the_bound(fault: Fault, name: &str) {
     );
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_an_outage_of_evenly_loaded_nodes_keeps_the_bound_where_nothing_is_heard() {
+async fn an_outage_of_evenly_loaded_nodes_keeps_the_bound_where_nothing_is_heard() {
     keeps_the_bound(Fault::BlackHole, "hang").await;
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_an_outage_of_evenly_loaded_nodes_keeps_the_bound_where_answers_come_late() {
+async fn an_outage_of_evenly_loaded_nodes_keeps_the_bound_where_answers_come_late() {
     keeps_the_bound(Fault::Delay(DEADLINE * 3), "delay").await;
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_an_outage_of_evenly_loaded_nodes_keeps_the_bound_where_connections_are_refused() {
+async fn an_outage_of_evenly_loaded_nodes_keeps_the_bound_where_connections_are_refused() {
     keeps_the_bound(Fault::Refuse, "refused").await;
 }

@@ -4,7 +4,7 @@ use crate::stage::{PATIENT, Stage, TIMEOUT, becomes, limiter_with, ready, store_
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_redis::{
-    DecisionSource, LimitState, OnError, RedisLimiter, RedisStore, Settings, StoreError,
+    DecisionSource, LimitState, OnError, RedisLimiter, RedisStore, RedisStoreError, Settings,
     try_check_all,
 };
 use tidegate_testbed::redis::Builder;
@@ -50,8 +50,9 @@ fn tell(server: &RedisServer, words: &[&str]) {
     assert!(reply.is_ok(), "{}: {reply:?}", words.join(" "));
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_noscript_the_text_of_the_script_is_sent() {
+async fn noscript_the_text_of_the_script_is_sent() {
     let (server, limiter) = served(RedisServer::builder()).await;
     let failed = limiter.stats().failed;
     for _ in 0..5 {
@@ -64,8 +65,9 @@ async fn t32_noscript_the_text_of_the_script_is_sent() {
     assert!(limiter.stats().failed <= failed + 2);
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_readonly_a_replica_is_not_asked_until_it_is_a_primary() {
+async fn readonly_a_replica_is_not_asked_until_it_is_a_primary() {
     let (server, limiter) = served(RedisServer::builder()).await;
     tell(&server, &["REPLICAOF", "127.0.0.1", "1"]);
     let error = limiter.try_check("key", 1).await.expect_err("it is a replica");
@@ -75,8 +77,9 @@ async fn t32_readonly_a_replica_is_not_asked_until_it_is_a_primary() {
     decides(&limiter).await;
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_loading_no_request_waits_for_a_server_that_loads() {
+async fn loading_no_request_waits_for_a_server_that_loads() {
     let builder = RedisServer::builder()
         .option("key-load-delay", "5000")
         .option("loading-process-events-interval-bytes", "1024");
@@ -92,8 +95,9 @@ async fn t32_loading_no_request_waits_for_a_server_that_loads() {
     decides(&limiter).await;
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_oom_the_policy_decides_while_the_server_is_full() {
+async fn oom_the_policy_decides_while_the_server_is_full() {
     let (server, limiter) = served(RedisServer::builder()).await;
     tell(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
     refuses(&limiter, "OOM").await;
@@ -118,9 +122,9 @@ async fn is_well(limiter: &RedisLimiter) {
     .await;
 }
 
-/// Without requests, and with a `PING` that is answered, the probe writes.
+/// T32. Without requests, and with a `PING` that is answered, the probe writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_refused_limit_is_probed_until_it_recovers_even_without_requests() {
+async fn a_refused_limit_is_probed_until_it_recovers_even_without_requests() {
     let (server, limiter) = served(RedisServer::builder()).await;
     is_well(&limiter).await;
     tell(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
@@ -132,7 +136,7 @@ async fn t32_a_refused_limit_is_probed_until_it_recovers_even_without_requests()
         answered(&server, "OOM") >= before + 10
     })
     .await;
-    assert_eq!(limiter.health().state, LimitState::Away, "it has been a second");
+    assert_eq!(limiter.health().state, LimitState::Down, "it has been a second");
     tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
     becomes("it is well", TIMEOUT, async || limiter.health().state == LimitState::Idle).await;
     is_well(&limiter).await;
@@ -155,8 +159,9 @@ async fn a_probe_has_the_deadline_of_its_limit_and_counts_as_an_answer() {
     assert!(store.health()[0].is_up, "no probe has timed out");
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_busy_the_policy_decides_during_a_long_script() {
+async fn busy_the_policy_decides_during_a_long_script() {
     let (server, limiter) =
         served(RedisServer::builder().option("busy-reply-threshold", "50")).await;
     let server = Arc::new(server);
@@ -169,8 +174,9 @@ async fn t32_busy_the_policy_decides_during_a_long_script() {
     decides(&limiter).await;
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_misconf_the_policy_decides_while_the_server_cannot_save() {
+async fn misconf_the_policy_decides_while_the_server_cannot_save() {
     let (server, limiter) =
         served(RedisServer::builder().option("enable-protected-configs", "yes")).await;
     tell(&server, &["CONFIG", "SET", "dir", "/proc"]);
@@ -181,8 +187,9 @@ async fn t32_misconf_the_policy_decides_while_the_server_cannot_save() {
     decides(&limiter).await;
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_wrongtype_affects_only_its_own_key() {
+async fn wrongtype_affects_only_its_own_key() {
     let (server, limiter) = served(RedisServer::builder()).await;
     server.command(&["DEL", "tg:{key}:errors"]);
     server.command(&["LPUSH", "tg:{key}:errors", "x"]);
@@ -195,8 +202,9 @@ async fn t32_wrongtype_affects_only_its_own_key() {
     decides(&limiter).await;
 }
 
+/// T32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_a_value_of_another_program_is_an_error() {
+async fn a_value_of_another_program_is_an_error() {
     let server = RedisServer::start();
     let store = store_at(&server.url(), Settings::default()).await;
     let values: [&[u8]; 6] = [b"", b"5", b"hello", &[0; 24], &[0xff; 40], &[0x41; 64]];
@@ -210,7 +218,7 @@ async fn t32_a_value_of_another_program_is_an_error() {
         for value in values {
             server.command(&[b"SET", key.as_bytes(), value]);
             let _ = limiter.check("key").await;
-            drop(limiter.try_acquire("key", 1).await);
+            drop(limiter.try_acquire("key").await);
             server.command(&["DEL", &key]);
             becomes("Redis decides", TIMEOUT, async || limiter.try_check("key", 1).await.is_ok())
                 .await;
@@ -218,9 +226,9 @@ async fn t32_a_value_of_another_program_is_an_error() {
     }
 }
 
-/// A cluster node that has no slots at first, and then all.
+/// T32. A cluster node that has no slots at first, and then all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t32_clusterdown_and_crossslot_let_the_policy_decide() {
+async fn clusterdown_and_crossslot_let_the_policy_decide() {
     let server = RedisServer::builder()
         .option("cluster-enabled", "yes")
         .option("cluster-node-timeout", "500")
@@ -231,8 +239,11 @@ async fn t32_clusterdown_and_crossslot_let_the_policy_decide() {
     decides(&limiter).await;
     // Its address is that of a single server, so keys of several slots are sent in one script.
     let asks = [&b"a"[..], b"b"].map(|key| limiter.request(key).cost(1));
-    let error = try_check_all(&asks).await.expect_err("two slots");
-    assert!(matches!(&error, StoreError::Refused { code, .. } if code == "CROSSSLOT"), "{error}");
+    let error = try_check_all(asks).await.expect_err("two slots");
+    assert!(
+        matches!(&error, RedisStoreError::Refused { code, .. } if code == "CROSSSLOT"),
+        "{error}"
+    );
     assert!(!error.may_have_charged());
     decides(&limiter).await;
 }

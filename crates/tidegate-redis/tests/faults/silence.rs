@@ -2,7 +2,7 @@
 
 use crate::stage::{Outage, Stage, TIMEOUT, becomes, limiter, limiter_with, ready};
 use std::time::Duration;
-use tidegate_redis::{DecisionSource, OnError, Settings, StoreError};
+use tidegate_redis::{DecisionSource, OnError, RedisStoreError, Settings};
 use tidegate_testbed::Fault;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -12,9 +12,9 @@ const GIVEN_UP: Duration = Duration::from_secs(3);
 /// How late a busy machine may be.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// The proxy never resumes a connection that has lost data, so the limiter must have reconnected.
+/// T29. The proxy never resumes a connection that has lost data, so the limiter must have reconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_a_connection_that_never_answers_is_dropped_within_three_seconds() {
+async fn a_connection_that_never_answers_is_dropped_within_three_seconds() {
     let stage = Stage::new();
     let limiter = limiter_with(&stage.store().await, "silent", "1000/s", OnError::Deny);
     ready(&limiter).await;
@@ -34,8 +34,9 @@ async fn t29_a_connection_that_never_answers_is_dropped_within_three_seconds() {
     assert!(stage.proxy.connections() > before);
 }
 
+/// T29.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_a_dead_connection_is_detected_without_requests() {
+async fn a_dead_connection_is_detected_without_requests() {
     let stage = Stage::new();
     let store = stage.store().await;
     becomes("it is up", TIMEOUT, async || store.health()[0].is_up).await;
@@ -50,8 +51,9 @@ async fn t29_a_dead_connection_is_detected_without_requests() {
     }
 }
 
+/// T29.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t29_the_number_of_waiting_requests_is_bounded_and_others_are_decided_at_once() {
+async fn the_number_of_waiting_requests_is_bounded_and_others_are_decided_at_once() {
     const MAX: usize = 5;
     let deadline = Duration::from_secs(2);
     let settings = Settings::default().in_flight_max(MAX).deadline(deadline);
@@ -69,14 +71,14 @@ async fn t29_the_number_of_waiting_requests_is_bounded_and_others_are_decided_at
     }
     let (mut waited, mut shed) = (0, 0);
     while let Some(answer) = asked.join_next().await {
-        match answer.expect("nobody panics") {
-            (Err(StoreError::Overloaded { max, .. }), time) => {
+        match answer.expect("the task does not panic") {
+            (Err(RedisStoreError::Overloaded { max, .. }), time) => {
                 assert_eq!(max, MAX);
                 assert!(time < deadline / 2, "shed after {time:?}");
                 shed += 1;
             }
             (Err(_), _) => waited += 1,
-            (Ok(decision), _) => panic!("nobody can have decided {decision:?}"),
+            (Ok(decision), _) => panic!("decided without a reply: {decision:?}"),
         }
     }
     assert_eq!((waited, shed), (MAX, 200 - MAX));

@@ -19,9 +19,9 @@ fn one_in_a_hundred(delay: Duration) -> Fault {
     Fault::DelayOneIn { n: 100, delay }
 }
 
-/// Reading the rule takes two round trips here, and the decision two more, since the server has no scripts cached.
+/// T30. Reading the rule takes two round trips here, and the decision two more, since the server has no scripts cached.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_all_steps_of_a_decision_share_one_deadline() {
+async fn all_steps_of_a_decision_share_one_deadline() {
     let stage = Stage::new();
     let deadline = Duration::from_millis(100);
     let store = stage.store_with(Settings::default().deadline(deadline)).await;
@@ -39,15 +39,15 @@ async fn t30_all_steps_of_a_decision_share_one_deadline() {
     assert!(median <= deadline + SLACK, "{median:?}");
 }
 
-/// A server may answer a `PING` later than any request can wait.
+/// T30. A server may answer a `PING` later than any request can wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_a_server_slower_than_the_deadline_is_not_asked() {
+async fn a_server_slower_than_the_deadline_is_not_asked() {
     let stage = Stage::new();
     let limiter = limiter_with(&stage.store().await, "slower", "1000/s", OnError::Deny);
     ready(&limiter).await;
     stage.proxy.set(Fault::Delay(Duration::from_millis(100)));
     becomes("it is not asked", TIMEOUT, async || {
-        let error = limiter.try_check("key", 1).await.expect_err("nobody answers in time");
+        let error = limiter.try_check("key", 1).await.expect_err("no answer comes in time");
         error.to_string().contains("until it answers again")
     })
     .await;
@@ -67,9 +67,9 @@ async fn t30_a_server_slower_than_the_deadline_is_not_asked() {
     .await;
 }
 
-/// Requests behind a late reply on its connection wait with it; all others do not.
+/// T30. Requests behind a late reply on its connection wait with it; all others do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
+async fn one_reply_in_a_hundred_that_is_late_does_not_slow_the_others() {
     let stage = Stage::new();
     let settings = Settings::default().deadline(PATIENT);
     let limiter = limiter(&stage.store_with(settings).await, "others", "1000000/s");
@@ -112,10 +112,10 @@ async fn denied_in_a_moment(limiter: &RedisLimiter) -> u64 {
     callers.join_all().await.into_iter().sum()
 }
 
-/// Calm moments and late ones in turn, so that what else the machine does slows both. One in which nothing is lost shows
-/// that replies are not waited for; were they, there would be none.
+/// T30. Runs with and without late replies alternate, so that other work of the machine slows both. If denials waited for
+/// replies, every late run would be slower; one that is not proves that they do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_late_replies_do_not_slow_cached_denials() {
+async fn late_replies_do_not_slow_cached_denials() {
     let stage = Stage::new();
     let settings = Settings::default().deadline(PATIENT);
     let limiter = limiter(&stage.store_with(settings).await, "throughput", "1/h");
@@ -135,8 +135,9 @@ async fn t30_late_replies_do_not_slow_cached_denials() {
     }
 }
 
+/// T30.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_a_cached_denial_does_not_ask_redis() {
+async fn a_cached_denial_does_not_ask_redis() {
     let stage = Stage::new();
     let settings = Settings::default().deadline(PATIENT);
     let limiter = limiter(&stage.store_with(settings).await, "known", "1/min");
@@ -152,15 +153,15 @@ async fn t30_a_cached_denial_does_not_ask_redis() {
         assert_eq!(told.source, DecisionSource::CachedDenial);
         remembered += 1;
     }
-    assert_eq!(limiter.stats().remembered, remembered);
+    assert_eq!(limiter.stats().denied_by_cache, remembered);
     // There may have been a PING, but no script.
     let more = stage.proxy.request_bytes() - asked;
     assert!(more <= 200, "{more} bytes for {remembered} requests");
 }
 
-/// What the other limit has remaining is reported from the cache.
+/// T30. What the other limit has remaining is reported from the cache.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t30_a_cached_denial_of_one_of_several_limits_does_not_ask_redis() {
+async fn a_cached_denial_of_one_of_several_limits_does_not_ask_redis() {
     let stage = Stage::new();
     let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
     let (user, site) = (limiter(&store, "user", "1/h"), limiter(&store, "site", "9/h burst 9"));
@@ -169,7 +170,7 @@ async fn t30_a_cached_denial_of_one_of_several_limits_does_not_ask_redis() {
     let asks = |cost| [(&user, cost), (&site, 1)];
     let decide = async |cost| {
         let asks = asks(cost).map(|(limiter, cost)| limiter.request(b"key").cost(cost));
-        let joint = check_all(&asks).await;
+        let joint = check_all(asks).await;
         (joint.decision.is_allow(), joint.each[1].remaining)
     };
     assert_eq!(decide(1).await, (true, 8));
@@ -180,13 +181,13 @@ async fn t30_a_cached_denial_of_one_of_several_limits_does_not_ask_redis() {
         assert_eq!(decide(1 + remembered % 2).await, (false, 8));
         remembered += 1;
     }
-    assert_eq!(user.stats().remembered, remembered);
-    assert_eq!(site.stats().remembered, 0, "it has not denied anybody");
-    assert_eq!(site.stats().allowed, 1, "nor allowed anybody who was denied by another");
+    assert_eq!(user.stats().denied_by_cache, remembered);
+    assert_eq!(site.stats().denied_by_cache, 0, "it has denied nothing");
+    assert_eq!(site.stats().allowed, 1, "a request that another limit denies is not allowed");
     let more = stage.proxy.request_bytes() - asked;
     // Two limits may have read their rules, and there may have been a PING.
     assert!(more <= 500, "{more} bytes for {remembered} requests");
     assert_eq!(user.decide(b"key", 1).await.source, DecisionSource::CachedDenial, "alone too");
     user.refund("key", 1).await.expect("it answers");
-    assert_eq!(decide(1).await, (true, 7), "who gives back is not denied by what was before");
+    assert_eq!(decide(1).await, (true, 7), "a refund removes the cached denial");
 }

@@ -1,6 +1,7 @@
 //! A server, a proxy that injects faults, and stores that connect through it.
 
 use std::time::Duration;
+use tidegate::store::IdempotencyKey;
 use tidegate_redis::{OnError, RedisLimiter, RedisStore, Settings};
 use tidegate_testbed::{Fault, FaultProxy, RedisServer};
 use tokio::time::{Instant, sleep};
@@ -9,6 +10,11 @@ use tokio::time::{Instant, sleep};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// The deadline of limiters that must not time out on a busy machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
+
+/// Returns the id of an idempotent request.
+pub(crate) fn id(text: &str) -> IdempotencyKey<'_> {
+    IdempotencyKey::new(text).expect("it is short")
+}
 
 /// A server behind a proxy that injects faults.
 pub(crate) struct Stage {

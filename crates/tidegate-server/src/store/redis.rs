@@ -201,7 +201,7 @@ impl Counters for RedisCounters {
 }
 
 /// Returns the counts that every store has.
-fn common_stats(redis: &tidegate_redis::Stats) -> Stats {
+fn common_stats(redis: &tidegate_redis::RedisStats) -> Stats {
     let mut stats = Stats::default();
     (stats.allowed, stats.denied) = (redis.allowed, redis.denied);
     stats

@@ -155,7 +155,7 @@ fn every_form_of_words_is_answered_as_redis_cell_answers_it() {
             for (_, words) in together {
                 let words = all_words(&key, words);
                 asked.extend(array(&[&[&b"CL.THROTTLE"[..]], &words[..]].concat()));
-                expected.extend(both.cell.say(both.now_ns, &words));
+                expected.extend(both.cell.reply(both.now_ns, &words));
             }
             let (done, said) = both.peer.bytes(&asked);
             prop_assert_eq!(done, asked.len(), "all of it is taken");

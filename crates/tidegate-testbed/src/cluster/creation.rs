@@ -26,10 +26,10 @@ pub(super) fn create(builder: &Builder) -> Cluster {
     let (primaries, replicas) = nodes.split_at(usize::from(PRIMARIES));
     for ((primary, replica), number) in primaries.iter().zip(replicas).zip(0..) {
         let range = [first_slot(number), first_slot(number + 1) - 1].map(|slot| slot.to_string());
-        tell(&primary.server, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
-        tell(&replica.server, &["CLUSTER", "REPLICATE", &id(&primary.server)]);
+        command_ok(&primary.server, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+        command_ok(&replica.server, &["CLUSTER", "REPLICATE", &id(&primary.server)]);
     }
-    eventually("every replica has its copy and is known", PATIENCE, || {
+    eventually("every replica has its copy, and all nodes know it", PATIENCE, || {
         replicas.iter().all(|replica| replica.server.has_copy())
             && nodes.iter().all(|node| knows_replicas(&node.server, replicas.len()))
     });
@@ -44,7 +44,7 @@ pub(super) fn id(server: &RedisServer) -> String {
 }
 
 /// Sends a command, and panics unless the reply is OK.
-pub(super) fn tell(server: &RedisServer, words: &[&str]) {
+pub(super) fn command_ok(server: &RedisServer, words: &[&str]) {
     let reply = server.command(words);
     assert!(reply.is_ok(), "{}: {reply:?}", words.join(" "));
 }
@@ -60,11 +60,11 @@ fn node(builder: &Builder) -> Node {
 fn meet(nodes: &[Node]) {
     for (node, epoch) in nodes.iter().zip(1_u16..) {
         // Epochs differ from the start; otherwise the nodes would have to resolve a conflict first.
-        tell(&node.server, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]);
+        command_ok(&node.server, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]);
     }
     for Node { server, bus } in &nodes[1..] {
         let (port, bus) = (server.port().to_string(), bus.number().to_string());
-        tell(&nodes[0].server, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        command_ok(&nodes[0].server, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
     }
     eventually("every node knows all others", PATIENCE, || {
         nodes.iter().all(|node| links(&node.server) == nodes.len())
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_slot_is_given_to_somebody() {
+    fn every_slot_is_assigned_to_a_primary() {
         assert_eq!([0, 1, 2, 3].map(first_slot), [0, 5_461, 10_922, 16_384]);
     }
 }

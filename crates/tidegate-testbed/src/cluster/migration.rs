@@ -4,7 +4,7 @@
 //! that does not send ASKING, and TRYAGAIN to one that does and asks for several keys of which some are missing.
 
 use super::Cluster;
-use super::creation::{id, tell};
+use super::creation::{command_ok, id};
 use super::slots::View;
 use crate::redis::{RedisServer, Reply};
 use crate::wait::PATIENCE;
@@ -81,6 +81,6 @@ impl<'a> Migration<'a> {
     fn set_slot(&self, node: &RedisServer, words: &[&str]) {
         let slot = self.slot.to_string();
         let command = ["CLUSTER", "SETSLOT", &slot];
-        tell(node, &command.into_iter().chain(words.iter().copied()).collect::<Vec<_>>());
+        command_ok(node, &command.into_iter().chain(words.iter().copied()).collect::<Vec<_>>());
     }
 }

@@ -97,13 +97,13 @@ impl Cluster {
 
     fn is_ok(&self) -> bool {
         let awake: Vec<u16> = self.awake().map(RedisServer::port).collect();
-        let mut views = self.awake().map(|node| says_ok(node).then(|| View::of(node))?);
+        let mut views = self.awake().map(|node| reports_ok(node).then(|| View::of(node))?);
         let Some(Some(view)) = views.next() else { return false };
         view.is_covered_by(&awake) && views.all(|other| other.as_ref() == Some(&view))
     }
 }
 
-fn says_ok(node: &RedisServer) -> bool {
+fn reports_ok(node: &RedisServer) -> bool {
     let info = node.try_command(&["CLUSTER", "INFO"]);
     info.is_ok_and(|info| info.field("cluster_state").as_deref() == Some("ok"))
 }

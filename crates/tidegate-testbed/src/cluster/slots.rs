@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_says_who_has_a_slot() {
+    fn a_view_knows_the_primary_of_a_slot() {
         let view =
             View::read(&Reply::Array(vec![run(8_192, 16_383, 2), run(0, 8_191, 1)])).unwrap();
         assert_eq!(
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_nobody_has_is_not_covered() {
+    fn a_slot_without_a_primary_is_not_covered() {
         let view = View::read(&Reply::Array(vec![run(0, 16_382, 1)])).unwrap();
         assert_eq!(view.primary_of(16_383), None);
         assert!(!view.is_covered_by(&[1]));

@@ -39,16 +39,16 @@ pub struct PostgresServer {
 impl PostgresServer {
     /// Creates an empty database, starts a server, and returns when it accepts connections.
     pub fn start() -> Self {
-        let mut said = String::new();
+        let mut last_log = String::new();
         for _ in 0..ATTEMPTS_MAX {
             match Self::try_start() {
                 Ok(server) => return server,
                 // Another program has taken the port meanwhile.
-                Err(log) if log.contains("Address already in use") => said = log,
+                Err(log) if log.contains("Address already in use") => last_log = log,
                 Err(log) => panic!("postgres does not start:\n{log}"),
             }
         }
-        panic!("{ATTEMPTS_MAX} ports were in use:\n{said}");
+        panic!("{ATTEMPTS_MAX} ports were in use:\n{last_log}");
     }
 
     /// Starts it; the error is its log.
@@ -56,7 +56,7 @@ impl PostgresServer {
         let (directory, port, account) = (Directory::new(), Port::claim(), Account::choose());
         account.own(directory.path());
         let data = directory.join(DATA);
-        make(&data, account);
+        init_database(&data, account);
         let number = port.number().to_string();
         let arguments =
             ["-D", &data.to_string_lossy(), "-p", &number, "-h", "127.0.0.1"].map(str::to_owned);
@@ -85,7 +85,7 @@ impl PostgresServer {
         ready == Some(true)
     }
 
-    /// `postgres://tidegate@127.0.0.1:port/postgres`.
+    /// Returns its URL: `postgres://tidegate@127.0.0.1:port/postgres`.
     pub fn url(&self) -> String {
         format!("postgres://{USER}@{}/{DATABASE}", self.address())
     }
@@ -111,7 +111,7 @@ fn read(log: &Path) -> String {
 }
 
 /// Creates an empty database in a new directory.
-fn make(data: &Path, account: Account) {
+fn init_database(data: &Path, account: Account) {
     let initdb = program::find("initdb", PACKAGE);
     let mut command = Command::new("setpriv");
     command.args(account.privileges()).arg(initdb).arg("--pgdata").arg(data);

@@ -12,9 +12,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::connection::Connection;
+use super::connection;
 use super::counts::Counts;
 use super::fault::Fault;
+use super::shared_state::SharedState;
 
 pub(super) struct Order {
     pub(super) fault: Fault,
@@ -69,8 +70,8 @@ impl Acceptor {
         // The client may have closed the connection before it was accepted.
         let Ok(client) = client else { return };
         self.counts.connections.add(1);
-        let connection = Connection::new(self.fault.subscribe(), Arc::clone(&self.counts));
-        self.connections.spawn(connection.run(client, self.server));
+        let state = SharedState::new(self.fault.subscribe(), Arc::clone(&self.counts));
+        self.connections.spawn(connection::run(state, client, self.server));
     }
 }
 

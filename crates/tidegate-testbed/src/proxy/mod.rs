@@ -9,6 +9,7 @@ mod connection;
 mod counts;
 mod fault;
 mod replies;
+mod shared_state;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl FaultProxy {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:port/`.
+    /// Returns its URL: `redis://127.0.0.1:port/`.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address())
     }

@@ -12,21 +12,21 @@ use tokio::select;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::{Connection, End, PIECE_BYTES_MAX};
 use super::fault::Fault;
+use super::shared_state::{End, PIECE_BYTES_MAX, SharedState};
 
 const QUEUE_PIECES_MAX: usize = 1_024;
 
-pub(super) async fn pass(connection: &Connection, from: ReadHalf<'_>, to: WriteHalf<'_>) -> End {
+pub(super) async fn pass(state: &SharedState, from: ReadHalf<'_>, to: WriteHalf<'_>) -> End {
     let (queue, queued) = channel(QUEUE_PIECES_MAX);
-    let reader = Reader { connection, queue, truncated_bytes: 0, is_half_closed: false };
+    let reader = Reader { state, queue, truncated_bytes: 0, is_half_closed: false };
     let read = async {
         reader.run(from).await;
         // The queued replies are still to be written, so the connection does not end here.
         pending().await
     };
     select! {
-        end = write(connection, queued, to) => end,
+        end = write(state, queued, to) => end,
         end = read => end,
     }
 }
@@ -43,11 +43,7 @@ enum Piece {
     End(End),
 }
 
-async fn write(
-    connection: &Connection,
-    mut queued: Receiver<Queued>,
-    mut to: WriteHalf<'_>,
-) -> End {
+async fn write(state: &SharedState, mut queued: Receiver<Queued>, mut to: WriteHalf<'_>) -> End {
     while let Some(Queued { due, piece }) = queued.recv().await {
         sleep_until(due).await;
         match piece {
@@ -55,7 +51,7 @@ async fn write(
                 if to.write_all(&bytes).await.is_err() {
                     return End::Reset;
                 }
-                connection.counts.reply_bytes.add(bytes.len());
+                state.counts.reply_bytes.add(bytes.len());
             }
             Piece::HalfClose => {
                 // Fails only if the client has closed the connection.
@@ -69,7 +65,7 @@ async fn write(
 }
 
 struct Reader<'a> {
-    connection: &'a Connection,
+    state: &'a SharedState,
     queue: Sender<Queued>,
     /// Bytes forwarded under `Fault::Truncate`.
     truncated_bytes: usize,
@@ -82,12 +78,12 @@ impl Reader<'_> {
         let mut piece = vec![0; PIECE_BYTES_MAX];
         loop {
             select! {
-                () = self.connection.becomes(Fault::HalfClose), if !self.is_half_closed => {
+                () = self.state.becomes(Fault::HalfClose), if !self.is_half_closed => {
                     self.is_half_closed = true;
                     self.queue(Duration::ZERO, Piece::HalfClose).await;
                 }
                 read = from.read(&mut piece) => match read {
-                    _ if self.connection.is_lost() => return,
+                    _ if self.state.is_lost() => return,
                     Ok(0) => return self.queue(Duration::ZERO, Piece::End(End::Close)).await,
                     Err(_) => return self.queue(Duration::ZERO, Piece::End(End::Reset)).await,
                     // Replies to a half-closed connection are dropped.
@@ -104,7 +100,7 @@ impl Reader<'_> {
 
     /// Handles a reply under the current fault, and returns how the connection ends, if it does.
     async fn reply(&mut self, reply: &[u8]) -> Option<End> {
-        let fault = self.connection.fault();
+        let fault = self.state.fault();
         if !matches!(fault, Fault::Truncate(_)) {
             self.truncated_bytes = 0;
         }
@@ -128,7 +124,7 @@ impl Reader<'_> {
     }
 
     fn is_nth(&self, n: u64) -> bool {
-        self.connection.counts.replies.add(1).is_multiple_of(n)
+        self.state.counts.replies.add(1).is_multiple_of(n)
     }
 
     async fn queue(&self, delay: Duration, piece: Piece) {

@@ -6,7 +6,6 @@
 use std::fmt::Write as _;
 
 use super::certificates::Certificates;
-use super::server::RedisServer;
 use crate::directory::Directory;
 use crate::port::Port;
 
@@ -22,7 +21,7 @@ repl-diskless-sync-delay 0
 enable-debug-command yes
 ";
 
-/// The user of [`RedisServer::command`], which passwords and users of a test do not lock out.
+/// The user of `RedisServer::command`, which passwords and users of a test do not lock out.
 pub(super) const USER: &str = "testbed";
 
 /// A server that has not been started.
@@ -46,28 +45,23 @@ impl Builder {
         self.option("appendonly", "yes")
     }
 
-    /// Makes it a replica, which has a full copy when [`Builder::start`] returns.
-    pub fn replica_of(mut self, primary: &RedisServer) -> Self {
-        assert!(!primary.is_tls(), "replication over TLS is not supported here");
-        self.is_replica = true;
-        self.option("replicaof", &format!("127.0.0.1 {}", primary.port()))
-    }
-
     /// Adds a user, written as in `redis.conf`: `user limiter on >secret ~* +@all`.
     pub fn acl(self, user: &str) -> Self {
         assert!(user.starts_with("user "), "a line that defines a user begins with `user `");
         self.line(user)
     }
 
-    /// Makes it accept TLS only, with a certificate for `localhost` and 127.0.0.1; see [`RedisServer::ca_path`].
+    /// Makes it accept TLS only, with a certificate for `localhost` and 127.0.0.1; see
+    /// [`RedisServer::ca_path`](super::RedisServer::ca_path).
     pub fn tls(mut self) -> Self {
         self.is_tls = true;
         self
     }
 
-    /// Starts it, and returns when it answers.
-    pub fn start(self) -> RedisServer {
-        RedisServer::start_as(&self)
+    /// Makes it a replica of the server on this port.
+    pub(super) fn replica_of_port(mut self, primary: u16) -> Self {
+        self.is_replica = true;
+        self.option("replicaof", &format!("127.0.0.1 {primary}"))
     }
 
     /// Makes it a sentinel.

@@ -1,6 +1,6 @@
 //! A minimal blocking Redis client.
 //!
-//! Rejected A client crate: what the stores use is under test here, and the testbed must be able to contradict it.
+//! Rejected A client crate: the stores under test use one, and the testbed must be able to contradict it.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
 
 impl Client {
-    /// Over TCP; without a reply within [`PATIENCE`], a command fails.
+    /// Connects over TCP. A command fails without a reply within [`PATIENCE`].
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;

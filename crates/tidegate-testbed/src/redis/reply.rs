@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_cut_off_is_none() {
+    fn an_incomplete_reply_is_an_error() {
         for text in ["", "+OK", ":1\r", "$5\r\nhell", "*2\r\n:1\r\n"] {
             let error = read(text.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{text:?}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused() {
+    fn a_malformed_reply_is_an_error() {
         for text in ["\r\n", "?\r\n", ":x\r\n", "$-2\r\n", "$1\r\nabc", "$536870913\r\n"] {
             let error = read(text.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidData, "{text:?}");

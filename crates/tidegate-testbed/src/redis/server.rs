@@ -46,17 +46,17 @@ impl RedisServer {
         Builder::default()
     }
 
-    pub(super) fn start_as(builder: &Builder) -> Self {
-        let mut said = String::new();
+    fn start_as(builder: &Builder) -> Self {
+        let mut last_log = String::new();
         for _ in 0..ATTEMPTS_MAX {
             match Self::try_start(builder) {
                 Ok(server) => return server,
                 // Another program has taken the port meanwhile.
-                Err(log) if log.contains("Address already in use") => said = log,
+                Err(log) if log.contains("Address already in use") => last_log = log,
                 Err(log) => panic!("redis-server does not start:\n{log}"),
             }
         }
-        panic!("{ATTEMPTS_MAX} ports were in use:\n{said}");
+        panic!("{ATTEMPTS_MAX} ports were in use:\n{last_log}");
     }
 
     /// Starts it; the error is its log.
@@ -83,7 +83,7 @@ impl RedisServer {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:port/`, or `rediss:` with TLS.
+    /// Returns its URL: `redis://127.0.0.1:port/`, or `rediss:` with TLS.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
         format!("{scheme}://{}/", self.address())
@@ -93,10 +93,6 @@ impl RedisServer {
     pub fn ca_path(&self) -> PathBuf {
         assert!(self.is_tls, "it was not started with `tls`");
         self.directory.join(AUTHORITY)
-    }
-
-    pub(super) fn is_tls(&self) -> bool {
-        self.is_tls
     }
 
     /// Kills it (SIGKILL). Does nothing if it is dead already.
@@ -178,6 +174,19 @@ impl RedisServer {
     pub(crate) fn has_copy(&self) -> bool {
         let info = self.try_command(&["INFO", "replication"]);
         info.is_ok_and(|info| info.field("master_link_status").as_deref() == Some("up"))
+    }
+}
+
+impl Builder {
+    /// Makes it a replica, which has a full copy when [`start`](Self::start) returns.
+    pub fn replica_of(self, primary: &RedisServer) -> Self {
+        assert!(!primary.is_tls, "replication over TLS is not supported here");
+        self.replica_of_port(primary.port())
+    }
+
+    /// Starts it, and returns when it answers.
+    pub fn start(self) -> RedisServer {
+        RedisServer::start_as(&self)
     }
 }
 

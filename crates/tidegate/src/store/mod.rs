@@ -95,7 +95,8 @@ pub trait LimitStore: fmt::Debug + Send + Sync + 'static {
     /// Gives back `cost` of what was charged to a key, and never more than is charged.
     fn refund<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>>;
 
-    /// Charges a cost that has already been spent, whether there is room for it or not.
+    /// Charges a cost that has already been spent. Memory charges all of it: the excess becomes debt, which is repaid as the
+    /// limit refills ([`Request::charge`](crate::Request::charge)). Redis has no debt and charges at most what remains.
     fn charge<'a>(&'a self, key: &'a [u8], cost: u64) -> Reply<'a, Result<(), StoreError>>;
 
     /// Starts a [`refund`](Self::refund) without waiting for it, for callers that cannot wait, such as `Drop`. If the store does

@@ -135,7 +135,7 @@ impl LimitReport {
         if !health.state.is_degraded() || health.last_failure.is_empty() {
             return;
         }
-        let partly = if health.state == LimitState::Away { "" } else { "partly " };
+        let partly = if health.state == LimitState::Down { "" } else { "partly " };
         let why = Escaped::new(health.last_failure.as_bytes());
         writeln!(out, "[!] the limit `{limit}` is {partly}decided without the store: {why}")
             .expect("writing to a vector cannot fail");
@@ -177,7 +177,7 @@ impl StoreReport {
     pub(super) fn is_up(&self) -> bool {
         let Self::Shared(_, limits) = self else { return true };
         !self.misses_servers()
-            && limits.iter().all(|report| report.health.state != LimitState::Away)
+            && limits.iter().all(|report| report.health.state != LimitState::Down)
     }
 
     /// Returns whether a server does not answer: any limit may have keys there.
@@ -192,9 +192,9 @@ impl StoreReport {
         let mut enforced =
             limits.iter().filter_map(|report| Some((report.enforced?, report.health.state)));
         let denies = |(on_error, state)| {
-            on_error == OnError::Deny && matches!(state, LimitState::Away | LimitState::Idle)
+            on_error == OnError::Deny && matches!(state, LimitState::Down | LimitState::Idle)
         };
-        enforced.clone().any(|(_, state)| state == LimitState::Away) && enforced.all(denies)
+        enforced.clone().any(|(_, state)| state == LimitState::Down) && enforced.all(denies)
     }
 
     /// Returns the present problems, for people.

@@ -10,7 +10,7 @@ async fn nodes(stage: &Stage, on_error: OnError) -> Vec<RedisLimiter> {
     let mut limiters = Vec::new();
     for _ in 0..NODES {
         let store = stage.store_with(Settings::default().deadline(PATIENT)).await;
-        let limiter = limiter_with(&store, "places", RULE, on_error);
+        let limiter = limiter_with(&store, "permits", RULE, on_error);
         ready(&limiter).await;
         limiters.push(limiter);
     }
@@ -21,29 +21,34 @@ async fn nodes(stage: &Stage, on_error: OnError) -> Vec<RedisLimiter> {
 async fn hold(nodes: &[RedisLimiter], key: &str) -> Vec<RedisPermit> {
     let mut held = Vec::new();
     for limiter in nodes.iter().cycle().take(nodes.len() * 10) {
-        held.extend(limiter.try_acquire(key, 1).await.ok());
+        held.extend(limiter.try_acquire(key).await.ok());
     }
     held
 }
 
 async fn is_back(limiter: &RedisLimiter) {
-    becomes("Redis answers again", TIMEOUT, async || limiter.peek("probe", 0).await.is_ok()).await;
+    becomes("Redis answers again", TIMEOUT, async || {
+        limiter.request("probe").cost(0).peek().await.is_ok()
+    })
+    .await;
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_permits_granted_by_redis_are_not_granted_again_without_it() {
+async fn permits_granted_by_redis_are_not_granted_again_without_it() {
     let stage = Stage::new();
     let nodes = nodes(&stage, OnError::Local { nodes: NODES }).await;
     let held = hold(&nodes, "key").await;
     assert_eq!(held.len(), 6);
     stage.begin(Outage::Refused);
     assert_eq!(hold(&nodes, "key").await.len(), 0);
-    assert_eq!(hold(&nodes, "other").await.len(), 6, "another key has places of its own");
+    assert_eq!(hold(&nodes, "other").await.len(), 6, "another key has its own permits");
     assert!(nodes.iter().all(|limiter| limiter.stats().failed >= 10));
 }
 
+/// T33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_permits_granted_without_redis_are_not_granted_again_by_it() {
+async fn permits_granted_without_redis_are_not_granted_again_by_it() {
     let stage = Stage::new();
     let nodes = nodes(&stage, OnError::Local { nodes: NODES }).await;
     stage.begin(Outage::Refused);
@@ -53,18 +58,19 @@ async fn t33_permits_granted_without_redis_are_not_granted_again_by_it() {
     for limiter in &nodes {
         is_back(limiter).await;
     }
-    assert_eq!(hold(&nodes, "key").await.len(), 0, "Redis does not know of those who hold one");
+    assert_eq!(hold(&nodes, "key").await.len(), 0, "the shares still hold their permits");
     drop(held);
     let held = hold(&nodes[..1], "key").await;
     assert_eq!(held.len(), 6, "one node may have all again");
     for permit in held {
-        assert!(permit.release().await.expect("it answers"), "they are Redis's");
+        assert!(permit.release().await.expect("it answers"), "Redis granted them");
     }
     assert_eq!(hold(&nodes, "key").await.len(), 6);
 }
 
+/// T28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t28_without_redis_permits_are_granted_by_the_policy() {
+async fn without_redis_permits_are_granted_by_the_policy() {
     for (on_error, given) in [(OnError::Allow, 30), (OnError::Deny, 0)] {
         let stage = Stage::new();
         let nodes = nodes(&stage, on_error).await;
@@ -76,24 +82,27 @@ async fn t28_without_redis_permits_are_granted_by_the_policy() {
     }
 }
 
-/// No other process can release it, and without a lease it would be held for a day.
+/// T33. No other process can release the permit, and without a lease it would be held for a day.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t33_a_permit_that_was_released_during_an_outage_is_free_after_it() {
+async fn a_permit_that_was_released_during_an_outage_is_free_after_it() {
     let stage = Stage::new();
     let limiter = &nodes(&stage, OnError::default()).await[0];
-    let witness = stage.witness("places", RULE).await;
+    let witness = stage.witness("permits", RULE).await;
     let mut held = Vec::new();
     for key in ["dropped", "released"] {
-        held.push(limiter.try_acquire(key, 6).await.expect("there is room"));
-        assert!(witness.try_acquire(key, 1).await.is_err(), "Redis knows of it");
+        held.push(limiter.request(key).cost(6).try_acquire().await.expect("there is room"));
+        assert!(witness.try_acquire(key).await.is_err(), "Redis knows of it");
     }
     stage.begin(Outage::Refused);
     let released = held.pop().expect("it was taken").release().await;
-    let error = released.expect_err("Redis does not hear of it");
+    let error = released.expect_err("Redis does not answer");
     assert!(error.to_string().contains(&stage.proxy.address().to_string()), "{error}");
     drop(held);
     stage.end(Outage::Refused);
     for key in ["dropped", "released"] {
-        becomes("it is free", TIMEOUT, async || witness.try_acquire(key, 6).await.is_ok()).await;
+        becomes("it is free", TIMEOUT, async || {
+            witness.request(key).cost(6).try_acquire().await.is_ok()
+        })
+        .await;
     }
 }
