@@ -1,8 +1,9 @@
 //! One key under one limit: its state, and the requests that wait for it.
 //!
-//! Always   A slot is changed under its owner's lock, by one method call; the state and the queues are
-//!          never seen apart.
+//! Always   The gate or shard that owns the slot holds its lock during each method call, so no thread sees the state
+//!          without the queues that belong to it.
 
+mod admission_time;
 mod debt;
 mod permit_queue;
 mod rate_queue;
@@ -22,24 +23,26 @@ pub(crate) struct Slot {
     pub(crate) state: State,
     rate_queue: RateQueue,
     permit_queue: PermitQueue,
-    /// The requests in flight when the rule stopped counting them, for a later rule that counts them again.
+    /// The `concurrency` limit before a change to a rule without permits, and its requests in flight: a later
+    /// `concurrency` rule counts them again.
     parked: Option<Box<(Limit, State)>>,
-    /// When requests in flight were forgotten whose permits may still be out. Until the clock has moved on, only the
-    /// numbers of tickets tell them from later requests, so the numbers go on and the key is not evicted.
+    /// The time of the last reset that cleared requests in flight. Their permits may still be dropped later. Until the
+    /// clock advances, only the number of a ticket distinguishes such a permit from a new one, so numbering continues
+    /// and the key is not evicted.
     forgotten_at: Option<Timestamp>,
-    /// No request is admitted: the slot stands for keys that are to be denied.
+    /// Whether every request is denied.
     is_closed: bool,
 }
 
 /// The result of a request that may wait.
 pub(crate) enum Admission {
-    /// Admitted now. A ticket must be given back.
+    /// Admitted now. A ticket has to be released.
     Now(Decision, Option<Ticket>),
-    /// Admitted later, at a time that is known.
+    /// Charged, and admitted at a known time.
     Later(Decision, RateWait),
-    /// Perhaps admitted later, when others have finished.
+    /// Waits in the permit queue, for an unknown time.
     Queued(PermitWait),
-    /// Not admitted, and nothing charged.
+    /// Denied, and not charged.
     Denied(Denied),
 }
 
@@ -59,18 +62,20 @@ impl Slot {
         Self { state, rate_queue, permit_queue, parked: None, forgotten_at: None, is_closed: false }
     }
 
-    /// Returns a slot that denies every request, also one that would wait: its promise would be lost with the slot.
+    /// Returns a slot that denies every request. A request that would have to wait is denied too, because the slot is
+    /// dropped after the call, and its queue with it.
     pub(crate) fn closed(state: State) -> Self {
         Self { is_closed: true, ..Self::new(state) }
     }
 
-    /// A key that owed something, or was waited for, when its state was saved; of all others the state is all there is.
+    /// Recreates the slot of a key whose saved state is that of a later time, because of debt or waiters. Returns `None`
+    /// for all other keys, whose slot has no more than the state.
     pub(crate) fn of_debtor(limit: &Limit, state: &State, now: Timestamp) -> Option<Self> {
         let rate_queue = RateQueue::of_saved(limit, state, now)?;
         Some(Self { rate_queue, ..Self::new(state.clone()) })
     }
 
-    /// Takes over what another one has used and owes.
+    /// Takes over the usage and the debt of another slot.
     pub(crate) fn inherit(&mut self, other: Self) {
         (self.state, self.rate_queue) = (other.state, other.rate_queue);
     }
@@ -80,15 +85,15 @@ impl Slot {
         self.rate_queue.has_waiters() || !self.permit_queue.is_empty()
     }
 
-    /// Returns whether the state is all there is: no request waits, and no permits are out under another rule.
+    /// Returns whether the slot has no more than its state: no waiters, and no requests in flight under an earlier rule.
     pub(crate) fn is_plain(&self) -> bool {
         !self.has_waiters() && self.parked.is_none()
     }
 
-    /// Whether forgetting this key changes no answer.
+    /// Returns whether evicting this key changes no decision.
     ///
-    /// The caller may bring an earlier time than the waiters have seen. Then the answer is no, and no waiter is moved or
-    /// woken, which only requests do.
+    /// A sweep may pass a time before that of the last request. If requests wait, this returns `false` then, and leaves
+    /// their turns as they are: only a request may move them.
     pub(crate) fn is_idle(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> bool {
         if self.has_waiters() && self.rate_queue.is_ahead_of(now) {
             return false;
@@ -108,6 +113,7 @@ impl Slot {
         self.forgotten_at.is_some_and(|at| now <= at)
     }
 
+    /// Decides a request that does not wait, and charges it unless it is denied.
     pub(crate) fn check(
         &mut self,
         limit: &Limit,
@@ -119,7 +125,7 @@ impl Slot {
             return self.peek(limit, now, cost, wakes);
         }
         if limit.is_concurrency() {
-            // A check lasts no time, so what it took is given back before anybody can see it.
+            // A check holds no permit: it is released before another thread can see it.
             let (decision, ticket) =
                 self.permit_queue.enter(limit, &mut self.state, now, cost, wakes);
             if let Some(ticket) = ticket {
@@ -133,15 +139,15 @@ impl Slot {
         }
         let decision = self.peek_behind(limit, now, cost);
         if cost > 0 && !decision.is_deny() {
-            // Only a rule that makes requests wait admits behind others; what it promised stands.
+            // Only a rule that delays requests admits one behind the queue. The request was told its delay, so the turns
+            // before it become final.
             let _ = limit.decide(&mut self.state, now, cost);
             self.rate_queue.freeze();
         }
         decision
     }
 
-    /// As [`check`](Self::check), for a request that does not wait longer than `max_wait` where the
-    /// rule says to wait.
+    /// Decides like [`check`](Self::check), but denies the request if the rule would delay it for longer than `max_wait`.
     pub(crate) fn check_within(
         &mut self,
         limit: &Limit,
@@ -158,6 +164,7 @@ impl Slot {
         self.check(limit, now, cost, wakes)
     }
 
+    /// Returns what [`check_within`](Self::check_within) would decide, without charging.
     pub(crate) fn peek_within(
         &mut self,
         limit: &Limit,
@@ -174,6 +181,7 @@ impl Slot {
         }
     }
 
+    /// Returns what [`check`](Self::check) would decide, without charging.
     pub(crate) fn peek(
         &mut self,
         limit: &Limit,
@@ -185,7 +193,7 @@ impl Slot {
             return self.refused(limit, now, cost).decision;
         }
         if limit.is_concurrency() {
-            // Leases may have run out since anybody looked.
+            // Leases may have ended since the last call.
             self.permit_queue.grant(limit, &mut self.state, now, wakes);
             let mut decision = limit.peek(&self.state, now, cost);
             if !self.permit_queue.is_empty() && cost > 0 && !decision.is_deny() {
@@ -200,8 +208,8 @@ impl Slot {
         self.peek_behind(limit, now, cost)
     }
 
-    /// The refusal of a closed slot. Where its state would admit after a wait, that is when to come
-    /// back.
+    /// Returns the denial of a closed slot. If its state would admit the request after a wait, that wait is the time to
+    /// retry.
     fn refused(&self, limit: &Limit, now: Timestamp, cost: u64) -> Denied {
         let retry = match limit.peek(&self.state, now, cost).verdict {
             Verdict::Deny(retry) => retry,
@@ -211,7 +219,7 @@ impl Slot {
         limit.peek(&self.state, now, 0).deny(retry)
     }
 
-    /// Returns the decision about a request that does not wait, while others do.
+    /// Returns the decision on a request that does not wait, while other requests do.
     fn peek_behind(&self, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
         let seen = self.seen_behind(limit, now);
         if cost == 0 {
@@ -221,12 +229,12 @@ impl Slot {
             Ok((_, _, joined)) if limit.delays_requests() => joined,
             Ok((at, ..)) => seen.deny(Retry::After(at.since(now))).decision,
             Err(denied) if limit.delays_requests() => denied.decision,
-            // It is told when the line has passed; the numbers are those of now.
+            // The limit denied this cost as of the end of the queue; the numbers are the current ones.
             Err(_) => seen.deny(Retry::Never).decision,
         }
     }
 
-    /// The numbers as they stand behind the line: nothing is left over for now.
+    /// Returns the numbers for a request behind the queue: nothing remains, because the waiters come first.
     fn seen_behind(&self, limit: &Limit, now: Timestamp) -> Decision {
         if limit.delays_requests() {
             return limit.peek(&self.state, now, 0);
@@ -240,7 +248,7 @@ impl Slot {
         seen
     }
 
-    /// Asks for admission, ready to wait for as long as `max_wait`.
+    /// Decides a request that waits for at most `max_wait`.
     pub(crate) fn admit(
         &mut self,
         limit: &Limit,
@@ -260,7 +268,7 @@ impl Slot {
             return Admission::Now(self.peek(limit, now, 0, wakes), None);
         }
         if max_wait.is_zero() && self.rate_queue.is_empty() && !limit.delays_requests() {
-            // Now or not at all: nothing has to be foreseen.
+            // The request does not wait, so its turn need not be computed.
             let decision = limit.decide(&mut self.state, now, cost);
             return match decision.verdict {
                 Verdict::Deny(retry) => Admission::Denied(decision.deny(retry)),
@@ -268,14 +276,14 @@ impl Slot {
             };
         }
         if self.rate_queue.is_full() {
-            return self.turn_away(limit, now, wakes);
+            return self.deny_full(limit, now, wakes);
         }
         match self.rate_queue.forecast(limit, &self.state, now, cost) {
             Ok((at, after, decision)) if at.since(now) <= max_wait => {
                 let before = std::mem::replace(&mut self.state, after);
                 if at <= now {
                     if !self.rate_queue.is_empty() {
-                        // Decided behind the waiters, as only a rule that delays requests does.
+                        // Only a rule that delays requests admits one behind the queue.
                         self.rate_queue.freeze();
                     }
                     return Admission::Now(decision, None);
@@ -293,16 +301,16 @@ impl Slot {
         }
     }
 
-    /// Returns the denial of a request whose `max_wait` is too short, by a rule that makes requests wait: the rule
-    /// computes when to retry.
+    /// Returns the denial of a request whose `max_wait` is too short under a rule that delays requests. The rule computes
+    /// the time to retry.
     fn refusal(&self, limit: &Limit, now: Timestamp, cost: u64, max_wait: Span) -> Denied {
         let mut state = self.state.clone();
         let refused = limit.decide_within(&mut state, now, cost, max_wait);
         refused.into_result().err().unwrap_or(refused.deny(Retry::Never))
     }
 
-    /// Denies a request because the queue is full, until its first waiter has been admitted.
-    fn turn_away(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> Admission {
+    /// Denies a request because the queue is full. The time to retry is when the first waiter is admitted.
+    fn deny_full(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> Admission {
         let first = self.rate_queue.start().map_or(Span::ZERO, |at| at.since(now));
         let retry = Retry::After(first.max(Span::from_micros(1)));
         Admission::Denied(self.peek(limit, now, 0, wakes).deny(retry))
@@ -328,17 +336,17 @@ impl Slot {
         }
     }
 
-    /// Brings the line to now: turns may have come, or moved.
+    /// Advances the queue to the current time: admits the waiters that are due, and follows a step back of the clock.
     pub(crate) fn catch_up(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) {
         self.rate_queue.settle(limit, &mut self.state, now, wakes);
     }
 
-    /// How long until a lease runs out, if any does.
+    /// Returns the time until the next lease ends, if a permit has one.
     pub(crate) fn next_lease_end(&self, limit: &Limit, now: Timestamp) -> Option<Span> {
         limit.next_lease_end(&self.state, now)
     }
 
-    /// Gives up a place in the line.
+    /// Removes a waiter that has given up its turn, and returns its cost.
     pub(crate) fn leave_rate_queue(
         &mut self,
         limit: &Limit,
@@ -349,12 +357,12 @@ impl Slot {
         self.rate_queue.leave(limit, &mut self.state, now, wait, wakes);
     }
 
-    /// Makes a place in the line final.
+    /// Makes a turn final: its waiter will not give it up.
     pub(crate) fn commit(&mut self, limit: &Limit, wait: &RateWait) {
         self.rate_queue.commit(limit, wait.number);
     }
 
-    /// Gives up waiting for a permit.
+    /// Removes a request that has stopped waiting for a permit.
     pub(crate) fn leave_permit_queue(
         &mut self,
         limit: &Limit,
@@ -365,7 +373,7 @@ impl Slot {
         self.permit_queue.leave(limit, &mut self.state, now, wait, wakes);
     }
 
-    /// Gives back a permit.
+    /// Releases a permit.
     pub(crate) fn release(
         &mut self,
         limit: &Limit,
@@ -380,7 +388,7 @@ impl Slot {
         self.permit_queue.grant(limit, &mut self.state, now, wakes);
     }
 
-    /// Grants free permits to the waiters, and returns what a request would get.
+    /// Grants free permits to the waiters, and returns the decision that a request would get.
     pub(crate) fn look(
         &mut self,
         limit: &Limit,
@@ -392,8 +400,8 @@ impl Slot {
         limit.peek(&self.state, now, cost)
     }
 
-    /// Charges, whether there is room or not. The excess becomes debt, except under a rule that delays requests, which
-    /// is charged no more than it has room for.
+    /// Charges a cost even if it exceeds what remains. The excess becomes debt, except under a rule that delays requests,
+    /// which is charged no more than remains.
     pub(crate) fn charge(
         &mut self,
         limit: &Limit,
@@ -408,17 +416,17 @@ impl Slot {
         if !refused.is_deny() {
             return;
         }
-        let room = refused.remaining.min(cost);
-        let is_taken = !self.check(limit, now, room, wakes).is_deny();
-        let owed = if is_taken { cost - room } else { cost };
-        // Where nothing is ever admitted, no time to come pays a debt.
-        if owed > 0 && !limit.delays_requests() && refused.limit > 0 {
-            self.rate_queue.add_debt(limit, &mut self.state, now, owed);
+        let remaining = refused.remaining.min(cost);
+        let is_taken = !self.check(limit, now, remaining, wakes).is_deny();
+        let excess = if is_taken { cost - remaining } else { cost };
+        // A limit of 0 never refills, so a debt would never be repaid.
+        if excess > 0 && !limit.delays_requests() && refused.limit > 0 {
+            self.rate_queue.add_debt(limit, &mut self.state, now, excess);
         }
     }
 
-    /// Gives back what was charged, and no more: the key is never better off than a new one.
-    /// Permits that are out stay out: they come back by themselves.
+    /// Returns `cost` of what was charged. A key never gets more than a new one has. Permits are not refunded: they are
+    /// released when they are dropped.
     pub(crate) fn refund(
         &mut self,
         limit: &Limit,
@@ -442,7 +450,7 @@ impl Slot {
         self.rate_queue.replay(limit, &mut self.state, now, wakes, refund);
     }
 
-    /// Forgets what was used, what is owed, and the requests in flight: their permits give nothing back any more.
+    /// Clears the usage, the debt, and the requests in flight, whose permits release nothing afterwards.
     pub(crate) fn reset(
         &mut self,
         limit: &Limit,
@@ -466,9 +474,9 @@ impl Slot {
         self.rate_queue.replay(limit, &mut self.state, now, wakes, fresh);
     }
 
-    /// Goes on under another rule (B8).
+    /// Converts the state and the queues to another rule (B8).
     ///
-    /// The two may follow different clocks, so there are two times.
+    /// The two rules may follow different clocks, so each has its own time.
     pub(crate) fn change(
         &mut self,
         (old, old_now): (&Limit, Timestamp),
@@ -480,7 +488,7 @@ impl Slot {
             self.rate_queue.rebase(old_now, now, wakes);
         }
         if new.is_concurrency() {
-            // It knows no times. Waiters that have one keep it.
+            // The new rule computes no times, so the waiters keep their turns.
             self.rate_queue.freeze();
         }
         let has_just_forgotten = self.has_just_forgotten(old_now);

@@ -1,10 +1,9 @@
-//! The requests that wait for a permit under a concurrency limit, in the order they came (A12).
+//! The requests that wait for a permit under a concurrency limit, in the order in which they arrived (A12).
 //!
 //! Always   First come, first served: no request is admitted before a waiting one, however small its cost.
 //!          A permit that is granted to a cancelled waiter is released at once.
 
-use crate::slot::rate_queue::WAITERS_MAX;
-use crate::slot::waiter::{WaitOutcome, Waiter, WaiterStatus};
+use crate::slot::waiter::{WAITERS_MAX, WaitOutcome, Waiter, WaiterStatus};
 use crate::sync::wake::WakeList;
 use crate::sync::{Arc, next_id};
 use std::collections::VecDeque;
@@ -22,7 +21,7 @@ struct QueuedPermit {
     waiter: Arc<Waiter>,
 }
 
-/// A place in the queue.
+/// A waiting request's entry in the queue.
 #[derive(Debug)]
 pub(crate) struct PermitWait {
     number: u64,
@@ -49,7 +48,7 @@ impl PermitQueue {
         cost: u64,
         wakes: &mut WakeList,
     ) -> (Decision, Option<Ticket>) {
-        // Leases may have run out since the last request.
+        // Leases may have ended since the last request.
         self.grant(limit, state, now, wakes);
         if self.waiting.is_empty() || cost == 0 {
             return limit.enter(state, now, cost);
@@ -61,7 +60,7 @@ impl PermitQueue {
         (decision, None)
     }
 
-    /// Returns whether as many requests wait as may.
+    /// Returns whether the queue is full.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITERS_MAX
     }
@@ -72,7 +71,7 @@ impl PermitQueue {
         PermitWait { number, waiter }
     }
 
-    /// Gives up a place, and what may have been granted to it already.
+    /// Removes a request, and releases the permit if it was granted already.
     pub(crate) fn leave(
         &mut self,
         limit: &Limit,
@@ -88,7 +87,7 @@ impl PermitQueue {
         self.grant(limit, state, now, wakes);
     }
 
-    /// Wakes all waiters to look again: leases have changed, and may end earlier.
+    /// Wakes all waiters after leases have changed, because the next one may end earlier than they expect.
     pub(crate) fn wake_all(&self, wakes: &mut WakeList) {
         for queued in &self.waiting {
             queued.waiter.set(WaiterStatus::Unknown, wakes);

@@ -70,7 +70,7 @@ impl<C: Clock> Target<C> {
         }
     }
 
-    /// Calls a function with the slot if the key has one: a key that is not stored has nothing to return.
+    /// Calls a function with the slot, unless the key is absent: then it has nothing to refund or reset.
     fn with_existing(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList)) {
         let mut wakes = WakeList::default();
         match self {
@@ -81,7 +81,7 @@ impl<C: Clock> Target<C> {
         }
     }
 
-    /// Calls a function with the slot without changing it: a key that is not stored does not become so.
+    /// Calls a function with the slot without changing it. A key that is not stored stays absent.
     pub(crate) fn look<R>(
         &self,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
@@ -155,8 +155,8 @@ impl<C: Clock> Target<C> {
         })
     }
 
-    /// Requests admission, and remembers whether that was in the overflow: a return goes there too, even if the key has a
-    /// place in the table by then.
+    /// Requests admission. If it was decided in the overflow state, this target becomes that state, so that a refund or a
+    /// release goes there too, even if the key is stored by then.
     fn admit_and_pin<R>(
         &mut self,
         verdict: impl FnOnce(&R) -> Verdict,
@@ -165,8 +165,8 @@ impl<C: Clock> Target<C> {
         let Self::Key(store, key, name) = self else { return self.with(work) };
         let mut wakes = WakeList::default();
         let work = |slot: &mut Slot, limit: &Limit, now| work(slot, limit, now, &mut wakes);
-        let (admission, home) = store.request((*key, name), verdict, work);
-        if home == Placement::Overflow {
+        let (admission, placement) = store.request((*key, name), verdict, work);
+        if placement == Placement::Overflow {
             *self = Self::Overflow(Arc::clone(store));
         }
         admission

@@ -236,7 +236,7 @@ impl Shed {
 impl fmt::Display for Shed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.cause {
-            Cause::Load => "the machine has too much to do",
+            Cause::Load => "the machine is overloaded",
             Cause::InFlight => "as much is in flight as may be",
         };
         write!(f, "{} traffic is shed: {why}; try again later", self.priority)

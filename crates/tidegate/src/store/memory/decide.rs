@@ -65,8 +65,8 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Takes from the bucket of a key under the lock, if that is all there is to do. Returns the state of the bucket, and
-    /// whether there was enough in it: unlike a whole decision, that fits into registers.
+    /// Takes from the bucket of a key under the lock. Returns the state of the bucket and whether there was enough in it,
+    /// which fit into registers unlike a whole decision; or `None` if the decision needs more than that.
     #[inline(never)]
     pub(super) fn take_locked(
         &self,
@@ -85,7 +85,7 @@ impl<C: Clock> MemoryStore<C> {
             self.note_rows(&shard, key);
             return Some(taken);
         };
-        if had_to_wait || shard.is_asked_again(key) {
+        if had_to_wait || shard.count_in_a_row(key) {
             self.lend(&mut shard, key, ticks);
         }
         if shard.housekeep(now, &self.hot, &self.capacity) {
@@ -107,7 +107,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Lends a key to a cell, where it is decided without the lock.
     #[cold]
     fn lend(&self, shard: &mut Shard, key: Fingerprint, ticks: u64) {
-        // Read under the lock: a change of rule says so first, and takes back what was lent after.
+        // Read under the lock. A change of the rule clears the flag before it locks the shard, and then moves all keys back,
+        // so a key that is lent here is moved back too.
         if self.is_original.load(Ordering::Relaxed) {
             shard.lend(&self.hot, key, ticks);
         }

@@ -1,7 +1,7 @@
 //! The memory store: many keys under one limit, in shards, at most `max_keys`, and no key in debt is evicted.
 //!
 //! Always   A key belongs to one shard, by its fingerprint. A shard's lock is held for one decision, for a sweep of a few
-//!          dozen keys, or for a pass over the shard's at most some thousand rows; never for all keys. Shards are locked
+//!          dozen keys, or for a pass over the shard's rows, a few thousand at most; never for all keys. Shards are locked
 //!          in the order of their index, the overflow state after them.
 
 mod batch;
@@ -228,7 +228,8 @@ impl<C: Clock> MemoryStore<C> {
         (done, placement)
     }
 
-    /// Runs `work` on one key. If the store is full and the key absent, runs it on the overflow state. Returns also which.
+    /// Runs `work` on one key; or, if the store is full and the key absent, on the overflow state. Also returns which of them
+    /// it was.
     pub(crate) fn with<R>(
         &self,
         key: Fingerprint,

@@ -190,7 +190,7 @@ impl Shard {
         }
         let at = rows.find(key).ok()?;
         let full_at = &mut rows.row_mut(at)[2];
-        // Also while the key is in a hot cell.
+        // This is true of `MOVED` too: the key is in a hot cell.
         if bucket.is_ahead_of_clock(*full_at, ticks) {
             return None;
         }
@@ -230,9 +230,10 @@ impl Shard {
         Some((after, true))
     }
 
-    /// Returns whether this key has been decided so often in a row that it should move to a hot cell.
+    /// Counts a decision about this key. Returns whether it has been decided so often in a row that it should move to a hot
+    /// cell.
     #[inline]
-    pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
+    pub(super) fn count_in_a_row(&mut self, key: Fingerprint) -> bool {
         if self.last == key.low {
             self.times = self.times.wrapping_add(1);
             return self.times.is_multiple_of(TIMES_IN_A_ROW);
