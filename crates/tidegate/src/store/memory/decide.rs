@@ -20,7 +20,7 @@ impl<C: Clock> MemoryStore<C> {
         let (key, found) = self.find(key);
         if found.is_none() {
             // The row is fetched while the clock is read.
-            self.prefetch_apart(key);
+            self.prefetch(key);
         }
         match self.quick_time() {
             Some(now) => self.check_at((key, found), cost, now, name),
@@ -165,7 +165,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Notes where the rows of this key's shard are, which may have moved in memory.
     #[inline(never)]
-    fn note_rows(&self, shard: &Shard, key: Fingerprint) {
-        self.row_locations[self.shard_of(key)].point_at(shard);
+    pub(super) fn note_rows(&self, shard: &Shard, key: Fingerprint) {
+        self.row_locations[self.shard_of(key)].store(shard.location());
     }
 }

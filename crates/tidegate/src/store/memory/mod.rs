@@ -14,11 +14,9 @@ mod prefetch;
 mod rows;
 mod shard;
 mod throttle;
-mod throttle_batch;
 
-pub use batch::Batch;
+pub use batch::{Batch, ThrottleBatch};
 pub use overflow::Overflow;
-pub use throttle_batch::ThrottleBatch;
 
 pub(crate) use limit_parameters::LimitParameters;
 pub(crate) use overflow::{Capacity, OverflowState};
