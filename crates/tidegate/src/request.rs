@@ -93,14 +93,6 @@ impl<C: Clock> Request<C> {
 
     /// Waits until the request is admitted, first come, first served. Dropping the future gives up the turn and returns the
     /// cost.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let gate = tidegate::Gate::new("1000/s".parse()?);
-    /// let _permit = gate.request().cost(1000).acquire().await?;
-    /// let _permit = gate.request().cost(2).acquire().await?; // 2 ms later
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
     pub fn acquire(self) -> Acquire<C> {
         Acquire::new(self.target, self.cost, self.max_wait)
     }

@@ -59,7 +59,7 @@ impl<C: Clock> Target<C> {
         let mut wakes = WakeList::default();
         match self {
             Self::Gate(inner) => {
-                inner.with(|slow, now| work(&mut slow.slot, &slow.limit, now, &mut wakes))
+                inner.with(|state, now| work(&mut state.slot, &state.limit, now, &mut wakes))
             }
             Self::Key(store, key, _) => {
                 store.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes)).0

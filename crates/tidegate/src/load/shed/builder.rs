@@ -1,7 +1,8 @@
 //! The options of a shedder: its signals, and its bounds on requests in flight.
 
 use super::machine::Machine;
-use super::signal::{Signal, Watch};
+use super::signal::Signal;
+use super::watch::Watch;
 use super::{EVERY, Inner, NEVER, Sampler, Shedder};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, AtomicU64, Mutex};

@@ -10,6 +10,7 @@ mod builder;
 mod machine;
 mod permit;
 mod signal;
+mod watch;
 
 pub use builder::ShedderBuilder;
 pub use permit::ShedPermit;
@@ -18,9 +19,9 @@ pub use signal::{Reading, Signal, Unread};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use machine::Machine;
-use signal::Watch;
 use std::fmt;
 use tidegate_core::{Level, Priority, Span, Timestamp};
+use watch::Watch;
 
 /// The default interval between readings: short enough for a level that moves in seconds, and less than a thousandth of one
 /// core.
@@ -169,8 +170,8 @@ impl<C: Clock> Shedder<C> {
         let span = sampler.last.map_or(Span::ZERO, |last| now.since(last));
         sampler.last = Some(now);
         let Sampler { machine, watches, .. } = sampler;
-        let pushes = watches.iter_mut().filter_map(|watch| watch.look(machine, now));
-        // One push up is enough. The level falls only if all signals push down, or none can be read.
+        let pushes = watches.iter_mut().filter_map(|watch| watch.read(machine, now));
+        // The level rises if one signal raises it. It falls only if all signals lower it, or none can be read.
         let push = pushes.max().unwrap_or(-1_000);
         let level = self.level().pushed(push, span);
         self.inner.level.store(u64::from(level.as_millionths()), Ordering::Relaxed);
