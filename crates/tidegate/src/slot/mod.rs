@@ -4,11 +4,13 @@
 //!          without the queues that belong to it.
 
 mod admission_time;
+mod context;
 mod debt;
 mod permit_queue;
 mod rate_queue;
 mod waiter;
 
+pub(crate) use context::DecisionContext;
 pub(crate) use permit_queue::PermitWait;
 pub(crate) use rate_queue::RateWait;
 pub(crate) use waiter::WaitOutcome;
@@ -29,7 +31,7 @@ pub(crate) struct Slot {
     /// The time of the last reset that cleared requests in flight. Their permits may still be dropped later. Until the
     /// clock advances, only the number of a ticket distinguishes such a permit from a new one, so numbering continues
     /// and the key is not evicted.
-    forgotten_at: Option<Timestamp>,
+    reset_at: Option<Timestamp>,
     /// Whether every request is denied.
     is_closed: bool,
 }
@@ -59,7 +61,7 @@ impl Admission {
 impl Slot {
     pub(crate) fn new(state: State) -> Self {
         let (rate_queue, permit_queue) = (RateQueue::default(), PermitQueue::default());
-        Self { state, rate_queue, permit_queue, parked: None, forgotten_at: None, is_closed: false }
+        Self { state, rate_queue, permit_queue, parked: None, reset_at: None, is_closed: false }
     }
 
     /// Returns a slot that denies every request. A request that would have to wait is denied too, because the slot is
@@ -94,46 +96,41 @@ impl Slot {
     ///
     /// A sweep may pass a time before that of the last request. If requests wait, this returns `false` then, and leaves
     /// their turns as they are: only a request may move them.
-    pub(crate) fn is_idle(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> bool {
+    pub(crate) fn is_idle(&mut self, context: &mut DecisionContext<'_>) -> bool {
+        let DecisionContext { limit, now, .. } = *context;
         if self.has_waiters() && self.rate_queue.is_ahead_of(now) {
             return false;
         }
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.settle(context, &mut self.state);
         let is_parked = |parked: &(Limit, State)| {
             let (limit, state) = parked;
             !limit.peek(state, now, 0).reset_after.is_zero()
         };
         !self.has_waiters()
-            && !self.has_just_forgotten(now)
+            && !self.was_just_reset(now)
             && !self.parked.as_deref().is_some_and(is_parked)
             && limit.peek(&self.state, now, 0).reset_after.is_zero()
     }
 
-    fn has_just_forgotten(&self, now: Timestamp) -> bool {
-        self.forgotten_at.is_some_and(|at| now <= at)
+    fn was_just_reset(&self, now: Timestamp) -> bool {
+        self.reset_at.is_some_and(|at| now <= at)
     }
 
     /// Decides a request that does not wait, and charges it unless it is denied.
-    pub(crate) fn check(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-        wakes: &mut WakeList,
-    ) -> Decision {
+    pub(crate) fn check(&mut self, context: &mut DecisionContext<'_>, cost: u64) -> Decision {
+        let DecisionContext { limit, now, .. } = *context;
         if self.is_closed {
-            return self.peek(limit, now, cost, wakes);
+            return self.peek(context, cost);
         }
         if limit.is_concurrency() {
             // A check holds no permit: it is released before another thread can see it.
-            let (decision, ticket) =
-                self.permit_queue.enter(limit, &mut self.state, now, cost, wakes);
+            let (decision, ticket) = self.permit_queue.enter(context, &mut self.state, cost);
             if let Some(ticket) = ticket {
                 limit.release(&mut self.state, ticket);
             }
             return decision;
         }
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.settle(context, &mut self.state);
         if self.rate_queue.is_empty() {
             return limit.decide(&mut self.state, now, cost);
         }
@@ -150,29 +147,27 @@ impl Slot {
     /// Decides like [`check`](Self::check), but denies the request if the rule would delay it for longer than `max_wait`.
     pub(crate) fn check_within(
         &mut self,
-        limit: &Limit,
-        now: Timestamp,
+        context: &mut DecisionContext<'_>,
         (cost, max_wait): (u64, Span),
-        wakes: &mut WakeList,
     ) -> Decision {
+        let DecisionContext { limit, .. } = *context;
         if limit.delays_requests() && max_wait < Span::MAX {
-            let decision = self.peek_within(limit, now, (cost, max_wait), wakes);
+            let decision = self.peek_within(context, (cost, max_wait));
             if decision.is_deny() {
                 return decision;
             }
         }
-        self.check(limit, now, cost, wakes)
+        self.check(context, cost)
     }
 
     /// Returns what [`check_within`](Self::check_within) would decide, without charging.
     pub(crate) fn peek_within(
         &mut self,
-        limit: &Limit,
-        now: Timestamp,
+        context: &mut DecisionContext<'_>,
         (cost, max_wait): (u64, Span),
-        wakes: &mut WakeList,
     ) -> Decision {
-        let decision = self.peek(limit, now, cost, wakes);
+        let DecisionContext { limit, now, .. } = *context;
+        let decision = self.peek(context, cost);
         match decision.verdict {
             Verdict::Wait(wait) if wait > max_wait => {
                 self.refusal(limit, now, cost, max_wait).decision
@@ -182,26 +177,21 @@ impl Slot {
     }
 
     /// Returns what [`check`](Self::check) would decide, without charging.
-    pub(crate) fn peek(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-        wakes: &mut WakeList,
-    ) -> Decision {
+    pub(crate) fn peek(&mut self, context: &mut DecisionContext<'_>, cost: u64) -> Decision {
+        let DecisionContext { limit, now, .. } = *context;
         if self.is_closed && cost > 0 {
             return self.refused(limit, now, cost).decision;
         }
         if limit.is_concurrency() {
             // Leases may have ended since the last call.
-            self.permit_queue.grant(limit, &mut self.state, now, wakes);
+            self.permit_queue.grant(context, &mut self.state);
             let mut decision = limit.peek(&self.state, now, cost);
             if !self.permit_queue.is_empty() && cost > 0 && !decision.is_deny() {
                 decision = limit.peek(&self.state, now, 0).deny(Retry::OnRelease).decision;
             }
             return decision;
         }
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.settle(context, &mut self.state);
         if self.rate_queue.is_empty() {
             return limit.peek(&self.state, now, cost);
         }
@@ -251,21 +241,20 @@ impl Slot {
     /// Decides a request that waits for at most `max_wait`.
     pub(crate) fn admit(
         &mut self,
-        limit: &Limit,
-        now: Timestamp,
+        context: &mut DecisionContext<'_>,
         cost: u64,
         max_wait: Span,
-        wakes: &mut WakeList,
     ) -> Admission {
+        let DecisionContext { limit, now, .. } = *context;
         if self.is_closed && cost > 0 {
             return Admission::Denied(self.refused(limit, now, cost));
         }
         if limit.is_concurrency() {
-            return self.admit_permit(limit, now, cost, max_wait, wakes);
+            return self.admit_permit(context, cost, max_wait);
         }
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.settle(context, &mut self.state);
         if cost == 0 {
-            return Admission::Now(self.peek(limit, now, 0, wakes), None);
+            return Admission::Now(self.peek(context, 0), None);
         }
         if max_wait.is_zero() && self.rate_queue.is_empty() && !limit.delays_requests() {
             // The request does not wait, so its turn need not be computed.
@@ -276,7 +265,7 @@ impl Slot {
             };
         }
         if self.rate_queue.is_full() {
-            return self.deny_full(limit, now, wakes);
+            return self.deny_full(context);
         }
         match self.rate_queue.forecast(limit, &self.state, now, cost) {
             Ok((at, after, decision)) if at.since(now) <= max_wait => {
@@ -292,10 +281,10 @@ impl Slot {
             }
             Ok((at, ..)) if !limit.delays_requests() => {
                 let retry_after = at.since(now).saturating_sub(max_wait);
-                Admission::Denied(self.peek(limit, now, 0, wakes).deny(Retry::After(retry_after)))
+                Admission::Denied(self.peek(context, 0).deny(Retry::After(retry_after)))
             }
             Err(_) if !limit.delays_requests() => {
-                Admission::Denied(self.peek(limit, now, 0, wakes).deny(Retry::Never))
+                Admission::Denied(self.peek(context, 0).deny(Retry::Never))
             }
             Ok(_) | Err(_) => Admission::Denied(self.refusal(limit, now, cost, max_wait)),
         }
@@ -310,21 +299,19 @@ impl Slot {
     }
 
     /// Denies a request because the queue is full. The time to retry is when the first waiter is admitted.
-    fn deny_full(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) -> Admission {
-        let first = self.rate_queue.start().map_or(Span::ZERO, |at| at.since(now));
+    fn deny_full(&mut self, context: &mut DecisionContext<'_>) -> Admission {
+        let first = self.rate_queue.start().map_or(Span::ZERO, |at| at.since(context.now));
         let retry = Retry::After(first.max(Span::from_micros(1)));
-        Admission::Denied(self.peek(limit, now, 0, wakes).deny(retry))
+        Admission::Denied(self.peek(context, 0).deny(retry))
     }
 
     fn admit_permit(
         &mut self,
-        limit: &Limit,
-        now: Timestamp,
+        context: &mut DecisionContext<'_>,
         cost: u64,
         max_wait: Span,
-        wakes: &mut WakeList,
     ) -> Admission {
-        let (decision, ticket) = self.permit_queue.enter(limit, &mut self.state, now, cost, wakes);
+        let (decision, ticket) = self.permit_queue.enter(context, &mut self.state, cost);
         match decision.verdict {
             Verdict::Deny(retry)
                 if retry == Retry::Never || max_wait.is_zero() || self.permit_queue.is_full() =>
@@ -337,24 +324,13 @@ impl Slot {
     }
 
     /// Advances the queue to the current time: admits the waiters that are due, and follows a step back of the clock.
-    pub(crate) fn catch_up(&mut self, limit: &Limit, now: Timestamp, wakes: &mut WakeList) {
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
-    }
-
-    /// Returns the time until the next lease ends, if a permit has one.
-    pub(crate) fn next_lease_end(&self, limit: &Limit, now: Timestamp) -> Option<Span> {
-        limit.next_lease_end(&self.state, now)
+    pub(crate) fn catch_up(&mut self, context: &mut DecisionContext<'_>) {
+        self.rate_queue.settle(context, &mut self.state);
     }
 
     /// Removes a waiter that has given up its turn, and returns its cost.
-    pub(crate) fn leave_rate_queue(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        wait: &RateWait,
-        wakes: &mut WakeList,
-    ) {
-        self.rate_queue.leave(limit, &mut self.state, now, wait, wakes);
+    pub(crate) fn leave_rate_queue(&mut self, context: &mut DecisionContext<'_>, wait: &RateWait) {
+        self.rate_queue.leave(context, &mut self.state, wait);
     }
 
     /// Makes a turn final: its waiter will not give it up.
@@ -365,59 +341,41 @@ impl Slot {
     /// Removes a request that has stopped waiting for a permit.
     pub(crate) fn leave_permit_queue(
         &mut self,
-        limit: &Limit,
-        now: Timestamp,
+        context: &mut DecisionContext<'_>,
         wait: &PermitWait,
-        wakes: &mut WakeList,
     ) {
-        self.permit_queue.leave(limit, &mut self.state, now, wait, wakes);
+        self.permit_queue.leave(context, &mut self.state, wait);
     }
 
     /// Releases a permit.
-    pub(crate) fn release(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        ticket: Ticket,
-        wakes: &mut WakeList,
-    ) {
+    pub(crate) fn release(&mut self, context: &mut DecisionContext<'_>, ticket: Ticket) {
         match self.parked.as_deref_mut() {
             Some((limit, parked)) => limit.release(parked, ticket),
-            None => limit.release(&mut self.state, ticket),
+            None => context.limit.release(&mut self.state, ticket),
         }
-        self.permit_queue.grant(limit, &mut self.state, now, wakes);
+        self.permit_queue.grant(context, &mut self.state);
     }
 
     /// Grants free permits to the waiters, and returns the decision that a request would get.
-    pub(crate) fn look(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-        wakes: &mut WakeList,
-    ) -> Decision {
-        self.permit_queue.grant(limit, &mut self.state, now, wakes);
+    pub(crate) fn look(&mut self, context: &mut DecisionContext<'_>, cost: u64) -> Decision {
+        let DecisionContext { limit, now, .. } = *context;
+        self.permit_queue.grant(context, &mut self.state);
         limit.peek(&self.state, now, cost)
     }
 
     /// Charges a cost even if it exceeds what remains. The excess becomes debt, except under a rule that delays requests,
     /// which is charged no more than remains.
-    pub(crate) fn charge(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-        wakes: &mut WakeList,
-    ) {
+    pub(crate) fn charge(&mut self, context: &mut DecisionContext<'_>, cost: u64) {
+        let DecisionContext { limit, now, .. } = *context;
         if self.is_closed || limit.is_concurrency() {
             return;
         }
-        let refused = self.check(limit, now, cost, wakes);
+        let refused = self.check(context, cost);
         if !refused.is_deny() {
             return;
         }
         let remaining = refused.remaining.min(cost);
-        let is_taken = !self.check(limit, now, remaining, wakes).is_deny();
+        let is_taken = !self.check(context, remaining).is_deny();
         let excess = if is_taken { cost - remaining } else { cost };
         // A limit of 0 never refills, so a debt would never be repaid.
         if excess > 0 && !limit.delays_requests() && refused.limit > 0 {
@@ -429,16 +387,15 @@ impl Slot {
     /// released when they are dropped.
     pub(crate) fn refund(
         &mut self,
-        limit: &Limit,
-        now: Timestamp,
+        context: &mut DecisionContext<'_>,
         cost: u64,
         created_at: Timestamp,
-        wakes: &mut WakeList,
     ) {
+        let DecisionContext { limit, now, .. } = *context;
         if limit.is_concurrency() {
             return;
         }
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.settle(context, &mut self.state);
         let refund = |state: &mut State| {
             limit.refund(state, now, cost);
             let fresh = limit.fresh(created_at);
@@ -447,31 +404,26 @@ impl Slot {
                 *state = fresh;
             }
         };
-        self.rate_queue.replay(limit, &mut self.state, now, wakes, refund);
+        self.rate_queue.replay(context, &mut self.state, refund);
     }
 
     /// Clears the usage, the debt, and the requests in flight, whose permits release nothing afterwards.
-    pub(crate) fn reset(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        created_at: Timestamp,
-        wakes: &mut WakeList,
-    ) {
+    pub(crate) fn reset(&mut self, context: &mut DecisionContext<'_>, created_at: Timestamp) {
+        let DecisionContext { limit, now, .. } = *context;
         if let Some((limit, parked)) = self.parked.as_deref_mut() {
             limit.release_all(parked);
-            self.forgotten_at = Some(now);
+            self.reset_at = Some(now);
         }
         if limit.is_concurrency() {
             limit.release_all(&mut self.state);
-            self.forgotten_at = Some(now);
-            self.permit_queue.grant(limit, &mut self.state, now, wakes);
+            self.reset_at = Some(now);
+            self.permit_queue.grant(context, &mut self.state);
             return;
         }
-        self.rate_queue.settle(limit, &mut self.state, now, wakes);
+        self.rate_queue.settle(context, &mut self.state);
         self.rate_queue.clear_debts();
         let fresh = |state: &mut State| *state = limit.fresh(created_at);
-        self.rate_queue.replay(limit, &mut self.state, now, wakes, fresh);
+        self.rate_queue.replay(context, &mut self.state, fresh);
     }
 
     /// Converts the state and the queues to another rule (B8).
@@ -483,7 +435,7 @@ impl Slot {
         (new, now): (&Limit, Timestamp),
         wakes: &mut WakeList,
     ) {
-        self.rate_queue.settle(old, &mut self.state, old_now, wakes);
+        self.rate_queue.settle(&mut DecisionContext::new(old, old_now, wakes), &mut self.state);
         if old_now != now {
             self.rate_queue.rebase(old_now, now, wakes);
         }
@@ -491,11 +443,10 @@ impl Slot {
             // The new rule computes no times, so the waiters keep their turns.
             self.rate_queue.freeze();
         }
-        let has_just_forgotten = self.has_just_forgotten(old_now);
-        self.forgotten_at = has_just_forgotten.then_some(now);
-        let is_out = |state: &State| {
-            has_just_forgotten || !old.peek(state, old_now, 0).reset_after.is_zero()
-        };
+        let was_just_reset = self.was_just_reset(old_now);
+        self.reset_at = was_just_reset.then_some(now);
+        let is_out =
+            |state: &State| was_just_reset || !old.peek(state, old_now, 0).reset_after.is_zero();
         if old.is_concurrency() && !new.is_concurrency() && is_out(&self.state) {
             self.parked = Some(Box::new((old.clone(), self.state.clone())));
         }
@@ -506,8 +457,9 @@ impl Slot {
                 None => new.take_over_between(old, state, old_now, now),
             };
         };
-        self.rate_queue.replay(new, &mut self.state, now, wakes, take_over);
-        self.permit_queue.grant(new, &mut self.state, now, wakes);
+        let context = &mut DecisionContext::new(new, now, wakes);
+        self.rate_queue.replay(context, &mut self.state, take_over);
+        self.permit_queue.grant(context, &mut self.state);
         if old.permit_lease() != new.permit_lease() {
             self.permit_queue.wake_all(wakes);
         }

@@ -3,11 +3,12 @@
 //! Always   First come, first served: no request is admitted before a waiting one, however small its cost.
 //!          A permit that is granted to a cancelled waiter is released at once.
 
+use crate::slot::context::DecisionContext;
 use crate::slot::waiter::{WAITERS_MAX, WaitOutcome, Waiter, WaiterStatus};
 use crate::sync::wake::WakeList;
 use crate::sync::{Arc, next_id};
 use std::collections::VecDeque;
-use tidegate_core::{Decision, Limit, Retry, State, Ticket, Timestamp, Verdict};
+use tidegate_core::{Decision, Retry, State, Ticket, Verdict};
 
 #[derive(Debug, Default)]
 pub(crate) struct PermitQueue {
@@ -42,14 +43,13 @@ impl PermitQueue {
     /// Takes a permit if one is free and no request waits for it.
     pub(crate) fn enter(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
         cost: u64,
-        wakes: &mut WakeList,
     ) -> (Decision, Option<Ticket>) {
+        let DecisionContext { limit, now, .. } = *context;
         // Leases may have ended since the last request.
-        self.grant(limit, state, now, wakes);
+        self.grant(context, state);
         if self.waiting.is_empty() || cost == 0 {
             return limit.enter(state, now, cost);
         }
@@ -74,17 +74,15 @@ impl PermitQueue {
     /// Removes a request, and releases the permit if it was granted already.
     pub(crate) fn leave(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
         wait: &PermitWait,
-        wakes: &mut WakeList,
     ) {
         self.waiting.retain(|queued| queued.number != wait.number);
         if let Some(WaitOutcome::Granted(ticket)) = wait.outcome(None) {
-            limit.release(state, ticket);
+            context.limit.release(state, ticket);
         }
-        self.grant(limit, state, now, wakes);
+        self.grant(context, state);
     }
 
     /// Wakes all waiters after leases have changed, because the next one may end earlier than they expect.
@@ -95,16 +93,11 @@ impl PermitQueue {
     }
 
     /// Grants free permits to the requests that have waited longest.
-    pub(crate) fn grant(
-        &mut self,
-        limit: &Limit,
-        state: &mut State,
-        now: Timestamp,
-        wakes: &mut WakeList,
-    ) {
+    pub(crate) fn grant(&mut self, context: &mut DecisionContext<'_>, state: &mut State) {
+        let DecisionContext { limit, now, .. } = *context;
         while let Some(first) = self.waiting.front() {
             if !limit.is_concurrency() {
-                first.waiter.set(WaiterStatus::Restart, wakes);
+                first.waiter.set(WaiterStatus::Restart, context.wakes);
                 self.waiting.pop_front();
                 continue;
             }
@@ -115,7 +108,7 @@ impl PermitQueue {
                 }
                 _ => break,
             };
-            first.waiter.set(status, wakes);
+            first.waiter.set(status, context.wakes);
             self.waiting.pop_front();
         }
     }

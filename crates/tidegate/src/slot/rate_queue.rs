@@ -8,6 +8,7 @@
 //!          skew below [`CLOCK_SKEW_MAX`] moves none.
 
 use crate::slot::admission_time::admission_time;
+use crate::slot::context::DecisionContext;
 use crate::slot::debt::{counts_from, owed, paid_at};
 use crate::slot::waiter::{WAITERS_MAX, Waiter, WaiterStatus};
 use crate::sync::wake::WakeList;
@@ -108,13 +109,8 @@ impl RateQueue {
     }
 
     /// Removes the waiters that are due, and moves all turns if the clock went back.
-    pub(crate) fn settle(
-        &mut self,
-        limit: &Limit,
-        state: &mut State,
-        now: Timestamp,
-        wakes: &mut WakeList,
-    ) {
+    pub(crate) fn settle(&mut self, context: &mut DecisionContext<'_>, state: &mut State) {
+        let DecisionContext { limit, now, .. } = *context;
         let step = self.seen.since(now);
         if !self.has_waiters() {
             self.seen = if step > CLOCK_SKEW_MAX { now } else { self.seen.max(now) };
@@ -122,8 +118,8 @@ impl RateQueue {
         }
         if step > CLOCK_SKEW_MAX {
             // Every turn moves back with the clock, and the replay may shorten some waits.
-            self.shift(|at| (at - step).max(now), wakes);
-            self.replay(limit, state, now, wakes, |_| {});
+            self.shift(|at| (at - step).max(now), context.wakes);
+            self.replay(context, state, |_| {});
         }
         // During clock skew, the later time stays in force.
         self.seen = if step > CLOCK_SKEW_MAX { now } else { self.seen.max(now) };
@@ -218,20 +214,18 @@ impl RateQueue {
     /// Removes a waiter that is not due yet, and moves the waiters behind it up.
     pub(crate) fn leave(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
         wait: &RateWait,
-        wakes: &mut WakeList,
     ) {
-        self.settle(limit, state, now, wakes);
+        self.settle(context, state);
         let is_it = |pending: &Pending| pending.number == wait.number;
         let Some(index) = self.pending.iter().position(is_it) else {
             self.promised.retain(|(_, waiter)| !Arc::ptr_eq(waiter, &wait.waiter));
             return;
         };
         self.pending.remove(index);
-        self.replay(limit, state, now, wakes, |_| {});
+        self.replay(context, state, |_| {});
     }
 
     /// Makes a turn final. The state of a rule that delays requests includes all turns, so the queue is not needed once all
@@ -248,12 +242,11 @@ impl RateQueue {
     /// Changes the state before the first waiter, and computes every turn again.
     pub(crate) fn replay(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
-        wakes: &mut WakeList,
         change: impl FnOnce(&mut State),
     ) {
+        let DecisionContext { limit, now, .. } = *context;
         if let Some(base) = self.base.take() {
             *state = base;
         }
@@ -273,7 +266,7 @@ impl RateQueue {
                 Ok(at) if at == pending.at => {}
                 Ok(at) if at < pending.at => {
                     pending.at = at;
-                    pending.waiter.set(WaiterStatus::At(at), wakes);
+                    pending.waiter.set(WaiterStatus::At(at), context.wakes);
                 }
                 // The changed rule would delay this turn or deny it. The waiter keeps its turn, which then exhausts the
                 // rule.

@@ -7,7 +7,7 @@
 use super::hot::CellRef;
 use super::{Fingerprint, KeyLocation, KeyName, MemoryStore, Placement, Shard};
 use crate::clock::Clock;
-use crate::slot::Slot;
+use crate::slot::{DecisionContext, Slot};
 use crate::sync::wake::WakeList;
 use crate::sync::{MutexGuard, Ordering, lock_observing_wait};
 use std::hash::Hash;
@@ -146,7 +146,9 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Decision {
         // Dropped after the lock is released: wakers are called when no lock is held.
         let mut wakes = WakeList::default();
-        let work = |slot: &mut Slot, limit: &Limit, now| slot.check(limit, now, cost, &mut wakes);
+        let work = |slot: &mut Slot, limit: &Limit, now| {
+            slot.check(&mut DecisionContext::new(limit, now, &mut wakes), cost)
+        };
         let (decision, placement) = self.with_located(&mut shard, (key, location), now, work);
         if placement == Placement::Overflow {
             // The overflow state says nothing about this key, so the observers do not see the decision.

@@ -15,7 +15,7 @@ use super::hot::{HotCells, MOVED};
 use super::observers::Observers;
 use super::overflow::Capacity;
 use super::rows::{Row, Rows};
-use crate::slot::Slot;
+use crate::slot::{DecisionContext, Slot};
 use crate::store::fingerprint::{Fingerprint, FingerprintHasher};
 use crate::store::stats::Counters;
 use crate::store::top_keys::KeyName;
@@ -466,7 +466,7 @@ impl Shard {
         let limit = &self.parameters.limit;
         let result = work(&mut slot, limit, now);
         let is_new = location == KeyLocation::Absent;
-        if is_new && slot.is_idle(limit, now, &mut WakeList::default()) {
+        if is_new && slot.is_idle(&mut DecisionContext::new(limit, now, &mut WakeList::default())) {
             return (result, false);
         }
         match (self.parameters.pack(&slot), location) {
