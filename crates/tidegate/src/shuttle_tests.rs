@@ -171,10 +171,11 @@ impl Everything {
     }
 }
 
+// T16.
 /// While the clock stands still, charges stay through changes of rule, and no key is evicted. So a key that is restored
 /// from a snapshot is charged with everything that was admitted before the snapshot.
 #[test]
-fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
+fn a_snapshot_during_changes_of_the_rule_has_each_key_once_with_its_debt() {
     for (rules, most) in [
         (["6/h", "6/h", "6/h"], 6),
         // More than the threads request: a charge that is saved twice shows, also of a key in a hot cell.
@@ -204,10 +205,11 @@ fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
     }
 }
 
+// T16.
 /// While the clock runs, idle keys are evicted and others take their place. No key is admitted more often than the larger
 /// of the rules allows, also after it is restored from a snapshot.
 #[test]
-fn t16_no_key_gets_more_by_a_change_of_the_rule_an_eviction_or_a_snapshot() {
+fn no_key_gets_more_by_a_change_of_the_rule_an_eviction_or_a_snapshot() {
     let test = || {
         let all = Everything::new(["4/h", "4/h", "6/h"], Span::from_secs(700));
         all.run();
@@ -227,8 +229,9 @@ fn t16_no_key_gets_more_by_a_change_of_the_rule_an_eviction_or_a_snapshot() {
     shuttle::check_pct(test, schedules(), PREEMPTIONS_MAX);
 }
 
+// T16.
 #[test]
-fn t16_every_key_keeps_its_bound_under_eight_threads() {
+fn every_key_keeps_its_bound_under_eight_threads() {
     let test = || {
         let (limiter, clock) = limiter("2/h", Overflow::Deny);
         let one = |thread| -> Work {
@@ -245,9 +248,10 @@ fn t16_every_key_keeps_its_bound_under_eight_threads() {
     shuttle::check_pct(test, schedules(), PREEMPTIONS_MAX);
 }
 
+// T16.
 /// With the clock stopped, the admissions equal the charges of all keys and of the overflow state.
 #[test]
-fn t16_each_admission_is_charged_once() {
+fn each_admission_is_charged_once() {
     for rule in ["3/h", "3/h sliding", "3/h sliding-log"] {
         let test = move || {
             let (limiter, _) = limiter_audited(rule, Overflow::Share, None);
@@ -288,7 +292,7 @@ fn t16_each_admission_is_charged_once() {
 
 /// A key that is used again at the moment when it is evicted (T20).
 #[test]
-fn t20_a_key_that_is_swept_while_it_is_used_gets_one_burst() {
+fn a_key_that_is_swept_while_it_is_used_gets_one_burst() {
     let test = || {
         let (limiter, clock) = limiter_audited("2/h", Overflow::Deny, None);
         assert!(limiter.check_n(&0_u64, 2).is_allow());

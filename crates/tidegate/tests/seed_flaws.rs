@@ -2,11 +2,11 @@
 //! their code would fail and ours must pass.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod crew;
-mod hammer;
+mod contention;
+mod executor;
 mod rules;
 
-use crew::Crew;
+use executor::Executor;
 use rules::EVERY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::{Clock, Gate, Limiter, ManualClock, Span, Verdict};
@@ -31,8 +31,8 @@ fn admitted(limiter: &Limiter<ManualClock>, times: u64) -> u64 {
 fn flaw_01_threads_that_race_on_one_key_get_what_one_caller_in_turn_gets() {
     for rule in EVERY {
         let (limiter, clock) = limiter(rule);
-        let raced = hammer::hammer(8, 16, || limiter.check("alice"));
-        assert_eq!(raced, hammer::in_turn(rule, clock.now(), 128), "{rule}");
+        let raced = contention::decide_on_threads(8, 16, || limiter.check("alice"));
+        assert_eq!(raced, contention::decide_in_sequence(rule, clock.now(), 128), "{rule}");
     }
 }
 
@@ -205,14 +205,14 @@ fn flaw_09_keys_that_nobody_asks_for_any_more_are_forgotten() {
 fn flaw_09_keys_whose_callers_waited_are_forgotten_too() {
     for rule in ["1000/s paced", "1/ms fixed", "1000/s queue capacity 3", "concurrency 1"] {
         let (limiter, clock) = limiter(rule);
-        let mut crew = Crew::new();
+        let mut executor = Executor::new();
         for caller in 0..20_000_u32 {
             let first = limiter.try_acquire(&caller).unwrap();
-            crew.hire(limiter.acquire(&caller));
-            assert!(crew.work().is_empty(), "{rule}: it waits");
+            executor.spawn(limiter.acquire(&caller));
+            assert!(executor.run().is_empty(), "{rule}: it waits");
             drop(first);
             clock.advance(Span::from_millis(1));
-            assert!(crew.work()[0].1.is_ok(), "{rule}: it was let in");
+            assert!(executor.run()[0].1.is_ok(), "{rule}: it was let in");
         }
         clock.advance(Span::from_secs(60));
         // One who comes now makes the table look who is at rest.
@@ -264,19 +264,19 @@ fn flaw_11_a_permit_comes_back_however_its_holder_ends() {
 #[test]
 fn flaw_11_a_permit_comes_back_when_its_task_is_cancelled() {
     let (gate, _) = gate("concurrency 1");
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..2 {
         let gate = gate.clone();
-        crew.hire(async move {
+        executor.spawn(async move {
             let permit = gate.acquire().await;
             std::future::pending::<()>().await;
             drop(permit);
         });
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     assert_eq!(gate.check_n(0).remaining, 0);
-    crew.dismiss(1);
+    executor.cancel(1);
     assert_eq!(gate.check_n(0).remaining, 0, "the first still works");
-    crew.dismiss(0);
+    executor.cancel(0);
     assert_eq!(gate.check_n(0).remaining, 1);
 }

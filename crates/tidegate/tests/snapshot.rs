@@ -76,8 +76,9 @@ fn restored(bytes: &[u8], rule: &str, clock: &ManualClock) -> Limiter<ManualCloc
     Snapshot::read(bytes).unwrap().restore_with_clock("api", builder(rule), clock.clone())
 }
 
+// T38.
 #[test]
-fn t38_what_was_saved_goes_on_as_if_nothing_had_happened() {
+fn a_restored_limiter_decides_as_if_it_had_never_stopped() {
     for rule in EVERY {
         for pause in [0, 1, 150_000, 7_000_000, 100_000_000_000].map(Span::from_micros) {
             let clock = ManualClock::new();
@@ -117,8 +118,9 @@ impl Clock for Rebooted {
     }
 }
 
+// T38.
 #[test]
-fn t38_nobody_gets_more_than_at_the_snapshot_and_what_the_calendar_says_has_passed() {
+fn no_key_gets_more_than_at_the_snapshot_plus_the_calendar_time_since() {
     let steady = |rule: &&str| !["fixed", "calendar"].iter().any(|word| rule.contains(word));
     for rule in EVERY.into_iter().filter(steady).chain(["40/s fixed from first"]) {
         for elapsed in [0_u64, 50_000, 3_000_000].map(Span::from_micros) {
@@ -171,8 +173,9 @@ impl Clock for Busy {
     }
 }
 
+// T38.
 #[test]
-fn t38_the_time_that_the_writing_takes_brings_nothing() {
+fn the_time_of_writing_refills_nothing() {
     let clock = Busy(ManualClock::new());
     let limiter = || Limiter::with_clock("100/s burst 50".parse().unwrap(), clock.clone());
     let limiters: Vec<_> = (0..20).map(|_| limiter()).collect();
@@ -192,8 +195,9 @@ fn t38_the_time_that_the_writing_takes_brings_nothing() {
     }
 }
 
+// T38.
 #[test]
-fn t38_what_keys_without_room_share_comes_back_too() {
+fn the_overflow_state_is_restored() {
     let clock = ManualClock::new();
     let builder = || Limiter::builder("1/day".parse().unwrap()).max_keys(1);
     let before = builder().with_clock(clock.clone());
@@ -205,8 +209,9 @@ fn t38_what_keys_without_room_share_comes_back_too() {
     assert!(after.check("carol").is_deny());
 }
 
+// T38.
 #[test]
-fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
+fn permits_with_a_lease_are_restored_and_others_are_not() {
     let clock = ManualClock::new();
     let leased = limiter("concurrency 2 lease 10s", &clock);
     let held = leased.try_acquire("alice").unwrap();
@@ -225,8 +230,9 @@ fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
     drop(held);
 }
 
+// T12.
 #[test]
-fn t12_a_rule_that_was_changed_in_between_takes_over_what_was_used() {
+fn usage_carries_over_to_a_rule_that_changed_before_the_restore() {
     let clock = ManualClock::new();
     let before = limiter("10/day", &clock);
     let _ = before.check_n("alice", 10);
@@ -240,8 +246,9 @@ fn t12_a_rule_that_was_changed_in_between_takes_over_what_was_used() {
     }
 }
 
+// T38.
 #[test]
-fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
+fn keys_in_debt_are_restored_beyond_a_smaller_maximum() {
     let clock = ManualClock::new();
     let before = limiter("1/day", &clock);
     for key in 0..KEYS {
@@ -258,9 +265,10 @@ fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
     assert_eq!(after.keys(), 0);
 }
 
+// T38.
 /// Also what was charged after the fact, without room for it: it may be more than a rule ever holds.
 #[test]
-fn t38_a_debt_of_any_size_goes_on_as_if_nothing_had_happened() {
+fn a_restored_debt_of_any_size_is_repaid_as_before() {
     for rule in EVERY {
         for bursts in [1, 2, 10, 47, 1_000_000] {
             for pause in [0, 1, 150_000, 7_000_000, 100_000_000_000].map(Span::from_micros) {
@@ -298,8 +306,9 @@ fn random(seed: &mut u64, below: u64) -> u64 {
     (*seed >> 33) % below
 }
 
+// T38.
 #[test]
-fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
+fn any_sequence_of_requests_and_charges_is_restored_exactly() {
     for rule in EVERY {
         for start in 0..60 {
             let (mut seed, clock) = (start, ManualClock::new());
@@ -327,8 +336,9 @@ fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
     }
 }
 
+// T38.
 #[test]
-fn t38_what_was_promised_to_those_who_waited_counts_as_used() {
+fn turns_of_waiters_count_as_used_after_a_restore() {
     let clock = ManualClock::new();
     let before = limiter("10/s", &clock);
     let waits: Vec<_> =
@@ -341,9 +351,10 @@ fn t38_what_was_promised_to_those_who_waited_counts_as_used() {
     assert!(after.check("alice").is_deny());
 }
 
+// T38.
 /// As by a live change: under twice the rate it is paid in half the time, and never at once.
 #[test]
-fn t38_a_debt_goes_over_to_another_rule() {
+fn a_debt_carries_over_to_another_rule() {
     for (old, new) in [
         ("10/s", "20/s"),
         ("10/s", "20/s fixed"),
@@ -369,8 +380,9 @@ fn t38_a_debt_goes_over_to_another_rule() {
     }
 }
 
+// T38.
 #[test]
-fn t38_a_debt_that_comes_back_is_forgiven_refunded_and_remembered_as_any_other() {
+fn a_restored_debt_can_be_reset_refunded_and_is_never_evicted() {
     let clock = ManualClock::new();
     let before = limiter("10/s", &clock);
     for user in ["alice", "bob"] {
@@ -391,8 +403,9 @@ fn t38_a_debt_that_comes_back_is_forgiven_refunded_and_remembered_as_any_other()
     assert_eq!(again.keys(), 0);
 }
 
+// T38.
 #[test]
-fn t38_what_is_never_paid_is_never_paid_after_a_restart_and_the_overflow_owes_too() {
+fn a_debt_that_is_never_repaid_is_restored_also_in_the_overflow_state() {
     let clock = ManualClock::new();
     let builder = || Limiter::builder("10/s".parse().unwrap()).max_keys(1);
     let before = builder().with_clock(clock.clone());
@@ -412,8 +425,9 @@ fn t38_what_is_never_paid_is_never_paid_after_a_restart_and_the_overflow_owes_to
     }
 }
 
+// T38.
 #[test]
-fn t38_every_byte_counts() {
+fn a_snapshot_with_any_byte_changed_is_rejected() {
     let clock = ManualClock::new();
     for rule in ["100/h burst 9", "5/h sliding-log", "5/s warmup 1s"] {
         let limiter = limiter(rule, &clock);
@@ -433,8 +447,9 @@ fn t38_every_byte_counts() {
     }
 }
 
+// T38.
 #[test]
-fn t38_a_file_that_is_not_whole_is_told_of_and_the_one_before_it_is_taken() {
+fn an_incomplete_file_is_reported_and_the_previous_one_is_read() {
     let scratch = Scratch::new("fallback");
     let (path, clock) = (scratch.file(), ManualClock::new());
     let limiter = limiter("5/day", &clock);
@@ -470,8 +485,9 @@ fn t38_a_file_that_is_not_whole_is_told_of_and_the_one_before_it_is_taken() {
     assert_eq!((left, problems.len()), (5, 2), "both are told of, and it starts all the same");
 }
 
+// T38.
 #[test]
-fn t38_a_write_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it() {
+fn a_failed_write_leaves_the_file_unchanged_and_no_partial_file() {
     let scratch = Scratch::new("full");
     let (path, clock) = (scratch.file(), ManualClock::new());
     let limiter = used("100/h burst 9", &clock);
@@ -503,10 +519,11 @@ fn the_file_has_secrets_so_only_its_owner_may_read_it() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+// T39.
 /// Time stands still, so what a key has left only becomes less: a snapshot taken meanwhile must lie
 /// between what was left before it began and what is left at the end.
 #[test]
-fn t39_each_key_is_saved_as_it_was_at_one_moment_while_others_ask() {
+fn each_key_is_saved_as_of_one_moment_while_threads_decide() {
     let clock = ManualClock::new();
     let limiter = limiter("1000000/day", &clock);
     let is_done = AtomicBool::new(false);
@@ -556,8 +573,9 @@ fn child_that_saves_for_ever() {
     }
 }
 
+// T38.
 #[test]
-fn t38_killed_at_any_moment_it_starts_again_with_a_snapshot_that_is_whole() {
+fn a_process_killed_at_any_moment_restarts_with_a_complete_snapshot() {
     let loops = if std::env::var_os("TIDEGATE_FULL").is_some() { 1_000 } else { 25 };
     let scratch = Scratch::new("killed");
     let path = scratch.file();

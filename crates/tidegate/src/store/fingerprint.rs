@@ -149,7 +149,7 @@ mod tests {
 
     /// T43 without timing: no index has more keys than its share plus six standard deviations.
     #[test]
-    fn t43_whatever_keys_are_chosen_they_are_spread_over_all_places() {
+    fn chosen_keys_are_spread_over_all_indexes() {
         for secret in SECRETS.map(Secret::new) {
             for ((where_, place), (name, key)) in
                 PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
@@ -164,10 +164,11 @@ mod tests {
         }
     }
 
+    // T43.
     /// Keys that collide in one table say nothing about another table: neither the same keys nor the same pairs collide, as
     /// they would if a secret were only added to a hash without one.
     #[test]
-    fn t43_keys_that_collide_under_one_secret_do_not_under_another() {
+    fn keys_that_collide_under_one_secret_do_not_under_another() {
         let [one, other, _] = SECRETS.map(Secret::new);
         for ((where_, place), (name, key)) in
             PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))

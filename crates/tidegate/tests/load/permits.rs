@@ -1,7 +1,7 @@
 //! Permits of an adaptive gate (T13, A14): each comes back exactly once, whatever becomes of its holder;
 //! nobody is admitted above the limit of the moment; who waits is served in order.
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ struct Scene {
     gate: AdaptiveGate<ManualClock>,
     clock: ManualClock,
     held: Vec<HeldPermit>,
-    crew: Crew<Result<HeldPermit, Denied>>,
+    executor: Executor<Result<HeldPermit, Denied>>,
     waiting: BTreeSet<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Scene {
             Step::GiveUp(which) => {
                 let who = self.waiting.iter().nth(which % self.waiting.len().max(1)).copied();
                 if let Some(who) = who {
-                    self.crew.dismiss(who);
+                    self.executor.cancel(who);
                     self.waiting.remove(&who);
                 }
             }
@@ -95,7 +95,7 @@ impl Scene {
     }
 
     fn wait(&mut self, patience: Span) {
-        let task = self.crew.hire(self.gate.acquire_within(patience));
+        let task = self.executor.spawn(self.gate.acquire_within(patience));
         self.waiting.insert(task);
     }
 
@@ -109,7 +109,7 @@ impl Scene {
     /// Lets those whose turn has come go in, in the order they came.
     fn settle(&mut self) {
         let mut last = None;
-        for (task, answer) in self.crew.work() {
+        for (task, answer) in self.executor.run() {
             self.waiting.remove(&task);
             if let Ok(permit) = answer {
                 assert!(last.is_none_or(|last| last < task), "first come, first served");
@@ -124,8 +124,9 @@ impl Scene {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(10_000) })]
 
+    // T13.
     #[test]
-    fn t13_whatever_happens_every_permit_comes_back_once(
+    fn every_permit_is_released_once_after_any_events(
         law in 0..3,
         steps in prop::collection::vec(step(), 0..300),
     ) {
@@ -135,8 +136,8 @@ proptest! {
             _ => Adaptive::gradient2(),
         };
         let (gate, clock) = gate(adaptive.between(1..=6).starting_at(3));
-        let (crew, waiting) = (Crew::new(), BTreeSet::new());
-        let mut scene = Scene { gate, clock, held: Vec::new(), crew, waiting };
+        let (executor, waiting) = (Executor::new(), BTreeSet::new());
+        let mut scene = Scene { gate, clock, held: Vec::new(), executor, waiting };
         for step in &steps {
             scene.act(step);
         }
@@ -147,8 +148,9 @@ proptest! {
     }
 }
 
+// T13.
 #[test]
-fn t13_many_threads_never_hold_more_than_the_largest_limit() {
+fn many_threads_never_hold_more_than_the_largest_limit() {
     const LIMIT_MAX: u64 = 4;
     let gate = AdaptiveGate::new(Adaptive::vegas().between(1..=LIMIT_MAX));
     let (inside, most) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -206,22 +208,22 @@ fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_a
 fn a_limit_that_goes_up_wakes_those_who_wait_and_no_others() {
     let (gate, clock) = gate(Adaptive::vegas().between(1..=1_000).starting_at(10));
     let mut held: Vec<HeldPermit> = (0..10).map(|_| gate.try_acquire().unwrap()).collect();
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     let polls = Rc::new(Cell::new(0));
     for _ in 0..30 {
         let (mut wait, polls) = (Box::pin(gate.acquire()), Rc::clone(&polls));
-        crew.hire(poll_fn(move |context| {
+        executor.spawn(poll_fn(move |context| {
             polls.set(polls.get() + 1);
             wait.as_mut().poll(context)
         }));
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     polls.set(0);
     clock.advance(Span::from_millis(5));
     for permit in held.drain(..) {
         permit.succeed();
     }
-    let admitted: Vec<usize> = crew.work().iter().map(|(task, _)| *task).collect();
+    let admitted: Vec<usize> = executor.run().iter().map(|(task, _)| *task).collect();
     assert_eq!(gate.limit(), 16, "ten that were quick: six more");
     assert_eq!(admitted, (0..16).collect::<Vec<_>>());
     assert_eq!(polls.get(), 16);
@@ -231,13 +233,13 @@ fn a_limit_that_goes_up_wakes_those_who_wait_and_no_others() {
 fn a_wait_ends_at_its_deadline() {
     let (gate, clock) = gate(Adaptive::vegas().between(1..=1));
     let _permit = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    crew.hire(gate.acquire_within(Span::from_millis(10)));
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(gate.acquire_within(Span::from_millis(10)));
+    assert!(executor.run().is_empty());
     clock.advance(Span::from_millis(9));
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     clock.advance(Span::from_millis(1));
-    let (_, answer) = crew.work().remove(0);
+    let (_, answer) = executor.run().remove(0);
     assert_eq!(answer.unwrap_err().decision.verdict, Verdict::Deny(Retry::OnRelease));
 }
 

@@ -52,8 +52,9 @@ proptest! {
     }
 }
 
+// T49.
 #[test]
-fn t49_a_dead_service_at_1000_a_second_is_asked_a_tenth_more_and_not_four_times_as_often() {
+fn a_dead_service_at_1000_a_second_gets_a_tenth_more_requests_and_not_four_times_as_many() {
     let clock = ManualClock::new();
     let budget = RetryBudget::with_clock(Retries::new(), clock.clone());
     let (mut requests, mut retries) = (0_u64, 0_u64);

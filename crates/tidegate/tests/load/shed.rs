@@ -149,8 +149,9 @@ fn a_single_place_is_for_everybody() {
     assert!(none.try_enter(Priority::Batch).is_err());
 }
 
+// T13.
 #[test]
-fn t13_every_place_comes_back_from_threads_that_panic() {
+fn every_permit_is_released_by_threads_that_panic() {
     let shedder = Shedder::builder().watch_nothing().in_flight_max(3).build();
     thread::scope(|scope| {
         for thread in 0..8_usize {

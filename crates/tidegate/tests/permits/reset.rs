@@ -1,6 +1,6 @@
 //! A reset under a concurrency rule (spec/concurrency.md): who is in flight is forgotten, and their permits give nothing back.
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use crate::{free, gate, granted, numbers};
 use tidegate::{Limiter, ManualClock, Span};
 
@@ -9,18 +9,18 @@ fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
     for rule in ["concurrency 2", "concurrency 2 lease 1h"] {
         let (gate, _) = gate(rule);
         let forgotten = [gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
-        let mut crew = Crew::new();
-        let next: Vec<usize> = (0..4).map(|_| crew.hire(gate.acquire())).collect();
-        assert!(crew.work().is_empty());
-        crew.dismiss(next[1]);
+        let mut executor = Executor::new();
+        let next: Vec<usize> = (0..4).map(|_| executor.spawn(gate.acquire())).collect();
+        assert!(executor.run().is_empty());
+        executor.cancel(next[1]);
         gate.reset();
-        let held = granted(&mut crew);
+        let held = granted(&mut executor);
         assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two who wait, and not the last");
         drop(forgotten);
-        assert!(crew.work().is_empty(), "{rule}: what was forgotten is not given back");
+        assert!(executor.run().is_empty(), "{rule}: what was forgotten is not given back");
         assert_eq!(free(&gate), 0);
         drop(held);
-        assert_eq!(numbers(&granted(&mut crew)), next[3..]);
+        assert_eq!(numbers(&granted(&mut executor)), next[3..]);
         assert_eq!(free(&gate), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! An attack by number: more keys than fit, at 200 000 a second (T41, T42). Memory stays within its
 //! bound and is given back, and nobody who is throttled gets away.
 
-use crate::alone::{alone, resident};
+use crate::subprocess::{in_own_process, resident};
 use crate::times::Times;
 use crate::{is_full, size};
 use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock};
@@ -101,9 +101,10 @@ fn attack(rule: &'static str, bytes_per_key: u64) -> Attack {
     Attack { rule, max_keys, keys, bytes_per_key, kept_percent: 0, audit: 1_000 }
 }
 
+// T41.
 #[test]
-fn t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back() {
-    alone("attack::t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back", || {
+fn many_keys_of_a_bucket_stay_within_memory_that_a_sweep_frees() {
+    in_own_process("attack::many_keys_of_a_bucket_stay_within_memory_that_a_sweep_frees", || {
         attack("10/min burst 10", 32).test(|limiter| {
             limiter.sweep();
             assert_eq!(limiter.keys(), 0);
@@ -111,9 +112,10 @@ fn t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back() {
     });
 }
 
+// T41.
 #[test]
-fn t41_a_little_traffic_gives_back_the_memory_of_an_attack() {
-    alone("attack::t41_a_little_traffic_gives_back_the_memory_of_an_attack", || {
+fn a_little_traffic_frees_the_memory_of_an_attack() {
+    in_own_process("attack::a_little_traffic_frees_the_memory_of_an_attack", || {
         let attack = attack("10/min burst 10", 32);
         // One place in four decisions is looked at, and the memory goes at the end of a round, in each shard
         // by its own traffic. So there are keys enough for every shard to have its share.
@@ -126,9 +128,10 @@ fn t41_a_little_traffic_gives_back_the_memory_of_an_attack() {
     });
 }
 
+// T41.
 #[test]
-fn t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back() {
-    alone("attack::t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back", || {
+fn many_keys_of_a_window_stay_within_memory_that_a_sweep_frees() {
+    in_own_process("attack::many_keys_of_a_window_stay_within_memory_that_a_sweep_frees", || {
         let keys = size(500_000, 20_000_000);
         Attack { keys, ..attack("10/min sliding", 48) }.test(|limiter| {
             limiter.sweep();
@@ -136,10 +139,11 @@ fn t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back() {
     });
 }
 
+// T41.
 /// States of no fixed size are not packed: a key costs what its log needs.
 #[test]
-fn t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back() {
-    alone("attack::t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back", || {
+fn many_keys_with_a_log_stay_within_memory_that_a_sweep_frees() {
+    in_own_process("attack::many_keys_with_a_log_stay_within_memory_that_a_sweep_frees", || {
         let keys = size(150_000, 10_000_000);
         let max_keys = size(100_000, 1_000_000);
         let attack = attack("10/min sliding-log", 512);
@@ -150,9 +154,10 @@ fn t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back() {
     });
 }
 
+// T42.
 /// The other one goes on meanwhile: new keys come to it, who have nothing to do with the attack.
 #[test]
-fn t42_an_attack_on_one_limiter_takes_no_room_from_another_and_forgets_no_key_of_it() {
+fn an_attack_on_one_limiter_takes_no_capacity_and_evicts_no_key_of_another() {
     const QUIET: u64 = 2_000;
     let clock = ManualClock::new();
     let keys = size(100_000, 10_000_000);

@@ -50,9 +50,10 @@ fn the_inverse_is_one() {
     assert_eq!(inverse_of_fx().wrapping_mul(FX), 1);
 }
 
+// T43.
 /// Medians of rounds in turns: what else the machine does hits both alike.
 #[test]
-fn t43_keys_that_collide_elsewhere_take_no_longer_than_random_ones() {
+fn keys_that_collide_under_other_hashes_take_no_longer_than_random_ones() {
     let mut took = vec![Vec::new(); CHOSEN.len() + 1];
     for _ in 0..ROUNDS {
         took[0].push(measure(random));
@@ -73,9 +74,10 @@ fn t43_keys_that_collide_elsewhere_take_no_longer_than_random_ones() {
     }
 }
 
+// T43.
 /// The same without a stopwatch: strings that differ in one place only are spread over all shards.
 #[test]
-fn t43_texts_that_are_nearly_the_same_are_different_keys() {
+fn similar_texts_are_different_keys() {
     let limiter = Limiter::with_clock("1/h".parse().unwrap(), ManualClock::new());
     for n in 0..10_000 {
         assert!(limiter.check(&format!("{}{n:05}", "a".repeat(200))).is_allow(), "{n}");

@@ -47,8 +47,9 @@ fn around(at: Timestamp, us: i64) -> Timestamp {
     if us < 0 { at - span } else { at + span }
 }
 
+// T20.
 #[test]
-fn t20_a_key_that_is_used_again_as_it_is_forgotten_gets_one_burst() {
+fn a_key_that_is_used_again_as_it_is_evicted_gets_one_burst() {
     for rule in EVERY {
         for us in AROUND_US {
             for sweeps in 0..8_u32 {
@@ -70,9 +71,10 @@ fn t20_a_key_that_is_used_again_as_it_is_forgotten_gets_one_burst() {
     }
 }
 
+// T20.
 /// All at the same instant: some ask for the key, others sweep.
 #[test]
-fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
+fn threads_that_decide_during_sweeps_get_one_burst() {
     for (round, rule) in (0..size(2, 200)).flat_map(|round| EVERY.map(|rule| (round, rule))) {
         let mut pair = Pair::new(rule);
         pair.exhaust(rule);

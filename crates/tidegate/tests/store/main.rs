@@ -10,7 +10,6 @@ mod rules;
 #[path = "../size/mod.rs"]
 mod size;
 
-mod alone;
 mod attack;
 mod collisions;
 mod expiry;
@@ -19,6 +18,7 @@ mod leases;
 mod oracle;
 mod random;
 mod saving;
+mod subprocess;
 mod threads;
 mod times;
 mod top;

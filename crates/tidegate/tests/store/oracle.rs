@@ -19,7 +19,7 @@ enum Step {
         cost: u64,
     },
     Batch(Vec<(u8, u64)>),
-    Together {
+    CheckAll {
         keys: (u8, u8),
         cost: u64,
     },
@@ -100,7 +100,7 @@ impl Oracle {
             Step::Check { key, cost } => self.check(*key, *cost, false),
             Step::Batch(asks) if asks.len() == 1 => self.check(asks[0].0, asks[0].1, true),
             Step::Batch(asks) => self.batch(asks),
-            Step::Together { keys, cost } => self.together(*keys, *cost),
+            Step::CheckAll { keys, cost } => self.check_all(*keys, *cost),
             Step::Refund { key, cost } => self.refund(*key, *cost),
             Step::Reset(key) => self.reset(*key),
             Step::Peek(key) => self.look(*key),
@@ -193,7 +193,7 @@ impl Oracle {
         }
     }
 
-    fn together(&mut self, (one, other): (u8, u8), cost: u64) {
+    fn check_all(&mut self, (one, other): (u8, u8), cost: u64) {
         let (now, limit) = (self.now(), self.limit.clone());
         let asks = [one, other].map(|key| self.limiter.request(&key).cost(cost));
         let joint = check_all(asks);
@@ -263,7 +263,7 @@ fn steps(keys: u8, has_changes: bool) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (key(), cost()).prop_map(|(key, cost)| Step::Check { key, cost }),
         3 => proptest::collection::vec((key(), cost()), 1..6).prop_map(Step::Batch),
-        3 => ((key(), key()), cost()).prop_map(|(keys, cost)| Step::Together { keys, cost }),
+        3 => ((key(), key()), cost()).prop_map(|(keys, cost)| Step::CheckAll { keys, cost }),
         1 => (key(), cost()).prop_map(|(key, cost)| Step::Refund { key, cost }),
         1 => key().prop_map(Step::Reset),
         1 => key().prop_map(Step::Peek),

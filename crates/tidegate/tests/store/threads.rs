@@ -68,10 +68,11 @@ fn ask_while_one_sweeps(rule: &str, threads: u64, each: u64) -> Times {
     times
 }
 
+// T19.
 /// With more threads than cores, nearly all the time that one in a thousand takes is that of others whose turn
 /// it is. So the bound of 50 us is that of one in a hundred then, and that of one in a thousand where all have a core.
 #[test]
-fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
+fn threads_on_many_keys_keep_the_bound_of_each_key_during_sweeps() {
     const US_MAX: u64 = 50;
     let cores = thread::available_parallelism().map_or(2, |cores| cores.get() as u64);
     for rule in ["200/s burst 5", "20/s sliding", "20/s sliding-log"] {
@@ -86,12 +87,13 @@ fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
     }
 }
 
+// T19.
 /// A change of rule holds one lock after the other, a sweep each of them several times. At full size every shard is
 /// as full as shards get, and the time that all take is divided by their number; the smaller test is stricter,
 /// with as many keys as a shard may have in all of them together. The shortest of several times, because
 /// the machine has other things to do.
 #[test]
-fn t19_no_lock_is_held_for_longer_than_a_millisecond() {
+fn no_lock_is_held_for_longer_than_a_millisecond() {
     let (keys, locks) = size((8_192, 1), (64 * 8_192, 64));
     for (rule, other) in [
         ("1/h burst 5", "2/h burst 9"),

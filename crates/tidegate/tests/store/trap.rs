@@ -1,9 +1,9 @@
 //! The trap that stores with eviction fall into: a throttled key is pushed out by junk keys, and comes
 //! back as good as new. Here it stays throttled, for every algorithm.
 
-use crate::alone::{alone, resident};
 use crate::rules::EVERY;
 use crate::size;
+use crate::subprocess::{in_own_process, resident};
 use tidegate::limiter::Overflow;
 use tidegate::{Clock, Limiter, ManualClock, Span};
 use tidegate_core::Limit;
@@ -61,21 +61,24 @@ fn flood_each(overflow: Overflow, pause: Span, junk: u64) {
 
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left() {
-    alone("trap::a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left", || {
-        flood_each(Overflow::Share, Span::ZERO, size(20_000, 10_000_000));
-    });
+    in_own_process(
+        "trap::a_throttled_key_stays_throttled_while_junk_keys_share_what_is_left",
+        || {
+            flood_each(Overflow::Share, Span::ZERO, size(20_000, 10_000_000));
+        },
+    );
 }
 
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_are_refused() {
-    alone("trap::a_throttled_key_stays_throttled_while_junk_keys_are_refused", || {
+    in_own_process("trap::a_throttled_key_stays_throttled_while_junk_keys_are_refused", || {
         flood_each(Overflow::Deny, Span::ZERO, size(20_000, 10_000_000));
     });
 }
 
 #[test]
 fn a_throttled_key_stays_throttled_while_junk_keys_come_and_go() {
-    alone("trap::a_throttled_key_stays_throttled_while_junk_keys_come_and_go", || {
+    in_own_process("trap::a_throttled_key_stays_throttled_while_junk_keys_come_and_go", || {
         // Where all are in debt every new key looks for one at rest, which takes its time.
         flood_each(Overflow::Share, Span::from_micros(7), size(25_000, 10_000_000));
         flood(EVERY[0], Overflow::Share, size(200_000, 10_000_000), Span::from_micros(7));

@@ -105,8 +105,9 @@ const SECOND: Span = Span::from_secs(1);
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(800) })]
 
+    // B1.
     #[test]
-    fn b1_buckets_let_pass_the_burst_and_what_the_rate_brings(events in events()) {
+    fn buckets_admit_the_burst_and_what_refills(events in events()) {
         for (rule, burst, count, period) in [
             ("3/s burst 2", 2, 3, SECOND),
             ("7/2s burst 5", 5, 7, Span::from_secs(2)),
@@ -121,8 +122,9 @@ proptest! {
         }
     }
 
+    // B1.
     #[test]
-    fn b1_a_paced_line_lets_pass_one_and_what_the_rate_brings(events in events()) {
+    fn a_paced_queue_admits_one_and_what_refills(events in events()) {
         let single = |event: &Event| match event {
             Event::Check(_) => Event::Check(1),
             Event::Join(_) => Event::Join(1),
@@ -140,8 +142,9 @@ proptest! {
         }
     }
 
+    // B1.
     #[test]
-    fn b1_windows_hold_their_count(events in events()) {
+    fn windows_admit_at_most_their_count(events in events()) {
         let passed_log = passed("5/s sliding-log", &events);
         each_interval(&passed_log, |span, sum| {
             assert!(span >= SECOND || sum <= 5, "{sum} in {span}: {passed_log:?}");

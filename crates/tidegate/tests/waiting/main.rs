@@ -5,9 +5,9 @@
 mod blocking;
 mod bounds;
 mod changes;
-#[path = "../crew/mod.rs"]
-mod crew;
 mod debt;
+#[path = "../executor/mod.rs"]
+mod executor;
 mod giving_up;
 mod many;
 mod reservations;

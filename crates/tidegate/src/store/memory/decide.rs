@@ -5,6 +5,7 @@
 //!          row, or from its slot.
 
 use super::hot::CellRef;
+use super::shard::RowTake;
 use super::{Fingerprint, KeyLocation, KeyName, MemoryStore, Placement, Shard};
 use crate::clock::Clock;
 use crate::slot::{DecisionContext, Slot};
@@ -79,11 +80,13 @@ impl<C: Clock> MemoryStore<C> {
         if !shard.parameters.is_original {
             return None;
         }
-        let Some(taken) = shard.take(bucket, key, (now, ticks), cost) else {
-            let taken = shard.take_new(bucket, key, (now, ticks), cost, &self.capacity)?;
-            shard.housekeep(now, &self.hot, &self.capacity);
-            self.note_rows(&shard, key);
-            return Some(taken);
+        let taken = match shard.take(bucket, key, (now, ticks), cost)? {
+            RowTake::Taken(full_at, was_enough) => (full_at, was_enough),
+            RowTake::Absent => {
+                let taken = shard.take_new(bucket, key, (now, ticks), cost, &self.capacity)?;
+                self.housekeep(&mut shard, (key, KeyLocation::Absent), now);
+                return Some(taken);
+            }
         };
         if had_to_wait || shard.count_in_a_row(key) {
             self.lend(&mut shard, key, ticks);
@@ -129,10 +132,7 @@ impl<C: Clock> MemoryStore<C> {
             return self.check_in_slot(shard, (key, location), (now, cost), name);
         };
         shard.note_named(key, (now, cost), &decision, name);
-        let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
-        if is_swept || location == KeyLocation::Absent {
-            self.note_rows(&shard, key);
-        }
+        self.housekeep(&mut shard, (key, location), now);
         decision
     }
 
@@ -157,12 +157,23 @@ impl<C: Clock> MemoryStore<C> {
         } else {
             shard.note_named(key, (now, cost), &decision, name);
         }
-        let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
-        if is_swept || location == KeyLocation::Absent {
-            self.note_rows(&shard, key);
-        }
+        self.housekeep(&mut shard, (key, location), now);
         drop(shard);
         decision
+    }
+
+    /// Sweeps a few keys of the shard if it is time, after a decision about a key that was at this location.
+    #[inline]
+    pub(super) fn housekeep(
+        &self,
+        shard: &mut Shard,
+        (key, location): (Fingerprint, KeyLocation),
+        now: Timestamp,
+    ) {
+        let is_swept = shard.housekeep(now, &self.hot, &self.capacity);
+        if is_swept || location == KeyLocation::Absent {
+            self.note_rows(shard, key);
+        }
     }
 
     /// Notes where the rows of this key's shard are, which may have moved in memory.

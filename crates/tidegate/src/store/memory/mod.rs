@@ -305,9 +305,7 @@ impl<C: Clock> MemoryStore<C> {
         if location != KeyLocation::Absent {
             shard.with((key, location), now, work);
         }
-        if let Some(auditor) =
-            shard.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
-        {
+        if let Some(auditor) = shard.auditor() {
             auditor.forget(key);
         }
     }
@@ -377,10 +375,7 @@ impl<C: Clock> MemoryStore<C> {
     pub(crate) fn top(&self, k: usize) -> Top {
         let (mut hot, mut denied, now) = (Vec::new(), Vec::new(), self.now_for(&self.rule()));
         for index in 0..self.shards.len() {
-            let shard = self.lock_shard(index);
-            if let Some(sketches) =
-                shard.observers.as_ref().and_then(|observers| observers.sketches.as_ref())
-            {
+            if let Some(sketches) = self.lock_shard(index).sketches() {
                 hot.extend(sketches.hot.list(now));
                 denied.extend(sketches.denied.list(now));
             }
@@ -392,10 +387,7 @@ impl<C: Clock> MemoryStore<C> {
     pub(crate) fn audit(&self) -> Option<Audit> {
         let mut audit = None;
         for index in 0..self.shards.len() {
-            let shard = self.lock_shard(index);
-            if let Some(auditor) =
-                shard.observers.as_ref().and_then(|observers| observers.auditor.as_ref())
-            {
+            if let Some(auditor) = self.lock_shard(index).auditor() {
                 auditor.add_to(audit.get_or_insert_with(Audit::default));
             }
         }

@@ -45,9 +45,7 @@ impl Shard {
                 self.settle(index);
             }
         }
-        if let Some(auditor) =
-            self.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
-        {
+        if let Some(auditor) = self.auditor() {
             auditor.forget_all();
         }
         self.cursor = 0;

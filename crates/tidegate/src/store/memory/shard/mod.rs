@@ -12,10 +12,11 @@ pub(super) use sweep::{CLOCK_SKEW_MAX, SweepProgress};
 
 use super::LimitParameters;
 use super::hot::{HotCells, MOVED};
-use super::observers::Observers;
+use super::observers::{Observers, Sketches};
 use super::overflow::Capacity;
 use super::rows::{Row, Rows};
 use crate::slot::{DecisionContext, Slot};
+use crate::store::audit::Auditor;
 use crate::store::fingerprint::{Fingerprint, FingerprintHasher};
 use crate::store::stats::Counters;
 use crate::store::top_keys::KeyName;
@@ -66,6 +67,14 @@ pub(crate) enum KeyLocation {
 pub(crate) struct PackedDecision {
     pub(crate) decision: Decision,
     pub(crate) charged: [u64; 3],
+}
+
+/// The result of taking from the bucket of a row.
+pub(super) enum RowTake {
+    /// The row's word afterwards, and whether there was enough in the bucket.
+    Taken(u64, bool),
+    /// The rows do not have the key.
+    Absent,
 }
 
 /// A copy of a shard's keys.
@@ -170,11 +179,10 @@ impl Shard {
         each_width!(&self.rows, rows => rows.location(), else (0, 0, 0))
     }
 
-    /// Takes from the bucket of a row without unpacking it. Returns the row's new word, and whether there was enough in
-    /// the bucket.
+    /// Takes from the bucket of a row without unpacking it.
     ///
-    /// Returns `None` if there is more to do: the key is absent or observed, or another thread has brought a later time
-    /// than this one, which was read before the lock.
+    /// Returns `None` if there is more to do: the key is observed, or another thread has brought a later time than this
+    /// one, which was read before the lock.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -182,13 +190,13 @@ impl Shard {
         key: Fingerprint,
         (now, ticks): (Timestamp, u64),
         cost: u64,
-    ) -> Option<(u64, bool)> {
+    ) -> Option<RowTake> {
         let PackedRows::One(rows) = &mut self.rows else { return None };
         if now < self.seen || self.observers.as_ref().is_some_and(|observers| observers.wants(key))
         {
             return None;
         }
-        let at = rows.find(key).ok()?;
+        let Ok(at) = rows.find(key) else { return Some(RowTake::Absent) };
         let full_at = &mut rows.row_mut(at)[2];
         // This is true of `MOVED` too: the key is in a hot cell.
         if bucket.is_ahead_of_clock(*full_at, ticks) {
@@ -197,14 +205,15 @@ impl Shard {
         self.seen = now;
         let Some(after) = bucket.take(*full_at, ticks, cost) else {
             self.counters.denied += 1;
-            return Some((*full_at, false));
+            return Some(RowTake::Taken(*full_at, false));
         };
         *full_at = after;
         self.counters.allowed += 1;
-        Some((after, true))
+        Some(RowTake::Taken(after, true))
     }
 
-    /// The same for an absent key, which is inserted if it is admitted and there is capacity.
+    /// Takes from a new bucket and inserts its row, after [`take`](Self::take) found the key absent from the rows. Returns
+    /// `None` if the request is denied, costs nothing, or finds no capacity, or if the key may be a slot.
     #[inline(never)]
     pub(super) fn take_new(
         &mut self,
@@ -214,13 +223,8 @@ impl Shard {
         cost: u64,
         capacity: &Capacity,
     ) -> Option<(u64, bool)> {
-        let PackedRows::One(rows) = &self.rows else { return None };
-        let is_watched = self.observers.as_ref().is_some_and(|observers| observers.wants(key));
-        if now < self.seen || is_watched || cost == 0 || !self.slots.is_empty() {
-            return None;
-        }
         let [fresh, ..] = self.parameters.fresh_packed?;
-        if rows.find(key).is_ok() || bucket.is_ahead_of_clock(fresh, ticks) {
+        if cost == 0 || !self.slots.is_empty() || bucket.is_ahead_of_clock(fresh, ticks) {
             return None;
         }
         let after = bucket.take(fresh, ticks, cost).filter(|_| capacity.enter())?;
@@ -426,11 +430,17 @@ impl Shard {
         now: Timestamp,
         verdict: Verdict,
     ) {
-        if let Some(sketches) =
-            self.observers.as_mut().and_then(|observers| observers.sketches.as_mut())
-        {
+        if let Some(sketches) = self.sketches() {
             sketches.observe(key, now, matches!(verdict, Verdict::Deny(_)), || name.clone());
         }
+    }
+
+    pub(super) fn auditor(&mut self) -> Option<&mut Auditor> {
+        self.observers.as_mut()?.auditor.as_mut()
+    }
+
+    pub(super) fn sketches(&mut self) -> Option<&mut Sketches> {
+        self.observers.as_mut()?.sketches.as_mut()
     }
 
     /// Sweeps some keys once in a number of decisions. Returns whether it did.
