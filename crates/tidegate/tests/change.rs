@@ -251,7 +251,7 @@ fn a_refund_gives_back_no_more_than_was_charged() {
         }
     }
     too_much.dedup();
-    assert!(too_much.is_empty(), "more than one who never asked: {too_much:?}");
+    assert!(too_much.is_empty(), "more than a new key has: {too_much:?}");
 }
 
 /// Rules that hold exactly 6 at once, of every kind that can say so.

@@ -124,7 +124,7 @@ impl Three {
             Event::Refund(cost) => {
                 for state in self.key_state.iter_mut().chain([state]) {
                     limit.refund(state, now, cost);
-                    // Nobody is better off than one who never asked.
+                    // No key has more than a new one.
                     let rest = |state: &State| limit.peek(state, now, 0).reset_after;
                     if rest(state) < rest(&fresh()) {
                         *state = fresh();
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// B7, T20: a table that forgets whoever is at rest answers as one that remembers everybody.
+/// B7, T20: a store that evicts idle keys decides like one that keeps all keys.
 #[test]
 fn evicting_a_key_changes_no_decision() {
     for rule in EVERY {
@@ -386,7 +386,7 @@ fn a_limit_on_a_cached_clock_admits_exactly_the_burst_while_it_stands() {
     assert_eq!(admitted.into_inner(), 100);
 }
 
-/// Counts how often it is woken, and by its own count who still keeps it.
+/// Counts its wake-ups; its reference count shows whether a limiter still holds it.
 struct Bell(AtomicUsize);
 
 impl Wake for Bell {

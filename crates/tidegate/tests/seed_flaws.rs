@@ -200,7 +200,7 @@ fn flaw_09_keys_that_nobody_asks_for_any_more_are_forgotten() {
     }
 }
 
-/// The same for callers who had to wait, and were let in: they are done, and nothing keeps them.
+/// The same for callers that had to wait and were admitted: nothing of them is kept afterwards.
 #[test]
 fn flaw_09_keys_whose_callers_waited_are_forgotten_too() {
     for rule in ["1000/s paced", "1/ms fixed", "1000/s queue capacity 3", "concurrency 1"] {
@@ -215,7 +215,7 @@ fn flaw_09_keys_whose_callers_waited_are_forgotten_too() {
             assert!(executor.run()[0].1.is_ok(), "{rule}: it was let in");
         }
         clock.advance(Span::from_secs(60));
-        // One who comes now makes the table look who is at rest.
+        // A new key makes the store sweep for idle keys.
         for stranger in 0..2_048_u32 {
             let _ = limiter.check(&("stranger", stranger));
         }

@@ -226,7 +226,7 @@ fn permits_with_a_lease_are_restored_and_others_are_not() {
     let unleased = limiter("concurrency 2", &clock);
     let held = unleased.try_acquire("alice").unwrap();
     let after = restored(&bytes(&unleased), "concurrency 2", &clock);
-    assert_eq!(after.check_n("alice", 0).remaining, 2, "nobody is left who could give it back");
+    assert_eq!(after.check_n("alice", 0).remaining, 2, "the permit ended with its process");
     drop(held);
 }
 
@@ -389,7 +389,7 @@ fn a_restored_debt_can_be_reset_refunded_and_is_never_evicted() {
         before.request(user).cost(1_010).charge();
     }
     let after = restored(&bytes(&before), "10/s", &clock);
-    assert_eq!((after.sweep(), after.keys()), (0, 2), "who owes is never forgotten");
+    assert_eq!((after.sweep(), after.keys()), (0, 2), "keys in debt are not evicted");
     after.refund("alice", 10);
     assert_eq!(after.check("alice").retry_after(), Some(Span::from_millis(99_100)));
     after.reset("bob");

@@ -1,5 +1,5 @@
 //! Permits of an adaptive gate (T13, A14): each comes back exactly once, whatever becomes of its holder;
-//! nobody is admitted above the limit of the moment; who waits is served in order.
+//! no request is admitted above the current limit; waiters are admitted in order.
 
 use crate::executor::Executor;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Everybody at the gate: who is in, and who waits.
+/// The requests in flight, and the waiters.
 struct Scene {
     gate: AdaptiveGate<ManualClock>,
     clock: ManualClock,
@@ -73,10 +73,10 @@ impl Scene {
             Step::Wait => self.wait(Span::MAX),
             Step::WaitAtMost(ms) => self.wait(Span::from_millis(ms)),
             Step::GiveUp(which) => {
-                let who = self.waiting.iter().nth(which % self.waiting.len().max(1)).copied();
-                if let Some(who) = who {
-                    self.executor.cancel(who);
-                    self.waiting.remove(&who);
+                let waiter = self.waiting.iter().nth(which % self.waiting.len().max(1)).copied();
+                if let Some(waiter) = waiter {
+                    self.executor.cancel(waiter);
+                    self.waiting.remove(&waiter);
                 }
             }
             Step::Succeed(which) => self.end(which, AdaptivePermit::succeed),

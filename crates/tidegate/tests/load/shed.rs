@@ -177,7 +177,7 @@ fn every_permit_is_released_by_threads_that_panic() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_000) })]
 
-    /// The promise: whoever is shed, nobody of a lower priority passes in its place.
+    /// If a request is shed, no request of a lower priority is admitted in its place.
     #[test]
     fn nobody_is_shed_before_all_below_are(
         shares in (0_u64..=100, 0_u64..=100, 0_u64..=100),

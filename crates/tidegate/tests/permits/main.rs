@@ -1,5 +1,5 @@
 //! Permits of a concurrency limit (T13, A11, A12, A15, S6): never more in flight than the rule says,
-//! every permit back exactly once, first come first served, whatever happens to those who hold them
+//! every permit back exactly once, first come first served, whatever happens to their holders
 //! or wait for them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -162,7 +162,7 @@ fn a_permit_granted_to_a_cancelled_waiter_is_passed_on() {
     let gone = executor.spawn(gate.acquire());
     let next = executor.spawn(gate.acquire());
     assert!(executor.run().is_empty());
-    drop(held); // granted to the first, who is not polled any more
+    drop(held); // granted to the first waiter, which is not polled any more
     executor.cancel(gone);
     assert_eq!(numbers(&granted(&mut executor)), [next]);
     assert_eq!(free(&gate), 1);
@@ -197,7 +197,7 @@ fn a_large_request_at_the_front_is_not_starved_by_small_ones() {
     let small: Vec<usize> = (0..4).map(|_| executor.spawn(gate.acquire())).collect();
     assert!(executor.run().is_empty());
     for permit in held {
-        assert!(gate.try_acquire().is_err(), "who does not wait does not overtake either");
+        assert!(gate.try_acquire().is_err(), "a request that does not wait does not overtake");
         assert!(gate.check().is_deny() && gate.peek().is_deny());
         assert!(executor.run().is_empty(), "small ones do not pass the large one");
         drop(permit);
@@ -331,7 +331,7 @@ fn peek_and_check_all_see_the_end_of_a_lease_like_check() {
             _ => check_all([gate.request()]).decision.verdict,
         }
     };
-    assert_eq!(ask(0), Verdict::Allow, "one for who waits, one is left");
+    assert_eq!(ask(0), Verdict::Allow, "one is the waiter's, one is left");
     assert_eq!((ask(1), ask(2)), (Verdict::Allow, Verdict::Allow));
 }
 
@@ -372,7 +372,7 @@ fn a_permit_from_before_an_eviction_releases_no_other_permit() {
 }
 
 // A15.
-/// The same for one who was granted a permit, never looked, and leaves in a later life of the key.
+/// The same for a waiter that was granted a permit, was never polled again, and is dropped after the key was evicted.
 #[test]
 fn a_wait_from_before_an_eviction_takes_no_other_permit() {
     let clock = ManualClock::new();
@@ -389,7 +389,7 @@ fn a_wait_from_before_an_eviction_takes_no_other_permit() {
     assert!(executor.run().is_empty());
     drop(old);
     drop(held);
-    assert_eq!(granted(&mut executor).len(), 1, "who waits is still in line");
+    assert_eq!(granted(&mut executor).len(), 1, "the waiter is still in the queue");
 }
 
 // B8.
@@ -486,7 +486,7 @@ fn a_waiter_that_is_denied_because_the_rule_became_a_rate_is_not_charged() {
     gate.set_rule("5/s".parse().unwrap());
     let admitted = executor.run().into_iter().filter(|(_, answer)| answer.is_ok()).count();
     let used = 5 - gate.check_n(0).remaining;
-    assert_eq!(used, u64::try_from(admitted).unwrap(), "charged for those who passed, no others");
+    assert_eq!(used, u64::try_from(admitted).unwrap(), "charged for the admitted requests only");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -511,7 +511,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..60)
 }
 
-/// Those in flight and those who wait, as somebody sees it who only counts.
+/// A model that counts the requests in flight and the waiters.
 #[derive(Default)]
 struct Ledger {
     held: Vec<(u64, HeldPermit)>,
@@ -524,7 +524,7 @@ impl Ledger {
         self.held.iter().map(|(cost, _)| *cost).sum()
     }
 
-    /// Polled in any order, granted in one: those who are in now must be the first in line.
+    /// Waiters are polled in any order and granted in one: the admitted ones must be the first in the queue.
     fn let_in(&mut self, mut inside: Vec<(usize, Result<HeldPermit, Denied>)>) {
         inside.sort_by_key(|(task, _)| *task);
         for (task, answer) in inside {
@@ -555,11 +555,11 @@ proptest! {
                     ledger.costs.push(cost);
                 }
                 Event::Work => ledger.let_in(executor.run()),
-                Event::GiveUp(who) if !ledger.waiting.is_empty() => {
-                    executor.cancel(ledger.waiting.remove(who % ledger.waiting.len()));
+                Event::GiveUp(waiter) if !ledger.waiting.is_empty() => {
+                    executor.cancel(ledger.waiting.remove(waiter % ledger.waiting.len()));
                 }
-                Event::Release(who) if !ledger.held.is_empty() => {
-                    drop(ledger.held.swap_remove(who % ledger.held.len()));
+                Event::Release(permit) if !ledger.held.is_empty() => {
+                    drop(ledger.held.swap_remove(permit % ledger.held.len()));
                 }
                 Event::GiveUp(_) | Event::Release(_) => {}
                 Event::SetRule(next) => {
@@ -568,7 +568,7 @@ proptest! {
                     max = next;
                 }
             }
-            // Who is above a lowered limit may finish.
+            // Requests above a lowered limit may finish.
             most = if ledger.in_flight() <= max { max } else { most.max(max) };
             prop_assert!(ledger.in_flight() <= most, "{event:?}: {} of {most}", ledger.in_flight());
         }

@@ -1,4 +1,5 @@
-//! A reset under a concurrency rule (spec/concurrency.md): who is in flight is forgotten, and their permits give nothing back.
+//! A reset under a concurrency rule (spec/concurrency.md): the requests in flight are no longer counted, and their permits release
+//! nothing.
 
 use crate::executor::Executor;
 use crate::{free, gate, granted, numbers};
@@ -15,7 +16,7 @@ fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
         executor.cancel(next[1]);
         gate.reset();
         let held = granted(&mut executor);
-        assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two who wait, and not the last");
+        assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two waiters, and not the last");
         drop(forgotten);
         assert!(executor.run().is_empty(), "{rule}: what was forgotten is not given back");
         assert_eq!(free(&gate), 0);

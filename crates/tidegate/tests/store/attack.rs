@@ -1,5 +1,5 @@
 //! An attack by number: more keys than fit, at 200 000 a second (T41, T42). Memory stays within its
-//! bound and is given back, and nobody who is throttled gets away.
+//! bound and is freed, and no throttled key is evicted.
 
 use crate::subprocess::{in_own_process, resident};
 use crate::times::Times;
@@ -155,14 +155,14 @@ fn many_keys_with_a_log_stay_within_memory_that_a_sweep_frees() {
 }
 
 // T42.
-/// The other one goes on meanwhile: new keys come to it, who have nothing to do with the attack.
+/// The other limiter gets new keys meanwhile, which are independent of the attack.
 #[test]
 fn an_attack_on_one_limiter_takes_no_capacity_and_evicts_no_key_of_another() {
     const QUIET: u64 = 2_000;
     let clock = ManualClock::new();
     let keys = size(100_000, 10_000_000);
     let attack = Attack { max_keys: 5_000, keys, audit: 10, ..attack("10/min", 0) };
-    // A rule under which who is throttled stays so for as long as the attack takes.
+    // A rule under which a throttled key stays throttled for as long as the attack takes.
     let (attacked, quiet) =
         (attack.limiter(&clock), Attack { rule: "10/day", ..attack }.limiter(&clock));
     clock.advance(TTL);

@@ -139,7 +139,7 @@ fn a_key_at_rest_makes_room_wherever_it_lies() {
     }
 }
 
-/// Who looks for room goes on with the first keys when it has come to the last one.
+/// A sweep for capacity continues with the first keys after the last one.
 #[test]
 fn a_key_at_rest_makes_room_also_if_it_lies_behind_where_the_last_look_ended() {
     const DEBTORS: usize = 20;
@@ -188,7 +188,7 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
 }
 
 /// A sweep is told an earlier time than it is, so that it does not forget what a clock that trembles
-/// would still need. Nobody who waits may notice.
+/// would still need. No waiter may notice.
 #[test]
 fn a_sweep_while_the_clock_trembles_moves_nobodys_turn() {
     let clock = ManualClock::new();
@@ -214,7 +214,7 @@ impl Wake for Nosy {
     }
 }
 
-/// Who is woken may come back with a question at once; under a lock that would be the end.
+/// A waker may call the limiter at once; under a lock that would deadlock.
 #[test]
 fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back() {
     let (done, end) = mpsc::channel();
@@ -235,7 +235,7 @@ fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back(
     assert!(end.recv_timeout(patience).is_ok(), "the waker still stands before the lock");
 }
 
-/// Whoever has passed with what those without room share gets its own share too, as soon as there is
+/// A key that was admitted in the overflow state gets a state of its own too, as soon as there is
 /// room: twice what one may, and never more.
 #[test]
 fn a_key_that_passed_without_room_passes_no_more_than_twice_when_there_is_room() {

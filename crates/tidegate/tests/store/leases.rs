@@ -1,4 +1,4 @@
-//! Permits for each key: held by few, given back by all, and by those who died when their lease ends.
+//! Permits for each key: held by few, released by all, and by the end of the lease for holders that died.
 
 use crate::size;
 use std::mem;

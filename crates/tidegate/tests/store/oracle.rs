@@ -51,7 +51,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Who is audited is decided with care: the quick ways are for others.
+    /// An audited key is always decided under the lock; other keys may use the fast path.
     fn new(rule: &str, max_keys: usize, overflow: Overflow, is_audited: bool) -> Self {
         let clock = ManualClock::new();
         let builder = Limiter::builder(rule.parse().unwrap()).max_keys(max_keys).overflow(overflow);
@@ -127,7 +127,7 @@ impl Oracle {
         assert!(keys >= self.debtors(self.now()), "a key in debt was forgotten");
         let audit = self.limiter.audit().unwrap_or_default();
         let has_shared = self.overflow == Overflow::Share && stats.overflowed > 0;
-        // Who has passed with what all share has not used its own, see `full.rs`.
+        // A key that was admitted in the overflow state has not used its own, see `full.rs`.
         assert!(has_shared || audit.violations == 0, "{:?}", audit.first);
     }
 
@@ -223,7 +223,10 @@ impl Oracle {
             overflowed += cost;
         }
         let shared = limit.decide(&mut self.shared, now, overflowed);
-        assert!(!shared.is_deny(), "{limit}: {one} and {other} have passed, but who has paid?");
+        assert!(
+            !shared.is_deny(),
+            "{limit}: {one} and {other} were admitted, and nothing was charged"
+        );
     }
 
     fn refund(&mut self, key: u8, cost: u64) {

@@ -1,7 +1,7 @@
 //! A snapshot of many keys while they are asked about (T39): nobody waits much longer for it, and it takes
 //! little memory.
 //!
-//! With two cores, whoever writes anything makes others wait. So it is compared with the snapshot of
+//! With two cores, any thread that writes delays the others. So it is compared with the snapshot of
 //! another limiter, which takes as much of the machine and holds none of our locks. How it is without
 //! any is printed too.
 

@@ -172,7 +172,7 @@ fn keys_of_many_shards_that_are_decided_as_one_are_all_charged_or_none() {
     }
 }
 
-/// The same with room for fewer keys than there are: who has none of their own pays together.
+/// The same with a smaller maximum than there are keys: the others share the overflow state.
 #[test]
 fn keys_without_room_that_are_decided_as_one_pay_what_they_share() {
     let builder = Limiter::builder("300/h".parse().unwrap()).max_keys(5);

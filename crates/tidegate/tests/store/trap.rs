@@ -85,7 +85,7 @@ fn a_throttled_key_stays_throttled_while_junk_keys_come_and_go() {
     });
 }
 
-/// A permit is a debt too: whoever holds it keeps it, and nobody else gets it.
+/// A permit is a debt too: its holder keeps it, and no other request gets it.
 #[test]
 fn a_permit_that_is_held_stays_held_while_junk_keys_come() {
     let builder = Limiter::builder("concurrency 1".parse().unwrap()).max_keys(1_000);

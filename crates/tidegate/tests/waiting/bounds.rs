@@ -26,7 +26,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..80)
 }
 
-/// What has passed, when and how much, in the order they came; and those who still wait.
+/// The time and cost of each admission in order, and the remaining waiters.
 struct Watch {
     gate: Gate<ManualClock>,
     clock: ManualClock,
@@ -48,7 +48,9 @@ impl Watch {
                     self.let_pass(Span::ZERO);
                 }
             }
-            Event::GiveUp(who) if who < self.waiting.len() => drop(self.waiting.remove(who)),
+            Event::GiveUp(waiter) if waiter < self.waiting.len() => {
+                drop(self.waiting.remove(waiter))
+            }
             Event::GiveUp(_) => {}
             Event::Refused(us) => {
                 drop(self.gate.request().within(Span::from_micros(us).as_duration()).reserve());
@@ -60,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// Those who are due within `span` pass, each at its time; they must be the first in line.
+    /// Admits the waiters that are due within `span`, each at its time; they must be the first in the queue.
     fn let_pass(&mut self, span: Span) {
         let is_due = |(one, _): &(Reservation<ManualClock>, u64)| one.wait() <= span;
         let due = self.waiting.iter().take_while(|one| is_due(one)).count();
@@ -84,7 +86,7 @@ fn passed(rule: &str, events: &[Event]) -> Vec<(Timestamp, u64)> {
     watch.passed
 }
 
-/// The largest sum of costs within each interval that starts and ends with one who passed.
+/// Returns the largest sum of costs in any interval that starts and ends with an admission.
 fn each_interval(passed: &[(Timestamp, u64)], mut check: impl FnMut(Span, u64)) {
     for (first, (from, _)) in passed.iter().enumerate() {
         let mut sum = 0;

@@ -1,5 +1,5 @@
-//! Refunds, resets and changes of rule while others wait: they keep their turn or get an earlier
-//! one, never a later one, and never out of order (T12, B8).
+//! Refunds, resets and changes of the rule while requests wait: each keeps its turn or gets an earlier one, never a
+//! later one, and never out of order (T12, B8).
 
 use crate::executor::Executor;
 use crate::{AWAITED, exhausted, gate};
@@ -96,13 +96,13 @@ fn a_slower_rule_delays_no_turn() {
     for turn in 0..4 {
         clock.advance(wait);
         let granted: Vec<usize> = executor.run().into_iter().map(|(task, _)| task).collect();
-        assert_eq!(granted, [turn], "when it was told");
+        assert_eq!(granted, [turn], "at its turn");
     }
     assert!(gate.check().is_deny(), "and they were charged");
 }
 
 // B8.
-/// Somebody was promised a turn under the old rule and has it: that is charged, whoever gives up.
+/// A turn that was kept over the change stays charged when another waiter gives up.
 #[test]
 fn a_turn_kept_over_a_change_stays_charged_when_another_waiter_gives_up() {
     let (gate, clock, _) = exhausted("10/s");
@@ -117,7 +117,7 @@ fn a_turn_kept_over_a_change_stays_charged_when_another_waiter_gives_up() {
     assert_eq!((kept.wait(), its_kept.wait()), (Span::ZERO, Span::ZERO));
     drop(gives_up);
     let (after, expected) = (gate.check().retry_after(), twin.check().retry_after());
-    assert_eq!(after, expected, "as if the other had never asked");
+    assert_eq!(after, expected, "as if the other had never reserved");
 }
 
 // B8.
@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
     // B8.
-    /// Whatever happens to the limit, nobody's turn comes later than it was told, or out of order.
+    /// After any events, no turn is later than before, or out of order.
     #[test]
     fn no_turn_ever_moves_back_or_out_of_order(
         (from, to) in rules(),
@@ -182,7 +182,7 @@ proptest! {
                 Event::Reset => gate.reset(),
                 Event::Change => gate.set_rule(to.parse().unwrap()),
                 Event::Back => gate.set_rule(from.parse().unwrap()),
-                Event::GiveUp(who) if who < turns.len() => drop(turns.remove(who)),
+                Event::GiveUp(turn) if turn < turns.len() => drop(turns.remove(turn)),
                 Event::GiveUp(_) => {}
                 Event::Advance(us) => {
                     passed = Span::from_micros(us);
@@ -191,7 +191,7 @@ proptest! {
             }
             let now = waits(&turns);
             let gone = before.len() - now.len();
-            // Whoever is nth now was nth or later before.
+            // The nth waiter was the nth or a later one before.
             for (turn, wait) in now.iter().enumerate() {
                 let promised = before[turn + gone].saturating_sub(passed);
                 prop_assert!(*wait <= promised, "{event:?}: {promised} became {wait}");
@@ -201,8 +201,8 @@ proptest! {
     }
 }
 
-/// nginx counts in milliseconds. Somebody waits since the end of one, and another comes at the start
-/// of the next.
+/// nginx counts in milliseconds. One request waits since the end of a millisecond, and another arrives at the start of
+/// the next.
 fn around_a_millisecond() -> (Gate<ManualClock>, [Reservation<ManualClock>; 2]) {
     let (gate, clock) = gate("2000r/s burst=9");
     clock.advance(Span::from_micros(999));
@@ -228,7 +228,7 @@ fn a_waiter_that_gives_up_refunds_only_its_own_cost() {
     let before = gate.check_n(0).remaining;
     second.commit();
     drop(first);
-    assert_eq!(gate.check_n(0).remaining - before, 1, "one gave up, the other did not");
+    assert_eq!(gate.check_n(0).remaining - before, 1, "one waiter gave up, the other did not");
 }
 
 // B8.
@@ -247,7 +247,7 @@ fn turns_kept_over_a_change_are_charged_to_the_new_rule() {
         for turn in turns {
             clock.advance(turn.wait());
             turn.commit();
-            // Whoever asks in between must not get a turn that was given already.
+            // A check in between must not get a turn that was given already.
             free.extend(gate.check().is_allow().then(|| format!("{from} -> {to}")));
         }
     }
@@ -256,7 +256,7 @@ fn turns_kept_over_a_change_are_charged_to_the_new_rule() {
 }
 
 // A15.
-/// Who waits for a permit slept without a time to wake at. Now there is one.
+/// The waiter slept without an alarm, because permits had no lease. The change adds one.
 #[test]
 fn a_waiter_is_woken_by_leases_that_a_change_adds() {
     let (gate, clock) = gate("concurrency 1");
@@ -267,11 +267,11 @@ fn a_waiter_is_woken_by_leases_that_a_change_adds() {
     gate.set_rule("concurrency 1 lease 10s".parse().unwrap());
     executor.run();
     clock.advance(Span::from_secs(10));
-    assert_eq!(executor.run().len(), 1, "the lease has run out, and nobody else will say so");
+    assert_eq!(executor.run().len(), 1, "the lease has run out, and no release wakes it");
 }
 
 // B8.
-/// "Never" means that it can never pass. Here it could pass at once.
+/// A denial with `Never` says that a retry is useless. Here it would be admitted at once.
 #[test]
 fn a_waiter_for_a_permit_is_not_denied_for_ever_when_the_rule_becomes_a_rate() {
     let (gate, _) = gate("concurrency 1");
@@ -280,7 +280,7 @@ fn a_waiter_for_a_permit_is_not_denied_for_ever_when_the_rule_becomes_a_rate() {
     executor.spawn(gate.acquire());
     assert!(executor.run().is_empty());
     gate.set_rule("5/s".parse().unwrap());
-    let answer = executor.run().pop().expect("it is not left to wait for a release").1;
+    let answer = executor.run().pop().expect("it does not wait for a release").1;
     let verdict = answer.map_or_else(|denied| denied.decision.verdict, |ok| ok.decision().verdict);
     assert_ne!(verdict, Verdict::Deny(Retry::Never));
 }

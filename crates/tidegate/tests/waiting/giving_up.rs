@@ -1,4 +1,4 @@
-//! Who gives up leaves no trace: afterwards the limiter answers as if they had never asked.
+//! A waiter that gives up leaves no trace: afterwards the limiter decides as if it had never arrived.
 
 use crate::executor::Executor;
 use crate::{AWAITED, assert_alike, exhausted, gate};
@@ -109,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
     // T21.
-    /// Whoever gives up, in whatever order: the others stand as if those had never come.
+    /// Waiters give up in any order: the others have the turns they would have without them.
     #[test]
     fn the_remaining_waiters_have_the_turns_they_would_have_alone(
         group in group(),
@@ -132,7 +132,7 @@ proptest! {
             let mut leavers: Vec<usize> = (0..group.len()).filter(|i| group[*i].1.is_some()).collect();
             leavers.sort_by_key(|i| group[*i].1);
             for leaver in leavers {
-                // Who was due at once is spent, and counts as one who came.
+                // A request that was due at once is spent, and counts.
                 if line[leaver].as_ref().is_some_and(|one| !one.wait().is_zero()) {
                     line[leaver] = None;
                 }

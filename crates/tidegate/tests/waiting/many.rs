@@ -8,7 +8,7 @@ const TASKS: usize = 10_000;
 const MS: Span = Span::from_millis(1);
 
 // T21.
-/// All those who stay pass one a millisecond, in order, though others leave before and meanwhile.
+/// The remaining waiters are admitted one a millisecond, in order, though others leave before and meanwhile.
 #[test]
 fn of_ten_thousand_waiters_half_give_up_and_the_others_pass_on_schedule() {
     let (gate, clock) = gate("1000/s paced");
@@ -36,7 +36,7 @@ fn of_ten_thousand_waiters_half_give_up_and_the_others_pass_on_schedule() {
     }
     // Too long to print if they differ.
     assert!(granted.into_iter().eq((0..TASKS).filter(|task| task % 2 == 1)), "in order");
-    assert_eq!(clock.sleepers(), 0, "those who gave up do not sleep");
+    assert_eq!(clock.sleepers(), 0, "waiters that gave up do not sleep");
     clock.advance(MS);
     assert!(gate.check().is_allow(), "and they have cost nothing");
 }

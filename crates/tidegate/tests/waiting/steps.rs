@@ -26,7 +26,7 @@ fn a_step_back_does_not_prolong_waits() {
         clock.set(clock.now() - HOUR);
         assert!(executor.run().len() <= 1);
         clock.advance(wait + drain);
-        // Whoever slept by the clock is woken by it, or is let in by whoever looks next.
+        // A waiter that sleeps by the clock is woken by it, or admitted by the next call.
         let _ = gate.check_n(0);
         if clock.sleepers() > 0 && executor.run().is_empty() {
             still_waiting.push(rule);
@@ -116,7 +116,7 @@ fn a_deadline_for_a_permit_is_not_prolonged_by_a_step_forward() {
 }
 
 // T22.
-/// Under a rule that makes requests wait, somebody who asks behind the line makes the turns in it
+/// Under a rule that makes requests wait, a request behind the queue makes the turns in it
 /// final; their time still goes along with the clock.
 #[test]
 fn a_final_turn_moves_back_with_the_clock() {

@@ -88,7 +88,7 @@ fn a_turn_exactly_at_the_deadline_is_granted() {
     }
 }
 
-/// One who would wait a third of what it takes comes back when told, and a microsecond before.
+/// A request with a third of the necessary maximum wait is sent again at its retry time, and a microsecond before.
 fn assert_refusal_is_honest(rule: &str) {
     let (gate, clock, wait) = exhausted(rule);
     let patience = Span::from_micros(wait.as_micros() / 3);
@@ -124,7 +124,7 @@ fn a_request_that_does_not_wait_does_not_overtake_waiters() {
         assert!(!gate.check().is_allow(), "{rule}: somebody is first");
         clock.advance(Span::from_micros(1));
         // Due, and not yet polled: it is theirs all the same. A rule with room for one more may
-        // admit one more, so the one who waits is what is looked at.
+        // admit one more, so the waiter decides the result.
         let _ = gate.check();
         assert!(executor.run().pop().unwrap().1.is_ok(), "{rule}");
     }
@@ -133,7 +133,7 @@ fn a_request_that_does_not_wait_does_not_overtake_waiters() {
     executor.spawn(paced.acquire());
     executor.run();
     clock.advance(wait);
-    assert!(paced.check().is_deny(), "the turn is for the one who waited");
+    assert!(paced.check().is_deny(), "the turn is the waiter's");
 }
 
 // R2.
@@ -248,7 +248,7 @@ fn a_full_queue_denies_with_a_retry_time() {
     clock.advance(Span::from_millis(1));
     let last = gate.reserve().unwrap();
     assert_eq!(last.wait(), Span::from_millis(16_384));
-    // The last first: nobody stands behind them who would have to look for their turn again.
+    // The last first, so that no turns behind them have to be recomputed.
     drop(last);
     waiting.into_iter().rev().for_each(drop);
     assert_eq!(gate.check_n(0).reset_after, Span::from_millis(1));

@@ -169,7 +169,7 @@ fn the_waker_of_the_last_poll_is_the_one_that_is_called() {
 }
 
 // T21.
-/// Many threads cancel, release and wake at once: everybody who stays is served (no lost wake-up).
+/// Many threads cancel, release and wake at once: every remaining waiter is admitted (no lost wake-up).
 #[test]
 fn grants_that_race_with_cancellations_are_passed_on() {
     for _ in 0..200 {
@@ -241,6 +241,6 @@ fn a_waker_that_panics_keeps_no_other_waiter_asleep() {
             assert!(planted.as_mut().poll(&mut context).is_ready(), "its permit waits for it");
         }
         drop(planted);
-        assert_eq!(executor.run().len(), 1, "{rule}: who came second is served");
+        assert_eq!(executor.run().len(), 1, "{rule}: the second waiter is admitted");
     }
 }
